@@ -1,0 +1,182 @@
+"""Every error that compatstore raises on purpose.
+
+CompatStoreError
+├── InvalidInput (ValueError)            what was handed over cannot be used
+│   ├── DimensionMismatch                a vector, head or artifact has another length
+│   ├── NonFiniteVectors                 NaN or infinite values
+│   ├── DuplicateIds                     an id twice in one call, or already in the gallery
+│   └── InvalidName                      a version or column name that cannot be used
+├── NotFound (LookupError)               what was named does not exist
+│   ├── GalleryNotFound
+│   ├── UnknownVersion
+│   ├── UnknownArtifact
+│   └── UnknownId
+├── AlreadyExists (ValueError)           what would be made is already there
+├── Incompatible (ValueError)            two things do not belong together
+│   ├── FingerprintMismatch              a query, encoder or artifact of another model
+│   └── WrongDirection                   an artifact used from target to source
+├── CorruptArtifact (ValueError)         a file is truncated, edited or of an unknown format
+├── SourceError (OSError)                some sources cannot be read (lists which, and why)
+├── StorageError (OSError)               the table cannot be read or written
+│   └── CommitConflict                   another writer kept winning
+├── UpgradeError (RuntimeError)          an upgrade cannot take that step now
+│   ├── RowsMissing                      a cutover while rows have no vector in the target
+│   └── Interrupted                      a stop was asked for; the same command goes on from here
+└── MissingExtra (ImportError)           an optional dependency is not installed
+
+Each message says what was asked, what was expected, what was found, and what to do next; the same
+operands are attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+class CompatStoreError(Exception):
+    """Root of the tree.
+
+    Args:
+        asked: What the caller wanted, as a clause ("add 3 items to photos.lance").
+        expected: What would have been fine.
+        found: What was there instead.
+        fix: The next thing to do, a command where there is one.
+    """
+
+    def __init__(self, asked: str, *, expected: str = "", found: str = "", fix: str = "") -> None:
+        self.asked, self.expected, self.found, self.fix = asked, expected, found, fix
+        parts = [asked]
+        if expected:
+            parts.append(f"expected {expected}")
+        if found:
+            parts.append(f"found {found}")
+        message = "; ".join(parts) + "."
+        super().__init__(f"{message} {fix}".strip())
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the operands for machine readers (`--json`)."""
+        return {
+            "error": type(self).__name__,
+            "message": str(self),
+            "asked": self.asked,
+            "expected": self.expected,
+            "found": self.found,
+            "fix": self.fix,
+        }
+
+
+class InvalidInput(CompatStoreError, ValueError):
+    """What was handed over cannot be used."""
+
+
+class DimensionMismatch(InvalidInput):
+    """A vector, head or artifact has another length than its embedding version."""
+
+
+class NonFiniteVectors(InvalidInput):
+    """Vectors hold NaN or infinite values."""
+
+
+class DuplicateIds(InvalidInput):
+    """An id occurs twice in one call, or is already in the gallery."""
+
+
+class InvalidName(InvalidInput):
+    """A version or column name cannot be used."""
+
+
+class NotFound(CompatStoreError, LookupError):
+    """What was named does not exist."""
+
+
+class GalleryNotFound(NotFound):
+    """There is no gallery at that path."""
+
+
+class UnknownVersion(NotFound):
+    """The gallery has no embedding version of that name."""
+
+
+class UnknownArtifact(NotFound):
+    """No artifact connects the two versions, or none has that id."""
+
+
+class UnknownId(NotFound):
+    """The gallery has no item of that id."""
+
+
+class AlreadyExists(CompatStoreError, ValueError):
+    """What would be made is already there."""
+
+
+class Incompatible(CompatStoreError, ValueError):
+    """Two things do not belong together."""
+
+
+class FingerprintMismatch(Incompatible):
+    """A query, an encoder or an artifact belongs to another model."""
+
+
+class WrongDirection(Incompatible):
+    """An artifact was used from its target to its source."""
+
+
+class CorruptArtifact(CompatStoreError, ValueError):
+    """A file is truncated, edited or of an unknown format."""
+
+
+class SourceError(CompatStoreError, OSError):
+    """Some sources of a batch cannot be read.
+
+    Args:
+        asked: What the caller wanted.
+        failures: Index in the batch -> reason.
+        fix: The next thing to do.
+    """
+
+    def __init__(self, asked: str, failures: Mapping[int, str], *, fix: str = "") -> None:
+        self.failures = dict(failures)
+        super().__init__(asked, found=first_offenders([f"{i}: {why}" for i, why in self.failures.items()]), fix=fix)
+
+
+class StorageError(CompatStoreError, OSError):
+    """The table cannot be read or written."""
+
+
+class CommitConflict(StorageError):
+    """Another writer kept winning; nothing of this call was written."""
+
+
+class UpgradeError(CompatStoreError, RuntimeError):
+    """An upgrade cannot take that step now."""
+
+
+class RowsMissing(UpgradeError):
+    """A cutover was asked for while rows have no vector in the target version."""
+
+
+class Interrupted(UpgradeError):
+    """A stop was asked for; the batch at hand is finished and the same command goes on from here."""
+
+
+class MissingExtra(CompatStoreError, ImportError):
+    """An optional dependency is not installed.
+
+    Args:
+        package: The module that could not be imported.
+        extra: The extra of compatstore that brings it.
+    """
+
+    def __init__(self, package: str, extra: str) -> None:
+        self.package, self.extra = package, extra
+        super().__init__(
+            f"this needs {package}", found="it is not installed", fix=f'Run: pip install "compatstore[{extra}]"'
+        )
+
+
+def first_offenders(items: Sequence[object], limit: int = 5) -> str:
+    """Name the first few offenders and count the rest: "a, b, c (and 7 more)"."""
+    shown = ", ".join(str(item) for item in items[:limit])
+    rest = len(items) - limit
+    return f"{shown} (and {rest} more)" if rest > 0 else shown

@@ -1,0 +1,110 @@
+"""Embedding versions: what a model and its space are, and when two of them are the same."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from compatstore.encoders.protocol import Encoder, FloatArray
+from compatstore.errors import DimensionMismatch, FingerprintMismatch, InvalidInput, InvalidName
+
+Metric = Literal["l2", "cosine", "dot"]
+DType = Literal["float32", "float16"]
+METRICS: tuple[str, ...] = get_args(Metric)
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
+
+
+@dataclass(frozen=True)
+class EmbeddingVersion:
+    """One embedding model and its space.
+
+    Args:
+        name: Letters, digits and single underscores; also the name of its column.
+        dim: Length of an embedding, in values.
+        metric: Distance of the space: "l2", "cosine" or "dot".
+        normalised: Whether embeddings have unit length.
+        dtype: How vectors are stored, "float32" or "float16".
+        encoder: The model, or None when vectors come from outside.
+        model: Identity of an outside model ("text-embedding-3-small@2024-01"); part of the fingerprint.
+        side_dim: Length of the side-information stored with each embedding, or None for no side-information.
+        side_encoder: The side-information model, or None when side-information comes from outside.
+        head: Frozen classifier head of the model, (classes, dim) float32, or None.
+
+    Raises:
+        InvalidName: The name cannot be a column.
+        InvalidInput: A setting is out of its range.
+        FingerprintMismatch: The encoder's dimension is not `dim`.
+    """
+
+    name: str
+    dim: int
+    metric: Metric = "cosine"
+    normalised: bool = False
+    dtype: DType = "float32"
+    encoder: Encoder | None = field(default=None, compare=False, repr=False)
+    model: str = ""
+    side_dim: int | None = None
+    side_encoder: Encoder | None = field(default=None, compare=False, repr=False)
+    head: FloatArray | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.name):
+            raise InvalidName(
+                "name an embedding version",
+                expected="letters, digits and single underscores, a letter first",
+                found=repr(self.name),
+            )
+        if self.dim < 1 or (self.side_dim is not None and self.side_dim < 1):
+            raise InvalidInput(
+                f"make version {self.name}", expected="dimensions >= 1", found=f"{self.dim} and {self.side_dim}"
+            )
+        if self.metric not in METRICS:
+            raise InvalidInput(f"make version {self.name}", expected=f"metric of {METRICS}", found=repr(self.metric))
+        if self.dtype not in get_args(DType):
+            raise InvalidInput(
+                f"make version {self.name}", expected="dtype float32 or float16", found=repr(self.dtype)
+            )
+        for encoder, dim in ((self.encoder, self.dim), (self.side_encoder, self.side_dim)):
+            if encoder is not None and encoder.dim != dim:
+                raise DimensionMismatch(
+                    f"make version {self.name}", expected=f"an encoder of {dim} values", found=f"{encoder.dim}"
+                )
+        if self.head is not None and (self.head.ndim != 2 or self.head.shape[1] != self.dim):
+            raise DimensionMismatch(
+                f"make version {self.name}", expected=f"a head of (classes, {self.dim})", found=f"{self.head.shape}"
+            )
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest (32 hex digits) of the model: encoder or declared identity, dimension, metric, normalisation."""
+        model = self.encoder.fingerprint if self.encoder is not None else f"outside:{self.model or self.name}"
+        return fingerprint(model=model, dim=self.dim, metric=self.metric, normalised=self.normalised)
+
+    @property
+    def side_fingerprint(self) -> str | None:
+        """Digest of the side-information model, or None without side-information."""
+        if self.side_dim is None:
+            return None
+        if self.side_encoder is not None:
+            return self.side_encoder.fingerprint
+        return fingerprint(model=f"outside-side:{self.model or self.name}", dim=self.side_dim)
+
+
+def fingerprint(**parts: Any) -> str:
+    """Digest (32 hex digits) of JSON-able parts, independent of their order."""
+    text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def require_fingerprint(asked: str, expected: str, found: str, fix: str = "") -> None:
+    """Refuse what belongs to another model.
+
+    Raises:
+        FingerprintMismatch: `found` is not `expected`.
+    """
+    if expected != found:
+        raise FingerprintMismatch(asked, expected=f"fingerprint {expected}", found=found, fix=fix)
