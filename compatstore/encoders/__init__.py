@@ -1,0 +1,50 @@
+"""Encoders: the one protocol, one file per kind, and specs that build an encoder again.
+
+Light to import: a class loads when it is first named, and torch only when a network is built.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from compatstore.encoders.protocol import Encoder, FloatArray
+from compatstore.encoders.readable import Encoded, encode_readable
+from compatstore.encoders.registry import from_spec
+
+if TYPE_CHECKING:
+    from compatstore.encoders.function import Function
+    from compatstore.encoders.module import Module
+    from compatstore.encoders.network import NetworkEncoder
+    from compatstore.encoders.precomputed import Precomputed
+    from compatstore.encoders.timm_model import TimmModel
+    from compatstore.encoders.torchvision_model import TorchvisionModel
+
+__all__ = [
+    "Encoded",
+    "Encoder",
+    "FloatArray",
+    "Function",
+    "Module",
+    "NetworkEncoder",
+    "Precomputed",
+    "TimmModel",
+    "TorchvisionModel",
+    "encode_readable",
+    "from_spec",
+]
+
+_HOMES = {
+    "Function": "function",
+    "Module": "module",
+    "NetworkEncoder": "network",
+    "Precomputed": "precomputed",
+    "TimmModel": "timm_model",
+    "TorchvisionModel": "torchvision_model",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,63 @@
+"""An encoder from any callable: an API client, a numpy function, another library's model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from compatstore.encoders.protocol import FloatArray
+from compatstore.errors import DimensionMismatch, InvalidInput
+from compatstore.versions import fingerprint as digest
+
+
+class Function:
+    """Embeds with a callable.
+
+    Args:
+        fn: (n sources) -> (n, dim) array-like. It may raise `SourceError` with the positions that failed.
+        dim: Length of an embedding.
+        fingerprint: Identity of the model behind the callable, changed whenever its vectors change
+            ("text-embedding-3-small@2024-01"). A callable cannot be hashed, so it must be declared.
+        reads: Whether `fn` takes the items' sources or their ids.
+        spec: How `encoders.from_spec` finds this object again ("python:package.module:attribute"), if it can.
+
+    Raises:
+        InvalidInput: `fn` is not callable, `dim` is below 1 or `fingerprint` is empty.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[[Sequence[Any]], npt.ArrayLike],
+        dim: int,
+        *,
+        fingerprint: str,
+        reads: Literal["source", "id"] = "source",
+        spec: str = "",
+    ) -> None:
+        if not callable(fn) or dim < 1 or not fingerprint.strip():
+            raise InvalidInput(
+                "make an encoder of a function",
+                expected="a callable, dim >= 1 and a fingerprint that names the model",
+                found=f"{type(fn).__name__}, {dim} and {fingerprint!r}",
+            )
+        self.fn, self.dim, self.reads, self.spec = fn, dim, reads, spec
+        self.fingerprint = digest(function=fingerprint, dim=dim, reads=reads)
+
+    def encode(self, sources: Sequence[Any]) -> FloatArray:
+        """Embed a batch: (n, dim) float32.
+
+        Raises:
+            DimensionMismatch: The callable gave another shape.
+            SourceError: The callable could not read some sources.
+        """
+        if not len(sources):
+            return np.empty((0, self.dim), np.float32)
+        vectors = np.asarray(self.fn(sources), dtype=np.float32)
+        if vectors.shape != (len(sources), self.dim):
+            raise DimensionMismatch(
+                "encode with a function", expected=f"shape {(len(sources), self.dim)}", found=f"{vectors.shape}"
+            )
+        return vectors

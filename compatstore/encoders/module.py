@@ -1,0 +1,155 @@
+"""An encoder from any torch module and the callable that turns one source into its input."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+
+from compatstore.encoders.protocol import FloatArray
+from compatstore.errors import DimensionMismatch, InvalidInput, MissingExtra, SourceError
+from compatstore.versions import fingerprint as digest
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+Preprocess = Callable[[Any], "torch.Tensor"]
+
+
+class Module:
+    """Embeds with a torch module, in evaluation mode and without gradients.
+
+    Args:
+        module: (b, ...) -> (b, dim). Moved to `device`.
+        dim: Length of an embedding.
+        preprocess: One source -> (...) tensor; an OSError or ValueError of it marks that source as unreadable.
+        normalise: Scale embeddings to unit length.
+        device: A torch device; None takes CUDA where there is one.
+        batch_size: Sources that go through the module at once.
+        identity: What `preprocess` does, in words that change when it changes. Needed where its `repr` does not
+            say so: for lambdas, closures and objects that print their address.
+        spec: How `encoders.from_spec` builds this encoder again, if it can.
+
+    Raises:
+        InvalidInput: A setting is out of its range, or `preprocess` cannot be told apart from another.
+        MissingExtra: torch is not installed.
+    """
+
+    reads: Literal["source", "id"] = "source"
+
+    def __init__(
+        self,
+        module: nn.Module,
+        dim: int,
+        preprocess: Preprocess,
+        *,
+        normalise: bool = False,
+        device: str | None = None,
+        batch_size: int = 64,
+        identity: str = "",
+        spec: str = "",
+    ) -> None:
+        if dim < 1 or batch_size < 1:
+            raise InvalidInput("make an encoder", expected="dim and batch_size >= 1", found=f"{dim} and {batch_size}")
+        self.dim, self.preprocess, self.normalise, self.batch_size, self.spec = (
+            dim, preprocess, normalise, batch_size, spec
+        )  # fmt: skip
+        self.identity = identity or describe(preprocess)
+        self.device = device or ("cuda" if require_torch().cuda.is_available() else "cpu")
+        self.module = module.to(self.device).eval()
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Digest (32 hex digits) of weights, preprocessing, normalisation and dimension, taken when first asked."""
+        weights = hash_weights(self.module.state_dict())
+        return digest(weights=weights, preprocess=self.identity, normalise=self.normalise, dim=self.dim)
+
+    def encode(self, sources: Sequence[Any]) -> FloatArray:
+        """Embed a batch: (n, dim) float32.
+
+        Raises:
+            SourceError: Some sources cannot be read; all of them are listed.
+            DimensionMismatch: The module gave another length than `dim`.
+        """
+        vectors = [np.empty((0, self.dim), np.float32)]
+        failures: dict[int, str] = {}
+        for start in range(0, len(sources), self.batch_size):
+            inputs, failed = self._read(sources[start : start + self.batch_size])
+            failures |= {start + i: reason for i, reason in failed.items()}
+            if not failures:  # after the first failure only the reading goes on, to list them all
+                vectors.append(self._embed(inputs))
+        if failures:
+            raise SourceError(f"encode {len(sources)} sources", failures, fix="Leave these sources out of the batch.")
+        return np.concatenate(vectors)
+
+    def _read(self, sources: Sequence[Any]) -> tuple[list[torch.Tensor], dict[int, str]]:
+        inputs, failures = [], {}
+        for index, source in enumerate(sources):
+            try:
+                inputs.append(self.preprocess(source))
+            except SourceError as error:
+                failures[index] = "; ".join(error.failures.values())
+            except (OSError, ValueError) as error:
+                failures[index] = str(error) or type(error).__name__
+        return inputs, failures
+
+    def _embed(self, inputs: list[torch.Tensor]) -> FloatArray:
+        torch = require_torch()
+        self.module.eval()
+        with torch.inference_mode():
+            output = self.module(torch.stack(inputs).to(self.device)).float()
+            if output.shape != (len(inputs), self.dim):
+                expected = f"({len(inputs)}, {self.dim}) from the module"
+                raise DimensionMismatch("encode sources", expected=expected, found=f"{tuple(output.shape)}")
+            if self.normalise:
+                output = torch.nn.functional.normalize(output, dim=1)
+            vectors: FloatArray = output.cpu().numpy()
+        return vectors
+
+
+def require_torch() -> Any:
+    """Import torch.
+
+    Raises:
+        MissingExtra: torch is not installed.
+    """
+    try:
+        import torch
+    except ImportError as error:
+        raise MissingExtra("torch", "train") from error
+    return torch
+
+
+def hash_weights(state: Mapping[str, torch.Tensor]) -> str:
+    """SHA-256 (hex) over the names, types, shapes and bytes of tensors, independent of their order and device."""
+    torch = require_torch()
+    hasher = hashlib.sha256()
+    for name in sorted(state):
+        tensor = state[name].detach().cpu().contiguous()
+        hasher.update(f"{name}|{tensor.dtype}|{tuple(tensor.shape)}|".encode())
+        hasher.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return hasher.hexdigest()
+
+
+def describe(preprocess: Preprocess) -> str:
+    """Describe a preprocessing callable by its name or its `repr`.
+
+    Raises:
+        InvalidInput: Neither of them says what it does.
+    """
+    name = getattr(preprocess, "__qualname__", "")
+    if name and "<" not in name:
+        return f"{preprocess.__module__}.{name}"
+    text = repr(preprocess)
+    if name or " at 0x" in text:
+        raise InvalidInput(
+            "fingerprint an encoder",
+            expected="a preprocessing that can be told apart from another",
+            found=text,
+            fix='Name it: identity="resize 224, ImageNet mean and deviation".',
+        )
+    return text

@@ -1,0 +1,221 @@
+"""The encoder that trainers make: one safetensors file holds its architecture, preprocessing and weights."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from PIL import Image
+
+from compatstore.encoders.backbones import Backbone, from_description, to_description
+from compatstore.encoders.images import MODES, Mode, read_image
+from compatstore.encoders.module import Module, hash_weights, require_torch
+from compatstore.errors import CorruptArtifact, InvalidInput, NotFound
+
+if TYPE_CHECKING:
+    import torch
+
+FORMAT = "compatstore.network.1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preprocessing:
+    """From an image to the input of a network.
+
+    Args:
+        size: Side of the square that images are resized to (bilinear, aspect ratio not kept), in pixels.
+        mode: "L" (one channel) or "RGB" (three).
+        mean: Subtracted from every channel, where pixels run from 0 to 1.
+        std: Divides every channel after that.
+
+    Raises:
+        InvalidInput: A setting is out of its range.
+    """
+
+    size: int
+    mode: Mode = "RGB"
+    mean: float = 0.5
+    std: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.size < 1 or self.mode not in MODES or not self.std > 0:
+            expected = f"size >= 1, mode of {MODES}, std > 0"
+            raise InvalidInput("describe a preprocessing", expected=expected, found=f"{self}")
+
+    @property
+    def channels(self) -> int:
+        """Number of channels: 1 or 3."""
+        return len(self.mode)
+
+    def pixels(self, source: Any, roots: Sequence[str | Path] = ()) -> torch.Tensor:
+        """Read one image source: (channels, size, size) uint8.
+
+        Raises:
+            SourceError: The source cannot be read.
+        """
+        image = read_image(source, self.mode, roots)
+        if image.size != (self.size, self.size):
+            image = image.resize((self.size, self.size), Image.Resampling.BILINEAR)
+        array = np.array(image).reshape(self.size, self.size, self.channels)
+        pixels: torch.Tensor = require_torch().from_numpy(np.ascontiguousarray(array.transpose(2, 0, 1)))
+        return pixels
+
+    def scale(self, pixels: torch.Tensor) -> torch.Tensor:
+        """(..., channels, size, size) uint8, or float from 0 to 1 -> float32 input of the network."""
+        values = pixels if pixels.is_floating_point() else pixels.float() / 255
+        return (values - self.mean) / self.std
+
+
+class NetworkEncoder(Module):
+    """Embeds images with a network that can be saved, in one file, and loaded without the program that made it.
+
+    Args:
+        backbone: Architecture.
+        preprocessing: Size, mode and scaling of the images.
+        weights: The network's state dict, copied; None gives random weights, to be trained.
+        normalise: Scale embeddings to unit length.
+        device: A torch device; None takes CUDA where there is one.
+        batch_size: Images that go through the network at once.
+        roots: Folders that image paths must lie in; empty allows every path.
+        spec: "network:PATH" once saved.
+
+    Raises:
+        InvalidInput: The weights do not fit the backbone, or the backbone's channels not the mode.
+        MissingExtra: torch is not installed.
+    """
+
+    def __init__(
+        self,
+        backbone: Backbone,
+        preprocessing: Preprocessing,
+        *,
+        weights: Mapping[str, torch.Tensor] | None = None,
+        normalise: bool = False,
+        device: str | None = None,
+        batch_size: int = 256,
+        roots: Sequence[str | Path] = (),
+        spec: str = "",
+    ) -> None:
+        if backbone.channels != preprocessing.channels:
+            expected = f"{preprocessing.channels} channels for mode {preprocessing.mode}"
+            raise InvalidInput("make a network encoder", expected=expected, found=f"{backbone.channels}")
+        self.backbone, self.preprocessing = backbone, preprocessing
+        network = backbone.build()
+        if weights is not None:
+            _load(network, weights)
+        super().__init__(
+            network,
+            backbone.dim,
+            lambda source: preprocessing.scale(preprocessing.pixels(source, roots)),
+            normalise=normalise,
+            device=device,
+            batch_size=batch_size,
+            identity=json.dumps(
+                {"backbone": to_description(backbone), "preprocessing": dataclasses.asdict(preprocessing)},
+                sort_keys=True,
+            ),
+            spec=spec,
+        )
+
+    def to_bytes(self) -> bytes:
+        """Write the whole encoder as the content of one safetensors file; the same encoder gives the same bytes."""
+        from safetensors.torch import save
+
+        state = {name: value.detach().cpu().contiguous() for name, value in self.module.state_dict().items()}
+        description = {
+            "format": FORMAT,
+            **json.loads(self.identity),
+            "normalise": self.normalise,
+            "weights_sha256": hash_weights(state),
+        }
+        content: bytes = save(state, metadata={"compatstore": json.dumps(description, sort_keys=True)})
+        return content
+
+    @classmethod
+    def from_bytes(
+        cls,
+        content: bytes,
+        *,
+        device: str | None = None,
+        batch_size: int = 256,
+        roots: Sequence[str | Path] = (),
+        spec: str = "",
+    ) -> Self:
+        """Read what `to_bytes` wrote; device, batch size and roots belong to the machine and are not stored.
+
+        Raises:
+            CorruptArtifact: The content is truncated, edited or of an unknown format.
+            MissingExtra: torch is not installed.
+        """
+        description, weights = _parse(content)
+        try:
+            return cls(
+                from_description(description["backbone"]),
+                Preprocessing(**description["preprocessing"]),
+                weights=weights,
+                normalise=bool(description["normalise"]),
+                device=device,
+                batch_size=batch_size,
+                roots=roots,
+                spec=spec,
+            )
+        except (KeyError, TypeError, InvalidInput) as error:
+            raise _corrupt(str(error)) from error
+
+    def save(self, path: str | Path) -> Path:
+        """Write one safetensors file; from then on `spec` names it."""
+        path = Path(path).absolute()
+        path.write_bytes(self.to_bytes())
+        self.spec = f"network:{path}"
+        return path
+
+    @classmethod
+    def load(cls, path: str | Path, *, device: str | None = None, roots: Sequence[str | Path] = ()) -> Self:
+        """Read a saved encoder.
+
+        Raises:
+            NotFound: There is no such file.
+            CorruptArtifact: The file is truncated, edited or of an unknown format.
+        """
+        path = Path(path).absolute()
+        if not path.is_file():
+            raise NotFound("load a network encoder", expected="a file", found=f"nothing at {path}")
+        return cls.from_bytes(path.read_bytes(), device=device, roots=roots, spec=f"network:{path}")
+
+
+def _load(network: torch.nn.Module, weights: Mapping[str, torch.Tensor]) -> None:
+    try:
+        network.load_state_dict(dict(weights))
+    except RuntimeError as error:
+        raise InvalidInput("load weights", expected="those of the backbone", found=str(error)) from error
+
+
+def _parse(content: bytes) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+    """Split a file into its description and its weights, and hold one against the other."""
+    require_torch()
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    try:
+        weights = load(content)
+        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        description = json.loads(header["__metadata__"]["compatstore"])
+        written_as, digest = description["format"], description["weights_sha256"]
+    except (SafetensorError, ValueError, KeyError, TypeError) as error:
+        raise _corrupt(f"{type(error).__name__}: {error}") from error
+    if written_as != FORMAT:
+        raise _corrupt(f"format {written_as!r}")
+    if digest != hash_weights(weights):
+        raise _corrupt("weights of another SHA-256 than was written")
+    return description, weights
+
+
+def _corrupt(found: str) -> CorruptArtifact:
+    return CorruptArtifact(
+        "load a network encoder", expected=f"a whole file of format {FORMAT}", found=found, fix="Restore the file."
+    )

@@ -1,0 +1,82 @@
+"""Building an encoder again from its spec, the string that a gallery remembers it by."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+
+from compatstore.encoders.protocol import Encoder
+from compatstore.errors import InvalidInput, NotFound
+
+
+def from_spec(spec: str) -> Encoder:
+    """Build an encoder from its spec.
+
+    Args:
+        spec: "timm:NAME" or "torchvision:NAME" (pretrained weights), "network:PATH" (a saved `NetworkEncoder`),
+            "precomputed:PATH" (id -> vector), or "python:package.module:attribute", an encoder, or a class of
+            encoders that needs no arguments. The last one imports that module: use it only for specs you trust.
+
+    Raises:
+        NotFound: The kind, model, file, module or attribute does not exist.
+        InvalidInput: What the spec names is not an encoder.
+    """
+    kind, _, argument = spec.partition(":")
+    if kind not in _KINDS or not argument:
+        raise NotFound(
+            f"build the encoder {spec!r}",
+            expected=f"KIND:ARGUMENT, KIND one of {', '.join(_KINDS)}",
+            found=repr(spec),
+            fix='For an encoder of your own use "python:package.module:attribute", or hand the object over.',
+        )
+    return _KINDS[kind](argument)
+
+
+def _timm(name: str) -> Encoder:
+    from compatstore.encoders.timm_model import TimmModel
+
+    return TimmModel(name)
+
+
+def _torchvision(name: str) -> Encoder:
+    from compatstore.encoders.torchvision_model import TorchvisionModel
+
+    return TorchvisionModel(name)
+
+
+def _network(path: str) -> Encoder:
+    from compatstore.encoders.network import NetworkEncoder
+
+    return NetworkEncoder.load(path)
+
+
+def _precomputed(path: str) -> Encoder:
+    from compatstore.encoders.precomputed import Precomputed
+
+    return Precomputed(path)
+
+
+def _python(path: str) -> Encoder:
+    module_name, _, attribute = path.partition(":")
+    asked = f"build the encoder 'python:{path}'"
+    try:
+        value = getattr(importlib.import_module(module_name), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        fix = "Check that the module can be imported from here."
+        raise NotFound(asked, expected="package.module:attribute", found=str(error), fix=fix) from error
+    # Only classes of encoders are called, so that a spec cannot run any function of any module.
+    encoder = value() if isinstance(value, type) and hasattr(value, "encode") else value
+    if isinstance(encoder, type) or not isinstance(encoder, Encoder):
+        raise InvalidInput(
+            asked, expected="an encoder (dim, fingerprint, spec, reads, encode)", found=type(value).__name__
+        )
+    return encoder
+
+
+_KINDS: dict[str, Callable[[str], Encoder]] = {
+    "timm": _timm,
+    "torchvision": _torchvision,
+    "network": _network,
+    "precomputed": _precomputed,
+    "python": _python,
+}
