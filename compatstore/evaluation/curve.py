@@ -1,0 +1,155 @@
+"""The backfilling curve: quality of a gallery while its transformed vectors are replaced by native ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from compatstore.errors import DimensionMismatch, InvalidInput
+from compatstore.evaluation.distances import Doubles, Positions, measure
+from compatstore.evaluation.metrics import RetrievalMetrics, require_ranks, summarise
+from compatstore.evaluation.ranking import rank_galleries
+from compatstore.evaluation.relevance import judge, require_length
+from compatstore.versions import Metric
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BackfillCurve:
+    """Quality at each share of native vectors, as shares between 0 and 1.
+
+    Args:
+        alphas: (a,) float64, shares of the gallery that are native, ascending from 0 to 1.
+        cmc: For each k the curve of CMC@k, (a,) float64.
+        map: (a,) float64, the curve of mAP.
+        area: The mean of each curve over alpha in [0, 1] ("cmc@1", ..., "map"), by the trapezoid rule: the area
+            under the backfilling curve (FastFill, section 3.1).
+        num_queries: Queries counted, the same at every alpha.
+        num_skipped: Queries left out, as no item of the gallery is correct for them.
+    """
+
+    alphas: Doubles
+    cmc: dict[int, Doubles]
+    map: Doubles
+    area: dict[str, float]
+    num_queries: int
+    num_skipped: int
+
+    def values(self, metric: str) -> Doubles:
+        """Return one curve by name, "map" or "cmc@1", "cmc@5", ...; (a,) float64.
+
+        Raises:
+            InvalidInput: The curve was not measured.
+        """
+        curves = {**{f"cmc@{k}": curve for k, curve in self.cmc.items()}, "map": self.map}
+        if metric not in curves:
+            raise InvalidInput("read a backfilling curve", expected=f"one of {sorted(curves)}", found=repr(metric))
+        return curves[metric]
+
+
+def backfill_curve(
+    queries: npt.ArrayLike,
+    transformed: npt.ArrayLike,
+    native: npt.ArrayLike,
+    query_labels: npt.ArrayLike,
+    gallery_labels: npt.ArrayLike,
+    order: npt.ArrayLike,
+    alphas: int | Sequence[float] = 11,
+    query_ids: npt.ArrayLike | None = None,
+    gallery_ids: npt.ArrayLike | None = None,
+    ks: Sequence[int] = (1, 5),
+    metric: Metric = "l2",
+    *,
+    block: int | None = None,
+) -> BackfillCurve:
+    """Measure the gallery at each step of a backfill: the first floor(alpha n) items of `order` are native.
+
+    Args:
+        queries: (q, d) floats, embedded with the target model.
+        transformed: (n, d) floats, the gallery after a hop.
+        native: (n, d) floats, the gallery embedded with the target model.
+        query_labels: (q,) integers or strings.
+        gallery_labels: (n,) of the same kind.
+        order: (n,) integers, a permutation of the gallery's rows: which are backfilled first.
+        alphas: Number of equal steps including 0 and 1, or the shares themselves; 0 and 1 are added if missing.
+        query_ids: (q,) integers or strings, or None.
+        gallery_ids: (n,) of the same kind, each once, or None.
+        ks: The k of CMC@k.
+        metric: "l2", "cosine" or "dot".
+        block: Queries at a time; bounds memory and changes no figure.
+
+    Raises:
+        DimensionMismatch: Transformed and native vectors differ in shape, or something does not match in number.
+        InvalidInput: `order` is not a permutation, an alpha lies outside [0, 1], and as `retrieval_metrics`.
+    """
+    require_ranks(ks)
+    shares = _shares(alphas)
+    before, after = np.asarray(transformed), np.asarray(native)
+    if before.shape != after.shape:
+        raise DimensionMismatch(
+            "measure a backfill", expected=f"native vectors of shape {before.shape}", found=f"{after.shape}"
+        )
+    distances = measure(queries, np.concatenate([before, after]), metric, block=block)
+    for values, name in ((query_labels, "query labels"), (query_ids, "query ids")):
+        require_length(values, len(distances.left), name)
+    for values, name in ((gallery_labels, "gallery labels"), (gallery_ids, "gallery ids")):
+        require_length(values, len(before), name)
+    relevance = judge(query_labels, gallery_labels, query_ids, gallery_ids)
+    rankings = rank_galleries(distances, relevance, _galleries(_permutation(order, len(before)), shares))
+    return _curve(shares, [summarise(ranking, ks) for ranking in rankings])
+
+
+def _galleries(order: Positions, shares: Doubles) -> list[Positions]:
+    """For each share the rows of the table [transformed; native] that make up the gallery."""
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    rows = np.arange(len(order))
+    return [np.where(rank < native_count(share, len(order)), rows + len(order), rows) for share in shares]
+
+
+def native_count(alpha: float, items: int) -> int:
+    """Items that are native at a share: floor(alpha n), where 0.29 of 100 is 29 although 0.29 * 100 < 29."""
+    return math.floor(round(alpha * items, 6))
+
+
+def _shares(alphas: int | Sequence[float]) -> Doubles:
+    if isinstance(alphas, int):
+        if alphas < 2:
+            raise InvalidInput("measure a backfill", expected="at least 2 alphas", found=str(alphas))
+        return np.linspace(0.0, 1.0, alphas)
+    shares = np.unique([0.0, *alphas, 1.0])
+    if not (shares[0] == 0.0 and shares[-1] == 1.0):  # NaN sorts last
+        raise InvalidInput("measure a backfill", expected="alphas between 0 and 1", found=f"{list(alphas)}")
+    return shares
+
+
+def _permutation(order: npt.ArrayLike, items: int) -> Positions:
+    rows = np.asarray(order)
+    if not np.array_equal(np.sort(rows, axis=None), np.arange(items)) or rows.ndim != 1:
+        raise InvalidInput(
+            "order a backfill",
+            expected=f"each row of 0 to {items - 1} once",
+            found=f"{rows.size} values, {np.unique(rows).size} distinct",
+        )
+    return rows.astype(np.intp)
+
+
+def _curve(shares: Doubles, steps: Sequence[RetrievalMetrics]) -> BackfillCurve:
+    cmc = {k: np.array([step.cmc[k] for step in steps]) for k in steps[0].cmc}
+    mean_precision = np.array([step.map for step in steps])
+    curves = {**{f"cmc@{k}": curve for k, curve in cmc.items()}, "map": mean_precision}
+    return BackfillCurve(
+        alphas=shares,
+        cmc=cmc,
+        map=mean_precision,
+        area={name: _mean_over(shares, curve) for name, curve in curves.items()},
+        num_queries=steps[0].num_queries,
+        num_skipped=steps[0].num_skipped,
+    )
+
+
+def _mean_over(shares: Doubles, curve: Doubles) -> float:
+    return float(np.sum(np.diff(shares) * (curve[1:] + curve[:-1]) / 2))

@@ -1,0 +1,193 @@
+"""Retrieval quality: CMC, mean average precision, recall against exact search, and flips."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from compatstore.errors import DimensionMismatch, InvalidInput
+from compatstore.evaluation.ranking import Ranking, rank_queries
+from compatstore.versions import Metric
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrievalMetrics:
+    """Quality of one gallery for one set of queries, as shares between 0 and 1.
+
+    Args:
+        cmc: For each k the share of queries whose first correct item is among the k nearest.
+        map: Mean average precision over the whole ranking.
+        map_at: Mean average precision over the first `map_at` ranks, or None when not asked for.
+        num_queries: Queries counted: those with a correct item in the gallery.
+        num_skipped: Queries left out, as no item of the gallery is correct for them.
+        num_ties: Places of all counted rankings that were decided by id and not by distance: items exactly as far
+            away as the item ranked just before them.
+    """
+
+    cmc: dict[int, float]
+    map: float
+    map_at: float | None
+    num_queries: int
+    num_skipped: int
+    num_ties: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Flips:
+    """How many queries an upgrade mends and breaks, as shares of the queries counted.
+
+    Args:
+        positive: Wrong before, right after.
+        negative: Right before, wrong after.
+    """
+
+    positive: float
+    negative: float
+
+
+def retrieval_metrics(
+    queries: npt.ArrayLike,
+    gallery: npt.ArrayLike,
+    query_labels: npt.ArrayLike,
+    gallery_labels: npt.ArrayLike,
+    query_ids: npt.ArrayLike | None = None,
+    gallery_ids: npt.ArrayLike | None = None,
+    ks: Sequence[int] = (1, 5),
+    metric: Metric = "l2",
+    *,
+    map_at: int | None = None,
+    block: int | None = None,
+) -> RetrievalMetrics:
+    """Measure retrieval exactly, over the whole ranked gallery.
+
+    * CMC@k is the share of queries whose first correct item is among the k nearest. Average precision is the mean
+      over a query's correct items of the precision at their ranks (`sklearn.metrics.average_precision_score` on
+      data without ties), mAP its mean over queries. mAP@k sums over the first k ranks and divides by
+      min(correct items, k).
+    * An item is correct when its label equals the query's. Queries without a correct item are left out and counted.
+    * With ids on both sides, a query never finds the item of its own id. Without, nothing is removed.
+    * Items at one distance are ranked by id, ascending; without gallery ids by row. Distances are computed in
+      double precision; equal gallery vectors are always at one distance. Vectors within rounding of each other may
+      be ranked either way.
+
+    Args:
+        queries: (q, d) floats.
+        gallery: (n, d) floats.
+        query_labels: (q,) integers or strings.
+        gallery_labels: (n,) of the same kind.
+        query_ids: (q,) integers or strings, or None.
+        gallery_ids: (n,) of the same kind, each once, or None.
+        ks: The k of CMC@k.
+        metric: "l2", "cosine" or "dot" (a larger product is nearer).
+        map_at: The k of mAP@k, or None.
+        block: Queries at a time; bounds memory and changes no figure. None keeps a block near 128 MiB.
+
+    Raises:
+        DimensionMismatch: Vectors of two lengths, or labels or ids that do not match their vectors in number.
+        NonFiniteVectors: A vector holds NaN or infinite values.
+        DuplicateIds: A gallery id occurs twice.
+        InvalidInput: An unknown metric, a k below 1, labels of two kinds, a zero vector under cosine, or no query
+            with a correct item.
+    """
+    require_ranks(ks, map_at)
+    ranking = rank_queries(
+        queries,
+        gallery,
+        query_labels,
+        gallery_labels,
+        query_ids,
+        gallery_ids,
+        metric,
+        map_at=map_at,
+        block=block,
+    )
+    return summarise(ranking, ks)
+
+
+def summarise(ranking: Ranking, ks: Sequence[int] = (1, 5)) -> RetrievalMetrics:
+    """Average what single queries found.
+
+    Raises:
+        InvalidInput: No query has a correct item, or a k is below 1.
+    """
+    require_ranks(ks)
+    counted = ranking.counted
+    if not counted.any():
+        raise InvalidInput(
+            "average over queries",
+            expected="a query with a correct item in the gallery",
+            found=f"none among {len(counted)}",
+            fix="Check that query and gallery labels name the same classes.",
+        )
+    first, at = ranking.first_match[counted], ranking.average_precision_at
+    return RetrievalMetrics(
+        cmc={k: float(np.mean(first <= k)) for k in ks},
+        map=float(ranking.average_precision[counted].mean()),
+        map_at=None if at is None else float(at[counted].mean()),
+        num_queries=int(counted.sum()),
+        num_skipped=int((~counted).sum()),
+        num_ties=int(ranking.ties.sum()),
+    )
+
+
+def flips(before: Ranking, after: Ranking, k: int = 1) -> Flips:
+    """Compare two rankings of the same queries: right means a correct item among the k nearest.
+
+    Queries without a correct item are left out.
+
+    Raises:
+        DimensionMismatch: The rankings are of different numbers of queries.
+        InvalidInput: No query has a correct item in both, or k is below 1.
+    """
+    require_ranks([k])
+    if len(before.first_match) != len(after.first_match):
+        raise DimensionMismatch(
+            "count flips", expected=f"{len(before.first_match)} queries", found=f"{len(after.first_match)}"
+        )
+    counted = before.counted & after.counted
+    if not counted.any():
+        raise InvalidInput("count flips", expected="a query with a correct item in both rankings", found="none")
+    was, now = before.first_match[counted] <= k, after.first_match[counted] <= k
+    return Flips(positive=float(np.mean(~was & now)), negative=float(np.mean(was & ~now)))
+
+
+def recall_at_k(
+    found: Iterable[Collection[Hashable]] | npt.NDArray[np.generic],
+    truth: Iterable[Collection[Hashable]] | npt.NDArray[np.generic],
+) -> float:
+    """Share of the true nearest neighbours that a search found, over all queries; order does not matter.
+
+    Args:
+        found: For each query the ids it found: (q, k) or lists, which may be shorter (a miss each).
+        truth: For each query the ids of its k nearest by exact search.
+
+    Returns:
+        Found true neighbours divided by true neighbours.
+
+    Raises:
+        DimensionMismatch: Another number of queries on the two sides.
+        InvalidInput: No true neighbours.
+    """
+    found_sets, true_sets = (
+        [set(np.asarray(row).tolist()) for row in found],
+        [set(np.asarray(row).tolist()) for row in truth],
+    )
+    if len(found_sets) != len(true_sets):
+        raise DimensionMismatch("measure recall", expected=f"{len(true_sets)} queries", found=f"{len(found_sets)}")
+    wanted = sum(map(len, true_sets))
+    if not wanted:
+        raise InvalidInput("measure recall", expected="true neighbours", found="none")
+    return sum(len(f & t) for f, t in zip(found_sets, true_sets, strict=True)) / wanted
+
+
+def require_ranks(ks: Sequence[int], map_at: int | None = None) -> None:
+    """Refuse ranks that are not counted from 1.
+
+    Raises:
+        InvalidInput: A k below 1, or no k.
+    """
+    if not ks or min(ks) < 1 or (map_at is not None and map_at < 1):
+        raise InvalidInput("measure retrieval", expected="k >= 1", found=f"ks={tuple(ks)}, map_at={map_at}")

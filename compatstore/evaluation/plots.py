@@ -1,0 +1,84 @@
+"""Pictures of backfilling curves, ready for a report or a paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from compatstore.errors import InvalidInput
+from compatstore.evaluation.canvas import canvas, write
+from compatstore.evaluation.curve import BackfillCurve
+
+# Okabe and Ito's colours: told apart with every common kind of colour blindness; markers differ as well.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+_REFERENCE_COLOUR = "#4D4D4D"
+_REFERENCE_DASHES = ((5, 2), (1, 1.5), (5, 1.5, 1, 1.5), (2, 2))
+
+
+def plot_curve(
+    curves: Mapping[str, BackfillCurve],
+    path: str | Path,
+    *,
+    metric: str = "cmc@1",
+    references: Mapping[str, float] | None = None,
+) -> Path:
+    """Draw backfilling curves over the share of native vectors, 6 x 4 inches.
+
+    Args:
+        curves: Name in the legend -> curve; at most 7.
+        path: Where to write; ".png" (1200 x 800 pixels) or ".svg".
+        metric: "map" or "cmc@k".
+        references: Name -> value between 0 and 1 of a horizontal line, such as the status quo or a full backfill.
+
+    Returns:
+        The path written.
+
+    Raises:
+        MissingExtra: matplotlib is not installed.
+        InvalidInput: No curve or too many, another suffix, or a metric that was not measured.
+    """
+    if not 0 < len(curves) <= len(_COLOURS):
+        raise InvalidInput("plot curves", expected=f"1 to {len(_COLOURS)} curves", found=f"{len(curves)}")
+    with canvas(6.0, 4.0) as figure:
+        figure.set_layout_engine("constrained")
+        axes = figure.add_subplot()
+        for (name, curve), colour, marker in zip(curves.items(), _COLOURS, _MARKERS, strict=False):
+            _draw_curve(axes, name, curve, metric, colour, marker)
+        for index, (name, value) in enumerate((references or {}).items()):
+            _draw_reference(axes, name, value, index)
+        _label(axes, metric)
+        return write(figure, path)
+
+
+def _draw_curve(axes: Any, name: str, curve: BackfillCurve, metric: str, colour: str, marker: str) -> None:
+    axes.plot(
+        100 * curve.alphas,
+        100 * curve.values(metric),
+        label=f"{name} (mean {100 * curve.area[metric]:.1f})",
+        color=colour,
+        marker=marker,
+        markersize=4.5,
+        linewidth=1.6,
+        clip_on=False,
+        zorder=3,
+    )
+
+
+def _draw_reference(axes: Any, name: str, value: float, index: int) -> None:
+    dashes = (0, _REFERENCE_DASHES[index % len(_REFERENCE_DASHES)])
+    label = f"{name} ({100 * value:.1f})"
+    axes.axhline(100 * value, label=label, color=_REFERENCE_COLOUR, linewidth=1.1, linestyle=dashes, zorder=2)
+
+
+def _label(axes: Any, metric: str) -> None:
+    axes.set_xlabel("Gallery embedded natively (%)")
+    axes.set_ylabel("mAP (%)" if metric == "map" else f"{metric.upper().replace('@', '-')} (%)")
+    axes.set_xlim(0, 100)
+    axes.margins(y=0.08)
+    axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
+    axes.tick_params(length=3, width=0.8)
+    axes.figure.legend(
+        *axes.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False, fontsize=8
+    )

@@ -1,0 +1,159 @@
+"""Where the correct items of each query stand in its ranking, exactly, without ordering the ranking.
+
+Average precision and CMC need the ranks of the correct items alone. The rank of an item is the number of distances
+below its own, read from the sorted distances (a sort of plain numbers, several times faster than one that carries
+positions along), plus the items before it among those at exactly its distance.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from compatstore.evaluation.distances import Distances, Doubles, Positions, measure
+from compatstore.evaluation.relevance import Relevance, judge, require_length
+from compatstore.versions import Metric
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Ranking:
+    """What each query found in one gallery: per query, for confidence intervals and flips.
+
+    Args:
+        first_match: (q,) int64, rank of the first correct item, from 1; 0 for a query that has none.
+        average_precision: (q,) float64, over the whole ranking; NaN for a query that has no correct item.
+        average_precision_at: (q,) float64, over the first `map_at` ranks likewise; None unless asked for.
+        ties: (q,) int64, places decided by id, not distance: items as far away as the item ranked just before
+            them.
+    """
+
+    first_match: npt.NDArray[np.int64]
+    average_precision: Doubles
+    average_precision_at: Doubles | None
+    ties: npt.NDArray[np.int64]
+
+    @property
+    def counted(self) -> npt.NDArray[np.bool_]:
+        """(q,) bool, the queries that have a correct item in the gallery."""
+        return self.first_match > 0
+
+
+def rank_queries(
+    queries: npt.ArrayLike,
+    gallery: npt.ArrayLike,
+    query_labels: npt.ArrayLike,
+    gallery_labels: npt.ArrayLike,
+    query_ids: npt.ArrayLike | None = None,
+    gallery_ids: npt.ArrayLike | None = None,
+    metric: Metric = "l2",
+    *,
+    map_at: int | None = None,
+    block: int | None = None,
+) -> Ranking:
+    """Rank the gallery for each query; arguments, rules and errors as in `retrieval_metrics`."""
+    distances = measure(queries, gallery, metric, block=block)
+    require_length(query_labels, len(distances.left), "query labels")
+    require_length(query_ids, len(distances.left), "query ids")
+    require_length(gallery_labels, len(distances.right), "gallery labels")
+    require_length(gallery_ids, len(distances.right), "gallery ids")
+    relevance = judge(query_labels, gallery_labels, query_ids, gallery_ids)
+    return rank_galleries(distances, relevance, [np.arange(len(distances.right))], map_at=map_at)[0]
+
+
+def rank_galleries(
+    distances: Distances, relevance: Relevance, galleries: Sequence[Positions], *, map_at: int | None = None
+) -> list[Ranking]:
+    """Rank several galleries of n items each whose vectors are rows of one table; distances are computed once.
+
+    Args:
+        distances: Queries against all rows of the table.
+        relevance: The correct items, for galleries of n items.
+        galleries: For each gallery (n,) intp, the row of the table that holds each item's vector.
+        map_at: Also average precision over the first `map_at` ranks.
+
+    Returns:
+        One ranking per gallery.
+    """
+    equal = distances.first_equal_rows()
+    columns = [equal[rows[relevance.order]] for rows in galleries]
+    rankings = [_empty(len(distances.left), map_at) for _ in galleries]
+    threads = _cores()
+    with ThreadPoolExecutor(threads) as pool:
+        for start, block in distances.blocks():
+            shares = [range(share, len(block), threads) for share in range(threads)]
+            jobs = [
+                pool.submit(_rank_rows, block, rows, start, relevance, columns, rankings, map_at) for rows in shares
+            ]
+            for job in jobs:
+                job.result()
+    return rankings
+
+
+def _rank_rows(
+    block: Doubles,
+    rows: Iterable[int],
+    start: int,
+    relevance: Relevance,
+    columns: Sequence[Positions],
+    rankings: Sequence[Ranking],
+    map_at: int | None,
+) -> None:
+    """Fill in the queries of some rows of a block: one thread's share."""
+    row, ordered = np.empty((2, len(relevance.order)))
+    for place in rows:
+        query = start + place
+        positions = relevance.of(query)
+        if not positions.size:
+            continue
+        for chosen, ranking in zip(columns, rankings, strict=True):
+            np.take(block[place], chosen, out=row, mode="clip")  # "clip" writes to `out` without a copy
+            if relevance.itself[query] >= 0:
+                row[relevance.itself[query]] = np.inf
+            np.copyto(ordered, row)
+            ordered.sort()
+            _record(ranking, query, _ranks(row, ordered, positions), map_at)
+            ranking.ties[query] = np.count_nonzero(ordered[1:] == ordered[:-1])
+
+
+def _ranks(row: Doubles, ordered: Doubles, positions: Positions) -> Positions:
+    """Ranks, ascending and from 1, of the items at `positions`; of equal distances the earlier position is first."""
+    found = row[positions]
+    ranks = ordered.searchsorted(found)
+    tied = ordered.searchsorted(found, side="right") - ranks > 1
+    for distance in np.unique(found[tied]):
+        here = found == distance
+        ranks[here] += np.flatnonzero(row == distance).searchsorted(positions[here])
+    ranks.sort()
+    ranks += 1
+    return ranks
+
+
+def _record(ranking: Ranking, query: int, ranks: Positions, map_at: int | None) -> None:
+    """Average precision: the mean over correct items of the precision at each one's rank."""
+    precision = np.arange(1, len(ranks) + 1) / ranks
+    ranking.first_match[query] = ranks[0]
+    ranking.average_precision[query] = precision.mean()
+    if ranking.average_precision_at is not None and map_at is not None:
+        within = precision[: ranks.searchsorted(map_at, side="right")]
+        ranking.average_precision_at[query] = within.sum() / min(len(ranks), map_at)
+
+
+def _empty(queries: int, map_at: int | None) -> Ranking:
+    return Ranking(
+        first_match=np.zeros(queries, dtype=np.int64),
+        average_precision=np.full(queries, np.nan),
+        average_precision_at=None if map_at is None else np.full(queries, np.nan),
+        ties=np.zeros(queries, dtype=np.int64),
+    )
+
+
+def _cores() -> int:
+    """Cores this process may use, which in a container are often fewer than the machine's."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,123 @@
+"""Which gallery items are correct for a query, in the order that breaks ties."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from compatstore.errors import DimensionMismatch, DuplicateIds, InvalidInput, first_offenders
+
+Positions = npt.NDArray[np.intp]
+_KINDS = {"i": "integers", "u": "integers", "b": "integers", "U": "strings"}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Relevance:
+    """The correct items of every query; positions are places in `order`.
+
+    Args:
+        order: (n,) intp, gallery rows by id (by row without ids): how items at one distance are ranked.
+        query_classes: (q,) intp, dense numbers of the queries' labels.
+        itself: (q,) intp, the position of the query's own item, which its ranking leaves out; -1 for none.
+        members: (n,) intp, positions grouped by class, ascending within a class.
+        starts: (classes + 1,) intp, where each class begins in `members`.
+    """
+
+    order: Positions
+    query_classes: Positions
+    itself: Positions
+    members: Positions = field(repr=False)
+    starts: Positions = field(repr=False)
+
+    def of(self, query: int) -> Positions:
+        """Positions of the correct items of a query, ascending, without the query's own item."""
+        label = self.query_classes[query]
+        positions = self.members[self.starts[label] : self.starts[label + 1]]
+        others: Positions = positions[positions != self.itself[query]]
+        return others
+
+
+def judge(
+    query_labels: npt.ArrayLike,
+    gallery_labels: npt.ArrayLike,
+    query_ids: npt.ArrayLike | None = None,
+    gallery_ids: npt.ArrayLike | None = None,
+) -> Relevance:
+    """Match labels, and ids where both sides have them.
+
+    Args:
+        query_labels: (q,) integers or strings.
+        gallery_labels: (n,) of the same kind.
+        query_ids: (q,) integers or strings, or None.
+        gallery_ids: (n,) of the same kind, each once, or None.
+
+    Raises:
+        InvalidInput: Labels or ids are neither integers nor strings, or of two kinds.
+        DuplicateIds: A gallery id occurs twice.
+    """
+    query_classes, gallery_classes = _numbered(query_labels, gallery_labels, "labels")
+    order, itself = np.arange(len(gallery_classes)), np.full(len(query_classes), -1)
+    if gallery_ids is not None:
+        order = _order_by_id(as_keys(gallery_ids, "gallery ids"))
+    if query_ids is not None and gallery_ids is not None:
+        itself = _positions_of(*_numbered(query_ids, gallery_ids, "ids"), order)
+    classes = gallery_classes[order]
+    members = np.argsort(classes, kind="stable")
+    starts = np.searchsorted(classes[members], np.arange(max(query_classes.max(), classes.max()) + 2))
+    return Relevance(order=order, query_classes=query_classes, itself=itself, members=members, starts=starts)
+
+
+def as_keys(values: npt.ArrayLike, name: str) -> npt.NDArray[np.generic]:
+    """Return labels or ids as a one-dimensional array of integers or strings.
+
+    Raises:
+        InvalidInput: They are something else (floats, None, nested lists), or there are none.
+    """
+    keys = np.asarray(values)
+    if keys.dtype == object:  # pandas and Arrow hand strings over as objects
+        keys = np.asarray(keys.tolist())
+    if keys.ndim != 1 or not keys.size or keys.dtype.kind not in _KINDS:
+        raise InvalidInput(
+            f"read {name}",
+            expected="a non-empty list of integers or of strings",
+            found=f"{keys.dtype} of shape {keys.shape}",
+        )
+    return keys
+
+
+def require_length(values: npt.ArrayLike | None, expected: int, name: str) -> None:
+    """Refuse labels or ids that do not match their vectors one to one.
+
+    Raises:
+        DimensionMismatch: Another number of values than `expected`; None passes.
+    """
+    if values is not None and (found := len(np.asarray(values))) != expected:
+        raise DimensionMismatch(f"read {name}", expected=f"{expected}, one for each vector", found=f"{found}")
+
+
+def _numbered(queries: npt.ArrayLike, gallery: npt.ArrayLike, name: str) -> tuple[Positions, Positions]:
+    """Replace equal values on both sides by equal numbers 0, 1, ..., ordered as the values are."""
+    left, right = as_keys(queries, f"query {name}"), as_keys(gallery, f"gallery {name}")
+    # NumPy would compare 1 with "1", and int64 with uint64 through floats: both find matches that are none.
+    if _KINDS[left.dtype.kind] != _KINDS[right.dtype.kind] or np.result_type(left, right).kind == "f":
+        raise InvalidInput(f"match {name}", expected="one type on both sides", found=f"{left.dtype} and {right.dtype}")
+    numbers = np.unique(np.concatenate([left, right]), return_inverse=True)[1]
+    return numbers[: len(left)], numbers[len(left) :]
+
+
+def _order_by_id(ids: npt.NDArray[np.generic]) -> Positions:
+    order = np.argsort(ids, kind="stable")
+    ranked = ids[order]
+    twice = ranked[1:][ranked[1:] == ranked[:-1]]
+    if twice.size:
+        raise DuplicateIds("rank a gallery", expected="each id once", found=first_offenders(np.unique(twice).tolist()))
+    return order
+
+
+def _positions_of(queries: Positions, gallery: Positions, order: Positions) -> Positions:
+    """Find each query's number among the gallery's, taken in `order`; -1 where it is not."""
+    ranked = gallery[order]
+    places = np.minimum(np.searchsorted(ranked, queries), len(ranked) - 1)
+    return np.where(ranked[places] == queries, places, -1)
