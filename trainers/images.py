@@ -1,0 +1,191 @@
+"""Labelled images to train on: an array in memory or paths, and the batches that training reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from compatstore.encoders.images import FIX, Mode, find_classes, read_image
+from compatstore.encoders.network import Preprocessing
+from compatstore.errors import DimensionMismatch, InvalidInput, NotFound, SourceError
+
+Labels = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Images:
+    """Images with their classes.
+
+    Args:
+        images: (n, h, w) or (n, h, w, c) uint8 array, or n paths.
+        labels: (n,) integers, the position of each image's class in `class_names`.
+        class_names: Names of the classes; by default "0", "1", ... up to the largest label.
+
+    Raises:
+        InvalidInput: There are no images, or they or the labels are of another type or range.
+        DimensionMismatch: There are not as many labels as images.
+    """
+
+    images: npt.NDArray[np.uint8] | Sequence[str | Path]
+    labels: npt.ArrayLike
+    class_names: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        images, labels = self.images, np.asarray(self.labels)
+        if not len(images) or (isinstance(images, np.ndarray) and (images.dtype != np.uint8 or images.ndim < 3)):
+            found = f"{images.shape} {images.dtype}" if isinstance(images, np.ndarray) else "none"
+            raise InvalidInput("hold images", expected="(n, h, w[, c]) uint8 or paths, n >= 1", found=found)
+        if labels.shape != (len(images),):
+            raise DimensionMismatch("hold images", expected=f"({len(images)},) labels", found=f"{labels.shape}")
+        names = tuple(self.class_names) or tuple(str(label) for label in range(int(labels.max()) + 1))
+        if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= len(names):
+            found = f"{labels.dtype} from {labels.min()} to {labels.max()}"
+            raise InvalidInput("hold images", expected=f"integer labels from 0 to {len(names) - 1}", found=found)
+        object.__setattr__(self, "labels", labels.astype(np.int64))
+        object.__setattr__(self, "class_names", names)
+
+    @classmethod
+    def from_folder(cls, folder: str | Path) -> Self:
+        """List a folder of class folders; files are read when they are needed.
+
+        Raises:
+            NotFound: There is no such folder, or no sub-folder holds an image.
+        """
+        paths, labels, names = find_classes(folder)
+        return cls(paths, labels, names)
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def take(self, positions: npt.ArrayLike) -> Self:
+        """Keep the images at these positions, in this order."""
+        rows = np.asarray(positions, np.int64)
+        chosen = self.images[rows] if isinstance(self.images, np.ndarray) else [self.images[row] for row in rows]
+        return type(self)(chosen, np.asarray(self.labels)[rows], self.class_names)
+
+    def of_classes(self, classes: Sequence[str | int]) -> Self:
+        """Keep the images of some classes, by name or label; labels become positions in this shorter list.
+
+        Raises:
+            NotFound: A class is unknown.
+            InvalidInput: A class is named twice, or none of them has an image.
+        """
+        names = [self._class_name(item) for item in classes]
+        if len(set(names)) < len(names):
+            raise InvalidInput("choose classes", expected="each class once", found=", ".join(names))
+        old_to_new = np.full(len(self.class_names), -1)
+        old_to_new[[self.class_names.index(name) for name in names]] = np.arange(len(names))
+        labels = old_to_new[np.asarray(self.labels)]
+        kept = self.take(np.flatnonzero(labels >= 0)) if (labels >= 0).any() else None
+        if kept is None:
+            raise InvalidInput("choose classes", expected="some images", found=f"none of {', '.join(names)}")
+        return type(self)(kept.images, labels[labels >= 0], tuple(names))
+
+    def split(self, fraction: float = 0.25, *, seed: int = 0) -> tuple[Self, Self]:
+        """Split off a random share of every class: (the rest, the share).
+
+        Classes of one image stay in the rest; every larger class is in both.
+
+        Raises:
+            InvalidInput: `fraction` is not between 0 and 1, or no class has two images.
+        """
+        if not 0 < fraction < 1:
+            raise InvalidInput("split images", expected="a fraction between 0 and 1", found=f"{fraction}")
+        random, labels = np.random.default_rng(seed), np.asarray(self.labels)
+        chosen: list[npt.NDArray[np.int64]] = []
+        for label in np.unique(labels):
+            rows = random.permutation(np.flatnonzero(labels == label))
+            chosen.append(rows[: min(max(round(fraction * len(rows)), 1), len(rows) - 1)])
+        share = np.sort(np.concatenate(chosen))
+        if not len(share):
+            raise InvalidInput("split images", expected="a class of at least two images", found="one image a class")
+        return self.take(np.setdiff1d(np.arange(len(self)), share)), self.take(share)
+
+    def require_readable(self, mode: Mode) -> None:
+        """Read every file once, so that a corrupt one is named now and not in the middle of training.
+
+        Raises:
+            SourceError: Some files cannot be read; all of them are listed.
+        """
+        if isinstance(self.images, np.ndarray):
+            return
+        with ThreadPoolExecutor() as pool:
+            reasons = list(pool.map(lambda path: _why_unreadable(path, mode), self.images))
+        failures = {row: reason for row, reason in enumerate(reasons) if reason}
+        if failures:
+            raise SourceError(f"train on {len(self)} images", failures, fix=FIX)
+
+    def batches(
+        self, preprocessing: Preprocessing, *, size: int, seed: int, shuffle: bool = True, workers: int = 0
+    ) -> DataLoader[tuple[torch.Tensor, torch.Tensor]]:
+        """Batches of ((b, c, s, s) uint8, (b,) int64), in another seeded order each epoch.
+
+        Arrays are resized once and kept in memory; files are read anew each epoch, by `workers` processes.
+        A last batch of fewer than `size` images is left out where shuffled: another one has them next epoch.
+        """
+        in_memory = isinstance(self.images, np.ndarray)
+        dataset = _InMemory(self, preprocessing) if in_memory else _FromFiles(self, preprocessing)
+        workers = 0 if in_memory else workers
+        return DataLoader(
+            dataset,
+            batch_size=min(size, len(self)),
+            shuffle=shuffle,
+            drop_last=shuffle,
+            generator=torch.Generator().manual_seed(seed),
+            collate_fn=_as_it_is,
+            num_workers=workers,
+            # Forking after CUDA or threads have started can hang; a spawned worker starts clean.
+            multiprocessing_context="spawn" if workers else None,
+            persistent_workers=workers > 0,
+        )
+
+    def _class_name(self, item: str | int) -> str:
+        known = item in self.class_names if isinstance(item, str) else 0 <= item < len(self.class_names)
+        if not known:
+            raise NotFound("choose classes", expected=f"of {', '.join(self.class_names)}", found=repr(item))
+        return item if isinstance(item, str) else self.class_names[item]
+
+
+class _InMemory(Dataset[Any]):
+    def __init__(self, images: Images, preprocessing: Preprocessing) -> None:
+        self.pixels = torch.stack([preprocessing.pixels(image) for image in images.images])
+        self.labels = torch.from_numpy(np.asarray(images.labels))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitems__(self, rows: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.pixels[rows], self.labels[rows]
+
+
+class _FromFiles(Dataset[Any]):
+    def __init__(self, images: Images, preprocessing: Preprocessing) -> None:
+        self.paths, self.preprocessing = images.images, preprocessing
+        self.labels = torch.from_numpy(np.asarray(images.labels))
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitems__(self, rows: list[int]) -> tuple[torch.Tensor, torch.Tensor]:
+        return torch.stack([self.preprocessing.pixels(self.paths[row]) for row in rows]), self.labels[rows]
+
+
+def _as_it_is(batch: Any) -> Any:
+    """A whole batch arrives at once from `__getitems__`: nothing is left to collate."""
+    return batch
+
+
+def _why_unreadable(path: Any, mode: Mode) -> str:
+    try:
+        read_image(path, mode)
+    except SourceError as error:
+        return error.failures[0]
+    return ""

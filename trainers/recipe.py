@@ -1,0 +1,72 @@
+"""What all trainers on images share: the network to train and the images' way into it."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+import numpy as np
+from torch import nn
+
+from compatstore.encoders.backbones import Backbone, SmallConvNet, TimmBackbone
+from compatstore.encoders.images import Mode
+from compatstore.encoders.network import NetworkEncoder, Preprocessing
+from compatstore.errors import InvalidInput
+from compatstore.trainers.images import Images
+from compatstore.trainers.loop import LoopSettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(LoopSettings):
+    """The network to train, beside the settings of the loop.
+
+    Args:
+        dim: Length of an embedding, >= 1.
+        size: Side of the network's input, in pixels; None takes the height of an array of images. Files need it.
+        mode: "L" or "RGB"; None takes "RGB" for files and for arrays with channels, "L" for arrays without.
+        width: Channels of the first stage of the small convolutional network, for images of 8 to 64 pixels.
+        architecture: A model of timm instead of the small network, for larger images; starts from random weights.
+
+    Raises:
+        InvalidInput: A setting is out of its range.
+    """
+
+    dim: int
+    size: int | None = None
+    mode: Mode | None = None
+    width: int = 32
+    architecture: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require({"dim >= 1": self.dim >= 1, "width >= 1": self.width >= 1})
+
+    def preprocessing(self, images: Images) -> Preprocessing:
+        """Decide the size and mode of the network's input.
+
+        Raises:
+            InvalidInput: The images are files and no size is set.
+        """
+        array = images.images if isinstance(images.images, np.ndarray) else None
+        if self.size is None and array is None:
+            raise InvalidInput("train on files", expected="a size in pixels", found="none", fix="Set size=64, say.")
+        grey = array is not None and (array.ndim == 3 or array.shape[3] == 1)
+        height = 0 if array is None else array.shape[1]
+        return Preprocessing(size=self.size or height, mode=self.mode or ("L" if grey else "RGB"))
+
+    def backbone(self, preprocessing: Preprocessing, *, final_norm: bool = False) -> Backbone:
+        """Describe the network."""
+        channels = preprocessing.channels
+        if self.architecture:
+            return TimmBackbone(name=self.architecture, dim=self.dim, channels=channels)
+        return SmallConvNet(
+            size=preprocessing.size, dim=self.dim, channels=channels, width=self.width, final_norm=final_norm
+        )
+
+
+def encoder_of(
+    backbone: Backbone, preprocessing: Preprocessing, network: nn.Module, *, normalise: bool
+) -> NetworkEncoder:
+    """Make an encoder of a copy of a trained network's weights."""
+    weights = copy.deepcopy(network.state_dict())
+    return NetworkEncoder(backbone, preprocessing, weights=weights, normalise=normalise)
