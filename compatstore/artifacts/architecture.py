@@ -1,0 +1,120 @@
+"""What a network looks like: the description that a manifest holds, apart from the weights.
+
+    source --[source branch]--+
+                              +--> [mixer] --> (+ skip source) --> output --> (unit length)
+    side ----[side branch]----+                                      |
+                                                                     +--> (log sigma^2, one linear unit)
+
+Every layer is dense and is followed by a ReLU, except the last of the mixer. Batch normalisation is no part of it:
+trainers fold it into the dense layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
+from itertools import pairwise
+from typing import Any
+
+from compatstore.encoders.protocol import FloatArray
+from compatstore.errors import CorruptArtifact, InvalidInput
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Architecture:
+    """Widths and options of one network.
+
+    Args:
+        source_dim: Length of the vectors that it reads.
+        side_dim: Length of the side-information that it reads, or None for no side branch.
+        output_dim: Length of the vectors that it writes.
+        source_branch: Widths of the source branch, possibly none.
+        side_branch: Widths of the side branch, possibly none.
+        mixer: Widths of the hidden layers of the mixer, possibly none; its output layer comes on top.
+        skip: Whether a linear map of the source is added to the output.
+        uncertainty: Whether a linear unit on the output (before it is normalised) gives log sigma^2.
+        normalise: Whether the output is scaled to unit length.
+
+    Raises:
+        InvalidInput: A width is below 1, or a side branch has nothing to read.
+    """
+
+    source_dim: int
+    output_dim: int
+    side_dim: int | None = None
+    source_branch: tuple[int, ...] = ()
+    side_branch: tuple[int, ...] = ()
+    mixer: tuple[int, ...] = ()
+    skip: bool = False
+    uncertainty: bool = False
+    normalise: bool = False
+
+    def __post_init__(self) -> None:
+        side = () if self.side_dim is None else (self.side_dim,)
+        widths = (self.source_dim, self.output_dim, *side, *self.source_branch, *self.side_branch, *self.mixer)
+        if not all(isinstance(width, int) and width >= 1 for width in widths):
+            raise InvalidInput("describe a network", expected="widths that are integers >= 1", found=str(widths))
+        if self.side_dim is None and self.side_branch:
+            raise InvalidInput("describe a network", expected="no side branch without side_dim", found="one")
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Architecture:
+        """Read the description back from a manifest.
+
+        Raises:
+            CorruptArtifact: It has other fields or impossible values.
+        """
+        known = {field.name for field in fields(cls)}
+        if set(values) != known:
+            raise CorruptArtifact("read a network", expected=f"the fields {sorted(known)}", found=str(sorted(values)))
+        arguments: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
+        try:
+            return cls(**arguments)
+        except (InvalidInput, TypeError) as error:
+            raise CorruptArtifact("read a network", found=str(error)) from error
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the description as JSON-able values."""
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self).items()}
+
+    def shapes(self) -> Shapes:
+        """Return the name and shape of every tensor: weights (out, in), biases (out,)."""
+        shapes = dict(_stack("source", (self.source_dim, *self.source_branch)))
+        if self.side_dim is not None:
+            shapes |= dict(_stack("side", (self.side_dim, *self.side_branch)))
+        shapes |= dict(_stack("mixer", (self.joined_dim, *self.mixer, self.output_dim)))
+        if self.skip:
+            shapes["skip.weight"] = (self.output_dim, self.source_dim)
+        if self.uncertainty:
+            shapes |= {"log_sigma2.weight": (1, self.output_dim), "log_sigma2.bias": (1,)}
+        return shapes
+
+    @property
+    def joined_dim(self) -> int:
+        """Values that enter the mixer."""
+        source = (self.source_dim, *self.source_branch)[-1]
+        return source if self.side_dim is None else source + (self.side_dim, *self.side_branch)[-1]
+
+    def require(self, name: str, tensors: Mapping[str, FloatArray]) -> None:
+        """Refuse tensors that are not those of this network.
+
+        Raises:
+            CorruptArtifact: A tensor is missing, unknown or of another shape.
+        """
+        expected = self.shapes()
+        found = {key: tuple(tensor.shape) for key, tensor in tensors.items()}
+        for key in sorted(expected.keys() | found.keys()):
+            if expected.get(key) != found.get(key):
+                raise CorruptArtifact(
+                    f"read tensor {name}.{key}",
+                    expected=f"shape {expected[key]}" if key in expected else "no such tensor",
+                    found=f"shape {found[key]}" if key in found else "no such tensor",
+                )
+
+
+def _stack(part: str, widths: tuple[int, ...]) -> Iterator[tuple[str, tuple[int, ...]]]:
+    for index, (fan_in, fan_out) in enumerate(pairwise(widths)):
+        yield f"{part}.{index}.weight", (fan_out, fan_in)
+        yield f"{part}.{index}.bias", (fan_out,)

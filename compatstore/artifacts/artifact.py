@@ -1,0 +1,272 @@
+"""An artifact: what a trainer produces and what makes two embedding versions comparable."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from os import PathLike
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+
+from compatstore.artifacts.architecture import Architecture
+from compatstore.artifacts.binding import require_binding
+from compatstore.artifacts.directory import WEIGHTS, read_directory, write_directory
+from compatstore.artifacts.kinds import Kind, Transformed, kind_named
+from compatstore.artifacts.manifest import Manifest, Side, Space
+from compatstore.artifacts.matrix import as_matrix, to_numpy
+from compatstore.artifacts.network import Execution, Network, Precision
+from compatstore.encoders.protocol import FloatArray
+from compatstore.errors import CompatStoreError, CorruptArtifact, InvalidInput
+from compatstore.versions import EmbeddingVersion
+
+
+class Artifact:
+    """A manifest and its weights; immutable.
+
+    Attributes:
+        manifest: What it is.
+        id: SHA-256 of the manifest, which names the digest of the weights.
+        tensors: Weights by name ("h.mixer.0.weight"), float32.
+
+    Args:
+        manifest: What it is.
+        weights: The weights as safetensors bytes, as the manifest's digest says.
+
+    Raises:
+        CorruptArtifact: The weights are not those of the manifest, or do not fit its networks.
+    """
+
+    def __init__(self, manifest: Manifest, weights: bytes) -> None:
+        self.manifest = manifest
+        self.id = manifest.id
+        self._weights = weights
+        self._kind = kind_named(manifest.kind)
+        self._kind.require(manifest)
+        self.tensors: Mapping[str, FloatArray] = MappingProxyType(_tensors(manifest, weights))
+        self._networks = _networks(manifest, self.tensors)
+
+    @classmethod
+    def create(
+        cls,
+        kind: str,
+        *,
+        source: Space,
+        target: Space,
+        method: str = "",
+        side_source: Side | None = None,
+        side_target: Side | None = None,
+        networks: Mapping[str, Architecture] | None = None,
+        tensors: Mapping[str, Any] | None = None,
+        settings: Mapping[str, Any] | None = None,
+        figures: Mapping[str, Any] | None = None,
+    ) -> Artifact:
+        """Make an artifact; see `Manifest` for the arguments.
+
+        Args:
+            kind: Name of its kind.
+            source: Space upgraded from.
+            target: Space upgraded to.
+            method: How it was made.
+            side_source: Side-information that it reads.
+            side_target: Side-information that it writes.
+            networks: Its networks by name.
+            tensors: Arrays or torch tensors named "<network>.<tensor of Architecture.shapes>"; stored as float32.
+            settings: Settings of the trainer.
+            figures: Held-out figures.
+
+        Raises:
+            CorruptArtifact: Tensors, networks, spaces and kind do not fit together.
+            InvalidInput: Settings or figures are not JSON-able.
+        """
+        arrays = {name: _as_float32(tensor) for name, tensor in (tensors or {}).items()}
+        weights = bytes(safetensors.numpy.save(arrays))
+        manifest = Manifest(
+            kind=kind,
+            method=method,
+            source=source,
+            target=target,
+            side_source=side_source,
+            side_target=side_target,
+            networks=dict(networks or {}),
+            settings=dict(settings or {}),
+            figures=dict(figures or {}),
+            libraries=_libraries(),
+            weights_sha256=hashlib.sha256(weights).hexdigest(),
+            created=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+        return cls(manifest, weights)
+
+    @property
+    def short_id(self) -> str:
+        """First 12 digits of the id; the origin of the vectors that it makes."""
+        return self.id[:12]
+
+    @property
+    def kind(self) -> str:
+        """Name of its kind."""
+        return self.manifest.kind
+
+    @property
+    def behaviour(self) -> Kind:
+        """Its kind: what it acts on, and which spaces it reads and writes."""
+        return self._kind
+
+    def apply(
+        self,
+        vectors: Any,
+        side: Any = None,
+        *,
+        batch_size: int | None = None,
+        device: str | None = None,
+        precision: Precision = "float32",
+    ) -> Transformed:
+        """Transform vectors. The same rows give the same bits, however many rows follow them (gallery kinds).
+
+        Args:
+            vectors: (n, d) array or torch tensor, in the space that the kind reads.
+            side: (n, d_side) array or torch tensor, for an artifact that reads side-information; else None.
+            batch_size: Rows of a batch, >= 1; None takes what is fast on the device. Every batch is padded to it.
+            device: "cpu" (the default) or "cuda".
+            precision: "float32" or "bfloat16".
+
+        Returns:
+            Vectors (n, d_out) float32, and sigma^2 and side-information where the artifact has them.
+
+        Raises:
+            InvalidInput: No matrix, other numbers of rows, or side-information missing or superfluous.
+            DimensionMismatch: Vectors or side-information have another length.
+            NonFiniteVectors: NaN or infinite values.
+            MissingExtra: CUDA or bfloat16 without torch.
+        """
+        asked = f"apply artifact {self.short_id}"
+        execution = Execution(batch_size=batch_size, device=device or "cpu", precision=precision)
+        rows = as_matrix(asked, vectors, self._kind.reads(self.manifest).dim)
+        side_rows = self._side_rows(f"{asked} with side-information", side, len(rows))
+        return self._kind.apply(self.manifest, self._networks, rows, side_rows, execution)
+
+    def check(self, source: EmbeddingVersion, target: EmbeddingVersion) -> None:
+        """Refuse to be used between versions that it was not made for.
+
+        Args:
+            source: Version upgraded from.
+            target: Version upgraded to.
+
+        Raises:
+            WrongDirection: It was made for the upgrade from `target` to `source`.
+            FingerprintMismatch: It belongs to another model.
+            DimensionMismatch: Vectors or side-information have another length.
+            Incompatible: It needs side-information that the source lacks, or misses the target's unit length.
+        """
+        require_binding(self.manifest, source, target)
+
+    def to_bytes(self) -> tuple[bytes, bytes]:
+        """Return manifest and weights as they are stored."""
+        return self.manifest.to_bytes(), self._weights
+
+    @classmethod
+    def from_bytes(cls, manifest: bytes, weights: bytes) -> Artifact:
+        """Read what `to_bytes` returned.
+
+        Raises:
+            CorruptArtifact: Either part was truncated or edited, or is of an unknown format or kind.
+        """
+        return cls(Manifest.from_bytes(manifest), weights)
+
+    def save(self, path: str | PathLike[str], *, overwrite: bool = False) -> None:
+        """Write the artifact as a directory; atomic. Does nothing where this very artifact is stored already.
+
+        Args:
+            path: The directory, by custom "<name>.compat".
+            overwrite: Replace another or a damaged artifact.
+
+        Raises:
+            AlreadyExists: Something else is there.
+        """
+        if not self._is_stored(Path(path)):
+            write_directory(Path(path), *self.to_bytes(), replace=overwrite)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str]) -> Artifact:
+        """Read an artifact from a directory; read-only.
+
+        Raises:
+            UnknownArtifact: There is no such directory.
+            CorruptArtifact: A file is missing, truncated or edited, or of an unknown format or kind.
+        """
+        return cls.from_bytes(*read_directory(Path(path)))
+
+    def __repr__(self) -> str:
+        source, target = self.manifest.source, self.manifest.target
+        ends = f"{source.name or '?'} ({source.dim}) -> {target.name or '?'} ({target.dim})"
+        return f"<Artifact {self.short_id} {self.kind} {self.manifest.method} {ends}>"
+
+    def __reduce__(self) -> tuple[Any, tuple[bytes, bytes]]:
+        return type(self).from_bytes, self.to_bytes()
+
+    def _is_stored(self, path: Path) -> bool:
+        try:
+            return type(self).load(path).id == self.id
+        except CompatStoreError:
+            return False
+
+    def _side_rows(self, asked: str, side: Any, n: int) -> FloatArray | None:
+        expected = self.manifest.side_source
+        if expected is None:
+            if side is not None:
+                raise InvalidInput(asked, expected="none: it was made without", found="some")
+            return None
+        if side is None:
+            raise InvalidInput(asked, expected=f"(n, {expected.dim}) side-information", found="none")
+        rows = as_matrix(asked, side, expected.dim)
+        if len(rows) != n:
+            raise InvalidInput(asked, expected=f"{n} rows, as there are vectors", found=f"{len(rows)}")
+        return rows
+
+
+def _as_float32(tensor: Any) -> FloatArray:
+    return np.ascontiguousarray(to_numpy(tensor), dtype=np.float32)
+
+
+def _tensors(manifest: Manifest, weights: bytes) -> dict[str, FloatArray]:
+    digest = hashlib.sha256(weights).hexdigest()
+    if digest != manifest.weights_sha256:
+        raise CorruptArtifact(
+            f"read {WEIGHTS}",
+            expected=f"SHA-256 {manifest.weights_sha256}",
+            found=f"{digest} ({len(weights)} bytes): truncated or edited",
+            fix="Copy the artifact again from where it was made.",
+        )
+    try:
+        return {name: _as_float32(tensor) for name, tensor in safetensors.numpy.load(weights).items()}
+    except safetensors.SafetensorError as error:
+        raise CorruptArtifact(f"read {WEIGHTS}", expected="safetensors", found=str(error)) from error
+
+
+def _networks(manifest: Manifest, tensors: Mapping[str, FloatArray]) -> dict[str, Network]:
+    parts: defaultdict[str, dict[str, FloatArray]] = defaultdict(dict)
+    for full_name, tensor in tensors.items():
+        network, _, name = full_name.partition(".")
+        parts[network][name] = tensor
+    for unknown in parts.keys() - manifest.networks.keys():
+        raise CorruptArtifact("read tensors", expected=f"networks {sorted(manifest.networks)}", found=repr(unknown))
+    for name, architecture in manifest.networks.items():
+        architecture.require(name, parts[name])
+    return {name: Network(architecture, parts[name]) for name, architecture in manifest.networks.items()}
+
+
+def _libraries() -> dict[str, str]:
+    found = {}
+    for library in ("compatstore", "numpy", "safetensors", "torch"):
+        try:
+            found[library] = version(library)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,89 @@
+"""An artifact on disk: a directory of two files that appears as a whole or not at all.
+
+h.compat/
+├── manifest.json           readable; carries its own SHA-256 and that of the weights
+└── weights.safetensors
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from pathlib import Path
+
+from compatstore.errors import AlreadyExists, CorruptArtifact, UnknownArtifact
+
+MANIFEST = "manifest.json"
+WEIGHTS = "weights.safetensors"
+
+
+def read_directory(path: Path) -> tuple[bytes, bytes]:
+    """Return the bytes of the manifest and of the weights.
+
+    Raises:
+        UnknownArtifact: There is no such directory.
+        CorruptArtifact: A file is missing.
+    """
+    if not path.is_dir():
+        raise UnknownArtifact(f"load artifact {path}", expected="a directory written by Artifact.save", found="none")
+    return _read(path / MANIFEST), _read(path / WEIGHTS)
+
+
+def write_directory(path: Path, manifest: bytes, weights: bytes, *, replace: bool) -> None:
+    """Write both files beside the path, then rename: atomic.
+
+    Args:
+        path: The directory to make; its parents are made too.
+        manifest: Content of the manifest.
+        weights: Content of the weights file.
+        replace: Whether an artifact that stands there gives way; any other directory never does.
+
+    Raises:
+        AlreadyExists: Something stands there that may not be replaced.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    staged = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    staged.mkdir()
+    try:
+        _write(staged / MANIFEST, manifest)
+        _write(staged / WEIGHTS, weights)
+        _move_into_place(staged, path, replace=replace)
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+
+
+def _move_into_place(staged: Path, path: Path, *, replace: bool) -> None:
+    if not path.exists():
+        staged.rename(path)
+    elif replace and _is_artifact(path):
+        # Two renames: a reader in between finds nothing, never a mixture. The old files go when `staged` is cleared.
+        old = staged.with_name(f"{staged.name}.old")
+        path.rename(old)
+        staged.rename(path)
+        shutil.rmtree(old)
+    else:
+        raise AlreadyExists(
+            f"save an artifact as {path}",
+            expected="nothing there",
+            found="another artifact" if _is_artifact(path) else "something that is no artifact",
+            fix="Choose another path." + (" Or pass overwrite=True." if _is_artifact(path) else ""),
+        )
+
+
+def _is_artifact(path: Path) -> bool:
+    return path.is_dir() and {entry.name for entry in path.iterdir()} <= {MANIFEST, WEIGHTS}
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise CorruptArtifact(f"read {path}", expected="a readable file", found=str(error.strerror)) from error
+
+
+def _write(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())

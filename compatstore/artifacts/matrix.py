@@ -1,0 +1,55 @@
+"""Turn what users hand over (arrays, lists, torch tensors) into checked matrices."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+
+from compatstore.encoders.protocol import FloatArray
+from compatstore.errors import DimensionMismatch, InvalidInput, NonFiniteVectors, first_offenders
+
+
+def as_matrix(asked: str, values: Any, dim: int | None = None) -> FloatArray:
+    """Return vectors as a matrix, without a copy where they are one already.
+
+    Args:
+        asked: What the caller wanted, for the message of an error.
+        values: (n, dim) array, nested list or torch tensor of any real type, on any device.
+        dim: Length that each vector must have, or None for any.
+
+    Returns:
+        (n, dim) float32, contiguous.
+
+    Raises:
+        InvalidInput: It is not a matrix of numbers.
+        DimensionMismatch: The vectors have another length.
+        NonFiniteVectors: Some values are NaN, infinite or beyond float32; names the first rows.
+    """
+    matrix = _to_float32(asked, values)
+    if matrix.ndim != 2:
+        raise InvalidInput(asked, expected="a matrix, one vector a row", found=f"shape {matrix.shape}")
+    if dim is not None and matrix.shape[1] != dim:
+        raise DimensionMismatch(asked, expected=f"vectors of {dim} values", found=f"{matrix.shape[1]} values")
+    finite = np.isfinite(matrix).all(axis=1)
+    if not finite.all():
+        rows = np.flatnonzero(~finite).tolist()
+        raise NonFiniteVectors(asked, expected="finite values", found=f"NaN or inf in rows {first_offenders(rows)}")
+    return matrix
+
+
+def to_numpy(values: Any) -> Any:
+    """Return a torch tensor, on any device and of any type, as a NumPy array; leave the rest as it is."""
+    if not hasattr(values, "detach"):
+        return values
+    tensor = values.detach().cpu()
+    return (tensor.float() if tensor.is_floating_point() else tensor).numpy()
+
+
+def _to_float32(asked: str, values: Any) -> FloatArray:
+    array = np.asarray(to_numpy(values))
+    if array.dtype.kind not in "fiub":
+        raise InvalidInput(asked, expected="numbers", found=f"type {array.dtype}")
+    # A double beyond float32 becomes inf here and is refused as such by the caller.
+    with np.errstate(over="ignore"):
+        return cast(FloatArray, np.ascontiguousarray(array, dtype=np.float32))

@@ -1,0 +1,118 @@
+"""A network with its weights: runs any number of rows in batches of one fixed size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from compatstore.artifacts.architecture import Architecture
+from compatstore.artifacts.numpy_runner import NumpyRunner
+from compatstore.artifacts.torch_runner import TorchRunner
+from compatstore.encoders.protocol import FloatArray
+from compatstore.errors import InvalidInput
+
+Precision = Literal["float32", "bfloat16"]
+Runner = Callable[[FloatArray, FloatArray | None], tuple[FloatArray, FloatArray | None]]
+
+_CPU_ROWS = 1024
+_CUDA_ROWS = 16384
+
+
+@dataclass(frozen=True, kw_only=True)
+class Execution:
+    """How to run a network.
+
+    Args:
+        batch_size: Rows of a batch, >= 1; None takes 1,024 on the CPU and 16,384 on CUDA.
+        device: "cpu", "cuda" or "cuda:<n>".
+        precision: "float32", or "bfloat16" where speed matters more than the last digits.
+
+    Raises:
+        InvalidInput: A setting is out of its range.
+    """
+
+    batch_size: int | None = None
+    device: str = "cpu"
+    precision: Precision = "float32"
+
+    def __post_init__(self) -> None:
+        if self.batch_size is not None and self.batch_size < 1:
+            raise InvalidInput("apply an artifact", expected="batch_size >= 1", found=str(self.batch_size))
+        if self.device != "cpu" and self.device.split(":")[0] != "cuda":
+            raise InvalidInput("apply an artifact", expected="device cpu or cuda", found=repr(self.device))
+        if self.precision not in get_args(Precision):
+            raise InvalidInput(
+                "apply an artifact", expected=f"precision of {get_args(Precision)}", found=repr(self.precision)
+            )
+
+    @property
+    def rows(self) -> int:
+        """Rows of a batch."""
+        return self.batch_size or (_CPU_ROWS if self.device == "cpu" else _CUDA_ROWS)
+
+
+class Network:
+    """An architecture and its weights.
+
+    Args:
+        architecture: What the network looks like.
+        tensors: Its weights, float32, named as in `Architecture.shapes`.
+    """
+
+    def __init__(self, architecture: Architecture, tensors: Mapping[str, FloatArray]) -> None:
+        self.architecture = architecture
+        self._tensors = dict(tensors)
+        self._on_torch: dict[tuple[str, str], TorchRunner] = {}
+
+    def run(
+        self, source: FloatArray, side: FloatArray | None, execution: Execution
+    ) -> tuple[FloatArray, FloatArray | None]:
+        """Run all rows.
+
+        Every batch has the same shape, the last one too: a matrix product may round a row differently when the batch
+        has other dimensions, and a hop that is run again must give the same bits, however many rows follow.
+
+        Args:
+            source: (n, source_dim) float32, finite.
+            side: (n, side_dim) float32, finite, or None for a network without side branch.
+            execution: Where and how.
+
+        Returns:
+            (n, output_dim) and sigma^2 (n,) or None, float32.
+        """
+        runner = self._runner(execution)
+        rows, n = execution.rows, len(source)
+        vectors = np.empty((n, self.architecture.output_dim), np.float32)
+        log_sigma2 = np.empty(n, np.float32) if self.architecture.uncertainty else None
+        batch = np.zeros((rows, source.shape[1]), np.float32)
+        side_batch = None if side is None else np.zeros((rows, side.shape[1]), np.float32)
+        for start in range(0, n, rows):
+            size = min(rows, n - start)
+            # Rows beyond `size` keep what the batch before left there; their output is dropped.
+            batch[:size] = source[start : start + size]
+            if side is not None and side_batch is not None:
+                side_batch[:size] = side[start : start + size]
+            output, logs = runner(batch, side_batch)
+            vectors[start : start + size] = output[:size]
+            if log_sigma2 is not None and logs is not None:
+                log_sigma2[start : start + size] = logs[:size]
+        return vectors, None if log_sigma2 is None else _exp(log_sigma2)
+
+    def _runner(self, execution: Execution) -> Runner:
+        # NumPy's product was the faster of the two in float32 on CPUs, and needs no second of importing torch.
+        if execution.device == "cpu" and execution.precision == "float32":
+            return NumpyRunner(self.architecture, self._tensors, execution.rows)
+        key = (execution.device, execution.precision)
+        if key not in self._on_torch:
+            self._on_torch[key] = TorchRunner(
+                self.architecture, self._tensors, device=execution.device, precision=execution.precision
+            )
+        return self._on_torch[key]
+
+
+def _exp(log_sigma2: FloatArray) -> FloatArray:
+    # Clipped, so that sigma^2 stays a finite, positive float32 whatever a network says.
+    return np.exp(np.clip(log_sigma2, -80, 80))

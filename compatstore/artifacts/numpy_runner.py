@@ -1,0 +1,75 @@
+"""Run a network with NumPy alone: float32 on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from compatstore.artifacts.architecture import Architecture
+from compatstore.encoders.protocol import FloatArray
+
+# Bias and ReLU go over this many rows at a time, so that they find the product still in the cache.
+_SLAB = 64
+
+
+class NumpyRunner:
+    """One network and its buffers, for batches of exactly `rows` rows; not to be shared between threads.
+
+    Args:
+        architecture: What the network looks like.
+        tensors: Its weights, float32, named as in `Architecture.shapes`.
+        rows: Rows of a batch.
+    """
+
+    def __init__(self, architecture: Architecture, tensors: Mapping[str, FloatArray], rows: int) -> None:
+        self._architecture = architecture
+        self._tensors = tensors
+        self._outputs = {
+            name: np.empty((rows, shape[0]), np.float32)
+            for name, shape in architecture.shapes().items()
+            if name.endswith("weight")
+        }
+        self._joined = np.empty((rows, architecture.joined_dim), np.float32)
+
+    def __call__(self, source: FloatArray, side: FloatArray | None) -> tuple[FloatArray, FloatArray | None]:
+        """Run one batch.
+
+        Args:
+            source: (rows, source_dim) float32.
+            side: (rows, side_dim) float32, or None for a network without side branch.
+
+        Returns:
+            (rows, output_dim) and log sigma^2 (rows,) or None, float32; overwritten by the next call.
+        """
+        network = self._architecture
+        features = self._branch("source", len(network.source_branch), source)
+        if side is not None:
+            branches = (features, self._branch("side", len(network.side_branch), side))
+            features = np.concatenate(branches, axis=1, out=self._joined)
+        features = self._branch("mixer", len(network.mixer), features)
+        output = self._dense(f"mixer.{len(network.mixer)}", features, relu=False)
+        if network.skip:
+            output += self._product("skip.weight", source)
+        log_sigma2 = self._dense("log_sigma2", output, relu=False)[:, 0] if network.uncertainty else None
+        if network.normalise:
+            output /= np.maximum(np.linalg.norm(output, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+        return output, log_sigma2
+
+    def _branch(self, part: str, depth: int, values: FloatArray) -> FloatArray:
+        for index in range(depth):
+            values = self._dense(f"{part}.{index}", values, relu=True)
+        return values
+
+    def _dense(self, layer: str, values: FloatArray, *, relu: bool) -> FloatArray:
+        output = self._product(f"{layer}.weight", values)
+        bias = self._tensors[f"{layer}.bias"]
+        for start in range(0, len(output), _SLAB):
+            slab = output[start : start + _SLAB]
+            slab += bias
+            if relu:
+                np.maximum(slab, 0, out=slab)
+        return output
+
+    def _product(self, weight: str, values: FloatArray) -> FloatArray:
+        return np.matmul(values, self._tensors[weight].T, out=self._outputs[weight])

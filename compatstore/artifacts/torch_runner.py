@@ -1,0 +1,105 @@
+"""Run a network with torch: bfloat16, or a CUDA device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from compatstore.artifacts.architecture import Architecture
+from compatstore.encoders.protocol import FloatArray
+from compatstore.errors import InvalidInput, MissingExtra
+
+if TYPE_CHECKING:
+    import torch
+
+
+class TorchRunner:
+    """One network on a device; holds no buffers, so that threads may share it.
+
+    In bfloat16 the layers that make the output (last of the mixer, skip, log sigma^2) stay float32: they cost a few
+    per cent of the time, and the output keeps its precision.
+
+    Args:
+        architecture: What the network looks like.
+        tensors: Its weights, float32, named as in `Architecture.shapes`.
+        device: "cpu", "cuda" or "cuda:<n>".
+        precision: "float32" or "bfloat16".
+
+    Raises:
+        MissingExtra: torch is not installed.
+        InvalidInput: The machine has no such device.
+    """
+
+    def __init__(
+        self, architecture: Architecture, tensors: Mapping[str, FloatArray], *, device: str, precision: str
+    ) -> None:
+        try:
+            import torch
+        except ImportError as error:
+            raise MissingExtra("torch", "train") from error
+        if device.startswith("cuda") and not torch.cuda.is_available():
+            raise InvalidInput("apply an artifact", expected="a CUDA device", found="none on this machine")
+        self._architecture = architecture
+        self._device = torch.device(device)
+        self._inner = torch.bfloat16 if precision == "bfloat16" else torch.float32
+        self._last = f"mixer.{len(architecture.mixer)}"
+        self._tensors = {
+            name: torch.from_numpy(np.array(tensor)).to(self._device, self._dtype_of(name))
+            for name, tensor in tensors.items()
+        }
+
+    def __call__(self, source: FloatArray, side: FloatArray | None) -> tuple[FloatArray, FloatArray | None]:
+        """Run one batch.
+
+        Args:
+            source: (rows, source_dim) float32.
+            side: (rows, side_dim) float32, or None for a network without side branch.
+
+        Returns:
+            (rows, output_dim) and log sigma^2 (rows,) or None, float32.
+        """
+        import torch
+
+        with torch.inference_mode():
+            output, log_sigma2 = self._forward(self._load(source), None if side is None else self._load(side))
+            return output.cpu().numpy(), None if log_sigma2 is None else log_sigma2.cpu().numpy()
+
+    def _forward(self, source: torch.Tensor, side: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor | None]:
+        import torch
+
+        network = self._architecture
+        features = self._branch("source", len(network.source_branch), source.to(self._inner))
+        if side is not None:
+            branch = self._branch("side", len(network.side_branch), side.to(self._inner))
+            features = torch.cat([features, branch], dim=1)
+        features = self._branch("mixer", len(network.mixer), features)
+        output = self._dense(self._last, features.float())
+        if network.skip:
+            output += torch.nn.functional.linear(source, self._tensors["skip.weight"])
+        log_sigma2 = self._dense("log_sigma2", output)[:, 0] if network.uncertainty else None
+        if network.normalise:
+            output = torch.nn.functional.normalize(output, dim=1, eps=torch.finfo(torch.float32).tiny)
+        return output, log_sigma2
+
+    def _branch(self, part: str, depth: int, values: torch.Tensor) -> torch.Tensor:
+        for index in range(depth):
+            values = self._dense(f"{part}.{index}", values).relu_()
+        return values
+
+    def _dense(self, layer: str, values: torch.Tensor) -> torch.Tensor:
+        import torch
+
+        return torch.nn.functional.linear(values, self._tensors[f"{layer}.weight"], self._tensors[f"{layer}.bias"])
+
+    def _load(self, values: FloatArray) -> torch.Tensor:
+        import torch
+
+        return torch.from_numpy(values).to(self._device)
+
+    def _dtype_of(self, name: str) -> torch.dtype:
+        import torch
+
+        makes_output = name.startswith((f"{self._last}.", "skip.", "log_sigma2."))
+        return torch.float32 if makes_output else self._inner
