@@ -13,12 +13,14 @@ import numpy.typing as npt
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.canvas import canvas, write
 
-_GREEN, _RED = "#1A7F37", "#CF222E"
+_GREEN, _RED, _GREY = "#1A7F37", "#CF222E", "#9A9A9A"
 _THUMBNAIL = 0.9  # of a cell, whose side is the unit of the drawing
 _GAP = 0.45
 _CAPTION = 0.2
 _HEADING = 0.5
 _FOOTING = 0.45
+_MARGIN = 0.12
+_HEADING_WIDTH = 2.5  # in cells: what the longer default heading takes up
 _INCHES = 0.8  # per cell
 
 
@@ -81,14 +83,15 @@ def contact_sheet(
     columns = max((max(len(row.before), len(row.after)) for row in rows), default=0)
     if not columns:
         raise InvalidInput("draw a contact sheet", expected="rows with neighbours", found=f"{len(rows)} rows")
-    lefts = (0.0, 1 + _GAP, 1 + _GAP + columns + _GAP)
+    width = max(columns, _HEADING_WIDTH)
+    lefts = (0.0, 1 + _GAP, 1 + _GAP + width + _GAP)
     top = -_HEADING - (_HEADING if title else 0.0)
     pitch = 1 + (_CAPTION if _any_caption(rows) else 0.0)
-    bottom, right = len(rows) * pitch + _FOOTING, lefts[2] + columns
-    with canvas(right * _INCHES, (bottom - top) * _INCHES) as figure:
+    bottom, right = len(rows) * pitch + _FOOTING, lefts[2] + width
+    with canvas((right + 2 * _MARGIN) * _INCHES, (bottom - top) * _INCHES) as figure:
         axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
         axes.set_axis_off()
-        axes.set(xlim=(-0.05, right + 0.05), ylim=(bottom, top))
+        axes.set(xlim=(-_MARGIN, right + _MARGIN), ylim=(bottom, top))
         _draw_texts(axes, title, ("Query", *headings), lefts, top, bottom)
         for index, row in enumerate(rows):
             _draw_row(axes, row, lefts, index * pitch)
@@ -113,6 +116,7 @@ def _draw_texts(
 
 def _draw_row(axes: Any, row: SheetRow, lefts: Sequence[float], y: float) -> None:
     _draw_image(axes, row.query, lefts[0], y, row.caption)
+    _draw_frame(axes, lefts[0], y, _GREY, "solid", 0.8)
     for left, neighbours in zip(lefts[1:], (row.before, row.after), strict=True):
         for place, neighbour in enumerate(neighbours):
             _draw_image(axes, neighbour.image, left + place, y, neighbour.caption)
@@ -126,24 +130,24 @@ def _draw_image(axes: Any, image: npt.NDArray[Any], x: float, y: float, caption:
     dx, dy = _THUMBNAIL * width / max(height, width) / 2, _THUMBNAIL * height / max(height, width) / 2
     middle_x, middle_y = x + _THUMBNAIL / 2, y + _THUMBNAIL / 2
     extent = (middle_x - dx, middle_x + dx, middle_y + dy, middle_y - dy)
-    # imshow would otherwise fit the view to the image.
-    axes.imshow(pixels, extent=extent, aspect="auto", interpolation="antialiased", zorder=1)
+    axes.imshow(pixels, extent=extent, aspect="auto", interpolation="antialiased")
     if caption:
         axes.text(middle_x, y + _THUMBNAIL + 0.05, caption, fontsize=6.5, ha="center", va="top", color="#444444")
 
 
-def _draw_verdict(axes: Any, correct: bool, x: float, y: float) -> None:
+def _draw_frame(axes: Any, x: float, y: float, colour: str, dashes: str, width: float) -> None:
     from matplotlib.patches import Rectangle
 
+    frame = Rectangle((x, y), _THUMBNAIL, _THUMBNAIL, fill=False, edgecolor=colour, linewidth=width, linestyle=dashes)
+    axes.add_patch(frame)
+
+
+def _draw_verdict(axes: Any, correct: bool, x: float, y: float) -> None:
     colour, dashes, mark = (_GREEN, "solid", "\N{CHECK MARK}") if correct else (_RED, "dashed", "\N{BALLOT X}")
-    side = _THUMBNAIL
-    axes.add_patch(
-        Rectangle((x, y), side, side, fill=False, edgecolor=colour, linewidth=2.2, linestyle=dashes, zorder=2)
-    )
+    _draw_frame(axes, x, y, colour, dashes, 2.2)
     badge = {"boxstyle": "circle,pad=0.18", "facecolor": colour, "edgecolor": "white", "linewidth": 0.8}
-    axes.text(
-        x + side - 0.02, y + 0.02, mark, fontsize=6.5, color="white", ha="center", va="center", bbox=badge, zorder=3
-    )
+    corner = (x + _THUMBNAIL - 0.02, y + 0.02)
+    axes.text(*corner, mark, fontsize=6.5, color="white", ha="center", va="center", bbox=badge)
 
 
 def _rgb(image: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:

@@ -106,8 +106,11 @@ def checked_vectors(vectors: npt.ArrayLike, name: str) -> Doubles:
         NonFiniteVectors: A row holds NaN or infinite values, or values whose squares overflow.
         InvalidInput: There are no rows or no values.
     """
-    # Adding zero turns -0.0 into 0.0, so that vectors with equal values have equal bits.
-    doubles = np.asarray(vectors, dtype=np.float64) + 0.0
+    try:
+        # Adding zero turns -0.0 into 0.0, so that vectors with equal values have equal bits.
+        doubles = np.asarray(vectors, dtype=np.float64) + 0.0
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"read {name}", expected="an array of numbers", found=str(error)) from error
     if doubles.ndim != 2:
         raise DimensionMismatch(f"read {name}", expected="vectors of shape (n, d)", found=f"{doubles.shape}")
     if not doubles.size:

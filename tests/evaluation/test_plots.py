@@ -1,0 +1,57 @@
+"""Plots of curves: files that open, of the size promised, that say what they should."""
+
+import sys
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from compatstore.errors import InvalidInput, MissingExtra
+from compatstore.evaluation import BackfillCurve, plot_curve
+
+
+@pytest.fixture
+def curve():
+    alphas = np.linspace(0, 1, 5)
+    values = 0.5 + 0.3 * np.sqrt(alphas)
+    area = {"cmc@1": 0.7, "map": 0.35}
+    return BackfillCurve(alphas=alphas, cmc={1: values}, map=values / 2, area=area, num_queries=9, num_skipped=0)
+
+
+def test_a_curve_is_a_png_of_the_size_promised(tmp_path, curve):
+    path = plot_curve({"sigma": curve, "random": curve}, tmp_path / "new" / "curve.png", metric="map")
+    with Image.open(path) as image:
+        assert (image.format, image.size) == ("PNG", (1200, 800))
+        image.verify()
+
+
+def test_an_svg_names_axes_curves_and_references(tmp_path, curve):
+    path = plot_curve({"sigma": curve}, tmp_path / "curve.svg", references={"Status quo": 0.5})
+    root = ElementTree.parse(path).getroot()
+    text = " ".join(root.itertext())
+
+    assert (root.get("width"), root.get("height")) == ("432pt", "288pt")
+    for words in ("Gallery embedded natively (%)", "CMC-1 (%)", "sigma (mean 70.0)", "Status quo (50.0)"):
+        assert words in text
+
+
+def test_the_same_curves_give_the_same_svg(tmp_path, curve):
+    first, second = (plot_curve({"sigma": curve}, tmp_path / name) for name in ("a.svg", "b.svg"))
+    assert first.read_bytes() == second.read_bytes()
+
+
+def test_what_cannot_be_drawn_is_refused(tmp_path, curve):
+    with pytest.raises(InvalidInput, match="1 to 7 curves"):
+        plot_curve({}, tmp_path / "a.png")
+    with pytest.raises(InvalidInput, match="cmc@5"):
+        plot_curve({"sigma": curve}, tmp_path / "a.png", metric="cmc@5")
+    with pytest.raises(InvalidInput, match=r"\.png or \.svg"):
+        plot_curve({"sigma": curve}, tmp_path / "a.pdf")
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_matplotlib_the_extra_is_named(tmp_path, curve, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(MissingExtra, match=r"compatstore\[report\]"):
+        plot_curve({"sigma": curve}, tmp_path / "a.png")
