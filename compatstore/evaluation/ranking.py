@@ -80,44 +80,52 @@ def rank_galleries(
         One ranking per gallery.
     """
     equal = distances.first_equal_rows()
-    columns = [equal[rows[relevance.order]] for rows in galleries]
-    rankings = [_empty(len(distances.left), map_at) for _ in galleries]
+    work = _Work(
+        relevance=relevance,
+        columns=[equal[rows[relevance.order]] for rows in galleries],
+        rankings=[_empty(len(distances.left), map_at) for _ in galleries],
+        map_at=map_at,
+    )
     threads = _cores()
     with ThreadPoolExecutor(threads) as pool:
         for start, block in distances.blocks():
-            shares = [range(share, len(block), threads) for share in range(threads)]
-            jobs = [
-                pool.submit(_rank_rows, block, rows, start, relevance, columns, rankings, map_at) for rows in shares
-            ]
+            jobs = [pool.submit(work.rank, block, start, range(t, len(block), threads)) for t in range(threads)]
             for job in jobs:
                 job.result()
-    return rankings
+    return work.rankings
 
 
-def _rank_rows(
-    block: Doubles,
-    rows: Iterable[int],
-    start: int,
-    relevance: Relevance,
-    columns: Sequence[Positions],
-    rankings: Sequence[Ranking],
-    map_at: int | None,
-) -> None:
-    """Fill in the queries of some rows of a block: one thread's share."""
-    row, ordered = np.empty((2, len(relevance.order)))
-    for place in rows:
-        query = start + place
-        positions = relevance.of(query)
-        if not positions.size:
-            continue
-        for chosen, ranking in zip(columns, rankings, strict=True):
-            np.take(block[place], chosen, out=row, mode="clip")  # "clip" writes to `out` without a copy
-            if relevance.itself[query] >= 0:
-                row[relevance.itself[query]] = np.inf
-            np.copyto(ordered, row)
-            ordered.sort()
-            _record(ranking, query, _ranks(row, ordered, positions), map_at)
-            ranking.ties[query] = np.count_nonzero(ordered[1:] == ordered[:-1])
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Work:
+    """What the threads share: each fills in the results of its own queries.
+
+    Args:
+        relevance: The correct items.
+        columns: For each gallery the columns of a block that hold its items, in the order that breaks ties.
+        rankings: For each gallery the results.
+        map_at: The k of average precision at k, or None.
+    """
+
+    relevance: Relevance
+    columns: list[Positions]
+    rankings: list[Ranking]
+    map_at: int | None
+
+    def rank(self, block: Doubles, start: int, rows: Iterable[int]) -> None:
+        """Rank the queries in some rows of the block that begins with query `start`."""
+        row, ordered = np.empty((2, len(self.relevance.order)))
+        for query in (start + place for place in rows):
+            positions, itself = self.relevance.of(query), self.relevance.itself[query]
+            if not positions.size:
+                continue
+            for columns, ranking in zip(self.columns, self.rankings, strict=True):
+                np.take(block[query - start], columns, out=row, mode="clip")  # "clip" writes to `out` without a copy
+                if itself >= 0:
+                    row[itself] = np.inf
+                np.copyto(ordered, row)
+                ordered.sort()
+                _record(ranking, query, _ranks(row, ordered, positions), self.map_at)
+                ranking.ties[query] = np.count_nonzero(ordered[1:] == ordered[:-1])
 
 
 def _ranks(row: Doubles, ordered: Doubles, positions: Positions) -> Positions:
