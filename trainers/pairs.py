@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from os import PathLike
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -244,8 +245,8 @@ def _join(left: VectorFile, right: VectorFile, missing: str) -> tuple[VectorFile
     if left.ids.dtype.kind != right.ids.dtype.kind:
         raise InvalidInput("pair rows by id", expected=f"ids of type {left.ids.dtype}", found=str(right.ids.dtype))
     if missing == "refuse":
-        _require_ids(left, right.ids)
-        _require_ids(right, left.ids)
+        _require_ids(left.path, left.ids, right.ids)
+        _require_ids(right.path, right.ids, left.ids)
     shared, rows, other_rows = np.intersect1d(left.ids, right.ids, assume_unique=True, return_indices=True)
     if not len(shared):
         raise InvalidInput("pair rows by id", expected="ids that both files have", found="none")
@@ -253,11 +254,11 @@ def _join(left: VectorFile, right: VectorFile, missing: str) -> tuple[VectorFile
     return left.take(rows[order]), right.take(other_rows[order])
 
 
-def _require_ids(file: VectorFile, ids: npt.NDArray[Any]) -> None:
-    lacking = ids[~np.isin(ids, file.ids)].tolist()
+def _require_ids(path: Path, ids: npt.NDArray[Any], needed: npt.NDArray[Any]) -> None:
+    lacking = needed[~np.isin(needed, ids)].tolist()
     if lacking:
         raise InvalidInput(
-            f"pair rows by id with {file.path}",
+            f"pair rows by id with {path}",
             expected="every id of the other file",
             found=f"missing: {first_offenders(lacking)}",
             fix='Pass missing="drop" to pair the others.',

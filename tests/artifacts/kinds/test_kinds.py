@@ -1,0 +1,57 @@
+import numpy as np
+import pytest
+
+from compatstore.artifacts import KINDS, Architecture, Artifact, Side, Space
+from compatstore.errors import CorruptArtifact, DimensionMismatch
+
+QUERIES = np.array([[3, 4, 12], [0, 0, 5]], np.float32)
+
+
+def test_the_kinds_that_exist_and_what_they_act_on():
+    acts = {name: kind.acts_on for name, kind in KINDS.items()}
+    assert acts == {"ForwardTransform": "gallery", "QueryAdapter": "query", "Prefix": "query", "Identity": "query"}
+
+
+@pytest.mark.parametrize("name", sorted(KINDS))
+def test_a_gallery_kind_reads_the_source_and_a_query_kind_the_target(name):
+    manifest = Artifact.create("Identity", source=Space(dim=2), target=Space(dim=2, name="t")).manifest
+    reads = KINDS[name].reads(manifest)
+    assert reads is (manifest.source if KINDS[name].acts_on == "gallery" else manifest.target)
+    assert KINDS[name].writes(manifest) is not reads
+
+
+def test_prefix_truncates_and_normalises_and_leaves_zero_at_zero():
+    out = Artifact.create("Prefix", source=Space(dim=2), target=Space(dim=3)).apply(QUERIES)
+    np.testing.assert_allclose(out.vectors, [[0.6, 0.8], [0, 0]], rtol=1e-6)
+
+
+def test_prefix_refuses_a_longer_source():
+    with pytest.raises(CorruptArtifact, match="at most 3"):
+        Artifact.create("Prefix", source=Space(dim=4), target=Space(dim=3))
+
+
+def test_identity_changes_nothing():
+    out = Artifact.create("Identity", source=Space(dim=3), target=Space(dim=3)).apply(QUERIES)
+    assert np.array_equal(out.vectors, QUERIES)
+    with pytest.raises(CorruptArtifact, match="dimension"):
+        Artifact.create("Identity", source=Space(dim=3), target=Space(dim=4))
+
+
+def test_a_query_adapter_takes_target_queries_to_the_source():
+    adapter = Artifact.create(
+        "QueryAdapter",
+        source=Space(dim=2),
+        target=Space(dim=3),
+        networks={"h": Architecture(source_dim=3, output_dim=2)},
+        tensors={"h.mixer.0.weight": np.array([[1, 0, 0], [0, 0, 1]]), "h.mixer.0.bias": np.zeros(2)},
+    )
+    assert adapter.apply(QUERIES).vectors.tolist() == [[3, 12], [0, 5]]
+    assert adapter.apply(QUERIES[:0]).vectors.shape == (0, 2)
+    with pytest.raises(DimensionMismatch, match="expected vectors of 3"):
+        adapter.apply(np.ones((1, 2)))
+
+
+@pytest.mark.parametrize("kind", ["QueryAdapter", "Prefix", "Identity"])
+def test_query_kinds_have_no_side_information(kind):
+    with pytest.raises(CorruptArtifact, match="side-information"):
+        Artifact.create(kind, source=Space(dim=3), target=Space(dim=3), side_source=Side(dim=1))

@@ -1,0 +1,198 @@
+import json
+import pickle
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from compatstore.artifacts import Architecture, Artifact, Manifest, Space
+from compatstore.errors import (
+    AlreadyExists,
+    CorruptArtifact,
+    DimensionMismatch,
+    InvalidInput,
+    NonFiniteVectors,
+    UnknownArtifact,
+)
+
+
+@pytest.fixture
+def rows():
+    rng = np.random.default_rng(3)
+    return rng.normal(size=(50, 6)).astype(np.float32), rng.normal(size=(50, 3)).astype(np.float32)
+
+
+@pytest.fixture
+def stored(forward, tmp_path):
+    forward.save(tmp_path / "h.compat")
+    return tmp_path / "h.compat"
+
+
+def edit(path, **changes):
+    manifest = json.loads((path / "manifest.json").read_text())
+    (path / "manifest.json").write_text(json.dumps(manifest | changes))
+
+
+def test_a_stored_artifact_does_the_same(forward, stored, rows):
+    loaded = Artifact.load(stored)
+    assert (loaded.id, loaded.manifest) == (forward.id, Manifest.from_bytes(forward.to_bytes()[0]))
+    for name in ("vectors", "uncertainty", "side"):
+        assert np.array_equal(getattr(loaded.apply(*rows), name), getattr(forward.apply(*rows), name))
+
+
+def test_what_comes_out(forward, rows):
+    out = forward.apply(*rows)
+    assert (out.vectors.shape, out.uncertainty.shape, out.side.shape) == ((50, 4), (50,), (50, 2))
+    assert {out.vectors.dtype, out.uncertainty.dtype, out.side.dtype} == {np.dtype(np.float32)}
+    np.testing.assert_allclose(np.linalg.norm(out.vectors, axis=1), 1, atol=1e-6)
+    assert (out.uncertainty > 0).all()
+
+
+@pytest.mark.parametrize("convert", [torch.from_numpy, np.float64, np.ndarray.tolist])
+def test_torch_tensors_and_lists_are_accepted(forward, rows, convert):
+    assert np.array_equal(forward.apply(*map(convert, rows)).vectors, forward.apply(*rows).vectors)
+
+
+def test_bfloat16_tensors_with_gradients_are_accepted(forward, rows):
+    tensor = torch.from_numpy(rows[0]).bfloat16().requires_grad_()
+    assert forward.apply(tensor, rows[1]).vectors.shape == (50, 4)
+
+
+def test_input_that_cannot_be_used_is_refused(forward, rows):
+    vectors, side = rows
+    with pytest.raises(DimensionMismatch, match="expected vectors of 6 values; found 5"):
+        forward.apply(vectors[:, :5], side)
+    with pytest.raises(DimensionMismatch, match="side-information"):
+        forward.apply(vectors, side[:, :2])
+    with pytest.raises(InvalidInput, match="found none"):
+        forward.apply(vectors)
+    with pytest.raises(InvalidInput, match="50 rows"):
+        forward.apply(vectors, side[:7])
+    with pytest.raises(InvalidInput, match="one vector a row"):
+        forward.apply(vectors[0], side)
+    with pytest.raises(InvalidInput, match="expected numbers"):
+        forward.apply(np.full((50, 6), "a"), side)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
+def test_values_that_are_not_finite_are_refused_and_named(forward, rows, value):
+    vectors = rows[0].astype(np.float64)
+    vectors[[7, 9], 2] = value
+    with pytest.raises(NonFiniteVectors, match="rows 7, 9"):
+        forward.apply(vectors, rows[1])
+
+
+def test_superfluous_side_information_is_refused():
+    identity = Artifact.create("Identity", source=Space(dim=2), target=Space(dim=2))
+    with pytest.raises(InvalidInput, match="made without"):
+        identity.apply(np.ones((1, 2)), np.ones((1, 2)))
+
+
+def test_saving_again_changes_nothing_and_another_is_refused(forward, stored):
+    before = (stored / "manifest.json").stat()
+    forward.save(stored)
+    assert (stored / "manifest.json").stat() == before
+    other = Artifact.create("Identity", source=Space(dim=2), target=Space(dim=2))
+    with pytest.raises(AlreadyExists, match="overwrite=True"):
+        other.save(stored)
+    other.save(stored, overwrite=True)
+    assert Artifact.load(stored).id == other.id
+    assert [entry.name for entry in stored.parent.iterdir()] == ["h.compat"]
+
+
+def test_a_directory_of_something_else_is_never_replaced(forward, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(AlreadyExists, match="no artifact"):
+        forward.save(tmp_path, overwrite=True)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    with pytest.raises(AlreadyExists, match="no artifact"):
+        forward.save(tmp_path / "notes.txt", overwrite=True)
+
+
+def test_a_missing_artifact_and_a_missing_file_are_told_apart(stored):
+    (stored / "weights.safetensors").unlink()
+    with pytest.raises(CorruptArtifact, match=r"weights\.safetensors"):
+        Artifact.load(stored)
+    shutil.rmtree(stored)
+    with pytest.raises(UnknownArtifact):
+        Artifact.load(stored)
+
+
+def test_truncated_and_tampered_weights_are_refused(stored):
+    weights = stored / "weights.safetensors"
+    content = weights.read_bytes()
+    for damaged in (content[:-10], b"", content[:-1] + bytes([content[-1] ^ 1])):
+        weights.write_bytes(damaged)
+        with pytest.raises(CorruptArtifact, match=r"weights\.safetensors; expected SHA-256"):
+            Artifact.load(stored)
+
+
+def test_an_edited_manifest_is_refused(stored):
+    edit(stored, method="better")
+    with pytest.raises(CorruptArtifact, match="it was edited"):
+        Artifact.load(stored)
+
+
+def test_an_unknown_format_and_broken_json_are_refused(stored):
+    edit(stored, format=2)
+    with pytest.raises(CorruptArtifact, match="expected format 1; found format 2"):
+        Artifact.load(stored)
+    for text in ("{", "[]"):
+        (stored / "manifest.json").write_text(text)
+        with pytest.raises(CorruptArtifact, match="JSON"):
+            Artifact.load(stored)
+
+
+def test_a_damaged_artifact_can_be_saved_over(forward, stored):
+    (stored / "weights.safetensors").write_bytes(b"")
+    with pytest.raises(AlreadyExists):
+        forward.save(stored)
+    forward.save(stored, overwrite=True)
+    assert Artifact.load(stored).id == forward.id
+
+
+def test_parts_that_do_not_fit_are_refused(architecture, tensors):
+    spaces = {"source": Space(dim=6), "target": Space(dim=4)}
+    with pytest.raises(CorruptArtifact, match="kind"):
+        Artifact.create("Magic", **spaces)
+    with pytest.raises(CorruptArtifact, match="networks"):
+        Artifact.create("ForwardTransform", **spaces)
+    with pytest.raises(CorruptArtifact, match=r"network h \(source, side, output\)"):
+        Artifact.create("ForwardTransform", **spaces, networks={"h": architecture}, tensors=tensors)
+    plain = Architecture(source_dim=6, output_dim=4)
+    with pytest.raises(CorruptArtifact, match="no such tensor"):
+        Artifact.create("ForwardTransform", **spaces, networks={"h": plain})
+    with pytest.raises(CorruptArtifact, match="'x'"):
+        Artifact.create("Identity", source=Space(dim=2), target=Space(dim=2), tensors={"x.weight": np.ones(1)})
+    with pytest.raises(InvalidInput, match="JSON-able"):
+        Artifact.create("Identity", source=Space(dim=2), target=Space(dim=2), figures={"recall": float("nan")})
+
+
+def test_it_travels_to_another_process(forward, rows):
+    again = pickle.loads(pickle.dumps(forward))
+    assert again.id == forward.id
+    assert np.array_equal(again.apply(*rows).vectors, forward.apply(*rows).vectors)
+
+
+def test_the_manifest_says_who_made_it(forward):
+    manifest = json.loads(forward.to_bytes()[0])
+    assert manifest["id"] == forward.id
+    assert forward.id.startswith(forward.short_id)
+    assert len(forward.short_id) == 12
+    assert {"numpy", "safetensors"} <= manifest["libraries"].keys()
+    assert manifest["source"]["name"] == "v1"
+    assert manifest["settings"] == {"widths": [8, 8]}
+    assert manifest["created"].endswith("+00:00")
+
+
+def test_loading_and_applying_needs_no_torch(stored):
+    code = (
+        "import sys, numpy as np\n"
+        "from compatstore.artifacts import Artifact\n"
+        f"Artifact.load({str(stored)!r}).apply(np.ones((2, 6)), np.ones((2, 3)))\n"
+        "sys.exit('torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
