@@ -24,7 +24,7 @@ from compatstore.artifacts.manifest import Manifest, Side, Space
 from compatstore.artifacts.matrix import as_matrix, to_numpy
 from compatstore.artifacts.network import Execution, Network, Precision
 from compatstore.encoders.protocol import FloatArray
-from compatstore.errors import CompatStoreError, CorruptArtifact, InvalidInput
+from compatstore.errors import AlreadyExists, CompatStoreError, CorruptArtifact, InvalidInput
 from compatstore.versions import EmbeddingVersion
 
 
@@ -190,8 +190,14 @@ class Artifact:
         Raises:
             AlreadyExists: Something else is there.
         """
-        if not self._is_stored(Path(path)):
+        if self._is_stored(Path(path)):
+            return
+        try:
             write_directory(Path(path), *self.to_bytes(), replace=overwrite)
+        except AlreadyExists:
+            # Two processes that save the same artifact both succeed.
+            if not self._is_stored(Path(path)):
+                raise
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Artifact:

@@ -54,21 +54,32 @@ def write_directory(path: Path, manifest: bytes, weights: bytes, *, replace: boo
 
 
 def _move_into_place(staged: Path, path: Path, *, replace: bool) -> None:
-    if not path.exists():
-        staged.rename(path)
-    elif replace and _is_artifact(path):
-        # Two renames: a reader in between finds nothing, never a mixture. The old files go when `staged` is cleared.
+    if replace and path.exists() and _is_artifact(path):
+        # Two renames: a reader in between finds nothing, never a mixture.
         old = staged.with_name(f"{staged.name}.old")
         path.rename(old)
         staged.rename(path)
         shutil.rmtree(old)
-    else:
-        raise AlreadyExists(
-            f"save an artifact as {path}",
-            expected="nothing there",
-            found="another artifact" if _is_artifact(path) else "something that is no artifact",
-            fix="Choose another path." + (" Or pass overwrite=True." if _is_artifact(path) else ""),
-        )
+        return
+    if path.exists():
+        raise _taken(path)
+    try:
+        staged.rename(path)
+    except OSError as error:
+        # Another process may have come first: renaming onto its directory fails, for it is not empty.
+        if path.exists():
+            raise _taken(path) from error
+        raise
+
+
+def _taken(path: Path) -> AlreadyExists:
+    artifact = _is_artifact(path)
+    return AlreadyExists(
+        f"save an artifact as {path}",
+        expected="nothing there",
+        found="another artifact" if artifact else "something that is no artifact",
+        fix="Choose another path" + (", or pass overwrite=True." if artifact else "."),
+    )
 
 
 def _is_artifact(path: Path) -> bool:

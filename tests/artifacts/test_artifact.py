@@ -3,6 +3,7 @@ import pickle
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -196,3 +197,11 @@ def test_loading_and_applying_needs_no_torch(stored):
         "sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_processes_that_save_the_same_artifact_all_succeed(forward, tmp_path):
+    path = tmp_path / "deep" / "h.compat"
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: forward.save(path), range(16)))
+    assert Artifact.load(path).id == forward.id
+    assert [entry.name for entry in path.parent.iterdir()] == ["h.compat"]

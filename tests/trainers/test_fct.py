@@ -1,0 +1,187 @@
+import numpy as np
+import pytest
+import torch
+
+from compatstore.artifacts import Artifact
+from compatstore.errors import DimensionMismatch, InvalidInput, WrongDirection
+from compatstore.trainers import FCT, Pairs
+from compatstore.versions import EmbeddingVersion
+
+SMALL = {"epochs": 24, "branch_width": 32, "mixer_width": 64, "batch_size": 128, "learning_rate": 4e-3}
+
+
+def made_up(n=1600, seed=0):
+    """Source and side see different halves of what the target is made of."""
+    rng = np.random.default_rng(seed)
+    hidden = rng.normal(size=(n, 8))
+    maps = np.random.default_rng(99).normal(size=(8, 6)) / 2
+    target = np.tanh(hidden @ maps)
+    target /= np.linalg.norm(target, axis=1, keepdims=True)
+    return np.tanh(hidden[:, :4]), np.tanh(hidden[:, 4:]), target
+
+
+@pytest.fixture(scope="module")
+def trained():
+    source, side, target = made_up()
+    pairs = Pairs(source, target, side=side)
+    reports = []
+    return FCT(**SMALL).fit(pairs, reports.append), FCT(**SMALL).fit(Pairs(source, target)), reports
+
+
+def error(artifact, *inputs, target):
+    return np.square(artifact.apply(*inputs).vectors - target).sum(axis=1).mean()
+
+
+def test_it_learns_a_nonlinear_map_on_rows_it_never_saw(trained):
+    source, side, target = made_up(seed=1)
+    of_mean = np.square(target - target.mean(axis=0)).sum(axis=1).mean()
+    assert error(trained[0], source, side, target=target) < 0.15 * of_mean
+
+
+def test_side_information_helps_where_it_carries_what_is_missing(trained):
+    with_side, without, _ = trained
+    source, side, target = made_up(seed=1)
+    assert error(with_side, source, side, target=target) < 0.5 * error(without, source, target=target)
+    assert without.manifest.side_source is None
+
+
+def test_output_has_unit_length_where_the_target_has(trained):
+    source, side, _ = made_up(50, seed=2)
+    np.testing.assert_allclose(np.linalg.norm(trained[0].apply(source, side).vectors, axis=1), 1, atol=1e-6)
+    scaled = FCT(**SMALL | {"epochs": 1}).fit(Pairs(source, 3 * source))
+    assert not scaled.manifest.networks["h"].normalise
+
+
+def test_figures_and_settings_stand_in_the_manifest(trained):
+    manifest = Artifact.from_bytes(*trained[0].to_bytes()).manifest
+    figures = manifest.figures["h"]
+    assert figures["rows"] == 160
+    assert figures["mean_squared_error"] < 0.2 * figures["mean_squared_error_of_mean"]
+    assert figures["cosine_similarity"] > 0.9
+    assert figures["recall_at_10"] > 0.6
+    assert 0 <= figures["recall_at_1"] <= 1
+    assert (manifest.method, manifest.settings["epochs"]) == ("FCT", 24)
+
+
+def test_progress_is_reported_per_epoch_and_falls(trained):
+    reports = trained[2]
+    assert [(r.network, r.epoch, r.epochs) for r in reports] == [("h", i, 24) for i in range(1, 25)]
+    assert reports[-1].loss < 0.2 * reports[0].loss
+    assert reports[-1].held_out_loss < 0.2 * reports[0].held_out_loss
+
+
+def test_equal_seeds_give_equal_weights_and_leave_torchs_state_alone():
+    source, side, target = made_up(100)
+    pairs = Pairs(source, target, side=side)
+    short = SMALL | {"epochs": 2, "device": "cpu"}
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
+    first = FCT(**short).fit(pairs)
+    assert torch.equal(torch.rand(1), expected)
+    again = FCT(**short).fit(pairs, lambda report: None)
+    assert first.manifest.weights_sha256 == again.manifest.weights_sha256
+    other = FCT(**short, seed=1).fit(pairs)
+    assert first.manifest.weights_sha256 != other.manifest.weights_sha256
+
+
+def test_zeros_on_the_side_branch_are_an_ablation_that_needs_no_side_in_use():
+    source, side, target = made_up()
+    artifact = FCT(**SMALL, zero_side=True).fit(Pairs(source, target, side=side))
+    plain = FCT(**SMALL).fit(Pairs(source, target))
+    assert artifact.manifest.side_source is None
+    fresh, _, fresh_target = made_up(seed=1)
+    ratio = error(artifact, fresh, target=fresh_target) / error(plain, fresh, target=fresh_target)
+    assert 0.7 < ratio < 1.4
+
+
+def test_the_side_transform_makes_the_next_side_information():
+    source, side, target = made_up()
+    next_side = np.tanh(side @ np.random.default_rng(3).normal(size=(4, 3)))
+    pairs = Pairs(source, target, side=side, target_side=next_side)
+    artifact = FCT(**SMALL, side_transform=True).fit(pairs)
+    predicted = artifact.apply(source, side).side
+    assert np.square(predicted - next_side).mean() < 0.1 * next_side.var()
+    assert artifact.manifest.figures.keys() == {"h", "g"}
+    with pytest.raises(InvalidInput, match="target_side"):
+        FCT(**SMALL, side_transform=True).fit(Pairs(source, target, side=side))
+
+
+@pytest.mark.parametrize("loss", ["kl", "reversed-kl"])
+def test_losses_through_the_head_agree_with_it(loss):
+    source, side, target = made_up()
+    head = 4 * np.random.default_rng(7).normal(size=(5, 6))
+    artifact = FCT(**SMALL, loss=loss).fit(Pairs(source, target, side=side, head=head))
+    fresh, fresh_side, fresh_target = made_up(seed=1)
+    said = (artifact.apply(fresh, fresh_side).vectors @ head.T).argmax(axis=1)
+    assert (said == (fresh_target @ head.T).argmax(axis=1)).mean() > 0.7
+    with pytest.raises(InvalidInput, match="head"):
+        FCT(**SMALL, loss=loss).fit(Pairs(source, target))
+
+
+@pytest.mark.parametrize(("n", "batch_size"), [(2, 1024), (3, 2), (5, 4), (129, 128)])
+def test_small_sets_and_odd_batches_train(n, batch_size):
+    source, side, target = made_up(n)
+    settings = SMALL | {"epochs": 2, "batch_size": batch_size, "holdout": 0.0}
+    artifact = FCT(**settings).fit(Pairs(source, target, side=side))
+    assert np.isfinite(artifact.apply(source, side).vectors).all()
+    assert artifact.manifest.figures["h"].keys() == {"training_loss"}
+
+
+def test_too_few_rows_are_refused():
+    source, _, target = made_up(2)
+    with pytest.raises(InvalidInput, match="at least 2 rows"):
+        FCT(**SMALL).fit(Pairs(source, target))
+
+
+def test_a_loss_that_explodes_is_refused_with_advice():
+    source, _, target = made_up(100)
+    with pytest.raises(InvalidInput, match="learning_rate"):
+        FCT(**SMALL | {"learning_rate": 1e30}).fit(Pairs(source, 2 * target))
+
+
+def test_versions_bind_the_artifact_and_its_direction():
+    source, _, target = made_up(40)
+    v1, v2 = EmbeddingVersion("v1", dim=4), EmbeddingVersion("v2", dim=6, normalised=True)
+    pairs = Pairs(source, target, source_version=v1, target_version=v2)
+    artifact = FCT(**SMALL | {"epochs": 1}).fit(pairs)
+    artifact.check(v1, v2)
+    with pytest.raises(WrongDirection):
+        artifact.check(v2, v1)
+    with pytest.raises(DimensionMismatch):
+        artifact.apply(target)
+
+
+def test_the_default_network_is_the_papers():
+    source = np.random.default_rng(0).normal(size=(4, 128))
+    pairs = Pairs(source, source, side=source)
+    tensors = FCT(epochs=1, holdout=0.0).fit(pairs).tensors
+    assert {tensors[f"h.mixer.{i}.weight"].shape for i in range(3)} == {(2048, 512), (2048, 2048), (128, 2048)}
+    assert 5.70e6 < sum(tensor.size for tensor in tensors.values()) < 5.74e6
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"epochs": 0},
+        {"learning_rate": 0.0},
+        {"weight_decay": -1.0},
+        {"batch_size": 1},
+        {"warmup_epochs": -1.0},
+        {"freeze_statistics_at": 0},
+        {"loss": "l1"},
+        {"holdout": 1.0},
+        {"mixer_width": 0},
+        {"branch_width": 0},
+    ],
+    ids=str,
+)
+def test_settings_out_of_range_are_refused(wrong):
+    with pytest.raises(InvalidInput, match=next(iter(wrong))):
+        FCT(**wrong)
+
+
+def test_warm_up_and_freeze_scale_with_the_epochs():
+    assert (FCT().warmup, FCT().freeze_after) == (5, 40)
+    assert (FCT(epochs=8).warmup, FCT(epochs=8).freeze_after) == (0.5, 4)
+    assert (FCT(epochs=8, warmup_epochs=2, freeze_statistics_at=3).freeze_after) == 3
