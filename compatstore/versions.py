@@ -29,8 +29,10 @@ class EmbeddingVersion:
         normalised: Whether embeddings have unit length.
         dtype: How vectors are stored, "float32" or "float16".
         encoder: The model, or None when vectors come from outside.
-        model: Identity of an outside model ("text-embedding-3-small@2024-01"); part of the fingerprint.
+        model: Identity of the model; taken from the encoder where there is one, else what its owner declares
+            ("text-embedding-3-small@2024-01"). Part of the fingerprint.
         side_dim: Length of the side-information stored with each embedding, or None for no side-information.
+        side_model: Identity of the side-information model, as `model`.
         side_encoder: The side-information model, or None when side-information comes from outside.
         head: Frozen classifier head of the model, (classes, dim) float32, or None.
 
@@ -48,6 +50,7 @@ class EmbeddingVersion:
     encoder: Encoder | None = field(default=None, compare=False, repr=False)
     model: str = ""
     side_dim: int | None = None
+    side_model: str = ""
     side_encoder: Encoder | None = field(default=None, compare=False, repr=False)
     head: FloatArray | None = field(default=None, compare=False, repr=False)
 
@@ -65,9 +68,7 @@ class EmbeddingVersion:
         if self.metric not in METRICS:
             raise InvalidInput(f"make version {self.name}", expected=f"metric of {METRICS}", found=repr(self.metric))
         if self.dtype not in get_args(DType):
-            raise InvalidInput(
-                f"make version {self.name}", expected="dtype float32 or float16", found=repr(self.dtype)
-            )
+            raise InvalidInput(f"make version {self.name}", expected="dtype float32 or float16", found=repr(self.dtype))
         for encoder, dim in ((self.encoder, self.dim), (self.side_encoder, self.side_dim)):
             if encoder is not None and encoder.dim != dim:
                 raise DimensionMismatch(
@@ -79,19 +80,26 @@ class EmbeddingVersion:
             )
 
     @property
+    def identity(self) -> str:
+        """What tells this model from any other: the encoder's fingerprint, or what its owner declared."""
+        return self.encoder.fingerprint if self.encoder is not None else self.model or f"outside:{self.name}"
+
+    @property
+    def side_identity(self) -> str:
+        """What tells the side-information model from any other; "" without side-information."""
+        if self.side_dim is None:
+            return ""
+        return self.side_encoder.fingerprint if self.side_encoder is not None else self.side_model or self.identity
+
+    @property
     def fingerprint(self) -> str:
-        """Digest (32 hex digits) of the model: encoder or declared identity, dimension, metric, normalisation."""
-        model = self.encoder.fingerprint if self.encoder is not None else f"outside:{self.model or self.name}"
-        return fingerprint(model=model, dim=self.dim, metric=self.metric, normalised=self.normalised)
+        """Digest (32 hex digits) of the model: its identity, dimension, metric, normalisation."""
+        return fingerprint(model=self.identity, dim=self.dim, metric=self.metric, normalised=self.normalised)
 
     @property
     def side_fingerprint(self) -> str | None:
         """Digest of the side-information model, or None without side-information."""
-        if self.side_dim is None:
-            return None
-        if self.side_encoder is not None:
-            return self.side_encoder.fingerprint
-        return fingerprint(model=f"outside-side:{self.model or self.name}", dim=self.side_dim)
+        return None if self.side_dim is None else fingerprint(side=self.side_identity, dim=self.side_dim)
 
 
 def fingerprint(**parts: Any) -> str:

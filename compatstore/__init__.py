@@ -1,0 +1,53 @@
+"""compatstore: change the embedding model of a live retrieval system without re-embedding the gallery first.
+
+`import compatstore` is light: nothing is loaded before it is named.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from compatstore import encoders, errors, evaluation
+    from compatstore.artifacts import Artifact, Transformed
+    from compatstore.errors import CompatStoreError
+    from compatstore.gallery import Gallery
+    from compatstore.versions import EmbeddingVersion
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Artifact",
+    "CompatStoreError",
+    "EmbeddingVersion",
+    "Gallery",
+    "Transformed",
+    "__version__",
+    "encoders",
+    "errors",
+    "evaluation",
+]
+
+_HOMES = {
+    "Artifact": "compatstore.artifacts",
+    "CompatStoreError": "compatstore.errors",
+    "EmbeddingVersion": "compatstore.versions",
+    "Gallery": "compatstore.gallery",
+    "Transformed": "compatstore.artifacts",
+}
+_MODULES = ("encoders", "errors", "evaluation")
+
+
+def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return importlib.import_module(f"compatstore.{name}")
+    if name in _HOMES:
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'compatstore' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,540 @@
+"""The gallery: what users hold. It says what happens and delegates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compatstore import search as searching
+from compatstore.artifacts import Artifact
+from compatstore.artifacts.matrix import as_matrix
+from compatstore.encoders import Encoder, FloatArray, encode_readable
+from compatstore.errors import DimensionMismatch, InvalidInput, UnknownId, first_offenders
+from compatstore.ingest import write
+from compatstore.ingest.write import Added
+from compatstore.storage import registry as registry_module
+from compatstore.storage import vector_index
+from compatstore.storage.catalog import Catalog, id_arrow_type, require_new
+from compatstore.storage.columns import to_matrix
+from compatstore.storage.create import adopt_table, create_table
+from compatstore.storage.ids import find
+from compatstore.storage.location import locate
+from compatstore.storage.registry import HistoryEntry, Registry, edit
+from compatstore.storage.store import Store
+from compatstore.storage.vector_index import VectorIndex
+from compatstore.upgrade import cutover as switching
+from compatstore.upgrade.cutover import Switched
+from compatstore.upgrade.plan import Plan, make_plan, settle
+from compatstore.upgrade.progress import Progress
+from compatstore.upgrade.run import Controls, Report, run_upgrade
+from compatstore.upgrade.status import Status, read_status
+from compatstore.versions import EmbeddingVersion, require_fingerprint
+
+
+class Gallery:
+    """A live retrieval gallery on one Lance table.
+
+    Make one with `Gallery.create`, `Gallery.open` or `Gallery.adopt`. Every read sees the table as of now, whoever
+    wrote it; every write is one commit that fully happens or does not.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    # ---- making and opening
+
+    @classmethod
+    def create(
+        cls,
+        gallery: Any,
+        version: EmbeddingVersion,
+        *,
+        id_type: str = "string",
+        storage_options: dict[str, str] | None = None,
+    ) -> Gallery:
+        """Make an empty gallery.
+
+        Args:
+            gallery: A path, `s3://...`, `gs://...` or `DATABASE#TABLE`, where there is nothing yet.
+            version: Its first and active version.
+            id_type: "string" or "int64".
+            storage_options: What the object store needs.
+
+        Raises:
+            AlreadyExists: Something is there.
+            StorageError: The place cannot be written.
+        """
+        store = create_table(locate(gallery, storage_options), version, id_type)
+        opened = cls(Catalog(store))
+        opened._keep_models(version)
+        return opened
+
+    @classmethod
+    def open(
+        cls,
+        gallery: Any,
+        *,
+        encoders: Mapping[str, Encoder] | None = None,
+        side_encoders: Mapping[str, Encoder] | None = None,
+        trust_code: bool = False,
+        storage_options: dict[str, str] | None = None,
+    ) -> Gallery:
+        """Open a gallery.
+
+        Args:
+            gallery: A path, a URI, `DATABASE#TABLE` or a LanceDB table.
+            encoders: Encoders by version name, where only this program can make them.
+            side_encoders: The same for side-information.
+            trust_code: Build encoders that the gallery names as Python code.
+            storage_options: What the object store needs.
+
+        Raises:
+            GalleryNotFound: There is none.
+            StorageError: It is a plain Lance table that was not adopted.
+            FingerprintMismatch: An encoder is another model than its version was registered with.
+        """
+        store = Store.open(locate(gallery, storage_options))
+        return cls(Catalog(store, encoders, side_encoders, trust_code=trust_code))
+
+    @classmethod
+    def adopt(
+        cls,
+        gallery: Any,
+        version: EmbeddingVersion,
+        *,
+        vector: str,
+        id: str,
+        source: str | None = None,
+        storage_options: dict[str, str] | None = None,
+    ) -> Gallery:
+        """Take over an existing Lance or LanceDB table in place.
+
+        No data file is rewritten and no column renamed; the app that owns the table goes on using it as before.
+
+        Args:
+            gallery: The table: a path, a URI, `DATABASE#TABLE` or a LanceDB table object.
+            version: The version that the vectors in the table belong to.
+            vector: Column of the vectors.
+            id: Column of the ids, text or whole numbers.
+            source: Column to re-embed from, or None.
+            storage_options: What the object store needs.
+
+        Raises:
+            GalleryNotFound: There is no table.
+            InvalidInput: A column is missing or of another type, or the table is a gallery already.
+            DimensionMismatch: The vectors have another length.
+            DuplicateIds: An id occurs twice.
+        """
+        store = adopt_table(locate(gallery, storage_options), version, vector=vector, id_column=id, source=source)
+        opened = cls(Catalog(store))
+        opened._keep_models(version)
+        return opened
+
+    # ---- items
+
+    def add(self, data: Any, version: str | None = None, *, upsert: bool = False) -> Added:
+        """Write items, in one commit.
+
+        Vectors of the other live versions are filled in the same commit: given under the version's own name,
+        transformed while an upgrade is open, or embedded where an encoder and a source are there.
+
+        Args:
+            data: Arrow table, mapping of columns or list of rows with `id`, `vector` and/or `source`, `side`, and any
+                metadata.
+            version: Version of `vector` and `side`; the active one by default.
+            upsert: Replace items whose id is there: their vectors in all versions are replaced or cleared, metadata
+                columns that are not given stay.
+
+        Returns:
+            How many were written, and which sources could not be embedded.
+
+        Raises:
+            InvalidInput: Something is missing or of the wrong type.
+            DuplicateIds: An id occurs twice, or is in the gallery and `upsert` is false.
+            DimensionMismatch: Vectors have another length.
+            NonFiniteVectors: NaN or infinite values.
+            SourceError: No source at all could be embedded.
+        """
+        return write.add(self._catalog, data, version, upsert=upsert)
+
+    def delete(self, ids: Sequence[Any]) -> int:
+        """Remove items, in one commit; ids that are not there are ignored. Returns how many were removed."""
+        return write.delete(self._catalog, ids)
+
+    def get(self, ids: Sequence[Any], columns: Sequence[str] | None = None) -> Any:
+        """Read items.
+
+        Args:
+            ids: Ids, in the order wanted.
+            columns: Columns, all by default.
+
+        Returns:
+            Arrow table with one row an id, in order.
+
+        Raises:
+            UnknownId: Some are not there.
+            InvalidInput: A column is not there.
+        """
+        registry = self._catalog.registry()
+        wanted = [ids] if isinstance(ids, str | int) else list(ids)
+        names = self._columns(columns, self._catalog.store.schema.names)
+        found = find(self._catalog.store, registry.id_column, wanted, list(dict.fromkeys([*names, registry.id_column])))
+        keys = found.column(registry.id_column)
+        positions = pc.index_in(pa.array(wanted, id_arrow_type(registry)), value_set=keys.combine_chunks())
+        missing = [item for item, position in zip(wanted, positions.to_pylist(), strict=True) if position is None]
+        if missing:
+            raise UnknownId(
+                f"get {len(wanted)} items of {self._catalog.store.location.name}",
+                expected="ids that are in the gallery",
+                found=f"no {first_offenders(missing)}",
+            )
+        return found.take(positions).select(names)
+
+    def vectors(self, ids: Sequence[Any], version: str | None = None) -> FloatArray:
+        """Read vectors of items: (n, dim) float32, in the order of `ids`, NaN where an item has none.
+
+        Raises:
+            UnknownId: Some items are not there.
+            UnknownVersion: The gallery keeps no vectors of that version.
+        """
+        registry = self._catalog.registry()
+        columns = registry.columns(version or registry.active)
+        matrix, valid = to_matrix(self.get(ids, [columns.vector]).column(columns.vector), columns.dim)
+        matrix = matrix.copy()
+        matrix[~valid] = float("nan")
+        return matrix
+
+    def __len__(self) -> int:
+        return self._catalog.store.count()
+
+    def __repr__(self) -> str:
+        return (
+            f"<Gallery {self._catalog.store.location.uri} active={self._catalog.registry().active} items={len(self)}>"
+        )
+
+    # ---- searching
+
+    def search(
+        self,
+        query: Any,
+        k: int = 10,
+        version: str | None = None,
+        where: str | None = None,
+        columns: Sequence[str] | None = None,
+        *,
+        fingerprint: str | None = None,
+    ) -> Any:
+        """Find the nearest items.
+
+        Args:
+            query: (d,) or (q, d) vectors of `version`, or one source to embed (path, text, image).
+            k: Results per query.
+            version: Version of the query; the active one by default.
+            where: Condition on the gallery's columns, in SQL.
+            columns: Columns to return; id, source and metadata by default.
+            fingerprint: Fingerprint of the model that made the query; refused unless it is the version's.
+
+        Returns:
+            Arrow table, nearest first, with `_distance`, `_version`, `_origin`; `_query` too for several queries.
+
+        Raises:
+            DimensionMismatch: The query has another length.
+            FingerprintMismatch: The query is another model's.
+            NonFiniteVectors: NaN or infinite values.
+            InvalidInput: k < 1, or the condition is no valid SQL.
+            UnknownVersion: There is no such version, or nothing to search with its queries.
+        """
+        registry = self._catalog.registry()
+        plan = self._plan_search(registry, k, version, where)
+        if fingerprint is not None:
+            record = registry.record(plan.version).version()
+            require_fingerprint(f"search with a query of {plan.version}", record.fingerprint, fingerprint)
+        queries = self._queries(query, registry, plan.version)
+        return searching.execute(self._catalog, plan, queries, self._columns(columns, self._item_columns(registry)))
+
+    def explain(
+        self, query: Any = None, k: int = 10, version: str | None = None, where: str | None = None
+    ) -> searching.SearchPlan:
+        """How `search` with the same arguments would go about it; print it. Nothing is searched."""
+        return self._plan_search(self._catalog.registry(), k, version, where)
+
+    def create_index(
+        self,
+        version: str | None = None,
+        *,
+        kind: str = "IVF_PQ",
+        num_partitions: int | None = None,
+        num_sub_vectors: int | None = None,
+    ) -> VectorIndex:
+        """Index a version's vectors, so that large galleries are searched fast (and approximately).
+
+        Args:
+            version: The active one by default.
+            kind: IVF_FLAT, IVF_PQ, IVF_SQ, IVF_HNSW_FLAT, IVF_HNSW_PQ or IVF_HNSW_SQ.
+            num_partitions: Cells; the square root of the number of items by default.
+            num_sub_vectors: Parts of product quantisation; a part for every 8 values by default.
+        """
+        registry = self._catalog.registry()
+        record = registry.record(version or registry.active)
+        columns = registry.columns(record.name)
+        quantised = kind.endswith("PQ")
+        index = VectorIndex(
+            kind,
+            record.metric,
+            num_partitions or max(1, int(len(self) ** 0.5)),
+            (num_sub_vectors or max(1, columns.width // 8)) if quantised else None,
+        )
+        vector_index.build(self._catalog.store, columns.vector, index)
+        return index
+
+    # ---- versions and artifacts
+
+    def register(self, version: EmbeddingVersion) -> None:
+        """Make a version known; its vectors come with an upgrade.
+
+        Raises:
+            AlreadyExists: There is a version of that name.
+            InvalidInput: A column of that name is the user's own.
+        """
+        require_new(self._catalog.registry(), version.name)
+        self._refuse_column(version.name)
+        record = self._catalog.add_version(version)
+
+        def change(registry: Registry) -> Registry:
+            require_new(registry, version.name)
+            return registry.with_version(record)
+
+        edit(self._catalog.store, change, HistoryEntry("register", version.name, note=f"dim {version.dim}"))
+
+    def link(self, artifact: Artifact | Any, source: str | None = None, target: str | None = None) -> str:
+        """Attach an artifact to two versions, after checking that it is made for them.
+
+        Args:
+            artifact: An artifact, or the path of one.
+            source: Version upgraded from; by default the one whose fingerprint the artifact carries.
+            target: Version upgraded to, likewise.
+
+        Returns:
+            The artifact's id.
+
+        Raises:
+            WrongDirection: It was made for the other direction.
+            FingerprintMismatch: It belongs to another model.
+            DimensionMismatch: Its dimensions are not the versions'.
+            CorruptArtifact: Its files are truncated or edited.
+        """
+        loaded = artifact if isinstance(artifact, Artifact) else Artifact.load(artifact)
+        source = source or self._version_of(loaded.manifest.source.fingerprint, loaded.manifest.source.name, "source")
+        target = target or self._version_of(loaded.manifest.target.fingerprint, loaded.manifest.target.name, "target")
+        loaded.check(self._catalog.version(source), self._catalog.version(target))
+        if loaded.id in self._catalog.registry().artifacts:
+            return loaded.id
+        record = self._catalog.add_artifact(loaded, source, target)
+        note = f"{loaded.manifest.method or loaded.kind} {source} -> {target}"
+        entry = HistoryEntry("link", target, artifact=loaded.id, note=note)
+        edit(self._catalog.store, lambda registry: registry.with_artifact(record), entry)
+        return loaded.id
+
+    def version(self, name: str | None = None) -> EmbeddingVersion:
+        """A version of the gallery (the active one by default), with its encoders where they can be had."""
+        registry = self._catalog.registry()
+        record = registry.record(name or registry.active)
+        return record.version(self._catalog.encoder(record.name), self._catalog.side_encoder(record.name))
+
+    def versions(self) -> tuple[str, ...]:
+        """Names of all versions, in order of registration."""
+        return tuple(self._catalog.registry().versions)
+
+    @property
+    def active(self) -> str:
+        """Name of the version that searches use."""
+        return self._catalog.registry().active
+
+    # ---- upgrades
+
+    def plan(
+        self,
+        target: str,
+        *,
+        via: str | None = None,
+        backfill: float | None = None,
+        policy: str | None = None,
+        seed: int | None = None,
+    ) -> Plan:
+        """What `upgrade` with the same arguments would do and cost; read-only.
+
+        Raises:
+            UnknownVersion: There is no such version.
+            UnknownArtifact: No artifact leads there.
+            InvalidInput: A setting is out of its range.
+        """
+        run = settle(self._catalog, target, via=via, backfill=backfill, policy_name=policy, seed=seed)
+        return make_plan(self._catalog, run)
+
+    def upgrade(
+        self,
+        target: str,
+        *,
+        via: str | None = None,
+        backfill: float | None = None,
+        policy: str | None = None,
+        seed: int | None = None,
+        progress: Callable[[Progress], None] | None = None,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> Report:
+        """Give every item a vector in the target version, without touching the source's.
+
+        Hop by the linked artifact, embed a share natively, and wait for `cutover`. The same call again goes on
+        where a stopped or killed one was; when all is done it does nothing.
+
+        Args:
+            target: A registered version.
+            via: Id of the artifact to use (its first digits do), where several lead there.
+            backfill: Share of the gallery to embed natively, in [0, 1]; 0 by default, and in a later call what was
+                asked before.
+            policy: Order of the backfill: "random".
+            seed: Seed of the order.
+            progress: Called after each batch.
+            should_stop: Asked before each batch.
+
+        Raises:
+            UnknownVersion: There is no such version.
+            UnknownArtifact: No artifact leads there.
+            UpgradeError: The target has no encoder for the backfill.
+            Interrupted: `should_stop` said so.
+        """
+        run = settle(self._catalog, target, via=via, backfill=backfill, policy_name=policy, seed=seed)
+        return run_upgrade(self._catalog, run, Controls(progress, should_stop))
+
+    def cutover(
+        self, target: str, *, force: bool = False, progress: Callable[[Progress], None] | None = None
+    ) -> Switched:
+        """Make an upgrade's target the active version; atomic. See `check_cutover` for the question alone.
+
+        Raises:
+            UpgradeError: The upgrade is not ready.
+            RowsMissing: Rows have no vector in the target, and `force` is false.
+        """
+        return switching.cut_over(self._catalog, target, force=force, controls=Controls(progress))
+
+    def check_cutover(self, target: str) -> int:
+        """How many rows stand in the way of a cutover; read-only.
+
+        Raises:
+            UpgradeError: The upgrade is not ready.
+        """
+        return switching.check_cutover(self._catalog, target)
+
+    def rollback(self, target: str | None = None) -> Switched:
+        """Go back to the version before an upgrade; atomic, nothing is dropped, rows written since stay.
+
+        Raises:
+            UpgradeError: There is nothing to roll back.
+        """
+        return switching.roll_back(self._catalog, target)
+
+    def retire(self, version: str, *, drop_adopted: bool = False) -> Switched:
+        """Drop a version's vectors for good; with an upgrade's target before its cutover, abandon that upgrade.
+
+        Raises:
+            UpgradeError: The version is active, or an upgrade reads it.
+        """
+        return switching.retire(self._catalog, version, drop_adopted=drop_adopted)
+
+    def status(self) -> Status:
+        """Versions with their native, transformed and missing rows, and upgrades with their states; read-only."""
+        return read_status(self._catalog)
+
+    def history(self) -> list[HistoryEntry]:
+        """All steps so far, oldest first; read-only."""
+        return registry_module.history(self._catalog.store.snapshot())
+
+    # ---- inside
+
+    def _keep_models(self, version: EmbeddingVersion) -> None:
+        """Store the first version's encoders and head, now that there is a table to store them beside."""
+        if version.encoder is None and version.side_encoder is None and version.head is None:
+            return
+        kept = self._catalog.add_version(version)
+
+        def change(registry: Registry) -> Registry:
+            record = registry.record(version.name)
+            return registry.with_version(
+                replace(record, encoder=kept.encoder, side_encoder=kept.side_encoder, head=kept.head)
+            )
+
+        edit(self._catalog.store, change)
+
+    def _plan_search(self, registry: Registry, k: int, version: str | None, where: str | None) -> searching.SearchPlan:
+        if k < 1:
+            raise InvalidInput("search", expected="k >= 1", found=f"{k}")
+        return searching.plan_search(registry, version or registry.active, k, where)
+
+    def _queries(self, query: Any, registry: Registry, version: str) -> FloatArray:
+        """Vectors as they are, sources through the version's encoder: (q, dim) float32."""
+        asked = f"search with a query of {version}"
+        dim = registry.record(version).dim
+        shape = getattr(query, "shape", None)
+        is_vector = isinstance(query, list | tuple) or (
+            shape is not None and (len(shape) == 1 or (len(shape) == 2 and shape[1] == dim))
+        )
+        if is_vector:
+            single = len(shape) == 1 if shape is not None else not hasattr(query[0], "__len__")
+            return as_matrix(asked, [query] if single else query, dim)
+        encoder = self._catalog.encoder(version)
+        if encoder is None:
+            if shape is not None and len(shape) == 2:
+                raise DimensionMismatch(asked, expected=f"vectors of {dim} values", found=f"shape {tuple(shape)}")
+            raise InvalidInput(
+                asked,
+                expected=f"a vector of {dim} values, or an encoder for {version}",
+                found=f"{type(query).__name__} and no encoder",
+                fix=f"Open the gallery with encoders={{'{version}': ...}}.",
+            )
+        encoded = encode_readable(encoder, [query])
+        if encoded.failures:
+            raise InvalidInput(asked, expected="a source that can be embedded", found=encoded.failures[0])
+        return encoded.vectors
+
+    def _item_columns(self, registry: Registry) -> list[str]:
+        """The user's columns: id, source, metadata."""
+        ours = {column for record in registry.live if record.columns for column in record.columns.names}
+        return [name for name in self._catalog.store.schema.names if name not in ours]
+
+    def _columns(self, columns: Sequence[str] | None, default: Sequence[str]) -> list[str]:
+        if columns is None:
+            return list(default)
+        known = self._catalog.store.schema.names
+        unknown = [name for name in columns if name not in known]
+        if unknown:
+            raise InvalidInput("read columns", expected=f"some of {', '.join(known)}", found=first_offenders(unknown))
+        return list(columns)
+
+    def _refuse_column(self, name: str) -> None:
+        taken = [column for column in self._catalog.store.schema.names if column.split("__")[0] == name]
+        if taken:
+            raise InvalidInput(
+                f"register version {name}",
+                expected="a name that no column has",
+                found=f"the table's own column {first_offenders(taken)}",
+                fix="Choose another name.",
+            )
+
+    def _version_of(self, fingerprint: str | None, name: str | None, role: str) -> str:
+        """Find the version that an artifact was made for."""
+        registry = self._catalog.registry()
+        for record in registry.versions.values():
+            if fingerprint is not None and record.version().fingerprint == fingerprint:
+                return record.name
+        if fingerprint is None and name in registry.versions:
+            return str(name)
+        raise InvalidInput(
+            f"link an artifact without naming its {role}",
+            expected=f"the {role} version's name, or an artifact that carries its fingerprint",
+            found=f"fingerprint {fingerprint}, and versions {', '.join(registry.versions)}",
+            fix="Name both: --from SOURCE --to TARGET.",
+        )

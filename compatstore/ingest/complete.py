@@ -1,0 +1,191 @@
+"""Complete items: every live version gets its vector, given, embedded or transformed.
+
+While an upgrade is open this is the dual writing: an item that is added with the source's vector gets the target's in
+the same commit.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from compatstore.encoders import Encoder, FloatArray, encode_readable
+from compatstore.errors import InvalidInput
+from compatstore.ingest.items import Items
+from compatstore.storage.basis import row_basis
+from compatstore.storage.catalog import Catalog
+from compatstore.storage.columns import NATIVE, BoolArray, VersionColumns, VersionValues
+from compatstore.storage.registry import Registry, VersionRecord
+from compatstore.upgrade.transform import transformer_of
+
+
+@dataclass(frozen=True)
+class Completed:
+    """Items with the vectors of all live versions.
+
+    Attributes:
+        values: By version, the values of n rows.
+        failures: Row -> why it could not be embedded.
+    """
+
+    values: dict[str, VersionValues]
+    failures: dict[int, str]
+
+
+def complete(items: Items, catalog: Catalog, registry: Registry, version: str, sources: Any | None) -> Completed:
+    """Find a vector for every item in every live version.
+
+    Args:
+        items: Checked items.
+        catalog: The gallery's versions.
+        registry: Its state.
+        version: Version that must have a vector: given, or embedded from `sources`.
+        sources: Arrow array of the n `source` values that the rows will have, or None.
+
+    Raises:
+        InvalidInput: There is neither a vector nor a way to embed.
+    """
+    values: dict[str, VersionValues] = {}
+    failures: dict[int, str] = {}
+    primary = registry.record(version)
+    values[version] = _given_values(items, primary)
+    missing = ~values[version].valid
+    if missing.any():
+        failures = _embed(values[version], missing, items, catalog, primary, sources)
+    for record in registry.live:
+        if record.name != version:
+            values[record.name] = _given_values(items, record)
+    for record in _bases_first(registry):
+        if record.name != version:
+            _fill(values, record, items, catalog, registry, sources)
+    for record in registry.live:
+        if record.basis_of is not None:
+            base = values[record.basis_of]
+            values[record.name].basis = row_basis(base.vectors, base.valid, sources)
+    return Completed(values, failures)
+
+
+def _bases_first(registry: Registry) -> list[VersionRecord]:
+    """Live versions, each after the one it is made from."""
+    order: list[VersionRecord] = []
+    waiting = list(registry.live)
+    while waiting:
+        done = {record.name for record in order}
+        ready = [r for r in waiting if r.basis_of is None or r.basis_of in done]
+        order += ready or waiting
+        waiting = [record for record in waiting if record not in order]
+    return order
+
+
+def _fill(
+    values: dict[str, VersionValues],
+    record: VersionRecord,
+    items: Items,
+    catalog: Catalog,
+    registry: Registry,
+    sources: Any | None,
+) -> None:
+    """Give a version the vectors that the user did not: transformed where an upgrade is open, else embedded."""
+    mine = values[record.name]
+    run = registry.runs.get(record.name)
+    if run is not None and run.open and run.path and run.source in values:
+        base = values[run.source]
+        todo = base.valid & ~mine.valid
+        if todo.any():
+            transformer_of(catalog, run).fill(mine, base, todo)
+    todo = ~mine.valid
+    if todo.any() and sources is not None and catalog.encoder(record.name) is not None:
+        _embed(mine, todo, items, catalog, record, sources)
+
+
+def _given_values(items: Items, record: VersionRecord) -> VersionValues:
+    values = VersionValues.absent(len(items), record.dim)
+    if record.name in items.vectors:
+        matrix, valid = items.vectors[record.name]
+        values.vectors[valid] = matrix[valid]
+        values.valid = valid.copy()
+        values.origin[valid] = NATIVE
+    if record.name in items.side:
+        values.side, values.side_valid = items.side[record.name]
+    return values
+
+
+def _embed(
+    values: VersionValues,
+    todo: BoolArray,
+    items: Items,
+    catalog: Catalog,
+    record: VersionRecord,
+    sources: Any | None,
+) -> dict[int, str]:
+    """Embed rows natively, side-information with them; return the failures."""
+    encoder = catalog.encoder(record.name)
+    rows = np.flatnonzero(todo)
+    inputs = None if encoder is None else encoder_inputs(encoder, items.ids, sources)
+    if encoder is None or inputs is None:
+        raise InvalidInput(
+            f"{items.asked} with version {record.name}",
+            expected=f"a vector for each item, or sources and an encoder for {record.name}",
+            found=f"{len(rows)} items without a vector"
+            + (", and no encoder" if encoder is None else ", and no sources"),
+            fix='Give a column "vector", or open the gallery with encoders={...} and give a column "source".',
+        )
+    encoded = encode_readable(encoder, [inputs[row] for row in rows])
+    good = rows[encoded.readable]
+    values.vectors[good] = encoded.vectors
+    values.valid[good] = True
+    values.origin[good] = NATIVE
+    _embed_side(values, good, catalog, record, items.ids, sources)
+    return {int(rows[position]): reason for position, reason in encoded.failures.items()}
+
+
+def _embed_side(
+    values: VersionValues, rows: Any, catalog: Catalog, record: VersionRecord, ids: Any, sources: Any | None
+) -> None:
+    encoder = catalog.side_encoder(record.name)
+    if encoder is None or values.side is not None or not len(rows):
+        return
+    inputs = encoder_inputs(encoder, ids, sources)
+    if inputs is None:
+        return
+    encoded = encode_readable(encoder, [inputs[row] for row in rows])
+    side: FloatArray = np.zeros((len(values.valid), encoder.dim), np.float32)
+    side[rows[encoded.readable]] = encoded.vectors
+    values.side = side
+    values.side_valid[rows[encoded.readable]] = True
+
+
+def encoder_inputs(encoder: Encoder, ids: Any, sources: Any | None) -> list[Any] | None:
+    """What an encoder reads of n rows: their ids, or their sources; None when it needs sources and there are none."""
+    if encoder.reads == "id":
+        return list(ids.to_pylist())
+    return None if sources is None else list(sources.to_pylist())
+
+
+def to_table(items: Items, values: dict[str, VersionValues], registry: Registry, schema: Any) -> Any:
+    """The Arrow table that is written: ids, given sources and metadata, all columns of all live versions."""
+    columns: dict[str, Any] = {registry.id_column: items.ids}
+    if items.sources is not None and registry.source_column:
+        columns[registry.source_column] = items.sources
+    columns.update(items.metadata)
+    for record in registry.live:
+        kept: VersionColumns | None = record.columns
+        if kept is not None:
+            columns.update(kept.encode(values[record.name]))
+    names = [name for name in schema.names if name in columns]
+    arrays = [_cast(columns[name], schema.field(name), items.asked) for name in names]
+    return pa.table(arrays, schema=pa.schema([schema.field(name) for name in names]))
+
+
+def _cast(array: Any, field: Any, asked: str) -> Any:
+    if array.type == field.type:
+        return array
+    try:
+        return array.cast(field.type)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+        raise InvalidInput(
+            asked, expected=f"column {field.name!r} of type {field.type}", found=f"{array.type} ({error})"
+        ) from error

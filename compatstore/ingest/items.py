@@ -1,0 +1,211 @@
+"""Read what a user hands over into checked items; nothing is written here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from compatstore.artifacts.matrix import as_matrix
+from compatstore.encoders import FloatArray
+from compatstore.errors import InvalidInput, InvalidName
+from compatstore.storage.catalog import id_arrow_type
+from compatstore.storage.columns import BoolArray, to_matrix
+from compatstore.storage.ids import refuse_repeats
+from compatstore.storage.registry import Registry
+
+Given = tuple[FloatArray, BoolArray]
+
+
+@dataclass(frozen=True)
+class Items:
+    """n checked items.
+
+    Attributes:
+        ids: Arrow array of n distinct ids.
+        sources: Arrow array of n sources, or None when the user gave none.
+        vectors: By version, ((n, dim) float32, (n,) bool which are given).
+        side: By version, the same for side-information.
+        metadata: The user's other columns.
+        asked: What the user wanted, for messages.
+    """
+
+    ids: Any
+    sources: Any | None
+    vectors: dict[str, Given]
+    side: dict[str, Given]
+    metadata: dict[str, Any]
+    asked: str
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def read_items(data: Any, registry: Registry, version: str, schema: Any, gallery: str) -> Items:
+    """Check items against a gallery.
+
+    Args:
+        data: Arrow table or batch, a mapping of columns, or a list of rows. `id` (or the gallery's id column), `vector`
+            (of `version`; any live version's vectors under its own name), `source`, `side`; all else is metadata.
+        registry: The gallery's registry.
+        version: Version that `vector` and `side` belong to.
+        schema: Arrow schema of the table.
+        gallery: Name for messages.
+
+    Raises:
+        InvalidInput: Columns are missing or of unequal length, or ids have another type.
+        DuplicateIds: An id occurs twice.
+        DimensionMismatch: Vectors have another length.
+        NonFiniteVectors: NaN or infinite values.
+        UnknownVersion: The gallery keeps no vectors of that version.
+    """
+    columns = _columns(data, f"add items to {gallery}")
+    n = len(next(iter(columns.values()))) if columns else 0
+    asked = f"add {n} items to {gallery}"
+    _require_equal_lengths(columns, asked)
+    _rename(columns, registry, version)
+    if registry.id_column not in columns:
+        raise InvalidInput(asked, expected=f"a column {registry.id_column!r}", found=", ".join(columns) or "no columns")
+    ids = _cast(columns.pop(registry.id_column), id_arrow_type(registry), registry.id_column, asked)
+    refuse_repeats(ids, asked)
+    sources = None
+    if registry.source_column and registry.source_column in columns:
+        source_type = schema.field(registry.source_column).type
+        sources = _cast(columns.pop(registry.source_column), source_type, registry.source_column, asked)
+    vectors, side = _take_vectors(columns, registry, asked)
+    registry.columns(version)
+    _refuse_reserved(columns, registry, asked)
+    return Items(ids, sources, vectors, side, {name: _arrow(value) for name, value in columns.items()}, asked)
+
+
+def _columns(data: Any, asked: str) -> dict[str, Any]:
+    if isinstance(data, pa.RecordBatch | pa.Table):
+        return {name: data.column(name) for name in data.schema.names}
+    if isinstance(data, Mapping):
+        return dict(data)
+    if isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
+        return {name: [row.get(name) for row in data] for name in dict.fromkeys(key for row in data for key in row)}
+    raise InvalidInput(
+        asked, expected="an Arrow table, a mapping of columns or a list of rows", found=type(data).__name__
+    )
+
+
+def _require_equal_lengths(columns: Mapping[str, Any], asked: str) -> None:
+    lengths = {name: len(values) for name, values in columns.items()}
+    if len(set(lengths.values())) > 1:
+        found = ", ".join(f"{name}: {length}" for name, length in lengths.items())
+        raise InvalidInput(asked, expected="columns of equal length", found=found)
+
+
+def _rename(columns: dict[str, Any], registry: Registry, version: str) -> None:
+    """Give the words of the API (`id`, `source`, `vector`, `side`) their columns' names."""
+    target = registry.columns(version)
+    words = {
+        "id": registry.id_column,
+        "source": registry.source_column,
+        "vector": target.vector,
+        "side": f"{version}__side",
+    }
+    for word, name in words.items():
+        if word in columns and name and name not in columns:
+            columns[name] = columns.pop(word)
+
+
+def _take_vectors(columns: dict[str, Any], registry: Registry, asked: str) -> tuple[dict[str, Given], dict[str, Given]]:
+    vectors: dict[str, Given] = {}
+    side: dict[str, Given] = {}
+    for record in registry.live:
+        kept = record.columns
+        if kept is None:
+            continue
+        if kept.vector in columns:
+            vectors[record.name] = _given(columns.pop(kept.vector), kept.dim, f"{asked}, vectors of {record.name}")
+        name = f"{record.name}__side"
+        if name in columns:
+            if kept.side_dim is None:
+                raise InvalidInput(
+                    asked,
+                    expected=f"no side-information: version {record.name} was made without",
+                    found="some",
+                    fix="Create or register the version with side_dim.",
+                )
+            side[record.name] = _given(columns.pop(name), kept.side_dim, f"{asked}, side-information of {record.name}")
+    return vectors, side
+
+
+def _given(values: Any, dim: int, asked: str) -> Given:
+    """Read vectors, some of which may be null."""
+    if isinstance(values, pa.Array | pa.ChunkedArray):
+        if pa.types.is_fixed_size_list(values.type):
+            if values.type.list_size == dim:
+                matrix, valid = to_matrix(values.cast(pa.list_(pa.float32(), dim)), dim)
+                return as_matrix(asked, matrix, dim), valid
+            return as_matrix(asked, to_matrix(values, values.type.list_size)[0], dim), np.ones(len(values), bool)
+        values = values.to_pylist()
+    if isinstance(values, list) and any(value is None for value in values):
+        valid = np.array([value is not None for value in values])
+        matrix = np.zeros((len(values), dim), np.float32)
+        if valid.any():
+            matrix[valid] = as_matrix(asked, [value for value in values if value is not None], dim)
+        return matrix, valid
+    matrix = _ragged_checked(values, dim, asked)
+    return matrix, np.ones(len(matrix), bool)
+
+
+def _ragged_checked(values: Any, dim: int, asked: str) -> FloatArray:
+    if len(values) == 0:
+        return np.zeros((0, dim), np.float32)
+    try:
+        return as_matrix(asked, values, dim)
+    except ValueError as error:
+        if isinstance(error, InvalidInput):
+            raise
+        lengths = sorted({len(value) for value in values})
+        raise InvalidInput(asked, expected=f"vectors of {dim} values", found=f"lengths {lengths}") from error
+
+
+def _cast(values: Any, kind: Any, name: str, asked: str) -> Any:
+    array = _arrow(values)
+    same_family = pa.types.is_integer(array.type) == pa.types.is_integer(kind)
+    if not same_family and not pa.types.is_null(array.type):
+        raise InvalidInput(
+            asked,
+            expected=f"column {name!r} of type {kind}",
+            found=str(array.type),
+            fix="Convert it, or create the gallery with id_type='int64'." if pa.types.is_integer(array.type) else "",
+        )
+    try:
+        return array.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidInput(
+            asked, expected=f"column {name!r} of type {kind}", found=f"{array.type} ({error})"
+        ) from error
+
+
+def _arrow(values: Any) -> Any:
+    if isinstance(values, pa.ChunkedArray):
+        return values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
+    if isinstance(values, pa.Array):
+        return values
+    if hasattr(values, "detach"):
+        values = values.detach().cpu().numpy()
+    if isinstance(values, np.ndarray) and values.ndim > 1:
+        values = list(values)
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
+        return pa.array([None if value is None else str(value) for value in values])
+
+
+def _refuse_reserved(columns: Mapping[str, Any], registry: Registry, asked: str) -> None:
+    for name in columns:
+        if name in ("vector", "side") or name.rpartition("__")[0] in registry.versions or name in registry.versions:
+            raise InvalidName(
+                asked,
+                expected="metadata columns that are not an embedding version's",
+                found=repr(name),
+                fix="Rename the column, or upgrade to that version first.",
+            )

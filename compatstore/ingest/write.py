@@ -1,0 +1,129 @@
+"""Write items: one commit, after every check has passed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from compatstore.errors import InvalidInput, SourceError
+from compatstore.ingest.complete import Completed, complete, to_table
+from compatstore.ingest.items import Items, read_items
+from compatstore.storage.catalog import Catalog
+from compatstore.storage.columns import VersionValues
+from compatstore.storage.ids import among, find, refresh_index, refuse_known
+from compatstore.storage.registry import Registry
+
+
+@dataclass(frozen=True)
+class Added:
+    """What an `add` did.
+
+    Attributes:
+        rows: Items written.
+        version: Version that they were added in.
+        failures: (id, reason) of items whose source could not be embedded; they were not written.
+    """
+
+    rows: int
+    version: str
+    failures: tuple[tuple[Any, str], ...] = ()
+
+
+def add(catalog: Catalog, data: Any, version: str | None = None, *, upsert: bool = False) -> Added:
+    """Write items in one commit; see `Gallery.add`."""
+    store = catalog.store
+    registry = catalog.registry()
+    version = version or registry.active
+    schema = store.schema
+    items = read_items(data, registry, version, schema, store.location.name)
+    if not len(items):
+        return Added(0, version)
+    new_fields = _new_metadata(items, registry, schema)
+    if not upsert:
+        refuse_known(store, registry.id_column, items.ids, items.asked)
+    completed = complete(items, catalog, registry, version, _stored_sources(catalog, registry, items, upsert))
+    items, values, failures = _without_failures(items, completed)
+    if new_fields:
+        store.add_columns(new_fields)
+        schema = store.schema
+    if len(items):
+        table = to_table(items, values, registry, schema)
+        store.retry(items.asked, lambda: _commit(catalog, registry, items, table, upsert))
+        refresh_index(store, registry.id_column)
+    return Added(len(items), version, failures)
+
+
+def delete(catalog: Catalog, ids: Sequence[Any]) -> int:
+    """Remove items in one commit; see `Gallery.delete`."""
+    registry = catalog.registry()
+    store = catalog.store
+    if isinstance(ids, str | int):
+        ids = [ids]
+    if not len(ids):
+        return 0
+    condition = " OR ".join(among(registry.id_column, list(ids)))
+    before = store.count(condition)
+    if before:
+        store.retry("delete items", lambda: store.snapshot().delete(condition))
+    return before
+
+
+def _commit(catalog: Catalog, registry: Registry, items: Items, table: Any, upsert: bool) -> None:
+    """Write without Lance's own retries: after a lost race the ids must be looked up again."""
+    store = catalog.store
+    merge = store.snapshot().merge_insert(registry.id_column).when_not_matched_insert_all().conflict_retries(0)
+    if upsert:
+        merge.when_matched_update_all().execute(table)
+        return
+    refuse_known(store, registry.id_column, items.ids, items.asked)
+    merge.execute(table)
+
+
+def _new_metadata(items: Items, registry: Registry, schema: Any) -> list[Any]:
+    unknown = [name for name in items.metadata if name not in schema.names]
+    adopted = any(record.adopted for record in registry.live)
+    if unknown and adopted:
+        raise InvalidInput(
+            items.asked,
+            expected=f"columns of the adopted table ({', '.join(n for n in schema.names if '__' not in n)})",
+            found=", ".join(unknown),
+            fix="Add the column to your table first.",
+        )
+    fields = [pa.field(name, items.metadata[name].type) for name in unknown]
+    return [field for field in fields if not pa.types.is_null(field.type)]
+
+
+def _stored_sources(catalog: Catalog, registry: Registry, items: Items, upsert: bool) -> Any | None:
+    """The `source` values that the rows will have: given, or kept from the rows that are replaced."""
+    column = registry.source_column
+    if items.sources is not None or column is None:
+        return items.sources
+    if not upsert:
+        return pa.nulls(len(items), catalog.store.schema.field(column).type)
+    kept = find(catalog.store, registry.id_column, items.ids.to_pylist(), [registry.id_column, column])
+    known = dict(zip(kept.column(registry.id_column).to_pylist(), kept.column(column).to_pylist(), strict=True))
+    return pa.array([known.get(i) for i in items.ids.to_pylist()], catalog.store.schema.field(column).type)
+
+
+def _without_failures(
+    items: Items, completed: Completed
+) -> tuple[Items, dict[str, VersionValues], tuple[tuple[Any, str], ...]]:
+    """Leave out items whose source could not be embedded; refuse when none is left."""
+    if not completed.failures:
+        return items, completed.values, ()
+    if len(completed.failures) == len(items):
+        raise SourceError(items.asked, completed.failures, fix="Check the paths; nothing was written.")
+    ids = items.ids.to_pylist()
+    failures = tuple((ids[row], reason) for row, reason in sorted(completed.failures.items()))
+    keep = np.array([row not in completed.failures for row in range(len(items))])
+    kept = replace(
+        items,
+        ids=items.ids.filter(pa.array(keep)),
+        sources=None if items.sources is None else items.sources.filter(pa.array(keep)),
+        metadata={name: column.filter(pa.array(keep)) for name, column in items.metadata.items()},
+    )
+    return kept, {name: values.take(keep) for name, values in completed.values.items()}, failures

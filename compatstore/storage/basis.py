@@ -1,0 +1,74 @@
+"""The basis of a vector: a digest of what it was made from, so that a stale one is found.
+
+Apps that own an adopted table change items through plain LanceDB, which knows nothing of our columns: a new source
+vector can stand beside a target vector that was made from the previous one. Each target vector therefore carries
+a 64-bit digest of the source vector (and of the `source` value) that it belongs to; where the two disagree the
+target vector is stale.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from compatstore.encoders.protocol import FloatArray
+
+Digests = npt.NDArray[np.uint64]
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def row_basis(vectors: FloatArray, valid: npt.NDArray[np.bool_], sources: Any | None) -> Digests:
+    """Digest each row's source vector and `source` value.
+
+    Args:
+        vectors: (n, dim) float32.
+        valid: (n,) bool; a row without a vector counts as such.
+        sources: Arrow array of n `source` values, or None.
+
+    Returns:
+        (n,) uint64. Equal rows have equal digests; a row that differs in one value has another digest for sure,
+        one that differs in several has the same with a chance of 2^-64.
+    """
+    digests = np.where(valid, hash_rows(vectors), np.uint64(1))
+    if sources is not None:
+        digests = _mix(digests) + hash_values(sources)
+    return _mix(digests)
+
+
+def hash_rows(vectors: FloatArray) -> Digests:
+    """Multilinear hash of rows: (n, dim) float32 -> (n,) uint64.
+
+    Odd multipliers are invertible modulo 2^64, so no change of a single value goes unseen.
+    """
+    words = np.ascontiguousarray(vectors, np.float32).view(np.uint32).astype(np.uint64)
+    multipliers = _mix(np.arange(1, words.shape[1] + 1, dtype=np.uint64) * _GOLDEN) | np.uint64(1)
+    digests: Digests = (words * multipliers).sum(axis=1, dtype=np.uint64)
+    return digests
+
+
+def hash_values(values: Any) -> Digests:
+    """Digest strings or numbers of an Arrow array: (n,) uint64, null as 0."""
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
+    if pa.types.is_integer(values.type):
+        return _mix(values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.uint64) + _GOLDEN)
+    return np.fromiter((_hash_text(value) for value in values.to_pylist()), np.uint64, len(values))
+
+
+def _hash_text(value: Any) -> int:
+    if value is None:
+        return 0
+    data = value if isinstance(value, bytes) else str(value).encode()
+    return int.from_bytes(blake2b(data, digest_size=8).digest(), "little")
+
+
+def _mix(x: Digests) -> Digests:
+    """Finaliser of splitmix64: every bit of the input reaches every bit of the output."""
+    with np.errstate(over="ignore"):
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return x ^ (x >> np.uint64(31))

@@ -1,0 +1,207 @@
+"""The versions and artifacts of one gallery, with the encoders and weights behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import safetensors.numpy
+
+from compatstore.artifacts import Artifact
+from compatstore.encoders import Encoder, FloatArray, from_spec
+from compatstore.errors import AlreadyExists, FingerprintMismatch, Incompatible, UnknownArtifact, first_offenders
+from compatstore.storage import registry as registry_module
+from compatstore.storage.blobs import Blobs
+from compatstore.storage.registry import ArtifactRecord, Registry, VersionRecord
+from compatstore.storage.store import Store
+from compatstore.versions import EmbeddingVersion
+
+STORED = "stored:"
+CODE = "python:"
+
+
+class Catalog:
+    """What a gallery's table, the files beside it and the calling program know together.
+
+    Args:
+        store: The gallery's table.
+        encoders: Encoders by version name, for versions whose encoder only the program can make.
+        side_encoders: The same for side-information.
+        trust_code: Build encoders whose spec names Python code ("python:package.module:attribute") when the gallery
+            asks for it. Off by default: a gallery from elsewhere must not choose what this program imports.
+
+    Raises:
+        UnknownVersion: An encoder was given for a version that the gallery does not have.
+        FingerprintMismatch: An encoder is not the one that its version was registered with.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        encoders: Mapping[str, Encoder] | None = None,
+        side_encoders: Mapping[str, Encoder] | None = None,
+        *,
+        trust_code: bool = False,
+    ) -> None:
+        self.store = store
+        self.blobs = Blobs(store.location)
+        self._trust_code = trust_code
+        self._encoders: dict[str, Encoder] = {}
+        self._side_encoders: dict[str, Encoder] = {}
+        self._artifacts: dict[str, Artifact] = {}
+        state = self.registry()
+        for name, encoder in (encoders or {}).items():
+            self._encoders[name] = _require_model(state.record(name), encoder, side=False)
+        for name, encoder in (side_encoders or {}).items():
+            self._side_encoders[name] = _require_model(state.record(name), encoder, side=True)
+
+    def registry(self) -> Registry:
+        """The registry as of now."""
+        return registry_module.read(self.store.snapshot(), self.store.location.uri)
+
+    def add_version(self, version: EmbeddingVersion) -> VersionRecord:
+        """Record a version, store its encoders and head where they can be stored, and keep its encoders at hand."""
+        record = VersionRecord.of(version)
+        if version.encoder is not None:
+            self._encoders[version.name] = version.encoder
+            record = replace(record, encoder=self._keep(version.encoder))
+        if version.side_encoder is not None:
+            self._side_encoders[version.name] = version.side_encoder
+            record = replace(record, side_encoder=self._keep(version.side_encoder))
+        if version.head is not None:
+            head = np.ascontiguousarray(version.head, np.float32)
+            record = replace(record, head=self.blobs.put(_head_bytes(head)))
+        return record
+
+    def version(self, name: str) -> EmbeddingVersion:
+        """The version without its encoders; see `encoder`."""
+        return self.registry().record(name).version()
+
+    def head(self, name: str) -> FloatArray | None:
+        """The frozen classifier head of a version, (classes, dim) float32, or None."""
+        digest = self.registry().record(name).head
+        if digest is None:
+            return None
+        head: FloatArray = safetensors.numpy.load(self.blobs.get(digest))["head"]
+        return head
+
+    def encoder(self, name: str) -> Encoder | None:
+        """The encoder of a version: handed over, stored beside the table, or built from its spec; None without one.
+
+        Raises:
+            Incompatible: Its spec names Python code and code is not trusted.
+            FingerprintMismatch: What the spec builds is not what the version was registered with.
+        """
+        return self._find(self._encoders, self.registry().record(name), side=False)
+
+    def side_encoder(self, name: str) -> Encoder | None:
+        """The side-information encoder of a version, found as `encoder` is."""
+        return self._find(self._side_encoders, self.registry().record(name), side=True)
+
+    def add_artifact(self, artifact: Artifact, source: str, target: str) -> ArtifactRecord:
+        """Store an artifact's files beside the table and return the record to register."""
+        manifest, weights = artifact.to_bytes()
+        self._artifacts[artifact.id] = artifact
+        return ArtifactRecord(
+            id=artifact.id,
+            kind=artifact.kind,
+            method=artifact.manifest.method,
+            source=source,
+            target=target,
+            manifest=self.blobs.put(manifest),
+            weights=self.blobs.put(weights),
+        )
+
+    def artifact(self, artifact_id: str) -> Artifact:
+        """Load a linked artifact; its files are verified.
+
+        Raises:
+            UnknownArtifact: None has that id.
+            CorruptArtifact: Its files are gone or changed.
+        """
+        if artifact_id not in self._artifacts:
+            record = self.artifact_record(artifact_id)
+            self._artifacts[artifact_id] = Artifact.from_bytes(
+                self.blobs.get(record.manifest), self.blobs.get(record.weights)
+            )
+        return self._artifacts[artifact_id]
+
+    def artifact_record(self, artifact_id: str) -> ArtifactRecord:
+        """Find a linked artifact by its id or the first digits of it.
+
+        Raises:
+            UnknownArtifact: None, or more than one, has that id.
+        """
+        records = self.registry().artifacts
+        found = [record for full, record in records.items() if artifact_id and full.startswith(artifact_id)]
+        if len(found) != 1:
+            raise UnknownArtifact(
+                f"use artifact {artifact_id!r}",
+                expected=f"one of {first_offenders([full[:12] for full in records]) or 'none: no artifact is linked'}",
+                found=f"{len(found)} of that id",
+                fix="Link it: compatstore link GALLERY ARTIFACT",
+            )
+        return found[0]
+
+    def _keep(self, encoder: Encoder) -> str:
+        to_bytes = getattr(encoder, "to_bytes", None)
+        return f"{STORED}{self.blobs.put(to_bytes())}" if to_bytes is not None else encoder.spec
+
+    def _find(self, known: dict[str, Encoder], record: VersionRecord, *, side: bool) -> Encoder | None:
+        spec = record.side_encoder if side else record.encoder
+        if record.name not in known and spec:
+            known[record.name] = _require_model(record, self._build(record.name, spec), side=side)
+        return known.get(record.name)
+
+    def _build(self, name: str, spec: str) -> Encoder:
+        if spec.startswith(STORED):
+            from compatstore.encoders import NetworkEncoder
+
+            return NetworkEncoder.from_bytes(self.blobs.get(spec.removeprefix(STORED)))
+        if spec.startswith(CODE) and not self._trust_code:
+            raise Incompatible(
+                f"build the encoder of {name}",
+                expected="an encoder that is not Python code, or your word that this gallery's code is trusted",
+                found=spec,
+                fix="Open the gallery with trust_code=True (--trust-code), or hand the encoder over: encoders={...}.",
+            )
+        return from_spec(spec)
+
+
+def _require_model(record: VersionRecord, encoder: Encoder, *, side: bool) -> Encoder:
+    expected = record.side_model if side else record.model
+    if encoder.fingerprint != expected:
+        raise FingerprintMismatch(
+            f"use this {'side-information ' if side else ''}encoder for version {record.name}",
+            expected=f"the model it was registered with ({expected})",
+            found=encoder.fingerprint,
+            fix="Use that model, or register this one as a version of its own.",
+        )
+    return encoder
+
+
+def _head_bytes(head: FloatArray) -> bytes:
+    return bytes(safetensors.numpy.save({"head": head}))
+
+
+def id_arrow_type(registry: Registry) -> Any:
+    """Arrow type of the gallery's ids."""
+    return pa.int64() if registry.id_type == "int64" else pa.string()
+
+
+def require_new(registry: Registry, name: str) -> None:
+    """Refuse to register a name twice.
+
+    Raises:
+        AlreadyExists: The gallery has a version of that name.
+    """
+    if name in registry.versions:
+        raise AlreadyExists(
+            f"register version {name}",
+            expected="a new name",
+            found=f"{name} with fingerprint {registry.versions[name].version().fingerprint}",
+            fix="Choose another name.",
+        )

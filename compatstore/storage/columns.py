@@ -1,0 +1,244 @@
+"""The columns of one embedding version, and the way between NumPy and Arrow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from compatstore.encoders.protocol import FloatArray
+from compatstore.versions import EmbeddingVersion
+
+NATIVE = "native"
+BoolArray = npt.NDArray[np.bool_]
+
+# LanceDB finds "the" vector column by its dimension when an app does not name one. A second column of the same
+# dimension would break such an app, so beside an adopted column a vector is stored with zeros behind it: neither
+# l2, cosine nor dot changes, and eight keeps the width divisible for product quantisation.
+PADDING = 8
+
+
+@dataclass(frozen=True)
+class VersionColumns:
+    """Where the table keeps one embedding version.
+
+    Args:
+        vector: Column of the vectors.
+        dim: Values of a vector.
+        width: Values stored for a vector: `dim`, or more with zeros behind (see `PADDING`).
+        dtype: "float32" or "float16".
+        origin: Column that says how each vector came about: `native`, or the id of the artifact that made it. None for an
+            adopted column, whose vectors are all native.
+        uncertainty: Column of sigma^2 of transformed vectors, or None.
+        basis: Column of the digest of what a vector was made from (see `basis.py`), or None.
+        side: Column of the side-information, or None.
+        side_dim: Values of the side-information, or None.
+    """
+
+    vector: str
+    dim: int
+    width: int
+    dtype: str = "float32"
+    origin: str | None = None
+    uncertainty: str | None = None
+    basis: str | None = None
+    side: str | None = None
+    side_dim: int | None = None
+
+    @classmethod
+    def of(cls, version: EmbeddingVersion, *, padded: bool = False) -> VersionColumns:
+        """Columns for a version that the gallery itself keeps."""
+        name = version.name
+        return cls(
+            vector=name,
+            dim=version.dim,
+            width=version.dim + PADDING if padded else version.dim,
+            dtype=version.dtype,
+            origin=f"{name}__origin",
+            uncertainty=f"{name}__uncertainty",
+            basis=f"{name}__basis",
+            side=None if version.side_dim is None else f"{name}__side",
+            side_dim=version.side_dim,
+        )
+
+    @property
+    def names(self) -> list[str]:
+        """All columns, in the order they are written."""
+        return [field.name for field in self.fields]
+
+    @property
+    def fields(self) -> list[Any]:
+        """Arrow fields of all columns."""
+        fields = [pa.field(self.vector, pa.list_(_ARROW_TYPES[self.dtype](), self.width))]
+        if self.origin:
+            fields.append(pa.field(self.origin, pa.string()))
+        if self.uncertainty:
+            fields.append(pa.field(self.uncertainty, pa.float32()))
+        if self.basis:
+            fields.append(pa.field(self.basis, pa.uint64()))
+        if self.side and self.side_dim:
+            fields.append(pa.field(self.side, pa.list_(pa.float32(), self.side_dim)))
+        return fields
+
+    @property
+    def present(self) -> str:
+        """SQL condition: the row has a vector."""
+        return f"`{self.vector}` IS NOT NULL"
+
+    @property
+    def missing(self) -> str:
+        """SQL condition: the row has no vector."""
+        return f"`{self.vector}` IS NULL"
+
+    @property
+    def native(self) -> str:
+        """SQL condition: the row has a native vector."""
+        return f"`{self.origin}` = '{NATIVE}'" if self.origin else self.present
+
+    def encode(self, values: VersionValues) -> dict[str, Any]:
+        """Arrow arrays of all columns for n rows."""
+        valid = values.valid
+        arrays = {self.vector: to_vectors(values.vectors, self.width, self.dtype, valid)}
+        if self.origin:
+            arrays[self.origin] = pa.array(np.where(valid, values.origin, ""), pa.string(), mask=~valid)
+        if self.uncertainty:
+            unknown = ~valid | np.isnan(values.uncertainty)
+            arrays[self.uncertainty] = pa.array(values.uncertainty, pa.float32(), mask=unknown)
+        if self.basis:
+            arrays[self.basis] = pa.array(values.basis, pa.uint64(), mask=~valid)
+        if self.side and self.side_dim:
+            arrays[self.side] = to_vectors(
+                values.side_matrix(self.side_dim), self.side_dim, "float32", values.side_valid
+            )
+        return arrays
+
+    def decode(self, table: Any) -> VersionValues:
+        """Read all columns of a table or batch back."""
+        vectors, valid = to_matrix(table[self.vector], self.dim)
+        n = len(valid)
+        side, side_valid = (None, np.zeros(n, bool))
+        if self.side and self.side_dim:
+            side, side_valid = to_matrix(table[self.side], self.side_dim)
+        return VersionValues(
+            vectors=vectors,
+            valid=valid,
+            origin=_strings(table[self.origin]) if self.origin else np.full(n, NATIVE, object),
+            uncertainty=_floats(table[self.uncertainty]) if self.uncertainty else np.full(n, np.nan, np.float32),
+            basis=_digests(table[self.basis]) if self.basis else np.zeros(n, np.uint64),
+            side=side,
+            side_valid=side_valid,
+        )
+
+
+@dataclass
+class VersionValues:
+    """The values of one embedding version for n rows.
+
+    Attributes:
+        vectors: (n, dim) float32; rows that are not valid hold anything.
+        valid: (n,) bool, whether the row has a vector.
+        origin: (n,) object, `native` or an artifact's id.
+        uncertainty: (n,) float32, NaN where unknown.
+        basis: (n,) uint64.
+        side: (n, side_dim) float32 or None.
+        side_valid: (n,) bool.
+    """
+
+    vectors: FloatArray
+    valid: BoolArray
+    origin: npt.NDArray[np.object_]
+    uncertainty: FloatArray
+    basis: npt.NDArray[np.uint64]
+    side: FloatArray | None
+    side_valid: BoolArray
+
+    @classmethod
+    def absent(cls, n: int, dim: int) -> VersionValues:
+        """N rows without a vector."""
+        return cls(
+            vectors=np.zeros((n, dim), np.float32),
+            valid=np.zeros(n, bool),
+            origin=np.full(n, "", object),
+            uncertainty=np.full(n, np.nan, np.float32),
+            basis=np.zeros(n, np.uint64),
+            side=None,
+            side_valid=np.zeros(n, bool),
+        )
+
+    def side_matrix(self, side_dim: int) -> FloatArray:
+        """The side-information, zeros where there is none: (n, side_dim) float32."""
+        return self.side if self.side is not None else np.zeros((len(self.valid), side_dim), np.float32)
+
+    def take(self, rows: BoolArray | npt.NDArray[np.int64]) -> VersionValues:
+        """Chosen rows, as a copy."""
+        return VersionValues(
+            vectors=self.vectors[rows],
+            valid=self.valid[rows],
+            origin=self.origin[rows],
+            uncertainty=self.uncertainty[rows],
+            basis=self.basis[rows],
+            side=None if self.side is None else self.side[rows],
+            side_valid=self.side_valid[rows],
+        )
+
+    def put(self, rows: BoolArray | npt.NDArray[np.int64], other: VersionValues) -> None:
+        """Replace chosen rows, in place, by all the rows of another."""
+        for mine, theirs in (
+            (self.vectors, other.vectors),
+            (self.valid, other.valid),
+            (self.origin, other.origin),
+            (self.uncertainty, other.uncertainty),
+            (self.basis, other.basis),
+        ):
+            mine[rows] = theirs
+        if other.side is not None:
+            if self.side is None:
+                self.side = np.zeros((len(self.valid), other.side.shape[1]), np.float32)
+            self.side[rows] = other.side
+        self.side_valid[rows] = other.side_valid
+
+
+_ARROW_TYPES = {"float32": pa.float32, "float16": pa.float16}
+
+
+def to_vectors(matrix: FloatArray, width: int, dtype: str, valid: BoolArray | None = None) -> Any:
+    """Make a fixed-size-list array of (n, dim) values, zero-padded to `width`, null where not valid."""
+    n, dim = matrix.shape
+    if dim < width:
+        padded = np.zeros((n, width), matrix.dtype)
+        padded[:, :dim] = matrix
+        matrix = padded
+    flat = pa.array(np.ascontiguousarray(matrix, np.dtype(dtype)).reshape(-1))
+    mask = None if valid is None or valid.all() else pa.array(~valid)
+    return pa.FixedSizeListArray.from_arrays(flat, width, mask=mask)
+
+
+def to_matrix(array: Any, dim: int) -> tuple[FloatArray, BoolArray]:
+    """Read a fixed-size-list array as ((n, dim) float32, (n,) valid); null rows are zeros."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
+    n, width = len(array), array.type.list_size
+    valid = array.is_valid().to_numpy(zero_copy_only=False)
+    values = array.values.slice(array.offset * width, n * width)
+    matrix = (
+        values.fill_null(0).to_numpy(zero_copy_only=False).reshape(n, width)[:, :dim].astype(np.float32, copy=False)
+    )
+    if not valid.all():
+        matrix = np.where(valid[:, None], matrix, np.float32(0))
+    return matrix, valid
+
+
+def _strings(array: Any) -> npt.NDArray[np.object_]:
+    filled: npt.NDArray[np.object_] = array.fill_null("").to_numpy(zero_copy_only=False).astype(object)
+    return filled
+
+
+def _floats(array: Any) -> FloatArray:
+    return np.array(array.to_numpy(zero_copy_only=False), np.float32)
+
+
+def _digests(array: Any) -> npt.NDArray[np.uint64]:
+    return np.array(array.fill_null(0).to_numpy(zero_copy_only=False), np.uint64)

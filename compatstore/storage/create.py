@@ -1,0 +1,109 @@
+"""Make the table of a new gallery, or take over one that exists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compatstore.errors import DimensionMismatch, InvalidInput
+from compatstore.storage.columns import VersionColumns
+from compatstore.storage.ids import build_index, refuse_repeats
+from compatstore.storage.location import Location
+from compatstore.storage.registry import KEY, HistoryEntry, Registry, VersionRecord, start
+from compatstore.storage.store import PRIMARY_KEY, Store
+from compatstore.versions import EmbeddingVersion
+
+ID, SOURCE = "id", "source"
+_ID_TYPES = {"string": pa.string, "int64": pa.int64}
+
+
+def create_table(location: Location, version: EmbeddingVersion, id_type: str) -> Store:
+    """Make an empty table with the columns of one version.
+
+    Raises:
+        InvalidInput: `id_type` is unknown, or the version's name is that of a column.
+        AlreadyExists: Something is there.
+        StorageError: The place cannot be written.
+    """
+    asked = f"create a gallery at {location.uri}"
+    if id_type not in _ID_TYPES:
+        raise InvalidInput(asked, expected=f"id_type of {', '.join(_ID_TYPES)}", found=repr(id_type))
+    if version.name in (ID, SOURCE):
+        raise InvalidInput(asked, expected=f"a version not called {ID} or {SOURCE}", found=version.name)
+    columns = VersionColumns.of(version)
+    # Lance keeps two concurrent inserts of one id apart only where the id is declared as the key.
+    key = pa.field(ID, _ID_TYPES[id_type](), nullable=False, metadata=PRIMARY_KEY)
+    store = Store.create(location, pa.schema([key, pa.field(SOURCE, pa.string()), *columns.fields]))
+    record = VersionRecord.of(version, columns=columns)
+    registry = Registry(ID, id_type, SOURCE, version.name, {version.name: record})
+    start(store, registry, HistoryEntry("create", version.name, note=f"dim {version.dim}, {version.metric}"))
+    build_index(store, ID)
+    store.tag(f"compatstore-{version.name}")
+    return store
+
+
+def adopt_table(
+    location: Location, version: EmbeddingVersion, *, vector: str, id_column: str, source: str | None
+) -> Store:
+    """Make an existing table a gallery: an index on its ids and an entry in its metadata, nothing else.
+
+    Raises:
+        GalleryNotFound: There is no table.
+        InvalidInput: A column is missing or of another type, or the table is a gallery already.
+        DimensionMismatch: The vectors have another length.
+        DuplicateIds: An id occurs twice.
+    """
+    store = Store.open(location)
+    asked = f"adopt {location.uri}"
+    _require_new(store, asked)
+    columns = _adopted_columns(store, version, vector, asked)
+    id_type = _require_ids(store, id_column, asked)
+    if source is not None:
+        _require_column(store, source, asked)
+    record = VersionRecord.of(version, columns=columns, adopted=True)
+    registry = Registry(id_column, id_type, source, version.name, {version.name: record})
+    build_index(store, id_column)
+    start(store, registry, HistoryEntry("adopt", version.name, rows=store.count(), note=f"column {vector}"))
+    store.tag(f"compatstore-{version.name}")
+    return store
+
+
+def _require_new(store: Store, asked: str) -> None:
+    if KEY in store.snapshot().config():
+        raise InvalidInput(asked, expected="a table that is no gallery yet", found="a gallery", fix="Open it.")
+
+
+def _require_column(store: Store, name: str, asked: str) -> Any:
+    schema = store.schema
+    if name not in schema.names:
+        raise InvalidInput(asked, expected=f"a column of {', '.join(schema.names)}", found=f"no column {name!r}")
+    return schema.field(name).type
+
+
+def _adopted_columns(store: Store, version: EmbeddingVersion, vector: str, asked: str) -> VersionColumns:
+    kind = _require_column(store, vector, asked)
+    floats = {pa.float32(): "float32", pa.float16(): "float16"}
+    if not pa.types.is_fixed_size_list(kind) or kind.value_type not in floats:
+        raise InvalidInput(
+            asked, expected=f"column {vector!r} of fixed-size lists of float32 or float16", found=str(kind)
+        )
+    if kind.list_size != version.dim:
+        raise DimensionMismatch(
+            asked, expected=f"vectors of {version.dim} values in column {vector!r}", found=f"{kind.list_size} values"
+        )
+    return VersionColumns(vector, version.dim, version.dim, floats[kind.value_type])
+
+
+def _require_ids(store: Store, id_column: str, asked: str) -> str:
+    kind = _require_column(store, id_column, asked)
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        id_type = "string"
+    elif pa.types.is_integer(kind):
+        id_type = "int64"
+    else:
+        raise InvalidInput(asked, expected=f"column {id_column!r} of text or whole numbers", found=str(kind))
+    ids = store.scan([id_column]).column(id_column)
+    refuse_repeats(pc.cast(ids, _ID_TYPES[id_type]()), asked)
+    return id_type

@@ -1,0 +1,122 @@
+"""Fragments: the unit in which a column is read, written and committed.
+
+A fragment's columns are replaced as a whole, in one commit that leaves every other column, appends and deletes alone
+(Lance's DataReplacement). The new file must hold every physical row, the deleted ones included: Lance does not check,
+and a shorter file makes the column unreadable. So rows are always read with the deleted ones, and counted on writing.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from compatstore.errors import StorageError
+from compatstore.storage.columns import VersionColumns
+from compatstore.storage.lance_engine import DataFile, LanceFileWriter, lance
+from compatstore.storage.store import Store
+
+BATCH_ROWS = 4096
+
+
+@dataclass(frozen=True)
+class Fragment:
+    """One fragment of one table version.
+
+    Attributes:
+        id: Its number.
+        rows: Physical rows, deleted ones included.
+        files: Its data files' names; as files never change, equal names mean equal data.
+        fields: Ids of the fields that have data in it.
+    """
+
+    id: int
+    rows: int
+    files: tuple[str, ...]
+    fields: frozenset[int]
+
+
+def list_fragments(snapshot: Any) -> list[Fragment]:
+    """All fragments of a table version, in order."""
+    found = []
+    for fragment in snapshot.get_fragments():
+        metadata = fragment.metadata
+        fields = frozenset(field for file in metadata.files for field in file.fields if field >= 0)
+        files = tuple(f"{file.path}:{','.join(map(str, file.fields))}" for file in metadata.files)
+        found.append(Fragment(fragment.fragment_id, metadata.physical_rows, files, fields))
+    return found
+
+
+def field_ids(snapshot: Any) -> dict[str, int]:
+    """Lance's id of each top-level column."""
+    return {field.name(): field.id() for field in snapshot.lance_schema.fields()}
+
+
+def read_physical(
+    snapshot: Any, fragment: Fragment, columns: Sequence[str], batch_rows: int = BATCH_ROWS
+) -> Iterator[Any]:
+    """Read every physical row of a fragment in order, in batches of equal size (the last one apart).
+
+    The batches' bounds depend on nothing but the fragment, so that a rerun computes the very same bits.
+    A deleted row has a null `_rowid`.
+    """
+    scanner = snapshot.scanner(
+        fragments=[snapshot.get_fragment(fragment.id)],
+        columns=list(columns),
+        batch_size=batch_rows,
+        strict_batch_size=True,
+        scan_in_order=True,
+        with_row_id=True,
+        include_deleted_rows=True,
+    )
+    yield from scanner.to_batches()
+
+
+def replace_columns(
+    store: Store, snapshot: Any, fragment: Fragment, columns: VersionColumns, batches: Iterable[dict[str, Any]]
+) -> None:
+    """Replace the columns of a version in one fragment, in one commit.
+
+    Args:
+        store: The table.
+        snapshot: The table version that the batches were made from.
+        fragment: The fragment.
+        columns: The columns to replace, all of them.
+        batches: Arrow arrays by column, for every physical row in order.
+
+    Raises:
+        StorageError: The batches do not hold exactly the fragment's physical rows; nothing is committed.
+        CommitConflictError: Rows of the fragment were changed meanwhile; nothing is committed.
+    """
+    name = f"{uuid.uuid4().hex}.lance"
+    path = store.location.child("data", name)
+    rows = _write_file(store, snapshot, path, pa.schema(columns.fields), batches)
+    if rows != fragment.rows:
+        raise StorageError(
+            f"replace the columns of {columns.vector} in fragment {fragment.id}",
+            expected=f"{fragment.rows} rows",
+            found=f"{rows}",
+            fix="Nothing was committed; run the same command again.",
+        )
+    ids = field_ids(snapshot)
+    major, minor = (int(part) for part in snapshot.data_storage_version.split("."))
+    size = os.path.getsize(path) if store.location.is_local else None
+    names = columns.names
+    data_file = DataFile(name, [ids[n] for n in names], list(range(len(names))), major, minor, size)
+    group = lance.LanceOperation.DataReplacementGroup(fragment.id, data_file)
+    store.commit(lance.LanceOperation.DataReplacement([group]), snapshot.version)
+
+
+def _write_file(store: Store, snapshot: Any, path: str, schema: Any, batches: Iterable[dict[str, Any]]) -> int:
+    rows = 0
+    options = store.location.storage_options or None
+    with LanceFileWriter(path, schema, version=snapshot.data_storage_version, storage_options=options) as writer:
+        for arrays in batches:
+            batch = pa.record_batch([arrays[name] for name in schema.names], schema=schema)
+            writer.write_batch(batch)
+            rows += batch.num_rows
+    return rows

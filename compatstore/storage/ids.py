@@ -1,0 +1,119 @@
+"""Items by their ids: the scalar index that finds them, and conditions with the ids escaped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compatstore.errors import DuplicateIds, InvalidInput, first_offenders
+from compatstore.storage.store import Store
+
+CHUNK = 5_000
+# Rows appended since the index was built are found by a scan; past this many they are indexed.
+UNINDEXED_ROWS = 20_000
+DELTAS = 16
+
+
+def literal(value: object) -> str:
+    """An SQL literal of an id or other value; quotes doubled, so that no value ends its string.
+
+    Raises:
+        InvalidInput: It is neither text nor a whole number.
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise InvalidInput("name an item", expected="an id that is text or a whole number", found=repr(value))
+    if isinstance(value, int):
+        return str(value)
+    return "'" + value.replace("'", "''") + "'"
+
+
+def column(name: str) -> str:
+    """An SQL identifier, quoted."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def among(id_column: str, ids: Sequence[Any]) -> Iterator[str]:
+    """SQL conditions that together select the rows of those ids, a few thousand ids each."""
+    for start in range(0, len(ids), CHUNK):
+        values = ",".join(literal(value) for value in ids[start : start + CHUNK])
+        yield f"{column(id_column)} IN ({values})"
+
+
+def find(store: Store, id_column: str, ids: Sequence[Any], columns: Sequence[str]) -> Any:
+    """Rows of those ids, in any order, as an Arrow table."""
+    snapshot = store.snapshot()
+    parts = [snapshot.to_table(columns=list(columns), filter=condition) for condition in among(id_column, ids)]
+    return pa.concat_tables(parts) if parts else snapshot.to_table(columns=list(columns), limit=0)
+
+
+def refuse_repeats(ids: Any, asked: str) -> None:
+    """Refuse an Arrow array in which an id is null or occurs twice.
+
+    Raises:
+        InvalidInput: An id is null.
+        DuplicateIds: An id occurs twice; the first offenders are named.
+    """
+    if ids.null_count:
+        positions = [i for i, valid in enumerate(ids.is_valid().to_pylist()) if not valid]
+        raise InvalidInput(asked, expected="an id for every item", found=f"none at row {first_offenders(positions)}")
+    counts = pc.value_counts(ids)
+    repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values").to_pylist()
+    if repeated:
+        raise DuplicateIds(
+            asked,
+            expected="each id once",
+            found=f"repeated ids {first_offenders(repeated)}",
+            fix="Remove the repeats.",
+        )
+
+
+def refuse_known(store: Store, id_column: str, ids: Any, asked: str) -> None:
+    """Refuse ids that the gallery has.
+
+    Raises:
+        DuplicateIds: Some are there; the first are named.
+    """
+    known = find(store, id_column, ids.to_pylist(), [id_column]).column(id_column).to_pylist()
+    if known:
+        raise DuplicateIds(
+            asked,
+            expected="new ids",
+            found=f"ids already in the gallery: {first_offenders(sorted(known))}",
+            fix="Replace those items with upsert=True (--upsert), or leave them out.",
+        )
+
+
+def build_index(store: Store, id_column: str) -> None:
+    """Index the ids, unless they are."""
+    if not _index_name(store, id_column):
+        store.retry("index the ids", lambda: store.snapshot().create_scalar_index(id_column, "BTREE"))
+
+
+def refresh_index(store: Store, id_column: str) -> None:
+    """Take appended rows into the index once there are many, so that finding ids stays fast.
+
+    New rows become a delta of the index, which costs as much as they are; many deltas are merged into one.
+    """
+    name = _index_name(store, id_column)
+    snapshot = store.snapshot()
+    if name is None:
+        if snapshot.count_rows() > UNINDEXED_ROWS:
+            build_index(store, id_column)
+        return
+    statistics = snapshot.stats.index_stats(name)
+    if statistics["num_unindexed_rows"] > UNINDEXED_ROWS:
+        merged = statistics["num_indices"] if statistics["num_indices"] >= DELTAS else 0
+        store.retry(
+            "index new ids",
+            lambda: store.snapshot().optimize.optimize_indices(num_indices_to_merge=merged, index_names=[name]),
+        )
+
+
+def _index_name(store: Store, id_column: str) -> str | None:
+    for index in store.snapshot().describe_indices():
+        if list(index.field_names) == [id_column] and index.index_type in ("BTree", "BTREE"):
+            return str(index.name)
+    return None

@@ -1,0 +1,20 @@
+"""Lance itself, imported once and quietly."""
+
+from __future__ import annotations
+
+import os
+
+# Replacing the data files of a column is how a hop writes; Lance warns of it at every commit.
+os.environ.setdefault(
+    "LANCE_LOG", "warn,lance_table::transaction::manifest_build=error,lance::dataset::write::insert=error"
+)
+# An upsert joins on ids with the whole batch in memory; Lance's own 300 MB refuse batches of 100,000 vectors.
+os.environ.setdefault("LANCE_MEM_POOL_SIZE", str(8 << 30))
+os.environ.setdefault("LANCE_INCLUDE_VECTOR_CENTROIDS", "false")
+
+import lance
+from lance.commit import CommitConflictError
+from lance.file import LanceFileWriter
+from lance.fragment import DataFile
+
+__all__ = ["CommitConflictError", "DataFile", "LanceFileWriter", "lance"]

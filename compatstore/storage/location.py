@@ -1,0 +1,64 @@
+"""Where a gallery lives: a path, an object-store URI, `database#table`, or a LanceDB table object."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from compatstore.errors import InvalidInput
+
+
+@dataclass(frozen=True)
+class Location:
+    """Address of one Lance table.
+
+    Args:
+        uri: Path or object-store URI of the table's directory.
+        storage_options: What the object store needs (credentials, endpoint), as Lance takes it.
+    """
+
+    uri: str
+    storage_options: dict[str, str] = field(default_factory=dict, compare=False)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the table lies on this machine's file system."""
+        return "://" not in self.uri
+
+    @property
+    def name(self) -> str:
+        """Last part of the address, without its suffix."""
+        return Path(self.uri).stem if self.is_local else self.uri.rstrip("/").rsplit("/", 1)[-1].removesuffix(".lance")
+
+    def child(self, *parts: str) -> str:
+        """Address of something inside the table's directory."""
+        return "/".join([self.uri.rstrip("/"), *parts])
+
+
+def locate(gallery: Any, storage_options: dict[str, str] | None = None) -> Location:
+    """Resolve what a user calls a gallery.
+
+    Args:
+        gallery: Path, `s3://...`, `gs://...`, `DATABASE#TABLE`, or a LanceDB table.
+        storage_options: Options of the object store.
+
+    Raises:
+        InvalidInput: It is none of these.
+    """
+    options = dict(storage_options or {})
+    if isinstance(gallery, Location):
+        return gallery
+    if type(gallery).__module__.startswith("lancedb"):
+        return Location(_local(str(gallery.uri)), {**(gallery.initial_storage_options() or {}), **options})
+    if not isinstance(gallery, str | os.PathLike) or not str(gallery):
+        raise InvalidInput("open a gallery", expected="a path, a URI or a LanceDB table", found=repr(gallery))
+    text = str(gallery)
+    database, mark, table = text.rpartition("#")
+    return Location(_local(f"{database.rstrip('/')}/{table}.lance" if mark else text), options)
+
+
+def _local(uri: str) -> str:
+    uri = uri.removeprefix("file://")
+    return uri if "://" in uri else str(Path(uri).expanduser().absolute())

@@ -1,0 +1,370 @@
+"""The registry: versions, artifacts, upgrade runs and the active version, in the table's own atomic metadata.
+
+All of it is one JSON value in the table's configuration, so a reader sees one consistent state and an edit is a
+compare-and-swap: of two edits made from the same state Lance lets one through. Each edit may carry one entry of the
+history, which lands in the same commit.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import getpass
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from compatstore.encoders.protocol import Encoder
+from compatstore.errors import CorruptArtifact, InvalidInput, StorageError, UnknownVersion
+from compatstore.storage.columns import VersionColumns
+from compatstore.storage.lance_engine import lance
+from compatstore.storage.store import Store
+from compatstore.versions import EmbeddingVersion
+
+FORMAT = 1
+KEY = "compatstore.registry"
+HISTORY_PREFIX = "compatstore.history."
+
+
+@dataclass(frozen=True)
+class VersionRecord:
+    """What the table knows of an embedding version; see `EmbeddingVersion` for the fields of the same name.
+
+    Attributes:
+        model: Identity of the model, the encoder's fingerprint where it has one.
+        encoder: Spec that builds the encoder, or "".
+        side_encoder: Spec that builds the side-information encoder, or "".
+        head: SHA-256 of the stored classifier head, or None.
+        columns: Where its vectors are, or None while it is only registered.
+        adopted: Whether the vector column belongs to the app whose table was adopted.
+        retired: Whether its columns were dropped.
+        basis_of: The version whose vectors its basis digests, or None.
+    """
+
+    name: str
+    dim: int
+    metric: str
+    normalised: bool
+    dtype: str
+    model: str
+    encoder: str = ""
+    side_dim: int | None = None
+    side_model: str = ""
+    side_encoder: str = ""
+    head: str | None = None
+    columns: VersionColumns | None = None
+    adopted: bool = False
+    retired: bool = False
+    basis_of: str | None = None
+
+    @classmethod
+    def of(cls, version: EmbeddingVersion, **more: Any) -> VersionRecord:
+        """Record a version; `more` sets fields that an `EmbeddingVersion` does not have."""
+        settings: dict[str, Any] = {
+            "name": version.name,
+            "dim": version.dim,
+            "metric": version.metric,
+            "normalised": version.normalised,
+            "dtype": version.dtype,
+            "model": version.identity,
+            "encoder": version.encoder.spec if version.encoder is not None else "",
+            "side_dim": version.side_dim,
+            "side_model": version.side_identity,
+            "side_encoder": version.side_encoder.spec if version.side_encoder is not None else "",
+        }
+        return cls(**{**settings, **more})
+
+    def version(self, encoder: Encoder | None = None, side_encoder: Encoder | None = None) -> EmbeddingVersion:
+        """Make the version again."""
+        return EmbeddingVersion(
+            self.name,
+            dim=self.dim,
+            metric=self.metric,  # type: ignore[arg-type]
+            normalised=self.normalised,
+            dtype=self.dtype,  # type: ignore[arg-type]
+            model=self.model,
+            encoder=encoder,
+            side_dim=self.side_dim,
+            side_model=self.side_model,
+            side_encoder=side_encoder,
+        )
+
+
+@dataclass(frozen=True)
+class ArtifactRecord:
+    """A linked artifact.
+
+    Attributes:
+        id: SHA-256 of its manifest.
+        kind: Its kind.
+        method: What made it.
+        source: Name of its source version in this gallery.
+        target: Name of its target version in this gallery.
+        manifest: SHA-256 of its manifest file's bytes, which lie beside the table under that name.
+        weights: SHA-256 of its weights' bytes, likewise.
+    """
+
+    id: str
+    kind: str
+    method: str
+    source: str
+    target: str
+    manifest: str
+    weights: str
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """An upgrade in progress or done.
+
+    Attributes:
+        target: Version upgraded to.
+        source: Version whose vectors the hop reads.
+        previous: Active version when the run began; where a rollback goes.
+        path: Ids of the artifacts that the hop applies, in order; empty where nothing is transformed.
+        state: One of `STATES`.
+        backfill: Share of the gallery to embed natively, in [0, 1].
+        policy: Order of the backfill.
+        seed: Seed of the order.
+        started_at: ISO 8601, UTC.
+        unbackfillable: Items that could not be embedded natively: how many.
+        reasons: Some of them with the reason.
+    """
+
+    target: str
+    source: str
+    previous: str
+    path: tuple[str, ...]
+    state: str
+    backfill: float
+    policy: str
+    seed: int
+    started_at: str
+    unbackfillable: int = 0
+    reasons: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def open(self) -> bool:
+        """Whether the target's vectors are being kept up to date."""
+        return self.state not in ("rolled-back", "retired")
+
+
+@dataclass(frozen=True)
+class Registry:
+    """All that the table knows about itself, as of one commit."""
+
+    id_column: str
+    id_type: str
+    source_column: str | None
+    active: str
+    versions: Mapping[str, VersionRecord] = field(default_factory=dict)
+    artifacts: Mapping[str, ArtifactRecord] = field(default_factory=dict)
+    runs: Mapping[str, RunRecord] = field(default_factory=dict)
+    format: int = FORMAT
+    history: int = 0
+
+    def record(self, name: str) -> VersionRecord:
+        """The record of a version.
+
+        Raises:
+            UnknownVersion: There is none.
+        """
+        if name not in self.versions:
+            raise UnknownVersion(
+                f"use embedding version {name!r}",
+                expected=f"one of {', '.join(self.versions)}",
+                found="no such version",
+                fix=f"Register it: compatstore register GALLERY {name} --dim DIM",
+            )
+        return self.versions[name]
+
+    def columns(self, name: str) -> VersionColumns:
+        """Columns of a version whose vectors the table keeps.
+
+        Raises:
+            UnknownVersion: There is no such version, or none of its vectors is there.
+        """
+        columns = self.record(name).columns
+        if columns is None:
+            raise UnknownVersion(
+                f"read the vectors of version {name!r}",
+                expected="a version with vectors in this gallery",
+                found="it was retired" if self.versions[name].retired else "it is registered only",
+                fix=f"Upgrade to it: compatstore upgrade GALLERY {name}",
+            )
+        return columns
+
+    @property
+    def live(self) -> list[VersionRecord]:
+        """Versions whose vectors the table keeps, in order of registration."""
+        return [record for record in self.versions.values() if record.columns is not None]
+
+    def with_version(self, record: VersionRecord) -> Registry:
+        """A copy with a version added or replaced."""
+        return replace(self, versions={**self.versions, record.name: record})
+
+    def with_artifact(self, record: ArtifactRecord) -> Registry:
+        """A copy with an artifact added or replaced."""
+        return replace(self, artifacts={**self.artifacts, record.id: record})
+
+    def with_run(self, run: RunRecord) -> Registry:
+        """A copy with a run added or replaced."""
+        return replace(self, runs={**self.runs, run.target: run})
+
+    def dumps(self) -> str:
+        """JSON text."""
+        return json.dumps(dataclasses.asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def loads(cls, text: str, where: str) -> Registry:
+        """Read JSON text back.
+
+        Raises:
+            CorruptArtifact: It is not a registry, or one of a later format.
+        """
+        try:
+            data = json.loads(text)
+            if data["format"] > FORMAT:
+                raise CorruptArtifact(
+                    f"open {where}",
+                    expected=f"registry format <= {FORMAT}",
+                    found=str(data["format"]),
+                    fix="Upgrade the package: pip install --upgrade compatstore",
+                )
+            versions = {name: _version_record(record) for name, record in data.pop("versions").items()}
+            artifacts = {name: ArtifactRecord(**record) for name, record in data.pop("artifacts").items()}
+            runs = {name: _run_record(record) for name, record in data.pop("runs").items()}
+            return cls(versions=versions, artifacts=artifacts, runs=runs, **data)
+        except (KeyError, TypeError, json.JSONDecodeError) as error:
+            raise CorruptArtifact(
+                f"open {where}",
+                expected="a readable registry",
+                found=repr(error),
+                fix="Restore an earlier table version.",
+            ) from error
+
+
+@dataclass(frozen=True)
+class HistoryEntry:
+    """One step of the gallery's life.
+
+    Attributes:
+        step: What happened: create, adopt, register, link, expand, hop, backfill, ready, cutover, rollback, retire.
+        version: Embedding version concerned.
+        at: ISO 8601, UTC.
+        who: User that did it.
+        artifact: Id of the artifact concerned, or "".
+        rows: Rows written.
+        seconds: Time taken.
+        note: Anything else worth keeping, one line.
+        number: Position in the history, from 1.
+    """
+
+    step: str
+    version: str
+    at: str = ""
+    who: str = ""
+    artifact: str = ""
+    rows: int = 0
+    seconds: float = 0.0
+    note: str = ""
+    number: int = 0
+
+
+def read(snapshot: Any, where: str) -> Registry:
+    """The registry of an open table.
+
+    Raises:
+        StorageError: The table is a plain Lance table without one.
+    """
+    text = snapshot.config().get(KEY)
+    if text is None:
+        raise StorageError(
+            f"open {where} as a gallery",
+            expected="a table made by create or taken over by adopt",
+            found="a plain Lance table",
+            fix=f"Adopt it: compatstore adopt {where} --version v1 --vector COLUMN --id COLUMN",
+        )
+    return Registry.loads(text, where)
+
+
+def history(snapshot: Any) -> list[HistoryEntry]:
+    """All steps so far, oldest first."""
+    values = snapshot.config()
+    keys = sorted(key for key in values if key.startswith(HISTORY_PREFIX))
+    return [HistoryEntry(**json.loads(values[key])) for key in keys]
+
+
+def start(store: Store, registry: Registry, entry: HistoryEntry) -> None:
+    """Write the first registry of a table.
+
+    Raises:
+        InvalidInput: The table has one already.
+    """
+    snapshot = store.snapshot()
+    if KEY in snapshot.config():
+        raise InvalidInput(
+            f"make {store.location.name} a gallery", found="it is one already", fix="Open it with Gallery.open."
+        )
+    store.retry("write the registry", lambda: _swap(store, snapshot.version, registry, entry))
+
+
+def edit(store: Store, change: Callable[[Registry], Registry], entry: HistoryEntry | None = None) -> Registry:
+    """Change the registry atomically.
+
+    Args:
+        store: The table.
+        change: Makes the new state from the one that it finds; runs again when another writer was faster, and
+            raises to refuse.
+        entry: Step for the history, written in the same commit.
+
+    Returns:
+        The new state.
+    """
+
+    def commit() -> Registry:
+        snapshot = store.snapshot()
+        before = read(snapshot, store.location.uri)
+        after = change(before)
+        if after == before and entry is None:
+            return before
+        return _swap(store, snapshot.version, after, entry)
+
+    changed: Registry = store.retry("change the registry", commit)
+    return changed
+
+
+def _swap(store: Store, read_version: int, registry: Registry, entry: HistoryEntry | None) -> Registry:
+    updates = {}
+    if entry is not None:
+        registry = replace(registry, history=registry.history + 1)
+        entry = replace(entry, number=registry.history, at=entry.at or now(), who=entry.who or _user())
+        updates[f"{HISTORY_PREFIX}{registry.history:06d}"] = json.dumps(dataclasses.asdict(entry))
+    updates[KEY] = registry.dumps()
+    update = lance.LanceOperation.UpdateMap(updates, replace=False)
+    store.commit(lance.LanceOperation.UpdateConfig(config_updates=update), read_version)
+    return registry
+
+
+def now() -> str:
+    """The time, ISO 8601, UTC, whole seconds."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"
+
+
+def _version_record(data: dict[str, Any]) -> VersionRecord:
+    columns = data.pop("columns")
+    return VersionRecord(columns=None if columns is None else VersionColumns(**columns), **data)
+
+
+def _run_record(data: dict[str, Any]) -> RunRecord:
+    data["path"] = tuple(data["path"])
+    data["reasons"] = tuple((str(a), str(b)) for a, b in data["reasons"])
+    return RunRecord(**data)

@@ -1,0 +1,91 @@
+"""Natives on their way into the table: finished batches, durable before the next one starts.
+
+A backfill in priority order touches rows all over the gallery, and each fragment's columns are rewritten as a
+whole. So batches are appended to a small table beside the gallery and folded in fragment by fragment, once per wave.
+A staged row says which basis it belongs to; one whose item changed meanwhile is dropped when the wave folds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import fs
+
+from compatstore.encoders.protocol import FloatArray
+from compatstore.storage.basis import Digests
+from compatstore.storage.blobs import FOLDER
+from compatstore.storage.columns import to_matrix, to_vectors
+from compatstore.storage.lance_engine import lance
+from compatstore.storage.location import Location
+from compatstore.storage.store import storage_errors
+
+
+class Staging:
+    """Native vectors of one target version that wait to be folded in.
+
+    Args:
+        location: The gallery.
+        target: Name of the version.
+        dim: Values of a vector.
+        id_type: Arrow type of the ids.
+    """
+
+    def __init__(self, location: Location, target: str, dim: int, id_type: Any) -> None:
+        self._location = location
+        self._uri = location.child(FOLDER, f"staged-{target}.lance")
+        self._dim = dim
+        self._schema = pa.schema(
+            [pa.field("id", id_type), pa.field("basis", pa.uint64()), pa.field("vector", pa.list_(pa.float32(), dim))]
+        )
+
+    def append(self, ids: Sequence[Any], vectors: FloatArray, basis: Digests) -> None:
+        """Make a batch durable, in one commit.
+
+        Args:
+            ids: n ids.
+            vectors: (n, dim) float32.
+            basis: (n,) uint64, of the rows that the vectors were made from.
+        """
+        columns = [
+            pa.array(list(ids), self._schema.field("id").type),
+            pa.array(basis, pa.uint64()),
+            to_vectors(vectors, self._dim, "float32"),
+        ]
+        with storage_errors(f"stage {len(basis)} vectors beside {self._location.name}"):
+            lance.write_dataset(
+                pa.table(columns, schema=self._schema), self._uri, mode="append", storage_options=self._options
+            )
+
+    def load(self) -> tuple[list[Any], FloatArray, Digests]:
+        """All staged rows: (ids, (n, dim) float32, (n,) uint64), oldest first."""
+        if not self._exists():
+            return [], np.zeros((0, self._dim), np.float32), np.zeros(0, np.uint64)
+        table = lance.dataset(self._uri, storage_options=self._options).to_table()
+        vectors, _ = to_matrix(table["vector"], self._dim)
+        return table["id"].to_pylist(), vectors, table["basis"].to_numpy()
+
+    def clear(self) -> None:
+        """Remove all staged rows, once they are in the table."""
+        if self._exists():
+            filesystem, path = self._resolve()
+            filesystem.delete_dir(path)
+
+    @property
+    def _options(self) -> dict[str, str] | None:
+        return self._location.storage_options or None
+
+    def _exists(self) -> bool:
+        if self._location.is_local:
+            return Path(self._uri, "_versions").is_dir() and any(Path(self._uri, "_versions").iterdir())
+        filesystem, path = self._resolve()
+        return bool(filesystem.get_file_info(f"{path}/_versions").type == fs.FileType.Directory)
+
+    def _resolve(self) -> tuple[Any, str]:
+        if self._location.is_local:
+            return fs.LocalFileSystem(), self._uri
+        filesystem, path = fs.FileSystem.from_uri(self._uri)
+        return filesystem, path

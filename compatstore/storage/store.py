@@ -1,0 +1,192 @@
+"""The gallery's Lance table: the open handle, reads of the latest state, and commits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from compatstore.errors import AlreadyExists, CommitConflict, GalleryNotFound, StorageError
+from compatstore.storage.lance_engine import CommitConflictError, lance
+from compatstore.storage.location import Location
+
+ATTEMPTS = 20
+PRIMARY_KEY = {b"lance-schema:unenforced-primary-key": b"true"}
+
+
+class Store:
+    """One Lance table, always read at its latest version.
+
+    Args:
+        location: Where the table lies.
+        dataset: The open table.
+    """
+
+    def __init__(self, location: Location, dataset: Any) -> None:
+        self.location = location
+        self._dataset = dataset
+
+    @classmethod
+    def create(cls, location: Location, schema: Any) -> Store:
+        """Make an empty table.
+
+        Raises:
+            AlreadyExists: There is a table or anything else at that place.
+            StorageError: The place cannot be written.
+        """
+        asked = f"create a gallery at {location.uri}"
+        if _exists(location):
+            raise AlreadyExists(asked, found="something is there already", fix="Open it, or choose another path.")
+        empty = pa.Table.from_batches([], schema)
+        with storage_errors(asked):
+            dataset = lance.write_dataset(empty, location.uri, storage_options=location.storage_options or None)
+        return cls(location, dataset)
+
+    @classmethod
+    def open(cls, location: Location) -> Store:
+        """Open a table.
+
+        Raises:
+            GalleryNotFound: There is none.
+            StorageError: It cannot be read.
+        """
+        asked = f"open a gallery at {location.uri}"
+        if location.is_local and not Path(location.uri, "_versions").is_dir():
+            raise GalleryNotFound(
+                asked,
+                expected="a Lance table",
+                found="a folder or file that is none" if Path(location.uri).exists() else "nothing there",
+                fix=f"Make one: compatstore init {location.uri} --version v1 --dim DIM",
+            )
+        with storage_errors(asked):
+            return cls(location, lance.dataset(location.uri, storage_options=location.storage_options or None))
+
+    def snapshot(self) -> Any:
+        """The table as of now; the returned handle does not move on."""
+        self._dataset.checkout_latest()
+        return self._dataset.checkout_version(self._dataset.version)
+
+    @property
+    def schema(self) -> Any:
+        """Arrow schema as of now."""
+        return self.snapshot().schema
+
+    def count(self, condition: str | None = None) -> int:
+        """Rows that fulfil an SQL condition."""
+        return int(self.snapshot().count_rows(condition))
+
+    def scan(self, columns: Sequence[str], condition: str | None = None, **options: Any) -> Any:
+        """Read columns of the rows that fulfil an SQL condition, as an Arrow table."""
+        return self.snapshot().to_table(columns=list(columns), filter=condition, **options)
+
+    def add_columns(self, fields: Sequence[Any]) -> None:
+        """Add all-null columns that are not there yet; metadata only."""
+
+        def commit() -> None:
+            snapshot = self.snapshot()
+            missing = [field for field in fields if field.name not in snapshot.schema.names]
+            if missing:
+                snapshot.add_columns(missing)
+
+        self.retry("add columns", commit)
+
+    def drop_columns(self, names: Sequence[str]) -> None:
+        """Drop columns that are there; metadata only, the files go with the next clean-up."""
+
+        def commit() -> None:
+            snapshot = self.snapshot()
+            present = [name for name in names if name in snapshot.schema.names]
+            if present:
+                snapshot.drop_columns(present)
+
+        self.retry("drop columns", commit)
+
+    def commit(self, operation: Any, read_version: int) -> None:
+        """Commit an operation made from a snapshot.
+
+        Raises:
+            CommitConflictError: Another writer changed the same thing; make the operation anew.
+        """
+        lance.LanceDataset.commit(
+            self.location.uri,
+            operation,
+            read_version=read_version,
+            storage_options=self.location.storage_options or None,
+        )
+
+    def retry(self, asked: str, commit: Callable[[], Any]) -> Any:
+        """Run something that commits, again while other writers win.
+
+        Raises:
+            CommitConflict: They won `ATTEMPTS` times.
+            StorageError: The table cannot be written.
+        """
+        for attempt in range(ATTEMPTS):
+            try:
+                with storage_errors(f"{asked} in {self.location.name}"):
+                    return commit()
+            except Conflict:
+                time.sleep(min(0.01 * 2**attempt, 0.5))
+        raise CommitConflict(
+            f"{asked} in {self.location.name}",
+            expected="a moment without other writers",
+            found=f"{ATTEMPTS} conflicts in a row",
+            fix="Nothing of this call was written; run it again.",
+        )
+
+    def tag(self, name: str, version: int | None = None) -> None:
+        """Pin a table version (the latest by default) against clean-up, moving the tag if it exists."""
+        snapshot = self.snapshot()
+        target = snapshot.version if version is None else version
+        if name in snapshot.tags.list():
+            snapshot.tags.update(name, target)
+        else:
+            snapshot.tags.create(name, target)
+
+    def untag(self, name: str) -> None:
+        """Remove a tag, if it exists."""
+        snapshot = self.snapshot()
+        if name in snapshot.tags.list():
+            snapshot.tags.delete(name)
+
+
+class Conflict(Exception):  # noqa: N818  (a signal between this file's functions, never seen by users)
+    """Another writer committed first."""
+
+
+class storage_errors:  # noqa: N801  (reads as a statement: `with storage_errors(asked):`)
+    """Turn what Lance raises into our errors: `Conflict` for lost races, `StorageError` for the rest."""
+
+    def __init__(self, asked: str) -> None:
+        self.asked = asked
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if error is None:
+            return
+        text = str(error)
+        if isinstance(error, CommitConflictError) or "Too many concurrent writers" in text or "ommit conflict" in text:
+            raise Conflict(text) from error
+        if isinstance(error, OSError) and not isinstance(error, StorageError):
+            raise StorageError(
+                self.asked,
+                expected="a table that can be read and written",
+                found=text.split(", /home/")[0],
+                fix="Check that the path exists, that its disk has room and that you may write there.",
+            ) from error
+
+
+def _exists(location: Location) -> bool:
+    if location.is_local:
+        path = Path(location.uri)
+        return path.exists() and (not path.is_dir() or any(path.iterdir()))
+    try:
+        lance.dataset(location.uri, storage_options=location.storage_options or None)
+    except (ValueError, OSError):
+        return False
+    return True

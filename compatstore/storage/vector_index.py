@@ -1,0 +1,104 @@
+"""Vector indexes: build one, and give a target column the kind of index that its source column has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from compatstore.errors import InvalidInput
+from compatstore.storage.store import Store
+
+KINDS = ("IVF_FLAT", "IVF_PQ", "IVF_SQ", "IVF_HNSW_FLAT", "IVF_HNSW_PQ", "IVF_HNSW_SQ")
+MINIMUM_ROWS = 256
+
+
+@dataclass(frozen=True)
+class VectorIndex:
+    """Settings of an index.
+
+    Attributes:
+        kind: One of `KINDS`.
+        metric: "l2", "cosine" or "dot".
+        num_partitions: Cells of the inverted file.
+        num_sub_vectors: Parts of product quantisation, or None for Lance's own choice.
+    """
+
+    kind: str
+    metric: str
+    num_partitions: int
+    num_sub_vectors: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise InvalidInput("build a vector index", expected=f"one of {', '.join(KINDS)}", found=self.kind)
+
+
+def build(store: Store, column: str, index: VectorIndex) -> None:
+    """Build an index on a column, or build it anew.
+
+    Raises:
+        InvalidInput: There are too few rows to train it.
+    """
+    rows = store.count(f"`{column}` IS NOT NULL")
+    if rows < MINIMUM_ROWS:
+        raise InvalidInput(
+            f"index {column}",
+            expected=f"at least {MINIMUM_ROWS} vectors",
+            found=f"{rows}",
+            fix="Search without an index: it is exact and fast at that size.",
+        )
+    sub_vectors = {} if index.num_sub_vectors is None else {"num_sub_vectors": index.num_sub_vectors}
+    store.retry(
+        f"index {column}",
+        lambda: store.snapshot().create_index(
+            column, index.kind, metric=index.metric, num_partitions=index.num_partitions, replace=True, **sub_vectors
+        ),
+    )
+
+
+def describe(store: Store, column: str) -> VectorIndex | None:
+    """The index on a column, or None."""
+    snapshot = store.snapshot()
+    for found in snapshot.describe_indices():
+        if list(found.field_names) == [column]:
+            return _read(snapshot.stats.index_stats(found.name))
+    return None
+
+
+def unindexed_rows(store: Store, column: str) -> int:
+    """Rows of a column that its index does not hold yet; 0 without an index."""
+    snapshot = store.snapshot()
+    for found in snapshot.describe_indices():
+        if list(found.field_names) == [column]:
+            return int(snapshot.stats.index_stats(found.name)["num_unindexed_rows"])
+    return 0
+
+
+def mirror(store: Store, source: str, target: str, width: int, metric: str) -> bool:
+    """Index the target column as the source column is, trained on what the target holds now.
+
+    Returns:
+        Whether an index was built: not when the source has none, or when there are too few rows for one.
+    """
+    index = describe(store, source)
+    if index is None or store.count(f"`{target}` IS NOT NULL") < MINIMUM_ROWS:
+        return False
+    parts = index.num_sub_vectors
+    while parts is not None and parts > 1 and width % parts:
+        parts -= 1
+    build(store, target, VectorIndex(index.kind, metric, index.num_partitions, parts))
+    return True
+
+
+def _read(statistics: dict[str, Any]) -> VectorIndex | None:
+    kind = statistics["index_type"]
+    if kind not in KINDS:
+        return None
+    part = statistics["indices"][0]
+    quantiser = part.get("sub_index", {})
+    return VectorIndex(
+        kind=kind,
+        metric=part["metric_type"],
+        num_partitions=part["num_partitions"],
+        num_sub_vectors=quantiser.get("num_sub_vectors"),
+    )

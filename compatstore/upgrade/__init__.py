@@ -1,0 +1,1 @@
+"""An upgrade's life: plan, expand, hop, backfill, ready, cutover, retire; rollback before the end."""

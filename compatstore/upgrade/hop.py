@@ -1,0 +1,141 @@
+"""The hop: apply a forward transform to every item whose target vector is missing or stale.
+
+A first hop and the catch-up of rows that came or changed meanwhile are the same thing: what has to be done is read
+from the table, fragment by fragment, and each fragment is one commit. So a killed hop goes on where it was, and a
+finished one does nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from compatstore.storage.basis import Digests, row_basis
+from compatstore.storage.columns import BoolArray, VersionColumns, VersionValues
+from compatstore.storage.fragments import Fragment, field_ids, list_fragments, read_physical, replace_columns
+from compatstore.storage.registry import Registry
+from compatstore.storage.store import Store
+from compatstore.upgrade.progress import Monitor
+from compatstore.upgrade.transform import Transformer
+
+
+@dataclass
+class Hop:
+    """Brings the target's columns up to date with the source's.
+
+    Args:
+        store: The table.
+        source: Columns that are read.
+        target: Columns that are written.
+        source_column: Column of the items' sources, part of the basis, or None.
+        transformer: What is applied, or None: then stale vectors are only cleared.
+    """
+
+    store: Store
+    source: VersionColumns
+    target: VersionColumns
+    source_column: str | None
+    transformer: Transformer | None
+    _clean: dict[int, tuple[str, ...]] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, store: Store, registry: Registry, source: str, target: str, transformer: Transformer | None) -> Hop:
+        """A hop between two versions of a gallery."""
+        return cls(store, registry.columns(source), registry.columns(target), registry.source_column, transformer)
+
+    def run(self, monitor: Monitor) -> int:
+        """Go over all fragments once.
+
+        Returns:
+            Rows whose target vector was made, remade or cleared.
+
+        Raises:
+            Interrupted: A stop was asked for; finished fragments stay.
+        """
+        changed = 0
+        for fragment_id in [fragment.id for fragment in list_fragments(self.store.snapshot())]:
+            monitor.check()
+            changed += self.store.retry("hop", lambda: self._refresh(fragment_id, monitor))  # noqa: B023
+        return changed
+
+    def pending(self) -> int:
+        """Live rows whose target vector would be made, remade or cleared; read-only."""
+        snapshot = self.store.snapshot()
+        return sum(
+            int((self._todo(batch) & _live(batch)).sum())
+            for fragment in list_fragments(snapshot)
+            for batch in self._read(snapshot, fragment)
+        )
+
+    def _refresh(self, fragment_id: int, monitor: Monitor) -> int:
+        """Bring one fragment up to date in one commit; 0 when it is gone or has nothing to do."""
+        snapshot = self.store.snapshot()
+        fragment = next((f for f in list_fragments(snapshot) if f.id == fragment_id), None)
+        if fragment is None or self._clean.get(fragment_id) == fragment.files:
+            return 0
+        if not self._needs_work(snapshot, fragment):
+            self._clean[fragment_id] = fragment.files
+            return 0
+        before = monitor.done
+        replace_columns(self.store, snapshot, fragment, self.target, self._rewrite(snapshot, fragment, monitor))
+        return monitor.done - before
+
+    def _needs_work(self, snapshot: Any, fragment: Fragment) -> bool:
+        """Whether any live row does; a fragment that never had the target's columns is not read to find out."""
+        if not self._holds_target(snapshot, fragment):
+            return self.transformer is not None
+        return any((self._todo(batch) & _live(batch)).any() for batch in self._read(snapshot, fragment))
+
+    def _holds_target(self, snapshot: Any, fragment: Fragment) -> bool:
+        return field_ids(snapshot)[self.target.vector] in fragment.fields
+
+    def _read(self, snapshot: Any, fragment: Fragment) -> Iterator[Any]:
+        return read_physical(snapshot, fragment, self._columns)
+
+    @property
+    def _columns(self) -> list[str]:
+        names = [self.source.vector, *([self.source.side] if self.source.side else [])]
+        extra = [self.source_column] if self.source_column else []
+        return [*names, *extra, *self.target.names]
+
+    def _todo(self, batch: Any) -> BoolArray:
+        """Rows whose target vector must be made, remade or cleared."""
+        source = read_source(self.source, batch)
+        return self._split(source, self.target.decode(batch), self._basis(batch, source))[0]
+
+    def _split(self, source: VersionValues, target: VersionValues, basis: Digests) -> tuple[BoolArray, BoolArray]:
+        """Which rows need work, and which of them can be transformed."""
+        stale = target.valid & (target.basis != basis)
+        possible = np.zeros(len(stale), bool) if self.transformer is None else self.transformer.possible(source)
+        make = possible & (stale | ~target.valid)
+        return make | stale, make
+
+    def _basis(self, batch: Any, source: VersionValues) -> Digests:
+        return row_basis(source.vectors, source.valid, batch[self.source_column] if self.source_column else None)
+
+    def _rewrite(self, snapshot: Any, fragment: Fragment, monitor: Monitor) -> Iterator[dict[str, Any]]:
+        for batch in self._read(snapshot, fragment):
+            source, target = read_source(self.source, batch), self.target.decode(batch)
+            basis = self._basis(batch, source)
+            todo, make = self._split(source, target, basis)
+            target.valid[todo] = False
+            target.side_valid[todo] = False
+            if make.any() and self.transformer is not None:
+                target.put(make, self.transformer.apply(source.take(make)))
+                target.basis[make] = basis[make]
+            yield self.target.encode(target)
+            monitor.advance(int((todo & _live(batch)).sum()))
+
+
+def read_source(columns: VersionColumns, batch: Any) -> VersionValues:
+    """Vectors and side-information of a version, without its origin, uncertainty and basis."""
+    return replace(columns, origin=None, uncertainty=None, basis=None).decode(batch)
+
+
+def _live(batch: Any) -> BoolArray:
+    """Rows that are not deleted: (n,) bool."""
+    live: BoolArray = batch["_rowid"].is_valid().to_numpy(zero_copy_only=False)
+    return live

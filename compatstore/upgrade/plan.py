@@ -1,0 +1,280 @@
+"""The plan of an upgrade: what it will do and cost, found without writing anything."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from compatstore.encoders import encode_readable
+from compatstore.errors import InvalidInput, UnknownArtifact, UpgradeError
+from compatstore.storage.catalog import Catalog
+from compatstore.storage.columns import VersionColumns
+from compatstore.storage.registry import Registry, RunRecord, now
+from compatstore.upgrade.hop import Hop, read_source
+from compatstore.upgrade.path import find_path
+from compatstore.upgrade.policies import policy
+from compatstore.upgrade.states import EXPAND, run_of
+from compatstore.upgrade.transform import Transformer, transformer_of
+
+SAMPLE_ROWS = 2048
+SAMPLE_SOURCES = 16
+BYTES_BESIDE_VECTOR = 8 + 4 + 12
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a plan.
+
+    Attributes:
+        name: expand, hop, backfill, cutover.
+        rows: Rows that it writes.
+        bytes: Bytes that it writes to the table, about.
+        seconds: Time that it takes on this machine, about; None where nothing can be measured.
+        note: What it does, in words.
+    """
+
+    name: str
+    rows: int
+    bytes: int
+    seconds: float | None
+    note: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What an upgrade will do.
+
+    Attributes:
+        source: Version whose vectors are read.
+        target: Version upgraded to.
+        path: Short ids of the artifacts that are applied, in order.
+        rows: Items in the gallery.
+        backfill: Share to embed natively.
+        policy: Order of the backfill.
+        steps: What is left to do.
+        quality: Held-out figures of the last artifact of the path.
+        warnings: What may surprise.
+    """
+
+    source: str
+    target: str
+    path: tuple[str, ...]
+    rows: int
+    backfill: float
+    policy: str
+    steps: tuple[Step, ...]
+    quality: Mapping[str, Any]
+    warnings: tuple[str, ...]
+
+
+def settle(
+    catalog: Catalog,
+    target: str,
+    *,
+    via: str | None = None,
+    backfill: float | None = None,
+    policy_name: str | None = None,
+    seed: int | None = None,
+) -> RunRecord:
+    """Decide source, path and settings of a run, or take up the one that is open; read-only.
+
+    Raises:
+        InvalidInput: A setting is out of its range, or the target is active already and was not upgraded to.
+        UnknownVersion: There is no such version.
+        UnknownArtifact: No chain of artifacts leads to the target and not everything is embedded natively.
+    """
+    registry = catalog.registry()
+    registry.record(target)
+    run = run_of(registry, target)
+    if run is None:
+        run = _begin(registry, target, backfill or 0.0)
+    share = run.backfill if backfill is None else float(backfill)
+    if not 0.0 <= share <= 1.0:
+        raise InvalidInput(f"upgrade to {target}", expected="a backfill from 0 to 1", found=f"{share}")
+    policy(policy_name or run.policy)
+    path = _path(catalog, registry, run, via, share)
+    return RunRecord(
+        target=target,
+        source=run.source,
+        previous=run.previous,
+        path=path,
+        state=run.state,
+        backfill=share,
+        policy=policy_name or run.policy,
+        seed=run.seed if seed is None else seed,
+        started_at=run.started_at,
+        unbackfillable=run.unbackfillable,
+        reasons=run.reasons,
+    )
+
+
+def _begin(registry: Registry, target: str, share: float) -> RunRecord:
+    if registry.active == target:
+        raise InvalidInput(
+            f"upgrade to {target}", expected="another version than the active one", found=f"{target} is active"
+        )
+    return RunRecord(
+        target=target,
+        source=registry.active,
+        previous=registry.active,
+        path=(),
+        state=EXPAND,
+        backfill=share,
+        policy="random",
+        seed=0,
+        started_at=now(),
+    )
+
+
+def _path(catalog: Catalog, registry: Registry, run: RunRecord, via: str | None, share: float) -> tuple[str, ...]:
+    if via is None and run.path:
+        return run.path
+    wanted = None if via is None else catalog.artifact_record(via).id
+    try:
+        records = find_path(registry, run.source, run.target, wanted)
+    except UnknownArtifact:
+        if share == 1.0 and via is None:
+            return ()
+        raise
+    path = tuple(record.id for record in records)
+    if run.path and path != run.path:
+        raise UpgradeError(
+            f"upgrade to {run.target} via {via}",
+            expected=f"the artifact that the upgrade began with ({run.path[-1][:12]})",
+            found=f"{path[-1][:12]}",
+            fix=f"Finish it, or drop it first: compatstore retire GALLERY {run.target}",
+        )
+    return path
+
+
+def make_plan(catalog: Catalog, run: RunRecord) -> Plan:
+    """Say what a settled run has left to do and what that costs; read-only, a sample is timed."""
+    registry = catalog.registry()
+    record = registry.record(run.target)
+    target = record.columns or VersionColumns.of(record.version(), padded=needs_padding(catalog, registry, run.target))
+    rows = catalog.store.count()
+    transformer = transformer_of(catalog, run) if run.path else None
+    steps = [
+        *([] if record.columns else [Step("expand", 0, 0, 0.0, f"add the empty columns {', '.join(target.names)}")]),
+        *_hop_step(catalog, registry, run, transformer, target, rows),
+        *_backfill_step(catalog, run, target, rows),
+        *([] if registry.active == run.target else [Step("cutover", 0, 0, 0.0, f"search {run.target}: on your word")]),
+    ]
+    quality = transformer.artifacts[-1].manifest.figures if transformer else {}
+    short = tuple(artifact.short_id for artifact in transformer.artifacts) if transformer else ()
+    return Plan(
+        source=run.source,
+        target=run.target,
+        path=short,
+        rows=rows,
+        backfill=run.backfill,
+        policy=run.policy,
+        steps=tuple(steps),
+        quality=dict(quality),
+        warnings=tuple(_warnings(catalog, registry, run, transformer, target)),
+    )
+
+
+def needs_padding(catalog: Catalog, registry: Registry, target: str) -> bool:
+    """Whether an app that owns an adopted table could take the target's column for its own.
+
+    LanceDB finds "the" vector column by dimension when a search does not name one.
+    """
+    if not any(record.adopted for record in registry.live):
+        return False
+    dim = registry.record(target).dim
+    others = [field for field in catalog.store.schema if field.name != target]
+    return any(getattr(field.type, "list_size", None) == dim for field in others)
+
+
+def _hop_step(
+    catalog: Catalog,
+    registry: Registry,
+    run: RunRecord,
+    transformer: Transformer | None,
+    target: VersionColumns,
+    rows: int,
+) -> list[Step]:
+    if transformer is None:
+        return []
+    todo = rows
+    if registry.record(run.target).columns is not None:
+        todo = Hop.of(catalog.store, registry, run.source, run.target, transformer).pending()
+    if not todo:
+        return []
+    chain = " then ".join(f"{artifact.short_id}" for artifact in transformer.artifacts)
+    seconds = _per_row(catalog, registry, run, transformer) * todo
+    note = f"transform {run.source} by {chain}"
+    return [Step("hop", todo, todo * _bytes_per_row(target), seconds, note)]
+
+
+def _per_row(catalog: Catalog, registry: Registry, run: RunRecord, transformer: Transformer) -> float:
+    """Seconds to transform one row, measured on a sample; 0 without one."""
+    columns = registry.columns(run.source)
+    names = [columns.vector, *([columns.side] if columns.side else [])]
+    sample = read_source(columns, catalog.store.scan(names, columns.present, limit=SAMPLE_ROWS))
+    usable = sample.take(transformer.possible(sample))
+    if not len(usable.valid):
+        return 0.0
+    started = time.perf_counter()
+    transformer.apply(usable)
+    return (time.perf_counter() - started) / len(usable.valid)
+
+
+def _backfill_step(catalog: Catalog, run: RunRecord, target: VersionColumns, rows: int) -> list[Step]:
+    native = 0
+    if catalog.registry().record(run.target).columns is not None:
+        native = catalog.store.count(target.native)
+    todo = max(int(np.floor(run.backfill * rows)) - native, 0)
+    if not todo:
+        return []
+    note = f"embed natively in {run.policy} order, {run.backfill:.0%} of the gallery"
+    seconds = _seconds_per_source(catalog, run)
+    return [Step("backfill", todo, todo * _bytes_per_row(target), None if seconds is None else seconds * todo, note)]
+
+
+def _seconds_per_source(catalog: Catalog, run: RunRecord) -> float | None:
+    """Seconds to embed one item, measured on a few; None when that cannot be tried."""
+    encoder = catalog.encoder(run.target)
+    registry = catalog.registry()
+    column = registry.id_column if encoder is None or encoder.reads == "id" else registry.source_column
+    if encoder is None or column is None:
+        return None
+    sources = catalog.store.scan([column], f"`{column}` IS NOT NULL", limit=SAMPLE_SOURCES).column(column).to_pylist()
+    if not sources:
+        return None
+    started = time.perf_counter()
+    encode_readable(encoder, sources)
+    return (time.perf_counter() - started) / len(sources)
+
+
+def _warnings(
+    catalog: Catalog, registry: Registry, run: RunRecord, transformer: Transformer | None, target: VersionColumns
+) -> list[str]:
+    found = []
+    if run.backfill > 0 and catalog.encoder(run.target) is None:
+        found.append(f"{run.target} has no encoder here: the backfill cannot run")
+    if len(run.path) > 1:
+        found.append(
+            f"no direct artifact from {run.source} to {run.target}: each of {len(run.path)} hops loses quality"
+        )
+    if transformer is not None and transformer.needs_side:
+        side = registry.columns(run.source).side
+        missing = catalog.store.count(f"`{side}` IS NULL") if side else 0
+        if missing:
+            found.append(f"{missing} items have no side-information and cannot be transformed")
+    if target.width != target.dim:
+        found.append(
+            f"{target.vector} is stored with {target.width - target.dim} zeros behind its {target.dim} values, so that "
+            "apps that search without naming a column keep finding theirs"
+        )
+    return found
+
+
+def _bytes_per_row(columns: VersionColumns) -> int:
+    side = 4 * (columns.side_dim or 0)
+    return columns.width * (2 if columns.dtype == "float16" else 4) + side + BYTES_BESIDE_VECTOR

@@ -1,0 +1,82 @@
+"""How a long step tells where it is, and how it is told to stop."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from compatstore.errors import Interrupted
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a step is.
+
+    Attributes:
+        step: expand, hop, backfill, fold, index.
+        done: Rows done by this process.
+        total: Rows to do, as far as known.
+        seconds: Time since the step began.
+    """
+
+    step: str
+    done: int
+    total: int
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        """Rows per second."""
+        return self.done / self.seconds if self.seconds > 0 else 0.0
+
+    @property
+    def eta(self) -> float:
+        """Seconds that are left at this rate; infinite before anything is done."""
+        return (self.total - self.done) / self.rate if self.rate > 0 else float("inf")
+
+
+class Monitor:
+    """Reports the progress of one step and stops it between batches.
+
+    Args:
+        step: Name of the step.
+        total: Rows to do.
+        report: Called after each batch, or None.
+        should_stop: Asked before each batch; true ends the step with `Interrupted`.
+    """
+
+    def __init__(
+        self,
+        step: str,
+        total: int,
+        report: Callable[[Progress], None] | None = None,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> None:
+        self._step, self._total, self._report, self._should_stop = step, total, report, should_stop
+        self._started = time.monotonic()
+        self.done = 0
+
+    @property
+    def seconds(self) -> float:
+        """Time since the step began."""
+        return time.monotonic() - self._started
+
+    def advance(self, rows: int) -> None:
+        """Count rows that are done and report."""
+        self.done += rows
+        if self._report is not None:
+            self._report(Progress(self._step, self.done, max(self._total, self.done), self.seconds))
+
+    def check(self) -> None:
+        """Stop here if that was asked for.
+
+        Raises:
+            Interrupted: It was; all finished batches are in the table.
+        """
+        if self._should_stop is not None and self._should_stop():
+            raise Interrupted(
+                f"run the {self._step}",
+                found=f"a stop was asked for after {self.done} rows",
+                fix="All finished batches are kept; the same command goes on from here.",
+            )

@@ -1,0 +1,170 @@
+"""Run an upgrade: expand, hop, backfill, ready. Each step is resumable; the same call again goes on or does nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from compatstore.storage import vector_index
+from compatstore.storage.catalog import Catalog
+from compatstore.storage.columns import VersionColumns
+from compatstore.storage.registry import HistoryEntry, Registry, RunRecord, edit
+from compatstore.upgrade.backfill import Backfill
+from compatstore.upgrade.hop import Hop
+from compatstore.upgrade.plan import needs_padding
+from compatstore.upgrade.progress import Monitor, Progress
+from compatstore.upgrade.states import BACKFILL, CUTOVER, HOP, READY, advance, set_run
+from compatstore.upgrade.transform import transformer_of
+
+CATCH_UP_PASSES = 10
+REASONS_KEPT = 20
+
+
+@dataclass(frozen=True)
+class Controls:
+    """How the caller follows and stops a run.
+
+    Attributes:
+        progress: Called after each batch.
+        should_stop: Asked before each batch; true ends the run with `Interrupted`.
+    """
+
+    progress: Callable[[Progress], None] | None = None
+    should_stop: Callable[[], bool] | None = None
+
+    def monitor(self, step: str, total: int) -> Monitor:
+        """A monitor for one step."""
+        return Monitor(step, total, self.progress, self.should_stop)
+
+
+@dataclass(frozen=True)
+class Report:
+    """What an upgrade did.
+
+    Attributes:
+        target: Version upgraded to.
+        state: State that it reached.
+        transformed: Rows whose vectors this call made or remade by the hop.
+        backfilled: Rows that this call embedded natively.
+        missing: Rows without a vector in the target.
+        unbackfillable: (id, reason) of items that could not be embedded natively, the first ones.
+        num_unbackfillable: How many there are.
+        seconds: Time taken.
+    """
+
+    target: str
+    state: str
+    transformed: int
+    backfilled: int
+    missing: int
+    unbackfillable: tuple[tuple[str, str], ...]
+    num_unbackfillable: int
+    seconds: float
+
+
+def run_upgrade(catalog: Catalog, run: RunRecord, controls: Controls) -> Report:
+    """Bring a settled run to the state ready (or keep it in cutover, with a larger backfill).
+
+    Raises:
+        Interrupted: A stop was asked for; the same call goes on.
+        UpgradeError: A backfill without an encoder.
+    """
+    started = time.monotonic()
+    run = _expand(catalog, run)
+    transformed = _hop(catalog, run, controls)
+    run, backfilled = _backfill(catalog, run, controls)
+    transformed += catch_up(catalog, run, controls)
+    run = _ready(catalog, run)
+    missing = catalog.store.count(catalog.registry().columns(run.target).missing)
+    return Report(
+        target=run.target,
+        state=run.state,
+        transformed=transformed,
+        backfilled=backfilled,
+        missing=missing,
+        unbackfillable=run.reasons,
+        num_unbackfillable=run.unbackfillable,
+        seconds=time.monotonic() - started,
+    )
+
+
+def catch_up(catalog: Catalog, run: RunRecord, controls: Controls, hop: Hop | None = None) -> int:
+    """Hop again until a pass finds nothing to do: rows that came or changed meanwhile."""
+    hop = hop or _hop_of(catalog, catalog.registry(), run)
+    done = 0
+    for _ in range(CATCH_UP_PASSES):
+        changed = hop.run(controls.monitor("hop", 0))
+        done += changed
+        if not changed:
+            break
+    return done
+
+
+def _expand(catalog: Catalog, run: RunRecord) -> RunRecord:
+    """Add the target's empty columns and record the run; from here on, writes go to both versions."""
+    registry = catalog.registry()
+    record = registry.record(run.target)
+    known = registry.runs.get(run.target)
+    if record.columns is not None and known is not None and known.open:
+        return run if known == run else set_run(catalog, run)
+    columns = record.columns
+    if columns is None:
+        columns = VersionColumns.of(record.version(), padded=needs_padding(catalog, registry, run.target))
+    catalog.store.add_columns(columns.fields)
+    run = replace(run, state=HOP)
+
+    def change(state: Registry) -> Registry:
+        record = replace(state.record(run.target), columns=columns, retired=False, basis_of=run.source)
+        return state.with_version(record).with_run(run)
+
+    edit(catalog.store, change, HistoryEntry("expand", run.target, note=f"from {run.source}"))
+    return run
+
+
+def _hop_of(catalog: Catalog, registry: Registry, run: RunRecord) -> Hop:
+    transformer = transformer_of(catalog, run) if run.path else None
+    return Hop.of(catalog.store, registry, run.source, run.target, transformer)
+
+
+def _hop(catalog: Catalog, run: RunRecord, controls: Controls) -> int:
+    registry = catalog.registry()
+    missing = catalog.store.count(registry.columns(run.target).missing)
+    monitor = controls.monitor("hop", missing)
+    changed = _hop_of(catalog, registry, run).run(monitor)
+    if changed:
+        artifact = run.path[-1] if run.path else ""
+        entry = HistoryEntry("hop", run.target, artifact=artifact, rows=changed, seconds=round(monitor.seconds, 3))
+        advance(catalog, run, HOP, entry)
+    return changed
+
+
+def _backfill(catalog: Catalog, run: RunRecord, controls: Controls) -> tuple[RunRecord, int]:
+    backfill = Backfill(catalog, catalog.registry(), run)
+    remaining = len(backfill.remaining()) if run.backfill > 0 else 0
+    if not remaining:
+        return run, backfill.fold()
+    if run.state not in (BACKFILL, CUTOVER, READY):
+        run = advance(catalog, run, BACKFILL)
+    monitor = controls.monitor("backfill", remaining)
+    rows = backfill.embed(monitor)
+    reasons = tuple((str(item), why) for item, why in backfill.unreadable.items())
+    run = replace(run, unbackfillable=len(reasons), reasons=reasons[:REASONS_KEPT])
+    if not rows:
+        return set_run(catalog, run), 0
+    note = f"{run.backfill:.0%} in {run.policy} order"
+    entry = HistoryEntry("backfill", run.target, rows=rows, seconds=round(monitor.seconds, 3), note=note)
+    return advance(catalog, run, BACKFILL, entry), rows
+
+
+def _ready(catalog: Catalog, run: RunRecord) -> RunRecord:
+    """Index the target as the source is, and wait for the word to cut over."""
+    if run.state in (READY, CUTOVER):
+        return run
+    registry = catalog.registry()
+    source, target = registry.columns(run.source), registry.columns(run.target)
+    built = vector_index.mirror(
+        catalog.store, source.vector, target.vector, target.width, registry.record(run.target).metric
+    )
+    note = "indexed as the source is" if built else ""
+    return advance(catalog, run, READY, HistoryEntry("ready", run.target, note=note))

@@ -1,0 +1,153 @@
+"""What a gallery says of itself: versions with their rows, and upgrades with where they are; read-only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compatstore.storage.catalog import Catalog
+from compatstore.storage.registry import Registry, RunRecord, VersionRecord
+from compatstore.upgrade.states import BACKFILL, CUTOVER, EXPAND, HOP, READY, RETIRED, ROLLED_BACK
+
+_WAITING = {
+    EXPAND: "to be run",
+    HOP: "the hop to finish",
+    BACKFILL: "the backfill to finish",
+    READY: "a cutover",
+    CUTOVER: "the previous version to be retired",
+    ROLLED_BACK: "nothing: rolled back",
+    RETIRED: "nothing: finished",
+}
+
+
+@dataclass(frozen=True)
+class VersionStatus:
+    """One embedding version of a gallery.
+
+    Attributes:
+        name: Its name.
+        state: active, live (vectors in the table), registered (none yet) or retired.
+        dim: Values of a vector.
+        metric: Distance.
+        fingerprint: Digest of the model.
+        encoder: Spec of its encoder, "" where vectors come from outside.
+        native: Rows with a native vector.
+        transformed: Rows with a vector that an artifact made.
+        missing: Rows without a vector.
+    """
+
+    name: str
+    state: str
+    dim: int
+    metric: str
+    fingerprint: str
+    encoder: str
+    native: int
+    transformed: int
+    missing: int
+
+
+@dataclass(frozen=True)
+class RunStatus:
+    """One upgrade.
+
+    Attributes:
+        source: Version upgraded from.
+        target: Version upgraded to.
+        state: Where it is.
+        waiting_for: What comes next, in words.
+        path: Short ids of the artifacts applied.
+        backfill: Share asked for.
+        policy: Order of the backfill.
+        unbackfillable: Items that could not be embedded natively.
+        reasons: The first of them, with why.
+    """
+
+    source: str
+    target: str
+    state: str
+    waiting_for: str
+    path: tuple[str, ...]
+    backfill: float
+    policy: str
+    unbackfillable: int
+    reasons: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Status:
+    """A gallery as of now.
+
+    Attributes:
+        gallery: Its address.
+        rows: Items.
+        active: Version that searches use.
+        missing: Items without a vector in the active version; these are not found.
+        table_version: Lance's version number of the table.
+        versions: All versions.
+        upgrades: All upgrades that are not over.
+    """
+
+    gallery: str
+    rows: int
+    active: str
+    missing: int
+    table_version: int
+    versions: tuple[VersionStatus, ...]
+    upgrades: tuple[RunStatus, ...]
+
+
+def read_status(catalog: Catalog) -> Status:
+    """Count and report; read-only."""
+    registry = catalog.registry()
+    rows = catalog.store.count()
+    versions = tuple(_version(catalog, registry, record, rows) for record in registry.versions.values())
+    return Status(
+        gallery=catalog.store.location.uri,
+        rows=rows,
+        active=registry.active,
+        missing=next(version.missing for version in versions if version.name == registry.active),
+        table_version=catalog.store.snapshot().version,
+        versions=versions,
+        upgrades=tuple(_run(run) for run in registry.runs.values() if run.state != RETIRED),
+    )
+
+
+def _version(catalog: Catalog, registry: Registry, record: VersionRecord, rows: int) -> VersionStatus:
+    native = transformed = 0
+    if record.columns is not None:
+        present = catalog.store.count(record.columns.present)
+        native = catalog.store.count(record.columns.native)
+        transformed = present - native
+    return VersionStatus(
+        name=record.name,
+        state=_state(registry, record),
+        dim=record.dim,
+        metric=record.metric,
+        fingerprint=record.version().fingerprint,
+        encoder=record.encoder,
+        native=native,
+        transformed=transformed,
+        missing=rows - native - transformed,
+    )
+
+
+def _state(registry: Registry, record: VersionRecord) -> str:
+    if record.name == registry.active:
+        return "active"
+    if record.columns is not None:
+        return "live"
+    return "retired" if record.retired else "registered"
+
+
+def _run(run: RunRecord) -> RunStatus:
+    return RunStatus(
+        source=run.source,
+        target=run.target,
+        state=run.state,
+        waiting_for=_WAITING[run.state],
+        path=tuple(artifact_id[:12] for artifact_id in run.path),
+        backfill=run.backfill,
+        policy=run.policy,
+        unbackfillable=run.unbackfillable,
+        reasons=run.reasons,
+    )
