@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
+from compatstore.artifacts.network import DEVICE
 from compatstore.errors import InvalidInput
 from compatstore.trainers.pair_losses import Batch, Loss
 from compatstore.trainers.schedule import warmup_cosine
@@ -54,6 +55,7 @@ class PairTraining:
             "batch_size >= 2": self.batch_size >= 2,
             "warmup_epochs >= 0": self.warmup >= 0,
             "freeze_statistics_at >= 1": self.freeze_after >= 1,
+            "device cpu, cuda or cuda:<n>": self.device is None or DEVICE.fullmatch(self.device) is not None,
         }
         require_settings(type(self).__name__, rules)
 

@@ -39,10 +39,11 @@ class TorchRunner:
             import torch
         except ImportError as error:
             raise MissingExtra("torch", "train") from error
-        if device.startswith("cuda") and not torch.cuda.is_available():
-            raise InvalidInput("apply an artifact", expected="a CUDA device", found="none on this machine")
         self._architecture = architecture
         self._device = torch.device(device)
+        if self._device.type == "cuda" and (self._device.index or 0) >= torch.cuda.device_count():
+            found = f"{torch.cuda.device_count()} CUDA devices on this machine"
+            raise InvalidInput("apply an artifact", expected=f"device {device}", found=found)
         self._inner = torch.bfloat16 if precision == "bfloat16" else torch.float32
         self._last = f"mixer.{len(architecture.mixer)}"
         self._tensors = {

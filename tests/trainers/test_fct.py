@@ -173,6 +173,7 @@ def test_the_default_network_is_the_papers():
         {"holdout": 1.0},
         {"mixer_width": 0},
         {"branch_width": 0},
+        {"device": "abacus"},
     ],
     ids=str,
 )
