@@ -186,19 +186,25 @@ class VersionValues:
 
     def put(self, rows: BoolArray | npt.NDArray[np.int64], other: VersionValues) -> None:
         """Replace chosen rows, in place, by all the rows of another."""
-        for mine, theirs in (
-            (self.vectors, other.vectors),
-            (self.valid, other.valid),
-            (self.origin, other.origin),
-            (self.uncertainty, other.uncertainty),
-            (self.basis, other.basis),
-        ):
-            mine[rows] = theirs
+        for name in ("vectors", "valid", "origin", "uncertainty", "basis", "side_valid"):
+            self._writable(name)[rows] = getattr(other, name)
         if other.side is not None:
             if self.side is None:
                 self.side = np.zeros((len(self.valid), other.side.shape[1]), np.float32)
-            self.side[rows] = other.side
-        self.side_valid[rows] = other.side_valid
+            self._writable("side")[rows] = other.side
+
+    def clear(self, rows: BoolArray) -> None:
+        """Take chosen rows' vectors and side-information away, in place."""
+        self._writable("valid")[rows] = False
+        self._writable("side_valid")[rows] = False
+
+    def _writable(self, name: str) -> npt.NDArray[Any]:
+        """An array that may be written to; what was read from Arrow is shared and is copied first."""
+        array: npt.NDArray[Any] = getattr(self, name)
+        if not array.flags.writeable:
+            array = array.copy()
+            setattr(self, name, array)
+        return array
 
 
 _ARROW_TYPES = {"float32": pa.float32, "float16": pa.float16}

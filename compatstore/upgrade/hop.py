@@ -121,8 +121,7 @@ class Hop:
             source, target = read_source(self.source, batch), self.target.decode(batch)
             basis = self._basis(batch, source)
             todo, make = self._split(source, target, basis)
-            target.valid[todo] = False
-            target.side_valid[todo] = False
+            target.clear(todo)
             if make.any() and self.transformer is not None:
                 target.put(make, self.transformer.apply(source.take(make)))
                 target.basis[make] = basis[make]
