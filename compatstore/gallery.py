@@ -14,6 +14,7 @@ from compatstore.artifacts import Artifact
 from compatstore.artifacts.matrix import as_matrix
 from compatstore.encoders import Encoder, FloatArray, encode_readable
 from compatstore.errors import DimensionMismatch, InvalidInput, UnknownId, first_offenders
+from compatstore.fingerprints import require_fingerprint
 from compatstore.ingest import write
 from compatstore.ingest.write import Added
 from compatstore.storage import registry as registry_module
@@ -32,7 +33,7 @@ from compatstore.upgrade.plan import Plan, make_plan, settle
 from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.run import Controls, Report, run_upgrade
 from compatstore.upgrade.status import Status, read_status
-from compatstore.versions import EmbeddingVersion, require_fingerprint
+from compatstore.versions import EmbeddingVersion
 
 
 class Gallery:

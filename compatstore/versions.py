@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from compatstore.encoders.protocol import Encoder, FloatArray
-from compatstore.errors import DimensionMismatch, FingerprintMismatch, InvalidInput, InvalidName
+from compatstore.errors import DimensionMismatch, InvalidInput, InvalidName
+from compatstore.fingerprints import fingerprint
 
 Metric = Literal["l2", "cosine", "dot"]
 DType = Literal["float32", "float16"]
@@ -100,19 +99,3 @@ class EmbeddingVersion:
     def side_fingerprint(self) -> str | None:
         """Digest of the side-information model, or None without side-information."""
         return None if self.side_dim is None else fingerprint(side=self.side_identity, dim=self.side_dim)
-
-
-def fingerprint(**parts: Any) -> str:
-    """Digest (32 hex digits) of JSON-able parts, independent of their order."""
-    text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:32]
-
-
-def require_fingerprint(asked: str, expected: str, found: str, fix: str = "") -> None:
-    """Refuse what belongs to another model.
-
-    Raises:
-        FingerprintMismatch: `found` is not `expected`.
-    """
-    if expected != found:
-        raise FingerprintMismatch(asked, expected=f"fingerprint {expected}", found=found, fix=fix)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from compatstore.artifacts.manifest import Manifest, Side, Space
 from compatstore.errors import DimensionMismatch, Incompatible, WrongDirection
-from compatstore.versions import EmbeddingVersion, require_fingerprint
+from compatstore.fingerprints import require_fingerprint
+from compatstore.versions import EmbeddingVersion
 
 
 def require_binding(manifest: Manifest, source: EmbeddingVersion, target: EmbeddingVersion) -> None:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import DimensionMismatch, InvalidInput
-from compatstore.versions import fingerprint as digest
+from compatstore.fingerprints import fingerprint as digest
 
 
 class Function:

@@ -11,7 +11,7 @@ import numpy as np
 
 from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import DimensionMismatch, InvalidInput, MissingExtra, SourceError
-from compatstore.versions import fingerprint as digest
+from compatstore.fingerprints import fingerprint as digest
 
 if TYPE_CHECKING:
     import torch

@@ -1,0 +1,79 @@
+"""Small galleries for crash tests, made by the test process and upgraded by another one.
+
+Run as a program, `galleries.py PATH` upgrades the gallery there to v2 and says "hopping" when the first rows are
+done; the test kills it at a random moment after that.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+
+import compatstore as cs
+from compatstore.artifacts import Architecture, Artifact, Space
+
+SOURCE = cs.EmbeddingVersion("v1", dim=24, metric="l2", side_dim=8)
+TARGET = cs.EmbeddingVersion("v2", dim=40, metric="cosine")
+FRAGMENTS, ROWS = 60, 700
+
+
+def artifact(source=SOURCE, target=TARGET, seed=0):
+    """A forward transform with a side branch, a hidden layer and a sigma head, weights at random."""
+    architecture = Architecture(
+        source_dim=source.dim,
+        side_dim=source.side_dim,
+        output_dim=target.dim,
+        source_branch=(64,),
+        side_branch=(64,) if source.side_dim else (),
+        mixer=(256,),
+        uncertainty=True,
+        normalise=True,
+    )
+    rng = np.random.default_rng(seed)
+    tensors = {
+        f"h.{name}": rng.normal(0, shape[-1] ** -0.5, shape).astype(np.float32)
+        for name, shape in architecture.shapes().items()
+    }
+    return Artifact.create(
+        "ForwardTransform",
+        method="random",
+        source=Space.of(source),
+        target=Space.of(target),
+        side_source=_side(source),
+        networks={"h": architecture},
+        tensors=tensors,
+    )
+
+
+def _side(source):
+    from compatstore.artifacts import Side
+
+    return None if source.side_dim is None else Side(dim=source.side_dim, fingerprint=source.side_fingerprint)
+
+
+def items(start, count):
+    """Items whose vectors are a function of their number alone."""
+    rng = np.random.default_rng(start)
+    return {
+        "id": [f"item-{number:06d}" for number in range(start, start + count)],
+        "vector": rng.normal(size=(count, SOURCE.dim)).astype(np.float32),
+        "side": rng.normal(size=(count, SOURCE.side_dim)).astype(np.float32),
+        "number": np.arange(start, start + count),
+    }
+
+
+def make(path, fragments=FRAGMENTS, rows=ROWS):
+    """A gallery of several fragments with an artifact linked, ready to hop; some rows were deleted."""
+    gallery = cs.Gallery.create(path, SOURCE)
+    for part in range(fragments):
+        gallery.add(items(part * rows, rows))
+    gallery.delete([f"item-{number:06d}" for number in range(0, fragments * rows, 97)])
+    gallery.register(TARGET)
+    gallery.link(artifact())
+    return gallery
+
+
+if __name__ == "__main__":
+    cs.Gallery.open(sys.argv[1]).upgrade("v2", progress=lambda _: print("hopping", flush=True))
+    print("done", flush=True)

@@ -1,0 +1,111 @@
+"""The layers: arrows between packages point down, heavy libraries load where they are used."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+# Each layer may import the ones before it, and itself.
+LAYERS = [
+    "errors",
+    "fingerprints",
+    "encoders",
+    "versions",
+    "artifacts",
+    "evaluation",
+    "storage",
+    "upgrade",
+    "ingest",
+    "search",
+    "gallery",
+    "trainers",
+    "demo",
+    "cli",
+]
+ONLY_IN = {"lance": "storage", "lancedb": "storage", "click": "cli", "rich": "cli"}
+LAZY = {"torch", "torchvision", "timm", "matplotlib", "sklearn", "ray", "faiss", "accelerate"}
+
+
+def modules():
+    for path in sorted((ROOT / "compatstore").rglob("*.py")):
+        if not path.is_relative_to(ROOT / "compatstore" / "trainers") and not path.is_relative_to(
+            ROOT / "compatstore" / "cli"
+        ):
+            yield path.relative_to(ROOT / "compatstore").parts[0].removesuffix(".py"), path
+    for folder in ("trainers", "cli"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            yield folder, path
+
+
+def imports(tree, *, top_level=False):
+    """Modules that a file imports, type checking aside."""
+    nodes = _outside_type_checking(tree) if top_level else ast.walk(tree)
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            if node.module == "compatstore":
+                yield from (f"compatstore.{alias.name}" for alias in node.names)
+
+
+def _outside_type_checking(tree):
+    for node in tree.body:
+        guarded = isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        if not guarded:
+            yield node
+
+
+@pytest.mark.parametrize(("layer", "path"), [pytest.param(*m, id=str(m[1].relative_to(ROOT))) for m in modules()])
+def test_imports_point_down(layer, path):
+    tree = ast.parse(path.read_text())
+    if layer == "__init__":
+        return  # the front door names every layer, and loads it when asked
+    allowed = set(LAYERS[: LAYERS.index(layer) + 1])
+    for name in imports(tree):
+        first, _, rest = name.partition(".")
+        if first == "compatstore" and rest:
+            assert rest.split(".")[0] in allowed | {"__version__"}, f"{layer} imports {name}"
+        if first in ONLY_IN:
+            assert layer == ONLY_IN[first], f"only {ONLY_IN[first]} imports {first}"
+        assert first not in ("trainers", "cli"), "import them as compatstore.trainers, compatstore.cli"
+
+
+@pytest.mark.parametrize(("layer", "path"), [pytest.param(*m, id=str(m[1].relative_to(ROOT))) for m in modules()])
+def test_heavy_libraries_load_where_they_are_used(layer, path):
+    if layer in ("trainers", "demo"):
+        return
+    loaded = {name.split(".")[0] for name in imports(ast.parse(path.read_text()), top_level=True)}
+    assert not loaded & LAZY
+
+
+def test_only_the_cli_prints_or_exits():
+    for layer, path in modules():
+        if layer == "cli":
+            continue
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call):
+                assert ast.unparse(node.func) not in ("print", "sys.exit", "exit", "quit"), path
+
+
+@pytest.mark.parametrize("statement", ["import compatstore", "import compatstore; compatstore.Gallery"])
+def test_importing_loads_nothing_heavy(statement):
+    program = f"{statement}\nimport sys\nprint(sorted({{name.split('.')[0] for name in sys.modules}}))"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    loaded = set(ast.literal_eval(found))
+    assert not loaded & {"torch", "click", "ray", "lancedb", "rich", "matplotlib", "sklearn", "timm"}
+
+
+def test_no_pickle_anywhere():
+    for _, path in modules():
+        tree = ast.parse(path.read_text())
+        assert not any(name.split(".")[0] in ("pickle", "dill", "joblib") for name in imports(tree)), path
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "torch.load":
+                assert any(k.arg == "weights_only" and ast.unparse(k.value) == "True" for k in node.keywords), path

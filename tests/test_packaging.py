@@ -1,0 +1,54 @@
+"""What a wheel holds is what the tree holds."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def tree_modules():
+    found = set()
+    for folder in ("compatstore", "trainers", "cli"):
+        for path in (ROOT / folder).rglob("*.py"):
+            relative = path.relative_to(ROOT)
+            if relative.parts[:2] in (("compatstore", "trainers"), ("compatstore", "cli")):
+                continue
+            found.add(str(relative if folder == "compatstore" else Path("compatstore", relative)))
+    return found | {"compatstore/py.typed"}
+
+
+def test_the_wheel_holds_the_tree(tmp_path):
+    copy = tmp_path / "copy"
+    ignore = shutil.ignore_patterns(".*", "tests", "docs", "benchmarks", "build", "*.egg-info", "__pycache__")
+    shutil.copytree(ROOT, copy, symlinks=True, ignore=ignore)
+    subprocess.run(
+        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(copy)],
+        check=True,
+        capture_output=True,
+    )
+    (wheel,) = tmp_path.glob("*.whl")
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name for name in names if ".dist-info/" not in name} == tree_modules()
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+
+
+def test_trainers_and_cli_are_one_tree_with_the_package():
+    for name in ("trainers", "cli"):
+        link = ROOT / "compatstore" / name
+        assert link.is_symlink()
+        assert link.resolve() == ROOT / name
+
+
+def test_every_package_is_listed():
+    listed = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"])
+    found = {
+        str(path.parent.relative_to(ROOT)).replace("/", ".") for path in (ROOT / "compatstore").rglob("__init__.py")
+    }
+    found |= {"compatstore.trainers", "compatstore.cli"}
+    assert listed == found
