@@ -30,8 +30,8 @@ class VersionColumns:
         dim: Values of a vector.
         width: Values stored for a vector: `dim`, or more with zeros behind (see `PADDING`).
         dtype: "float32" or "float16".
-        origin: Column that says how each vector came about: `native`, or the id of the artifact that made it. None for an
-            adopted column, whose vectors are all native.
+        origin: Column that says how each vector came about: `native`, or the id of the artifact that made it. None
+            for an adopted column, whose vectors are all native.
         uncertainty: Column of sigma^2 of transformed vectors, or None.
         basis: Column of the digest of what a vector was made from (see `basis.py`), or None.
         side: Column of the side-information, or None.

@@ -49,6 +49,9 @@ def adopt_table(
 ) -> Store:
     """Make an existing table a gallery: an index on its ids and an entry in its metadata, nothing else.
 
+    No tag is set: a tagged table version makes the app's own clean-up (`table.optimize` with its defaults, after seven
+    days) raise.
+
     Raises:
         GalleryNotFound: There is no table.
         InvalidInput: A column is missing or of another type, or the table is a gallery already.
@@ -66,7 +69,6 @@ def adopt_table(
     registry = Registry(id_column, id_type, source, version.name, {version.name: record})
     build_index(store, id_column)
     start(store, registry, HistoryEntry("adopt", version.name, rows=store.count(), note=f"column {vector}"))
-    store.tag(f"compatstore-{version.name}")
     return store
 
 

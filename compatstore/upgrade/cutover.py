@@ -39,9 +39,11 @@ def check_cutover(catalog: Catalog, target: str) -> int:
     """Rows that stand in the way of a cutover; read-only.
 
     Raises:
+        UnknownVersion: There is no such version.
         UpgradeError: There is no upgrade to that version, or it is not ready.
     """
     registry = catalog.registry()
+    registry.record(target)
     run = run_of(registry, target)
     if run is None or run.state not in (READY, CUTOVER):
         raise UpgradeError(
@@ -76,8 +78,8 @@ def cut_over(catalog: Catalog, target: str, *, force: bool = False, controls: Co
             f"cut over to {target}",
             expected="a vector for every item",
             found=f"{missing} items without one",
-            fix=f"See why: compatstore status GALLERY; backfill them: compatstore upgrade GALLERY {target} --backfill 1.0; "
-            "or cut over all the same with --force.",
+            fix="See why: compatstore status GALLERY; embed them natively: "
+            f"compatstore upgrade GALLERY {target} --backfill 1.0; or cut over all the same with --force.",
         )
     if registry.active == target:
         return Switched(target, target, missing, changed=False)
@@ -88,7 +90,8 @@ def cut_over(catalog: Catalog, target: str, *, force: bool = False, controls: Co
         return replace(state, active=target).with_run(replace(state.runs[target], state=CUTOVER, previous=previous))
 
     edit(catalog.store, flip, HistoryEntry("cutover", target, note=f"from {previous}"))
-    catalog.store.tag(tag_of(target))
+    if not any(record.adopted for record in registry.live):
+        catalog.store.tag(tag_of(target))
     catch_up(catalog, catalog.registry().runs[target], controls)
     return Switched(target, previous, catalog.store.count(catalog.registry().columns(target).missing))
 
@@ -128,6 +131,8 @@ def roll_back(catalog: Catalog, target: str | None = None) -> Switched:
         UpgradeError: There is nothing to roll back, or the previous version was retired.
     """
     registry = catalog.registry()
+    if target is not None:
+        registry.record(target)
     run = _run_to_undo(registry, target)
     previous = run.previous if registry.active == run.target else registry.active
     if registry.record(previous).columns is None:

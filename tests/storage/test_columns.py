@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+
+import compatstore as cs
+from compatstore.storage.columns import PADDING, VersionColumns, VersionValues, to_matrix, to_vectors
+
+
+@given(
+    n=st.integers(0, 9),
+    dim=st.integers(1, 7),
+    padded=st.booleans(),
+    side_dim=st.one_of(st.none(), st.integers(1, 4)),
+    seed=st.integers(0, 99),
+)
+@settings(deadline=None)
+def test_values_come_back_as_they_went_in(n, dim, padded, side_dim, seed):
+    rng = np.random.default_rng(seed)
+    version = cs.EmbeddingVersion("v", dim=dim, side_dim=side_dim)
+    columns = VersionColumns.of(version, padded=padded)
+    values = VersionValues.absent(n, dim)
+    values.valid = rng.random(n) < 0.7
+    values.vectors = rng.normal(size=(n, dim)).astype(np.float32)
+    values.origin[values.valid] = "native"
+    values.uncertainty = np.where(rng.random(n) < 0.5, np.nan, rng.random(n)).astype(np.float32)
+    values.basis = rng.integers(1, 2**63, n, dtype=np.uint64)
+    if side_dim is not None:
+        values.side = rng.normal(size=(n, side_dim)).astype(np.float32)
+        values.side_valid = rng.random(n) < 0.5
+
+    table = pa.table(columns.encode(values), schema=pa.schema(columns.fields))
+    back = columns.decode(table)
+
+    assert table.schema.names == columns.names
+    assert table.schema.field("v").type.list_size == dim + (PADDING if padded else 0)
+    np.testing.assert_array_equal(back.valid, values.valid)
+    np.testing.assert_array_equal(back.vectors[back.valid], values.vectors[values.valid])
+    assert back.origin[back.valid].tolist() == ["native"] * int(values.valid.sum())
+    np.testing.assert_array_equal(back.uncertainty[back.valid], values.uncertainty[values.valid])
+    np.testing.assert_array_equal(back.basis[back.valid], values.basis[values.valid])
+    assert table["v__origin"].null_count == table["v__basis"].null_count == n - values.valid.sum()
+    if side_dim is not None:
+        np.testing.assert_array_equal(back.side_valid, values.side_valid)
+        np.testing.assert_array_equal(back.side[back.side_valid], values.side[values.side_valid])
+
+
+def test_a_slice_is_read_from_where_it_starts():
+    matrix = np.arange(12, dtype=np.float32).reshape(4, 3)
+    array = to_vectors(matrix, 5, "float32", np.array([True, False, True, True]))
+    read, valid = to_matrix(array.slice(1, 2), 3)
+    assert valid.tolist() == [False, True]
+    np.testing.assert_array_equal(read, [[0, 0, 0], [6, 7, 8]])
+
+
+def test_float16_vectors_are_read_as_float32():
+    array = to_vectors(np.array([[0.5, 2.0]], np.float32), 2, "float16")
+    assert array.type == pa.list_(pa.float16(), 2)
+    assert to_matrix(array, 2)[0].dtype == np.float32
+
+
+def test_put_does_not_write_into_what_was_read():
+    columns = VersionColumns.of(cs.EmbeddingVersion("v", dim=2))
+    table = pa.table(columns.encode(_values(3)), schema=pa.schema(columns.fields))
+    values = columns.decode(table)
+    values.put(np.array([1]), _values(1))
+    values.clear(np.array([True, False, False]))
+    np.testing.assert_array_equal(columns.decode(table).valid, [True, True, True])
+    assert values.valid.tolist() == [False, True, True]
+
+
+def _values(n):
+    values = VersionValues.absent(n, 2)
+    values.valid[:] = True
+    values.origin[:] = "native"
+    return values
+
+
+@pytest.mark.parametrize("name", ["", "1v", "a__b", "a b", "v;", "_v", "v_"])
+def test_a_name_that_cannot_be_a_column_is_refused(name):
+    with pytest.raises(cs.errors.InvalidName, match="letters, digits"):
+        cs.EmbeddingVersion(name, dim=2)

@@ -1,0 +1,112 @@
+"""Files beside the table, staged natives, fragments and locations."""
+
+from __future__ import annotations
+
+import datetime
+import os
+from pathlib import Path
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import compatstore as cs
+from compatstore.storage.blobs import FOLDER, Blobs
+from compatstore.storage.fragments import list_fragments, read_physical, replace_columns
+from compatstore.storage.location import Location, locate
+from compatstore.storage.registry import read
+from compatstore.storage.staging import Staging
+from compatstore.storage.store import Store
+
+
+@pytest.fixture
+def gallery(tmp_path):
+    gallery = cs.Gallery.create(str(tmp_path / "gallery.lance"), cs.EmbeddingVersion("v1", dim=2))
+    gallery.add({"id": list("abcde"), "vector": np.arange(10, dtype=np.float32).reshape(5, 2)})
+    return gallery
+
+
+@pytest.fixture
+def store(gallery, tmp_path):
+    return Store.open(locate(str(tmp_path / "gallery.lance")))
+
+
+def test_blobs_are_named_by_content_and_verified(store):
+    blobs = Blobs(store.location)
+    digest = blobs.put(b"weights")
+    assert blobs.put(b"weights") == digest
+    assert blobs.get(digest) == b"weights"
+    path = Path(store.location.child(FOLDER, digest))
+    path.write_bytes(b"weight")
+    with pytest.raises(cs.errors.CorruptArtifact, match="was changed"):
+        blobs.get(digest)
+    path.unlink()
+    with pytest.raises(cs.errors.CorruptArtifact, match="compatstore link"):
+        blobs.get(digest)
+    assert [name for name in os.listdir(path.parent) if name.startswith("tmp")] == []
+
+
+def test_lances_clean_up_leaves_the_files_beside_the_table(store):
+    digest = Blobs(store.location).put(b"weights")
+    snapshot = lance.dataset(store.location.uri)
+    snapshot.cleanup_old_versions(
+        older_than=datetime.timedelta(0), delete_unverified=True, error_if_tagged_old_versions=False
+    )
+    assert Blobs(store.location).get(digest) == b"weights"
+
+
+def test_the_version_that_was_active_is_pinned_against_clean_up(store):
+    tagged = lance.dataset(store.location.uri).tags.list()["compatstore-v1"]["version"]
+    lance.dataset(store.location.uri).cleanup_old_versions(
+        older_than=datetime.timedelta(0), delete_unverified=True, error_if_tagged_old_versions=False
+    )
+    assert lance.dataset(store.location.uri, version=tagged).count_rows() == 0
+
+
+def test_staged_batches_are_durable_and_go_away(store):
+    staging = Staging(store.location, "v2", 3, pa.string())
+    assert staging.load()[0] == []
+    staging.append(["a"], np.ones((1, 3), np.float32), np.array([7], np.uint64))
+    staging.append(["b"], np.zeros((1, 3), np.float32), np.array([2**64 - 1], np.uint64))
+    ids, vectors, basis = Staging(store.location, "v2", 3, pa.string()).load()
+    assert ids == ["a", "b"]
+    assert vectors.tolist() == [[1, 1, 1], [0, 0, 0]]
+    assert basis.tolist() == [7, 2**64 - 1]
+    staging.clear()
+    assert staging.load()[0] == []
+    staging.clear()
+
+
+def test_fragments_are_read_with_deleted_rows_in_equal_batches(gallery, store):
+    gallery.delete(["b"])
+    snapshot = store.snapshot()
+    (fragment,) = list_fragments(snapshot)
+    batches = list(read_physical(snapshot, fragment, ["id", "v1"], batch_rows=2))
+    assert [batch.num_rows for batch in batches] == [2, 2, 1]
+    assert [batch["_rowid"].null_count for batch in batches] == [1, 0, 0]
+
+
+def test_a_file_of_the_wrong_length_is_refused_before_it_breaks_the_column(gallery, store):
+    columns = read(store.snapshot(), "here").columns("v1")
+    snapshot = store.snapshot()
+    (fragment,) = list_fragments(snapshot)
+    short = [columns.encode(columns.decode(batch)) for batch in read_physical(snapshot, fragment, columns.names, 2)][:2]
+    with pytest.raises(cs.errors.StorageError, match="expected 5 rows; found 4"):
+        replace_columns(store, snapshot, fragment, columns, short)
+    assert store.snapshot().version == snapshot.version
+    assert gallery.get(["e"])["v1"].to_pylist() == [[8, 9]]
+
+
+def test_locations():
+    assert locate("/data/photos.lance").uri == "/data/photos.lance"
+    assert locate("/data/db#photos").uri == "/data/db/photos.lance"
+    assert locate("s3://bucket/db/#photos").uri == "s3://bucket/db/photos.lance"
+    assert locate("file:///data/photos.lance").name == "photos"
+    assert not locate("gs://bucket/photos.lance").is_local
+    assert locate("s3://bucket/photos.lance").name == "photos"
+    assert locate(Location("/x")) == Location("/x")
+    assert Path(locate("relative.lance").uri).is_absolute()
+    for wrong in ("", None, 7):
+        with pytest.raises(cs.errors.InvalidInput, match="a path, a URI"):
+            locate(wrong)

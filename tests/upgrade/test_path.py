@@ -1,0 +1,89 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import compatstore as cs
+from compatstore.artifacts import Architecture, Artifact, Side, Space
+
+
+def version(number, **more):
+    return cs.EmbeddingVersion(f"v{number}", dim=2 + number, metric="l2", side_dim=2, **more)
+
+
+def hop(source, target, seed=0, side=True):
+    """A linear h on [vector, side], and g on the same where `side` is wanted for the hop after."""
+    rng = np.random.default_rng(seed)
+    networks, tensors = {}, {}
+    for name, dim in (("h", target.dim), *((("g", 2),) if side else ())):
+        network = Architecture(source_dim=source.dim, side_dim=2, output_dim=dim, source_branch=(4,), side_branch=(3,))
+        networks[name] = network
+        for key, shape in network.shapes().items():
+            tensors[f"{name}.{key}"] = rng.normal(size=shape).astype(np.float32)
+    return Artifact.create(
+        "ForwardTransform",
+        source=Space.of(source),
+        target=Space.of(target),
+        side_source=Side(dim=2, fingerprint=source.side_fingerprint),
+        side_target=Side(dim=2, fingerprint=target.side_fingerprint) if side else None,
+        networks=networks,
+        tensors=tensors,
+    )
+
+
+@pytest.fixture
+def gallery(tmp_path):
+    gallery = cs.Gallery.create(str(tmp_path / "gallery.lance"), version(1))
+    rng = np.random.default_rng(0)
+    gallery.add({"id": ["a", "b", "c"], "vector": rng.normal(size=(3, 3)), "side": rng.normal(size=(3, 2))})
+    gallery.register(version(2))
+    gallery.register(version(3))
+    return gallery
+
+
+def test_a_chain_applies_h_to_what_h_and_g_made(gallery):
+    first, second = hop(version(1), version(2), 1), hop(version(2), version(3), 2, side=False)
+    gallery.link(first)
+    gallery.link(second)
+    plan = gallery.plan("v3")
+    assert plan.path == (first.short_id, second.short_id)
+    assert any("2 hops" in warning for warning in plan.warnings)
+    gallery.upgrade("v3")
+    items = gallery.get(["a", "b", "c"])
+    middle = first.apply(gallery.vectors(["a", "b", "c"], "v1"), np.array(items["v1__side"].to_pylist()))
+    expected = second.apply(middle.vectors, middle.side).vectors
+    np.testing.assert_array_equal(gallery.vectors(["a", "b", "c"], "v3"), expected)
+    assert set(items["v3__origin"].to_pylist()) == {f"{first.short_id}+{second.short_id}"}
+
+
+def test_a_direct_hop_is_preferred_and_the_latest_one_linked(gallery):
+    for artifact in (hop(version(1), version(2), 1), hop(version(2), version(3), 2), hop(version(1), version(3), 3)):
+        gallery.link(artifact)
+    latest = hop(version(1), version(3), 4)
+    gallery.link(latest)
+    assert gallery.plan("v3").path == (latest.short_id,)
+
+
+def test_via_chooses_the_last_hop(gallery):
+    first, second, direct = (
+        hop(version(1), version(2), 1),
+        hop(version(2), version(3), 2),
+        hop(version(1), version(3), 3),
+    )
+    for artifact in (first, second, direct):
+        gallery.link(artifact)
+    assert gallery.plan("v3", via=second.short_id).path == (first.short_id, second.short_id)
+    with pytest.raises(cs.errors.Incompatible, match="to v3"):
+        gallery.plan("v3", via=first.id)
+    with pytest.raises(cs.errors.UnknownArtifact, match="0 of that id"):
+        gallery.plan("v3", via="feed")
+    gallery.upgrade("v3", via=direct.id)
+    with pytest.raises(cs.errors.UpgradeError, match="compatstore retire"):
+        gallery.upgrade("v3", via=second.id)
+
+
+def test_no_path_says_what_there_is_and_what_to_do(gallery):
+    gallery.link(hop(version(1), version(2), 1))
+    with pytest.raises(cs.errors.UnknownArtifact, match=r"v1 -> v2.*train fct"):
+        gallery.upgrade("v3")
+    assert gallery.status().upgrades == ()
