@@ -119,7 +119,8 @@ class Backfill:
 
     def _stage(self, ids: list[Any], encoder: Encoder) -> int:
         """Embed one batch and make it durable; list what cannot be embedded."""
-        columns = [self.registry.id_column, self._source.vector]
+        side = [self._source.side] if self._source.side else []
+        columns = [self.registry.id_column, self._source.vector, *side]
         source_column = self.registry.source_column
         rows = find(self.catalog.store, columns[0], ids, [*columns, *([source_column] if source_column else [])])
         found = rows.column(columns[0]).to_pylist()
