@@ -1,0 +1,99 @@
+"""The folder that the demo fills: what lies where, and whether it may be filled at all."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from compatstore.errors import AlreadyExists, StorageError
+
+
+@dataclass(frozen=True)
+class DemoDirectory:
+    """Where the demo writes.
+
+    Args:
+        root: The folder, an absolute path.
+    """
+
+    root: Path
+
+    @classmethod
+    def prepare(cls, path: str | Path) -> DemoDirectory:
+        """Make the folder, or take an empty one, and find out that it can be written.
+
+        Raises:
+            AlreadyExists: It is a file, or a folder that holds something: an earlier demo, or what is not ours.
+            StorageError: It cannot be made or written.
+        """
+        root = Path(path).expanduser().absolute()
+        asked = f"run the demo in {root}"
+        try:
+            if root.exists():
+                _require_empty(root, asked)
+            root.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=root):
+                return cls(root)
+        except OSError as error:
+            if isinstance(error, StorageError):
+                raise
+            fix = "Choose another folder: compatstore demo DIR"
+            raise StorageError(asked, expected="a folder that can be written", found=str(error), fix=fix) from error
+
+    @property
+    def gallery(self) -> Path:
+        """The gallery: one Lance table."""
+        return self.root / "gallery.lance"
+
+    @property
+    def images(self) -> Path:
+        """Images of the gallery, in one folder a class."""
+        return self.root / "images"
+
+    @property
+    def queries(self) -> Path:
+        """Images to search with, in one folder a class; none of them is in the gallery."""
+        return self.root / "queries"
+
+    def artifact(self, name: str) -> Path:
+        """A trained artifact."""
+        return self.root / "artifacts" / f"{name}.compat"
+
+    @property
+    def curve(self) -> Path:
+        """Picture of quality during the backfill."""
+        return self.root / "backfill_curve.png"
+
+    @property
+    def contact_sheet(self) -> Path:
+        """Picture of what some queries find."""
+        return self.root / "neighbours.png"
+
+    @property
+    def report_json(self) -> Path:
+        """The report for programs."""
+        return self.root / "report.json"
+
+    @property
+    def report_markdown(self) -> Path:
+        """The report for people."""
+        return self.root / "report.md"
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """What the demo leaves beside the images and the gallery."""
+        artifacts = (self.artifact("without_side"), self.artifact("with_side"))
+        return (self.report_markdown, self.report_json, self.curve, self.contact_sheet, *artifacts)
+
+
+def _require_empty(root: Path, asked: str) -> None:
+    expected = "a new or an empty folder"
+    if not root.is_dir():
+        raise AlreadyExists(asked, expected=expected, found="a file", fix="Choose another folder: compatstore demo DIR")
+    if (root / "gallery.lance").exists():
+        fix = f"Look at it: compatstore status {root / 'gallery.lance'}; or choose another folder, or remove this one."
+        raise AlreadyExists(asked, expected=expected, found="an earlier demo", fix=fix)
+    if any(root.iterdir()):
+        fix = "Choose another folder, or empty this one."
+        raise AlreadyExists(asked, expected=expected, found="files, which the demo does not touch", fix=fix)
