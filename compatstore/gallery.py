@@ -182,7 +182,8 @@ class Gallery:
         """
         registry = self._catalog.registry()
         wanted = [ids] if isinstance(ids, str | int) else list(ids)
-        names = self._columns(columns, self._catalog.store.schema.names)
+        schema = self._catalog.store.schema.names
+        names = schema if columns is None else _require_columns(columns, schema)
         found = find(self._catalog.store, registry.id_column, wanted, list(dict.fromkeys([*names, registry.id_column])))
         keys = found.column(registry.id_column)
         positions = pc.index_in(pa.array(wanted, id_arrow_type(registry)), value_set=keys.combine_chunks())
@@ -249,13 +250,16 @@ class Gallery:
             InvalidInput: k < 1, or the condition is no valid SQL.
             UnknownVersion: There is no such version, or nothing to search with its queries.
         """
-        registry = self._catalog.registry()
+        snapshot = self._catalog.store.snapshot()
+        registry = self._catalog.registry(snapshot)
         plan = self._plan_search(registry, k, version, where)
         if fingerprint is not None:
             record = registry.record(plan.version).version()
             require_fingerprint(f"search with a query of {plan.version}", record.fingerprint, fingerprint)
         queries = self._queries(query, registry, plan.version)
-        return searching.execute(self._catalog, plan, queries, self._columns(columns, self._item_columns(registry)))
+        schema = snapshot.schema.names
+        wanted = _item_columns(registry, schema) if columns is None else _require_columns(columns, schema)
+        return searching.execute(self._catalog, snapshot, plan, queries, wanted)
 
     def explain(
         self, query: Any = None, k: int = 10, version: str | None = None, where: str | None = None
@@ -501,20 +505,6 @@ class Gallery:
             raise InvalidInput(asked, expected="a source that can be embedded", found=encoded.failures[0])
         return encoded.vectors
 
-    def _item_columns(self, registry: Registry) -> list[str]:
-        """The user's columns: id, source, metadata."""
-        ours = {column for record in registry.live if record.columns for column in record.columns.names}
-        return [name for name in self._catalog.store.schema.names if name not in ours]
-
-    def _columns(self, columns: Sequence[str] | None, default: Sequence[str]) -> list[str]:
-        if columns is None:
-            return list(default)
-        known = self._catalog.store.schema.names
-        unknown = [name for name in columns if name not in known]
-        if unknown:
-            raise InvalidInput("read columns", expected=f"some of {', '.join(known)}", found=first_offenders(unknown))
-        return list(columns)
-
     def _refuse_column(self, name: str) -> None:
         taken = [column for column in self._catalog.store.schema.names if column.split("__")[0] == name]
         if taken:
@@ -539,3 +529,16 @@ class Gallery:
             found=f"fingerprint {fingerprint}, and versions {', '.join(registry.versions)}",
             fix="Name both: --from SOURCE --to TARGET.",
         )
+
+
+def _item_columns(registry: Registry, schema: Sequence[str]) -> list[str]:
+    """The user's columns: id, source, metadata."""
+    ours = {column for record in registry.live if record.columns for column in record.columns.names}
+    return [name for name in schema if name not in ours]
+
+
+def _require_columns(columns: Sequence[str], schema: Sequence[str]) -> list[str]:
+    unknown = [name for name in columns if name not in schema]
+    if unknown:
+        raise InvalidInput("read columns", expected=f"some of {', '.join(schema)}", found=first_offenders(unknown))
+    return list(columns)

@@ -68,14 +68,14 @@ def delete(catalog: Catalog, ids: Sequence[Any]) -> int:
     condition = " OR ".join(among(registry.id_column, list(ids)))
     before = store.count(condition)
     if before:
-        store.retry("delete items", lambda: store.snapshot().delete(condition))
+        store.retry("delete items", lambda: store.writer().delete(condition))
     return before
 
 
 def _commit(catalog: Catalog, registry: Registry, items: Items, table: Any, upsert: bool) -> None:
     """Write without Lance's own retries: after a lost race the ids must be looked up again."""
     store = catalog.store
-    merge = store.snapshot().merge_insert(registry.id_column).when_not_matched_insert_all().conflict_retries(0)
+    merge = store.writer().merge_insert(registry.id_column).when_not_matched_insert_all().conflict_retries(0)
     if upsert:
         merge.when_matched_update_all().execute(table)
         return

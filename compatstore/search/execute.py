@@ -18,11 +18,12 @@ from compatstore.storage.columns import NATIVE
 RANK_OFFSET = 60  # reciprocal rank fusion, Cormack et al. 2009
 
 
-def execute(catalog: Catalog, plan: SearchPlan, queries: FloatArray, columns: Sequence[str]) -> Any:
+def execute(catalog: Catalog, snapshot: Any, plan: SearchPlan, queries: FloatArray, columns: Sequence[str]) -> Any:
     """Search.
 
     Args:
         catalog: The gallery.
+        snapshot: The table version that the plan was made for.
         plan: From `plan_search`.
         queries: (q, dim) float32 in the plan's version.
         columns: Columns to return.
@@ -34,7 +35,6 @@ def execute(catalog: Catalog, plan: SearchPlan, queries: FloatArray, columns: Se
     Raises:
         InvalidInput: The condition is no valid SQL for this table.
     """
-    snapshot = catalog.store.snapshot()
     forms = [_form(catalog, part, queries) for part in plan.parts]
     tables = []
     for row in range(len(queries)):
@@ -69,12 +69,13 @@ def _search_part(snapshot: Any, part: Part, query: FloatArray, plan: SearchPlan,
             expected="a condition in SQL on the gallery's columns",
             found=str(error).split(", /home/")[0],
         ) from error
+    # One table made of the columns at once: appending and dropping them one by one costs more than the merge.
     n = table.num_rows
-    origins = table.column(origin) if origin else pa.array([NATIVE] * n, pa.string())
-    if origin and origin not in columns:
-        table = table.drop_columns([origin])
-    version = pa.array([part.version] * n, pa.string())
-    return table.append_column("_version", version).append_column("_origin", origins)
+    found = dict(zip(table.schema.names, table.columns, strict=True))
+    origins = found[origin] if origin else pa.repeat(NATIVE, n)
+    names = [*columns, "_distance", "_version", "_origin"]
+    arrays = [*(found[name] for name in names[:-2]), pa.repeat(part.version, n), origins]
+    return pa.Table.from_arrays(arrays, names)
 
 
 def _merge(tables: list[Any], plan: SearchPlan) -> Any:

@@ -52,15 +52,22 @@ class Catalog:
         self._encoders: dict[str, Encoder] = {}
         self._side_encoders: dict[str, Encoder] = {}
         self._artifacts: dict[str, Artifact] = {}
+        # A search reads the registry of its snapshot; parsing it again for the same table version would be waste.
+        self._read: tuple[int, Registry | None] = (0, None)
         state = self.registry()
         for name, encoder in (encoders or {}).items():
             self._encoders[name] = _require_model(state.record(name), encoder, side=False)
         for name, encoder in (side_encoders or {}).items():
             self._side_encoders[name] = _require_model(state.record(name), encoder, side=True)
 
-    def registry(self) -> Registry:
-        """The registry as of now."""
-        return registry_module.read(self.store.snapshot(), self.store.location.uri)
+    def registry(self, snapshot: Any = None) -> Registry:
+        """The registry as of now, or of an open snapshot."""
+        snapshot = snapshot or self.store.snapshot()
+        version, registry = self._read
+        if registry is None or version != snapshot.version:
+            registry = registry_module.read(snapshot, self.store.location.uri)
+            self._read = (snapshot.version, registry)
+        return registry
 
     def add_version(self, version: EmbeddingVersion) -> VersionRecord:
         """Record a version, store its encoders and head where they can be stored, and keep its encoders at hand."""

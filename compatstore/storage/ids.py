@@ -89,7 +89,7 @@ def refuse_known(store: Store, id_column: str, ids: Any, asked: str) -> None:
 def build_index(store: Store, id_column: str) -> None:
     """Index the ids, unless they are."""
     if not _index_name(store, id_column):
-        store.retry("index the ids", lambda: store.snapshot().create_scalar_index(id_column, "BTREE"))
+        store.retry("index the ids", lambda: store.writer().create_scalar_index(id_column, "BTREE"))
 
 
 def refresh_index(store: Store, id_column: str) -> None:
@@ -108,7 +108,7 @@ def refresh_index(store: Store, id_column: str) -> None:
         merged = statistics["num_indices"] if statistics["num_indices"] >= DELTAS else 0
         store.retry(
             "index new ids",
-            lambda: store.snapshot().optimize.optimize_indices(num_indices_to_merge=merged, index_names=[name]),
+            lambda: store.writer().optimize.optimize_indices(num_indices_to_merge=merged, index_names=[name]),
         )
 
 

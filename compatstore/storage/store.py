@@ -28,6 +28,7 @@ class Store:
     def __init__(self, location: Location, dataset: Any) -> None:
         self.location = location
         self._dataset = dataset
+        self._snapshot = dataset.checkout_version(dataset.version)
 
     @classmethod
     def create(cls, location: Location, schema: Any) -> Store:
@@ -67,6 +68,13 @@ class Store:
     def snapshot(self) -> Any:
         """The table as of now; the returned handle does not move on."""
         self._dataset.checkout_latest()
+        if self._snapshot.version != self._dataset.version:
+            self._snapshot = self._dataset.checkout_version(self._dataset.version)
+        return self._snapshot
+
+    def writer(self) -> Any:
+        """A handle of its own on the latest version, for Lance's writing methods: they move their handle on."""
+        self._dataset.checkout_latest()
         return self._dataset.checkout_version(self._dataset.version)
 
     @property
@@ -86,10 +94,10 @@ class Store:
         """Add all-null columns that are not there yet; metadata only."""
 
         def commit() -> None:
-            snapshot = self.snapshot()
-            missing = [field for field in fields if field.name not in snapshot.schema.names]
+            writer = self.writer()
+            missing = [field for field in fields if field.name not in writer.schema.names]
             if missing:
-                snapshot.add_columns(missing)
+                writer.add_columns(missing)
 
         self.retry("add columns", commit)
 
@@ -97,10 +105,10 @@ class Store:
         """Drop columns that are there; metadata only, the files go with the next clean-up."""
 
         def commit() -> None:
-            snapshot = self.snapshot()
-            present = [name for name in names if name in snapshot.schema.names]
+            writer = self.writer()
+            present = [name for name in names if name in writer.schema.names]
             if present:
-                snapshot.drop_columns(present)
+                writer.drop_columns(present)
 
         self.retry("drop columns", commit)
 

@@ -50,7 +50,7 @@ def build(store: Store, column: str, index: VectorIndex) -> None:
     sub_vectors = {} if index.num_sub_vectors is None else {"num_sub_vectors": index.num_sub_vectors}
     store.retry(
         f"index {column}",
-        lambda: store.snapshot().create_index(
+        lambda: store.writer().create_index(
             column, index.kind, metric=index.metric, num_partitions=index.num_partitions, replace=True, **sub_vectors
         ),
     )

@@ -1,0 +1,103 @@
+"""The hop, end to end, beside the machine's own limit: a bare loop of the same matrix products.
+
+    python benchmarks/hop.py [--rows 100000] [--dim 128] [--repeats 3]
+
+Prints rows per second of both, the ratio and its bound, the peak memory, and the bytes that the hop wrote.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import shutil
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+import compatstore as cs
+from compatstore.artifacts import Architecture, Artifact, Space
+
+BOUND = 0.90
+MEMORY_BOUND = 2 << 30
+BATCH = 512
+
+
+def network(dim: int) -> tuple[Architecture, dict[str, np.ndarray]]:
+    """The paper's transformation without side-information, weights at random."""
+    architecture = Architecture(source_dim=dim, output_dim=dim, source_branch=(256, 256), mixer=(2048, 2048))
+    rng = np.random.default_rng(0)
+    shapes = architecture.shapes()
+    return architecture, {
+        name: rng.normal(0, shape[-1] ** -0.5, shape).astype(np.float32) for name, shape in shapes.items()
+    }
+
+
+def products(tensors: dict[str, np.ndarray], dim: int, rows: int) -> float:
+    """Seconds of the bare matrix products for that many rows."""
+    weights = [tensor.T for name, tensor in tensors.items() if name.endswith("weight")]
+    inputs = [np.random.default_rng(1).normal(size=(BATCH, w.shape[0])).astype(np.float32) for w in weights]
+    outputs = [np.empty((BATCH, w.shape[1]), np.float32) for w in weights]
+    started = time.perf_counter()
+    for _ in range(rows // BATCH):
+        for x, w, y in zip(inputs, weights, outputs, strict=True):
+            np.matmul(x, w, out=y)
+    return (time.perf_counter() - started) * rows / (rows // BATCH * BATCH)
+
+
+def make(folder: Path, rows: int, dim: int) -> cs.Gallery:
+    """A gallery of random vectors, ready to hop."""
+    source, target = cs.EmbeddingVersion("v1", dim=dim), cs.EmbeddingVersion("v2", dim=dim)
+    gallery = cs.Gallery.create(str(folder / "gallery.lance"), source)
+    rng = np.random.default_rng(2)
+    for start in range(0, rows, 50_000):
+        size = min(50_000, rows - start)
+        ids = [f"{start + i:09d}" for i in range(size)]
+        gallery.add({"id": ids, "vector": rng.normal(size=(size, dim)).astype(np.float32)})
+    gallery.register(target)
+    architecture, tensors = network(dim)
+    spaces = {"source": Space.of(source), "target": Space.of(target)}
+    named = {f"h.{name}": tensor for name, tensor in tensors.items()}
+    gallery.link(Artifact.create("ForwardTransform", **spaces, networks={"h": architecture}, tensors=named))
+    return gallery
+
+
+def size_of(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=100_000)
+    parser.add_argument("--dim", type=int, default=128)
+    parser.add_argument("--repeats", type=int, default=3)
+    arguments = parser.parse_args()
+    folder = Path(tempfile.mkdtemp())
+    ratios = []
+    try:
+        gallery = make(folder, arguments.rows, arguments.dim)
+        before = size_of(folder)
+        tensors = network(arguments.dim)[1]
+        for repeat in range(arguments.repeats):
+            bare = products(tensors, arguments.dim, arguments.rows)
+            started = time.perf_counter()
+            gallery.upgrade("v2")
+            hop = time.perf_counter() - started
+            if repeat == 0:
+                written = (size_of(folder) - before) / arguments.rows
+                print(f"bytes written per row: {written:.0f}, the vector's own: {4 * arguments.dim}")
+            ratios.append(bare / hop)
+            print(f"bare products {arguments.rows / bare:,.0f} rows/s, hop {arguments.rows / hop:,.0f} rows/s")
+            gallery.retire("v2")
+    finally:
+        shutil.rmtree(folder)
+    ratio = statistics.median(ratios)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(f"hop / bare products: {ratio:.2f} (median of {len(ratios)}), bound >= {BOUND}, share {ratio / BOUND:.2f}")
+    print(f"peak memory: {peak / 2**20:.0f} MiB, bound {MEMORY_BOUND / 2**20:.0f} MiB, share {peak / MEMORY_BOUND:.2f}")
+
+
+if __name__ == "__main__":
+    main()
