@@ -1,9 +1,9 @@
 """What a network looks like: the description that a manifest holds, apart from the weights.
 
     source --[source branch]--+
-                              +--> [mixer] --> (+ skip source) --> output --> (unit length)
-    side ----[side branch]----+                                      |
-                                                                     +--> (log sigma^2, one linear unit)
+                              +--> [mixer] --> (+ skip source, side) --> output --> (unit length)
+    side ----[side branch]----+                                            |
+                                                                           +--> (log sigma^2, one linear unit)
 
 Every layer is dense and is followed by a ReLU, except the last of the mixer. Batch normalisation is no part of it:
 trainers fold it into the dense layers.
@@ -33,7 +33,7 @@ class Architecture:
         source_branch: Widths of the source branch, possibly none.
         side_branch: Widths of the side branch, possibly none.
         mixer: Widths of the hidden layers of the mixer, possibly none; its output layer comes on top.
-        skip: Whether a linear map of the source is added to the output.
+        skip: Whether a linear map of the source, and of the side-information, is added to the output.
         uncertainty: Whether a linear unit on the output (before it is normalised) gives log sigma^2.
         normalise: Whether the output is scaled to unit length.
 
@@ -87,6 +87,8 @@ class Architecture:
         shapes |= dict(_stack("mixer", (self.joined_dim, *self.mixer, self.output_dim)))
         if self.skip:
             shapes["skip.weight"] = (self.output_dim, self.source_dim)
+            if self.side_dim is not None:
+                shapes["skip_side.weight"] = (self.output_dim, self.side_dim)
         if self.uncertainty:
             shapes |= {"log_sigma2.weight": (1, self.output_dim), "log_sigma2.bias": (1,)}
         return shapes

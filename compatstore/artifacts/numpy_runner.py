@@ -51,6 +51,8 @@ class NumpyRunner:
         output = self._dense(f"mixer.{len(network.mixer)}", features, relu=False)
         if network.skip:
             output += self._product("skip.weight", source)
+            if side is not None:
+                output += self._product("skip_side.weight", side)
         log_sigma2 = self._dense("log_sigma2", output, relu=False)[:, 0] if network.uncertainty else None
         if network.normalise:
             output /= np.maximum(np.linalg.norm(output, axis=1, keepdims=True), np.finfo(np.float32).tiny)

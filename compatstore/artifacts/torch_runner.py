@@ -79,6 +79,8 @@ class TorchRunner:
         output = self._dense(self._last, features.float())
         if network.skip:
             output += torch.nn.functional.linear(source, self._tensors["skip.weight"])
+            if side is not None:
+                output += torch.nn.functional.linear(side, self._tensors["skip_side.weight"])
         log_sigma2 = self._dense("log_sigma2", output)[:, 0] if network.uncertainty else None
         if network.normalise:
             output = torch.nn.functional.normalize(output, dim=1, eps=torch.finfo(torch.float32).tiny)
@@ -102,5 +104,5 @@ class TorchRunner:
     def _dtype_of(self, name: str) -> torch.dtype:
         import torch
 
-        makes_output = name.startswith((f"{self._last}.", "skip.", "log_sigma2."))
+        makes_output = name.startswith((f"{self._last}.", "skip.", "skip_side.", "log_sigma2."))
         return torch.float32 if makes_output else self._inner

@@ -17,7 +17,7 @@ def reference(tensors, source, side):
     first = np.maximum(dense("source.1", np.maximum(dense("source.0", source), 0)), 0)
     second = np.maximum(dense("side.0", side), 0)
     mixed = np.maximum(dense("mixer.0", np.concatenate([first, second], axis=1)), 0)
-    output = dense("mixer.1", mixed) + source @ tensors["skip.weight"].T
+    output = dense("mixer.1", mixed) + source @ tensors["skip.weight"].T + side @ tensors["skip_side.weight"].T
     sigma2 = np.exp(np.clip(dense("log_sigma2", output)[:, 0], -80, 80))
     return output / np.linalg.norm(output, axis=1, keepdims=True), sigma2
 
