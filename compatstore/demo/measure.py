@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
 from compatstore.demo.digits import ImageFiles
 from compatstore.demo.report import DemoRow
 from compatstore.encoders import FloatArray
 from compatstore.evaluation import BackfillCurve, backfill_curve, retrieval_metrics
-from compatstore.upgrade.policies import policy
+from compatstore.upgrade.policies import order
+from compatstore.upgrade.rows import ArrayRows
 
 CURVE_STEPS = 21  # every 5 %: 25 % and 50 %, which the table has too, are among them
 
@@ -48,7 +48,7 @@ class Judge:
             native,
             self.queries.labels,
             self.gallery.labels,
-            np.argsort(-policy("random")(pa.array(self.gallery.ids.tolist()), seed), kind="stable"),
+            order("random", ArrayRows(ids=self.gallery.ids), seed),
             CURVE_STEPS,
             query_ids=self.queries.ids,
             gallery_ids=self.gallery.ids,

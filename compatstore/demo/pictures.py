@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
+from PIL import Image
 
 from compatstore.demo.digits import ImageFiles
 from compatstore.demo.report import DemoRow
@@ -15,6 +17,7 @@ from compatstore.gallery import Gallery
 
 NEIGHBOURS = 5
 PER_DIGIT = 2
+DRAWN = 64  # pixels across in the contact sheet
 NEW_DIGITS = range(5, 10)
 
 Found = list[list[Neighbour]]
@@ -54,5 +57,6 @@ def _neighbours(gallery: Gallery, query: Path, label: int, version: str) -> list
     ]
 
 
-def _pixels(path: str | Path) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
-    return np.asarray(read_image(path, "L"))
+def _pixels(path: str | Path) -> npt.NDArray[np.uint8]:
+    """Read an image and draw it larger, smoothly: eight pixels across are hard to read as a digit."""
+    return np.asarray(read_image(path, "L").resize((DRAWN, DRAWN), Image.Resampling.BICUBIC))

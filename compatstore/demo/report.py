@@ -70,8 +70,9 @@ class DemoReport:
             "# A gallery changes its embedding model",
             "",
             f"{self.items} handwritten digits are searched with {self.queries} others. The source model (v1) was "
-            "trained on the digits 0 to 4, the target model (v2) on all ten; neither saw a digit of the gallery or a "
-            f"query. Seed {self.seed}, {self.seconds:.0f} seconds.",
+            "trained on the digits 0 to 4, the target model (v2) on all ten. The transform learned from v2's training "
+            "images, embedded by both. Nothing was trained on an image of the gallery or a query. "
+            f"Seed {self.seed}, {self.seconds:.0f} seconds.",
             "",
         ]
 

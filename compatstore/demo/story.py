@@ -85,7 +85,10 @@ def _measure(directory: DemoDirectory, digits: Digits, vectors: Vectors, seed: i
     rows = measure_all(judge, vectors)
     curves = {
         name: judge.curve(vectors.target_queries, transformed, vectors.target, seed)
-        for name, transformed in (("hop with side-information", vectors.steps[0.0]), ("hop without", vectors.plain))
+        for name, transformed in (
+            ("hop with side-information", vectors.steps[0.0]),
+            ("hop without side-information", vectors.plain),
+        )
     }
     draw_curve(curves, rows[0], rows[-1], directory.curve)
     return rows

@@ -1,0 +1,146 @@
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from compatstore import Artifact, Gallery
+from compatstore.demo import DemoReport, DemoRow, DemoSettings, run_demo
+from compatstore.errors import AlreadyExists, InvalidInput, MissingExtra
+
+SMALL = DemoSettings(
+    target_width=12, source_epochs=8, target_epochs=8, side_epochs=15, transform_width=256, transform_epochs=60
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("a folder") / "demo"
+
+
+@pytest.fixture(scope="module")
+def said() -> list[str]:
+    return []
+
+
+@pytest.fixture(scope="module")
+def report(folder: Path, said: list[str]) -> DemoReport:
+    return run_demo(folder, say=said.append, settings=SMALL)
+
+
+@pytest.fixture(scope="module")
+def gallery(report: DemoReport) -> Gallery:
+    return Gallery.open(report.gallery)
+
+
+def row(report: DemoReport, name: str) -> DemoRow:
+    return next(row for row in report.rows if row.name == name)
+
+
+def figures(row: DemoRow) -> tuple[float, float, float]:
+    return row.cmc1, row.cmc5, row.map
+
+
+def test_the_hop_mends_what_a_naive_swap_breaks(report: DemoReport) -> None:
+    naive, status_quo = row(report, "naive swap"), row(report, "status quo")
+    plain, side = row(report, "hop without side-information"), row(report, "hop with side-information")
+    assert naive.cmc1 < status_quo.cmc1 < plain.cmc1 < side.cmc1
+    assert naive.map < status_quo.map < plain.map < side.map < row(report, "full backfill").map
+    assert plain.cmc1 > naive.cmc1 + 0.3
+
+
+def test_a_full_backfill_in_steps_equals_embedding_afresh_exactly(report: DemoReport) -> None:
+    assert figures(row(report, "full backfill")) == figures(row(report, "embedded afresh"))
+
+
+def test_the_rows_come_in_the_order_of_the_decision(report: DemoReport) -> None:
+    assert [row.notation for row in report.rows] == ["s/s", "t/s", "t/h", "t/h", "t/h+t", "t/h+t", "t/t", "t/t"]
+    assert [row.name for row in report.rows if "backfill" in row.name] == [
+        "backfill 25%",
+        "backfill 50%",
+        "full backfill",
+    ]
+
+
+def test_the_gallery_stays_cut_over_and_fully_native(gallery: Gallery, report: DemoReport) -> None:
+    status = gallery.status()
+    v1, v2 = status.versions
+    assert (status.active, status.rows, status.missing) == ("v2", report.items, 0)
+    assert (v2.state, v2.native, v2.transformed, v2.missing) == ("active", report.items, 0, 0)
+    assert (v1.state, v1.native) == ("live", report.items)
+    assert [upgrade.state for upgrade in status.upgrades] == ["cutover"]
+    steps = [entry.step for entry in gallery.history()]
+    assert [step for step in steps if step in ("hop", "backfill", "cutover")] == [
+        "hop",
+        "backfill",
+        "backfill",
+        "cutover",
+        "backfill",
+    ]
+
+
+def test_a_fresh_program_searches_it_by_image(gallery: Gallery, folder: Path) -> None:
+    queries = sorted((folder / "queries").glob("*/*.png"))[::40]
+    for version, least in (("v1", 0.5), ("v2", 0.85)):
+        found = [gallery.search(str(path), k=1, version=version)["label"][0].as_py() for path in queries]
+        assert np.mean([label == int(path.parent.name) for label, path in zip(found, queries, strict=True)]) >= least
+
+
+def test_queries_are_not_in_the_gallery(gallery: Gallery, folder: Path, report: DemoReport) -> None:
+    queries, images = ({path.name for path in (folder / part).glob("*/*.png")} for part in ("queries", "images"))
+    assert not queries & images
+    assert (len(images), len(queries)) == (len(gallery), report.queries)
+
+
+def test_pictures_and_artifacts_can_be_opened(report: DemoReport, folder: Path) -> None:
+    for path in (path for path in report.files if path.suffix == ".png"):
+        with Image.open(path) as picture:
+            picture.load()
+            assert picture.format == "PNG"
+            assert min(picture.size) >= 600
+            assert np.asarray(picture.convert("L")).std() > 10
+    side = [Artifact.load(path).manifest.side_source for path in report.files if path.suffix == ".compat"]
+    assert [kept is not None for kept in side] == [False, True]
+    assert all(path.exists() for path in report.files)
+
+
+def test_the_written_report_says_what_was_returned(report: DemoReport, folder: Path) -> None:
+    written = json.loads((folder / "report.json").read_text())
+    assert [row["cmc1"] for row in written["rows"]] == [row.cmc1 for row in report.rows]
+    text = (folder / "report.md").read_text()
+    assert all(f"| {row.name} | {row.notation} | {100 * row.cmc1:.1f} |" in text for row in report.rows)
+    assert all(command in text for command in report.next_commands)
+
+
+def test_it_says_what_happens(said: list[str], report: DemoReport) -> None:
+    told = "\n".join(said)
+    assert f"Hop: {report.items} vectors" in told
+    assert "Backfill to 25%" in told
+    assert "Cutover: searches use v2" in told
+
+
+def test_a_second_run_is_refused_and_changes_nothing(report: DemoReport, folder: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    with pytest.raises(AlreadyExists, match=r"an earlier demo.*compatstore status"):
+        run_demo(folder, settings=SMALL)
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+
+
+def test_a_missing_library_is_named_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    with pytest.raises(MissingExtra, match=r"compatstore\[demo\]"):
+        run_demo(tmp_path / "demo")
+    assert not (tmp_path / "demo").exists()
+
+
+def test_a_negative_seed_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="seed"):
+        run_demo(tmp_path / "demo", seed=-1)
+    assert not (tmp_path / "demo").exists()
+
+
+def test_settings_out_of_range_are_named() -> None:
+    with pytest.raises(InvalidInput, match="source_epochs >= 2"):
+        DemoSettings(source_epochs=1)
