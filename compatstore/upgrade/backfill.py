@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from compatstore.encoders import Encoder, FloatArray, encode_readable
 from compatstore.errors import UpgradeError
+from compatstore.evaluation.curve import native_count
 from compatstore.storage.basis import Digests, row_basis
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.columns import NATIVE, VersionColumns, VersionValues
@@ -24,8 +25,9 @@ from compatstore.storage.ids import find
 from compatstore.storage.registry import Registry, RunRecord
 from compatstore.storage.staging import Staging
 from compatstore.upgrade.hop import read_source
-from compatstore.upgrade.policies import policy
+from compatstore.upgrade.policies import order
 from compatstore.upgrade.progress import Monitor
+from compatstore.upgrade.rows import TableRows
 
 BATCH_ROWS = 256
 WAVE_ROWS = 100_000
@@ -57,15 +59,16 @@ class Backfill:
     def remaining(self) -> list[Any]:
         """Ids that are still to be embedded, most urgent first; read-only.
 
-        The choice depends on ids, policy and seed alone, so a rerun chooses the same items.
+        Native rows count as chosen already, and the rest of the share is the first of the order among the others. A
+        row that became native has lost what the policy looked at (its uncertainty, its transformed vector), but then
+        it was chosen: what is left of the order that stood before the backfill is the order of what is left. So a
+        rerun ends with the very set of an uninterrupted run, and rows that cannot be embedded give way to no others.
         """
-        origin = self._target.origin or ""
-        table = self.catalog.store.scan([self.registry.id_column, origin])
-        ids = table.column(self.registry.id_column).combine_chunks()
-        chosen = np.argsort(-policy(self.run.policy)(ids, self.run.seed), kind="stable")
-        chosen = chosen[: int(np.floor(self.run.backfill * len(ids)))]
-        native = pc.equal(table.column(origin), NATIVE).fill_null(False).to_numpy()
-        todo = ids.take(pa.array(chosen[~native[chosen]]))
+        rows = TableRows(self.catalog, self.registry, self.run, self.catalog.store.snapshot())
+        native = rows.native()
+        chosen = order(self.run.policy, rows, self.run.seed)
+        left = max(native_count(self.run.backfill, len(native)) - int(native.sum()), 0)
+        todo = rows.ids.take(pa.array(chosen[~native[chosen]][:left]))
         return list(todo.to_pylist())
 
     def embed(self, monitor: Monitor) -> int:

@@ -7,16 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from compatstore.encoders import encode_readable
 from compatstore.errors import InvalidInput, UnknownArtifact, UpgradeError
+from compatstore.evaluation.curve import native_count
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.registry import Registry, RunRecord, now
 from compatstore.upgrade.hop import Hop, read_source
 from compatstore.upgrade.path import find_path
-from compatstore.upgrade.policies import policy
+from compatstore.upgrade.policies import factors, require_readable
+from compatstore.upgrade.rows import TableRows
 from compatstore.upgrade.states import EXPAND, run_of
 from compatstore.upgrade.transform import Transformer, transformer_of
 
@@ -95,9 +95,9 @@ def settle(
     share = run.backfill if backfill is None else float(backfill)
     if not 0.0 <= share <= 1.0:
         raise InvalidInput(f"upgrade to {target}", expected="a backfill from 0 to 1", found=f"{share}")
-    policy(policy_name or run.policy)
+    factors(policy_name or run.policy)
     path = _path(catalog, registry, run, via, share)
-    return RunRecord(
+    settled = RunRecord(
         target=target,
         source=run.source,
         previous=run.previous,
@@ -110,6 +110,9 @@ def settle(
         unbackfillable=run.unbackfillable,
         reasons=run.reasons,
     )
+    if share > 0:
+        require_readable(settled.policy, TableRows(catalog, registry, settled, catalog.store.snapshot()))
+    return settled
 
 
 def _begin(registry: Registry, target: str, share: float) -> RunRecord:
@@ -229,7 +232,7 @@ def _backfill_step(catalog: Catalog, run: RunRecord, target: VersionColumns, row
     native = 0
     if catalog.registry().record(run.target).columns is not None:
         native = catalog.store.count(target.native)
-    todo = max(int(np.floor(run.backfill * rows)) - native, 0)
+    todo = max(native_count(run.backfill, rows) - native, 0)
     if not todo:
         return []
     note = f"embed natively in {run.policy} order, {run.backfill:.0%} of the gallery"

@@ -1,45 +1,168 @@
-"""The order in which items are embedded natively: the higher an item's score, the earlier."""
+"""The order of a backfill: every item gets a score, and the higher it is the earlier the item is embedded.
+
+A policy is a name of the table below ("sigma"), a column of the user's ("column:views"), or a product of these
+("sigma*column:views").
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
-from compatstore.errors import InvalidInput
+from compatstore.encoders.protocol import FloatArray
+from compatstore.errors import InvalidInput, first_offenders
 from compatstore.storage.basis import hash_values
+from compatstore.upgrade.rows import Rows, Scores, TableRows
 
-Scores = npt.NDArray[np.float64]
-Policy = Callable[[Any, int], Scores]
+COLUMN = "column:"
 
 
-def random(ids: Any, seed: int) -> Scores:
+def order(policy: str, rows: Rows, seed: int = 0) -> npt.NDArray[np.intp]:
+    """Order items by a policy: the unknown (NaN) first, then by score, equals in the random order of the seed.
+
+    Args:
+        policy: "random", "sigma", "entropy", "margin", "least-confidence", "column:NAME", or a product of these.
+        rows: The n items, of a gallery or of arrays.
+        seed: Of the policy "random", and of the order among equal scores.
+
+    Returns:
+        (n,) intp, positions in `rows`, most urgent first. Of two items the same one is first wherever they stand.
+
+    Raises:
+        InvalidInput: There is no such policy, or the items lack what it reads.
+    """
+    scores = [_score(name, rows, seed) for name in factors(policy)]
+    score = scores[0] if len(scores) == 1 else _product(policy, scores)
+    return np.lexsort((-random_scores(rows.ids, seed), -np.where(np.isnan(score), np.inf, score)))
+
+
+def factors(policy: str) -> list[str]:
+    """Split a policy into the names that it multiplies.
+
+    Raises:
+        InvalidInput: One of them is neither in the table nor a column.
+    """
+    names = [name.strip() for name in policy.split("*")]
+    if not all(name in POLICIES or column_of(name) for name in names):
+        raise InvalidInput(
+            "order the backfill",
+            expected=f"one of {', '.join(POLICIES)}, {COLUMN}NAME, or a product such as sigma*{COLUMN}NAME",
+            found=repr(policy),
+        )
+    return names
+
+
+def require_readable(policy: str, rows: TableRows) -> None:
+    """Refuse a policy that reads what a gallery does not have, before anything is written.
+
+    Raises:
+        InvalidInput: There is no such policy; or no artifact predicts sigma, no version has a classifier head, or the
+            table has no such column of numbers.
+    """
+    for name in factors(policy):
+        column = column_of(name)
+        if column is not None:
+            rows.require_column(column)
+        elif name == "sigma":
+            rows.require_uncertainty()
+        elif name != "random":
+            rows.require_head()
+
+
+def column_of(name: str) -> str | None:
+    """The user's column that a factor of a policy names, or None."""
+    return name.removeprefix(COLUMN) or None if name.startswith(COLUMN) else None
+
+
+def random_scores(ids: Any, seed: int) -> Scores:
     """A random order that depends on nothing but id and seed, so that it is the same on every run.
 
     Args:
-        ids: Arrow array of n ids.
+        ids: Arrow array of n ids, or a list or array of integers or strings.
         seed: Any whole number.
 
     Returns:
         (n,) float64 in [0, 1).
     """
-    digests = hash_values(ids) ^ np.uint64((seed * 0x9E3779B97F4A7C15 + 1) % 2**64)
+    arrow = ids if isinstance(ids, pa.Array | pa.ChunkedArray) else pa.array(np.asarray(ids).tolist())
+    digests = hash_values(arrow) ^ np.uint64((seed * 0x9E3779B97F4A7C15 + 1) % 2**64)
     with np.errstate(over="ignore"):
         mixed = (digests ^ (digests >> np.uint64(31))) * np.uint64(0xD6E8FEB86659FD93)
     return (mixed >> np.uint64(11)).astype(np.float64) / 2.0**53
 
 
-POLICIES: dict[str, Policy] = {"random": random}
+def entropy(logits: FloatArray) -> Scores:
+    """Entropy of the predicted classes, in nats: (n, classes) floats -> (n,) float64."""
+    shares = _softmax(logits)
+    surprise = -np.log(np.maximum(shares, np.finfo(np.float64).tiny))
+    expected: Scores = np.einsum("nc,nc->n", shares, surprise)
+    return expected
 
 
-def policy(name: str) -> Policy:
-    """Find a policy.
+def margin(logits: FloatArray) -> Scores:
+    """One minus the lead of the likeliest class over the second: (n, classes) floats -> (n,) float64 in [0, 1]."""
+    best = np.partition(_softmax(logits), -2, axis=1)
+    return 1.0 - (best[:, -1] - best[:, -2])
 
-    Raises:
-        InvalidInput: There is none of that name.
+
+def least_confidence(logits: FloatArray) -> Scores:
+    """One minus the share of the likeliest class: (n, classes) floats -> (n,) float64 in [0, 1)."""
+    best: Scores = _softmax(logits).max(axis=1)
+    return 1.0 - best
+
+
+def true_loss(transformed: FloatArray, native: FloatArray) -> Scores:
+    """Squared distances of transformed from native vectors: the oracle's order, for measurements only.
+
+    Args:
+        transformed: (n, d) floats.
+        native: (n, d) floats, what a backfill would have yet to compute.
+
+    Returns:
+        (n,) float64.
     """
-    if name not in POLICIES:
-        raise InvalidInput("order the backfill", expected=f"one of {', '.join(POLICIES)}", found=repr(name))
-    return POLICIES[name]
+    apart = np.asarray(transformed, np.float64) - np.asarray(native, np.float64)
+    losses: Scores = np.einsum("nd,nd->n", apart, apart)
+    return losses
+
+
+# "sigma" is the predicted sigma^2, high to low (FastFill, section 4.2). The last three ask a classifier head how sure
+# it is (RACT), which says little of classes that the head was not trained on (FastFill, appendix C.4).
+POLICIES: Mapping[str, Callable[[Rows, int], Scores]] = {
+    "random": lambda rows, seed: random_scores(rows.ids, seed),
+    "sigma": lambda rows, _: rows.uncertainty(),
+    "entropy": lambda rows, _: rows.by_logits(entropy),
+    "margin": lambda rows, _: rows.by_logits(margin),
+    "least-confidence": lambda rows, _: rows.by_logits(least_confidence),
+}
+
+
+def _score(name: str, rows: Rows, seed: int) -> Scores:
+    column = column_of(name)
+    return POLICIES[name](rows, seed) if column is None else rows.column(column)
+
+
+def _product(policy: str, scores: list[Scores]) -> Scores:
+    """Multiply factors; two negative ones would make a score that neither of them meant."""
+    for score in scores:
+        if (score < 0).any():
+            raise InvalidInput(
+                f"order the backfill by {policy}",
+                expected="factors that are not negative",
+                found=first_offenders(score[score < 0].tolist()),
+            )
+    product: Scores = np.prod(scores, axis=0)
+    return product
+
+
+def _softmax(logits: FloatArray) -> Scores:
+    if logits.ndim != 2 or logits.shape[1] < 2:
+        raise InvalidInput("read class logits", expected="(n, classes), 2 classes or more", found=f"{logits.shape}")
+    exponents = np.asarray(logits, np.float64)
+    shares: Scores = np.exp(exponents - exponents.max(axis=1, keepdims=True))
+    shares /= shares.sum(axis=1, keepdims=True)
+    return shares

@@ -1,0 +1,203 @@
+"""What the order of a backfill may depend on: items as a policy reads them, from a gallery or from arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compatstore.encoders.protocol import FloatArray
+from compatstore.errors import InvalidInput
+from compatstore.storage.catalog import Catalog
+from compatstore.storage.columns import NATIVE, BoolArray, to_matrix
+from compatstore.storage.registry import Registry, RunRecord
+
+Scores = npt.NDArray[np.float64]
+
+# A head's logits are known up to a positive scale. Cosines of a normalised space need one: unscaled they differ too
+# little for a softmax to tell classes apart. 16 is what our own classifiers are trained with.
+COSINE_SCALE = 16.0
+BATCH_ROWS = 4096
+
+
+class Rows(Protocol):
+    """What a policy may read of n items; nothing is read before it is asked for."""
+
+    @property
+    def ids(self) -> Any:
+        """Arrow array, list or array of n ids."""
+
+    def uncertainty(self) -> Scores:
+        """(n,) float64, sigma^2 of the transformed vectors; NaN where there is none."""
+
+    def by_logits(self, score: Callable[[FloatArray], Scores]) -> Scores:
+        """(n,) float64, a score of each item's class logits; NaN where there are none."""
+
+    def column(self, name: str) -> Scores:
+        """(n,) float64, a column of the user's numbers; 0 where it has none."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ArrayRows:
+    """Items in memory, for measurements.
+
+    Args:
+        ids: n ids, integers or strings, or an Arrow array of them.
+        sigma2: (n,) floats, predicted uncertainty, or None.
+        logits: (n, classes) floats of a classifier head, scaled as it was trained, or None.
+        columns: Name -> (n,) numbers.
+    """
+
+    ids: Any
+    sigma2: npt.ArrayLike | None = None
+    logits: FloatArray | None = None
+    columns: Mapping[str, npt.ArrayLike] = field(default_factory=dict)
+
+    def uncertainty(self) -> Scores:
+        """(n,) float64, as given.
+
+        Raises:
+            InvalidInput: None was given.
+        """
+        return np.asarray(_given(self.sigma2, "sigma2"), np.float64)
+
+    def by_logits(self, score: Callable[[FloatArray], Scores]) -> Scores:
+        """(n,) float64, a score of the logits.
+
+        Raises:
+            InvalidInput: None were given.
+        """
+        return score(np.asarray(_given(self.logits, "logits")))
+
+    def column(self, name: str) -> Scores:
+        """(n,) float64, a column; NaN is 0.
+
+        Raises:
+            InvalidInput: None of that name was given.
+        """
+        values = np.asarray(_given(self.columns.get(name), f"column {name}"), np.float64)
+        return np.where(np.isnan(values), 0.0, values)
+
+
+@dataclass(frozen=True, eq=False)
+class TableRows:
+    """A gallery's items as of one table version, in the order of the table; read-only.
+
+    Args:
+        catalog: The gallery.
+        registry: Its state.
+        run: The upgrade.
+        snapshot: The table version.
+    """
+
+    catalog: Catalog
+    registry: Registry
+    run: RunRecord
+    snapshot: Any
+
+    @cached_property
+    def ids(self) -> Any:
+        """Arrow array of n ids."""
+        return self._read(self.registry.id_column)
+
+    def native(self) -> BoolArray:
+        """(n,) bool, whether an item's vector in the target is native."""
+        origins = self._read(self.registry.columns(self.run.target).origin or "")
+        native: BoolArray = pc.equal(origins, NATIVE).fill_null(False).to_numpy(zero_copy_only=False)
+        return native
+
+    def uncertainty(self) -> Scores:
+        """(n,) float64, sigma^2 of the transformed vectors; NaN for native ones and for items without a vector."""
+        return _numbers(self._read(self.registry.columns(self.run.target).uncertainty or ""))
+
+    def by_logits(self, score: Callable[[FloatArray], Scores]) -> Scores:
+        """(n,) float64, a score of the logits of the target's head on target vectors, or of the source's on its own.
+
+        NaN for items that have no such vector. Read in batches: logits of all items would not fit into memory.
+
+        Raises:
+            InvalidInput: Neither version has a head.
+        """
+        name, head = self._head()
+        columns, normalised = self.registry.columns(name), self.registry.record(name).normalised
+        scale = np.float32(COSINE_SCALE if normalised else 1.0)
+        scores = [np.zeros(0)]
+        for batch in self.snapshot.to_batches(columns=[columns.vector], batch_size=BATCH_ROWS):
+            vectors, valid = to_matrix(batch[columns.vector], columns.dim)
+            scores.append(np.where(valid, score(scale * (vectors @ head.T)), np.nan))
+        return np.concatenate(scores)
+
+    def column(self, name: str) -> Scores:
+        """(n,) float64, a column of the user's numbers; null and NaN are 0.
+
+        Raises:
+            InvalidInput: The table has no such column, or it does not hold numbers.
+        """
+        self.require_column(name)
+        values = _numbers(self._read(name))
+        return np.where(np.isnan(values), 0.0, values)
+
+    def require_column(self, name: str) -> None:
+        """Refuse a column that cannot order items.
+
+        Raises:
+            InvalidInput: The table has no such column, or it does not hold numbers.
+        """
+        schema = self.snapshot.schema
+        found = schema.field(name).type if name in schema.names else "no such column"
+        if isinstance(found, str) or not (pa.types.is_integer(found) or pa.types.is_floating(found)):
+            raise InvalidInput(f"order the backfill by column {name}", expected="a column of numbers", found=str(found))
+
+    def require_head(self) -> None:
+        """Refuse to ask a classifier head where there is none.
+
+        Raises:
+            InvalidInput: Neither version has a head.
+        """
+        self._head()
+
+    def require_uncertainty(self) -> None:
+        """Refuse to ask for an uncertainty that nothing predicts.
+
+        Raises:
+            InvalidInput: The last artifact of the upgrade's path has no sigma head.
+        """
+        networks = self.catalog.artifact(self.run.path[-1]).manifest.networks if self.run.path else {}
+        if not any(network.uncertainty for network in networks.values()):
+            raise InvalidInput(
+                "order the backfill by sigma",
+                expected="an artifact that predicts its uncertainty",
+                found=f"{self.run.path[-1][:12]}, which does not" if self.run.path else "no artifact",
+                fix="Train one that does (FastFill), or choose another policy.",
+            )
+
+    def _head(self) -> tuple[str, FloatArray]:
+        for name in (self.run.target, self.run.source):
+            head = self.catalog.head(name)
+            if head is not None:
+                return name, head
+        raise InvalidInput(
+            "order the backfill by the confidence of a classifier head",
+            expected=f"a head of {self.run.target} or {self.run.source}",
+            found="neither has one",
+            fix="Register the version with head=..., or choose another policy.",
+        )
+
+    def _read(self, column: str) -> Any:
+        return self.snapshot.to_table(columns=[column]).column(0).combine_chunks()
+
+
+def _numbers(array: Any) -> Scores:
+    return np.asarray(array.to_numpy(zero_copy_only=False), np.float64)
+
+
+def _given(value: Any, name: str) -> Any:
+    if value is None:
+        raise InvalidInput("order items in memory", expected=name, found="none given")
+    return value

@@ -1,0 +1,194 @@
+"""The order of a backfill: what each policy puts first, and that a gallery keeps to it through stops and reruns."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import entropy as scipy_entropy
+
+import compatstore as cs
+from compatstore.errors import InvalidInput
+from compatstore.upgrade import backfill
+from compatstore.upgrade.policies import entropy, least_confidence, margin, order, random_scores, true_loss
+from compatstore.upgrade.rows import ArrayRows
+from galleries import artifact
+
+SEED = np.random.default_rng(0)
+IDS = [f"item-{number}" for number in range(800)]
+VECTORS = SEED.normal(size=(800, 24)).astype(np.float32)
+NATIVE = SEED.normal(size=(800, 12)).astype(np.float32)
+VIEWS = SEED.integers(0, 50, 800)
+HEAD = SEED.normal(size=(5, 12)).astype(np.float32)
+
+
+@pytest.fixture
+def gallery(tmp_path):
+    """A gallery in two fragments, an artifact with a sigma head, views, and a target head."""
+    source = cs.EmbeddingVersion("v1", dim=24, metric="l2")
+    encoder = cs.encoders.Precomputed(dict(zip(IDS, NATIVE, strict=True)))
+    target = cs.EmbeddingVersion("v2", dim=12, metric="l2", encoder=encoder, head=HEAD)
+    gallery = cs.Gallery.create(str(tmp_path / "items.lance"), source)
+    for part in (slice(0, 500), slice(500, 800)):
+        gallery.add({"id": IDS[part], "vector": VECTORS[part], "views": VIEWS[part], "title": IDS[part]})
+    gallery.register(target)
+    gallery.link(artifact(source, target))
+    return gallery
+
+
+def transformed(gallery):
+    h = artifact(gallery.version("v1"), gallery.version("v2"))
+    return h.apply(VECTORS)
+
+
+def rows_of(gallery):
+    """The same items in memory."""
+    made = transformed(gallery)
+    logits = made.vectors @ HEAD.T
+    return ArrayRows(ids=IDS, sigma2=made.uncertainty, logits=logits, columns={"views": VIEWS})
+
+
+def native_ids(gallery):
+    table = gallery.get(IDS, ["id", "v2__origin"]).to_pylist()
+    return {row["id"] for row in table if row["v2__origin"] == "native"}
+
+
+POLICIES = ["random", "sigma", "entropy", "margin", "least-confidence", "column:views", "sigma*column:views"]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_gallery_embeds_what_the_policy_puts_first(gallery, policy):
+    chosen = order(policy, rows_of(gallery), seed=3)[:200]
+    report = gallery.upgrade("v2", backfill=0.25, policy=policy, seed=3)
+    assert report.backfilled == 200
+    assert native_ids(gallery) == {IDS[position] for position in chosen}
+
+
+@pytest.mark.parametrize("policy", ["sigma", "entropy", "sigma*column:views"])
+def test_a_stopped_backfill_ends_with_the_set_of_an_unstopped_one(gallery, policy, monkeypatch):
+    monkeypatch.setattr(backfill, "WAVE_ROWS", 256)  # fold each batch, so that natives lose their sigma on the way
+    gallery.upgrade("v2")
+    chosen = order(policy, rows_of(gallery))[:600]
+    calls = []
+    with pytest.raises(cs.errors.Interrupted):
+        gallery.upgrade("v2", backfill=0.75, policy=policy, progress=calls.append, should_stop=lambda: len(calls) >= 2)
+    assert gallery.upgrade("v2").backfilled > 0
+    assert native_ids(gallery) == {IDS[position] for position in chosen}
+    assert gallery.upgrade("v2").backfilled == 0, "what became native lost its sigma and is still counted as chosen"
+
+
+def test_a_backfill_in_steps_ends_with_the_set_of_one_in_one_go(gallery):
+    gallery.upgrade("v2")
+    chosen = order("sigma", rows_of(gallery))
+    for share, backfilled in ((0.1, 80), (0.25, 120), (0.5, 200)):
+        assert gallery.upgrade("v2", backfill=share, policy="sigma").backfilled == backfilled
+        assert native_ids(gallery) == {IDS[position] for position in chosen[: int(800 * share)]}
+
+
+def test_an_item_that_cannot_be_embedded_gives_way_to_no_other(gallery):
+    gallery.add({"id": ["stranger"], "vector": np.full((1, 24), 30, np.float32), "views": [10**6], "title": ["?"]})
+    report = gallery.upgrade("v2", backfill=0.25, policy="column:views")
+    assert (report.backfilled, report.unbackfillable[0][0]) == (199, "stranger")
+    first = native_ids(gallery)
+    assert gallery.upgrade("v2").backfilled == 0
+    assert native_ids(gallery) == first
+
+
+def test_items_that_could_not_be_transformed_come_first(tmp_path):
+    source = cs.EmbeddingVersion("v1", dim=24, side_dim=8)
+    encoder = cs.encoders.Precomputed(dict(zip(IDS, NATIVE, strict=True)))
+    target = cs.EmbeddingVersion("v2", dim=12, encoder=encoder)
+    gallery = cs.Gallery.create(str(tmp_path / "g.lance"), source)
+    gallery.add({"id": IDS[:700], "vector": VECTORS[:700], "side": VECTORS[:700, :8]})
+    gallery.add({"id": IDS[700:], "vector": VECTORS[700:]})
+    gallery.register(target)
+    gallery.link(artifact(source, target))
+    report = gallery.upgrade("v2", backfill=0.125, policy="sigma")
+    assert report.missing == 0
+    assert native_ids(gallery) == set(IDS[700:])
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        ("alphabetical", "random, sigma"),
+        ("oracle", "random, sigma"),
+        ("sigma*", "random, sigma"),
+        ("column:", "random, sigma"),
+        ("column:price", "no such column"),
+        ("sigma*column:title", "string"),
+    ],
+)
+def test_a_policy_that_the_gallery_cannot_follow_is_refused_before_anything_is_written(gallery, policy, words):
+    before = gallery.status().table_version
+    with pytest.raises(InvalidInput, match=words):
+        gallery.upgrade("v2", backfill=0.5, policy=policy)
+    assert gallery.status().table_version == before
+
+
+def test_sigma_and_heads_are_asked_for_only_where_they_exist(tmp_path):
+    source = cs.EmbeddingVersion("v1", dim=24)
+    gallery = cs.Gallery.create(str(tmp_path / "g.lance"), source)
+    gallery.add({"id": IDS, "vector": VECTORS})
+    gallery.register(cs.EmbeddingVersion("v2", dim=12, encoder=cs.encoders.Precomputed({"item-0": NATIVE[0]})))
+    with pytest.raises(InvalidInput, match="FastFill"):
+        gallery.plan("v2", backfill=1.0, policy="sigma")
+    with pytest.raises(InvalidInput, match="neither has one"):
+        gallery.plan("v2", backfill=1.0, policy="margin")
+
+
+def test_without_a_target_head_the_sources_own_is_asked(tmp_path):
+    head = SEED.normal(size=(5, 24)).astype(np.float32)
+    vectors = VECTORS / np.linalg.norm(VECTORS, axis=1, keepdims=True)
+    source = cs.EmbeddingVersion("v1", dim=24, normalised=True, head=head)
+    target = cs.EmbeddingVersion("v2", dim=12, encoder=cs.encoders.Precomputed(dict(zip(IDS, NATIVE, strict=True))))
+    gallery = cs.Gallery.create(str(tmp_path / "g.lance"), source)
+    gallery.add({"id": IDS, "vector": vectors})
+    gallery.register(target)
+    gallery.link(artifact(source, target))
+    gallery.upgrade("v2", backfill=0.25, policy="least-confidence")
+    chosen = order("least-confidence", ArrayRows(ids=IDS, logits=16 * vectors @ head.T))[:200]
+    assert native_ids(gallery) == {IDS[position] for position in chosen}
+
+
+def test_confidence_scores_are_what_their_names_say():
+    logits = np.log(np.array([[0.7, 0.2, 0.1], [0.4, 0.4, 0.2], [1e-300, 0.5, 0.5]]))
+    np.testing.assert_allclose(entropy(logits), scipy_entropy(np.exp(logits), axis=1), atol=1e-12)
+    np.testing.assert_allclose(margin(logits), [0.5, 1.0, 1.0])
+    np.testing.assert_allclose(least_confidence(logits), [0.3, 0.6, 0.5])
+    assert np.isfinite(entropy(1e6 * logits)).all()
+    np.testing.assert_allclose(true_loss([[1.0, 2.0]], [[4.0, 6.0]]), [25.0])
+    with pytest.raises(InvalidInput, match="2 classes"):
+        entropy(np.zeros((3, 1)))
+
+
+@given(st.permutations(range(30)), st.integers(0, 2**40))
+def test_the_order_does_not_depend_on_where_items_stand(moved, seed):
+    scores, ids = np.arange(30) % 3, np.arange(30)
+    first = ids[order("column:clicks", ArrayRows(ids=ids, columns={"clicks": scores}), seed)]
+    again = ids[moved][order("column:clicks", ArrayRows(ids=ids[moved], columns={"clicks": scores[moved]}), seed)]
+    assert first.tolist() == again.tolist()
+    assert (np.diff(scores[first]) <= 0).all()
+
+
+def test_the_random_order_is_what_it_always_was():
+    """Galleries in the middle of a backfill rely on it: a later release must go on with the same order."""
+    scores = random_scores(IDS, 5)
+    assert (
+        hashlib.sha256(np.argsort(-scores, kind="stable").astype("<i8").tobytes()).hexdigest()[:16]
+        == "2ca7564511670a41"
+    )
+    assert (order("random", ArrayRows(ids=IDS), 5) == np.argsort(-scores, kind="stable")).all()
+    assert not (order("random", ArrayRows(ids=IDS), 6) == order("random", ArrayRows(ids=IDS), 5)).all()
+
+
+def test_traffic_without_a_view_is_last_and_an_unknown_sigma_first():
+    rows = ArrayRows(ids=list("abcd"), sigma2=[0.5, 0.5, np.nan, 0.1], columns={"views": [3, np.nan, 0, 10]})
+    assert [rows.ids[position] for position in order("sigma*column:views", rows)] == ["c", "a", "d", "b"]
+    with pytest.raises(InvalidInput, match="not negative"):
+        order("sigma*column:views", ArrayRows(ids=[1, 2], sigma2=[1, 1], columns={"views": [1, -1]}))
+    with pytest.raises(InvalidInput, match="none given"):
+        order("sigma", ArrayRows(ids=[1, 2]))
