@@ -9,7 +9,7 @@ from compatstore.errors import InvalidInput
 
 @dataclass(frozen=True, kw_only=True)
 class DemoSettings:
-    """The defaults train in about 15 seconds on two cores.
+    """The defaults train in about 15 seconds on one core.
 
     Args:
         source_dim: Values of an embedding of the source model, >= 1.
