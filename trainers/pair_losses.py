@@ -1,4 +1,4 @@
-"""Losses between what a network says about items and what the target model says."""
+"""Losses between what a network says about items and what the target model says, one value an item."""
 
 from __future__ import annotations
 
@@ -19,27 +19,37 @@ class Batch:
         source: (n, source dim) float32.
         target: (n, target dim) float32, what is to be predicted.
         side: (n, side dim) float32, or None.
+        classes: (n,) int64, rows of the target's head, -1 for a class that it does not know; or None.
     """
 
     source: torch.Tensor
     target: torch.Tensor
     side: torch.Tensor | None = None
+    classes: torch.Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.source)
 
-    def take(self, rows: torch.Tensor, device: torch.device) -> Batch:
-        """Return some rows, on a device."""
+    def take(self, rows: torch.Tensor) -> Batch:
+        """Return some rows, on the device where all lie."""
+        return self._each(lambda tensor: tensor[rows])
+
+    def to(self, device: torch.device) -> Batch:
+        """Return all rows, on a device."""
+        return self._each(lambda tensor: tensor.to(device))
+
+    def _each(self, change: Callable[[torch.Tensor], torch.Tensor]) -> Batch:
         present = {field.name: getattr(self, field.name) for field in fields(self)}
-        return replace(self, **{name: t[rows].to(device) for name, t in present.items() if t is not None})
+        return replace(self, **{name: change(tensor) for name, tensor in present.items() if tensor is not None})
 
 
 Loss = Callable[[Prediction, Batch], torch.Tensor]
+"""(predictions of n rows, the rows) -> (n,), the loss of each row."""
 
 
 def squared_distance(prediction: Prediction, batch: Batch) -> torch.Tensor:
-    """Squared L2 norm of the error, summed over dimensions and averaged over the batch (FCT, equation 3)."""
-    return (prediction.vectors - batch.target).square().sum(dim=1).mean()
+    """Squared L2 norm of each row's error, summed over dimensions: (n,) (FCT, equation 3)."""
+    return (prediction.vectors - batch.target).square().sum(dim=1)
 
 
 def head_divergence(head: torch.Tensor, *, reverse: bool) -> Loss:
@@ -50,14 +60,13 @@ def head_divergence(head: torch.Tensor, *, reverse: bool) -> Loss:
         reverse: Whether the prediction's distribution is the reference, KL(prediction | target).
 
     Returns:
-        The loss, averaged over the batch.
+        The loss of each row.
     """
 
     def loss(prediction: Prediction, batch: Batch) -> torch.Tensor:
-        weight = head.to(batch.target.device)
-        said = functional.log_softmax(prediction.vectors @ weight.T, dim=1)
-        true = functional.log_softmax(batch.target @ weight.T, dim=1)
+        said = functional.log_softmax(prediction.vectors @ head.T, dim=1)
+        true = functional.log_softmax(batch.target @ head.T, dim=1)
         tested, reference = (true, said) if reverse else (said, true)
-        return functional.kl_div(tested, reference, log_target=True, reduction="batchmean")
+        return functional.kl_div(tested, reference, log_target=True, reduction="none").sum(dim=1)
 
     return loss

@@ -100,7 +100,7 @@ def test_the_schedule_rises_then_falls_within_bounds(steps, share):
 def test_squared_distance_sums_over_dimensions():
     batch = Batch(source=torch.zeros(2, 1), target=torch.tensor([[0.0, 0.0], [1.0, 1.0]]))
     prediction = Prediction(torch.tensor([[3.0, 4.0], [1.0, 1.0]]), None)
-    assert squared_distance(prediction, batch).item() == 12.5
+    assert squared_distance(prediction, batch).mean().item() == 12.5
 
 
 def test_the_divergence_is_zero_on_the_target_and_reverses():
