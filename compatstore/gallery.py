@@ -24,7 +24,7 @@ from compatstore.storage.columns import to_matrix
 from compatstore.storage.create import adopt_table, create_table
 from compatstore.storage.ids import find
 from compatstore.storage.location import locate
-from compatstore.storage.registry import HistoryEntry, Registry, edit
+from compatstore.storage.registry import ArtifactRecord, HistoryEntry, Registry, edit
 from compatstore.storage.store import Store
 from compatstore.storage.vector_index import VectorIndex
 from compatstore.upgrade import cutover as switching
@@ -358,6 +358,26 @@ class Gallery:
     def active(self) -> str:
         """Name of the version that searches use."""
         return self._catalog.registry().active
+
+    def artifacts(self) -> tuple[ArtifactRecord, ...]:
+        """All linked artifacts, in order of linking."""
+        return tuple(self._catalog.registry().artifacts.values())
+
+    @property
+    def id_type(self) -> str:
+        """Type of the ids, "string" or "int64"."""
+        return self._catalog.registry().id_type
+
+    def native_ids(self, *versions: str) -> list[Any]:
+        """Ids of the items whose vectors are native in all of these versions.
+
+        Raises:
+            UnknownVersion: The gallery keeps no vectors of one of them.
+        """
+        registry = self._catalog.registry()
+        condition = " AND ".join(f"({registry.columns(version).native})" for version in versions)
+        found = self._catalog.store.scan([registry.id_column], condition)
+        return list(found.column(registry.id_column).to_pylist())
 
     # ---- upgrades
 
