@@ -1,0 +1,201 @@
+"""Verbs of an upgrade's life: plan, upgrade, status, history, cutover, rollback, retire."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from compatstore.cli import views
+from compatstore.cli.cutover_check import CutoverCheck
+from compatstore.cli.output import Output, pass_output
+from compatstore.cli.progress import Bars, progress_bars
+from compatstore.cli.stopping import stop_on_signals
+from compatstore.cli.verb import gallery_argument, open_gallery, trust_code_option, verb
+
+if TYPE_CHECKING:
+    from click import Command
+
+    from compatstore.gallery import Gallery
+    from compatstore.upgrade.progress import Progress
+
+_ARTIFACT_ID = re.compile(r"[0-9a-f]+")
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _upgrade_options(function: F) -> F:
+    """The parameters that `plan` and `upgrade` share."""
+    options = (
+        gallery_argument,
+        click.argument("target"),
+        click.option(
+            "--via", metavar="ARTIFACT", help="Artifact to use: id, its first digits, or a path to link first."
+        ),
+        click.option("--backfill", type=float, metavar="SHARE", help="Share to embed natively, from 0 to 1."),
+        click.option("--policy", help="Order of the backfill, such as random."),
+        click.option("--seed", type=int, help="Seed of the order."),
+        click.option("--encoder", metavar="ENCODER", help="The target's model, where the gallery cannot build it."),
+        trust_code_option,
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+@verb("plan", example="plan photos.lance v2 --backfill 0.25")
+@_upgrade_options
+@pass_output
+def plan(
+    output: Output,
+    gallery: str,
+    target: str,
+    via: str | None,
+    backfill: float | None,
+    policy: str | None,
+    seed: int | None,
+    encoder: str | None,
+    trust_code: bool,
+) -> None:
+    """Show what an upgrade to TARGET would do and cost; no vector is touched."""
+    opened = _open(gallery, target, encoder, trust_code)
+    artifact = _link_first(opened, via, target, output)
+    planned = opened.plan(target, via=artifact, backfill=backfill, policy=policy, seed=seed)
+    output.show(planned, views.plan)
+
+
+@verb("upgrade", example="upgrade photos.lance v2 --backfill 0.25 --cutover")
+@_upgrade_options
+@click.option("--dry-run", is_flag=True, help="Show the plan that this command would carry out, and stop.")
+@click.option("--cutover", is_flag=True, help="Cut over when the upgrade is ready.")
+@pass_output
+def upgrade(
+    output: Output,
+    gallery: str,
+    target: str,
+    via: str | None,
+    backfill: float | None,
+    policy: str | None,
+    seed: int | None,
+    encoder: str | None,
+    trust_code: bool,
+    dry_run: bool,
+    cutover: bool,
+) -> None:
+    """Give every item a vector in TARGET, without touching the source's.
+
+    Ctrl-C and SIGTERM finish the batch at hand. The same command again goes on where this one stopped; when all is
+    done it does nothing. Searches use TARGET after a cutover.
+    """
+    opened = _open(gallery, target, encoder, trust_code)
+    artifact = _link_first(opened, via, target, output)
+    if dry_run:
+        planned = opened.plan(target, via=artifact, backfill=backfill, policy=policy, seed=seed)
+        output.show(planned, views.plan)
+        return
+    with progress_bars() as bars, stop_on_signals() as should_stop:
+        report = opened.upgrade(
+            target,
+            via=artifact,
+            backfill=backfill,
+            policy=policy,
+            seed=seed,
+            progress=_onto(bars),
+            should_stop=should_stop,
+        )
+    if not cutover:
+        output.show(report, views.report)
+        return
+    with progress_bars() as bars:
+        switched = opened.cutover(target, progress=_onto(bars))
+    output.show({"upgrade": report, "cutover": switched}, views.report_and_switched)
+
+
+@verb("status", example="status photos.lance")
+@gallery_argument
+@pass_output
+def status(output: Output, gallery: str) -> None:
+    """Show versions with their native, transformed and missing items, and upgrades that are not over."""
+    output.show(open_gallery(gallery, trust_code=False).status(), views.status)
+
+
+@verb("history", example="history photos.lance")
+@gallery_argument
+@pass_output
+def history(output: Output, gallery: str) -> None:
+    """Show all steps so far, oldest first."""
+    output.show(open_gallery(gallery, trust_code=False).history(), views.history)
+
+
+@verb("cutover", example="cutover photos.lance v2")
+@gallery_argument
+@click.argument("target")
+@click.option("--check", is_flag=True, help="Only say whether it can be done; exit code 7 where items are missing.")
+@click.option("--force", is_flag=True, help="Do it while items have no vector in TARGET; searches will not find them.")
+@trust_code_option
+@pass_output
+@click.pass_context
+def cutover(
+    ctx: click.Context, output: Output, gallery: str, target: str, check: bool, force: bool, trust_code: bool
+) -> None:
+    """Make TARGET the version that searches use; atomic."""
+    opened = open_gallery(gallery, trust_code=trust_code)
+    if check:
+        checked = CutoverCheck(target, opened.check_cutover(target))
+        output.show(checked, views.cutover_check)
+        ctx.exit(checked.exit_code)
+    with progress_bars() as bars:
+        switched = opened.cutover(target, force=force, progress=_onto(bars))
+    output.show(switched, views.switched)
+
+
+@verb("rollback", example="rollback photos.lance")
+@gallery_argument
+@click.argument("target", required=False)
+@pass_output
+def rollback(output: Output, gallery: str, target: str | None) -> None:
+    """Go back to the version before the upgrade to TARGET; atomic, nothing is lost.
+
+    TARGET is the active version, or else the only upgrade under way, where it is left out.
+    """
+    output.show(open_gallery(gallery, trust_code=False).rollback(target), views.switched)
+
+
+@verb("retire", example="retire photos.lance v1")
+@gallery_argument
+@click.argument("version")
+@click.option("--drop-adopted", is_flag=True, help="Drop an adopted column too; the app that owns it needs it no more.")
+@pass_output
+def retire(output: Output, gallery: str, version: str, drop_adopted: bool) -> None:
+    """Drop the vectors of VERSION for good.
+
+    With the target of an upgrade that has not cut over, this abandons that upgrade.
+    """
+    opened = open_gallery(gallery, trust_code=False)
+    output.show(opened.retire(version, drop_adopted=drop_adopted), views.switched)
+
+
+def _open(gallery: str, target: str, encoder: str | None, trust_code: bool) -> Gallery:
+    if encoder is None:
+        return open_gallery(gallery, trust_code=trust_code)
+    from compatstore.encoders import from_spec
+
+    return open_gallery(gallery, trust_code=trust_code, encoders={target: from_spec(encoder)})
+
+
+def _link_first(gallery: Gallery, via: str | None, target: str, output: Output) -> str | None:
+    """Link an artifact that is given by its path; ids pass as they are."""
+    if via is None or (_ARTIFACT_ID.fullmatch(via) and not Path(via).exists()):
+        return via
+    linked = gallery.link(via, target=target)
+    output.note(f"Linked {via} as {linked[:12]}.")
+    return linked
+
+
+def _onto(bars: Bars) -> Callable[[Progress], None]:
+    return lambda progress: bars.update(progress.step, progress.done, progress.total)
+
+
+VERBS: tuple[Command, ...] = (plan, upgrade, status, history, cutover, rollback, retire)

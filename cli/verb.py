@@ -1,0 +1,75 @@
+"""What all verbs share: `--json`, an example in the help, options made from a dataclass, and opening a gallery."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from compatstore.cli.settings import collect, options_of
+
+if TYPE_CHECKING:
+    from compatstore.encoders import Encoder
+    from compatstore.gallery import Gallery
+
+
+class Verb(click.Command):
+    """A command.
+
+    Set `settings` to a function that gives a frozen dataclass: its fields become options, and the command's function
+    gets one of it as its parameter `settings`. The function is called when the options are needed, not before, so that
+    listing commands loads no trainer.
+    """
+
+    settings: Callable[[], type] | None = None
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """All parameters: the command's own, the generated ones, --json and --help."""
+        own = super().get_params(ctx)
+        return [*own[: len(self.params)], *self._generated, *own[len(self.params) :]]
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        if self.settings is not None:
+            ctx.params["settings"] = collect(self.settings(), ctx.params)
+        return super().invoke(ctx)
+
+    @cached_property
+    def _generated(self) -> list[click.Option]:
+        # --json takes effect in App.parse_args, so that a command line that cannot be parsed is answered in JSON too.
+        as_json = click.Option(["--json"], is_flag=True, expose_value=False, help="Print the result as JSON.")
+        return [*(options_of(self.settings()) if self.settings is not None else []), as_json]
+
+
+def verb(
+    name: str, *, example: str, settings: Callable[[], type] | None = None
+) -> Callable[[Callable[..., None]], Verb]:
+    """Make a function a verb; its docstring is the help.
+
+    Args:
+        name: Of the verb.
+        example: A command line, without the program's name, shown at the end of the help.
+        settings: See `Verb`.
+    """
+
+    def make(function: Callable[..., None]) -> Verb:
+        made = click.command(name, cls=Verb, epilog=f"\b\nExample:\n  compatstore {example}")(function)
+        made.settings = settings
+        return made
+
+    return make
+
+
+gallery_argument = click.argument("gallery")
+trust_code_option = click.option(
+    "--trust-code", is_flag=True, help="Build encoders that the gallery names as Python code."
+)
+
+
+def open_gallery(gallery: str, *, trust_code: bool, encoders: Mapping[str, Encoder] | None = None) -> Gallery:
+    """Open a gallery; Lance loads here and not before."""
+    from compatstore.gallery import Gallery
+
+    return Gallery.open(gallery, encoders=encoders, trust_code=trust_code)

@@ -1,0 +1,175 @@
+"""How results look to people: lines and tables, one function for each kind of result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from compatstore.cli.output import table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from compatstore.cli.cutover_check import CutoverCheck
+    from compatstore.cli.models import Models
+    from compatstore.cli.training import Trained
+    from compatstore.demo import DemoReport
+    from compatstore.ingest.write import Added
+    from compatstore.search import SearchPlan
+    from compatstore.storage.registry import ArtifactRecord, HistoryEntry
+    from compatstore.upgrade.cutover import Switched
+    from compatstore.upgrade.plan import Plan
+    from compatstore.upgrade.run import Report
+    from compatstore.upgrade.status import RunStatus, Status
+
+    View = Iterator[str | Table]
+
+
+def status(result: Status) -> View:
+    """A gallery as of now."""
+    yield f"{result.gallery}: {result.rows} items, {result.active} is active"
+    if result.missing:
+        yield f"{result.missing} items have no vector in {result.active}: searches do not find them"
+    yield table(
+        ("version", "state", "dim", "metric", "native", "transformed", "missing", "encoder"),
+        [
+            (v.name, v.state, v.dim, v.metric, v.native, v.transformed, v.missing, v.encoder or "none")
+            for v in result.versions
+        ],
+    )
+    for run in result.upgrades:
+        yield from _run(run)
+
+
+def _run(run: RunStatus) -> Iterator[str]:
+    via = f" by {' then '.join(run.path)}" if run.path else ""
+    yield f"upgrade {run.source} -> {run.target}{via}: {run.state}, waiting for {run.waiting_for}"
+    if run.unbackfillable:
+        yield f"  {run.unbackfillable} items cannot be embedded natively:"
+        yield from _reasons(run.reasons, run.unbackfillable)
+
+
+def models(result: Models) -> View:
+    """Versions with their models, and artifacts."""
+    yield table(
+        ("version", "state", "dim", "metric", "fingerprint", "encoder"),
+        [(v.name, v.state, v.dim, v.metric, v.fingerprint, v.encoder or "none") for v in result.versions],
+    )
+    if result.artifacts:
+        yield ""
+        rows = [(a.id[:12], a.kind, a.method, a.source, a.target) for a in result.artifacts]
+        yield table(("artifact", "kind", "method", "from", "to"), rows)
+
+
+def linked(result: ArtifactRecord) -> View:
+    """An artifact that was linked."""
+    yield f"{result.id[:12]}  {result.method or result.kind}  {result.source} -> {result.target}"
+
+
+def history(result: Sequence[HistoryEntry]) -> View:
+    """All steps so far."""
+    yield table(
+        ("#", "at", "step", "version", "artifact", "rows", "seconds", "who", "note"),
+        [(h.number, h.at, h.step, h.version, h.artifact[:12], h.rows, h.seconds, h.who, h.note) for h in result],
+    )
+
+
+def added(result: Added) -> View:
+    """What an add did."""
+    yield f"{result.rows} items added in {result.version}"
+
+
+def found(result: Any) -> View:
+    """What a search found, an Arrow table."""
+    yield table(result.column_names, [row.values() for row in result.to_pylist()])
+
+
+def search_plan(result: SearchPlan) -> View:
+    """How a search would go."""
+    yield str(result)
+
+
+def plan(result: Plan) -> View:
+    """What an upgrade would do and cost."""
+    via = f" by {' then '.join(result.path)}" if result.path else ""
+    yield f"{result.source} -> {result.target}{via}, {result.rows} items"
+    rows = [(step.name, step.rows, step.bytes, step.seconds, step.note) for step in result.steps]
+    yield table(("step", "rows", "bytes", "seconds", "what"), rows) if rows else "nothing is left to do"
+    yield from _figures(result.quality)
+    for warning in result.warnings:
+        yield f"warning: {warning}"
+
+
+def report(result: Report) -> View:
+    """What an upgrade did."""
+    yield (
+        f"{result.target} is {result.state}: {result.transformed} items transformed, {result.backfilled} embedded "
+        f"natively, {result.missing} missing, {result.seconds:.1f} s"
+    )
+    if result.num_unbackfillable:
+        yield f"{result.num_unbackfillable} items could not be embedded natively:"
+        yield from _reasons(result.unbackfillable, result.num_unbackfillable)
+    if result.state == "ready":
+        yield f"next: compatstore cutover GALLERY {result.target}"
+
+
+def report_and_switched(result: Mapping[str, Any]) -> View:
+    """What an upgrade and its cutover did."""
+    yield from report(result["upgrade"])
+    yield from switched(result["cutover"])
+
+
+def switched(result: Switched) -> View:
+    """What a cutover, rollback or retire did."""
+    was = f", {result.previous} before" if result.previous != result.active else ""
+    yield f"{result.active} is active{was}" if result.changed else f"{result.active} is active; nothing to do"
+    if result.missing:
+        yield f"{result.missing} items have no vector in {result.active}: searches do not find them"
+    if result.dropped:
+        yield f"dropped: {', '.join(result.dropped)}"
+
+
+def cutover_check(result: CutoverCheck) -> View:
+    """Whether an upgrade can cut over."""
+    yield (
+        f"{result.missing} items have no vector in {result.target}"
+        if result.missing
+        else f"{result.target} can cut over"
+    )
+
+
+def trained(result: Trained) -> View:
+    """What training made."""
+    source, target = result.manifest.source, result.manifest.target
+    yield f"{result.id[:12]}  {result.manifest.method}  {source.dim} -> {target.dim} values, in {result.out}"
+    yield from _figures(result.manifest.figures)
+
+
+def demo(result: DemoReport) -> View:
+    """What the demo measured and left behind."""
+    rows = [(r.name, r.notation, 100 * r.cmc1, 100 * r.cmc5, 100 * r.map, r.note) for r in result.rows]
+    percent = [(n, s, f"{a:.1f}", f"{b:.1f}", f"{c:.1f}", note) for n, s, a, b, c, note in rows]
+    yield table(("gallery", "query/gallery", "CMC-1 %", "CMC-5 %", "mAP %", "how"), percent)
+    yield ""
+    yield from (str(file) for file in result.files)
+    yield ""
+    yield "The gallery is live; try:"
+    yield from (f"  {command}" for command in result.next_commands)
+
+
+def _figures(figures: Mapping[str, Any]) -> View:
+    """Held-out figures of an artifact: name -> value, or network -> name -> value."""
+    rows = [
+        (name, *pair)
+        for name, value in figures.items()
+        for pair in (value.items() if isinstance(value, Mapping) else [("", value)])
+    ]
+    if rows:
+        yield ""
+        yield table(("held out", "figure", "value"), rows)
+
+
+def _reasons(reasons: Sequence[tuple[str, str]], total: int) -> Iterator[str]:
+    yield from (f"    {item}: {reason}" for item, reason in reasons)
+    if total > len(reasons):
+        yield f"    and {total - len(reasons)} more"
