@@ -25,8 +25,13 @@ Trainer = TypeVar("Trainer", bound=PairTrainer)
 
 
 def without_holdout(trainer: Trainer) -> Trainer:
-    """Return the trainer with all rows to learn from, for callers that hold out rows of their own."""
-    return replace(trainer, holdout=0.0) if "holdout" in trainer.__dataclass_fields__ else trainer
+    """Return the trainer with all rows to learn from, for callers that hold out rows of their own.
+
+    A trainer that decides by what it holds out says so by a class attribute `needs_holdout`, and is returned as it is.
+    """
+    if "holdout" not in trainer.__dataclass_fields__ or getattr(trainer, "needs_holdout", False):
+        return trainer
+    return replace(trainer, holdout=0.0)
 
 
 def describe(trainer: PairTrainer) -> str:

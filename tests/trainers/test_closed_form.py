@@ -70,7 +70,7 @@ def test_mean_shift_moves_the_mean_and_nothing_else():
     source = vectors(300, 6)
     artifact = MeanShift(holdout=0.0).fit(Pairs(source, source + np.arange(6)))
     np.testing.assert_allclose(artifact.apply(source).vectors, source + np.arange(6), atol=1e-4)
-    with pytest.raises(InvalidInput, match="one dimension.*6 and 7"):
+    with pytest.raises(InvalidInput, match=r"one dimension.*6 and 7"):
         MeanShift().fit(Pairs(source, vectors(300, 7)))
     with pytest.raises(InvalidInput, match="one dimension"):
         DiagonalScale(rotate=False).fit(Pairs(source, vectors(300, 7)))
