@@ -47,7 +47,12 @@ def to_numpy(values: Any) -> Any:
 
 
 def _to_float32(asked: str, values: Any) -> FloatArray:
-    array = np.asarray(to_numpy(values))
+    try:
+        array = np.asarray(to_numpy(values))
+    except ValueError as error:
+        raise InvalidInput(
+            asked, expected="vectors of one length", found=f"{len(values)} of different lengths or shapes"
+        ) from error
     if array.dtype.kind not in "fiub":
         raise InvalidInput(asked, expected="numbers", found=f"type {array.dtype}")
     # A double beyond float32 becomes inf here and is refused as such by the caller.

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from compatstore.artifacts.matrix import as_matrix
+from compatstore.artifacts.matrix import as_matrix, to_numpy
 from compatstore.encoders import FloatArray
-from compatstore.errors import InvalidInput, InvalidName
+from compatstore.errors import InvalidInput, InvalidName, first_offenders
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.columns import BoolArray, to_matrix
 from compatstore.storage.ids import refuse_repeats
@@ -69,7 +69,7 @@ def read_items(data: Any, registry: Registry, version: str, schema: Any, gallery
     _rename(columns, registry, version)
     if registry.id_column not in columns:
         raise InvalidInput(asked, expected=f"a column {registry.id_column!r}", found=", ".join(columns) or "no columns")
-    ids = _cast(columns.pop(registry.id_column), id_arrow_type(registry), registry.id_column, asked)
+    ids = _read_ids(columns.pop(registry.id_column), registry, asked)
     refuse_repeats(ids, asked)
     sources = None
     if registry.source_column and registry.source_column in columns:
@@ -77,7 +77,7 @@ def read_items(data: Any, registry: Registry, version: str, schema: Any, gallery
         sources = _cast(columns.pop(registry.source_column), source_type, registry.source_column, asked)
     vectors, side = _take_vectors(columns, registry, asked)
     registry.columns(version)
-    _refuse_reserved(columns, registry, asked)
+    _refuse_reserved(columns, registry, schema, asked)
     return Items(ids, sources, vectors, side, {name: _arrow(value) for name, value in columns.items()}, asked)
 
 
@@ -85,6 +85,15 @@ def _columns(data: Any, asked: str) -> dict[str, Any]:
     if isinstance(data, pa.RecordBatch | pa.Table):
         return {name: data.column(name) for name in data.schema.names}
     if isinstance(data, Mapping):
+        single = [
+            name for name, values in data.items() if isinstance(values, str | bytes) or not hasattr(values, "__len__")
+        ]
+        if single:
+            raise InvalidInput(
+                asked,
+                expected="a list or array of values in every column",
+                found=f"one value in {first_offenders(single)}",
+            )
         return dict(data)
     if isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
         return {name: [row.get(name) for row in data] for name in dict.fromkeys(key for row in data for key in row)}
@@ -140,6 +149,7 @@ def _given(values: Any, dim: int, asked: str) -> Given:
     """Read vectors, some of which may be null."""
     if isinstance(values, pa.Array | pa.ChunkedArray):
         if pa.types.is_fixed_size_list(values.type):
+            _refuse_holes(values, asked)
             if values.type.list_size == dim:
                 matrix, valid = to_matrix(values.cast(pa.list_(pa.float32(), dim)), dim)
                 return as_matrix(asked, matrix, dim), valid
@@ -151,32 +161,43 @@ def _given(values: Any, dim: int, asked: str) -> Given:
         if valid.any():
             matrix[valid] = as_matrix(asked, [value for value in values if value is not None], dim)
         return matrix, valid
-    matrix = _ragged_checked(values, dim, asked)
+    matrix = as_matrix(asked, values, dim) if len(values) else np.zeros((0, dim), np.float32)
     return matrix, np.ones(len(matrix), bool)
 
 
-def _ragged_checked(values: Any, dim: int, asked: str) -> FloatArray:
-    if len(values) == 0:
-        return np.zeros((0, dim), np.float32)
+def _refuse_holes(values: Any, asked: str) -> None:
+    """Refuse vectors in which single values are null; a null vector is fine."""
+    holes = _arrow(values).flatten().null_count
+    if holes:
+        raise InvalidInput(asked, expected="vectors without null values", found=f"{holes} null values")
+
+
+def _read_ids(values: Any, registry: Registry, asked: str) -> Any:
+    """Ids as an Arrow array; numbers are not made text nor text numbers, for `get` would not find them again."""
     try:
-        return as_matrix(asked, values, dim)
-    except ValueError as error:
-        if isinstance(error, InvalidInput):
-            raise
-        lengths = sorted({len(value) for value in values})
-        raise InvalidInput(asked, expected=f"vectors of {dim} values", found=f"lengths {lengths}") from error
+        array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(to_numpy(values))
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        raise InvalidInput(
+            asked, expected=f"ids of type {registry.id_type} in column {registry.id_column!r}", found=str(error)
+        ) from error
+    whole, text = pa.types.is_integer(array.type), _is_text(array.type)
+    if not pa.types.is_null(array.type) and not (whole if registry.id_type == "int64" else text):
+        raise InvalidInput(
+            asked,
+            expected=f"ids of type {registry.id_type} in column {registry.id_column!r}",
+            found=str(array.type),
+            fix="Convert them, or create the gallery with id_type='int64'." if whole else "Convert them.",
+        )
+    return _cast(array, id_arrow_type(registry), registry.id_column, asked)
+
+
+def _is_text(kind: Any) -> bool:
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(plain) or pa.types.is_large_string(plain) or pa.types.is_string_view(plain))
 
 
 def _cast(values: Any, kind: Any, name: str, asked: str) -> Any:
     array = _arrow(values)
-    same_family = pa.types.is_integer(array.type) == pa.types.is_integer(kind)
-    if not same_family and not pa.types.is_null(array.type):
-        raise InvalidInput(
-            asked,
-            expected=f"column {name!r} of type {kind}",
-            found=str(array.type),
-            fix="Convert it, or create the gallery with id_type='int64'." if pa.types.is_integer(array.type) else "",
-        )
     try:
         return array.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -200,8 +221,16 @@ def _arrow(values: Any) -> Any:
         return pa.array([None if value is None else str(value) for value in values])
 
 
-def _refuse_reserved(columns: Mapping[str, Any], registry: Registry, asked: str) -> None:
+def _refuse_reserved(columns: Mapping[str, Any], registry: Registry, schema: Any, asked: str) -> None:
+    """Refuse names that mean something else to us, or to Lance: a column called `_rowid` makes a table unreadable."""
     for name in columns:
+        if name not in schema.names and (not name or name.startswith("_") or "." in name):
+            raise InvalidName(
+                asked,
+                expected="metadata columns whose names do not start with an underscore and hold no dot",
+                found=repr(name),
+                fix="Rename the column.",
+            )
         if name in ("vector", "side") or name.rpartition("__")[0] in registry.versions or name in registry.versions:
             raise InvalidName(
                 asked,
