@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from os import PathLike
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,7 +24,7 @@ from compatstore.storage import vector_index
 from compatstore.storage.catalog import Catalog, id_arrow_type, require_new
 from compatstore.storage.columns import to_matrix
 from compatstore.storage.create import adopt_table, create_table
-from compatstore.storage.ids import find
+from compatstore.storage.ids import find, read_ids
 from compatstore.storage.location import locate
 from compatstore.storage.registry import ArtifactRecord, HistoryEntry, Registry, edit
 from compatstore.storage.store import Store
@@ -163,7 +165,11 @@ class Gallery:
         return write.add(self._catalog, data, version, upsert=upsert)
 
     def delete(self, ids: Sequence[Any]) -> int:
-        """Remove items, in one commit; ids that are not there are ignored. Returns how many were removed."""
+        """Remove items, in one commit; ids that are not there are ignored. Returns how many were removed.
+
+        Raises:
+            InvalidInput: Ids are of another type than the gallery's.
+        """
         return write.delete(self._catalog, ids)
 
     def get(self, ids: Sequence[Any], columns: Sequence[str] | None = None) -> Any:
@@ -178,10 +184,10 @@ class Gallery:
 
         Raises:
             UnknownId: Some are not there.
-            InvalidInput: A column is not there.
+            InvalidInput: A column is not there, or ids are of another type than the gallery's.
         """
         registry = self._catalog.registry()
-        wanted = [ids] if isinstance(ids, str | int) else list(ids)
+        wanted = read_ids(ids, id_arrow_type(registry), f"get items of {self._catalog.store.location.name}")
         schema = self._catalog.store.schema.names
         names = schema if columns is None else _require_columns(columns, schema)
         found = find(self._catalog.store, registry.id_column, wanted, list(dict.fromkeys([*names, registry.id_column])))
@@ -332,6 +338,8 @@ class Gallery:
             DimensionMismatch: Its dimensions are not the versions'.
             CorruptArtifact: Its files are truncated or edited.
         """
+        if not isinstance(artifact, Artifact | str | PathLike):
+            raise InvalidInput("link an artifact", expected="an artifact, or the path of one", found=repr(artifact))
         loaded = artifact if isinstance(artifact, Artifact) else Artifact.load(artifact)
         source = source or self._version_of(loaded.manifest.source.fingerprint, loaded.manifest.source.name, "source")
         target = target or self._version_of(loaded.manifest.target.fingerprint, loaded.manifest.target.name, "target")
@@ -495,8 +503,8 @@ class Gallery:
         edit(self._catalog.store, change)
 
     def _plan_search(self, registry: Registry, k: int, version: str | None, where: str | None) -> searching.SearchPlan:
-        if k < 1:
-            raise InvalidInput("search", expected="k >= 1", found=f"{k}")
+        if not isinstance(k, int | np.integer) or k < 1:
+            raise InvalidInput("search", expected="a whole number k >= 1", found=f"{k}")
         return searching.plan_search(registry, version or registry.active, k, where)
 
     def _queries(self, query: Any, registry: Registry, version: str) -> FloatArray:
@@ -508,7 +516,7 @@ class Gallery:
             shape is not None and (len(shape) == 1 or (len(shape) == 2 and shape[1] == dim))
         )
         if is_vector:
-            single = len(shape) == 1 if shape is not None else not hasattr(query[0], "__len__")
+            single = len(shape) == 1 if shape is not None else not any(hasattr(value, "__len__") for value in query)
             return as_matrix(asked, [query] if single else query, dim)
         encoder = self._catalog.encoder(version)
         if encoder is None:

@@ -12,9 +12,9 @@ import pyarrow as pa
 from compatstore.errors import InvalidInput, SourceError
 from compatstore.ingest.complete import Completed, complete, to_table
 from compatstore.ingest.items import Items, read_items
-from compatstore.storage.catalog import Catalog
+from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.columns import VersionValues
-from compatstore.storage.ids import among, find, refresh_index, refuse_known
+from compatstore.storage.ids import among, find, read_ids, refresh_index, refuse_known
 from compatstore.storage.registry import Registry
 
 
@@ -61,11 +61,10 @@ def delete(catalog: Catalog, ids: Sequence[Any]) -> int:
     """Remove items in one commit; see `Gallery.delete`."""
     registry = catalog.registry()
     store = catalog.store
-    if isinstance(ids, str | int):
-        ids = [ids]
-    if not len(ids):
+    unwanted = read_ids(ids, id_arrow_type(registry), f"delete items of {store.location.name}")
+    if not unwanted:
         return 0
-    condition = " OR ".join(among(registry.id_column, list(ids)))
+    condition = " OR ".join(among(registry.id_column, unwanted))
     before = store.count(condition)
     if before:
         store.retry("delete items", lambda: store.writer().delete(condition))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -28,6 +29,36 @@ def literal(value: object) -> str:
     if isinstance(value, int):
         return str(value)
     return "'" + value.replace("'", "''") + "'"
+
+
+def read_ids(ids: Any, kind: Any, asked: str) -> list[Any]:
+    """Ids as a list; one id counts as a list of one.
+
+    Args:
+        ids: One id, or a list, Arrow or NumPy array of ids.
+        kind: Arrow type of the gallery's ids.
+        asked: What the user wanted, for messages.
+
+    Raises:
+        InvalidInput: Some are not of the gallery's type; the first offenders are named.
+    """
+    if hasattr(ids, "tolist"):
+        ids = ids.tolist()
+    given = [ids] if isinstance(ids, str | int) else ids
+    wanted = [item.item() if isinstance(item, np.generic) else item for item in given]
+    whole = pa.types.is_integer(kind)
+    wrong = [item for item in wanted if not (_is_int64(item) if whole else isinstance(item, str))]
+    if wrong:
+        raise InvalidInput(
+            asked,
+            expected=f"ids that are {'whole numbers of 64 bits' if whole else 'text'}",
+            found=first_offenders([repr(item) for item in wrong]),
+        )
+    return wanted
+
+
+def _is_int64(item: object) -> bool:
+    return isinstance(item, int) and not isinstance(item, bool) and -(2**63) <= item < 2**63
 
 
 def column(name: str) -> str:

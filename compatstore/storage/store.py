@@ -40,7 +40,9 @@ class Store:
         """
         asked = f"create a gallery at {location.uri}"
         if _exists(location):
-            raise AlreadyExists(asked, found="something is there already", fix="Open it, or choose another path.")
+            raise AlreadyExists(
+                asked, expected="nothing there", found="something", fix="Open it, or choose another path."
+            )
         empty = pa.Table.from_batches([], schema)
         with storage_errors(asked):
             dataset = lance.write_dataset(empty, location.uri, storage_options=location.storage_options or None)
