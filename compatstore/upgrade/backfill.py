@@ -84,7 +84,7 @@ class Backfill:
         todo = self.remaining()
         if not todo:
             return self.fold()
-        encoder = self._encoder()
+        encoder = require_encoder(self.catalog, self.run.target)
         staged = set(self._staging.load()[0])
         folded, waiting = 0, len(staged)
         for batch in _batches([item for item in todo if item not in staged]):
@@ -107,18 +107,6 @@ class Backfill:
             folded += store.retry("fold natives", lambda: self._fold_fragment(fragment_id, wave))  # noqa: B023
         self._staging.clear()
         return folded
-
-    def _encoder(self) -> Encoder:
-        encoder = self.catalog.encoder(self.run.target)
-        if encoder is None:
-            raise UpgradeError(
-                f"embed items in {self.run.target}",
-                expected=f"an encoder for {self.run.target}",
-                found="none: its vectors come from outside",
-                fix=f"Open the gallery with encoders={{'{self.run.target}': ...}} (a Precomputed one will do), "
-                "or upgrade without a backfill.",
-            )
-        return encoder
 
     def _stage(self, ids: list[Any], encoder: Encoder) -> int:
         """Embed one batch and make it durable; list what cannot be embedded."""
@@ -172,6 +160,24 @@ class Backfill:
                 target.put(rows, _native(wave.vectors[positions[rows]], basis[rows], target, rows))
                 counter[0] += len(rows)
             yield self._target.encode(target)
+
+
+def require_encoder(catalog: Catalog, target: str) -> Encoder:
+    """The encoder of a version.
+
+    Raises:
+        UpgradeError: It has none here.
+    """
+    encoder = catalog.encoder(target)
+    if encoder is None:
+        raise UpgradeError(
+            f"embed items in {target}",
+            expected=f"an encoder for {target}",
+            found="none: its vectors come from outside",
+            fix=f"Open the gallery with encoders={{'{target}': ...}} (a Precomputed one will do), "
+            "or upgrade without a backfill.",
+        )
+    return encoder
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from compatstore.storage import vector_index
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.registry import HistoryEntry, Registry, RunRecord, edit
-from compatstore.upgrade.backfill import Backfill
+from compatstore.upgrade.backfill import Backfill, require_encoder
 from compatstore.upgrade.hop import Hop
 from compatstore.upgrade.plan import needs_padding
 from compatstore.upgrade.progress import Monitor, Progress
@@ -71,6 +71,8 @@ def run_upgrade(catalog: Catalog, run: RunRecord, controls: Controls) -> Report:
         UpgradeError: A backfill without an encoder.
     """
     started = time.monotonic()
+    if run.backfill > 0 and catalog.registry().record(run.target).columns is None:
+        require_encoder(catalog, run.target)
     run = _expand(catalog, run)
     transformed = _hop(catalog, run, controls)
     run, backfilled = _backfill(catalog, run, controls)
