@@ -1,0 +1,65 @@
+"""What tests of several folders share: linear artifacts, small galleries, and a table's files byte for byte."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import compatstore as cs
+from compatstore.artifacts import Architecture, Artifact, Space
+
+SOURCE = cs.EmbeddingVersion("v1", dim=4, metric="l2")
+TARGET = cs.EmbeddingVersion("v2", dim=6, metric="l2")
+
+
+def _linear(source=SOURCE, target=TARGET, kind="ForwardTransform", seed=0):
+    reads, writes = (source, target) if kind == "ForwardTransform" else (target, source)
+    architecture = Architecture(source_dim=reads.dim, output_dim=writes.dim)
+    rng = np.random.default_rng(seed)
+    tensors = {f"h.{name}": rng.normal(size=shape) for name, shape in architecture.shapes().items()}
+    return Artifact.create(
+        kind, source=Space.of(source), target=Space.of(target), networks={"h": architecture}, tensors=tensors
+    )
+
+
+@pytest.fixture
+def linear():
+    """Make an artifact of one random matrix: linear(source, target, kind, seed)."""
+    return _linear
+
+
+@pytest.fixture
+def vectors():
+    """Make n random vectors: vectors(n, dim, seed) -> (n, dim) float32."""
+    return lambda n, dim=SOURCE.dim, seed=0: np.random.default_rng(seed).normal(size=(n, dim)).astype(np.float32)
+
+
+@pytest.fixture
+def files():
+    """SHA-256 of every file below a folder, by its path: files(folder)."""
+
+    def digests(folder):
+        paths = sorted(path for path in Path(folder).rglob("*") if path.is_file())
+        return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
+
+    return digests
+
+
+@pytest.fixture
+def gallery(tmp_path, vectors):
+    """A gallery of ten items a to j in v1 (l2, 4 values), with a source and a number each."""
+    gallery = cs.Gallery.create(str(tmp_path / "gallery.lance"), SOURCE)
+    ids = list("abcdefghij")
+    gallery.add({"id": ids, "vector": vectors(10), "source": [f"{i}.jpg" for i in ids], "number": range(10)})
+    return gallery
+
+
+@pytest.fixture
+def upgradable(gallery):
+    """The same gallery with v2 (l2, 6 values) registered and a linear transform linked; nothing is hopped yet."""
+    gallery.register(TARGET)
+    gallery.link(_linear())
+    return gallery
