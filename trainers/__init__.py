@@ -1,11 +1,32 @@
 """Trainers: what makes artifacts from pairs of embeddings, and models from images."""
 
+from compatstore.trainers.auto import Auto
 from compatstore.trainers.dmu_head import DMUHead
 from compatstore.trainers.drift_adapter import DriftAdapter
 from compatstore.trainers.fastfill import FastFill
 from compatstore.trainers.fct import FCT
 from compatstore.trainers.lce import LCE
+from compatstore.trainers.mean_shift import MeanShift
 from compatstore.trainers.pairs import Pairs
+from compatstore.trainers.procrustes import DiagonalScale, Procrustes
+from compatstore.trainers.query_adapter import QueryAdapter
 from compatstore.trainers.rbt import RBT
+from compatstore.trainers.ridge import LowRankAffine, LowRankRidge, Ridge
 
-__all__ = ["FCT", "LCE", "RBT", "DMUHead", "DriftAdapter", "FastFill", "Pairs"]
+__all__ = [
+    "FCT",
+    "LCE",
+    "RBT",
+    "Auto",
+    "DMUHead",
+    "DiagonalScale",
+    "DriftAdapter",
+    "FastFill",
+    "LowRankAffine",
+    "LowRankRidge",
+    "MeanShift",
+    "Pairs",
+    "Procrustes",
+    "QueryAdapter",
+    "Ridge",
+]
