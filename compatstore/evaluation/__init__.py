@@ -1,24 +1,50 @@
-"""Measure retrieval before, during and after an upgrade."""
+"""Measure retrieval before, during and after an upgrade, and decide on it."""
 
+from compatstore.evaluation.advice import Advice
+from compatstore.evaluation.agreement import kendall_tau, linear_cka, subgroup_gap
+from compatstore.evaluation.bootstrap import Estimate
+from compatstore.evaluation.compatibility import (
+    CompatibilityMatrix,
+    compatibility_matrix,
+    degradation,
+    upgrade_gain,
+)
 from compatstore.evaluation.contact_sheet import Neighbour, SheetRow, contact_sheet
 from compatstore.evaluation.curve import BackfillCurve, backfill_curve
+from compatstore.evaluation.decision import DecisionRow, DecisionTable, decide
 from compatstore.evaluation.metrics import Flips, RetrievalMetrics, flips, recall_at_k, retrieval_metrics, summarise
-from compatstore.evaluation.plots import plot_curve
+from compatstore.evaluation.plots import plot_curve, plot_decision
 from compatstore.evaluation.ranking import Ranking, rank_queries
+from compatstore.evaluation.trial import DecisionSettings, Trial
 
 __all__ = [
+    "Advice",
     "BackfillCurve",
+    "CompatibilityMatrix",
+    "DecisionRow",
+    "DecisionSettings",
+    "DecisionTable",
+    "Estimate",
     "Flips",
     "Neighbour",
     "Ranking",
     "RetrievalMetrics",
     "SheetRow",
+    "Trial",
     "backfill_curve",
+    "compatibility_matrix",
     "contact_sheet",
+    "decide",
+    "degradation",
     "flips",
+    "kendall_tau",
+    "linear_cka",
     "plot_curve",
+    "plot_decision",
     "rank_queries",
     "recall_at_k",
     "retrieval_metrics",
+    "subgroup_gap",
     "summarise",
+    "upgrade_gain",
 ]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
 from compatstore.errors import DimensionMismatch, InvalidInput
 from compatstore.evaluation.distances import Doubles, Positions, measure
-from compatstore.evaluation.metrics import RetrievalMetrics, require_ranks, summarise
-from compatstore.evaluation.ranking import rank_galleries
+from compatstore.evaluation.metrics import Flips, flips, require_ranks, summarise
+from compatstore.evaluation.ranking import Ranking, rank_galleries
 from compatstore.evaluation.relevance import judge, require_length
 from compatstore.versions import Metric
 
@@ -29,6 +29,7 @@ class BackfillCurve:
             under the backfilling curve (FastFill, section 3.1).
         num_queries: Queries counted, the same at every alpha.
         num_skipped: Queries left out, as no item of the gallery is correct for them.
+        rankings: What each query found at each alpha, a of them; for flips, subgroups and intervals.
     """
 
     alphas: Doubles
@@ -37,6 +38,7 @@ class BackfillCurve:
     area: dict[str, float]
     num_queries: int
     num_skipped: int
+    rankings: tuple[Ranking, ...] = field(default=(), repr=False)
 
     def values(self, metric: str) -> Doubles:
         """Return one curve by name, "map" or "cmc@1", "cmc@5", ...; (a,) float64.
@@ -48,6 +50,30 @@ class BackfillCurve:
         if metric not in curves:
             raise InvalidInput("read a backfilling curve", expected=f"one of {sorted(curves)}", found=repr(metric))
         return curves[metric]
+
+    def worst(self, metric: str) -> tuple[float, float]:
+        """The lowest point of one curve: (alpha, value). Between its ends a mixed gallery can be below both.
+
+        Raises:
+            InvalidInput: The curve was not measured.
+        """
+        curve = self.values(metric)
+        lowest = int(curve.argmin())
+        return float(self.alphas[lowest]), float(curve[lowest])
+
+    def flips(self, before: Ranking | None = None, k: int = 1) -> tuple[Flips, ...]:
+        """How many queries each step of the backfill mends and breaks: a pairs of shares (FastFill, appendix D).
+
+        Args:
+            before: What the same queries found before, such as the status quo in the source's space; None for the
+                hop alone, alpha = 0.
+            k: Right means a correct item among the k nearest.
+
+        Raises:
+            DimensionMismatch: `before` is of another number of queries.
+            InvalidInput: k is below 1, or no query has a correct item in both.
+        """
+        return tuple(flips(before or self.rankings[0], ranking, k) for ranking in self.rankings)
 
 
 def backfill_curve(
@@ -98,16 +124,21 @@ def backfill_curve(
     for values, name in ((gallery_labels, "gallery labels"), (gallery_ids, "gallery ids")):
         require_length(values, len(before), name)
     relevance = judge(query_labels, gallery_labels, query_ids, gallery_ids)
-    rankings = rank_galleries(distances, relevance, _galleries(_permutation(order, len(before)), shares))
-    return _curve(shares, [summarise(ranking, ks) for ranking in rankings])
+    rankings = rank_galleries(distances, relevance, mixed_galleries(as_permutation(order, len(before)), shares))
+    return _curve(shares, rankings, ks)
 
 
-def _galleries(order: Positions, shares: Doubles) -> list[Positions]:
-    """For each share the rows of the table [transformed; native] that make up the gallery."""
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order))
+def mixed_galleries(order: Positions, shares: Doubles) -> list[Positions]:
+    """For each share the rows of the table [transformed; native] that make up the gallery: each (n,) intp."""
     rows = np.arange(len(order))
-    return [np.where(rank < native_count(share, len(order)), rows + len(order), rows) for share in shares]
+    return [np.where(native_rows(order, share), rows + len(order), rows) for share in shares]
+
+
+def native_rows(order: Positions, alpha: float) -> npt.NDArray[np.bool_]:
+    """Which rows are native at a share: the first floor(alpha n) of the order; (n,) bool."""
+    native = np.zeros(len(order), dtype=bool)
+    native[order[: native_count(alpha, len(order))]] = True
+    return native
 
 
 def native_count(alpha: float, items: int) -> int:
@@ -126,7 +157,12 @@ def _shares(alphas: int | Sequence[float]) -> Doubles:
     return shares
 
 
-def _permutation(order: npt.ArrayLike, items: int) -> Positions:
+def as_permutation(order: npt.ArrayLike, items: int) -> Positions:
+    """Return the order of a backfill as (items,) intp.
+
+    Raises:
+        InvalidInput: It is not a permutation of the gallery's rows.
+    """
     rows = np.asarray(order)
     if not np.array_equal(np.sort(rows, axis=None), np.arange(items)) or rows.ndim != 1:
         raise InvalidInput(
@@ -137,7 +173,8 @@ def _permutation(order: npt.ArrayLike, items: int) -> Positions:
     return rows.astype(np.intp)
 
 
-def _curve(shares: Doubles, steps: Sequence[RetrievalMetrics]) -> BackfillCurve:
+def _curve(shares: Doubles, rankings: Sequence[Ranking], ks: Sequence[int]) -> BackfillCurve:
+    steps = [summarise(ranking, ks) for ranking in rankings]
     cmc = {k: np.array([step.cmc[k] for step in steps]) for k in steps[0].cmc}
     mean_precision = np.array([step.map for step in steps])
     curves = {**{f"cmc@{k}": curve for k, curve in cmc.items()}, "map": mean_precision}
@@ -148,6 +185,7 @@ def _curve(shares: Doubles, steps: Sequence[RetrievalMetrics]) -> BackfillCurve:
         area={name: _mean_over(shares, curve) for name, curve in curves.items()},
         num_queries=steps[0].num_queries,
         num_skipped=steps[0].num_skipped,
+        rankings=tuple(rankings),
     )
 
 

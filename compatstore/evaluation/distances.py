@@ -38,11 +38,14 @@ class Distances:
         left: (q, d') float64, the queries as the matrix product wants them.
         right: (n, d') float64, the gallery likewise.
         block: Queries compared at a time, a multiple of 64; bounds memory, decides nothing else.
+        offsets: (q,) float64, what is to be added to a query's entries to make them distances as Lance gives them:
+            squared (l2), 1 - cosine, 1 - product (dot). Needed only where distances of two spaces are merged.
     """
 
     left: Doubles
     right: Doubles
     block: int
+    offsets: Doubles
 
     def blocks(self) -> Iterator[tuple[int, Doubles]]:
         """Yield the index of a block's first query and its distances, (b, n) float64, in memory that is reused."""
@@ -94,8 +97,9 @@ def measure(
         )
     if block is None:
         block = min(_BLOCK_BYTES // (8 * len(right)), len(left))
+    offsets = _squared_lengths(left) if metric == "l2" else np.ones(len(left))
     left, right = _factors(left, right, metric)
-    return Distances(left=left, right=right, block=max(-(-block // _TILE), 1) * _TILE)
+    return Distances(left=left, right=right, block=max(-(-block // _TILE), 1) * _TILE, offsets=offsets)
 
 
 def checked_vectors(vectors: npt.ArrayLike, name: str) -> Doubles:

@@ -1,4 +1,4 @@
-"""Pictures of backfilling curves, ready for a report or a paper."""
+"""Pictures of backfilling curves and decision tables, ready for a report or a paper."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from compatstore.errors import InvalidInput
+from compatstore.evaluation.bootstrap import Estimate
 from compatstore.evaluation.canvas import canvas, write
 from compatstore.evaluation.curve import BackfillCurve
+from compatstore.evaluation.decision import DecisionTable
 
 # Okabe and Ito's colours: told apart with every common kind of colour blindness; markers differ as well.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -52,6 +54,55 @@ def plot_curve(
         return write(figure, path)
 
 
+def plot_decision(table: DecisionTable, path: str | Path, *, metric: str | None = None) -> Path:
+    """Draw a decision table: a dot and its interval for each way, 6 inches wide.
+
+    The way that is advised is coloured; a dashed line marks the status quo.
+
+    Args:
+        table: From `decide`.
+        path: Where to write; ".png" (1200 pixels wide) or ".svg".
+        metric: "map" or "cmc@k"; None for the one that decided.
+
+    Returns:
+        The path written.
+
+    Raises:
+        MissingExtra: matplotlib is not installed.
+        InvalidInput: Another suffix, or a metric that was not measured.
+    """
+    name = metric or table.criterion
+    if name not in table.rows[0].figures:
+        raise InvalidInput("plot a decision", expected=f"one of {sorted(table.rows[0].figures)}", found=repr(name))
+    with canvas(6.0, 1.0 + 0.3 * len(table.rows)) as figure:
+        figure.set_layout_engine("constrained")
+        axes = figure.add_subplot()
+        axes.axvline(100 * table.rows[0].figures[name].value, color=_REFERENCE_COLOUR, linewidth=1.0, linestyle="--")
+        for place, row in enumerate(table.rows):
+            advised = name == table.criterion and row.name == table.advice.row
+            _draw_estimate(axes, place, row.figures[name], _COLOURS[0] if advised else _REFERENCE_COLOUR)
+        axes.set_yticks(range(len(table.rows)), [f"{row.name}  {row.notation}" for row in table.rows])
+        axes.invert_yaxis()
+        axes.set_xlabel(f"{_named(name)}, {table.confidence:.0%} interval over {table.num_queries} queries")
+        axes.grid(axis="x", color="#DDDDDD", linewidth=0.6)
+        axes.tick_params(length=3, width=0.8)
+        return write(figure, path)
+
+
+def _draw_estimate(axes: Any, place: int, estimate: Estimate, colour: str) -> None:
+    axes.hlines(place, 100 * estimate.low, 100 * estimate.high, color=colour, linewidth=1.8, zorder=3)
+    axes.plot(100 * estimate.value, place, "o", color=colour, markersize=5.5, zorder=4)
+    axes.annotate(
+        f"{100 * estimate.value:.1f}",
+        (1.0, place),
+        xycoords=("axes fraction", "data"),
+        xytext=(6, 0),
+        textcoords="offset points",
+        va="center",
+        color=colour,
+    )
+
+
 def _draw_curve(axes: Any, name: str, curve: BackfillCurve, metric: str, colour: str, marker: str) -> None:
     axes.plot(
         100 * curve.alphas,
@@ -74,7 +125,7 @@ def _draw_reference(axes: Any, name: str, value: float, index: int) -> None:
 
 def _label(axes: Any, metric: str) -> None:
     axes.set_xlabel("Gallery embedded natively (%)")
-    axes.set_ylabel("mAP (%)" if metric == "map" else f"{metric.upper().replace('@', '-')} (%)")
+    axes.set_ylabel(_named(metric))
     axes.set_xlim(0, 100)
     axes.margins(y=0.08)
     axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
@@ -82,3 +133,7 @@ def _label(axes: Any, metric: str) -> None:
     axes.figure.legend(
         *axes.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False, fontsize=8
     )
+
+
+def _named(metric: str) -> str:
+    return "mAP (%)" if metric == "map" else f"{metric.upper().replace('@', '-')} (%)"

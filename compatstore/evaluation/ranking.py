@@ -80,19 +80,39 @@ def rank_galleries(
         One ranking per gallery.
     """
     equal = distances.first_equal_rows()
-    work = _Work(
-        relevance=relevance,
-        columns=[equal[rows[relevance.order]] for rows in galleries],
-        rankings=[_empty(len(distances.left), map_at) for _ in galleries],
-        map_at=map_at,
-    )
+    columns = [equal[rows[relevance.order]] for rows in galleries]
+    return rank_blocks(distances.blocks(), len(distances.left), relevance, columns, map_at=map_at)
+
+
+def rank_blocks(
+    blocks: Iterable[tuple[int, Doubles]],
+    queries: int,
+    relevance: Relevance,
+    columns: Sequence[Positions],
+    *,
+    map_at: int | None = None,
+) -> list[Ranking]:
+    """Rank several galleries of n items each from distances that come block by block.
+
+    Args:
+        blocks: Index of a block's first query, and (b, m) float64 distances of its queries.
+        queries: Number of all queries.
+        relevance: The correct items, for galleries of n items.
+        columns: For each gallery (n,) intp, the column of a block that holds each item, in `relevance.order`.
+        map_at: Also average precision over the first `map_at` ranks.
+
+    Returns:
+        One ranking per gallery.
+    """
+    rankings = [_empty(queries, map_at) for _ in columns]
+    work = _Work(relevance=relevance, columns=columns, rankings=rankings, map_at=map_at)
     threads = _cores()
     with ThreadPoolExecutor(threads) as pool:
-        for start, block in distances.blocks():
+        for start, block in blocks:
             jobs = [pool.submit(work.rank, block, start, range(t, len(block), threads)) for t in range(threads)]
             for job in jobs:
                 job.result()
-    return work.rankings
+    return rankings
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -107,7 +127,7 @@ class _Work:
     """
 
     relevance: Relevance
-    columns: list[Positions]
+    columns: Sequence[Positions]
     rankings: list[Ranking]
     map_at: int | None
 

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from compatstore.errors import DimensionMismatch, DuplicateIds, InvalidInput, first_offenders
+from compatstore.evaluation.distances import Distances, Doubles, Positions
 
-Positions = npt.NDArray[np.intp]
 _KINDS = {"i": "integers", "u": "integers", "b": "integers", "U": "strings"}
 
 
@@ -58,15 +58,54 @@ def judge(
         DuplicateIds: A gallery id occurs twice.
     """
     query_classes, gallery_classes = _numbered(query_labels, gallery_labels, "labels")
-    order, itself = np.arange(len(gallery_classes)), np.full(len(query_classes), -1)
-    if gallery_ids is not None:
-        order = _order_by_id(as_keys(gallery_ids, "gallery ids"))
-    if query_ids is not None and gallery_ids is not None:
-        itself = _positions_of(*_numbered(query_ids, gallery_ids, "ids"), order)
+    order, itself = _arrange(len(query_classes), len(gallery_classes), query_ids, gallery_ids)
     classes = gallery_classes[order]
     members = np.argsort(classes, kind="stable")
     starts = np.searchsorted(classes[members], np.arange(max(query_classes.max(), classes.max()) + 2))
     return Relevance(order=order, query_classes=query_classes, itself=itself, members=members, starts=starts)
+
+
+def judge_neighbours(
+    distances: Distances, k: int, query_ids: npt.ArrayLike | None = None, gallery_ids: npt.ArrayLike | None = None
+) -> Relevance:
+    """Take each query's k nearest items for correct: truth where there are no labels.
+
+    Args:
+        distances: q queries against n items in the space that is trusted.
+        k: Neighbours of a query; items exactly as far as the k-th are correct too.
+        query_ids: (q,) integers or strings, or None; a query's own item is left out.
+        gallery_ids: (n,) of the same kind, each once, or None.
+
+    Raises:
+        InvalidInput: k is not between 1 and the items that a query can find.
+        DuplicateIds: A gallery id occurs twice.
+    """
+    queries, items = len(distances.left), len(distances.right)
+    order, itself = _arrange(queries, items, query_ids, gallery_ids)
+    most = items - int((itself >= 0).any())
+    if not 1 <= k <= most:
+        raise InvalidInput("find true neighbours", expected=f"1 to {most} of them", found=str(k))
+    columns = distances.first_equal_rows()[order]
+    counts, members = [np.zeros(1, np.intp)], []
+    for start, block in distances.blocks():
+        found = block[:, columns]
+        leave_out(found, itself[start : start + len(found)])
+        correct = found <= np.partition(found, k - 1, axis=1)[:, k - 1 : k]
+        counts.append(correct.sum(axis=1))
+        members.append(np.nonzero(correct)[1])
+    return Relevance(
+        order=order,
+        query_classes=np.arange(queries),
+        itself=itself,
+        members=np.concatenate(members),
+        starts=np.cumsum(np.concatenate(counts)),
+    )
+
+
+def leave_out(distances: Doubles, itself: Positions) -> None:
+    """Put each query's own item, where it has one (not -1), last in its row; in place."""
+    rows = np.flatnonzero(itself >= 0)
+    distances[rows, itself[rows]] = np.inf
 
 
 def as_keys(values: npt.ArrayLike, name: str) -> npt.NDArray[np.generic]:
@@ -105,6 +144,18 @@ def _numbered(queries: npt.ArrayLike, gallery: npt.ArrayLike, name: str) -> tupl
         raise InvalidInput(f"match {name}", expected="one type on both sides", found=f"{left.dtype} and {right.dtype}")
     numbers = np.unique(np.concatenate([left, right]), return_inverse=True)[1]
     return numbers[: len(left)], numbers[len(left) :]
+
+
+def _arrange(
+    queries: int, items: int, query_ids: npt.ArrayLike | None, gallery_ids: npt.ArrayLike | None
+) -> tuple[Positions, Positions]:
+    """Gallery rows by id, and each query's own position among them."""
+    order, itself = np.arange(items), np.full(queries, -1)
+    if gallery_ids is not None:
+        order = _order_by_id(as_keys(gallery_ids, "gallery ids"))
+    if query_ids is not None and gallery_ids is not None:
+        itself = _positions_of(*_numbered(query_ids, gallery_ids, "ids"), order)
+    return order, itself
 
 
 def _order_by_id(ids: npt.NDArray[np.generic]) -> Positions:

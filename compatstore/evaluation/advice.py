@@ -1,0 +1,145 @@
+"""What to do, read off measured ways to serve a gallery: the best budget, which is not always the largest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from compatstore.evaluation.bootstrap import Estimate, estimate
+from compatstore.evaluation.distances import Doubles
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advice:
+    """What to do.
+
+    Args:
+        verdict: "upgrade"; "do not upgrade", when nothing is better than the status quo for certain; "undecided",
+            when without labels nobody can know whether the target is better.
+        row: Name of the way that is advised; the status quo for "do not upgrade"; None when no way is good enough.
+        share: Share of the gallery that it embeds natively, or None.
+        text: The reasons, in one or two sentences.
+    """
+
+    verdict: Literal["upgrade", "do not upgrade", "undecided"]
+    row: str | None
+    share: float | None
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Option:
+    """One way to serve the gallery, by the one figure that decides.
+
+    Args:
+        name: In words.
+        share: Share of the gallery that it embeds natively.
+        values: (q,) float64, the figure of each query.
+        means: (resamples,) float64, its resampled means; paired between options.
+    """
+
+    name: str
+    share: float
+    values: Doubles
+    means: Doubles
+
+    def over(self, other: Option, confidence: float) -> Estimate:
+        """How much better it is than another, query by query."""
+        return estimate(self.values - other.values, self.means - other.means, confidence)
+
+    @property
+    def value(self) -> float:
+        """The figure, over all queries."""
+        return float(self.values.mean())
+
+
+def advise(status_quo: Option, options: Sequence[Option], metric: str, confidence: float) -> Advice:
+    """Choose the best of the options that beat the status quo for certain.
+
+    For certain means that the whole paired interval lies above zero. Intervals are not widened for the choice among
+    several options, so what is chosen looks a little better than it is.
+
+    Args:
+        status_quo: Leaving things as they are.
+        options: All else.
+        metric: Name of the figure.
+        confidence: Of the intervals, in (0, 1).
+    """
+    better = [option for option in options if option.over(status_quo, confidence).low > 0]
+    if not better:
+        best = max(options, key=_worth)
+        return Advice(
+            verdict="do not upgrade",
+            row=status_quo.name,
+            share=0.0,
+            text=f"Do not upgrade: the best of all, {best.name}, has {metric} {best.value:.1%} against "
+            f"{status_quo.value:.1%} as it is ({_points(best.over(status_quo, confidence))}), "
+            "no gain that other queries would confirm.",
+        )
+    best = max(better, key=_worth)
+    text = (
+        f"Upgrade by {best.name}: {metric} {best.value:.1%} against {status_quo.value:.1%} as it is "
+        f"({_points(best.over(status_quo, confidence))})."
+    )
+    text += _worse_though_larger(best, options, metric) + _as_good_but_cheaper(best, better, confidence)
+    return Advice(verdict="upgrade", row=best.name, share=best.share, text=text)
+
+
+def advise_without_labels(
+    full: Option, options: Sequence[Option], metric: str, keep: float, confidence: float
+) -> Advice:
+    """Name the smallest budget that keeps enough of what the target itself would answer.
+
+    Args:
+        full: Everything embedded natively.
+        options: All else.
+        metric: Name of the figure.
+        keep: Share of the full figure to be kept, by the interval's lower end.
+        confidence: Of the intervals, in (0, 1).
+    """
+    enough = [option for option in (*options, full) if _low(option, confidence) >= keep * full.value]
+    chosen = min(enough, key=lambda option: (option.share, -option.value), default=None)
+    reached = (
+        f"no way keeps {keep:.0%} of it"
+        if chosen is None
+        else f"{chosen.name} is the cheapest to keep {keep:.0%} of it"
+    )
+    return Advice(
+        verdict="undecided",
+        row=None if chosen is None else chosen.name,
+        share=None if chosen is None else chosen.share,
+        text=f"Without labels the target's own answer counts as right, so whether it is the better one is not known; "
+        f"{reached} ({metric}).",
+    )
+
+
+def _worth(option: Option) -> tuple[float, float]:
+    """By quality; of equals the cheaper one."""
+    return option.value, -option.share
+
+
+def _worse_though_larger(best: Option, options: Sequence[Option], metric: str) -> str:
+    larger = [option for option in options if option.share > best.share]
+    if not larger:
+        return ""
+    full = max(larger, key=lambda option: option.share)
+    return f" More is not better: {full.name} has {metric} {full.value:.1%}."
+
+
+def _as_good_but_cheaper(best: Option, better: Sequence[Option], confidence: float) -> str:
+    cheaper = [o for o in better if o.share < best.share and best.over(o, confidence).low <= 0]
+    if not cheaper:
+        return ""
+    least = min(cheaper, key=lambda option: (option.share, -option.value))
+    return f" {least.name[0].upper()}{least.name[1:]} costs less and cannot be told from it with these queries."
+
+
+def _low(option: Option, confidence: float) -> float:
+    return float(np.quantile(option.means, (1.0 - confidence) / 2.0))
+
+
+def _points(gain: Estimate) -> str:
+    return f"{100 * gain.value:+.1f} points, {100 * gain.low:+.1f} to {100 * gain.high:+.1f}"

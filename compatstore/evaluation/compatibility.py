@@ -1,0 +1,154 @@
+"""How compatible versions of a model are: gain and degradation of one upgrade, and a matrix over many versions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from compatstore.encoders.protocol import FloatArray
+from compatstore.errors import DimensionMismatch, InvalidInput
+from compatstore.evaluation.distances import Doubles
+from compatstore.evaluation.metrics import retrieval_metrics
+from compatstore.versions import Metric
+
+
+def upgrade_gain(cross: float, status_quo: float) -> float:
+    """What target queries gain on the source's gallery: (M(t/s) - M(s/s)) / M(s/s) (DMU, section 4.1).
+
+    Args:
+        cross: M(t/s), target queries on the source's vectors.
+        status_quo: M(s/s), above 0.
+
+    Raises:
+        InvalidInput: The status quo is not above 0.
+    """
+    return (cross - status_quo) / _positive(status_quo, "M(s/s)")
+
+
+def degradation(oracle: float, compatible: float) -> float:
+    """What compatibility costs the target model: (M(o/o) - M(t/t)) / M(o/o) (DMU, section 4.1).
+
+    Args:
+        oracle: M(o/o), of the same model trained without regard for the source; above 0.
+        compatible: M(t/t).
+
+    Raises:
+        InvalidInput: The oracle's figure is not above 0.
+    """
+    return (oracle - compatible) / _positive(oracle, "M(o/o)")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CompatibilityMatrix:
+    """Quality of every version's queries on every version's gallery (Biondi et al., arXiv 2405.02581).
+
+    Args:
+        names: The v versions, oldest first.
+        values: (v, v) float64; entry [i][j] is M(query of version i / gallery of version j), between 0 and 1.
+        metric: What M is, "cmc@1" or "map".
+
+    Raises:
+        DimensionMismatch: The matrix is not v x v.
+    """
+
+    names: tuple[str, ...]
+    values: Doubles
+    metric: str = "cmc@1"
+
+    def __post_init__(self) -> None:
+        expected = (len(self.names),) * 2
+        if self.values.shape != expected:
+            raise DimensionMismatch("compare versions", expected=f"a matrix {expected}", found=f"{self.values.shape}")
+
+    @property
+    def compatibility(self) -> float:
+        """AC, average compatibility: share of pairs i > j with M(i/j) > M(j/j), an upgrade that pays at once.
+
+        Raises:
+            InvalidInput: There is one version only.
+        """
+        later, earlier = np.tril_indices(len(self.names), -1)
+        if not later.size:
+            raise InvalidInput("average over pairs of versions", expected="2 versions or more", found="1")
+        return float(np.mean(self.values[later, earlier] > self.values[earlier, earlier]))
+
+    @property
+    def accuracy(self) -> float:
+        """AA, average accuracy: mean of M(i/j) over i >= j, the diagonal included."""
+        return float(self.values[np.tril_indices(len(self.names))].mean())
+
+
+def compatibility_matrix(
+    names: Sequence[str],
+    queries: Sequence[FloatArray],
+    galleries: Sequence[FloatArray],
+    query_labels: npt.ArrayLike,
+    gallery_labels: npt.ArrayLike,
+    query_ids: npt.ArrayLike | None = None,
+    gallery_ids: npt.ArrayLike | None = None,
+    metric: str = "cmc@1",
+    distance: Metric = "cosine",
+) -> CompatibilityMatrix:
+    """Measure every version's queries on every version's gallery.
+
+    Where two versions differ in length, queries are cut or filled up with zeros (`fit_length`): for versions of a
+    series that only ever append values this is how they are compared, for others it is the naive swap.
+
+    Args:
+        names: The v versions, oldest first.
+        queries: For each version (q, d_v) floats.
+        galleries: For each version (n, d_v) floats.
+        query_labels: (q,) integers or strings.
+        gallery_labels: (n,) of the same kind.
+        query_ids: (q,) integers or strings, or None.
+        gallery_ids: (n,) of the same kind, each once, or None.
+        metric: "map" or "cmc@k".
+        distance: "l2", "cosine" or "dot".
+
+    Raises:
+        DimensionMismatch: Not as many tables as versions, and as `retrieval_metrics`.
+        InvalidInput: An unknown metric, and as `retrieval_metrics`.
+    """
+    if not len(names) == len(queries) == len(galleries):
+        found = f"{len(queries)} tables of queries, {len(galleries)} galleries"
+        raise DimensionMismatch("compare versions", expected=f"{len(names)} of each", found=found)
+    k = 1 if metric == "map" else rank_of(metric)
+
+    def entry(query: FloatArray, gallery: FloatArray) -> float:
+        fitted, labels, ids = (
+            fit_length(query, gallery.shape[1]),
+            (query_labels, gallery_labels),
+            (query_ids, gallery_ids),
+        )
+        found = retrieval_metrics(fitted, gallery, *labels, *ids, ks=(k,), metric=distance)
+        return found.map if metric == "map" else found.cmc[k]
+
+    values = np.array([[entry(query, gallery) for gallery in galleries] for query in queries])
+    return CompatibilityMatrix(names=tuple(names), values=values, metric=metric)
+
+
+def fit_length(vectors: FloatArray, dim: int) -> FloatArray:
+    """Cut vectors (n, d) to `dim` values, or fill them up with zeros: what a naive swap of models has to do."""
+    cut = vectors[:, :dim]
+    return np.pad(cut, ((0, 0), (0, dim - cut.shape[1])))
+
+
+def rank_of(metric: str) -> int:
+    """The k of "cmc@k".
+
+    Raises:
+        InvalidInput: It is not of that form.
+    """
+    name, _, k = metric.partition("@")
+    if name != "cmc" or not k.isdecimal():
+        raise InvalidInput("read a metric", expected='"map" or "cmc@k"', found=repr(metric))
+    return int(k)
+
+
+def _positive(value: float, name: str) -> float:
+    if not value > 0:
+        raise InvalidInput("compare with a reference", expected=f"{name} above 0", found=f"{value}")
+    return value

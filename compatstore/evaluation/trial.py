@@ -1,0 +1,113 @@
+"""What a decision is made from: queries and items embedded in both versions, and how they are compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy.typing as npt
+
+from compatstore.encoders.protocol import FloatArray
+from compatstore.errors import DimensionMismatch, InvalidInput
+from compatstore.evaluation.curve import as_permutation
+from compatstore.evaluation.metrics import require_ranks
+from compatstore.evaluation.mixed import Merge
+from compatstore.evaluation.relevance import require_length
+from compatstore.versions import Metric
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Trial:
+    """Queries and gallery items embedded in both versions: what a decision is made from.
+
+    Args:
+        source_queries: (q, d_s) floats.
+        target_queries: (q, d_t) floats, the same queries embedded with the target model.
+        source: (n, d_s) floats, the gallery in the source's space.
+        transformed: (n, d_t) floats, the gallery after a hop.
+        native: (n, d_t) floats, the gallery embedded with the target model.
+        order: (n,) integers, a permutation of the gallery's rows: which are backfilled first.
+        query_labels: (q,) integers or strings, or None: then the target's own nearest neighbours are right.
+        gallery_labels: (n,) of the same kind, or None.
+        query_ids: (q,) integers or strings, or None. A query never finds the item of its own id.
+        gallery_ids: (n,) of the same kind, each once, or None.
+
+    Raises:
+        DimensionMismatch: Shapes or numbers do not match.
+        InvalidInput: `order` is not a permutation, or labels are on one side only.
+    """
+
+    source_queries: FloatArray
+    target_queries: FloatArray
+    source: FloatArray
+    transformed: FloatArray
+    native: FloatArray
+    order: npt.ArrayLike
+    query_labels: npt.ArrayLike | None = None
+    gallery_labels: npt.ArrayLike | None = None
+    query_ids: npt.ArrayLike | None = None
+    gallery_ids: npt.ArrayLike | None = None
+
+    def __post_init__(self) -> None:
+        if self.transformed.shape != self.native.shape:
+            found = f"{self.transformed.shape}"
+            raise DimensionMismatch("try an upgrade", expected=f"transformed of {self.native.shape}", found=found)
+        if (self.query_labels is None) != (self.gallery_labels is None):
+            raise InvalidInput("try an upgrade", expected="labels on both sides or none", found="one side")
+        for values in ("target_queries", "query_labels", "query_ids"):
+            require_length(getattr(self, values), len(self.source_queries), values)
+        for values in ("native", "gallery_labels", "gallery_ids"):
+            require_length(getattr(self, values), len(self.source), values)
+        as_permutation(self.order, len(self.source))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecisionSettings:
+    """How ways are measured and compared.
+
+    Args:
+        ks: The k of CMC@k.
+        criterion: The figure that decides, "map" or "cmc@k" for one of `ks`.
+        shares: Budgets between a hop alone and a full backfill, in (0, 1).
+        merge: How the rank merge makes one list of two; see `rank_mixed`.
+        merge_share: Share of the gallery that is native in the rank merge, in (0, 1].
+        source_metric: Distance of the source's space.
+        target_metric: Distance of the target's space.
+        neighbours: Without labels: the target's nearest items that are right for a query.
+        keep: Without labels: share of the full backfill's figure that a budget is to keep.
+        confidence: Of all intervals, in (0, 1).
+        resamples: Draws of the bootstrap, 2 or more.
+        seed: Of the draws.
+
+    Raises:
+        InvalidInput: A setting is out of its range.
+    """
+
+    ks: tuple[int, ...] = (1, 5)
+    criterion: str = "cmc@1"
+    shares: tuple[float, ...] = (0.1, 0.25, 0.5)
+    merge: Merge = "calibrated"
+    merge_share: float = 0.25
+    source_metric: Metric = "l2"
+    target_metric: Metric = "l2"
+    neighbours: int = 10
+    keep: float = 0.95
+    confidence: float = 0.95
+    resamples: int = 1000
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_ranks(self.ks)
+        for holds, expected, found in (
+            (self.criterion in self.metrics, f"a criterion of {self.metrics}", repr(self.criterion)),
+            (all(0 < share < 1 for share in self.shares), "shares between 0 and 1", f"{self.shares}"),
+            (0 < self.merge_share <= 1, "a merge_share above 0, up to 1", f"{self.merge_share}"),
+            (0 < self.confidence < 1, "a confidence between 0 and 1", f"{self.confidence}"),
+            (self.resamples > 1, "2 resamples or more", f"{self.resamples}"),
+        ):
+            if not holds:
+                raise InvalidInput("decide on an upgrade", expected=expected, found=found)
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of all figures."""
+        return (*(f"cmc@{k}" for k in self.ks), "map")
