@@ -107,5 +107,12 @@ def _require_ids(store: Store, id_column: str, asked: str) -> str:
     else:
         raise InvalidInput(asked, expected=f"column {id_column!r} of text or whole numbers", found=str(kind))
     ids = store.scan([id_column]).column(id_column)
-    refuse_repeats(pc.cast(ids, _ID_TYPES[id_type]()), asked)
+    refuse_repeats(_as_ids(ids, id_type, asked), asked)
     return id_type
+
+
+def _as_ids(column: Any, id_type: str, asked: str) -> Any:
+    try:
+        return pc.cast(column, _ID_TYPES[id_type]())
+    except pa.ArrowInvalid as error:
+        raise InvalidInput(asked, expected="ids that are whole numbers of 64 bits, signed", found=str(error)) from error
