@@ -98,7 +98,8 @@ class Auto:
             progress: Called after each epoch of candidates that have epochs, and of the winner.
 
         Returns:
-            The winner's artifact; its figures hold the table under "auto", as `Comparison.to_dict`.
+            The winner's artifact. Its figures hold the table under "auto", as `Comparison.to_dict`, and the winner's
+            own under "h".
 
         Raises:
             InvalidInput: No candidate can run, or there is too little to hold out.
@@ -116,7 +117,11 @@ class Auto:
             networks=manifest.networks,
             tensors=fitted.tensors,
             settings={**manifest.settings, "auto": self._settings()},
-            figures={**manifest.figures, "auto": comparison.to_dict()},
+            figures={
+                **manifest.figures,
+                "h": {**manifest.figures.get("h", {}), **comparison.best.figures},
+                "auto": comparison.to_dict(),
+            },
         )
 
     def compare(self, pairs: Pairs, progress: Report | None = None) -> Comparison:

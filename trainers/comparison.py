@@ -33,6 +33,13 @@ class Candidate:
     peak_mib: float | None = None
     skipped: str = ""
 
+    @property
+    def figures(self) -> dict[str, float]:
+        """What was measured, each figure averaged over the groups."""
+        names = dict.fromkeys(name for group in self.groups.values() for name in group)
+        means = {name: float(np.mean([g[name] for g in self.groups.values() if name in g])) for name in names}
+        return means | ({} if self.cosine is None else {"cosine_similarity": self.cosine})
+
 
 @dataclass(frozen=True, kw_only=True)
 class Lead:

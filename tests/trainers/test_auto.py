@@ -87,6 +87,9 @@ def test_the_artifact_is_the_winner_fitted_on_all_pairs_with_the_table_in_its_fi
     np.testing.assert_array_equal(loaded.tensors["h.mixer.0.weight"], whole.tensors["h.mixer.0.weight"])
     table = loaded.manifest.figures["auto"]
     assert table["candidates"][0]["name"] == loaded.manifest.method == "Ridge"
+    own = loaded.manifest.figures["h"]
+    assert own["recall_at_10"] == table["candidates"][0]["score"]
+    assert own["cosine_similarity"] == table["candidates"][0]["cosine"]
     assert table["lead"]["second"] == table["candidates"][1]["name"]
     assert loaded.manifest.settings["auto"]["candidates"] == ["MeanShift", "Procrustes", "DiagonalScale", "Ridge"]
 
