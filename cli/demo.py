@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 @click.option("--seed", default=0, show_default=True, help="Seed of training, split and order of the backfill.")
 @pass_output
 def demo(output: Output, directory: Path, seed: int) -> None:
-    """Upgrade a gallery of real images, from training to cutover, in DIRECTORY.
+    """Upgrade a gallery of real images.
 
-    Needs no network and no GPU, and takes less than a minute. The gallery, the artifacts, pictures and a report stay
-    in DIRECTORY, which must be new or empty.
+    From training to cutover, without a network or a GPU, in less than a minute. The gallery, the artifacts, pictures
+    and a report stay in DIRECTORY, which must be new or empty.
     """
     from compatstore.demo import run_demo
 

@@ -8,7 +8,7 @@ import click
 
 from compatstore.cli import views
 from compatstore.cli.output import Output, pass_output
-from compatstore.cli.verb import gallery_argument, open_gallery, trust_code_option, verb
+from compatstore.cli.verb import gallery_argument, open_gallery, trust_code_option, verb, version_settings
 from compatstore.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -18,25 +18,19 @@ if TYPE_CHECKING:
     from compatstore.gallery import Gallery
 
 
-def _version_settings() -> type:
-    from compatstore.cli.version_settings import VersionSettings
-
-    return VersionSettings
-
-
-@verb("init", example="init photos.lance --version v1 --encoder timm:resnet18", settings=_version_settings)
+@verb("init", example="init photos.lance --version v1 --encoder timm:resnet18", settings=version_settings)
 @gallery_argument
 @click.option("--version", required=True, help="Name of its first embedding version.")
 @click.option("--id-type", type=click.Choice(["string", "int64"]), default="string", help="Type of ids.")
 @pass_output
 def init(output: Output, gallery: str, version: str, id_type: str, settings: VersionSettings) -> None:
-    """Make an empty gallery with its first embedding version."""
+    """Make an empty gallery with its first version."""
     from compatstore.gallery import Gallery
 
     output.show(Gallery.create(gallery, settings.version(version), id_type=id_type).status(), views.status)
 
 
-@verb("adopt", example="adopt db#photos --version v1 --vector embedding --id uri", settings=_version_settings)
+@verb("adopt", example="adopt db#photos --version v1 --vector embedding --id uri", settings=version_settings)
 @gallery_argument
 @click.option("--version", required=True, help="Name of the embedding version that its vectors belong to.")
 @click.option("--vector", required=True, metavar="COLUMN", help="Column of the vectors.")
@@ -46,7 +40,7 @@ def init(output: Output, gallery: str, version: str, id_type: str, settings: Ver
 def adopt(
     output: Output, gallery: str, version: str, vector: str, id: str, source: str | None, settings: VersionSettings
 ) -> None:
-    """Take over an existing Lance or LanceDB table in place.
+    """Take over a Lance or LanceDB table in place.
 
     No data is rewritten, no column renamed, and the app that owns the table goes on using it as before.
     """
@@ -73,7 +67,7 @@ def add(
     batch_size: int | None,
     trust_code: bool,
 ) -> None:
-    """Add images, folders of images, or files of vectors.
+    """Add images, folders, or files of vectors.
 
     An image's id is its path in its folder, or its file name when it is named itself; its source is its absolute path.
     Class folders give a column `label`. Parquet, Arrow, Feather and npz files hold `id`, `vector` and/or `source`,
@@ -116,7 +110,10 @@ def search(
     explain: bool,
     trust_code: bool,
 ) -> None:
-    """Find the items nearest to a query: give one of --image, --text, --vector and --id."""
+    """Find the items nearest to a query.
+
+    Give one of --image, --text, --vector and --id.
+    """
     forms = {"--image": image, "--text": text, "--vector": vector, "--id": id}
     given = [name for name, value in forms.items() if value is not None]
     if len(given) > 1 or not (given or explain):

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from compatstore.cli import views
-from compatstore.cli.items import _version_settings
 from compatstore.cli.output import Output, pass_output
-from compatstore.cli.verb import gallery_argument, open_gallery, verb
+from compatstore.cli.verb import gallery_argument, open_gallery, verb, version_settings
 
 if TYPE_CHECKING:
     from click import Command
@@ -33,12 +32,15 @@ class Models:
     artifacts: tuple[ArtifactRecord, ...]
 
 
-@verb("register", example="register photos.lance v2 --encoder timm:resnet50", settings=_version_settings)
+@verb("register", example="register photos.lance v2 --encoder timm:resnet50", settings=version_settings)
 @gallery_argument
 @click.argument("version")
 @pass_output
 def register(output: Output, gallery: str, version: str, settings: VersionSettings) -> None:
-    """Make an embedding version known; its vectors come with an upgrade."""
+    """Make an embedding version known.
+
+    Its vectors come with an upgrade.
+    """
     opened = open_gallery(gallery, trust_code=False)
     opened.register(settings.version(version))
     output.show(opened.status(), views.status)
@@ -51,7 +53,10 @@ def register(output: Output, gallery: str, version: str, settings: VersionSettin
 @click.option("--to", "target", metavar="TARGET", help="Version upgraded to; the artifact's own by default.")
 @pass_output
 def link(output: Output, gallery: str, artifact: str, source: str | None, target: str | None) -> None:
-    """Attach an artifact, after checking that it is made for these two versions."""
+    """Attach an artifact to two versions.
+
+    It is checked first that it is made for them.
+    """
     opened = open_gallery(gallery, trust_code=False)
     linked = opened.link(artifact, source, target)
     output.show(next(record for record in opened.artifacts() if record.id == linked), views.linked)
@@ -61,7 +66,7 @@ def link(output: Output, gallery: str, artifact: str, source: str | None, target
 @gallery_argument
 @pass_output
 def versions(output: Output, gallery: str) -> None:
-    """List embedding versions with their models, and linked artifacts."""
+    """List versions with their models, and artifacts."""
     opened = open_gallery(gallery, trust_code=False)
     output.show(Models(opened.status().versions, opened.artifacts()), views.models)
 

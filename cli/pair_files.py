@@ -24,7 +24,7 @@ class PairFiles:
         side: File of side-information of the source, or None for the column `side` of `source`.
         target_side: The same of the target.
         labels: File of classes, in the order of `source`.
-        head: File of the target's classifier head.
+        target_head: File of the classifier head of the target model.
         drop_missing: Leave out ids that only one file has.
         gallery: Gallery whose versions the pairs are of, or None.
         source_version: Name of the source version in it.
@@ -40,7 +40,7 @@ class PairFiles:
     side: str | None = None
     target_side: str | None = None
     labels: str | None = None
-    head: str | None = None
+    target_head: str | None = None
     drop_missing: bool = False
     gallery: str | None = None
     source_version: str | None = None
@@ -69,7 +69,7 @@ class PairFiles:
             InvalidInput: A file cannot be read, rows cannot be joined, or the gallery has no pairs.
             NotFound: A file, the gallery or a version does not exist.
         """
-        head = None if self.head is None else read_array(self.head, "head")
+        head = None if self.target_head is None else read_array(self.target_head, "head")
         if self.gallery is None:
             return self._from_files(None, None, head)
         gallery = Gallery.open(self.gallery, trust_code=self.trust_code)

@@ -1,28 +1,41 @@
-"""Verbs that train: `train METHOD`, one for each trainer on pairs."""
+"""Verbs that train on pairs of embeddings: `train METHOD`, a line of a table for each trainer."""
 
 from __future__ import annotations
 
-import importlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from compatstore.cli import views
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import Bars, progress_bars
-from compatstore.cli.verb import trust_code_option, verb
+from compatstore.cli.verb import Verb, trust_code_option, verb
 from compatstore.errors import AlreadyExists
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from click import Command
-
     from compatstore.artifacts.manifest import Manifest
-    from compatstore.trainers import FCT
     from compatstore.trainers.pair_loop import PairProgress
+    from compatstore.trainers.pair_trainer import PairTrainer
+
+# Name of the verb, trainer, what it is. Torch loads when a verb's options are needed and not before.
+METHODS = (
+    ("fct", "FCT", "Forward-compatible training: a network, with side-information where there is some."),
+    ("fastfill", "FastFill", "FastFill: FCT's network, a loss through the target's head, and an uncertainty."),
+    ("rbt", "RBT", "A residual bottleneck transform."),
+    ("lce", "LCE", "The transform of learning compatible embeddings."),
+    ("dmu-head", "DMUHead", "The adaptation head of darwinian model upgrades."),
+    ("drift-adapter", "DriftAdapter", "A small residual network, trained in a minute."),
+    ("ridge", "Ridge", "An affine map by ridge regression, in closed form."),
+    ("low-rank-ridge", "LowRankRidge", "A ridge regression of reduced rank, in closed form."),
+    ("low-rank-affine", "LowRankAffine", "A low-rank affine map, in closed form."),
+    ("procrustes", "Procrustes", "A rotation, in closed form."),
+    ("diagonal-scale", "DiagonalScale", "A rotation and a scale a dimension, in closed form."),
+    ("mean-shift", "MeanShift", "A shift of the mean, in closed form."),
+    ("auto", "Auto", "Fit several and keep the one that retrieves best on held-out pairs."),
+)
 
 
 @dataclass(frozen=True)
@@ -42,80 +55,84 @@ class Trained:
 
 @click.group("train")
 def train() -> None:
-    """Train on pairs of embeddings, and write an artifact."""
+    """Train on pairs of embeddings and write an artifact."""
 
 
-def _trainer(name: str) -> Callable[[], type]:
-    """A trainer's class; torch loads here and not before."""
+def _method(name: str, trainer: str, summary: str) -> Verb:
+    """Make the verb of one trainer; its settings become options."""
 
+    @verb(name, example=f"train {name} --source v1.npz --target v2.npz --out h.compat", settings=_loader(trainer))
+    @click.option("--out", required=True, metavar="ARTIFACT", help="Directory to write, by custom NAME.compat.")
+    @click.option("--overwrite", is_flag=True, help="Replace what is there.")
+    @click.option("--source", metavar="FILE", help="Source vectors: Parquet, Arrow, Feather, npz or npy.")
+    @click.option("--target", metavar="FILE", help="Target vectors of the same items, by id or in the same order.")
+    @click.option("--side", metavar="FILE", help="Side-information of the source, by id or in the source's order.")
+    @click.option("--target-side", metavar="FILE", help="Side-information of the target, likewise.")
+    @click.option("--labels", metavar="FILE", help="Classes of the items (npy, npz, JSON), in the source's order.")
+    @click.option("--target-head", metavar="FILE", help="Classifier head of the target model (npy, npz).")
+    @click.option("--drop-missing", is_flag=True, help="Leave ids out that only one file has; else they are refused.")
+    @click.option("--gallery", help="Gallery whose versions it is for; learn from its vectors where no file is given.")
+    @click.option("--from", "source_version", metavar="VERSION", help="Version of the source vectors in --gallery.")
+    @click.option("--to", "target_version", metavar="VERSION", help="Version of the target vectors in --gallery.")
+    @trust_code_option
+    @pass_output
+    def method(
+        output: Output,
+        out: str,
+        overwrite: bool,
+        source: str | None,
+        target: str | None,
+        side: str | None,
+        target_side: str | None,
+        labels: str | None,
+        target_head: str | None,
+        drop_missing: bool,
+        gallery: str | None,
+        source_version: str | None,
+        target_version: str | None,
+        trust_code: bool,
+        settings: PairTrainer,
+    ) -> None:
+        from compatstore.cli.pair_files import PairFiles
+
+        files = PairFiles(
+            source=source,
+            target=target,
+            side=side,
+            target_side=target_side,
+            labels=labels,
+            target_head=target_head,
+            drop_missing=drop_missing,
+            gallery=gallery,
+            source_version=source_version,
+            target_version=target_version,
+            trust_code=trust_code,
+        )
+        _require_free(out, overwrite)
+        pairs = files.read()
+        with progress_bars() as bars:
+            artifact = settings.fit(pairs, _onto(bars))
+        artifact.save(out, overwrite=overwrite)
+        output.show(Trained(artifact.id, out, artifact.manifest), views.trained)
+
+    method.help = f"{summary}\n\n{_FILES}"
+    return method
+
+
+_FILES = (
+    "Files hold `vector`, and perhaps `id`, `label` and `side`. With --gallery, --from and --to the artifact is bound "
+    "to these versions, and learns from the items that are native in both where no files are given."
+)
+
+
+def _loader(trainer: str) -> Callable[[], type]:
     def load() -> type:
-        found: type = getattr(importlib.import_module("compatstore.trainers"), name)
+        from compatstore import trainers
+
+        found: type = getattr(trainers, trainer)
         return found
 
     return load
-
-
-@verb("fct", example="train fct --source v1.npz --target v2.npz --out h.compat", settings=_trainer("FCT"))
-@click.option("--out", required=True, metavar="ARTIFACT", help="Directory to write, by custom NAME.compat.")
-@click.option("--overwrite", is_flag=True, help="Replace what is there.")
-@click.option("--source", metavar="FILE", help="Source vectors: Parquet, Arrow, Feather, npz or npy.")
-@click.option("--target", metavar="FILE", help="Target vectors of the same items, by id or in the same order.")
-@click.option("--side", metavar="FILE", help="Side-information of the source, by id or in the source's order.")
-@click.option("--target-side", metavar="FILE", help="Side-information of the target, likewise.")
-@click.option("--labels", metavar="FILE", help="Classes of the items (npy, npz or JSON), in the source's order.")
-@click.option("--head", metavar="FILE", help="Classifier head of the target (npy or npz), for --loss kl.")
-@click.option("--drop-missing", is_flag=True, help="Leave out ids that only one file has, instead of refusing them.")
-@click.option("--gallery", help="Gallery whose versions the artifact is for; its own vectors, where no file is given.")
-@click.option("--from", "source_version", metavar="VERSION", help="Version of the source vectors in --gallery.")
-@click.option("--to", "target_version", metavar="VERSION", help="Version of the target vectors in --gallery.")
-@trust_code_option
-@pass_output
-def fct(
-    output: Output,
-    out: str,
-    overwrite: bool,
-    source: str | None,
-    target: str | None,
-    side: str | None,
-    target_side: str | None,
-    labels: str | None,
-    head: str | None,
-    drop_missing: bool,
-    gallery: str | None,
-    source_version: str | None,
-    target_version: str | None,
-    trust_code: bool,
-    settings: FCT,
-) -> None:
-    """Train a transform of stored vectors into the target space (FCT, CVPR 2022).
-
-    Files hold `vector`, and perhaps `id`, `label` and `side`. With --gallery, --from and --to the artifact is bound to
-    these versions, and learns from the items that are native in both where no files are given.
-    """
-    from compatstore.cli.pair_files import PairFiles
-
-    files = PairFiles(
-        source=source,
-        target=target,
-        side=side,
-        target_side=target_side,
-        labels=labels,
-        head=head,
-        drop_missing=drop_missing,
-        gallery=gallery,
-        source_version=source_version,
-        target_version=target_version,
-        trust_code=trust_code,
-    )
-    _require_free(out, overwrite)
-    pairs = files.read()
-    with progress_bars() as bars:
-        artifact = settings.fit(pairs, _onto(bars))
-    artifact.save(out, overwrite=overwrite)
-    output.show(Trained(artifact.id, out, artifact.manifest), views.trained)
-
-
-train.add_command(fct)
 
 
 def _require_free(out: str, overwrite: bool) -> None:
@@ -127,10 +144,13 @@ def _require_free(out: str, overwrite: bool) -> None:
 
 def _onto(bars: Bars) -> Callable[[PairProgress], None]:
     def update(at: PairProgress) -> None:
-        watched: Any = at.loss if at.held_out_loss is None else at.held_out_loss
+        watched = at.loss if at.held_out_loss is None else at.held_out_loss
         bars.update(f"train {at.network}, epochs", at.epoch, at.epochs, f"loss {watched:.4g}")
 
     return update
 
 
-VERBS: tuple[Command, ...] = (train,)
+for row in METHODS:
+    train.add_command(_method(*row))
+
+VERBS: tuple[click.Command, ...] = (train,)

@@ -59,7 +59,10 @@ def plan(
     encoder: str | None,
     trust_code: bool,
 ) -> None:
-    """Show what an upgrade to TARGET would do and cost; no vector is touched."""
+    """Show what an upgrade would do and cost.
+
+    Nothing is written, but for an artifact that --via names by its path: it is linked.
+    """
     opened = _open(gallery, target, encoder, trust_code)
     artifact = _link_first(opened, via, target, output)
     planned = opened.plan(target, via=artifact, backfill=backfill, policy=policy, seed=seed)
@@ -84,10 +87,10 @@ def upgrade(
     dry_run: bool,
     cutover: bool,
 ) -> None:
-    """Give every item a vector in TARGET, without touching the source's.
+    """Give every item a vector in TARGET.
 
-    Ctrl-C and SIGTERM finish the batch at hand. The same command again goes on where this one stopped; when all is
-    done it does nothing. Searches use TARGET after a cutover.
+    The source's vectors stay as they are. Ctrl-C and SIGTERM finish the batch at hand. The same command again goes on
+    where this one stopped; when all is done it does nothing. Searches use TARGET after a cutover.
     """
     opened = _open(gallery, target, encoder, trust_code)
     artifact = _link_first(opened, via, target, output)
@@ -117,7 +120,7 @@ def upgrade(
 @gallery_argument
 @pass_output
 def status(output: Output, gallery: str) -> None:
-    """Show versions with their native, transformed and missing items, and upgrades that are not over."""
+    """Show items, versions and upgrades."""
     output.show(open_gallery(gallery, trust_code=False).status(), views.status)
 
 
@@ -156,9 +159,9 @@ def cutover(
 @click.argument("target", required=False)
 @pass_output
 def rollback(output: Output, gallery: str, target: str | None) -> None:
-    """Go back to the version before the upgrade to TARGET; atomic, nothing is lost.
+    """Go back to the version before an upgrade.
 
-    TARGET is the active version, or else the only upgrade under way, where it is left out.
+    Atomic; nothing is lost. TARGET is the active version, or else the only upgrade under way, where it is left out.
     """
     output.show(open_gallery(gallery, trust_code=False).rollback(target), views.switched)
 

@@ -73,3 +73,10 @@ def open_gallery(gallery: str, *, trust_code: bool, encoders: Mapping[str, Encod
     from compatstore.gallery import Gallery
 
     return Gallery.open(gallery, encoders=encoders, trust_code=trust_code)
+
+
+def version_settings() -> type:
+    """The dataclass behind the options that describe an embedding version."""
+    from compatstore.cli.version_settings import VersionSettings
+
+    return VersionSettings
