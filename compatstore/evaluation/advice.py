@@ -6,10 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-
-from compatstore.evaluation.bootstrap import Estimate, estimate
-from compatstore.evaluation.distances import Doubles
+from compatstore.evaluation.bootstrap import Estimate, Resampled
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,26 +34,20 @@ class Option:
     Args:
         name: In words.
         share: Share of the gallery that it embeds natively.
-        values: (q,) float64, the figure of each query.
-        means: (resamples,) float64, its resampled means; paired between options.
+        figure: The figure, resampled together with that of the other options.
     """
 
     name: str
     share: float
-    values: Doubles
-    means: Doubles
-
-    def over(self, other: Option, confidence: float) -> Estimate:
-        """How much better it is than another, query by query."""
-        return estimate(self.values - other.values, self.means - other.means, confidence)
+    figure: Resampled
 
     @property
     def value(self) -> float:
         """The figure, over all queries."""
-        return float(self.values.mean())
+        return self.figure.value
 
 
-def advise(status_quo: Option, options: Sequence[Option], metric: str, confidence: float) -> Advice:
+def advise(status_quo: Option, options: Sequence[Option], metric: str) -> Advice:
     """Choose the best of the options that beat the status quo for certain.
 
     For certain means that the whole paired interval lies above zero. Intervals are not widened for the choice among
@@ -66,9 +57,8 @@ def advise(status_quo: Option, options: Sequence[Option], metric: str, confidenc
         status_quo: Leaving things as they are.
         options: All else.
         metric: Name of the figure.
-        confidence: Of the intervals, in (0, 1).
     """
-    better = [option for option in options if option.over(status_quo, confidence).low > 0]
+    better = [option for option in options if option.figure.over(status_quo.figure).low > 0]
     if not better:
         best = max(options, key=_worth)
         return Advice(
@@ -76,31 +66,28 @@ def advise(status_quo: Option, options: Sequence[Option], metric: str, confidenc
             row=status_quo.name,
             share=0.0,
             text=f"Do not upgrade: the best of all, {best.name}, has {metric} {best.value:.1%} against "
-            f"{status_quo.value:.1%} as it is ({_points(best.over(status_quo, confidence))}), "
+            f"{status_quo.value:.1%} as it is ({_points(best.figure.over(status_quo.figure))}), "
             "no gain that other queries would confirm.",
         )
     best = max(better, key=_worth)
     text = (
         f"Upgrade by {best.name}: {metric} {best.value:.1%} against {status_quo.value:.1%} as it is "
-        f"({_points(best.over(status_quo, confidence))})."
+        f"({_points(best.figure.over(status_quo.figure))})."
     )
-    text += _worse_though_larger(best, options, metric) + _as_good_but_cheaper(best, better, confidence)
+    text += _worse_though_larger(best, options, metric) + _as_good_but_cheaper(best, better)
     return Advice(verdict="upgrade", row=best.name, share=best.share, text=text)
 
 
-def advise_without_labels(
-    full: Option, options: Sequence[Option], metric: str, keep: float, confidence: float
-) -> Advice:
+def advise_without_labels(full: Option, options: Sequence[Option], metric: str, keep: float) -> Advice:
     """Name the smallest budget that keeps enough of what the target itself would answer.
 
     Args:
         full: Everything embedded natively.
         options: All else.
         metric: Name of the figure.
-        keep: Share of the full figure to be kept, by the interval's lower end.
-        confidence: Of the intervals, in (0, 1).
+        keep: Share of the full figure to be kept for certain.
     """
-    enough = [option for option in (*options, full) if _low(option, confidence) >= keep * full.value]
+    enough = [option for option in (*options, full) if option.figure.share_of(full.figure).low >= keep]
     chosen = min(enough, key=lambda option: (option.share, -option.value), default=None)
     reached = (
         f"no way keeps {keep:.0%} of it"
@@ -122,23 +109,18 @@ def _worth(option: Option) -> tuple[float, float]:
 
 
 def _worse_though_larger(best: Option, options: Sequence[Option], metric: str) -> str:
-    larger = [option for option in options if option.share > best.share]
-    if not larger:
+    full = max(options, key=lambda option: option.share)
+    if full.share <= best.share or full.value > best.value:
         return ""
-    full = max(larger, key=lambda option: option.share)
     return f" More is not better: {full.name} has {metric} {full.value:.1%}."
 
 
-def _as_good_but_cheaper(best: Option, better: Sequence[Option], confidence: float) -> str:
-    cheaper = [o for o in better if o.share < best.share and best.over(o, confidence).low <= 0]
+def _as_good_but_cheaper(best: Option, better: Sequence[Option]) -> str:
+    cheaper = [o for o in better if o.share < best.share and best.figure.over(o.figure).low <= 0]
     if not cheaper:
         return ""
     least = min(cheaper, key=lambda option: (option.share, -option.value))
     return f" {least.name[0].upper()}{least.name[1:]} costs less and cannot be told from it with these queries."
-
-
-def _low(option: Option, confidence: float) -> float:
-    return float(np.quantile(option.means, (1.0 - confidence) / 2.0))
 
 
 def _points(gain: Estimate) -> str:

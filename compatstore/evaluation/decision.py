@@ -9,7 +9,7 @@ import numpy as np
 
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.advice import Advice, Option, advise, advise_without_labels
-from compatstore.evaluation.bootstrap import Estimate, estimate, resampled_means
+from compatstore.evaluation.bootstrap import Estimate, Resampled, resample
 from compatstore.evaluation.distances import Doubles
 from compatstore.evaluation.metrics import Flips, flips, summarise
 from compatstore.evaluation.ranking import Ranking
@@ -27,6 +27,7 @@ class DecisionRow:
         share: Share of the gallery that it embeds natively.
         figures: "cmc@1", ..., "map" -> the figure with its interval.
         gains: The same names -> difference to the status quo, query by query, with its interval.
+        kept: The same names -> share of the full backfill's figure, with its interval; paired as well.
         flips: Queries mended and broken since the status quo, at the smallest k.
         note: What there is to know about it, or "".
     """
@@ -36,6 +37,7 @@ class DecisionRow:
     share: float
     figures: dict[str, Estimate]
     gains: dict[str, Estimate]
+    kept: dict[str, Estimate]
     flips: Flips
     note: str = ""
 
@@ -75,7 +77,7 @@ class DecisionTable:
         raise InvalidInput("read a decision table", expected=f"one of {names}", found=repr(name))
 
     def smallest_share(self, quality: float) -> float | None:
-        """The smallest budget of the backfill whose interval's lower end reaches a share of the full figure.
+        """The smallest budget of the backfill that is sure to keep a share of the full backfill's figure.
 
         Args:
             quality: Share of the full backfill's figure, such as 0.98.
@@ -83,9 +85,8 @@ class DecisionTable:
         Returns:
             The share to embed natively, or None when none of those measured is sure to reach it.
         """
-        wanted = quality * self.rows[-1].figures[self.criterion].value
         budgets = [row for row in self.rows if row.notation.startswith("t/h") or row.notation == "t/t"]
-        return min((row.share for row in budgets if row.figures[self.criterion].low >= wanted), default=None)
+        return min((row.share for row in budgets if row.kept[self.criterion].low >= quality), default=None)
 
 
 def decide(trial: Trial, settings: DecisionSettings | None = None) -> DecisionTable:
@@ -104,19 +105,25 @@ def decide(trial: Trial, settings: DecisionSettings | None = None) -> DecisionTa
 
 def _table(trial: Trial, settings: DecisionSettings, ways: Sequence[Way]) -> DecisionTable:
     counted = summarise(ways[0].ranking, settings.ks)
-    values = np.array([_values(way.ranking, settings.ks) for way in ways])
-    means = resampled_means(values.reshape(-1, values.shape[-1]), settings.resamples, settings.seed)
-    means = means.T.reshape(*values.shape[:2], -1)
+    figures = _resampled(ways, settings)
     labelled = trial.query_labels is not None
     return DecisionTable(
-        rows=tuple(_row(way, ways[0], i, values, means, settings) for i, way in enumerate(ways)),
-        advice=_advice(ways, values, means, settings, labelled=labelled),
+        rows=tuple(_row(way, ways[0], figures[i], figures, settings) for i, way in enumerate(ways)),
+        advice=_advice(ways, figures, settings, labelled=labelled),
         criterion=settings.criterion,
         truth="labels" if labelled else f"the target's {settings.neighbours} nearest neighbours",
         confidence=settings.confidence,
         num_queries=counted.num_queries,
         num_skipped=counted.num_skipped,
     )
+
+
+def _resampled(ways: Sequence[Way], settings: DecisionSettings) -> list[dict[str, Resampled]]:
+    """For each way its figures by name, all over the same draws."""
+    values = np.array([_values(way.ranking, settings.ks) for way in ways])
+    drawn = resample(values.reshape(-1, values.shape[-1]), settings.resamples, settings.seed, settings.confidence)
+    size = len(settings.metrics)
+    return [dict(zip(settings.metrics, drawn[size * i : size * (i + 1)], strict=True)) for i in range(len(ways))]
 
 
 def _values(ranking: Ranking, ks: Sequence[int]) -> list[Doubles]:
@@ -126,31 +133,31 @@ def _values(ranking: Ranking, ks: Sequence[int]) -> list[Doubles]:
 
 
 def _row(
-    way: Way, status_quo: Way, place: int, values: Doubles, means: Doubles, settings: DecisionSettings
+    way: Way,
+    status_quo: Way,
+    own: dict[str, Resampled],
+    figures: Sequence[dict[str, Resampled]],
+    settings: DecisionSettings,
 ) -> DecisionRow:
-    figures, gains = {}, {}
-    for m, metric in enumerate(settings.metrics):
-        figures[metric] = estimate(values[place, m], means[place, m], settings.confidence)
-        gain, drawn = values[place, m] - values[0, m], means[place, m] - means[0, m]
-        gains[metric] = estimate(gain, drawn, settings.confidence)
     return DecisionRow(
         name=way.name,
         notation=way.notation,
         share=way.share,
-        figures=figures,
-        gains=gains,
+        figures={metric: figure.estimate() for metric, figure in own.items()},
+        gains={metric: figure.over(figures[0][metric]) for metric, figure in own.items()},
+        kept={metric: figure.share_of(figures[-1][metric]) for metric, figure in own.items()},
         flips=flips(status_quo.ranking, way.ranking, min(settings.ks)),
         note=way.note,
     )
 
 
 def _advice(
-    ways: Sequence[Way], values: Doubles, means: Doubles, settings: DecisionSettings, *, labelled: bool
+    ways: Sequence[Way], figures: Sequence[dict[str, Resampled]], settings: DecisionSettings, *, labelled: bool
 ) -> Advice:
-    m = settings.metrics.index(settings.criterion)
+    metric = settings.criterion
     options = [
-        Option(name=way.name, share=way.share, values=values[i, m], means=means[i, m]) for i, way in enumerate(ways)
+        Option(name=way.name, share=way.share, figure=own[metric]) for way, own in zip(ways, figures, strict=True)
     ]
     if labelled:
-        return advise(options[0], options[1:], settings.criterion, settings.confidence)
-    return advise_without_labels(options[-1], options[:-1], settings.criterion, settings.keep, settings.confidence)
+        return advise(options[0], options[1:], metric)
+    return advise_without_labels(options[-1], options[:-1], metric, settings.keep)

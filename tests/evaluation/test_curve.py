@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from compatstore.errors import DimensionMismatch, InvalidInput
-from compatstore.evaluation import backfill_curve, retrieval_metrics
+from compatstore.evaluation import backfill_curve, rank_queries, retrieval_metrics, summarise
 from compatstore.evaluation.curve import native_count
 
 
@@ -93,3 +93,26 @@ def test_a_curve_that_was_not_measured_is_refused(upgrade):
     assert curve.values("cmc@1") is curve.cmc[1]
     with pytest.raises(InvalidInput, match=r"cmc@1.*cmc@7"):
         curve.values("cmc@7")
+
+
+def test_the_worst_point_is_where_mixing_hurts_most(upgrade):
+    random = np.random.default_rng(3)
+    far = {**upgrade, "transformed": upgrade["native"], "native": upgrade["native"] + random.normal(size=(200, 16))}
+    curve = backfill_curve(**far)
+    alpha, value = curve.worst("map")
+    assert value == curve.map.min()
+    assert curve.map[list(curve.alphas).index(alpha)] == value
+
+
+def test_flips_along_the_curve_add_up_to_its_change(upgrade):
+    curve = backfill_curve(**upgrade)
+    mended = np.array([step.positive - step.negative for step in curve.flips()])
+    np.testing.assert_allclose(mended, curve.cmc[1] - curve.cmc[1][0])
+    assert (curve.flips()[0].positive, curve.flips()[0].negative) == (0.0, 0.0)
+
+    names = ("query_labels", "gallery_labels", "query_ids", "gallery_ids")
+    status_quo = rank_queries(
+        upgrade["queries"][:, :4], upgrade["native"][:, :4], **{name: upgrade[name] for name in names}
+    )
+    against = np.array([step.positive - step.negative for step in curve.flips(status_quo, k=5)])
+    np.testing.assert_allclose(against, curve.cmc[5] - summarise(status_quo).cmc[5])

@@ -8,7 +8,16 @@ import pytest
 from PIL import Image
 
 from compatstore.errors import InvalidInput, MissingExtra
-from compatstore.evaluation import BackfillCurve, plot_curve
+from compatstore.evaluation import (
+    Advice,
+    BackfillCurve,
+    DecisionRow,
+    DecisionTable,
+    Estimate,
+    Flips,
+    plot_curve,
+    plot_decision,
+)
 
 
 @pytest.fixture
@@ -55,3 +64,36 @@ def test_without_matplotlib_the_extra_is_named(tmp_path, curve, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingExtra, match=r"compatstore\[report\]"):
         plot_curve({"sigma": curve}, tmp_path / "a.png")
+
+
+@pytest.fixture
+def table():
+    figures = [{"cmc@1": Estimate(value=v, low=v - 0.1, high=v + 0.1)} for v in (0.5, 0.625)]
+    rows = tuple(
+        DecisionRow(
+            name=name,
+            notation=notation,
+            share=0.0,
+            figures=estimates,
+            gains=estimates,
+            kept=estimates,
+            flips=Flips(positive=0.2, negative=0.1),
+        )
+        for name, notation, estimates in zip(("status quo", "hop alone"), ("s/s", "t/h"), figures, strict=True)
+    )
+    advice = Advice(verdict="upgrade", row="hop alone", share=0.0, text="Upgrade.")
+    return DecisionTable(
+        rows=rows, advice=advice, criterion="cmc@1", truth="labels", confidence=0.95, num_queries=90, num_skipped=0
+    )
+
+
+def test_a_decision_names_its_rows_and_figures(tmp_path, table):
+    path = plot_decision(table, tmp_path / "decision.svg")
+    text = " ".join(ElementTree.parse(path).getroot().itertext())
+    for words in ("status quo  s/s", "hop alone  t/h", "62.5", "CMC-1 (%), 95% interval over 90 queries"):
+        assert words in text
+    assert "#0072b2" in path.read_text(), "what is advised is coloured"
+    with Image.open(plot_decision(table, tmp_path / "decision.png")) as image:
+        assert (image.format, image.width) == ("PNG", 1200)
+    with pytest.raises(InvalidInput, match="cmc@1"):
+        plot_decision(table, tmp_path / "decision.png", metric="map")

@@ -1,0 +1,169 @@
+"""The decision table: rows that are what they say, honest intervals, and advice that dares to say no."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from compatstore.errors import DimensionMismatch, InvalidInput
+from compatstore.evaluation import (
+    DecisionSettings,
+    Trial,
+    backfill_curve,
+    decide,
+    flips,
+    rank_queries,
+    retrieval_metrics,
+)
+
+LABELS, QUERY_LABELS = np.arange(300) % 30, np.arange(90) % 30
+CENTRES = np.random.default_rng(0).normal(size=(30, 12))
+
+
+def embed(labels, noise, seed):
+    noises = np.random.default_rng(seed).normal(size=(len(labels), 12))
+    return (CENTRES[labels] + noise * noises).astype(np.float32)
+
+
+def trial(*, source=1.0, hop=0.8, target=0.4):
+    """A trial whose spaces are as good as their noise is small."""
+    return Trial(
+        source_queries=embed(QUERY_LABELS, source, 1)[:, :8],
+        target_queries=embed(QUERY_LABELS, target, 2),
+        source=embed(LABELS, source, 3)[:, :8],
+        transformed=embed(LABELS, hop, 4),
+        native=embed(LABELS, target, 5),
+        order=np.random.default_rng(6).permutation(300),
+        query_labels=QUERY_LABELS,
+        gallery_labels=LABELS,
+    )
+
+
+def test_every_row_is_the_plain_measure_of_that_gallery():
+    data = trial()
+    table = decide(data)
+    labels = {"query_labels": QUERY_LABELS, "gallery_labels": LABELS}
+
+    assert [row.notation for row in table.rows] == ["s/s", "t/s", "s/s+t/t", "t/h", "t/h+t", "t/h+t", "t/h+t", "t/t"]
+    assert [row.share for row in table.rows] == [0, 0, 0.25, 0, 0.1, 0.25, 0.5, 1]
+    for name, queries, gallery in (
+        ("status quo", data.source_queries, data.source),
+        ("naive swap", data.target_queries[:, :8], data.source),
+        ("hop alone", data.target_queries, data.transformed),
+        ("full backfill", data.target_queries, data.native),
+    ):
+        expected = retrieval_metrics(queries, gallery, **labels)
+        figures = table.row(name).figures
+        assert (figures["cmc@1"].value, figures["cmc@5"].value) == pytest.approx((expected.cmc[1], expected.cmc[5]))
+        assert figures["map"].value == pytest.approx(expected.map)
+    curve = backfill_curve(
+        data.target_queries, data.transformed, data.native, **labels, order=data.order, alphas=[0.25]
+    )
+    assert table.row("backfill 25%").figures["map"].value == pytest.approx(curve.map[1])
+    assert table.row("naive swap").note == "target queries cut from 12 to 8 values"
+    assert (table.truth, table.num_queries, table.num_skipped) == ("labels", 90, 0)
+
+
+def test_gains_and_flips_are_against_the_status_quo_query_by_query():
+    data = trial()
+    table = decide(data)
+    before = rank_queries(data.source_queries, data.source, QUERY_LABELS, LABELS)
+    after = rank_queries(data.target_queries, data.native, QUERY_LABELS, LABELS)
+    full = table.row("t/t")
+    assert full.flips == flips(before, after)
+    assert full.gains["cmc@1"].value == pytest.approx(full.flips.positive - full.flips.negative)
+    assert full.gains["cmc@1"].low < full.gains["cmc@1"].value < full.gains["cmc@1"].high
+    assert table.rows[0].gains["map"] == type(full.gains["map"])(value=0.0, low=0.0, high=0.0)
+    for row in table.rows:
+        assert all(figure.low <= figure.value <= figure.high for figure in row.figures.values())
+
+
+def test_a_better_target_is_advised_and_budgets_are_read_off():
+    table = decide(trial(hop=1.0, target=0.7), DecisionSettings(criterion="map"))
+    assert (table.advice.verdict, table.advice.row) == ("upgrade", "full backfill")
+    assert "as it is" in table.advice.text
+    kept = [row.kept["map"] for row in table.rows]
+    assert (kept[-1].value, kept[-1].low, kept[-1].high) == (1.0, 1.0, 1.0)
+    assert kept[5].low < kept[5].value < kept[5].high < 1.0
+    assert table.smallest_share(0.98) == 1.0
+    assert table.smallest_share(kept[5].low) == 0.25
+    assert table.smallest_share(0.1) == 0.0
+    assert table.smallest_share(1.01) is None
+
+
+def test_the_best_budget_is_named_not_the_largest():
+    advice = decide(trial(hop=0.2, target=0.7), DecisionSettings(criterion="map")).advice
+    assert (advice.verdict, advice.row, advice.share) == ("upgrade", "hop alone", 0.0)
+    assert "More is not better: full backfill" in advice.text
+
+
+@pytest.mark.parametrize(("source", "hop", "target"), [(0.3, 1.5, 1.0), (0.1, 0.1, 0.1)])
+def test_a_target_that_is_worse_or_no_better_is_not_advised(source, hop, target):
+    whole = {"source": embed(LABELS, source, 3), "source_queries": embed(QUERY_LABELS, source, 1)}
+    advice = decide(replace(trial(hop=hop, target=target), **whole)).advice
+    assert (advice.verdict, advice.row) == ("do not upgrade", "status quo")
+    assert advice.text.startswith("Do not upgrade")
+
+
+def test_without_labels_the_targets_neighbours_are_the_truth_and_nothing_is_promised():
+    data = replace(trial(hop=0.45), query_labels=None, gallery_labels=None)
+    table = decide(data, DecisionSettings(criterion="map", neighbours=5, keep=0.3))
+    assert table.truth == "the target's 5 nearest neighbours"
+    full = table.row("full backfill").figures
+    assert (full["cmc@1"].value, full["map"].value) == (1.0, 1.0)
+    assert table.advice.verdict == "undecided"
+    assert table.row(table.advice.row).figures["map"].low >= 0.3
+    assert "which" not in table.advice.text
+    assert "not known" in table.advice.text
+
+
+def test_the_same_seed_gives_the_same_table():
+    data = trial()
+    assert decide(data) == decide(data)
+    assert decide(data, DecisionSettings(seed=1)) != decide(data)
+
+
+def test_queries_that_are_items_do_not_find_themselves():
+    data = trial()
+    everything = {"source_queries": data.source, "target_queries": data.native, "query_labels": LABELS}
+    ids = np.arange(300)
+    table = decide(replace(data, **everything, query_ids=ids, gallery_ids=ids))
+    expected = retrieval_metrics(data.native, data.native, LABELS, LABELS, ids, ids)
+    assert table.row("t/t").figures["cmc@1"].value == pytest.approx(expected.cmc[1])
+    assert table.row("s/s").figures["cmc@1"].value < 1.0
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"transformed": np.ones((300, 8), np.float32)}, DimensionMismatch),
+        ({"target_queries": np.ones((89, 12), np.float32)}, DimensionMismatch),
+        ({"gallery_labels": None}, InvalidInput),
+        ({"gallery_labels": LABELS[:299]}, DimensionMismatch),
+        ({"order": np.zeros(300, int)}, InvalidInput),
+    ],
+)
+def test_what_is_no_trial_is_refused(change, error):
+    with pytest.raises(error):
+        replace(trial(), **change)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"criterion": "cmc@7"},
+        {"shares": (0.0, 0.5)},
+        {"merge_share": 0.0},
+        {"confidence": 1.0},
+        {"resamples": 1},
+        {"ks": (0,)},
+    ],
+)
+def test_settings_out_of_range_are_refused(setting):
+    with pytest.raises(InvalidInput):
+        DecisionSettings(**setting)
+
+
+def test_a_row_that_is_not_there_is_refused():
+    with pytest.raises(InvalidInput, match="status quo, naive swap"):
+        decide(trial()).row("magic")

@@ -1,0 +1,77 @@
+"""Rank merge: two parts of a gallery, each in its own space, as one ranking."""
+
+import numpy as np
+import pytest
+
+from compatstore.errors import InvalidInput
+from compatstore.evaluation.distances import measure
+from compatstore.evaluation.mixed import rank_mixed
+from compatstore.evaluation.ranking import rank_queries
+from compatstore.evaluation.relevance import judge, judge_neighbours
+
+
+@pytest.fixture
+def spaces():
+    """One set of items in two spaces, the target's ten times as wide and shifted far away."""
+    random = np.random.default_rng(0)
+    labels, query_labels = random.integers(0, 10, 120), random.integers(0, 10, 30)
+    centres = random.normal(size=(10, 8))
+    gallery, queries = (centres[of] + 0.5 * random.normal(size=(len(of), 8)) for of in (labels, query_labels))
+    ids, query_ids = [f"g{i:03d}" for i in range(120)], [f"g{i:03d}" if i % 2 else "new" for i in range(30)]
+    return {"gallery": gallery, "queries": queries, "labels": (query_labels, labels), "ids": (query_ids, ids)}
+
+
+def mixed(spaces, native, merge, scale=1.0):
+    source = measure(spaces["queries"], spaces["gallery"])
+    target = measure(scale * spaces["queries"], scale * spaces["gallery"])
+    return rank_mixed(source, target, native, judge(*spaces["labels"], *spaces["ids"]), merge)
+
+
+def same(one, other):
+    np.testing.assert_array_equal(one.first_match, other.first_match)
+    np.testing.assert_allclose(one.average_precision, other.average_precision)
+
+
+def test_two_parts_in_one_space_rank_as_one_gallery(spaces):
+    whole = rank_queries(spaces["queries"], spaces["gallery"], *spaces["labels"], *spaces["ids"])
+    native = np.arange(120) % 3 == 0
+    same(mixed(spaces, native, "distance"), whole)
+    same(mixed(spaces, native, "calibrated"), whole)
+
+
+def test_calibration_undoes_another_scale_and_plain_distance_does_not(spaces):
+    whole = rank_queries(spaces["queries"], spaces["gallery"], *spaces["labels"], *spaces["ids"])
+    native = np.arange(120) % 3 == 0
+    same(mixed(spaces, native, "calibrated", scale=10.0), whole)
+    assert mixed(spaces, native, "distance", scale=10.0).average_precision.mean() < whole.average_precision.mean()
+
+
+def test_reciprocal_ranks_take_turns_and_the_native_part_begins():
+    source, target = np.array([[1.0], [2.0], [0.0], [0.0]]), np.array([[0.0], [0.0], [50.0], [70.0]])
+    native = np.array([False, False, True, True])
+    distances = measure([[0.0]], source), measure([[0.0]], target)
+    truths = [judge([0], np.where(np.arange(4) == item, 0, 1)) for item in range(4)]
+    first = [int(rank_mixed(*distances, native, truth, "reciprocal rank").first_match[0]) for truth in truths]
+    assert first == [2, 4, 1, 3]
+
+
+def test_a_query_does_not_find_its_own_item_in_either_part(spaces):
+    everything = np.ones(120, bool)
+    whole = rank_queries(spaces["queries"], spaces["gallery"], *spaces["labels"], *spaces["ids"])
+    for merge in ("distance", "reciprocal rank", "calibrated"):
+        same(mixed(spaces, everything, merge), whole)
+
+
+def test_merges_that_cannot_be_made_are_refused(spaces):
+    with pytest.raises(InvalidInput, match="one of distance"):
+        mixed(spaces, np.ones(120, bool), "magic")
+    with pytest.raises(InvalidInput, match="3 native"):
+        mixed(spaces, np.arange(120) < 2, "calibrated")
+
+
+def test_neighbours_as_truth_are_the_nearest_and_all_that_tie_with_them():
+    gallery = np.array([[3.0], [1.0], [2.0], [-2.0], [9.0]])
+    relevance = judge_neighbours(measure([[0.0], [9.0]], gallery), 2, ["q", "e"], list("abcde"))
+    assert [relevance.of(query).tolist() for query in (0, 1)] == [[1, 2, 3], [0, 2]]
+    with pytest.raises(InvalidInput, match="1 to 4"):
+        judge_neighbours(measure([[0.0], [9.0]], gallery), 5, ["q", "e"], list("abcde"))
