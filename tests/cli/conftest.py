@@ -1,0 +1,109 @@
+"""Real digits in files, and a way to run the program in this process."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from PIL import Image
+from sklearn.datasets import load_digits
+
+from compatstore.cli.app import app
+
+ITEMS = 300
+
+
+@dataclass(frozen=True)
+class Run:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self):
+        return json.loads(self.out)
+
+
+def invoke(*words):
+    result = CliRunner().invoke(app, [str(word) for word in words], catch_exceptions=False)
+    return Run(result.exit_code, result.stdout, result.stderr)
+
+
+@pytest.fixture
+def run():
+    """Run the program; any error that it does not expect is raised."""
+    return invoke
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory):
+    """A folder with v1.npz and v2.npz, two embeddings of the same digits with ids and labels."""
+    folder = tmp_path_factory.mktemp("digits")
+    data = load_digits()
+    pixels = (data.data[:ITEMS] / 16).astype(np.float32)
+    projection = np.random.default_rng(0).normal(size=(64, 24)).astype(np.float32)
+    ids = np.array([f"digit-{number:04d}" for number in range(ITEMS)])
+    np.savez(folder / "v1.npz", id=ids, vector=pixels, label=data.target[:ITEMS])
+    np.savez(folder / "v2.npz", id=ids, vector=np.tanh(pixels @ projection / 4))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def pictures(tmp_path_factory):
+    """A folder of class folders with 12 images, of which one is broken."""
+    folder = tmp_path_factory.mktemp("pictures")
+    data = load_digits()
+    for number in range(12):
+        path = folder / f"class-{data.target[number] % 3}" / f"{number:02d}.png"
+        path.parent.mkdir(exist_ok=True)
+        Image.fromarray((data.images[number] * 15).astype(np.uint8)).save(path)
+    (folder / "class-0" / "broken.png").write_bytes(b"no image")
+    return folder
+
+
+@pytest.fixture
+def pixels(monkeypatch, tmp_path):
+    """Spec of an encoder in a module of its own: 8 x 8 pixels of an image file."""
+    (tmp_path / "pixel_encoder.py").write_text(
+        "import numpy as np\n"
+        "from compatstore.encoders import Function\n"
+        "from compatstore.encoders.images import read_images\n"
+        "def fn(sources):\n"
+        "    return np.stack([np.asarray(i.resize((8, 8)), np.float32).ravel() / 255 for i in read_images(sources, 'L')])\n"
+        "encoder = Function(fn, 64, fingerprint='pixels', spec='python:pixel_encoder:encoder')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    return "python:pixel_encoder:encoder"
+
+
+@pytest.fixture
+def gallery(run, digits, tmp_path):
+    """A gallery of all digits in v1; v2 is registered with its vectors as encoder."""
+    path = tmp_path / "digits.lance"
+    for words in (
+        ("init", path, "--version", "v1", "--dim", 64, "--metric", "l2"),
+        ("add", path, digits / "v1.npz"),
+        ("register", path, "v2", "--encoder", f"precomputed:{digits / 'v2.npz'}", "--metric", "l2"),
+    ):
+        assert run(*words).code == 0
+    return path
+
+
+@pytest.fixture(scope="session")
+def artifact(digits, tmp_path_factory):
+    """A ridge regression from v1 to v2, trained on bare files."""
+    path = tmp_path_factory.mktemp("artifacts") / "h.compat"
+    files = ("--source", digits / "v1.npz", "--target", digits / "v2.npz")
+    assert invoke("train", "ridge", *files, "--out", path).code == 0
+    return Path(path)
+
+
+@pytest.fixture
+def linked(run, gallery, artifact):
+    """That gallery with the artifact linked."""
+    assert run("link", gallery, artifact, "--from", "v1", "--to", "v2").code == 0
+    return gallery

@@ -1,0 +1,76 @@
+"""Every command says what it is for, with an example that can be run; listing commands loads nothing heavy."""
+
+from __future__ import annotations
+
+import ast
+import shlex
+import subprocess
+import sys
+
+import click
+import pytest
+
+import compatstore
+from compatstore.cli.app import app
+
+
+def commands(group=app, path=()):
+    for name in group.list_commands(click.Context(group)):
+        command = group.get_command(click.Context(group), name)
+        if isinstance(command, click.Group):
+            yield from commands(command, (*path, name))
+        else:
+            yield pytest.param((*path, name), command, id=" ".join((*path, name)))
+
+
+COMMANDS = list(commands())
+
+
+@pytest.mark.parametrize(("path", "command"), COMMANDS)
+def test_every_command_has_help_and_an_example(path, command):
+    context = click.Context(command, info_name=" ".join(path))
+    assert command.help
+    assert command.get_help(context).count("\n") > 5
+    assert f"Example:\n  compatstore {' '.join(path)} " in command.epilog
+
+
+@pytest.mark.parametrize(("path", "command"), COMMANDS)
+def test_every_option_has_help_and_every_command_json(path, command):
+    params = command.get_params(click.Context(command))
+    options = [param for param in params if isinstance(param, click.Option)]
+    assert [option.name for option in options if not option.help] == []
+    assert "--json" in {flag for option in options for flag in option.opts}
+
+
+@pytest.mark.parametrize(("path", "command"), COMMANDS)
+def test_an_example_can_be_parsed(path, command):
+    words = shlex.split(command.epilog.splitlines()[-1])
+    assert words[: len(path) + 1] == ["compatstore", *path]
+    command.make_context(" ".join(path), words[len(path) + 1 :])
+
+
+def test_a_short_help_fits_its_line(run):
+    listed = run("--help").out.partition("Commands:\n")[2].partition("\n\n")[0]
+    assert "..." not in listed
+    assert len(listed.splitlines()) == len(app.commands)
+
+
+def test_the_help_explains_exit_codes(run):
+    assert "130  stopped by Ctrl-C" in run("--help").out
+
+
+def test_version(run):
+    assert run("--version").out == f"compatstore, version {compatstore.__version__}\n"
+
+
+def test_help_loads_nothing_heavy():
+    program = (
+        "import sys\n"
+        "from compatstore.cli.app import app\n"
+        "app(['--help'], standalone_mode=False)\n"
+        "app(['train', '--help'], standalone_mode=False)\n"
+        "print(sorted({name.split('.')[0] for name in sys.modules}))"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    loaded = set(ast.literal_eval(found.splitlines()[-1]))
+    assert not loaded & {"torch", "lance", "lancedb", "pyarrow", "numpy", "PIL"}
