@@ -47,7 +47,10 @@ def create_table(location: Location, version: EmbeddingVersion, id_type: str) ->
 def adopt_table(
     location: Location, version: EmbeddingVersion, *, vector: str, id_column: str, source: str | None
 ) -> Store:
-    """Make an existing table a gallery: an index on its ids and an entry in its metadata, nothing else.
+    """Make an existing table a gallery: an entry in its metadata, nothing else.
+
+    Its ids get no index: with one, a merge of the app's that names fewer columns than the table has would rewrite
+    whole fragments and take them out of the app's vector index.
 
     No tag is set: a tagged table version makes the app's own clean-up (`table.optimize` with its defaults, after seven
     days) raise.
@@ -67,7 +70,6 @@ def adopt_table(
         _require_column(store, source, asked)
     record = VersionRecord.of(version, columns=columns, adopted=True)
     registry = Registry(id_column, id_type, source, version.name, {version.name: record})
-    build_index(store, id_column)
     start(store, registry, HistoryEntry("adopt", version.name, rows=store.count(), note=f"column {vector}"))
     return store
 

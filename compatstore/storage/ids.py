@@ -124,15 +124,13 @@ def build_index(store: Store, id_column: str) -> None:
 
 
 def refresh_index(store: Store, id_column: str) -> None:
-    """Take appended rows into the index once there are many, so that finding ids stays fast.
+    """Take appended rows into the index once there are many, so that finding ids stays fast; adopted tables have none.
 
     New rows become a delta of the index, which costs as much as they are; many deltas are merged into one.
     """
     name = _index_name(store, id_column)
     snapshot = store.snapshot()
     if name is None:
-        if snapshot.count_rows() > UNINDEXED_ROWS:
-            build_index(store, id_column)
         return
     statistics = snapshot.stats.index_stats(name)
     if statistics["num_unindexed_rows"] > UNINDEXED_ROWS:
