@@ -137,7 +137,7 @@ def _hop(catalog: Catalog, run: RunRecord, controls: Controls) -> int:
     if changed:
         artifact = run.path[-1] if run.path else ""
         entry = HistoryEntry("hop", run.target, artifact=artifact, rows=changed, seconds=round(monitor.seconds, 3))
-        advance(catalog, run, HOP, entry)
+        set_run(catalog, run, entry)
     return changed
 
 
