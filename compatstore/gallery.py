@@ -429,7 +429,8 @@ class Gallery:
             via: Id of the artifact to use (its first digits do), where several lead there.
             backfill: Share of the gallery to embed natively, in [0, 1]; 0 by default, and in a later call what was
                 asked before.
-            policy: Order of the backfill: "random".
+            policy: Order of the backfill: "random" (the default), "sigma", "entropy", "margin", "least-confidence", a
+                column of numbers ("column:views"), or a product of these ("sigma*column:views").
             seed: Seed of the order.
             progress: Called after each batch.
             should_stop: Asked before each batch.
