@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from os import PathLike
 from typing import Any
 
@@ -13,15 +12,14 @@ import pyarrow.compute as pc
 
 from compatstore import search as searching
 from compatstore.artifacts import Artifact
-from compatstore.artifacts.matrix import as_matrix
-from compatstore.encoders import Encoder, FloatArray, encode_readable
-from compatstore.errors import DimensionMismatch, InvalidInput, UnknownId, first_offenders
+from compatstore.encoders import Encoder, FloatArray
+from compatstore.errors import InvalidInput, UnknownId, first_offenders
 from compatstore.fingerprints import require_fingerprint
 from compatstore.ingest import write
 from compatstore.ingest.write import Added
 from compatstore.storage import registry as registry_module
 from compatstore.storage import vector_index
-from compatstore.storage.catalog import Catalog, id_arrow_type, require_new
+from compatstore.storage.catalog import Catalog, id_arrow_type, require_unregistered
 from compatstore.storage.columns import to_matrix
 from compatstore.storage.create import adopt_table, create_table
 from compatstore.storage.ids import find, read_ids
@@ -73,7 +71,7 @@ class Gallery:
         """
         store = create_table(locate(gallery, storage_options), version, id_type)
         opened = cls(Catalog(store))
-        opened._keep_models(version)
+        opened._catalog.keep_models(version)
         return opened
 
     @classmethod
@@ -134,7 +132,7 @@ class Gallery:
         """
         store = adopt_table(locate(gallery, storage_options), version, vector=vector, id_column=id, source=source)
         opened = cls(Catalog(store))
-        opened._keep_models(version)
+        opened._catalog.keep_models(version)
         return opened
 
     # ---- items
@@ -262,7 +260,7 @@ class Gallery:
         if fingerprint is not None:
             record = registry.record(plan.version).version()
             require_fingerprint(f"search with a query of {plan.version}", record.fingerprint, fingerprint)
-        queries = self._queries(query, registry, plan.version)
+        queries = searching.as_queries(self._catalog, registry, plan.version, query)
         schema = snapshot.schema.names
         wanted = _item_columns(registry, schema) if columns is None else _require_columns(columns, schema)
         return searching.execute(self._catalog, snapshot, plan, queries, wanted)
@@ -311,12 +309,11 @@ class Gallery:
             AlreadyExists: There is a version of that name.
             InvalidInput: A column of that name is the user's own.
         """
-        require_new(self._catalog.registry(), version.name)
-        self._refuse_column(version.name)
+        self._catalog.require_new(version.name)
         record = self._catalog.add_version(version)
 
         def change(registry: Registry) -> Registry:
-            require_new(registry, version.name)
+            require_unregistered(registry, version.name)
             return registry.with_version(record)
 
         edit(self._catalog.store, change, HistoryEntry("register", version.name, note=f"dim {version.dim}"))
@@ -341,8 +338,8 @@ class Gallery:
         if not isinstance(artifact, Artifact | str | PathLike):
             raise InvalidInput("link an artifact", expected="an artifact, or the path of one", found=repr(artifact))
         loaded = artifact if isinstance(artifact, Artifact) else Artifact.load(artifact)
-        source = source or self._version_of(loaded.manifest.source.fingerprint, loaded.manifest.source.name, "source")
-        target = target or self._version_of(loaded.manifest.target.fingerprint, loaded.manifest.target.name, "target")
+        source = source or self._catalog.version_of(loaded.manifest.source, "source")
+        target = target or self._catalog.version_of(loaded.manifest.target, "target")
         loaded.check(self._catalog.version(source), self._catalog.version(target))
         if loaded.id in self._catalog.registry().artifacts:
             return loaded.id
@@ -489,75 +486,10 @@ class Gallery:
 
     # ---- inside
 
-    def _keep_models(self, version: EmbeddingVersion) -> None:
-        """Store the first version's encoders and head, now that there is a table to store them beside."""
-        if version.encoder is None and version.side_encoder is None and version.head is None:
-            return
-        kept = self._catalog.add_version(version)
-
-        def change(registry: Registry) -> Registry:
-            record = registry.record(version.name)
-            return registry.with_version(
-                replace(record, encoder=kept.encoder, side_encoder=kept.side_encoder, head=kept.head)
-            )
-
-        edit(self._catalog.store, change)
-
     def _plan_search(self, registry: Registry, k: int, version: str | None, where: str | None) -> searching.SearchPlan:
         if not isinstance(k, int | np.integer) or k < 1:
             raise InvalidInput("search", expected="a whole number k >= 1", found=f"{k}")
         return searching.plan_search(registry, version or registry.active, k, where)
-
-    def _queries(self, query: Any, registry: Registry, version: str) -> FloatArray:
-        """Vectors as they are, sources through the version's encoder: (q, dim) float32."""
-        asked = f"search with a query of {version}"
-        dim = registry.record(version).dim
-        shape = getattr(query, "shape", None)
-        is_vector = isinstance(query, list | tuple) or (
-            shape is not None and (len(shape) == 1 or (len(shape) == 2 and shape[1] == dim))
-        )
-        if is_vector:
-            single = len(shape) == 1 if shape is not None else not any(hasattr(value, "__len__") for value in query)
-            return as_matrix(asked, [query] if single else query, dim)
-        encoder = self._catalog.encoder(version)
-        if encoder is None:
-            if shape is not None and len(shape) == 2:
-                raise DimensionMismatch(asked, expected=f"vectors of {dim} values", found=f"shape {tuple(shape)}")
-            raise InvalidInput(
-                asked,
-                expected=f"a vector of {dim} values, or an encoder for {version}",
-                found=f"{type(query).__name__} and no encoder",
-                fix=f"Open the gallery with encoders={{'{version}': ...}}.",
-            )
-        encoded = encode_readable(encoder, [query])
-        if encoded.failures:
-            raise InvalidInput(asked, expected="a source that can be embedded", found=encoded.failures[0])
-        return encoded.vectors
-
-    def _refuse_column(self, name: str) -> None:
-        taken = [column for column in self._catalog.store.schema.names if column.split("__")[0] == name]
-        if taken:
-            raise InvalidInput(
-                f"register version {name}",
-                expected="a name that no column has",
-                found=f"the table's own column {first_offenders(taken)}",
-                fix="Choose another name.",
-            )
-
-    def _version_of(self, fingerprint: str | None, name: str | None, role: str) -> str:
-        """Find the version that an artifact was made for."""
-        registry = self._catalog.registry()
-        for record in registry.versions.values():
-            if fingerprint is not None and record.version().fingerprint == fingerprint:
-                return record.name
-        if fingerprint is None and name in registry.versions:
-            return str(name)
-        raise InvalidInput(
-            f"link an artifact without naming its {role}",
-            expected=f"the {role} version's name, or an artifact that carries its fingerprint",
-            found=f"fingerprint {fingerprint}, and versions {', '.join(registry.versions)}",
-            fix="Name both: --from SOURCE --to TARGET.",
-        )
 
 
 def _item_columns(registry: Registry, schema: Sequence[str]) -> list[str]:

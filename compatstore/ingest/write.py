@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from compatstore.errors import InvalidInput, SourceError
 from compatstore.ingest.complete import Completed, complete, to_table
@@ -74,12 +75,30 @@ def delete(catalog: Catalog, ids: Sequence[Any]) -> int:
 def _commit(catalog: Catalog, registry: Registry, items: Items, table: Any, upsert: bool) -> None:
     """Write without Lance's own retries: after a lost race the ids must be looked up again."""
     store = catalog.store
+    # The handle comes first: what changes after it was made is a conflict, so the rows read below are as it sees them.
     merge = store.writer().merge_insert(registry.id_column).when_not_matched_insert_all().conflict_retries(0)
     if upsert:
-        merge.when_matched_update_all().execute(table)
+        merge.when_matched_update_all().execute(_with_kept_columns(catalog, registry, table))
         return
     refuse_known(store, registry.id_column, items.ids, items.asked)
     merge.execute(table)
+
+
+def _with_kept_columns(catalog: Catalog, registry: Registry, table: Any) -> Any:
+    """Complete the rows of an upsert by the columns that were not given, as the rows that they replace have them.
+
+    Lance would keep such columns by itself, but where the ids are indexed it then rewrites every fragment that it
+    touches as a whole, and takes it out of the vector indexes.
+    """
+    schema, key = catalog.store.schema, registry.id_column
+    missing = [field.name for field in schema if field.name not in table.schema.names]
+    if not missing:
+        return table
+    kept = find(catalog.store, key, table.column(key).to_pylist(), [key, *missing]).combine_chunks()
+    positions = pc.index_in(table.column(key), value_set=kept.column(key)).combine_chunks()
+    for name in missing:
+        table = table.append_column(schema.field(name), kept.column(name).take(positions))
+    return table.select(schema.names)
 
 
 def _new_metadata(items: Items, registry: Registry, schema: Any) -> list[Any]:

@@ -2,5 +2,6 @@
 
 from compatstore.search.execute import execute
 from compatstore.search.plan import Part, SearchPlan, plan_search
+from compatstore.search.query import as_queries
 
-__all__ = ["Part", "SearchPlan", "execute", "plan_search"]
+__all__ = ["Part", "SearchPlan", "as_queries", "execute", "plan_search"]

@@ -10,9 +10,16 @@ import numpy as np
 import pyarrow as pa
 import safetensors.numpy
 
-from compatstore.artifacts import Artifact
+from compatstore.artifacts import Artifact, Space
 from compatstore.encoders import Encoder, FloatArray, from_spec
-from compatstore.errors import AlreadyExists, FingerprintMismatch, Incompatible, UnknownArtifact, first_offenders
+from compatstore.errors import (
+    AlreadyExists,
+    FingerprintMismatch,
+    Incompatible,
+    InvalidInput,
+    UnknownArtifact,
+    first_offenders,
+)
 from compatstore.storage import registry as registry_module
 from compatstore.storage.blobs import Blobs
 from compatstore.storage.registry import ArtifactRecord, Registry, VersionRecord
@@ -82,6 +89,55 @@ class Catalog:
             head = np.ascontiguousarray(version.head, np.float32)
             record = replace(record, head=self.blobs.put(_head_bytes(head)))
         return record
+
+    def keep_models(self, version: EmbeddingVersion) -> None:
+        """Store the encoders and head of a version that is registered already: the first one of a new gallery."""
+        if version.encoder is None and version.side_encoder is None and version.head is None:
+            return
+        kept = self.add_version(version)
+
+        def change(registry: Registry) -> Registry:
+            record = registry.record(version.name)
+            models = replace(record, encoder=kept.encoder, side_encoder=kept.side_encoder, head=kept.head)
+            return registry.with_version(models)
+
+        registry_module.edit(self.store, change)
+
+    def require_new(self, name: str) -> None:
+        """Refuse a version's name that is taken.
+
+        Raises:
+            AlreadyExists: The gallery has a version of that name.
+            InvalidInput: The user has a column of that name.
+        """
+        require_unregistered(self.registry(), name)
+        taken = [column for column in self.store.schema.names if column.split("__")[0] == name]
+        if taken:
+            raise InvalidInput(
+                f"register version {name}",
+                expected="a name that no column has",
+                found=f"the table's own column {first_offenders(taken)}",
+                fix="Choose another name.",
+            )
+
+    def version_of(self, space: Space, role: str) -> str:
+        """Name of the version whose space an artifact's source or target is.
+
+        Raises:
+            InvalidInput: The artifact carries no fingerprint of a version here.
+        """
+        registry = self.registry()
+        for record in registry.versions.values():
+            if space.fingerprint is not None and record.version().fingerprint == space.fingerprint:
+                return record.name
+        if space.fingerprint is None and space.name in registry.versions:
+            return str(space.name)
+        raise InvalidInput(
+            f"link an artifact without naming its {role}",
+            expected=f"the {role} version's name, or an artifact that carries its fingerprint",
+            found=f"fingerprint {space.fingerprint}, and versions {', '.join(registry.versions)}",
+            fix="Name both: --from SOURCE --to TARGET.",
+        )
 
     def version(self, name: str) -> EmbeddingVersion:
         """The version without its encoders; see `encoder`."""
@@ -199,7 +255,7 @@ def id_arrow_type(registry: Registry) -> Any:
     return pa.int64() if registry.id_type == "int64" else pa.string()
 
 
-def require_new(registry: Registry, name: str) -> None:
+def require_unregistered(registry: Registry, name: str) -> None:
     """Refuse to register a name twice.
 
     Raises:
