@@ -115,6 +115,8 @@ class Gallery:
         """Take over an existing Lance or LanceDB table in place.
 
         No data file is rewritten and no column renamed; the app that owns the table goes on using it as before.
+        Like the app's own, the table's ids are not declared as its key, so of two concurrent `add` calls with one new
+        id both can succeed.
 
         Args:
             gallery: The table: a path, a URI, `DATABASE#TABLE` or a LanceDB table object.
@@ -295,7 +297,7 @@ class Gallery:
             kind,
             record.metric,
             num_partitions or max(1, int(len(self) ** 0.5)),
-            (num_sub_vectors or max(1, columns.width // 8)) if quantised else None,
+            (num_sub_vectors or vector_index.sub_vectors(columns.width, columns.width // 8)) if quantised else None,
         )
         vector_index.build(self._catalog.store, columns.vector, index)
         return index

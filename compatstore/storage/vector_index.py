@@ -83,11 +83,17 @@ def mirror(store: Store, source: str, target: str, width: int, metric: str) -> b
     index = describe(store, source)
     if index is None or store.count(f"`{target}` IS NOT NULL") < MINIMUM_ROWS:
         return False
-    parts = index.num_sub_vectors
-    while parts is not None and parts > 1 and width % parts:
-        parts -= 1
+    parts = None if index.num_sub_vectors is None else sub_vectors(width, index.num_sub_vectors)
     build(store, target, VectorIndex(index.kind, metric, index.num_partitions, parts))
     return True
+
+
+def sub_vectors(width: int, at_least: int) -> int:
+    """Parts of product quantisation that divide vectors of `width` values, no fewer than asked for.
+
+    Rounding down could leave next to none: 1544 values, divided into 96 at the most, would be 8 parts.
+    """
+    return next(parts for parts in range(max(1, min(at_least, width)), width + 1) if width % parts == 0)
 
 
 def _read(statistics: dict[str, Any]) -> VectorIndex | None:
