@@ -11,6 +11,7 @@ from compatstore.trainers.pairs import Pairs
 from compatstore.trainers.procrustes import DiagonalScale, Procrustes
 from compatstore.trainers.query_adapter import QueryAdapter
 from compatstore.trainers.rbt import RBT
+from compatstore.trainers.residual import Residual
 from compatstore.trainers.ridge import LowRankAffine, LowRankRidge, Ridge
 
 __all__ = [
@@ -28,5 +29,6 @@ __all__ = [
     "Pairs",
     "Procrustes",
     "QueryAdapter",
+    "Residual",
     "Ridge",
 ]

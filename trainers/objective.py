@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import torch
+from torch import nn
 
 from compatstore.trainers.head import Head
 from compatstore.trainers.pair_losses import Batch, Loss, squared_distance
-from compatstore.trainers.two_branch import Prediction
+from compatstore.trainers.two_branch import Prediction, TwoBranch
 
 # No data reaches these bounds (errors of 1e-13 or 1e13); they keep the exponential a finite float32.
 _LOG_SIGMA2 = 30.0
@@ -45,3 +47,15 @@ class Objective:
             return error
         log_sigma2 = prediction.log_sigma2.clamp(-_LOG_SIGMA2, _LOG_SIGMA2)
         return error * torch.exp(-log_sigma2) + self.inverse_lambda * log_sigma2
+
+    def start(self, model: TwoBranch, rows: Batch) -> None:
+        """Start sigma^2 at one value for all rows, the best one for the mean error of some rows.
+
+        Random weights would weigh the rows at random, and bend the vectors to change their sigma^2.
+        """
+        if self.inverse_lambda is None or model.log_sigma2 is None:
+            return
+        with torch.inference_mode():
+            error = self.error(model.eval()(rows.source, rows.side), rows).mean().item()
+        nn.init.zeros_(model.log_sigma2.weight)
+        nn.init.constant_(model.log_sigma2.bias, math.log(max(error, 1e-12) / self.inverse_lambda))

@@ -25,6 +25,9 @@ from compatstore.versions import Metric
 
 HoldOutBy = Literal["row", "class"]
 
+# Rows that sigma^2 is started on.
+_STARTING = 4096
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Trained:
@@ -40,7 +43,8 @@ class TransformTraining(PairTraining, ABC):
 
     Args:
         holdout: Share kept out of training to measure on, in [0, 1); 0 measures nothing.
-        holdout_by: Keep out rows, or whole classes; None takes classes where the pairs have two or more, else rows.
+        holdout_by: Keep out rows, or whole classes, which judges the transform on classes that it never saw but
+            learns nothing about them; None takes classes where that leaves out two or more, else rows.
         side_transform: Also train g(source, side) -> the target's side-information, by squared distance, for the hop
             after.
 
@@ -76,7 +80,7 @@ class TransformTraining(PairTraining, ABC):
         if self.side_transform and pairs.target_side is None:
             asked = f"train {type(self).__name__} with side_transform"
             raise InvalidInput(asked, expected="pairs with target_side", found="none")
-        kept, held_out = self._split(pairs)
+        kept, held_out = self.split(pairs)
         objective = self.objective(kept)
         parts = [self._fit_network("h", kept, held_out, objective, progress)]
         if self.side_transform:
@@ -114,11 +118,13 @@ class TransformTraining(PairTraining, ABC):
         """Turn the trained network, folded, into the one that is stored."""
         return architecture, tensors
 
-    def _split(self, pairs: Pairs) -> tuple[Pairs, Pairs | None]:
+    def split(self, pairs: Pairs) -> tuple[Pairs, Pairs | None]:
+        """Return the pairs to learn from and those held out, if any."""
         if not self.holdout:
             return pairs, None
-        has_classes = pairs.labels is not None and len(np.unique(pairs.labels)) > 1
-        return pairs.split(self.holdout, self.seed, by=self.holdout_by or ("class" if has_classes else "row"))
+        classes = 0 if pairs.labels is None else len(np.unique(pairs.labels))
+        by: HoldOutBy = "class" if round(self.holdout * classes) > 1 else "row"
+        return pairs.split(self.holdout, self.seed, by=self.holdout_by or by)
 
     def _fit_network(
         self, name: str, pairs: Pairs, held_out: Pairs | None, objective: Objective, progress: Report | None
@@ -126,7 +132,8 @@ class TransformTraining(PairTraining, ABC):
         rows = self._batch(name, pairs, objective)
         watched = None if held_out is None else self._batch(name, held_out, objective)
         with seeded(self.seed):
-            model = self.network(self._architecture(rows, objective), rows)
+            model = self.network(self._architecture(rows, objective), rows).to(self.torch_device)
+            objective.start(model, rows.take(torch.arange(min(len(rows), _STARTING))).to(self.torch_device))
             last = train_on_pairs(
                 model, rows, self, objective, held_out=watched, network=name, note=objective.note, report=progress
             )
