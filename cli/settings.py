@@ -46,19 +46,13 @@ def _fields(settings: type) -> list[dataclasses.Field[Any]]:
 
 def _option(field: dataclasses.Field[Any], kind: Any, text: str) -> click.Option:
     flag = f"--{field.name.replace('_', '-')}"
-    required = field.default is dataclasses.MISSING
-    default = None if required else field.default
+    if field.default is dataclasses.MISSING:
+        return click.Option([flag, field.name], type=kind, required=True, help=text)
+    default = field.default
     if kind is bool:
         flags = f"{flag}/--no-{flag[2:]}" if default else flag
         return click.Option([flags, field.name], is_flag=True, default=default, help=text, show_default=bool(default))
-    return click.Option(
-        [flag, field.name],
-        type=kind,
-        default=default,
-        required=required,
-        show_default=_shown(default),
-        help=text,
-    )
+    return click.Option([flag, field.name], type=kind, default=default, show_default=_shown(default), help=text)
 
 
 def _type(hint: Any) -> Any:

@@ -192,9 +192,15 @@ def _link_first(gallery: Gallery, via: str | None, target: str, output: Output) 
     """Link an artifact that is given by its path; ids pass as they are."""
     if via is None or (_ARTIFACT_ID.fullmatch(via) and not Path(via).exists()):
         return via
-    linked = gallery.link(via, target=target)
-    output.note(f"Linked {via} as {linked[:12]}.")
-    return linked
+    from compatstore.artifacts import Artifact
+
+    artifact = Artifact.load(via)
+    if all(linked.id != artifact.id for linked in gallery.artifacts()):
+        # An artifact that was trained on bare files does not know its source: the upgrade's is the active version.
+        source = gallery.active if artifact.manifest.source.fingerprint is None else None
+        gallery.link(artifact, source, target)
+        output.note(f"Linked {via} as {artifact.short_id}.")
+    return artifact.id
 
 
 def _onto(bars: Bars) -> Callable[[Progress], None]:

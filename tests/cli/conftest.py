@@ -73,7 +73,8 @@ def pixels(monkeypatch, tmp_path):
         "from compatstore.encoders import Function\n"
         "from compatstore.encoders.images import read_images\n"
         "def fn(sources):\n"
-        "    return np.stack([np.asarray(i.resize((8, 8)), np.float32).ravel() / 255 for i in read_images(sources, 'L')])\n"
+        "    images = [image.resize((8, 8)) for image in read_images(sources, 'L')]\n"
+        "    return np.stack([np.asarray(image, np.float32).ravel() / 255 for image in images])\n"
         "encoder = Function(fn, 64, fingerprint='pixels', spec='python:pixel_encoder:encoder')\n"
     )
     monkeypatch.syspath_prepend(tmp_path)

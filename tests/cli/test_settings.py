@@ -1,0 +1,106 @@
+"""Options made from dataclasses."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import click
+import hypothesis.strategies as st
+from click.testing import CliRunner
+from hypothesis import given, settings
+
+from compatstore.cli.settings import collect, descriptions, options_of
+
+
+@dataclass(frozen=True, kw_only=True)
+class Base:
+    """What all have.
+
+    Args:
+        rate: How fast,
+            and how far.
+
+    Raises:
+        ValueError: Never: of this nobody speaks.
+    """
+
+    rate: float = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(Base):
+    """All kinds of fields.
+
+    Args:
+        count: How many.
+        name: Of what.
+        form: Which.
+        on: Whether.
+        off: Whether not.
+        steps: At which.
+        thing: No option can say it.
+    """
+
+    count: int
+    name: str | None = None
+    form: Literal["round", "square"] | None = None
+    on: bool = True
+    off: bool = False
+    steps: tuple[int, ...] = (1, 2)
+    thing: Base = Base()
+
+
+def parse(*words):
+    """What a command with these options makes of a command line."""
+    made = []
+
+    def body(**values):
+        made.append(collect(Settings, values))
+
+    command = click.Command("c", params=list(options_of(Settings)), callback=body)
+    result = CliRunner().invoke(command, list(words), catch_exceptions=False)
+    return made[0] if made else result
+
+
+def test_defaults_are_the_dataclass_s_own():
+    assert parse("--count", "3") == Settings(count=3)
+
+
+def test_a_field_without_a_default_is_required():
+    assert parse().exit_code == 2
+
+
+@given(
+    st.builds(
+        Settings,
+        rate=st.floats(0, 1e6),
+        count=st.integers(-(10**9), 10**9),
+        name=st.none() | st.text("abcäß -", min_size=1),
+        form=st.sampled_from([None, "round", "square"]),
+        on=st.booleans(),
+        off=st.booleans(),
+        steps=st.lists(st.integers(0, 99), min_size=1).map(tuple),
+        thing=st.just(Base()),
+    )
+)
+@settings(deadline=None, max_examples=50)
+def test_every_setting_can_be_said(wanted):
+    words = [f"--rate={wanted.rate}", f"--count={wanted.count}", f"--steps={','.join(map(str, wanted.steps))}"]
+    words += [] if wanted.name is None else [f"--name={wanted.name}"]
+    words += [] if wanted.form is None else [f"--form={wanted.form}"]
+    words += ["--on" if wanted.on else "--no-on", *(["--off"] if wanted.off else [])]
+    assert parse(*words) == wanted
+
+
+def test_help_comes_from_the_docstrings_of_all_bases():
+    assert descriptions(Settings) == {
+        "rate": "How fast, and how far.",
+        "count": "How many.",
+        "name": "Of what.",
+        "form": "Which.",
+        "on": "Whether.",
+        "off": "Whether not.",
+        "steps": "At which.",
+        "thing": "No option can say it.",
+    }

@@ -1,0 +1,146 @@
+"""plan, upgrade, status, history, cutover, rollback and retire, on real digits."""
+
+from __future__ import annotations
+
+import pytest
+
+import compatstore as cs
+
+
+def state(run, gallery, name):
+    return next(v for v in run("status", gallery, "--json").json["versions"] if v["name"] == name)
+
+
+def test_a_whole_life(run, gallery, artifact):
+    upgraded = run("upgrade", gallery, "v2", "--via", artifact, "--backfill", 0.25, "--json")
+    assert upgraded.code == 0
+    assert f"Linked {artifact} as " in upgraded.err
+    report = upgraded.json
+    assert (report["transformed"], report["backfilled"], report["missing"], report["state"]) == (300, 75, 0, "ready")
+    assert run("cutover", gallery, "v2", "--check", "--json").json == {"target": "v2", "missing": 0}
+    assert run("status", gallery, "--json").json["active"] == "v1"
+    assert run("cutover", gallery, "v2", "--json").json["active"] == "v2"
+    assert run("status", gallery, "--json").json["active"] == "v2"
+    assert run("rollback", gallery, "--json").json == {
+        "active": "v1",
+        "previous": "v2",
+        "missing": 0,
+        "changed": True,
+        "dropped": [],
+    }
+    assert run("upgrade", gallery, "v2", "--cutover", "--json").json["cutover"]["active"] == "v2"
+    retired = run("retire", gallery, "v1", "--json")
+    assert "v1" in retired.json["dropped"]
+    steps = [entry["step"] for entry in run("history", gallery, "--json").json]
+    assert steps[:5] == ["create", "register", "link", "expand", "hop"]
+    assert steps[-1] == "retire"
+
+
+def test_twice_the_same_command_does_nothing(run, linked):
+    words = ("upgrade", linked, "v2", "--backfill", 0.25, "--json")
+    assert run(*words).json["transformed"] == 300
+    table_version = run("status", linked, "--json").json["table_version"]
+    again = run(*words)
+    assert again.code == 0
+    assert (again.json["transformed"], again.json["backfilled"]) == (0, 0)
+    assert run("status", linked, "--json").json["table_version"] == table_version
+
+
+def test_plan_is_what_a_dry_run_shows_and_writes_nothing(run, linked):
+    before = run("status", linked, "--json").json
+    words = ("v2", "--backfill", 0.25, "--seed", 4, "--json")
+    planned, dry = run("plan", linked, *words).json, run("upgrade", linked, *words, "--dry-run").json
+    for plan in (planned, dry):
+        for step in plan["steps"]:
+            step["seconds"] = 0  # measured
+    assert planned == dry
+    assert {step["name"]: step["rows"] for step in planned["steps"]} == {
+        "expand": 0,
+        "hop": 300,
+        "backfill": 75,
+        "cutover": 0,
+    }
+    assert run("status", linked, "--json").json == before
+
+
+def test_an_artifact_by_the_first_digits_of_its_id(run, linked, artifact):
+    short = cs.Artifact.load(artifact).short_id
+    planned = run("plan", linked, "v2", "--via", short[:6], "--json")
+    assert planned.json["path"] == [short]
+    assert planned.err == ""
+    assert run("plan", linked, "v2", "--via", "0" * 9).code == 3
+
+
+def test_an_encoder_that_the_gallery_cannot_build(run, digits, linked):
+    """Registered by its identity alone, the model is handed over on the command line."""
+    encoder = cs.encoders.Precomputed(digits / "v2.npz")
+    words = ("--dim", 24, "--metric", "l2", "--model", encoder.fingerprint)
+    assert run("register", linked, "v3", *words).code == 0
+    assert run("upgrade", linked, "v3", "--backfill", 1.0).code == 7
+    spec = f"precomputed:{digits / 'v2.npz'}"
+    assert run("upgrade", linked, "v3", "--backfill", 1.0, "--encoder", spec, "--json").json["backfilled"] == 300
+    assert run("upgrade", linked, "v2", "--encoder", f"precomputed:{digits / 'v1.npz'}").code in (2, 4)
+
+
+def test_items_that_cannot_be_embedded_stand_in_the_way(run, linked, digits, tmp_path):
+    """An item without a vector in v1 and unknown to v2's encoder is missing, and said to be."""
+    gallery = tmp_path / "g.lance"
+    run("init", gallery, "--version", "v1", "--dim", 64, "--metric", "l2")
+    run("register", gallery, "v2", "--encoder", f"precomputed:{digits / 'v2.npz'}", "--metric", "l2")
+    cs.Gallery.open(gallery).add({"id": ["digit-0001", "stranger"], "vector": [[0.0] * 63 + [1.0]] * 2})
+    upgraded = run("upgrade", gallery, "v2", "--backfill", 1.0)
+    assert upgraded.code == 0
+    assert "stranger: " in upgraded.out
+    checked = run("cutover", gallery, "v2", "--check", "--json")
+    assert (checked.code, checked.json["missing"]) == (7, 1)
+    refused = run("cutover", gallery, "v2", "--json")
+    assert (refused.code, refused.json["error"]) == (7, "RowsMissing")
+    forced = run("cutover", gallery, "v2", "--force")
+    assert forced.code == 0
+    assert "1 items have no vector in v2" in forced.out
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("upgrade", "v9"), 3),
+        (("upgrade", "v1"), 2),
+        (("upgrade", "v2", "--backfill", "1.5"), 2),
+        (("upgrade", "v2", "--backfill", "much"), 2),
+        (("plan", "v2", "--policy", "astrology"), 2),
+        (("plan", "v2", "--via", "no/such.compat"), 3),
+        (("cutover", "v2"), 7),
+        (("cutover", "v2", "--check"), 7),
+        (("cutover", "v9"), 3),
+        (("rollback",), 7),
+        (("retire", "v1"), 7),
+        (("retire", "v9"), 3),
+    ],
+)
+def test_steps_that_cannot_be_taken(run, linked, words, code):
+    verb, *rest = words
+    before = run("status", linked, "--json").json
+    refused = run(verb, linked, *rest)
+    assert (refused.code, refused.out) == (code, "")
+    assert run("status", linked, "--json").json == before
+    assert run(verb, linked, *rest, "--json").json["exit_code"] == code
+
+
+@pytest.mark.parametrize("verb", ["status", "history", "versions", "rollback"])
+def test_no_gallery(run, tmp_path, verb):
+    refused = run(verb, tmp_path / "none.lance")
+    assert (refused.code, refused.out) == (3, "")
+    assert "compatstore init" in refused.err
+
+
+def test_status_says_what_an_upgrade_waits_for(run, linked):
+    run("upgrade", linked, "v2")
+    assert "upgrade v1 -> v2" in run("status", linked).out
+    assert "ready, waiting for a cutover" in run("status", linked).out
+
+
+def test_an_empty_gallery_can_be_upgraded(run, digits, tmp_path):
+    gallery = tmp_path / "g.lance"
+    run("init", gallery, "--version", "v1", "--dim", 4)
+    run("register", gallery, "v2", "--encoder", f"precomputed:{digits / 'v2.npz'}")
+    assert run("upgrade", gallery, "v2", "--backfill", 1.0, "--cutover", "--json").json["cutover"]["active"] == "v2"
