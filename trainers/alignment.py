@@ -32,8 +32,10 @@ class Alignment(HeadTraining):
     Args:
         loss: "l2", "disc", or "l2+disc", their sum. Without labels "l2+disc" trains "l2" and says so.
         uncertainty: Whether to learn sigma^2; without, the loss is the mean of the sum alone.
-        inverse_lambda: 1/lambda divided by d_t, > 0: 1 where L2, averaged over dimensions, is a variance that
-            sigma^2 estimates (then the loss is twice a Gaussian's negative log-likelihood).
+        inverse_lambda: 1/lambda divided by d_t, > 0. At 1 and without L_disc the loss is twice a Gaussian's negative
+            log-likelihood, so that sigma^2 is the variance of a dimension. Another value divides sigma^2 by itself
+            and multiplies the loss; as sigma^2 starts at its best constant and Adam heeds no scale of the loss, it
+            changes little else: from 0.1 to 3, at 16 and at 256 dimensions, areas moved by less than 0.004.
 
     Raises:
         InvalidInput: A setting is out of its range.
