@@ -1,0 +1,91 @@
+"""Measure one method on one trial: the hop alone, the curve of each order, and what sigma knows."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import numpy.typing as npt
+
+from benchmarks.pairs.embedded import MIDDLE, SOURCE, TARGET
+from benchmarks.pairs.journal import Record
+from benchmarks.pairs.methods import ORACLE, Method
+from benchmarks.pairs.scenario import Scenario, retrieval
+from benchmarks.pairs.settings import Size
+from compatstore.artifacts import Transformed
+from compatstore.encoders.protocol import FloatArray
+from compatstore.evaluation import backfill_curve
+from compatstore.trainers import FastFill, Pairs
+from compatstore.trainers.kendall import kendall_tau
+from compatstore.trainers.pairs import unit_length
+from compatstore.upgrade.policies import order, true_loss
+from compatstore.upgrade.rows import COSINE_SCALE, ArrayRows
+
+Order = npt.NDArray[np.intp]
+
+
+def status_quo(trial: Scenario) -> Record:
+    """Measure what needs no training: each version on its own, and a naive swap where lengths allow it."""
+    vectors, rows = trial.data.vectors, trial.gallery
+    versions = {"s/s": SOURCE, "m/m": MIDDLE, "t/t": TARGET}
+    found = {name: retrieval(trial, key, vectors[key][rows]) for name, key in versions.items() if key in vectors}
+    if vectors[SOURCE].shape[1] == vectors[TARGET].shape[1]:
+        found["t/s"] = retrieval(trial, TARGET, vectors[SOURCE][rows])
+    sizes = {name: len(getattr(trial, name)) for name in ("pairs", "gallery", "queries", "classes")}
+    return {"found": found, "sizes": sizes}
+
+
+def trained(trial: Scenario, method: Method, size: Size) -> Record:
+    """Train a method, hop the gallery, and backfill it in each of the method's orders."""
+    pairs, start = trial.learn(), time.perf_counter()
+    artifact = method.trainer(size, trial.seed).fit(pairs)
+    seconds = time.perf_counter() - start
+    hopped = artifact.apply(trial.data.vectors[SOURCE][trial.gallery])
+    native = trial.data.vectors[TARGET][trial.gallery]
+    curves = {name: curve(trial, hopped.vectors, _order(name, trial, pairs, hopped), size) for name in method.orders}
+    record: Record = {
+        "seconds": seconds,
+        "found": {"t/h": {name: values[0] for name, values in next(iter(curves.values()))["curve"].items()}},
+        "orders": curves,
+        "error": float(np.square(hopped.vectors - native).sum() / np.square(native - native.mean(axis=0)).sum()),
+        "figures": {name: artifact.manifest.figures["h"].get(name) for name in ("kendall_tau", "kendall_tau_l2")},
+    }
+    if hopped.uncertainty is not None:
+        record["tau"] = kendall_tau(hopped.uncertainty, true_loss(hopped.vectors, native))
+    return record
+
+
+def curve(trial: Scenario, hopped: FloatArray, rows: Order, size: Size) -> Record:
+    """Measure the backfilling curve of one order."""
+    labels, native = trial.data.labels, trial.data.vectors[TARGET]
+    found = backfill_curve(
+        native[trial.queries],
+        hopped,
+        native[trial.gallery],
+        labels[trial.queries],
+        labels[trial.gallery],
+        rows,
+        alphas=size.alphas,
+        ks=(1,),
+    )
+    return {
+        "area": {"cmc1": found.area["cmc@1"], "map": found.area["map"]},
+        "curve": {"cmc1": found.cmc[1].tolist(), "map": found.map.tolist()},
+    }
+
+
+def _order(name: str, trial: Scenario, pairs: Pairs, hopped: Transformed) -> Order:
+    if name == ORACLE:
+        return np.argsort(-true_loss(hopped.vectors, trial.data.vectors[TARGET][trial.gallery]), kind="stable")
+    logits = None if name in ("random", "sigma") else _logits(pairs, hopped.vectors)
+    rows = ArrayRows(ids=trial.gallery.tolist(), sigma2=hopped.uncertainty, logits=logits)
+    return order(name, rows, trial.seed)
+
+
+def _logits(pairs: Pairs, vectors: FloatArray) -> FloatArray:
+    """Ask the head that methods train through: the target model's own or one fitted on the pairs."""
+    head = FastFill(loss="disc").objective(pairs).head
+    rows = np.empty((0, 0), np.float32) if head is None else head.rows
+    scale = COSINE_SCALE if unit_length(vectors) else 1.0
+    logits: FloatArray = np.float32(scale) * (vectors @ rows.T)
+    return logits

@@ -1,0 +1,96 @@
+"""The rows of the benchmark: what is trained, and in which orders its transformed vectors are backfilled."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from benchmarks.pairs.settings import Size
+from compatstore.trainers import FCT, FastFill, Ridge
+from compatstore.trainers.alignment import AlignmentLoss
+from compatstore.trainers.pair_trainer import PairTrainer
+from compatstore.trainers.residual import Residual
+
+RANDOM, SIGMA, ORACLE = "random", "sigma", "oracle"
+HEAD_ORDERS = ("entropy", "margin", "least-confidence")
+INVERSE_LAMBDAS = (0.01, 0.03, 0.1, 0.3, 3.0, 10.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """One training.
+
+    Args:
+        name: What the journal calls it.
+        trainer: Makes the trainer for a size and a seed.
+        orders: Orders of the backfill to measure.
+    """
+
+    name: str
+    trainer: Callable[[Size, int], PairTrainer]
+    orders: tuple[str, ...]
+
+
+def fct(size: Size, seed: int) -> FCT:
+    """FCT at the size of the run."""
+    return FCT(
+        epochs=size.epochs,
+        batch_size=size.batch_size,
+        branch_width=size.branch_width,
+        mixer_width=size.mixer_width,
+        precision=size.precision,
+        seed=seed,
+    )
+
+
+def fastfill(
+    size: Size, seed: int, loss: AlignmentLoss = "l2+disc", uncertainty: bool = True, inverse_lambda: float = 1.0
+) -> FastFill:
+    """FastFill at the size of the run."""
+    return FastFill(
+        loss=loss,
+        uncertainty=uncertainty,
+        inverse_lambda=inverse_lambda,
+        epochs=size.epochs,
+        batch_size=size.batch_size,
+        branch_width=size.branch_width,
+        mixer_width=size.mixer_width,
+        precision=size.precision,
+        seed=seed,
+    )
+
+
+def residual(size: Size, seed: int) -> Residual:
+    """The residual start at the size of the run, with its own schedule."""
+    return Residual(epochs=size.epochs, width=size.mixer_width, precision=size.precision, seed=seed)
+
+
+def ridge(size: Size, seed: int) -> Ridge:
+    """The best linear map: what the networks have to beat."""
+    return Ridge(seed=seed)
+
+
+def _ablation(loss: AlignmentLoss, uncertainty: bool, order: str) -> Method:
+    name = f"FastFill {loss}{' + sigma' if uncertainty else ''}"
+    return Method(name=name, trainer=lambda size, seed: fastfill(size, seed, loss, uncertainty), orders=(order,))
+
+
+def _sweep(inverse_lambda: float) -> Method:
+    def trainer(size: Size, seed: int) -> FastFill:
+        return fastfill(size, seed, inverse_lambda=inverse_lambda)
+
+    return Method(name=f"FastFill 1/lambda {inverse_lambda:g}", trainer=trainer, orders=(RANDOM, SIGMA))
+
+
+# FCT is the ablation "L2 alone, in random order": the networks and schedules are one.
+METHODS = (
+    Method(name="FCT", trainer=fct, orders=(RANDOM, ORACLE)),
+    Method(name="FastFill", trainer=fastfill, orders=(RANDOM, SIGMA, *HEAD_ORDERS, ORACLE)),
+    Method(name="Residual", trainer=residual, orders=(RANDOM, SIGMA, ORACLE)),
+    Method(name="Ridge", trainer=ridge, orders=(RANDOM,)),
+    _ablation("disc", False, RANDOM),
+    _ablation("l2+disc", False, RANDOM),
+    _ablation("l2", True, SIGMA),
+    _ablation("disc", True, SIGMA),
+)
+SWEEP = tuple(_sweep(value) for value in INVERSE_LAMBDAS)

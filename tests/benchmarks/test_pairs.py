@@ -1,0 +1,101 @@
+"""The benchmark on pairs runs, goes on where it was stopped, and searches nothing that it learned from."""
+
+import json
+
+import numpy as np
+import pytest
+
+from benchmarks.pairs.chains import chains
+from benchmarks.pairs.embedded import EmbeddedSet
+from benchmarks.pairs.journal import Journal
+from benchmarks.pairs.methods import METHODS
+from benchmarks.pairs.report import TABLES, fill
+from benchmarks.pairs.run import run
+from benchmarks.pairs.scenario import SETTINGS, scenario
+from benchmarks.pairs.settings import SIZES
+
+TINY = SIZES["tiny"]
+
+
+@pytest.fixture(scope="module")
+def data():
+    """600 items of 10 classes in three versions, the first two with side-information."""
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 10, 600)
+    items = random.normal(size=(10, 8))[labels] + 0.4 * random.normal(size=(600, 8))
+    vectors = {
+        version: (items @ random.normal(size=(8, dim))).astype(np.float32)
+        for version, dim in (("source", 6), ("middle", 8), ("target", 8))
+    }
+    head = np.stack([vectors["target"][labels == label].mean(axis=0) for label in range(10)])
+    sides = {version: vectors[version][:, :4] for version in ("source", "middle")}
+    fresh = np.arange(600) % 2 == 0
+    return EmbeddedSet(name="Blobs", labels=labels, fresh=fresh, vectors=vectors, sides=sides, heads={"target": head})
+
+
+@pytest.fixture(scope="module")
+def journal(data, tmp_path_factory):
+    journal = Journal(tmp_path_factory.mktemp("run") / "journal.jsonl")
+    run(data, TINY, 1, 0, journal)
+    return journal
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+def test_only_fresh_items_are_searched_and_none_of_them_is_learned_from(data, setting):
+    trial = scenario(data, setting, TINY, seed=1)
+    searched = np.concatenate([trial.gallery, trial.queries])
+    assert len(np.unique(searched)) == len(searched) == TINY.gallery + TINY.queries
+    assert data.fresh[searched].all()
+    assert not np.isin(searched, trial.pairs).any()
+    shared = np.intersect1d(data.labels[searched], data.labels[trial.pairs])
+    assert len(shared) == (10 if setting == "seen" else 0)
+
+
+def test_pairs_are_labelled_by_rows_of_the_head(data):
+    trial = scenario(data, "unseen", TINY, seed=2)
+    pairs = trial.learn()
+    assert len(pairs.head) == len(trial.classes) == 5
+    assert (trial.classes[pairs.labels] == data.labels[trial.pairs]).all()
+
+
+def test_a_set_is_read_as_it_was_written(data, tmp_path):
+    data.save(tmp_path / "set.npz")
+    read = EmbeddedSet.load(tmp_path / "set.npz")
+    assert read.name == data.name
+    assert read.vectors.keys() == data.vectors.keys()
+    assert (read.sides["middle"] == data.sides["middle"]).all()
+    assert (read.fresh == data.fresh).all()
+
+
+def test_every_row_and_chain_is_measured_once_and_a_second_run_adds_nothing(data, journal):
+    lines = journal.path.read_text().splitlines()
+    names = [json.loads(line)["method"] for line in lines]
+    for name in ["none", *(method.name for method in METHODS), *chains(data)]:
+        assert names.count(name) == len(SETTINGS)
+    run(data, TINY, 1, 0, Journal(journal.path))
+    assert journal.path.read_text().splitlines() == lines
+
+
+def test_a_line_cut_off_by_a_crash_is_measured_again(data, journal, tmp_path):
+    text = journal.path.read_text()
+    cut = tmp_path / "cut.jsonl"
+    cut.write_text(text[:-20])
+    run(data, TINY, 1, 0, Journal(cut))
+    again = [json.loads(line) for line in cut.read_text().splitlines()]
+    assert [line["method"] for line in again] == [json.loads(line)["method"] for line in text.splitlines()]
+
+
+def test_the_order_of_a_backfill_changes_neither_its_beginning_nor_its_end(journal):
+    for record in journal.records:
+        curves = [order["curve"]["map"] for order in record.get("orders", {}).values()]
+        assert len({(curve[0], curve[-1]) for curve in curves}) <= 1
+
+
+def test_documents_get_the_tables_that_they_name(journal):
+    document = "".join(f"before\n<!-- table: {name} -->\nold\n<!-- end -->\nafter\n" for name in TABLES)
+    filled = fill(document, journal.records)
+    assert "old" not in filled
+    assert filled.count("before\n") == filled.count("after\n") == len(TABLES)
+    assert "| FastFill | least-confidence |" in filled
+    assert "| chained, with side-information carried by g |" in filled
+    assert fill(filled, journal.records) == filled
