@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from compatstore.gallery import Gallery
     from compatstore.upgrade.progress import Progress
 
+_POLICY = (
+    "Order of the backfill: random (the default), sigma, entropy, margin, least-confidence, a column of numbers "
+    "(column:views), or a product of these (sigma*column:views)."
+)
 _ARTIFACT_ID = re.compile(r"[0-9a-f]+")
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -35,7 +39,7 @@ def _upgrade_options(function: F) -> F:
             "--via", metavar="ARTIFACT", help="Artifact to use: id, its first digits, or a path to link first."
         ),
         click.option("--backfill", type=float, metavar="SHARE", help="Share to embed natively, from 0 to 1."),
-        click.option("--policy", help="Order of the backfill, such as random."),
+        click.option("--policy", help=_POLICY),
         click.option("--seed", type=int, help="Seed of the order."),
         click.option("--encoder", metavar="ENCODER", help="The target's model, where the gallery cannot build it."),
         trust_code_option,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from compatstore.upgrade.cutover import Switched
     from compatstore.upgrade.plan import Plan
     from compatstore.upgrade.run import Report
-    from compatstore.upgrade.status import RunStatus, Status
+    from compatstore.upgrade.status import RunStatus, Status, VersionStatus
 
     View = Iterator[str | Table]
 
@@ -32,10 +32,7 @@ def status(result: Status) -> View:
         yield f"{result.missing} items have no vector in {result.active}: searches do not find them"
     yield table(
         ("version", "state", "dim", "metric", "native", "transformed", "missing", "encoder"),
-        [
-            (v.name, v.state, v.dim, v.metric, v.native, v.transformed, v.missing, v.encoder or "none")
-            for v in result.versions
-        ],
+        [(v.name, v.state, v.dim, v.metric, v.native, v.transformed, v.missing, _encoder(v)) for v in result.versions],
     )
     for run in result.upgrades:
         yield from _run(run)
@@ -53,7 +50,7 @@ def models(result: Models) -> View:
     """Versions with their models, and artifacts."""
     yield table(
         ("version", "state", "dim", "metric", "fingerprint", "encoder"),
-        [(v.name, v.state, v.dim, v.metric, v.fingerprint, v.encoder or "none") for v in result.versions],
+        [(v.name, v.state, v.dim, v.metric, v.fingerprint, _encoder(v)) for v in result.versions],
     )
     if result.artifacts:
         yield ""
@@ -155,6 +152,12 @@ def demo(result: DemoReport) -> View:
     yield ""
     yield "The gallery is live; try:"
     yield from (f"  {command}" for command in result.next_commands)
+
+
+def _encoder(version: VersionStatus) -> str:
+    """An encoder's spec; of a stored network's digest, the first digits do."""
+    kind, _, rest = version.encoder.partition(":")
+    return f"{kind}:{rest[:12]}" if kind == "stored" else version.encoder or "none"
 
 
 def _figures(figures: Mapping[str, Any]) -> View:

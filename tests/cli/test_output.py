@@ -83,6 +83,15 @@ def test_what_nobody_expected_keeps_its_traceback(gallery, monkeypatch):
         app(["status", str(gallery)], standalone_mode=False)
 
 
+def test_ctrl_c_ends_any_verb_without_a_traceback(run, gallery, monkeypatch):
+    def interrupted(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("compatstore.gallery.Gallery.status", interrupted)
+    stopped = run("status", gallery)
+    assert (stopped.code, stopped.out, stopped.err) == (130, "", "\nStopped.\n")
+
+
 def test_a_real_process_keeps_stdout_clean(gallery):
     program = "from compatstore.cli.app import main; main()"
     words = ("upgrade", str(gallery), "v2", "--backfill", "1.0")
