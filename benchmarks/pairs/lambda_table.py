@@ -25,4 +25,5 @@ def lambda_table(records: Sequence[Record]) -> Iterator[str]:
 def _row(value: float, records: Sequence[Record]) -> str:
     hop = [points([r["found"]["t/h"][measure] for r in records]) for measure in MEASURES]
     area = [points([r["orders"][SIGMA]["area"][measure] for r in records]) for measure in MEASURES]
-    return row(f"{value:g}", *hop, *area, plain([r["error"] for r in records]), plain([r["tau"] for r in records]))
+    taus = plain([r["orders"][SIGMA]["tau"]["l2"] for r in records])
+    return row(f"{value:g}", *hop, *area, plain([r["error"] for r in records]), taus)

@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from benchmarks.pairs.embedded import MIDDLE, SOURCE, TARGET
 from benchmarks.pairs.journal import Record
@@ -17,9 +18,11 @@ from compatstore.encoders.protocol import FloatArray
 from compatstore.evaluation import backfill_curve
 from compatstore.trainers import FastFill, Pairs
 from compatstore.trainers.kendall import kendall_tau
+from compatstore.trainers.pair_losses import Batch
 from compatstore.trainers.pairs import unit_length
+from compatstore.trainers.two_branch import Prediction
 from compatstore.upgrade.policies import order, true_loss
-from compatstore.upgrade.rows import COSINE_SCALE, ArrayRows
+from compatstore.upgrade.rows import COSINE_SCALE, ArrayRows, Scores
 
 Order = npt.NDArray[np.intp]
 
@@ -42,17 +45,25 @@ def trained(trial: Scenario, method: Method, size: Size) -> Record:
     seconds = time.perf_counter() - start
     hopped = artifact.apply(trial.data.vectors[SOURCE][trial.gallery])
     native = trial.data.vectors[TARGET][trial.gallery]
-    curves = {name: curve(trial, hopped.vectors, _order(name, trial, pairs, hopped), size) for name in method.orders}
-    record: Record = {
+    losses = true_loss(hopped.vectors, native)
+    curves = {name: _filled(trial, pairs, hopped, losses, name, size) for name in method.orders}
+    return {
         "seconds": seconds,
         "found": {"t/h": {name: values[0] for name, values in next(iter(curves.values()))["curve"].items()}},
         "orders": curves,
-        "error": float(np.square(hopped.vectors - native).sum() / np.square(native - native.mean(axis=0)).sum()),
-        "figures": {name: artifact.manifest.figures["h"].get(name) for name in ("kendall_tau", "kendall_tau_l2")},
+        "error": float(losses.sum() / np.square(native - native.mean(axis=0)).sum()),
     }
-    if hopped.uncertainty is not None:
-        record["tau"] = kendall_tau(hopped.uncertainty, true_loss(hopped.vectors, native))
-    return record
+
+
+def _filled(trial: Scenario, pairs: Pairs, hopped: Transformed, losses: Scores, name: str, size: Size) -> Record:
+    """Measure an order: its curve, and Kendall's tau with the true losses, by distance and through the head."""
+    rows = _order(name, trial, pairs, hopped)
+    urgency = -np.argsort(rows)
+    through_head = _class_losses(trial, pairs, hopped.vectors)
+    tau = {"l2": kendall_tau(urgency, losses)}
+    if through_head is not None:
+        tau["disc"] = kendall_tau(urgency, through_head)
+    return curve(trial, hopped.vectors, rows, size) | {"tau": tau}
 
 
 def curve(trial: Scenario, hopped: FloatArray, rows: Order, size: Size) -> Record:
@@ -80,6 +91,18 @@ def _order(name: str, trial: Scenario, pairs: Pairs, hopped: Transformed) -> Ord
     logits = None if name in ("random", "sigma") else _logits(pairs, hopped.vectors)
     rows = ArrayRows(ids=trial.gallery.tolist(), sigma2=hopped.uncertainty, logits=logits)
     return order(name, rows, trial.seed)
+
+
+def _class_losses(trial: Scenario, pairs: Pairs, vectors: FloatArray) -> Scores | None:
+    """Take FastFill's loss through the head of each gallery item, (n,); None where the head lacks its classes."""
+    labels = trial.data.labels[trial.gallery]
+    if not np.isin(labels, trial.classes).all():
+        return None
+    classes = torch.from_numpy(np.searchsorted(trial.classes, labels))
+    given = torch.from_numpy(vectors)
+    loss = FastFill(loss="disc").objective(pairs).error
+    losses: Scores = loss(Prediction(given, None), Batch(source=given, target=given, classes=classes)).double().numpy()
+    return losses
 
 
 def _logits(pairs: Pairs, vectors: FloatArray) -> FloatArray:

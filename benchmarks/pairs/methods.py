@@ -70,9 +70,9 @@ def ridge(size: Size, seed: int) -> Ridge:
     return Ridge(seed=seed)
 
 
-def _ablation(loss: AlignmentLoss, uncertainty: bool, order: str) -> Method:
+def _ablation(loss: AlignmentLoss, uncertainty: bool, *orders: str) -> Method:
     name = f"FastFill {loss}{' + sigma' if uncertainty else ''}"
-    return Method(name=name, trainer=lambda size, seed: fastfill(size, seed, loss, uncertainty), orders=(order,))
+    return Method(name=name, trainer=lambda size, seed: fastfill(size, seed, loss, uncertainty), orders=orders)
 
 
 def _sweep(inverse_lambda: float) -> Method:
@@ -90,7 +90,7 @@ METHODS = (
     Method(name="Ridge", trainer=ridge, orders=(RANDOM,)),
     _ablation("disc", False, RANDOM),
     _ablation("l2+disc", False, RANDOM),
-    _ablation("l2", True, SIGMA),
+    _ablation("l2", True, RANDOM, SIGMA),
     _ablation("disc", True, SIGMA),
 )
 SWEEP = tuple(_sweep(value) for value in INVERSE_LAMBDAS)
