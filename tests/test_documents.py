@@ -61,11 +61,11 @@ def demo(tmp_path_factory):
 def test_commands_succeed_on_the_demos_gallery(document, demo, monkeypatch):
     from click.testing import CliRunner
 
-    from compatstore.cli.app import cli
+    from compatstore.cli.app import app
 
     monkeypatch.chdir(demo)
     for block in blocks(document, "console"):
         for line in re.findall(r"^\$ compatstore (.+)$", block, flags=re.MULTILINE):
-            result = CliRunner().invoke(cli, shlex.split(line))
+            result = CliRunner().invoke(app, shlex.split(line))
             assert result.exit_code == 0, f"{line}\n{result.output}"
             assert result.stdout
