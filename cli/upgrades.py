@@ -14,7 +14,14 @@ from compatstore.cli.cutover_check import CutoverCheck
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import Bars, progress_bars
 from compatstore.cli.stopping import stop_on_signals
-from compatstore.cli.verb import gallery_argument, open_gallery, trust_code_option, verb
+from compatstore.cli.verb import (
+    gallery_argument,
+    open_gallery,
+    open_target,
+    target_encoder_option,
+    trust_code_option,
+    verb,
+)
 
 if TYPE_CHECKING:
     from click import Command
@@ -41,7 +48,7 @@ def _upgrade_options(function: F) -> F:
         click.option("--backfill", type=float, metavar="SHARE", help="Share to embed natively, from 0 to 1."),
         click.option("--policy", help=_POLICY),
         click.option("--seed", type=int, help="Seed of the order."),
-        click.option("--encoder", metavar="ENCODER", help="The target's model, where the gallery cannot build it."),
+        target_encoder_option,
         trust_code_option,
     )
     for option in reversed(options):
@@ -67,7 +74,7 @@ def plan(
 
     Nothing is written, but for an artifact that --via names by its path: it is linked.
     """
-    opened = _open(gallery, target, encoder, trust_code)
+    opened = open_target(gallery, target, encoder, trust_code=trust_code)
     artifact = _link_first(opened, via, target, output)
     planned = opened.plan(target, via=artifact, backfill=backfill, policy=policy, seed=seed)
     output.show(planned, views.plan)
@@ -96,7 +103,7 @@ def upgrade(
     The source's vectors stay as they are. Ctrl-C and SIGTERM finish the batch at hand. The same command again goes on
     where this one stopped; when all is done it does nothing. Searches use TARGET after a cutover.
     """
-    opened = _open(gallery, target, encoder, trust_code)
+    opened = open_target(gallery, target, encoder, trust_code=trust_code)
     artifact = _link_first(opened, via, target, output)
     if dry_run:
         planned = opened.plan(target, via=artifact, backfill=backfill, policy=policy, seed=seed)
@@ -182,14 +189,6 @@ def retire(output: Output, gallery: str, version: str, drop_adopted: bool) -> No
     """
     opened = open_gallery(gallery, trust_code=False)
     output.show(opened.retire(version, drop_adopted=drop_adopted), views.switched)
-
-
-def _open(gallery: str, target: str, encoder: str | None, trust_code: bool) -> Gallery:
-    if encoder is None:
-        return open_gallery(gallery, trust_code=trust_code)
-    from compatstore.encoders import from_spec
-
-    return open_gallery(gallery, trust_code=trust_code, encoders={target: from_spec(encoder)})
 
 
 def _link_first(gallery: Gallery, via: str | None, target: str, output: Output) -> str | None:

@@ -67,12 +67,25 @@ trust_code_option = click.option(
     "--trust-code", is_flag=True, help="Build encoders that the gallery names as Python code."
 )
 
+target_encoder_option = click.option(
+    "--encoder", metavar="ENCODER", help="The target's model, where the gallery cannot build it."
+)
+
 
 def open_gallery(gallery: str, *, trust_code: bool, encoders: Mapping[str, Encoder] | None = None) -> Gallery:
     """Open a gallery; Lance loads here and not before."""
     from compatstore.gallery import Gallery
 
     return Gallery.open(gallery, encoders=encoders, trust_code=trust_code)
+
+
+def open_target(gallery: str, target: str, encoder: str | None, *, trust_code: bool) -> Gallery:
+    """Open a gallery with the encoder of an upgrade's target, where one is named."""
+    if encoder is None:
+        return open_gallery(gallery, trust_code=trust_code)
+    from compatstore.encoders import from_spec
+
+    return open_gallery(gallery, trust_code=trust_code, encoders={target: from_spec(encoder)})
 
 
 def version_settings() -> type:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from compatstore.cli.models import Models
     from compatstore.cli.training import Trained
     from compatstore.demo import DemoReport
+    from compatstore.evaluation import DecisionTable
+    from compatstore.evaluation.bootstrap import Estimate
     from compatstore.ingest.write import Added
     from compatstore.search import SearchPlan
     from compatstore.storage.registry import ArtifactRecord, HistoryEntry
@@ -95,6 +97,28 @@ def plan(result: Plan) -> View:
     yield from _figures(result.quality)
     for warning in result.warnings:
         yield f"warning: {warning}"
+
+
+def decision(result: DecisionTable) -> View:
+    """What every way to serve the gallery is worth, and what to do."""
+    names, criterion = list(result.rows[0].figures), result.criterion
+    rows = [
+        (
+            row.name,
+            row.notation,
+            *(_estimate(row.figures[name]) for name in names),
+            _estimate(row.gains[result.criterion]),
+        )
+        for row in result.rows
+    ]
+    headings = ("way", "query/gallery", *(f"{name} %" for name in names), f"{criterion} gained")
+    yield table(headings, rows)
+    yield f"{result.num_queries} queries, correct by {result.truth}, intervals of {result.confidence:.0%}"
+    yield f"{result.advice.verdict}: {result.advice.text}"
+
+
+def _estimate(estimate: Estimate) -> str:
+    return f"{100 * estimate.value:.1f} ({100 * estimate.low:.1f} to {100 * estimate.high:.1f})"
 
 
 def report(result: Report) -> View:

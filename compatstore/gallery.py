@@ -14,6 +14,7 @@ from compatstore import search as searching
 from compatstore.artifacts import Artifact
 from compatstore.encoders import Encoder, FloatArray
 from compatstore.errors import InvalidInput, UnknownId, first_offenders
+from compatstore.evaluation import DecisionTable
 from compatstore.fingerprints import require_fingerprint
 from compatstore.ingest import write
 from compatstore.ingest.write import Added
@@ -33,6 +34,7 @@ from compatstore.upgrade.plan import Plan, make_plan, settle
 from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.run import Controls, Report, run_upgrade
 from compatstore.upgrade.status import Status, read_status
+from compatstore.upgrade.trial import SampleSettings, try_upgrade
 from compatstore.versions import EmbeddingVersion
 
 
@@ -406,6 +408,43 @@ class Gallery:
         """
         run = settle(self._catalog, target, via=via, backfill=backfill, policy_name=policy, seed=seed)
         return make_plan(self._catalog, run)
+
+    def evaluate(
+        self,
+        target: str,
+        *,
+        labels: str | None = None,
+        sample: int = 2000,
+        criterion: str = "cmc@1",
+        shares: Sequence[float] = (0.1, 0.25, 0.5),
+        via: str | None = None,
+        policy: str | None = None,
+        seed: int = 0,
+    ) -> DecisionTable:
+        """Measure on a sample what an upgrade gains, with intervals; read-only.
+
+        The ways that are measured: status quo, naive swap, rank merge, hop alone, backfills, full backfill.
+
+        Args:
+            target: A registered version.
+            labels: Column that says which items are correct for each other; without one, what the target itself finds
+                is taken as correct.
+            sample: Items to look at; those that are not native in the target yet are embedded, and not kept.
+            criterion: The figure that decides: "cmc@1", "cmc@5" or "map".
+            shares: Budgets of the backfill to measure, in (0, 1).
+            via: Id of the artifact to use.
+            policy: Order of the backfill, as in `upgrade`.
+            seed: Of the sample and of the bootstrap.
+
+        Raises:
+            UnknownVersion: There is no such version.
+            UnknownArtifact: No artifact leads there.
+            UpgradeError: Too few items can be embedded natively.
+            InvalidInput: A setting is out of its range.
+        """
+        run = settle(self._catalog, target, via=via, policy_name=policy)
+        settings = SampleSettings(sample=sample, labels=labels, criterion=criterion, shares=tuple(shares), seed=seed)
+        return try_upgrade(self._catalog, run, settings)
 
     def upgrade(
         self,
