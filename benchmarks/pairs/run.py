@@ -1,7 +1,7 @@
 r"""Everything that is learned from pairs, on real sets, with classes seen and unseen in training, over several seeds.
 
-    python -m benchmarks.pairs.run glyphs.npz caltech.npz --journal pairs.jsonl [--size cpu] [--seeds 3] [--sweep 2]
-    python -m benchmarks.pairs.report pairs.jsonl
+    python -m benchmarks.pairs.run glyphs.npz caltech.npz --journal pairs.jsonl [--size cpu] [--seeds 3] [--part rows]
+    python -m benchmarks.pairs.report pairs.jsonl docs/results/pairs.md
 
 The sets are made by `benchmarks.pairs.glyphs` and `benchmarks.pairs.images`. Each measurement is written to the journal
 as it is finished and never taken again: a run that was stopped goes on where it was.
@@ -12,32 +12,45 @@ from __future__ import annotations
 import argparse
 import itertools
 import time
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 from benchmarks.pairs.chains import chains, measure_chain
 from benchmarks.pairs.embedded import EmbeddedSet
-from benchmarks.pairs.journal import Journal
+from benchmarks.pairs.journal import Journal, Record
 from benchmarks.pairs.measure import status_quo, trained
 from benchmarks.pairs.methods import METHODS, SWEEP
 from benchmarks.pairs.refit import FIRST_PAIRS, measure_refit
-from benchmarks.pairs.scenario import SETTINGS, scenario
+from benchmarks.pairs.scenario import SETTINGS, Scenario, scenario
 from benchmarks.pairs.settings import SIZES, Size
 
+PARTS = ("rows", "lambda", "chains", "refit")
 
-def run(data: EmbeddedSet, size: Size, seeds: int, sweep: int, journal: Journal) -> None:
-    """Measure all methods on one set; `sweep` seeds also go through the values of lambda."""
-    for seed, setting in itertools.product(range(seeds), SETTINGS):
+Measurement = Callable[[Scenario], Record]
+
+
+def measurements(part: str, data: EmbeddedSet, size: Size) -> dict[str, Measurement]:
+    """Name what a part measures on every trial of a set."""
+    if part == "rows":
+        rows: dict[str, Measurement] = {method.name: partial(trained, method=method, size=size) for method in METHODS}
+        return {"none": status_quo} | rows
+    if part == "lambda":
+        return {method.name: partial(trained, method=method, size=size) for method in SWEEP}
+    if part == "chains":
+        ways = chains(data).items()
+        return {name: partial(measure_chain, size=size, way=way, side=side) for name, (way, side) in ways}
+    return {f"refit {first}": partial(measure_refit, size=size, first=first) for first in FIRST_PAIRS}
+
+
+def run(data: EmbeddedSet, size: Size, seeds: int, journal: Journal, parts: Sequence[str] = PARTS) -> None:
+    """Measure a set, part by part."""
+    for part, seed, setting in itertools.product(parts, range(seeds), SETTINGS):
         trial, start = scenario(data, setting, size, seed), time.perf_counter()
         key = {"size": size.name, "set": data.name, "setting": setting, "seed": seed}
-        journal.once(key | {"method": "none"}, partial(status_quo, trial))
-        for method in METHODS + (SWEEP if seed < sweep else ()):
-            journal.once(key | {"method": method.name}, partial(trained, trial, method, size))
-        for name, (way, side) in chains(data).items():
-            journal.once(key | {"method": name}, partial(measure_chain, trial, size, way, side))
-        for first in FIRST_PAIRS:
-            journal.once(key | {"method": f"refit {first}"}, partial(measure_refit, trial, size, first))
-        print(f"{data.name}, {setting}, seed {seed}: {time.perf_counter() - start:.0f} s", flush=True)
+        for name, measure in measurements(part, data, size).items():
+            journal.once(key | {"method": name}, partial(measure, trial))
+        print(f"{data.name}, {part}, {setting}, seed {seed}: {time.perf_counter() - start:.0f} s", flush=True)
 
 
 def main() -> None:
@@ -46,11 +59,11 @@ def main() -> None:
     parser.add_argument("--journal", type=Path, required=True)
     parser.add_argument("--size", choices=SIZES, default="cpu")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--sweep", type=int, default=0, help="seeds of the sweep over lambda")
+    parser.add_argument("--part", choices=PARTS, nargs="+", default=PARTS)
     options = parser.parse_args()
     journal = Journal(options.journal)
     for path in options.sets:
-        run(EmbeddedSet.load(path), SIZES[options.size], options.seeds, options.sweep, journal)
+        run(EmbeddedSet.load(path), SIZES[options.size], options.seeds, journal, options.part)
 
 
 if __name__ == "__main__":

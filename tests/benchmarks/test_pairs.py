@@ -36,7 +36,7 @@ def data():
 @pytest.fixture(scope="module")
 def journal(data, tmp_path_factory):
     journal = Journal(tmp_path_factory.mktemp("run") / "journal.jsonl")
-    run(data, TINY, 1, 0, journal)
+    run(data, TINY, 1, journal)
     return journal
 
 
@@ -72,7 +72,7 @@ def test_every_row_and_chain_is_measured_once_and_a_second_run_adds_nothing(data
     names = [json.loads(line)["method"] for line in lines]
     for name in ["none", *(method.name for method in METHODS), *chains(data)]:
         assert names.count(name) == len(SETTINGS)
-    run(data, TINY, 1, 0, Journal(journal.path))
+    run(data, TINY, 1, Journal(journal.path))
     assert journal.path.read_text().splitlines() == lines
 
 
@@ -80,7 +80,7 @@ def test_a_line_cut_off_by_a_crash_is_measured_again(data, journal, tmp_path):
     text = journal.path.read_text()
     cut = tmp_path / "cut.jsonl"
     cut.write_text(text[:-20])
-    run(data, TINY, 1, 0, Journal(cut))
+    run(data, TINY, 1, Journal(cut))
     again = [json.loads(line) for line in cut.read_text().splitlines()]
     assert [line["method"] for line in again] == [json.loads(line)["method"] for line in text.splitlines()]
 
