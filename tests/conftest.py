@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
+
+# Before NumPy and torch load. The networks of the tests are too small to gain from a second thread, and threads that
+# wait by spinning make a busy machine many times slower.
+for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+    os.environ.setdefault(variable, "1")
 
 import numpy as np
 import pytest
