@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -42,3 +44,17 @@ def test_an_error_carries_its_operands():
     assert str(error) == "add 3 items; expected 128 values; found 64. Resize them."
     assert isinstance(error, ValueError)
     assert error.to_dict()["expected"] == "128 values"
+
+
+def test_trainers_without_torch_say_what_to_install():
+    program = """
+import sys
+sys.modules["torch"] = None
+import compatstore.errors
+try:
+    import compatstore.trainers
+except compatstore.errors.MissingExtra as error:
+    print(error)
+"""
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert 'pip install "compatstore[train]"' in said

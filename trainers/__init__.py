@@ -1,5 +1,12 @@
 """Trainers: what makes artifacts from pairs of embeddings, and models from images."""
 
+from importlib.util import find_spec
+
+from compatstore.errors import MissingExtra
+
+if find_spec("torch") is None:
+    raise MissingExtra("torch", "train")
+
 from compatstore.trainers.auto import Auto
 from compatstore.trainers.dmu_head import DMUHead
 from compatstore.trainers.drift_adapter import DriftAdapter
@@ -11,6 +18,7 @@ from compatstore.trainers.pairs import Pairs
 from compatstore.trainers.procrustes import DiagonalScale, Procrustes
 from compatstore.trainers.query_adapter import QueryAdapter
 from compatstore.trainers.rbt import RBT
+from compatstore.trainers.refit import Refit
 from compatstore.trainers.residual import Residual
 from compatstore.trainers.ridge import LowRankAffine, LowRankRidge, Ridge
 
@@ -29,6 +37,7 @@ __all__ = [
     "Pairs",
     "Procrustes",
     "QueryAdapter",
+    "Refit",
     "Residual",
     "Ridge",
 ]
