@@ -26,6 +26,7 @@ from compatstore.cli.verb import (
 if TYPE_CHECKING:
     from click import Command
 
+    from compatstore.artifacts.network import Precision
     from compatstore.gallery import Gallery
     from compatstore.upgrade.progress import Progress
 
@@ -84,6 +85,14 @@ def plan(
 @_upgrade_options
 @click.option("--dry-run", is_flag=True, help="Show the plan that this command would carry out, and stop.")
 @click.option("--cutover", is_flag=True, help="Cut over when the upgrade is ready.")
+@click.option("--device", metavar="DEVICE", help="Where the hop's network runs: cpu (the default) or cuda.")
+@click.option(
+    "--precision",
+    type=click.Choice(["float32", "bfloat16"]),
+    default="float32",
+    show_default=True,
+    help="Of the hop; bfloat16 is faster where the processor has it.",
+)
 @pass_output
 def upgrade(
     output: Output,
@@ -97,6 +106,8 @@ def upgrade(
     trust_code: bool,
     dry_run: bool,
     cutover: bool,
+    device: str | None,
+    precision: Precision,
 ) -> None:
     """Give every item a vector in TARGET.
 
@@ -118,6 +129,8 @@ def upgrade(
             seed=seed,
             progress=_onto(bars),
             should_stop=should_stop,
+            device=device,
+            precision=precision,
         )
     if not cutover:
         output.show(report, views.report)

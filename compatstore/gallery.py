@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from compatstore import search as searching
 from compatstore.artifacts import Artifact
+from compatstore.artifacts.network import Precision
 from compatstore.encoders import Encoder, FloatArray
 from compatstore.errors import InvalidInput, UnknownId, first_offenders
 from compatstore.evaluation import DecisionTable
@@ -456,6 +457,8 @@ class Gallery:
         seed: int | None = None,
         progress: Callable[[Progress], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
+        device: str | None = None,
+        precision: Precision = "float32",
     ) -> Report:
         """Give every item a vector in the target version, without touching the source's.
 
@@ -472,6 +475,8 @@ class Gallery:
             seed: Seed of the order.
             progress: Called after each batch.
             should_stop: Asked before each batch.
+            device: Where the hop's network runs: "cpu" (the default) or "cuda", which needs torch.
+            precision: "float32", or "bfloat16", which needs torch and is faster where the processor has it.
 
         Raises:
             UnknownVersion: There is no such version.
@@ -480,7 +485,7 @@ class Gallery:
             Interrupted: `should_stop` said so.
         """
         run = settle(self._catalog, target, via=via, backfill=backfill, policy_name=policy, seed=seed)
-        return run_upgrade(self._catalog, run, Controls(progress, should_stop))
+        return run_upgrade(self._catalog, run, Controls(progress, should_stop, device, precision))
 
     def cutover(
         self, target: str, *, force: bool = False, progress: Callable[[Progress], None] | None = None

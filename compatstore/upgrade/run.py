@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from compatstore.artifacts.network import Precision
 from compatstore.storage import vector_index
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
@@ -23,15 +24,19 @@ REASONS_KEPT = 20
 
 @dataclass(frozen=True)
 class Controls:
-    """How the caller follows and stops a run.
+    """How the caller follows, stops and speeds a run.
 
     Attributes:
         progress: Called after each batch.
         should_stop: Asked before each batch; true ends the run with `Interrupted`.
+        device: Where the hop's network runs: "cpu" or "cuda"; None takes the CPU.
+        precision: "float32" or "bfloat16".
     """
 
     progress: Callable[[Progress], None] | None = None
     should_stop: Callable[[], bool] | None = None
+    device: str | None = None
+    precision: Precision = "float32"
 
     def monitor(self, step: str, total: int) -> Monitor:
         """A monitor for one step."""
@@ -93,7 +98,7 @@ def run_upgrade(catalog: Catalog, run: RunRecord, controls: Controls) -> Report:
 
 def catch_up(catalog: Catalog, run: RunRecord, controls: Controls, hop: Hop | None = None) -> int:
     """Hop again until a pass finds nothing to do: rows that came or changed meanwhile."""
-    hop = hop or _hop_of(catalog, catalog.registry(), run)
+    hop = hop or _hop_of(catalog, catalog.registry(), run, controls)
     done = 0
     for _ in range(CATCH_UP_PASSES):
         changed = hop.run(controls.monitor("hop", 0))
@@ -124,8 +129,10 @@ def _expand(catalog: Catalog, run: RunRecord) -> RunRecord:
     return run
 
 
-def _hop_of(catalog: Catalog, registry: Registry, run: RunRecord) -> Hop:
-    transformer = transformer_of(catalog, run) if run.path else None
+def _hop_of(catalog: Catalog, registry: Registry, run: RunRecord, controls: Controls) -> Hop:
+    transformer = None
+    if run.path:
+        transformer = transformer_of(catalog, run, device=controls.device, precision=controls.precision)
     return Hop.of(catalog.store, registry, run.source, run.target, transformer)
 
 
@@ -133,7 +140,7 @@ def _hop(catalog: Catalog, run: RunRecord, controls: Controls) -> int:
     registry = catalog.registry()
     missing = catalog.store.count(registry.columns(run.target).missing)
     monitor = controls.monitor("hop", missing)
-    changed = _hop_of(catalog, registry, run).run(monitor)
+    changed = _hop_of(catalog, registry, run, controls).run(monitor)
     if changed:
         artifact = run.path[-1] if run.path else ""
         entry = HistoryEntry("hop", run.target, artifact=artifact, rows=changed, seconds=round(monitor.seconds, 3))

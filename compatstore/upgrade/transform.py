@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from compatstore.artifacts import Artifact
+from compatstore.artifacts.network import Precision
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import BoolArray, VersionValues
 from compatstore.storage.registry import RunRecord
@@ -18,9 +19,13 @@ class Transformer:
 
     Args:
         artifacts: In the order in which they are applied.
+        device: "cpu" or "cuda"; None takes the CPU.
+        precision: "float32", or "bfloat16" where speed matters more than the last digits.
     """
 
     artifacts: tuple[Artifact, ...]
+    device: str | None = None
+    precision: Precision = "float32"
 
     @property
     def origin(self) -> str:
@@ -43,7 +48,8 @@ class Transformer:
         """Transform all rows, every one of which must be `possible`; their basis is left to the caller."""
         vectors, side, uncertainty = source.vectors, source.side, None
         for artifact in self.artifacts:
-            made = artifact.apply(vectors, side if artifact.manifest.side_source is not None else None)
+            read = side if artifact.manifest.side_source is not None else None
+            made = artifact.apply(vectors, read, device=self.device, precision=self.precision)
             vectors, side, uncertainty = made.vectors, made.side, made.uncertainty
         n = len(vectors)
         return VersionValues(
@@ -63,6 +69,9 @@ class Transformer:
             target.put(rows, self.apply(source.take(rows)))
 
 
-def transformer_of(catalog: Catalog, run: RunRecord) -> Transformer:
+def transformer_of(
+    catalog: Catalog, run: RunRecord, *, device: str | None = None, precision: Precision = "float32"
+) -> Transformer:
     """The transformer of an upgrade; its artifacts are loaded and verified."""
-    return Transformer(tuple(catalog.artifact(artifact_id) for artifact_id in run.path))
+    artifacts = tuple(catalog.artifact(artifact_id) for artifact_id in run.path)
+    return Transformer(artifacts, device, precision)

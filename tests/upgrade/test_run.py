@@ -246,3 +246,13 @@ def test_the_target_metric_is_used_for_the_target(gallery):
     assert found["id"].to_pylist() == ["digit-3"]
     assert found["_origin"].to_pylist() == ["native"]
     assert TARGET.metric == "cosine"
+
+
+def test_a_hop_in_bfloat16_finds_what_one_in_float32_finds(gallery):
+    gallery.upgrade("v2")
+    exact = gallery.vectors(IDS, "v2")
+    gallery.retire("v2")
+    gallery.upgrade("v2", precision="bfloat16")
+    cosines = (exact * gallery.vectors(IDS, "v2")).sum(axis=1)
+    assert cosines.min() > 0.999
+    assert gallery.upgrade("v2").transformed == 0
