@@ -39,6 +39,14 @@ class Fragment:
     files: tuple[str, ...]
     fields: frozenset[int]
 
+    def only_gained(self, before: Fragment, file: str) -> bool:
+        """Whether it differs from an earlier state by nothing but one file: others change data by adding files."""
+        return self._paths - {file} <= before._paths
+
+    @property
+    def _paths(self) -> set[str]:
+        return {file.partition(":")[0] for file in self.files}
+
 
 def list_fragments(snapshot: Any) -> list[Fragment]:
     """All fragments of a table version, in order."""
@@ -78,7 +86,7 @@ def read_physical(
 
 def replace_columns(
     store: Store, snapshot: Any, fragment: Fragment, columns: VersionColumns, batches: Iterable[dict[str, Any]]
-) -> None:
+) -> str:
     """Replace the columns of a version in one fragment, in one commit.
 
     Args:
@@ -87,6 +95,9 @@ def replace_columns(
         fragment: The fragment.
         columns: The columns to replace, all of them.
         batches: Arrow arrays by column, for every physical row in order.
+
+    Returns:
+        Name of the file that holds the columns now.
 
     Raises:
         StorageError: The batches do not hold exactly the fragment's physical rows; nothing is committed.
@@ -109,6 +120,7 @@ def replace_columns(
     data_file = DataFile(name, [ids[n] for n in names], list(range(len(names))), major, minor, size)
     group = lance.LanceOperation.DataReplacementGroup(fragment.id, data_file)
     store.commit(lance.LanceOperation.DataReplacement([group]), snapshot.version)
+    return name
 
 
 def _write_file(store: Store, snapshot: Any, path: str, schema: Any, batches: Iterable[dict[str, Any]]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,6 +15,7 @@ from compatstore.storage.lance_engine import CommitConflictError, lance
 from compatstore.storage.location import Location
 
 ATTEMPTS = 20
+RECENT_NS = 200_000_000
 PRIMARY_KEY = {b"lance-schema:unenforced-primary-key": b"true"}
 
 
@@ -29,6 +31,7 @@ class Store:
         self.location = location
         self._dataset = dataset
         self._snapshot = dataset.checkout_version(dataset.version)
+        self._versions_changed = 0
 
     @classmethod
     def create(cls, location: Location, schema: Any) -> Store:
@@ -69,10 +72,25 @@ class Store:
 
     def snapshot(self) -> Any:
         """The table as of now; the returned handle does not move on."""
-        self._dataset.checkout_latest()
-        if self._snapshot.version != self._dataset.version:
-            self._snapshot = self._dataset.checkout_version(self._dataset.version)
+        if self._may_have_moved():
+            self._dataset.checkout_latest()
+            if self._snapshot.version != self._dataset.version:
+                self._snapshot = self._dataset.checkout_version(self._dataset.version)
         return self._snapshot
+
+    def _may_have_moved(self) -> bool:
+        """Whether there can be a version that this handle has not seen.
+
+        A commit adds a file to the table's folder of versions and so changes that folder's time, which costs far less
+        to ask for than the list of versions. File systems keep that time to some milliseconds only: a recent change
+        may hide a later one.
+        """
+        if not self.location.is_local:
+            return True
+        changed = os.stat(self.location.child("_versions")).st_mtime_ns
+        moved = changed != self._versions_changed or time.time_ns() - changed < RECENT_NS
+        self._versions_changed = changed
+        return moved
 
     def writer(self) -> Any:
         """A handle of its own on the latest version, for Lance's writing methods: they move their handle on."""

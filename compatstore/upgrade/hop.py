@@ -73,15 +73,22 @@ class Hop:
     def _refresh(self, fragment_id: int, monitor: Monitor) -> int:
         """Bring one fragment up to date in one commit; 0 when it is gone or has nothing to do."""
         snapshot = self.store.snapshot()
-        fragment = next((f for f in list_fragments(snapshot) if f.id == fragment_id), None)
+        fragment = self._find(snapshot, fragment_id)
         if fragment is None or self._clean.get(fragment_id) == fragment.files:
             return 0
         if not self._needs_work(snapshot, fragment):
             self._clean[fragment_id] = fragment.files
             return 0
         before = monitor.done
-        replace_columns(self.store, snapshot, fragment, self.target, self._rewrite(snapshot, fragment, monitor))
+        file = replace_columns(self.store, snapshot, fragment, self.target, self._rewrite(snapshot, fragment, monitor))
+        written = self._find(self.store.snapshot(), fragment_id)
+        if written is not None and written.only_gained(fragment, file):
+            self._clean[fragment_id] = written.files
         return monitor.done - before
+
+    @staticmethod
+    def _find(snapshot: Any, fragment_id: int) -> Fragment | None:
+        return next((fragment for fragment in list_fragments(snapshot) if fragment.id == fragment_id), None)
 
     def _needs_work(self, snapshot: Any, fragment: Fragment) -> bool:
         """Whether any live row does; a fragment that never had the target's columns is not read to find out."""

@@ -79,9 +79,10 @@ def run_upgrade(catalog: Catalog, run: RunRecord, controls: Controls) -> Report:
     if run.backfill > 0 and catalog.registry().record(run.target).columns is None:
         require_encoder(catalog, run.target)
     run = _expand(catalog, run)
-    transformed = _hop(catalog, run, controls)
+    hop = _hop_of(catalog, catalog.registry(), run, controls)
+    transformed = _hop(catalog, run, controls, hop)
     run, backfilled = _backfill(catalog, run, controls)
-    transformed += catch_up(catalog, run, controls)
+    transformed += catch_up(catalog, run, controls, hop)
     run = _ready(catalog, run)
     missing = catalog.store.count(catalog.registry().columns(run.target).missing)
     return Report(
@@ -136,11 +137,10 @@ def _hop_of(catalog: Catalog, registry: Registry, run: RunRecord, controls: Cont
     return Hop.of(catalog.store, registry, run.source, run.target, transformer)
 
 
-def _hop(catalog: Catalog, run: RunRecord, controls: Controls) -> int:
-    registry = catalog.registry()
-    missing = catalog.store.count(registry.columns(run.target).missing)
+def _hop(catalog: Catalog, run: RunRecord, controls: Controls, hop: Hop) -> int:
+    missing = catalog.store.count(catalog.registry().columns(run.target).missing)
     monitor = controls.monitor("hop", missing)
-    changed = _hop_of(catalog, registry, run, controls).run(monitor)
+    changed = hop.run(monitor)
     if changed:
         artifact = run.path[-1] if run.path else ""
         entry = HistoryEntry("hop", run.target, artifact=artifact, rows=changed, seconds=round(monitor.seconds, 3))
