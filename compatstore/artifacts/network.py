@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
 
 from compatstore.artifacts.architecture import Architecture
+from compatstore.artifacts.blas import one_thread_each
 from compatstore.artifacts.numpy_runner import NumpyRunner
 from compatstore.artifacts.torch_runner import TorchRunner
 from compatstore.encoders.protocol import FloatArray
@@ -87,14 +89,36 @@ class Network:
         Returns:
             (n, output_dim) and sigma^2 (n,) or None, float32.
         """
-        runner = self._runner(execution)
-        rows, n = execution.rows, len(source)
+        n = len(source)
         vectors = np.empty((n, self.architecture.output_dim), np.float32)
         log_sigma2 = np.empty(n, np.float32) if self.architecture.uncertainty else None
+        starts = range(0, n, execution.rows)
+        if execution.device != "cpu" or execution.precision != "float32":
+            self._run_batches(starts, source, side, execution, vectors, log_sigma2)
+        else:
+            with one_thread_each() as threads, ThreadPoolExecutor(threads) as pool:
+                parts = [starts[first::threads] for first in range(min(threads, len(starts)))]
+                for done in [
+                    pool.submit(self._run_batches, part, source, side, execution, vectors, log_sigma2) for part in parts
+                ]:
+                    done.result()
+        return vectors, None if log_sigma2 is None else _exp(log_sigma2)
+
+    def _run_batches(
+        self,
+        starts: range,
+        source: FloatArray,
+        side: FloatArray | None,
+        execution: Execution,
+        vectors: FloatArray,
+        log_sigma2: FloatArray | None,
+    ) -> None:
+        """Run the batches that begin at `starts` and write what they give into `vectors` and `log_sigma2`."""
+        runner, rows = self._runner(execution), execution.rows
         batch = np.zeros((rows, source.shape[1]), np.float32)
         side_batch = None if side is None else np.zeros((rows, side.shape[1]), np.float32)
-        for start in range(0, n, rows):
-            size = min(rows, n - start)
+        for start in starts:
+            size = min(rows, len(source) - start)
             # Rows beyond `size` keep what the batch before left there; their output is dropped.
             batch[:size] = source[start : start + size]
             if side is not None and side_batch is not None:
@@ -103,7 +127,6 @@ class Network:
             vectors[start : start + size] = output[:size]
             if log_sigma2 is not None and logs is not None:
                 log_sigma2[start : start + size] = logs[:size]
-        return vectors, None if log_sigma2 is None else _exp(log_sigma2)
 
     def _runner(self, execution: Execution) -> Runner:
         # NumPy's product was the faster of the two in float32 on CPUs, and needs no second of importing torch.

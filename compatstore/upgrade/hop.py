@@ -7,7 +7,8 @@ finished one does nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -124,16 +125,35 @@ class Hop:
         return row_basis(source.vectors, source.valid, batch[self.source_column] if self.source_column else None)
 
     def _rewrite(self, snapshot: Any, fragment: Fragment, monitor: Monitor) -> Iterator[dict[str, Any]]:
-        for batch in self._read(snapshot, fragment):
-            source, target = read_source(self.source, batch), self.target.decode(batch)
-            basis = self._basis(batch, source)
-            todo, make = self._split(source, target, basis)
-            target.clear(todo)
-            if make.any() and self.transformer is not None:
-                target.put(make, self.transformer.apply(source.take(make)))
-                target.basis[make] = basis[make]
-            yield self.target.encode(target)
+        """The target's columns of a fragment; a batch is transformed while the one before is written."""
+        batches = self._read(snapshot, fragment)
+        for batch, (columns, todo) in ahead(self._remake, batches):
+            yield columns
             monitor.advance(int((todo & _live(batch)).sum()))
+
+    def _remake(self, batch: Any) -> tuple[dict[str, Any], BoolArray]:
+        """The target's columns of a batch, and which rows were made, remade or cleared."""
+        source, target = read_source(self.source, batch), self.target.decode(batch)
+        basis = self._basis(batch, source)
+        todo, make = self._split(source, target, basis)
+        target.clear(todo)
+        if make.any() and self.transformer is not None:
+            target.put(make, self.transformer.apply(source.take(make)))
+            target.basis[make] = basis[make]
+        return self.target.encode(target), todo
+
+
+def ahead(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    """Give each item with its result, computed in another thread while the caller is busy with the one before."""
+    with ThreadPoolExecutor(1) as worker:
+        waiting: tuple[Any, Future[Any]] | None = None
+        for item in items:
+            following = item, worker.submit(function, item)
+            if waiting is not None:
+                yield waiting[0], waiting[1].result()
+            waiting = following
+        if waiting is not None:
+            yield waiting[0], waiting[1].result()
 
 
 def read_source(columns: VersionColumns, batch: Any) -> VersionValues:
