@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -41,9 +42,10 @@ def status_quo(trial: Scenario) -> Record:
 def trained(trial: Scenario, method: Method, size: Size) -> Record:
     """Train a method, hop the gallery, and backfill it in each of the method's orders."""
     pairs, start = trial.learn(), time.perf_counter()
-    artifact = method.trainer(size, trial.seed).fit(pairs)
+    artifact = method.trainer(size, trial.seed).fit(_scaled(pairs, method.target_scale))
     seconds = time.perf_counter() - start
     hopped = artifact.apply(trial.data.vectors[SOURCE][trial.gallery])
+    hopped = replace(hopped, vectors=hopped.vectors / np.float32(method.target_scale))
     native = trial.data.vectors[TARGET][trial.gallery]
     losses = true_loss(hopped.vectors, native)
     curves = {name: _filled(trial, pairs, hopped, losses, name, size) for name in method.orders}
@@ -53,6 +55,14 @@ def trained(trial: Scenario, method: Method, size: Size) -> Record:
         "orders": curves,
         "error": float(losses.sum() / np.square(native - native.mean(axis=0)).sum()),
     }
+
+
+def _scaled(pairs: Pairs, scale: float) -> Pairs:
+    """Multiply the target space; a head that is divided by as much says what it said."""
+    if scale == 1.0:
+        return pairs
+    factor = np.float32(scale)
+    return replace(pairs, target=pairs.target * factor, head=None if pairs.head is None else pairs.head / factor)
 
 
 def _filled(trial: Scenario, pairs: Pairs, hopped: Transformed, losses: Scores, name: str, size: Size) -> Record:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from benchmarks.pairs.settings import Size
 from compatstore.trainers import FCT, FastFill, Ridge
@@ -24,11 +24,14 @@ class Method:
         name: What the journal calls it.
         trainer: Makes the trainer for a size and a seed.
         orders: Orders of the backfill to measure.
+        target_scale: Multiplies the target space for training, and is taken off again after it: distances keep
+            their order, and the squared distance changes its weight beside the loss through the head.
     """
 
     name: str
     trainer: Callable[[Size, int], PairTrainer]
     orders: tuple[str, ...]
+    target_scale: float = 1.0
 
 
 def fct(size: Size, seed: int) -> FCT:
@@ -61,8 +64,16 @@ def fastfill(
 
 
 def residual(size: Size, seed: int) -> Residual:
-    """The residual start at the size of the run, with its own schedule."""
-    return Residual(epochs=size.epochs, width=size.mixer_width, precision=size.precision, seed=seed)
+    """The residual start at the size of the run, with its own batch and rate; rows are held out as of the others."""
+    return Residual(epochs=size.epochs, width=size.mixer_width, precision=size.precision, seed=seed, holdout_by="row")
+
+
+def _residual_by_distance(size: Size, seed: int) -> Residual:
+    return replace(residual(size, seed), loss="l2")
+
+
+def _low_scale(size: Size, seed: int) -> FastFill:
+    return replace(fastfill(size, seed), scale=4.0)
 
 
 def ridge(size: Size, seed: int) -> Ridge:
@@ -87,6 +98,7 @@ METHODS = (
     Method(name="FCT", trainer=fct, orders=(RANDOM, ORACLE)),
     Method(name="FastFill", trainer=fastfill, orders=(RANDOM, SIGMA, *HEAD_ORDERS, ORACLE)),
     Method(name="Residual", trainer=residual, orders=(RANDOM, SIGMA, ORACLE)),
+    Method(name="Residual l2 + sigma", trainer=_residual_by_distance, orders=(RANDOM, SIGMA)),
     Method(name="Ridge", trainer=ridge, orders=(RANDOM,)),
     _ablation("disc", False, RANDOM),
     _ablation("l2+disc", False, RANDOM),
@@ -94,3 +106,6 @@ METHODS = (
     _ablation("disc", True, SIGMA),
 )
 SWEEP = tuple(_sweep(value) for value in INVERSE_LAMBDAS)
+# The two losses made of one size: on unit vectors by a lower scale of ArcFace, on others by a smaller target space.
+BALANCE_UNIT = Method(name="FastFill balanced", trainer=_low_scale, orders=(RANDOM, SIGMA, *HEAD_ORDERS, ORACLE))
+BALANCE = Method(name="FastFill balanced", trainer=fastfill, orders=BALANCE_UNIT.orders, target_scale=0.1)

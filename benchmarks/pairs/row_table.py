@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from benchmarks.pairs.cells import MEASURES, head, of_method, plain, points, row, trials
 from benchmarks.pairs.journal import Record
-from benchmarks.pairs.methods import METHODS
+from benchmarks.pairs.methods import BALANCE, METHODS
 
 PAPER = ("paper, table 5", "paper, table 7")
 
@@ -48,7 +48,7 @@ def row_table(records: Sequence[Record]) -> Iterator[str]:
         yield from head("method", "order", "hop CMC-1", "hop mAP", "area CMC-1", "area mAP", "tau", "tau, head", *PAPER)
         for version in ("s/s", "t/s", "t/t"):
             yield from _reference(found, version)
-        for method in METHODS:
+        for method in (*METHODS, BALANCE):
             for order in method.orders:
                 yield from _measured(of_method(found, method.name), method.name, order, setting)
 

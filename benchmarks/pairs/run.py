@@ -17,15 +17,16 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.pairs.chains import chains, measure_chain
-from benchmarks.pairs.embedded import EmbeddedSet
+from benchmarks.pairs.embedded import TARGET, EmbeddedSet
 from benchmarks.pairs.journal import Journal, Record
 from benchmarks.pairs.measure import status_quo, trained
-from benchmarks.pairs.methods import METHODS, SWEEP
+from benchmarks.pairs.methods import BALANCE, BALANCE_UNIT, METHODS, SWEEP
 from benchmarks.pairs.refit import FIRST_PAIRS, measure_refit
 from benchmarks.pairs.scenario import SETTINGS, Scenario, scenario
 from benchmarks.pairs.settings import SIZES, Size
+from compatstore.trainers.pairs import unit_length
 
-PARTS = ("rows", "lambda", "chains", "refit")
+PARTS = ("rows", "balance", "lambda", "chains", "refit")
 
 Measurement = Callable[[Scenario], Record]
 
@@ -35,6 +36,9 @@ def measurements(part: str, data: EmbeddedSet, size: Size) -> dict[str, Measurem
     if part == "rows":
         rows: dict[str, Measurement] = {method.name: partial(trained, method=method, size=size) for method in METHODS}
         return {"none": status_quo} | rows
+    if part == "balance":
+        method = BALANCE_UNIT if unit_length(data.vectors[TARGET]) else BALANCE
+        return {method.name: partial(trained, method=method, size=size)}
     if part == "lambda":
         return {method.name: partial(trained, method=method, size=size) for method in SWEEP}
     if part == "chains":
