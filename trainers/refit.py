@@ -47,7 +47,8 @@ class Refit:
     transform like any other, and as fast. A sigma head is fitted anew on the log of the remaining error.
 
     Args:
-        holdout: Share of the gathered rows kept out to compare the two transforms on, in (0, 1).
+        holdout: Share of the gathered rows kept out to compare the two transforms on, in (0, 1), where the caller
+            names no rows for that.
         seed: Of that choice.
 
     Raises:
@@ -61,13 +62,15 @@ class Refit:
         if not 0 < self.holdout < 1:
             raise InvalidInput("set up a refit", expected="holdout between 0 and 1", found=f"{self.holdout}")
 
-    def fit(self, current: Artifact, gathered: Pairs) -> Refitted:
+    def fit(self, current: Artifact, gathered: Pairs, check: Pairs | None = None) -> Refitted:
         """Correct a transform.
 
         Args:
             current: A ForwardTransform.
-            gathered: Rows that were embedded natively meanwhile, side-information with them where h reads it. A
-                sample that was not chosen by sigma alone says more of the rows that remain.
+            gathered: Rows that were embedded natively meanwhile, side-information with them where h reads it.
+            check: Rows to compare the two transforms on. What a backfill in the order of sigma gathers is not like what
+                remains: it is the rows that h does worst on. Rows drawn at random are, so a backfill that is to be
+                refitted spends some of its budget on them. Without `check` some of `gathered` are held out.
 
         Raises:
             InvalidInput: Fewer than 20 rows, or `current` is no forward transform.
@@ -76,7 +79,9 @@ class Refit:
             raise InvalidInput("refit a transform", expected="a ForwardTransform", found=current.kind)
         if len(gathered) < SMALLEST:
             raise InvalidInput("refit a transform", expected=f"{SMALLEST} rows or more", found=f"{len(gathered)}")
-        learn, check = gathered.split(self.holdout, self.seed)
+        learn = gathered
+        if check is None:
+            learn, check = gathered.split(self.holdout, self.seed)
         corrected = self._correct(current, learn)
         return Refitted(artifact=corrected, before=_error(current, check), after=_error(corrected, check))
 
