@@ -27,7 +27,7 @@ def chain_table(records: Sequence[Record]) -> Iterator[str]:
     for name, setting, found in trials(records):
         if not of_method(found, "chained"):
             continue
-        yield f"\n#### {name}, classes {setting}, {len({r['seed'] for r in found})} seeds\n"
+        yield f"\n#### {name}, classes {setting}, seeds: {len({r['seed'] for r in found})}\n"
         yield from head("gallery", "CMC-1", "mAP", "paper's CMC-1 / mAP")
         for version in ("s/s", "m/m", "t/t"):
             values = [r["found"][version] for r in of_method(found, "none")]

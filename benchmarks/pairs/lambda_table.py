@@ -16,8 +16,10 @@ def lambda_table(records: Sequence[Record]) -> Iterator[str]:
         seeds = set.intersection(*({r["seed"] for r in of_method(found, method)} for method in methods.values()))
         if not seeds:
             continue
-        yield f"\n#### {name}, classes {setting}, {len(seeds)} seeds\n"
-        yield from head("1/lambda", "hop CMC-1", "hop mAP", "area CMC-1, sigma", "area mAP, sigma", "error", "tau")
+        yield f"\n#### {name}, classes {setting}, seeds: {len(seeds)}\n"
+        yield from head(
+            "inverse_lambda", "hop CMC-1", "hop mAP", "area CMC-1, sigma", "area mAP, sigma", "error", "tau"
+        )
         for value in sorted(methods):
             yield _row(value, [r for r in of_method(found, methods[value]) if r["seed"] in seeds])
 

@@ -67,7 +67,7 @@ def _scaled(pairs: Pairs, scale: float) -> Pairs:
 
 def _filled(trial: Scenario, pairs: Pairs, hopped: Transformed, losses: Scores, name: str, size: Size) -> Record:
     """Measure an order: its curve, and Kendall's tau with the true losses, by distance and through the head."""
-    rows = _order(name, trial, pairs, hopped)
+    rows = order_of(name, trial, pairs, hopped)
     urgency = -np.argsort(rows)
     through_head = _class_losses(trial, pairs, hopped.vectors)
     tau = {"l2": kendall_tau(urgency, losses)}
@@ -95,7 +95,8 @@ def curve(trial: Scenario, hopped: FloatArray, rows: Order, size: Size) -> Recor
     }
 
 
-def _order(name: str, trial: Scenario, pairs: Pairs, hopped: Transformed) -> Order:
+def order_of(name: str, trial: Scenario, pairs: Pairs, hopped: Transformed) -> Order:
+    """Order the gallery of a trial, most urgent first: (gallery,)."""
     if name == ORACLE:
         return np.argsort(-true_loss(hopped.vectors, trial.data.vectors[TARGET][trial.gallery]), kind="stable")
     logits = None if name in ("random", "sigma") else _logits(pairs, hopped.vectors)

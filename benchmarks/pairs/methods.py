@@ -65,7 +65,14 @@ def fastfill(
 
 def residual(size: Size, seed: int) -> Residual:
     """The residual start at the size of the run, with its own batch and rate; rows are held out as of the others."""
-    return Residual(epochs=size.epochs, width=size.mixer_width, precision=size.precision, seed=seed, holdout_by="row")
+    return Residual(
+        loss="l2+disc",
+        epochs=size.epochs,
+        width=size.mixer_width,
+        precision=size.precision,
+        seed=seed,
+        holdout_by="row",
+    )
 
 
 def _residual_by_distance(size: Size, seed: int) -> Residual:

@@ -55,6 +55,11 @@ SIZES = {
             name="cpu", pairs=6000, queries=1000, gallery=3000, epochs=30, batch_size=256, branch_width=256,
             mixer_width=512, precision="bfloat16",
         ),
+        # Four times the pairs and nothing else, to see what a small set of pairs decides.
+        Size(
+            name="many", pairs=24_000, queries=1000, gallery=3000, epochs=30, batch_size=256, branch_width=256,
+            mixer_width=512, precision="bfloat16",
+        ),
         Size(
             name="paper", pairs=None, queries=10_000, gallery=50_000, epochs=80, batch_size=1024, branch_width=256,
             mixer_width=2048,
