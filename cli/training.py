@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 METHODS = (
     ("fct", "FCT", "Forward-compatible training: a network, with side-information where there is some."),
     ("fastfill", "FastFill", "FastFill: FCT's network, a loss through the target's head, and an uncertainty."),
+    ("residual", "Residual", "The residual start: a ridge solution and a network for what it misses."),
     ("rbt", "RBT", "A residual bottleneck transform."),
     ("lce", "LCE", "The transform of learning compatible embeddings."),
     ("dmu-head", "DMUHead", "The adaptation head of darwinian model upgrades."),

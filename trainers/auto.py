@@ -18,6 +18,7 @@ from compatstore.trainers.pair_loop import Report, require_settings
 from compatstore.trainers.pair_trainer import PairTrainer, describe, without_holdout
 from compatstore.trainers.pairs import Pairs
 from compatstore.trainers.procrustes import DiagonalScale, Procrustes
+from compatstore.trainers.residual import Residual
 from compatstore.trainers.retrieval_test import Doubles, RetrievalTest
 from compatstore.trainers.ridge import LowRankRidge, Ridge
 from compatstore.versions import Metric
@@ -29,8 +30,9 @@ DEFAULT: tuple[PairTrainer, ...] = (
     Ridge(),
     LowRankRidge(),
     DriftAdapter(epochs=20, batch_size=1024),
+    Residual(epochs=20, width=512, batch_size=1024),
 )
-"""Closed forms, and one small network that a CPU trains in seconds to a minute or two."""
+"""Closed forms, and two small networks that a CPU trains in seconds to minutes."""
 
 _CONFIDENCE = 0.95
 

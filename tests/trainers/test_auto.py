@@ -160,7 +160,7 @@ def test_the_default_candidates_run_with_side_information():
     comparison = Auto(queries=50).compare(pairs)
     assert len(comparison.candidates) == len(DEFAULT)
     assert [c.name for c in comparison.candidates if c.skipped] == ["MeanShift"]
-    assert comparison.best.name in ("Ridge", "LowRankRidge")
+    assert comparison.best.name.partition("(")[0] in ("Ridge", "LowRankRidge", "Residual"), "these read it"
 
 
 @pytest.mark.parametrize(
