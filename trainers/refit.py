@@ -26,16 +26,18 @@ class Refitted:
         artifact: The corrected transform.
         before: Mean squared distance of held-out rows to their native vectors under the transform as it was.
         after: The same under the corrected one.
+        standard_error: Of the difference of the two, row by row.
     """
 
     artifact: Artifact
     before: float
     after: float
+    standard_error: float
 
     @property
     def improved(self) -> bool:
-        """Whether what remains is worth hopping again."""
-        return self.after < self.before
+        """Whether what remains is worth hopping again: the gain is more than chance would give in one case of forty."""
+        return self.before - self.after > 2 * self.standard_error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +85,13 @@ class Refit:
         if check is None:
             learn, check = gathered.split(self.holdout, self.seed)
         corrected = self._correct(current, learn)
-        return Refitted(artifact=corrected, before=_error(current, check), after=_error(corrected, check))
+        before, after = _errors(current, check), _errors(corrected, check)
+        return Refitted(
+            artifact=corrected,
+            before=float(before.mean()),
+            after=float(after.mean()),
+            standard_error=float((before - after).std() / len(check) ** 0.5),
+        )
 
     def _correct(self, current: Artifact, pairs: Pairs) -> Artifact:
         architecture = current.manifest.networks["h"]
@@ -150,7 +158,8 @@ def _fold(
     return replace(architecture, skip=True), folded
 
 
-def _error(artifact: Artifact, pairs: Pairs) -> float:
+def _errors(artifact: Artifact, pairs: Pairs) -> FloatArray:
+    """Squared distance of each row to its native vector: (n,) float32."""
     side = None if artifact.manifest.side_source is None else pairs.side
-    made = artifact.apply(pairs.source, side).vectors
-    return float(np.square(made - pairs.target).sum(axis=1).mean())
+    errors: FloatArray = np.square(artifact.apply(pairs.source, side).vectors - pairs.target).sum(axis=1)
+    return errors
