@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from benchmarks.pairs.cells import MEASURES, head, of_method, plain, points, row, trials
 from benchmarks.pairs.journal import Record
-from benchmarks.pairs.methods import BALANCE, METHODS
+from benchmarks.pairs.methods import BALANCE, METHODS, RANDOM
 
 PAPER = ("paper, table 5", "paper, table 7")
 
@@ -75,6 +75,7 @@ def _measured(records: Sequence[Record], method: str, order: str, setting: str) 
         return
     hop = [points([r["found"]["t/h"][measure] for r in found]) for measure in MEASURES]
     area = [points([r["orders"][order]["area"][measure] for r in found]) for measure in MEASURES]
-    tau = [plain([r["orders"][order]["tau"].get(loss) for r in found]) for loss in ("l2", "disc")]
+    taus = [r["orders"][order]["tau"] for r in found if order != RANDOM]
+    tau = [plain([values.get(loss) for values in taus]) for loss in ("l2", "disc")]
     paper = [rows.get((method, order), "") for rows in (ABLATION if setting == "seen" else {}, CLASSES[setting])]
     yield row(method, order, *hop, *area, *tau, *paper)
