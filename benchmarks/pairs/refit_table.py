@@ -15,7 +15,7 @@ def refit_table(records: Sequence[Record]) -> Iterator[str]:
         counts = [count for count in FIRST_PAIRS if of_method(found, f"refit {count}")]
         if not counts:
             continue
-        yield f"\n#### {name}, classes {setting}, seeds: {len({r['seed'] for r in found})}\n"
+        yield f"\n#### {name}, classes {setting}, seeds: {len(of_method(found, f'refit {counts[0]}'))}\n"
         yield from head("first pairs", "backfilled", "kept CMC-1", "kept mAP", "refit CMC-1", "refit mAP", "nearer")
         for count in counts:
             yield from _rows(of_method(found, f"refit {count}"))
