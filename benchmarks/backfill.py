@@ -61,9 +61,7 @@ def main() -> None:
         rows = gallery.upgrade("v2", backfill=arguments.share).backfilled
         seconds, written = time.perf_counter() - started, size_of(path) - before
     outside, ratio = 1 - spent[0] / seconds, written / rows / (4 * arguments.dim)
-    print(
-        f"{rows} items in {seconds:.1f} s, {rows / seconds:.0f} items/s, the encoder alone {rows / spent[0]:.0f} items/s"
-    )
+    print(f"{rows} items in {seconds:.1f} s, {rows / seconds:.0f} a second, the encoder alone {rows / spent[0]:.0f}")
     print(f"outside the encoder: {outside:.1%}, bound <= {OUTSIDE_BOUND:.0%}, share {outside / OUTSIDE_BOUND:.2f}")
     print(f"bytes per vector / its own: {ratio:.1f}, bound <= {BYTES_BOUND:.0f}, share {ratio / BYTES_BOUND:.2f}")
 
