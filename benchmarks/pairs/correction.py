@@ -2,8 +2,8 @@
 
     python -m benchmarks.pairs.correction glyphs-embedded.npz caltech-embedded.npz [--seeds 3] [--size cpu]
 
-A gallery is hopped by the residual start, learned by distance from few or from many pairs. A backfill embeds 10 % or
-25 % of it: a fifth of that at random, the others by sigma or at random too. `Refit` learns from all that was gathered
+A gallery is hopped by the residual start, learned by distance from few or from many pairs. A backfill embeds shares
+of it: a fifth of each at random, the others by sigma or at random too. `Refit` learns from all that was gathered
 but the random fifth, is judged on that fifth, and is taken only where it is nearer there. Prints a table in Markdown.
 """
 
@@ -28,7 +28,7 @@ from compatstore.upgrade.policies import order
 from compatstore.upgrade.rows import ArrayRows
 
 FIRST_PAIRS = (500, 6000)
-SHARES = (0.1, 0.25)
+SHARES = (0.05, 0.1, 0.25, 0.5, 0.75)
 CHECKED = 5  # one in so many rows of the budget is drawn at random, and judges the correction
 
 Figures = dict[str, float]
@@ -103,16 +103,20 @@ def main() -> None:
 
 
 def show(name: str, setting: str, first: int, trials: list[Found]) -> None:
-    """Print the rows of one set, setting and number of pairs: means over seeds, in points."""
-    for policy, share in trials[0]:
-        cells = [trial[policy, share] for trial in trials]
-        means = [
-            f"{100 * statistics.mean(cell[part][measure] for cell in cells):.1f}"
-            for part in (0, 1)
-            for measure in MEASURES
-        ]
-        taken = f"{sum(cell[2] for cell in cells)} of {len(cells)}"
-        print(row(name, setting, str(first), policy, f"{share:.0%}", *means, taken), flush=True)
+    """Print a gallery's curves without and with the correction, CMC-1 / mAP in points, means over seeds."""
+    for policy in (RANDOM, SIGMA):
+        for part, label in enumerate(("kept", "refit")):
+            curve = [[mean([trial[policy, share][part] for trial in trials], m) for m in MEASURES] for share in SHARES]
+            curve.append([statistics.mean(values) for values in zip(*curve, strict=True)])
+            cells = [" / ".join(f"{value:.1f}" for value in point) for point in curve]
+            print(row(name, setting, str(first), policy, label, *cells), flush=True)
+        taken = [f"{sum(trial[policy, share][2] for trial in trials)} of {len(trials)}" for share in SHARES]
+        print(row(name, setting, str(first), policy, "taken", *taken, ""), flush=True)
+
+
+def mean(figures: list[Figures], measure: str) -> float:
+    """Mean of one measure, in points."""
+    return 100 * statistics.mean(figure[measure] for figure in figures)
 
 
 if __name__ == "__main__":
