@@ -73,7 +73,8 @@ class Store:
     def snapshot(self) -> Any:
         """The table as of now; the returned handle does not move on."""
         if self._may_have_moved():
-            self._dataset.checkout_latest()
+            with storage_errors(f"read {self.location.uri}"):
+                self._dataset.checkout_latest()
             if self._snapshot.version != self._dataset.version:
                 self._snapshot = self._dataset.checkout_version(self._dataset.version)
         return self._snapshot
@@ -87,7 +88,10 @@ class Store:
         """
         if not self.location.is_local:
             return True
-        changed = os.stat(self.location.child("_versions")).st_mtime_ns
+        try:
+            changed = os.stat(self.location.child("_versions")).st_mtime_ns
+        except OSError:  # the table is gone; reading it says so
+            return True
         moved = changed != self._versions_changed or time.time_ns() - changed < RECENT_NS
         self._versions_changed = changed
         return moved
@@ -200,7 +204,8 @@ class storage_errors:  # noqa: N801  (reads as a statement: `with storage_errors
         text = str(error)
         if isinstance(error, CommitConflictError) or "Too many concurrent writers" in text or "ommit conflict" in text:
             raise Conflict(text) from error
-        if isinstance(error, OSError) and not isinstance(error, StorageError):
+        gone = isinstance(error, ValueError) and text.startswith("Not found")  # how Lance says it
+        if gone or (isinstance(error, OSError) and not isinstance(error, StorageError)):
             raise StorageError(
                 self.asked,
                 expected="a table that can be read and written",

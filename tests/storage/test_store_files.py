@@ -110,3 +110,13 @@ def test_locations():
     for wrong in ("", None, 7):
         with pytest.raises(cs.errors.InvalidInput, match="a path, a URI"):
             locate(wrong)
+
+
+def test_a_table_that_vanishes_is_reported_as_such(gallery, store):
+    import shutil
+
+    shutil.rmtree(store.location.uri)
+    with pytest.raises(cs.errors.StorageError, match="a table that can be read"):
+        gallery.status()
+    with pytest.raises(cs.errors.GalleryNotFound):
+        cs.Gallery.open(store.location.uri)
