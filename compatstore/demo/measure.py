@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from compatstore.demo.digits import ImageFiles
 from compatstore.demo.report import DemoRow
 from compatstore.encoders import FloatArray
@@ -53,9 +51,3 @@ class Judge:
             query_ids=self.queries.ids,
             gallery_ids=self.gallery.ids,
         )
-
-
-def fit_length(vectors: FloatArray, dim: int) -> FloatArray:
-    """Cut vectors (n, d) to `dim` values, or fill them up with zeros: what a naive swap of models has to do."""
-    cut = vectors[:, :dim]
-    return np.pad(cut, ((0, 0), (0, dim - cut.shape[1])))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from compatstore.demo.measure import Judge, fit_length
+from compatstore.demo.measure import Judge
 from compatstore.demo.report import DemoRow
 from compatstore.encoders import FloatArray
+from compatstore.evaluation.compatibility import fit_length
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

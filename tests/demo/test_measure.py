@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from compatstore.demo.digits import ImageFiles, write_digits
 from compatstore.demo.directory import DemoDirectory
-from compatstore.demo.measure import CURVE_STEPS, Judge, fit_length
+from compatstore.demo.measure import CURVE_STEPS, Judge
+from compatstore.evaluation.compatibility import fit_length
 
 
 @settings(deadline=None)
