@@ -152,7 +152,7 @@ def _backfill(catalog: Catalog, run: RunRecord, controls: Controls) -> tuple[Run
     backfill = Backfill(catalog, catalog.registry(), run)
     remaining = len(backfill.remaining()) if run.backfill > 0 else 0
     if not remaining:
-        return run, backfill.fold()
+        return run, backfill.natives.fold()
     if run.state not in (BACKFILL, CUTOVER, READY):
         run = advance(catalog, run, BACKFILL)
     monitor = controls.monitor("backfill", remaining)
