@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import getpass
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
@@ -199,6 +199,17 @@ class Registry:
     def live(self) -> list[VersionRecord]:
         """Versions whose vectors the table keeps, in order of registration."""
         return [record for record in self.versions.values() if record.columns is not None]
+
+    def unused(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Those columns of a table that are ours and no version's any more, as a killed retire leaves them."""
+        used = {column for record in self.live if record.columns for column in record.columns.names}
+        ours = {
+            column
+            for record in self.versions.values()
+            if not record.adopted
+            for column in VersionColumns.of(replace(record, side_dim=record.side_dim or 1).version()).names
+        }
+        return tuple(name for name in names if name in ours - used)
 
     def with_version(self, record: VersionRecord) -> Registry:
         """A copy with a version added or replaced."""

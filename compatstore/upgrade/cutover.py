@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from compatstore.errors import RowsMissing, UpgradeError
 from compatstore.storage import vector_index
 from compatstore.storage.catalog import Catalog, id_arrow_type
-from compatstore.storage.columns import VersionColumns
 from compatstore.storage.registry import HistoryEntry, Registry, RunRecord, edit
 from compatstore.storage.staging import Staging
 from compatstore.upgrade.run import Controls, catch_up
@@ -178,16 +177,16 @@ def retire(catalog: Catalog, name: str, *, drop_adopted: bool = False) -> Switch
     record = registry.record(name)
     _require_unused(registry, name)
     missing = catalog.store.count(registry.columns(registry.active).missing)
-    if record.columns is None:
-        dropped = _drop_unused_columns(catalog)
-        return Switched(registry.active, registry.active, missing, changed=bool(dropped), dropped=dropped)
-    edit(catalog.store, lambda state: _without(state, name), HistoryEntry("retire", name))
-    if record.adopted and drop_adopted:
-        catalog.store.drop_columns([record.columns.vector])
+    if record.columns is not None:
+        edit(catalog.store, lambda state: _without(state, name), HistoryEntry("retire", name))
+        if record.adopted and drop_adopted:
+            catalog.store.drop_columns([record.columns.vector])
+    # Also what a killed retire left behind.
     dropped = _drop_unused_columns(catalog)
     Staging(catalog.store.location, name, record.dim, id_arrow_type(registry)).clear()
     catalog.store.untag(tag_of(name))
-    return Switched(registry.active, registry.active, missing, dropped=dropped)
+    changed = record.columns is not None or bool(dropped)
+    return Switched(registry.active, registry.active, missing, changed=changed, dropped=dropped)
 
 
 def _without(registry: Registry, name: str) -> Registry:
@@ -206,15 +205,7 @@ def _without(registry: Registry, name: str) -> Registry:
 
 def _drop_unused_columns(catalog: Catalog) -> tuple[str, ...]:
     """Drop our columns that no version uses any more; also what a killed retire left behind."""
-    registry = catalog.registry()
-    used = {column for record in registry.live if record.columns for column in record.columns.names}
-    ours = {
-        column
-        for record in registry.versions.values()
-        if not record.adopted
-        for column in VersionColumns.of(replace(record, side_dim=record.side_dim or 1).version()).names
-    }
-    unused = tuple(name for name in catalog.store.schema.names if name in ours - used)
+    unused = catalog.registry().unused(catalog.store.schema.names)
     catalog.store.drop_columns(unused)
     return unused
 
