@@ -169,6 +169,18 @@ class Store:
             fix="Nothing of this call was written; run it again.",
         )
 
+    def tags(self) -> dict[str, int]:
+        """Table versions that are pinned, by the names of their tags."""
+        return {name: int(tag["version"]) for name, tag in self.snapshot().tags.list().items()}
+
+    def has_version(self, version: int) -> bool:
+        """Whether a table version can still be read."""
+        try:
+            self.snapshot().checkout_version(version)
+        except (ValueError, OSError):
+            return False
+        return True
+
     def tag(self, name: str, version: int | None = None) -> None:
         """Pin a table version (the latest by default) against clean-up, moving the tag if it exists."""
         snapshot = self.snapshot()

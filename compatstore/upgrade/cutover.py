@@ -81,6 +81,8 @@ def cut_over(catalog: Catalog, target: str, *, force: bool = False, controls: Co
             f"compatstore upgrade GALLERY {target} --backfill 1.0; or cut over all the same with --force.",
         )
     if registry.active == target:
+        if tag_of(target) not in catalog.store.tags():  # the cutover was killed before it
+            _pin(catalog, target)
         return Switched(target, target, missing, changed=False)
     _refresh_index(catalog, run)
     previous = registry.active
@@ -89,10 +91,15 @@ def cut_over(catalog: Catalog, target: str, *, force: bool = False, controls: Co
         return replace(state, active=target).with_run(replace(state.runs[target], state=CUTOVER, previous=previous))
 
     edit(catalog.store, flip, HistoryEntry("cutover", target, note=f"from {previous}"))
-    if not any(record.adopted for record in registry.live):
-        catalog.store.tag(tag_of(target))
+    _pin(catalog, target)
     catch_up(catalog, catalog.registry().runs[target], controls)
     return Switched(target, previous, catalog.store.count(catalog.registry().columns(target).missing))
+
+
+def _pin(catalog: Catalog, target: str) -> None:
+    """Tag the table as it is when the target becomes active; an adopted table gets no tags."""
+    if not any(record.adopted for record in catalog.registry().live):
+        catalog.store.tag(tag_of(target))
 
 
 def _settle(catalog: Catalog, run: RunRecord, controls: Controls) -> int:
