@@ -36,6 +36,7 @@ from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.run import Controls, Report, run_upgrade
 from compatstore.upgrade.status import Status, read_status
 from compatstore.upgrade.trial import SampleSettings, try_upgrade
+from compatstore.verification import Verification, verify
 from compatstore.versions import EmbeddingVersion
 
 
@@ -346,9 +347,9 @@ class Gallery:
         source = source or self._catalog.version_of(loaded.manifest.source, "source")
         target = target or self._catalog.version_of(loaded.manifest.target, "target")
         loaded.check(self._catalog.version(source), self._catalog.version(target))
+        record = self._catalog.add_artifact(loaded, source, target)  # puts lost files of a linked one back, too
         if loaded.id in self._catalog.registry().artifacts:
             return loaded.id
-        record = self._catalog.add_artifact(loaded, source, target)
         note = f"{loaded.manifest.method or loaded.kind} {source} -> {target}"
         entry = HistoryEntry("link", target, artifact=loaded.id, note=note)
         edit(self._catalog.store, lambda registry: registry.with_artifact(record), entry)
@@ -529,6 +530,14 @@ class Gallery:
     def history(self) -> list[HistoryEntry]:
         """All steps so far, oldest first; read-only."""
         return registry_module.history(self._catalog.store.snapshot())
+
+    def verify(self) -> Verification:
+        """Check table, registry, artifacts, tags and indexes against each other; read-only, in bounded memory.
+
+        Returns:
+            What was found, each with its repair; `clean` where there is nothing but notes.
+        """
+        return verify(self._catalog)
 
     # ---- inside
 

@@ -21,6 +21,7 @@ LAYERS = [
     "evaluation",
     "storage",
     "upgrade",
+    "verification",
     "ingest",
     "search",
     "gallery",

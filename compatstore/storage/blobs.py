@@ -25,13 +25,13 @@ class Blobs:
         self._location = location
 
     def put(self, data: bytes) -> str:
-        """Store bytes and return their SHA-256; durable and atomic, a no-op when they are there.
+        """Store bytes and return their SHA-256; durable and atomic, a no-op when they are there and intact.
 
         Raises:
             StorageError: They cannot be written.
         """
         digest = hashlib.sha256(data).hexdigest()
-        if digest_exists(self._location, digest):
+        if digest_exists(self._location, digest) and self._intact(digest):
             return digest
         try:
             self._write(digest, data)
@@ -71,6 +71,20 @@ class Blobs:
                 fix="The file was changed. Link the artifact again: compatstore link GALLERY ARTIFACT",
             )
         return data
+
+    def _intact(self, digest: str) -> bool:
+        try:
+            self.get(digest)
+        except CorruptArtifact:
+            return False
+        return True
+
+    def names(self) -> list[str]:
+        """Names of all that lies beside the table, blobs or not."""
+        uri = self._location.child(FOLDER)
+        filesystem, path = (fs.LocalFileSystem(), uri) if self._location.is_local else fs.FileSystem.from_uri(uri)
+        found = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True))
+        return sorted(str(info.base_name) for info in found)
 
     def _write(self, digest: str, data: bytes) -> None:
         if not self._location.is_local:

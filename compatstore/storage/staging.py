@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import fs
 
@@ -22,6 +23,8 @@ from compatstore.storage.columns import to_matrix, to_vectors
 from compatstore.storage.lance_engine import lance
 from compatstore.storage.location import Location
 from compatstore.storage.store import storage_errors
+
+PREFIX, SUFFIX = "staged-", ".lance"
 
 
 class Staging:
@@ -36,7 +39,7 @@ class Staging:
 
     def __init__(self, location: Location, target: str, dim: int, id_type: Any) -> None:
         self._location = location
-        self._uri = location.child(FOLDER, f"staged-{target}.lance")
+        self._uri = location.child(FOLDER, f"{PREFIX}{target}{SUFFIX}")
         self._dim = dim
         self._schema = pa.schema(
             [pa.field("id", id_type), pa.field("basis", pa.uint64()), pa.field("vector", pa.list_(pa.float32(), dim))]
@@ -60,19 +63,33 @@ class Staging:
                 pa.table(columns, schema=self._schema), self._uri, mode="append", storage_options=self._options
             )
 
-    def load(self) -> tuple[list[Any], FloatArray, Digests]:
-        """All staged rows: (ids, (n, dim) float32, (n,) uint64), oldest first."""
+    def __len__(self) -> int:
+        """Staged rows; they are counted, not read."""
         if not self._exists():
-            return [], np.zeros((0, self._dim), np.float32), np.zeros(0, np.uint64)
-        table = lance.dataset(self._uri, storage_options=self._options).to_table()
-        vectors, _ = to_matrix(table["vector"], self._dim)
-        return table["id"].to_pylist(), vectors, table["basis"].to_numpy()
+            return 0
+        return int(self._open().count_rows())
+
+    def keys(self) -> tuple[Any, Digests]:
+        """All staged rows but for their vectors: (Arrow array of n ids, (n,) uint64), oldest first."""
+        if not self._exists():
+            return pa.array([], self._schema.field("id").type), np.zeros(0, np.uint64)
+        table = self._open().to_table(columns=["id", "basis"]).combine_chunks()
+        return table["id"].combine_chunks(), table["basis"].to_numpy()
+
+    def vectors(self, rows: npt.NDArray[np.int64]) -> FloatArray:
+        """Vectors of some staged rows, by their positions among all: (k,) int64 -> (k, dim) float32."""
+        table = self._open().take(rows.tolist(), columns=["vector"])
+        return to_matrix(table["vector"], self._dim)[0]
 
     def clear(self) -> None:
         """Remove all staged rows, once they are in the table."""
         if self._exists():
             filesystem, path = self._resolve()
             filesystem.delete_dir(path)
+
+    def _open(self) -> Any:
+        with storage_errors(f"read vectors staged beside {self._location.name}"):
+            return lance.dataset(self._uri, storage_options=self._options)
 
     @property
     def _options(self) -> dict[str, str] | None:
@@ -89,3 +106,9 @@ class Staging:
             return fs.LocalFileSystem(), self._uri
         filesystem, path = fs.FileSystem.from_uri(self._uri)
         return filesystem, path
+
+
+def staged_version(name: str) -> str | None:
+    """Version whose natives a table beside the gallery stages, by the table's name; None where it is another's."""
+    staged = name.startswith(PREFIX) and name.endswith(SUFFIX)
+    return name.removeprefix(PREFIX).removesuffix(SUFFIX) if staged else None

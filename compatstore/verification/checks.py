@@ -1,0 +1,67 @@
+"""Check a gallery's table, registry, artifacts, tags and indexes against each other; read-only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from compatstore.errors import CompatStoreError
+from compatstore.storage.catalog import Catalog
+from compatstore.verification.columns import check_columns, check_unused_columns
+from compatstore.verification.files import check_artifacts, check_leftovers, check_models, check_staged
+from compatstore.verification.finding import Finding, Verification
+from compatstore.verification.ids import check_ids
+from compatstore.verification.indexes import check_indexes
+from compatstore.verification.origins import check_origins
+from compatstore.verification.records import check_history, check_runs, check_tags, check_versions
+from compatstore.verification.rows import check_missing, check_rows
+from compatstore.verification.scene import Scene
+
+Check = Callable[[Scene], Iterable[Finding]]
+
+CHECKS: dict[str, Check] = {
+    "versions": check_versions,
+    "columns": check_columns,
+    "unused columns": check_unused_columns,
+    "ids": check_ids,
+    "rows": check_rows,
+    "missing": check_missing,
+    "origins": check_origins,
+    "artifacts": check_artifacts,
+    "models": check_models,
+    "upgrades": check_runs,
+    "staged natives": check_staged,
+    "history": check_history,
+    "tags": check_tags,
+    "indexes": check_indexes,
+    "files beside the table": check_leftovers,
+}
+
+
+def verify(catalog: Catalog) -> Verification:
+    """Make all checks, of one table version; read-only, in bounded memory.
+
+    Whatever is wrong becomes a finding; also a check that cannot be carried out, because a file is gone or unreadable.
+    """
+    scene = Scene.of(catalog)
+    findings = tuple(finding for name, check in CHECKS.items() for finding in _carry_out(name, check, scene))
+    return Verification(
+        gallery=catalog.store.location.uri,
+        table_version=scene.snapshot.version,
+        rows=int(scene.snapshot.count_rows()),
+        checks=tuple(CHECKS),
+        findings=findings,
+    )
+
+
+def _carry_out(name: str, check: Check, scene: Scene) -> Iterator[Finding]:
+    try:
+        yield from check(scene)
+    except CompatStoreError as error:
+        yield _unreadable(name, error, error.fix)
+    except (OSError, ValueError, RuntimeError) as error:  # what Lance and Arrow raise for files they cannot read
+        yield _unreadable(name, error, "")
+
+
+def _unreadable(name: str, error: Exception, fix: str) -> Finding:
+    what = f"the check could not be carried out: {error}"
+    return Finding(check=name, severity="error", what=what, repair=fix or "Restore the table's files from a backup.")

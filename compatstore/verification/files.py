@@ -1,0 +1,120 @@
+"""Files beside the table: all that the registry names are there and unchanged, and none is there for nothing."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+
+import safetensors
+import safetensors.numpy
+
+from compatstore.artifacts import Artifact
+from compatstore.errors import CompatStoreError, CorruptArtifact
+from compatstore.storage.blobs import FOLDER
+from compatstore.storage.catalog import STORED, id_arrow_type
+from compatstore.storage.registry import ArtifactRecord, VersionRecord
+from compatstore.storage.staging import Staging, staged_version
+from compatstore.verification.finding import Finding, Severity
+from compatstore.verification.scene import Scene
+
+_BLOB = re.compile(r"[0-9a-f]{64}|tmp\w+")
+
+
+def check_artifacts(scene: Scene) -> Iterator[Finding]:
+    """Every linked artifact can be loaded, and is made for the models of its two versions."""
+    for record in scene.registry.artifacts.values():
+        try:
+            _load(scene, record)
+        except CompatStoreError as error:
+            what = f"artifact {record.id[:12]}, {record.source} -> {record.target}: {error.asked}; found {error.found}"
+            yield _wrong("artifacts", what, f"Link it again: {scene.command('link')} ARTIFACT")
+
+
+def _load(scene: Scene, record: ArtifactRecord) -> None:
+    """Load an artifact as an upgrade does.
+
+    Raises:
+        CompatStoreError: It cannot be loaded, or is not what the registry says.
+    """
+    blobs, registry = scene.catalog.blobs, scene.registry
+    artifact = Artifact.from_bytes(blobs.get(record.manifest), blobs.get(record.weights))
+    if (artifact.id, artifact.kind) != (record.id, record.kind):
+        raise CorruptArtifact(
+            f"load artifact {record.id[:12]}",
+            expected=f"a {record.kind} of that id",
+            found=f"a {artifact.kind} with id {artifact.short_id}",
+        )
+    artifact.check(registry.record(record.source).version(), registry.record(record.target).version())
+
+
+def check_models(scene: Scene) -> Iterator[Finding]:
+    """Heads and encoders that are stored beside the table are there, unchanged and of the right dimension."""
+    for record in scene.registry.versions.values():
+        for role, digest in _stored(record).items():
+            try:
+                data = scene.catalog.blobs.get(digest)
+                if role == "head":
+                    _require_head(record, data)
+            except CompatStoreError as error:
+                path = scene.catalog.store.location.child(FOLDER, digest)
+                what = f"the {role} of {record.name}: {error.asked}; found {error.found}"
+                yield _wrong("models", what, f"Put the file back from a backup: {shlex.quote(path)}")
+
+
+def _stored(record: VersionRecord) -> dict[str, str]:
+    """Digests of a version's models that are kept beside the table, by what they are."""
+    specs = {"encoder": record.encoder, "side-information encoder": record.side_encoder}
+    digests = {role: spec.removeprefix(STORED) for role, spec in specs.items() if spec.startswith(STORED)}
+    return digests if record.head is None else {**digests, "head": record.head}
+
+
+def _require_head(record: VersionRecord, data: bytes) -> None:
+    try:
+        shape = safetensors.numpy.load(data)["head"].shape
+    except (KeyError, safetensors.SafetensorError) as error:
+        raise CorruptArtifact("read it", expected="a tensor called head", found=repr(error)) from error
+    if len(shape) != 2 or shape[1] != record.dim:
+        raise CorruptArtifact("read it", expected=f"(classes, {record.dim}) values", found=str(shape))
+
+
+def check_staged(scene: Scene) -> Iterator[Finding]:
+    """Natives that wait to be folded into the table can be read, and belong to an upgrade that is open."""
+    for version in filter(None, map(staged_version, scene.catalog.blobs.names())):
+        run, record = scene.run(version), scene.registry.versions.get(version)
+        dim = 1 if record is None else record.dim
+        rows = len(Staging(scene.catalog.store.location, version, dim, id_arrow_type(scene.registry)))
+        if run is not None and record is not None:
+            what = f"{rows} natives of {version} are stored, but not in the table's columns yet"
+            yield _staged("note", what, f"Go on: {scene.command('upgrade', version)}")
+        else:
+            what = f"{rows} natives of {version} wait for an upgrade that is not open"
+            yield _staged(
+                "warning",
+                what,
+                f"Use them: {scene.command('upgrade', version)}; or drop them: {scene.command('retire', version)}",
+            )
+
+
+def _staged(severity: Severity, what: str, repair: str) -> Finding:
+    return Finding(check="staged natives", severity=severity, what=what, repair=repair)
+
+
+def check_leftovers(scene: Scene) -> Iterator[Finding]:
+    """No blob beside the table is without use; a process that was killed while it linked or registered leaves some."""
+    registry = scene.registry
+    used = {digest for artifact in registry.artifacts.values() for digest in (artifact.manifest, artifact.weights)}
+    used |= {digest for record in registry.versions.values() for digest in _stored(record).values()}
+    for name in scene.catalog.blobs.names():
+        if _BLOB.fullmatch(name) and name not in used:
+            path = scene.catalog.store.location.child(FOLDER, name)
+            yield Finding(
+                check="files beside the table",
+                severity="note",
+                what=f"{name[:12]} is used by nothing; a process that was killed left it, or one is at work",
+                repair=f"Remove it when nothing is at work: rm {shlex.quote(path)}",
+            )
+
+
+def _wrong(check: str, what: str, repair: str) -> Finding:
+    return Finding(check=check, severity="error", what=what, repair=repair)

@@ -1,0 +1,122 @@
+"""The registry by itself: versions, upgrades, history, and the tags that it has set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from compatstore.errors import CompatStoreError
+from compatstore.storage import registry as registry_module
+from compatstore.storage.registry import Registry, RunRecord, VersionRecord
+from compatstore.upgrade.cutover import tag_of
+from compatstore.upgrade.states import STATES
+from compatstore.verification.finding import Finding
+from compatstore.verification.scene import Scene
+
+RESTORE = "Restore an earlier table version."
+
+
+def check_versions(scene: Scene) -> Iterator[Finding]:
+    """Every version's record makes sense, and the active one has vectors."""
+    registry = scene.registry
+    active = registry.versions.get(registry.active)
+    if active is None or active.columns is None:
+        found = "is not registered" if active is None else "has no columns"
+        yield _wrong("versions", f"the active version {registry.active} {found}", RESTORE)
+    for name, record in registry.versions.items():
+        for why in _objections(registry, name, record):
+            yield _wrong("versions", f"the record of version {name} {why}", RESTORE)
+
+
+def _objections(registry: Registry, name: str, record: VersionRecord) -> Iterator[str]:
+    if record.name != name:
+        yield f"names itself {record.name}"
+    try:
+        record.version()
+    except CompatStoreError as error:
+        yield f"makes no version: {error}"
+    columns = record.columns
+    if columns is not None and (columns.dim, columns.dtype, columns.side_dim) != (
+        record.dim,
+        record.dtype,
+        columns.side_dim and record.side_dim,
+    ):
+        yield f"says {record.dim} values of {record.dtype}, its columns {columns.dim} of {columns.dtype}"
+    if record.basis_of is not None and registry.versions.get(record.basis_of, record).columns is None:
+        yield f"has vectors made from {record.basis_of}, which has none"
+
+
+def check_runs(scene: Scene) -> Iterator[Finding]:
+    """Every upgrade is in a known state, between versions and over artifacts that are there."""
+    for target, run in scene.registry.runs.items():
+        for why in _complaints(scene.registry, target, run):
+            yield _wrong(
+                "upgrades", f"the upgrade to {target} {why}", f"Begin it again: {scene.command('retire', target)}"
+            )
+
+
+def _complaints(registry: Registry, target: str, run: RunRecord) -> Iterator[str]:
+    if run.state not in STATES:
+        yield f"is in the unknown state {run.state!r}"
+    gone = [name for name in (run.target, run.source, run.previous) if name not in registry.versions]
+    if gone:
+        yield f"names versions that are not registered: {', '.join(gone)}"
+    unlinked = [artifact[:12] for artifact in run.path if artifact not in registry.artifacts]
+    if unlinked:
+        yield f"applies artifacts that are not linked: {', '.join(unlinked)}"
+    if run.open and target in registry.versions and registry.versions[target].columns is None:
+        yield f"is in state {run.state}, but {target} has no columns"
+
+
+def check_history(scene: Scene) -> Iterator[Finding]:
+    """The history's steps are numbered from 1 without a gap, up to the number that the registry knows."""
+    try:
+        numbers = [entry.number for entry in registry_module.history(scene.snapshot)]
+    except (TypeError, ValueError) as error:
+        yield _wrong("history", f"a step cannot be read: {error}", RESTORE)
+        return
+    expected = list(range(1, scene.registry.history + 1))
+    if numbers != expected:
+        lost = sorted(set(expected) - set(numbers))
+        found = f"steps {', '.join(map(str, lost[:5]))} are gone" if lost else f"it has {len(numbers)} steps"
+        yield Finding(
+            check="history",
+            severity="warning",
+            what=f"{found}; the registry counts {scene.registry.history}",
+            repair="Nothing that searches need is lost. " + RESTORE,
+        )
+
+
+def check_tags(scene: Scene) -> Iterator[Finding]:
+    """Our tags pin table versions that are there, for versions that have vectors; the active one has its tag."""
+    registry, store = scene.registry, scene.catalog.store
+    tags = store.tags()
+    names = {tag_of(name): name for name in registry.versions}
+    for tag in sorted(tags.keys() & names.keys()):
+        version = names[tag]
+        if registry.versions[version].columns is None:
+            yield _odd(f"tag {tag} pins a version without vectors", f"Drop it: {scene.command('retire', version)}")
+        if not store.has_version(tags[tag]):
+            what = f"tag {tag} pins table version {tags[tag]}, which cannot be read"
+            yield _odd(what, f'Drop it: lance.dataset("{store.location.uri}").tags.delete("{tag}")')
+    adopted = any(record.adopted for record in registry.live)
+    if not adopted and tag_of(registry.active) not in tags:
+        yield _odd(
+            f"the active version {registry.active} has no tag that keeps the table as it was when it became active",
+            f"Set it: {_tagging(scene)}",
+        )
+
+
+def _tagging(scene: Scene) -> str:
+    """How to tag the active version."""
+    active, store = scene.registry.active, scene.catalog.store
+    if scene.run(active) is not None:
+        return scene.command("cutover", active)
+    return f'lance.dataset("{store.location.uri}").tags.create("{tag_of(active)}", {scene.snapshot.version})'
+
+
+def _odd(what: str, repair: str) -> Finding:
+    return Finding(check="tags", severity="warning", what=what, repair=repair)
+
+
+def _wrong(check: str, what: str, repair: str) -> Finding:
+    return Finding(check=check, severity="error", what=what, repair=repair)

@@ -1,0 +1,192 @@
+"""Rows: the vector, origin, uncertainty, basis and side-information of an item fit together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow.compute as pc
+
+from compatstore.errors import first_offenders
+from compatstore.storage.basis import row_basis
+from compatstore.storage.columns import NATIVE, BoolArray, VersionColumns, to_matrix
+from compatstore.storage.registry import VersionRecord
+from compatstore.upgrade.hop import read_source
+from compatstore.verification.finding import Finding, Severity
+from compatstore.verification.scene import Scene
+
+NORM_TOLERANCE = {"float32": 1e-3, "float16": 5e-3}
+NAMED = 5
+
+
+@dataclass
+class Tally:
+    """Rows with one flaw: how many, and the ids of the first."""
+
+    rows: int = 0
+    first: list[Any] = field(default_factory=list)
+
+    def add(self, flawed: BoolArray, ids: Any) -> None:
+        """Count the flawed rows of a batch."""
+        self.rows += int(flawed.sum())
+        if len(self.first) < NAMED:
+            self.first += ids.take(np.flatnonzero(flawed)[: NAMED - len(self.first)]).to_pylist()
+
+    def __str__(self) -> str:
+        more = [""] * (self.rows - len(self.first))
+        return f"{self.rows} items ({first_offenders([*self.first, *more], NAMED)})"
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A version's columns in one batch.
+
+    Attributes:
+        scene: The gallery.
+        record: The version.
+        columns: Its columns.
+        base: Columns of the version whose vectors its basis digests, or None.
+        batch: Arrow batch of them, the ids, and what the basis digests.
+    """
+
+    scene: Scene
+    record: VersionRecord
+    columns: VersionColumns
+    base: VersionColumns | None
+    batch: Any
+
+    def has(self, column: str | None) -> BoolArray:
+        """(n,) bool, whether a value is there."""
+        return _bools(self.batch[column].is_valid())
+
+    def half_written(self) -> BoolArray:
+        """A vector without its origin or basis, or these without a vector."""
+        present = self.has(self.columns.vector)
+        wrong = np.zeros(len(present), bool)
+        for column in (self.columns.origin, self.columns.basis):
+            if column is not None:
+                wrong |= present != self.has(column)
+        return wrong
+
+    def uncertain_natives(self) -> BoolArray:
+        """An uncertainty where nothing was transformed."""
+        if self.columns.uncertainty is None or self.columns.origin is None:
+            return np.zeros(self.batch.num_rows, bool)
+        transformed = pc.not_equal(self.batch[self.columns.origin], NATIVE).fill_null(False)
+        return self.has(self.columns.uncertainty) & ~_bools(transformed)
+
+    def not_finite(self) -> BoolArray:
+        """NaN or infinite values, in the vector, the side-information or the uncertainty."""
+        finite = _finite(self.batch[self.columns.vector], self.columns.width)
+        if self.columns.side is not None and self.columns.side_dim is not None:
+            finite &= _finite(self.batch[self.columns.side], self.columns.side_dim)
+        if self.columns.uncertainty is not None:
+            finite &= _bools(pc.is_finite(self.batch[self.columns.uncertainty]).fill_null(True))
+        return ~finite
+
+    def not_normalised(self) -> BoolArray:
+        """Not of unit length, where the version's vectors are."""
+        if not self.record.normalised:
+            return np.zeros(self.batch.num_rows, bool)
+        vectors, valid = to_matrix(self.batch[self.columns.vector], self.columns.dim)
+        off = np.abs(np.linalg.norm(vectors, axis=1) - 1) > NORM_TOLERANCE[self.columns.dtype]
+        return np.asarray(valid & off & np.isfinite(vectors).all(axis=1), bool)
+
+    def padded_wrongly(self) -> BoolArray:
+        """Other values than zeros behind the vector's own."""
+        stored, _ = to_matrix(self.batch[self.columns.vector], self.columns.width)
+        return np.asarray(stored[:, self.columns.dim :].any(axis=1))
+
+    def stale(self) -> BoolArray:
+        """Made from another source vector, or another `source`, than the item has now."""
+        basis = self.columns.basis
+        if self.base is None or basis is None:
+            return np.zeros(self.batch.num_rows, bool)
+        source = read_source(self.base, self.batch)
+        column = self.scene.registry.source_column
+        now = row_basis(source.vectors, source.valid, self.batch[column] if column else None)
+        then = self.batch[basis].fill_null(0).to_numpy(zero_copy_only=False)
+        return np.asarray(self.has(self.columns.vector) & self.has(basis) & (then != now))
+
+
+def _bools(array: Any) -> BoolArray:
+    return np.asarray(array.to_numpy(zero_copy_only=False), bool)
+
+
+def _finite(array: Any, width: int) -> BoolArray:
+    """(n,) bool, whether all values of a row's list are finite; a null list is."""
+    return np.asarray(np.isfinite(to_matrix(array, width)[0]).all(axis=1), bool)
+
+
+@dataclass(frozen=True)
+class Flaw:
+    """A kind of flaw: which rows have it, how bad it is, and how to say so."""
+
+    rows: Callable[[Rows], BoolArray]
+    severity: Severity
+    what: str
+
+
+FLAWS = (
+    Flaw(Rows.half_written, "error", "have a vector without its origin and basis, or these without a vector"),
+    Flaw(Rows.uncertain_natives, "error", "have an uncertainty, but no transformed vector"),
+    Flaw(Rows.not_finite, "error", "have NaN or infinite values"),
+    Flaw(Rows.not_normalised, "warning", "have vectors that are not of unit length, as the version's are"),
+    Flaw(Rows.padded_wrongly, "error", "have other values than zeros behind their vectors"),
+    Flaw(Rows.stale, "warning", "have a stale vector: the item changed after it was made"),
+)
+
+
+def check_rows(scene: Scene) -> Iterator[Finding]:
+    """What the table keeps of every item in every live version fits together."""
+    sound = {record.name: columns for record, columns in scene.sound}
+    for record, columns in scene.sound:
+        base = sound.get(record.basis_of or "")
+        tallies = {flaw: Tally() for flaw in FLAWS}
+        for batch in scene.batches(_names(scene, columns, base)):
+            rows = Rows(scene, record, columns, base, batch)
+            for flaw, tally in tallies.items():
+                tally.add(flaw.rows(rows), batch[scene.registry.id_column])
+        for flaw, tally in tallies.items():
+            if tally.rows:
+                yield Finding(
+                    check="rows",
+                    severity=flaw.severity,
+                    what=f"{tally} {flaw.what}, in {record.name}",
+                    repair=_repair(scene, record, flaw),
+                )
+
+
+def _names(scene: Scene, columns: VersionColumns, base: VersionColumns | None) -> list[str]:
+    """Columns to read: the version's, the ids, and what its basis digests."""
+    registry = scene.registry
+    digested = [] if base is None else [base.vector, base.side, registry.source_column]
+    return [registry.id_column, *columns.names, *(name for name in digested if name is not None)]
+
+
+def _repair(scene: Scene, record: VersionRecord, flaw: Flaw) -> str:
+    if flaw.rows is Rows.stale:
+        return f"Make them anew: {scene.command('upgrade', record.name)}"
+    if scene.run(record.name) is not None and record.name != scene.registry.active:
+        again = f"{scene.command('retire', record.name)} && {scene.command('upgrade', record.name)}"
+        return f"Write these items again, or begin the upgrade again: {again}"
+    return f"Write these items again: {scene.command('add')} FILE --upsert"
+
+
+def check_missing(scene: Scene) -> Iterator[Finding]:
+    """Every item has a vector in the active version, or searches do not find it."""
+    active = scene.registry.active
+    columns = scene.registry.columns(active)
+    missing = scene.count(columns.missing)
+    if not missing:
+        return
+    run = scene.run(active)
+    embed = f"Embed them: {scene.command('upgrade', active, '--backfill', '1.0')}; or write" if run else "Write"
+    yield Finding(
+        check="missing",
+        severity="warning",
+        what=f"{missing} items have no vector in {active}: searches do not find them",
+        repair=f"{embed} them again: {scene.command('add')} FILE --upsert",
+    )

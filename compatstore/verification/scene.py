@@ -1,0 +1,78 @@
+"""A gallery as the checks see it: one table version, the registry in it, and the files beside it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from compatstore.storage.catalog import Catalog
+from compatstore.storage.columns import VersionColumns
+from compatstore.storage.registry import Registry, RunRecord, VersionRecord
+from compatstore.storage.store import storage_errors
+from compatstore.upgrade.states import run_of
+
+BATCH_ROWS = 4096
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What every check reads; nothing of it writes.
+
+    Attributes:
+        catalog: The gallery.
+        snapshot: The table version that is checked.
+        registry: The registry in it.
+    """
+
+    catalog: Catalog
+    snapshot: Any
+    registry: Registry
+
+    @classmethod
+    def of(cls, catalog: Catalog) -> Scene:
+        """The gallery as of now."""
+        snapshot = catalog.store.snapshot()
+        return cls(catalog, snapshot, catalog.registry(snapshot))
+
+    @property
+    def sound(self) -> list[tuple[VersionRecord, VersionColumns]]:
+        """Live versions whose columns are all there and can be read as what they should be."""
+        live = [(record, record.columns) for record in self.registry.live if record.columns is not None]
+        return [(record, columns) for record, columns in live if not list(self.unfit(columns))]
+
+    def unfit(self, columns: VersionColumns) -> Iterator[tuple[Any, Any]]:
+        """Fields of a version that the table has not, or has of another type: (field, type found or None)."""
+        schema = self.snapshot.schema
+        for field in columns.fields:
+            found = schema.field(field.name).type if field.name in schema.names else None
+            if found is None or not _same_type(found, field.type):
+                yield field, found
+
+    def run(self, version: str) -> RunRecord | None:
+        """The open upgrade to a version, or None."""
+        return run_of(self.registry, version)
+
+    def count(self, condition: str) -> int:
+        """Rows that fulfil an SQL condition."""
+        with storage_errors(f"count rows of {self.catalog.store.location.name}"):
+            return int(self.snapshot.count_rows(condition))
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Any]:
+        """Read columns of all rows, a few thousand rows at a time."""
+        with storage_errors(f"read {', '.join(columns)} of {self.catalog.store.location.name}"):
+            yield from self.snapshot.to_batches(columns=list(dict.fromkeys(columns)), batch_size=BATCH_ROWS)
+
+    def command(self, verb: str, *words: str) -> str:
+        """A command line on this gallery."""
+        return shlex.join(["compatstore", verb, self.catalog.store.location.uri, *words])
+
+
+def _same_type(found: Any, expected: Any) -> bool:
+    """Whether two Arrow types hold the same; the name of a list's item field does not count."""
+    if pa.types.is_fixed_size_list(found) and pa.types.is_fixed_size_list(expected):
+        return bool(found.list_size == expected.list_size and found.value_type == expected.value_type)
+    return bool(found == expected)
