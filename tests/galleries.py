@@ -1,12 +1,6 @@
-"""Small galleries for crash tests, made by the test process and upgraded by another one.
-
-Run as a program, `galleries.py PATH` upgrades the gallery there to v2 and says "hopping" when the first rows are
-done; the test kills it at a random moment after that.
-"""
+"""Small galleries for tests: several fragments, side-information, an artifact linked and ready to hop."""
 
 from __future__ import annotations
-
-import sys
 
 import numpy as np
 
@@ -72,8 +66,3 @@ def make(path, fragments=FRAGMENTS, rows=ROWS):
     gallery.register(TARGET)
     gallery.link(artifact())
     return gallery
-
-
-if __name__ == "__main__":
-    cs.Gallery.open(sys.argv[1]).upgrade("v2", progress=lambda _: print("hopping", flush=True))
-    print("done", flush=True)

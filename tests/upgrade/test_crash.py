@@ -1,96 +1,98 @@
-"""A process that hops is killed at random moments; the gallery must end as if nothing had happened."""
+"""Real processes are killed all over an upgrade, beside an app that writes and searches; nothing may come of it.
+
+This is the short form of `python -m benchmarks.crashes`.
+"""
 
 from __future__ import annotations
 
-import os
-import random
 import shutil
-import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
+import lance
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import compatstore as cs
-from galleries import FRAGMENTS, ROWS, make
+from benchmarks.crashes.checks import Expected, State, violations
+from benchmarks.crashes.life import Life
+from benchmarks.crashes.rehearsal import prepare
+from benchmarks.crashes.template import KINDS, OWN, initial_items, make_template
+from benchmarks.crashes.truth import ENCODERS, source_vector
+from compatstore.storage.basis import row_basis
 
-KILLS = 30
-COLUMNS = ["id", "number", "v1", "v1__side", "v2", "v2__origin", "v2__uncertainty", "v2__basis"]
-
-
-def contents(path):
-    """All that the upgrade may and may not change, in order of id."""
-    import lance
-
-    return lance.dataset(str(path)).to_table(columns=COLUMNS).sort_by("id")
+KILLS, FRAGMENTS, ROWS = 8, 4, 120
 
 
-def kill_while_hopping(path, rng):
-    """Start the upgrade in a process of its own and kill it; True when it was still at work."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    program = Path(__file__).parent.with_name("galleries.py")
-    process = subprocess.Popen(
-        [sys.executable, str(program), str(path)], stdout=subprocess.PIPE, env=environment, text=True
-    )
-    assert process.stdout is not None
-    first = process.stdout.readline()
-    time.sleep(rng.uniform(0, 0.08))
-    process.send_signal(signal.SIGKILL)
-    rest = process.communicate()[0]
-    assert process.returncode in (-signal.SIGKILL, 0)
-    return first == "hopping\n" and "done" not in rest and process.returncode == -signal.SIGKILL
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_a_gallery_outlives_kills_at_every_step(tmp_path, kind):
+    template = prepare(tmp_path / "template", kind, FRAGMENTS, ROWS)
+    lived = Life(template, tmp_path / "life", seed=1, kills=KILLS).run()
+    assert lived.violations == []
+    assert lived.kills.total() >= KILLS - 3, "a kill that comes after the last command is none"
+    assert len({position for position, _ in lived.kills}) >= 4, "kills must be spread to mean anything"
+    assert lived.writes > 10
+    assert lived.searches > 20
 
 
-@pytest.mark.timeout(280)
-def test_a_killed_hop_goes_on_and_ends_bit_equal(tmp_path):
-    template = tmp_path / "template.lance"
-    make(str(template))
-    before = contents_of_source(template)
-    whole = tmp_path / "whole.lance"
-    shutil.copytree(template, whole)
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    cs.Gallery.open(str(whole)).upgrade("v2")
-    expected = contents(whole)
-
-    rng = random.Random(7)
-    kills, galleries, interrupted = 0, 0, 0
-    while kills < KILLS:
-        galleries += 1
-        path = tmp_path / f"killed-{galleries}.lance"
-        shutil.copytree(template, path)
-        while kills < KILLS and kill_while_hopping(path, rng):
-            kills += 1
-            half = cs.Gallery.open(str(path)).status()
-            target = next(version for version in half.versions if version.name == "v2")
-            assert half.rows == before.num_rows
-            assert half.missing == 0, "the active version stays whole"
-            interrupted += 0 < target.missing < half.rows
-            assert_rows_are_whole(path)
-        report = cs.Gallery.open(str(path)).upgrade("v2")
-        assert report.state == "ready"
-        assert report.missing == 0
-        assert contents(path).equals(expected), "bit-equal to a run that nobody killed"
-        assert contents_of_source(path).equals(before), "the source is untouched and no row is lost"
-        again = cs.Gallery.open(str(path))
-        version = again.status().table_version
-        assert again.upgrade("v2").transformed == 0
-        assert again.status().table_version == version, "a finished upgrade is a no-op"
-        shutil.rmtree(path)
-    assert interrupted >= KILLS // 3, "kills must land in the middle of the hop to mean anything"
-    assert len(expected) == FRAGMENTS * ROWS - len(range(0, FRAGMENTS * ROWS, 97))
+@pytest.fixture(scope="module")
+def cut_over(tmp_path_factory):
+    path = make_template(tmp_path_factory.mktemp("cut-over"), OWN, fragments=2, rows=100)
+    gallery = cs.Gallery.open(str(path), encoders=ENCODERS)
+    gallery.upgrade("v2", backfill=0.2, policy="sigma")
+    gallery.cutover("v2")
+    return path
 
 
-def contents_of_source(path):
-    import lance
-
-    return lance.dataset(str(path)).to_table(columns=["id", "number", "v1", "v1__side"]).sort_by("id")
+def first_rows(table, count=1):
+    return table.to_table(limit=count)
 
 
-def assert_rows_are_whole(path):
-    """Vector, origin, uncertainty and basis of a row come and go together."""
-    table = contents(path)
-    present = [np.asarray(table[name].is_valid()) for name in ("v2", "v2__origin", "v2__uncertainty", "v2__basis")]
-    assert all((column == present[0]).all() for column in present)
+def overwrite(**columns):
+    """Damage the first row: other values, past all checks."""
+    return lambda table: table.update(columns, where=f"id = '{first_id(table)}'")
+
+
+def first_id(table):
+    return first_rows(table)["id"][0].as_py().replace("'", "''")
+
+
+DAMAGES = {
+    "1 rows are lost": lambda table: table.delete(f"id = '{first_id(table)}'"),
+    "1 rows are doubled": lambda table: table.insert(first_rows(table)),
+    "1 sources are not": overwrite(source="'another'"),
+    "1 source vectors are not": overwrite(v1="[0,0,0,0,0,0,0,0,0,0,0,0]"),
+    "1 target vectors are not": overwrite(v2="[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0]"),
+    "without an origin": overwrite(v2__origin="NULL"),
+    "1 items have no vector": overwrite(v2="NULL", v2__origin="NULL"),
+}
+
+
+@pytest.mark.parametrize("expected", DAMAGES)
+def test_the_harness_sees_damage(cut_over, tmp_path, expected):
+    path = tmp_path / "items.lance"
+    shutil.copytree(cut_over, path)
+    memory = Expected(initial_items(fragments=2, rows=100))
+    assert violations(State.read(path), memory, OWN) == []
+    DAMAGES[expected](lance.dataset(str(path)))
+    found = violations(State.read(path), memory, OWN)
+    assert any(expected in violation for violation in found), found
+
+
+def test_the_harness_sees_a_stale_vector_that_no_basis_tells_of(cut_over):
+    state = State.read(cut_over)
+    items = initial_items(fragments=2, rows=100)
+    item = state.table["id"][0].as_py()
+    known = Expected(items | {item: f"{item}/1"}, {item}, {item: {items[item]}})
+    vector = source_vector(f"{item}/1")
+    changed = {"source": f"{item}/1", "v1": vector.tolist()}
+    honest = State(replace_first_row(state.table, **changed), state.status)
+    assert violations(honest, known, OWN) == []
+    basis = row_basis(vector[None], np.ones(1, bool), pa.array([f"{item}/1"]))[0]
+    lying = State(replace_first_row(state.table, **changed, v2__basis=int(basis)), state.status)
+    assert violations(lying, known, OWN) == [f"1 target vectors belong to an earlier source and no basis tells: {item}"]
+
+
+def replace_first_row(table, **columns):
+    rows = table.to_pylist()
+    rows[0] |= columns
+    return pa.Table.from_pylist(rows, table.schema)

@@ -1,0 +1,188 @@
+"""What must hold at any moment: the table against the memory of the app that writes to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+
+import compatstore as cs
+from benchmarks.crashes.template import Kind
+from benchmarks.crashes.truth import ENCODERS, bridge, source_vector, target_vector
+from compatstore.artifacts import Artifact
+from compatstore.storage.basis import row_basis
+
+SAMPLES = 3
+CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a table is compared with; taken between two writes.
+
+    Attributes:
+        items: Id -> source.
+        behind: Ids last written behind the gallery's back: only these may lack a vector in the active version.
+        earlier: Id -> sources that the target vector of such an item may still belong to.
+    """
+
+    items: dict[str, str]
+    behind: set[str] = field(default_factory=set)
+    earlier: dict[str, set[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class State:
+    """One state of the gallery.
+
+    Attributes:
+        table: All rows, as Lance has them.
+        status: What the gallery says of itself.
+    """
+
+    table: Any
+    status: cs.Status
+
+    @classmethod
+    def read(cls, path: Path) -> State:
+        """Read a gallery."""
+        return cls(lance.dataset(str(path)).to_table(), cs.Gallery.open(str(path), encoders=ENCODERS).status())
+
+    def rows(self, version: str) -> dict[str, int]:
+        """Native, transformed and missing rows that the gallery counts."""
+        found = next(v for v in self.status.versions if v.name == version)
+        return {"native": found.native, "transformed": found.transformed, "missing": found.missing}
+
+
+def violations(state: State, expected: Expected, kind: Kind) -> list[str]:
+    """All that does not hold, in words."""
+    found = list(_ids(state, expected, kind))
+    if found:
+        return found
+    sources = [expected.items[item] for item in state.table[kind.id].to_pylist()]
+    return [
+        *_sources(state, sources, kind),
+        *_source_vectors(state, sources, kind),
+        *_target_vectors(state, expected, sources, kind),
+        *_missing(state, expected, kind),
+        *_counts(state),
+    ]
+
+
+def _ids(state: State, expected: Expected, kind: Kind) -> Iterator[str]:
+    ids = state.table[kind.id].to_pylist()
+    if len(set(ids)) != len(ids):
+        yield f"{len(ids) - len(set(ids))} rows are doubled: {_first(i for i in set(ids) if ids.count(i) > 1)}"
+    lost, extra = expected.items.keys() - set(ids), set(ids) - expected.items.keys()
+    if lost:
+        yield f"{len(lost)} rows are lost: {_first(lost)}"
+    if extra:
+        yield f"{len(extra)} rows that were removed or never written are there: {_first(extra)}"
+
+
+def _sources(state: State, sources: list[str], kind: Kind) -> Iterator[str]:
+    found = state.table[kind.source].to_pylist()
+    wrong = [i for i, source in enumerate(sources) if source != found[i]]
+    if wrong:
+        yield f"{len(wrong)} sources are not what was written: {_first((found[i], sources[i]) for i in wrong)}"
+
+
+def _source_vectors(state: State, sources: list[str], kind: Kind) -> Iterator[str]:
+    """To the bit, as long as the gallery keeps them; afterwards an adopted column is the app's own affair."""
+    if next(v for v in state.status.versions if v.name == "v1").state in ("active", "live"):
+        vectors, valid = _matrix(state.table[kind.vector], source_vector("").size)
+        wrong = ~valid | (vectors != np.stack([source_vector(source) for source in sources])).any(axis=1)
+        if wrong.any():
+            yield f"{wrong.sum()} source vectors are not what was written: {_first(np.flatnonzero(wrong))}"
+
+
+def _target_vectors(state: State, expected: Expected, sources: list[str], kind: Kind) -> Iterator[str]:
+    """A vector is what its origin makes of the source, or of an earlier one, and then its basis says so."""
+    if "v2" not in state.table.schema.names:
+        return
+    vectors, valid = _matrix(state.table["v2"], target_vector("").size)
+    origins = state.table["v2__origin"].to_pylist()
+    halves = [i for i, origin in enumerate(origins) if (origin is None) == valid[i]]
+    if halves:
+        yield f"{len(halves)} rows have a vector without an origin, or the reverse: {_first(halves)}"
+        return
+    current = _matches(vectors, valid, origins, sources)
+    stale = list(np.flatnonzero(valid & ~current))
+    ids = state.table[kind.id].to_pylist()
+    wrong = [i for i in stale if not _was(vectors[i], origins[i], expected.earlier.get(ids[i], set()))]
+    if wrong:
+        named = _first((ids[i], origins[i]) for i in wrong)
+        yield f"{len(wrong)} target vectors are not what their origin says: {named}"
+    hidden = [ids[i] for i in stale if _basis_fits(state.table, sources, kind, i)]
+    if hidden:
+        yield f"{len(hidden)} target vectors belong to an earlier source and no basis tells: {_first(hidden)}"
+
+
+def _matches(vectors: np.ndarray, valid: np.ndarray, origins: list[Any], sources: list[str]) -> np.ndarray:
+    """(n,) bool: the vector is what its origin makes of that source."""
+    good = np.zeros(len(sources), bool)
+    for origin in {origin for origin in origins if origin is not None}:
+        rows = np.flatnonzero([o == origin for o in origins])
+        truth = _made_by(origin)([sources[i] for i in rows])
+        good[rows] = np.isclose(vectors[rows], truth, **CLOSE).all(axis=1)
+    return good & valid
+
+
+def _was(vector: np.ndarray, origin: str, earlier: set[str]) -> bool:
+    return bool(earlier) and bool(np.isclose(vector, _made_by(origin)(list(earlier)), **CLOSE).all(axis=1).any())
+
+
+def _made_by(origin: str) -> Callable[[list[str]], np.ndarray]:
+    """What an origin makes of sources: n sources -> (n, dim)."""
+    if origin == "native":
+        return lambda sources: np.stack([target_vector(source) for source in sources])
+    artifact: Artifact = bridge()
+    if origin != artifact.short_id:
+        return lambda sources: np.full((len(sources), target_vector("").size), np.nan)
+    return lambda sources: artifact.apply(np.stack([source_vector(source) for source in sources])).vectors
+
+
+def _basis_fits(table: Any, sources: list[str], kind: Kind, row: int) -> bool:
+    """Whether the basis of a row says that its target vector belongs to what stands beside it."""
+    if "v2__basis" not in table.schema.names or kind.vector not in table.schema.names:
+        return True
+    digest = row_basis(source_vector(sources[row])[None], np.ones(1, bool), pa.array([sources[row]]))[0]
+    return int(digest) == table["v2__basis"][row].as_py()
+
+
+def _missing(state: State, expected: Expected, kind: Kind) -> Iterator[str]:
+    """Every item is found in the active version, but for those that were just written behind the gallery's back."""
+    column = kind.vector if state.status.active == "v1" else "v2"
+    ids, valid = state.table[kind.id].to_pylist(), state.table[column].is_valid().to_pylist()
+    missing = [item for item, there in zip(ids, valid, strict=True) if not there and item not in expected.behind]
+    if missing:
+        yield f"{len(missing)} items have no vector in the active version: {_first(missing)}"
+
+
+def _counts(state: State) -> Iterator[str]:
+    """Status counts what is there."""
+    if state.status.rows != state.table.num_rows:
+        yield f"status counts {state.status.rows} rows of {state.table.num_rows}"
+    if "v2" in state.table.schema.names:
+        counted = state.rows("v2")
+        missing = state.table["v2"].null_count
+        native = sum(origin == "native" for origin in state.table["v2__origin"].to_pylist())
+        if (counted["missing"], counted["native"]) != (missing, native):
+            yield f"status counts {counted}, the table has {missing} missing and {native} native"
+
+
+def _matrix(column: Any, dim: int) -> tuple[np.ndarray, np.ndarray]:
+    """A column of vectors as ((n, dim), (n,) valid), without the zeros behind it; missing rows are NaN."""
+    valid = np.asarray(column.is_valid())
+    rows = [np.full(dim, np.nan) if row is None else row[:dim] for row in column.to_pylist()]
+    return np.array(rows, np.float32), valid
+
+
+def _first(offenders: Any) -> str:
+    listed = list(offenders)
+    return ", ".join(str(offender) for offender in listed[:SAMPLES]) + (", ..." if len(listed) > SAMPLES else "")

@@ -1,0 +1,158 @@
+"""One life of a gallery: killed again and again on its way, compared after each kill and with a life undisturbed."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import compatstore as cs
+from benchmarks.crashes.checks import Expected, State, violations
+from benchmarks.crashes.compare import differences
+from benchmarks.crashes.process import Victim
+from benchmarks.crashes.reader import Reader
+from benchmarks.crashes.rehearsal import Template
+from benchmarks.crashes.script import SCRIPT, Aim
+from benchmarks.crashes.template import Kind
+from benchmarks.crashes.truth import ENCODERS
+from benchmarks.crashes.writer import Hand, Memory, Write, Writer
+
+AIMS: tuple[Aim, ...] = tuple((position, step) for position, command in enumerate(SCRIPT) for step in command.steps)
+SLACK = 1.25  # a step takes longer beside an app than in the rehearsal
+
+
+@dataclass
+class Lived:
+    """What came of a life.
+
+    Attributes:
+        kills: (command, step) -> kills that landed there.
+        violations: What did not hold.
+        writes: Writes of the app's.
+        lost_races: Plain writes that Lance refused once because somebody else had written.
+        searches: Searches and gets of the reader's.
+        natives_apart: Items nobody wrote to that are native here and transformed in the undisturbed life, or reverse.
+    """
+
+    kills: Counter[Aim] = field(default_factory=Counter)
+    violations: list[str] = field(default_factory=list)
+    writes: int = 0
+    lost_races: int = 0
+    searches: int = 0
+    natives_apart: int = 0
+
+
+class Life:
+    """Runs one.
+
+    Args:
+        template: Where it begins.
+        folder: An empty folder for it.
+        seed: Of what the app writes and of when kills come.
+        kills: How many.
+    """
+
+    def __init__(self, template: Template, folder: Path, seed: int, kills: int) -> None:
+        self._template, self._folder = template, folder
+        self._path = template.copy(folder / "killed")
+        self._random = random.Random(seed)
+        self._aims = sorted(self._random.choices(range(len(AIMS)), k=kills))
+        self._memory = Memory(template.items)
+        self._hand = Hand(self._path, template.kind)
+        self._writer = Writer(self._memory, self._hand, template.fragments * template.rows, seed)
+        self._reader = Reader(self._path, self._memory, template.kind.id, seed)
+        self.lived = Lived()
+
+    def run(self) -> Lived:
+        """Live, and compare with the life of a gallery in which nobody was killed."""
+        self._writer.start()
+        self._reader.start()
+        try:
+            self._operate()
+        finally:
+            self._writer.stop()
+            self._reader.stop()
+        self._collect()
+        if not self.lived.violations:
+            self._compare()
+        return self.lived
+
+    def _operate(self) -> None:
+        """Start victims until one comes to the end of the script."""
+        victim, standby, position = Victim(), Victim(), 0
+        try:
+            while position < len(SCRIPT) and not self.lived.violations:
+                position = self._one_victim(victim, position)
+                victim, standby = standby, Victim()
+        finally:
+            victim.kill()
+            standby.kill()
+
+    def _one_victim(self, victim: Victim, position: int) -> int:
+        """Run one victim until it is killed or done; gives the command to go on with."""
+        aim = AIMS[self._aims.pop(0)] if self._aims else None
+        last = (position, "")
+        for announced in victim.start(self._path, position):
+            last = announced
+            self._writer.position = announced[0]
+            if aim is not None and announced[1] != "done" and _reached(announced, aim):
+                time.sleep(self._random.uniform(0, SLACK * self._template.seconds.get(announced, 0.0)))
+                last = [last, *victim.kill()][-1]
+                if last == (len(SCRIPT) - 1, "done"):
+                    return len(SCRIPT)
+                self._after_kill(last)
+                return last[0]
+        failure = victim.failure()
+        if failure:
+            self.lived.violations.append(f"command {SCRIPT[last[0]].name} failed at {last[1]}:\n{failure}")
+        return len(SCRIPT)
+
+    def _after_kill(self, landed: Aim) -> None:
+        self.lived.kills[landed] += 1
+        with self._memory.lock:
+            state = State.read(self._path)
+            expected = Expected(self._memory.items, self._memory.behind, self._memory.earlier)
+            found = violations(state, expected, self._template.kind)
+        where = f"after a kill in {SCRIPT[landed[0]].name} ({landed[1]}): "
+        self.lived.violations += [where + violation for violation in found]
+
+    def _collect(self) -> None:
+        """At the end everything is caught up with, so nothing is left that may be missing or stale."""
+        state = State.read(self._path)
+        found = violations(state, Expected(self._memory.items), self._template.kind)
+        self.lived.violations += [f"at the end: {violation}" for violation in found]
+        self.lived.violations += [self._writer.failure] if self._writer.failure else []
+        self.lived.violations += self._reader.violations
+        self.lived.writes, self.lived.searches = len(self._memory.writes), self._reader.searches
+        self.lived.lost_races = self._hand.lost_races
+
+    def _compare(self) -> None:
+        """Give the same commands and writes to a fresh copy that nobody disturbs, and compare the two tables."""
+        path = self._template.copy(self._folder / "undisturbed")
+        live_undisturbed(path, self._template.kind, self._memory.writes)
+        found, self.lived.natives_apart = differences(
+            State.read(self._path), State.read(path), self._template.kind, self._memory.touched
+        )
+        self.lived.violations += [f"other than undisturbed: {difference}" for difference in found]
+
+
+def live_undisturbed(path: Path, kind: Kind, writes: Sequence[Write]) -> None:
+    """Carry out the writes that came while a command was run, then the command; one after the other."""
+    hand = Hand(path, kind)
+    gallery = cs.Gallery.open(str(path), encoders=ENCODERS)
+    for position, command in enumerate(SCRIPT):
+        for write in writes:
+            if write.position == position:
+                hand.carry_out(write)
+        command.run(gallery, lambda _: None)
+
+
+def _reached(announced: Aim, aim: Aim) -> bool:
+    """Whether a victim is at the step that is aimed at, or past it."""
+    steps = SCRIPT[aim[0]].steps
+    if announced[0] != aim[0]:
+        return announced[0] > aim[0]
+    return announced[1] == aim[1] or (announced[1] in steps and steps.index(announced[1]) > steps.index(aim[1]))

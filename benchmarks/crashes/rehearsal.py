@@ -1,0 +1,67 @@
+"""What lives begin with: a gallery to copy, and how long each step of the script takes in it."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.crashes.process import Victim
+from benchmarks.crashes.script import Aim
+from benchmarks.crashes.template import Kind, initial_items, make_template
+
+
+@dataclass(frozen=True)
+class Template:
+    """Where a kind's gallery lies as it is before a life begins, and how long each step takes when nobody disturbs it.
+
+    Attributes:
+        kind: Own or adopted.
+        path: The table.
+        fragments: Its fragments.
+        rows: Rows of each, before some were deleted.
+        seconds: Aim -> duration of that step.
+    """
+
+    kind: Kind
+    path: Path
+    fragments: int
+    rows: int
+    seconds: Mapping[Aim, float]
+
+    @property
+    def items(self) -> dict[str, str]:
+        """Id -> source."""
+        return initial_items(self.fragments, self.rows)
+
+    def copy(self, folder: Path) -> Path:
+        """A gallery to live in."""
+        shutil.copytree(self.path.parent, folder)
+        return folder / self.path.name
+
+
+def prepare(folder: Path, kind: Kind, fragments: int, rows: int) -> Template:
+    """Make the gallery that lives of a kind begin with, and time the script on a copy of it."""
+    (folder / kind.name).mkdir(parents=True)
+    path = make_template(folder / kind.name, kind, fragments, rows)
+    untimed = Template(kind, path, fragments, rows, {})
+    seconds = rehearse(untimed.copy(folder / f"{kind.name}-rehearsal"))
+    return Template(kind, path, fragments, rows, seconds)
+
+
+def rehearse(path: Path) -> dict[Aim, float]:
+    """How long each step takes: run the whole script once, undisturbed."""
+    seconds: dict[Aim, float] = {}
+    victim = Victim()
+    before: Aim | None = None
+    started = time.monotonic()
+    for announced in victim.start(path, 0):
+        if before is not None:
+            seconds[before] = time.monotonic() - started
+        before, started = announced, time.monotonic()
+    failure = victim.failure()
+    if failure:
+        raise RuntimeError(failure)
+    return seconds

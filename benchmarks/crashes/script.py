@@ -1,0 +1,51 @@
+"""What the operator does to a gallery: commands in order, each of which may be killed and is then given again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import compatstore as cs
+
+Progress = Callable[[Any], None]
+Aim = tuple[int, str]  # number of a command, and one of its steps
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command.
+
+    Attributes:
+        name: What a table of results calls it.
+        steps: What it goes through, in order; kills are aimed at each of them.
+        run: Does it.
+    """
+
+    name: str
+    steps: tuple[str, ...]
+    run: Callable[[cs.Gallery, Progress], object]
+
+
+def upgrade(share: float) -> Callable[[cs.Gallery, Progress], object]:
+    """Upgrade with a backfill of a share; goes on where a killed one was."""
+    return lambda gallery, progress: gallery.upgrade("v2", backfill=share, policy="sigma", progress=progress)
+
+
+def roll_back(gallery: cs.Gallery, _: Progress) -> object:
+    """Roll back, unless the process that was killed had."""
+    return gallery.rollback("v2") if gallery.active == "v2" else None
+
+
+SCRIPT = (
+    Command("upgrade, 10 % native", ("expand", "hop", "backfill", "fold"), upgrade(0.1)),
+    Command("upgrade, 30 % native", ("hop", "backfill", "fold"), upgrade(0.3)),
+    Command("cutover", ("cutover",), lambda gallery, progress: gallery.cutover("v2", progress=progress)),
+    Command("rollback", ("rollback",), roll_back),
+    Command("upgrade again", ("expand", "hop"), upgrade(0.3)),
+    Command("cutover again", ("cutover",), lambda gallery, progress: gallery.cutover("v2", progress=progress)),
+    Command("upgrade, 50 % native, while active", ("hop", "backfill", "fold"), upgrade(0.5)),
+    Command("retire", ("retire",), lambda gallery, _: gallery.retire("v1")),
+)
+# From here on nobody writes source vectors behind the gallery's back: what the source is needed for ends.
+LAST_PLAIN = 5

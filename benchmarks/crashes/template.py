@@ -1,0 +1,82 @@
+"""The galleries that lives begin with: one of our own, and the table of an app that was adopted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+import compatstore as cs
+from benchmarks.crashes.truth import ENCODERS, SOURCE, SOURCE_DIM, TARGET, bridge, source_vector
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How a gallery came about, and what its columns are called.
+
+    Attributes:
+        name: "own" or "adopted".
+        id: Column of the ids.
+        source: Column of the sources.
+        vector: Column of the source version's vectors.
+    """
+
+    name: str
+    id: str
+    source: str
+    vector: str
+
+    def rows(self, items: dict[str, str], **more: Any) -> Any:
+        """What a plain app writes: id -> source as an Arrow table."""
+        matrix = np.stack([source_vector(source) for source in items.values()])
+        columns = {
+            self.id: pa.array(list(items)),
+            self.source: pa.array(list(items.values())),
+            self.vector: pa.FixedSizeListArray.from_arrays(pa.array(matrix.reshape(-1)), SOURCE_DIM),
+        }
+        if self.name == "own":
+            columns["v1__origin"] = pa.array(["native"] * len(items))
+        return pa.table({**columns, **more})
+
+
+OWN = Kind("own", "id", "source", "v1")
+ADOPTED = Kind("adopted", "key", "uri", "embedding")
+KINDS = (OWN, ADOPTED)
+
+
+def item_id(number: int) -> str:
+    """Ids hold a quote, as a user's may."""
+    return f"it'em-{number:05d}"
+
+
+def initial_items(fragments: int, rows: int) -> dict[str, str]:
+    """Id -> source, before anything happened; some of these were deleted again."""
+    numbers = range(fragments * rows)
+    return {item_id(number): f"{item_id(number)}/0" for number in numbers if number % 31}
+
+
+def make_template(folder: Path, kind: Kind, fragments: int, rows: int) -> Path:
+    """A gallery of several fragments with deleted rows, the target registered and the artifact linked."""
+    import lancedb
+
+    path = folder / "items.lance"
+    if kind is OWN:
+        gallery = cs.Gallery.create(str(path), SOURCE)
+    items = {item_id(number): f"{item_id(number)}/0" for number in range(fragments * rows)}
+    parts = [dict(list(items.items())[start : start + rows]) for start in range(0, len(items), rows)]
+    if kind is OWN:
+        for part in parts:
+            gallery.add({"id": list(part), "source": list(part.values())})
+    else:
+        table = lancedb.connect(folder).create_table("items", kind.rows(parts[0]))
+        for part in parts[1:]:
+            table.add(kind.rows(part))
+        gallery = cs.Gallery.adopt(str(path), SOURCE, vector=kind.vector, id=kind.id, source=kind.source)
+    gallery = cs.Gallery.open(str(path), encoders={"v1": ENCODERS["v1"]})
+    gallery.delete([item for item in items if item not in initial_items(fragments, rows)])
+    gallery.register(TARGET)
+    gallery.link(bridge())
+    return path

@@ -1,0 +1,80 @@
+"""What every vector must be: two models that are functions of an item's source alone, and an artifact between them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, Literal
+
+import numpy as np
+
+import compatstore as cs
+from compatstore.artifacts import Architecture, Artifact, Space
+
+SOURCE_DIM, TARGET_DIM = 12, 16
+SECONDS_PER_ITEM = 1e-4
+_MIXING = np.random.default_rng(0).normal(0, SOURCE_DIM**-0.5, (SOURCE_DIM, TARGET_DIM)).astype(np.float32)
+_ERROR = np.random.default_rng(1).normal(0, 0.05, (SOURCE_DIM, TARGET_DIM)).astype(np.float32)
+
+
+def noise(source: str, dim: int, model: bytes) -> np.ndarray:
+    """(dim,) float32 in [-1, 1), the same for the same source and model on any machine."""
+    digest = blake2b(source.encode(), digest_size=4 * dim, person=model).digest()
+    return (np.frombuffer(digest, "<i4") / 2.0**31).astype(np.float32)
+
+
+@lru_cache(1 << 16)
+def source_vector(source: str) -> np.ndarray:
+    """What the source model makes of a source: (12,) float32."""
+    return noise(source, SOURCE_DIM, b"source")
+
+
+@lru_cache(1 << 16)
+def target_vector(source: str) -> np.ndarray:
+    """What the target model makes of it: near a linear function of the source's, so that a transform can learn it."""
+    return source_vector(source) @ _MIXING + np.float32(0.1) * noise(source, TARGET_DIM, b"target")
+
+
+class Model:
+    """An encoder; the target's takes a little time for each item, so that kills can land in it."""
+
+    reads: Literal["source", "id"] = "source"
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.dim = SOURCE_DIM if name == "v1" else TARGET_DIM
+        self.fingerprint = blake2b(name.encode(), digest_size=8).hexdigest()
+        self.spec = ""
+
+    def encode(self, sources: Sequence[Any]) -> np.ndarray:
+        """Embed: n texts -> (n, dim) float32."""
+        if self.name == "v1":
+            return np.stack([source_vector(source) for source in sources])
+        time.sleep(SECONDS_PER_ITEM * len(sources))
+        return np.stack([target_vector(source) for source in sources])
+
+
+ENCODERS = {name: Model(name) for name in ("v1", "v2")}
+SOURCE = cs.EmbeddingVersion("v1", dim=SOURCE_DIM, metric="l2", encoder=ENCODERS["v1"])
+TARGET = cs.EmbeddingVersion("v2", dim=TARGET_DIM, metric="l2", encoder=ENCODERS["v2"])
+
+
+@lru_cache(1)
+def bridge() -> Artifact:
+    """h: the linear part with an error that a refit can find, and a sigma head."""
+    architecture = Architecture(source_dim=SOURCE_DIM, output_dim=TARGET_DIM, uncertainty=True)
+    rng = np.random.default_rng(2)
+    tensors = {
+        f"h.{name}": rng.normal(0, 0.1, shape).astype(np.float32) for name, shape in architecture.shapes().items()
+    }
+    tensors["h.mixer.0.weight"] = (_MIXING + _ERROR).T.copy()
+    return Artifact.create(
+        "ForwardTransform",
+        method="known",
+        source=Space.of(SOURCE),
+        target=Space.of(TARGET),
+        networks={"h": architecture},
+        tensors=tensors,
+    )
