@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from compatstore.ingest.write import Added
     from compatstore.search import SearchPlan
     from compatstore.storage.registry import ArtifactRecord, HistoryEntry
-    from compatstore.upgrade.cutover import Switched
     from compatstore.upgrade.plan import Plan
     from compatstore.upgrade.run import Report
     from compatstore.upgrade.status import RunStatus, Status, VersionStatus
+    from compatstore.upgrade.switched import Switched
 
     View = Iterator[str | Table]
 

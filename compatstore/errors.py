@@ -21,6 +21,9 @@ CompatStoreError
 │   └── CommitConflict                   another writer kept winning
 ├── UpgradeError (RuntimeError)          an upgrade cannot take that step now
 │   ├── RowsMissing                      a cutover while rows have no vector in the target
+│   ├── LeaseHeld                        somebody else works on that upgrade (says who, since when, until when)
+│   ├── LeaseLost                        somebody else took the upgrade over while this process did not answer
+│   ├── EncoderFailed                    the encoder hangs, or embeds nothing at all
 │   └── Interrupted                      a stop was asked for; the same command goes on from here
 └── MissingExtra (ImportError)           an optional dependency is not installed
 
@@ -154,6 +157,41 @@ class UpgradeError(CompatStoreError, RuntimeError):
 
 class RowsMissing(UpgradeError):
     """A cutover was asked for while rows have no vector in the target version."""
+
+
+class LeaseHeld(UpgradeError):
+    """Somebody else works on that upgrade.
+
+    Args:
+        asked: What the caller wanted.
+        target: The upgrade's target.
+        holder: Who works: user, host and process.
+        verb: What they do.
+        since: Since when, ISO 8601, UTC.
+        expires: When their lease ends unless they renew it, likewise.
+    """
+
+    def __init__(self, asked: str, *, target: str, holder: str, verb: str, since: str, expires: str) -> None:
+        self.target, self.holder, self.verb, self.since, self.expires = target, holder, verb, since, expires
+        super().__init__(
+            asked,
+            expected="nobody else at work on it",
+            found=f"{holder}, at {verb} since {since}, with a lease until {expires} that is renewed while they work",
+            fix=f"Follow it: compatstore status GALLERY --watch; stop it: compatstore pause GALLERY {target}",
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the operands for machine readers (`--json`)."""
+        who = {"target": self.target, "holder": self.holder, "since": self.since, "expires": self.expires}
+        return {**super().to_dict(), **who}
+
+
+class LeaseLost(UpgradeError):
+    """Somebody else took the upgrade over, because this process did not renew its lease in time."""
+
+
+class EncoderFailed(UpgradeError):
+    """The encoder hangs, or embeds nothing at all; what was embedded before is kept."""
 
 
 class Interrupted(UpgradeError):

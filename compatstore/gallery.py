@@ -26,16 +26,21 @@ from compatstore.storage.columns import to_matrix
 from compatstore.storage.create import adopt_table, create_table
 from compatstore.storage.ids import find, read_ids
 from compatstore.storage.location import locate
-from compatstore.storage.registry import ArtifactRecord, HistoryEntry, Registry, edit
+from compatstore.storage.registry import ArtifactRecord, HistoryEntry, Registry, RunRecord, edit
 from compatstore.storage.store import Store
 from compatstore.storage.vector_index import VectorIndex
-from compatstore.upgrade import cutover as switching
-from compatstore.upgrade.cutover import Switched
+from compatstore.upgrade.abort import abort
+from compatstore.upgrade.cutover import check_cutover, cut_over
+from compatstore.upgrade.pause import Paused, pause
 from compatstore.upgrade.plan import Plan, make_plan, settle
 from compatstore.upgrade.progress import Progress
+from compatstore.upgrade.retire import retire
+from compatstore.upgrade.rollback import roll_back
 from compatstore.upgrade.run import Controls, Report, run_upgrade
 from compatstore.upgrade.status import Status, read_status
+from compatstore.upgrade.switched import Switched
 from compatstore.upgrade.trial import SampleSettings, try_upgrade
+from compatstore.upgrade.work import at_work
 from compatstore.verification import Verification, verify
 from compatstore.versions import EmbeddingVersion
 
@@ -483,10 +488,18 @@ class Gallery:
             UnknownVersion: There is no such version.
             UnknownArtifact: No artifact leads there.
             UpgradeError: The target has no encoder for the backfill.
-            Interrupted: `should_stop` said so.
+            LeaseHeld: Somebody else works on this upgrade.
+            LeaseLost: Somebody else took it over, because this process was suspended or cut off for long.
+            Interrupted: `should_stop` said so, or somebody asked for a pause.
         """
-        run = settle(self._catalog, target, via=via, backfill=backfill, policy_name=policy, seed=seed)
-        return run_upgrade(self._catalog, run, Controls(progress, should_stop, device, precision))
+
+        def settled(catalog: Catalog) -> RunRecord:
+            return settle(catalog, target, via=via, backfill=backfill, policy_name=policy, seed=seed)
+
+        settled(self._catalog)  # refuses what cannot be before anything is written
+        with at_work(self._catalog, target, "upgrade", progress, should_stop) as work:
+            controls = Controls(work.progress, work.should_stop, device, precision)
+            return run_upgrade(work.catalog, settled(work.catalog), controls)
 
     def cutover(
         self, target: str, *, force: bool = False, progress: Callable[[Progress], None] | None = None
@@ -495,9 +508,10 @@ class Gallery:
 
         Raises:
             UpgradeError: The upgrade is not ready.
+            LeaseHeld: Somebody works on it.
             RowsMissing: Rows have no vector in the target, and `force` is false.
         """
-        return switching.cut_over(self._catalog, target, force=force, controls=Controls(progress))
+        return cut_over(self._catalog, target, force=force, controls=Controls(progress))
 
     def check_cutover(self, target: str) -> int:
         """How many rows stand in the way of a cutover; read-only.
@@ -505,7 +519,32 @@ class Gallery:
         Raises:
             UpgradeError: The upgrade is not ready.
         """
-        return switching.check_cutover(self._catalog, target)
+        return check_cutover(self._catalog, target)
+
+    def pause(self, target: str, *, wait: float = 60.0) -> Paused:
+        """Ask whoever works on an upgrade, in whatever process, to finish the batch and stop; `upgrade` goes on.
+
+        Args:
+            target: The upgrade's target.
+            wait: Seconds to wait until they have stopped; what was asked for stands after that too.
+
+        Raises:
+            UnknownVersion: There is no such version.
+        """
+        return pause(self._catalog, target, wait=wait)
+
+    def abort(self, target: str, *, wait: float = 60.0) -> Switched:
+        """End an upgrade that has not cut over and drop the target's vectors; the version stays registered.
+
+        Args:
+            target: The upgrade's target.
+            wait: Seconds to give whoever works on it for finishing their batch.
+
+        Raises:
+            UpgradeError: There is none, it has cut over, or items have a vector in the target only.
+            LeaseHeld: Whoever works on it did not stop in time.
+        """
+        return abort(self._catalog, target, wait=wait)
 
     def rollback(self, target: str | None = None) -> Switched:
         """Go back to the version before an upgrade; atomic, nothing is dropped, rows written since stay.
@@ -513,7 +552,7 @@ class Gallery:
         Raises:
             UpgradeError: There is nothing to roll back.
         """
-        return switching.roll_back(self._catalog, target)
+        return roll_back(self._catalog, target)
 
     def retire(self, version: str, *, drop_adopted: bool = False) -> Switched:
         """Drop a version's vectors for good; with an upgrade's target before its cutover, abandon that upgrade.
@@ -521,7 +560,7 @@ class Gallery:
         Raises:
             UpgradeError: The version is active, or an upgrade reads it.
         """
-        return switching.retire(self._catalog, version, drop_adopted=drop_adopted)
+        return retire(self._catalog, version, drop_adopted=drop_adopted)
 
     def status(self) -> Status:
         """Versions with their native, transformed and missing rows, and upgrades with their states; read-only."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -66,6 +67,12 @@ class Catalog:
             self._encoders[name] = _require_model(state.record(name), encoder, side=False)
         for name, encoder in (side_encoders or {}).items():
             self._side_encoders[name] = _require_model(state.record(name), encoder, side=True)
+
+    def fenced(self, fence: Callable[[], None]) -> Catalog:
+        """The same catalog, whose commits to the table call `fence` first; see `Store.fenced`."""
+        other = copy.copy(self)
+        other.store = self.store.fenced(fence)
+        return other
 
     def registry(self, snapshot: Any = None) -> Registry:
         """The registry as of now, or of an open snapshot."""

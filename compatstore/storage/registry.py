@@ -128,6 +128,11 @@ class RunRecord:
         policy: Order of the backfill.
         seed: Seed of the order.
         started_at: ISO 8601, UTC.
+        max_rows: Items that the backfill may embed, or None.
+        max_seconds: Seconds that it may take, or None.
+        max_cost: Money that it may cost, or None.
+        price_per_item: Money that embedding an item costs, or None where that is not known.
+        ended_by: The limit that ended the backfill, or "".
         unbackfillable: Items that could not be embedded natively: how many.
         reasons: Some of them with the reason.
     """
@@ -141,13 +146,18 @@ class RunRecord:
     policy: str
     seed: int
     started_at: str
+    max_rows: int | None = None
+    max_seconds: float | None = None
+    max_cost: float | None = None
+    price_per_item: float | None = None
+    ended_by: str = ""
     unbackfillable: int = 0
     reasons: tuple[tuple[str, str], ...] = ()
 
     @property
     def open(self) -> bool:
         """Whether the target's vectors are being kept up to date."""
-        return self.state not in ("rolled-back", "retired")
+        return self.state not in ("rolled-back", "retired", "aborted")
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ class Store:
         self._dataset = dataset
         self._snapshot = dataset.checkout_version(dataset.version)
         self._versions_changed = 0
+        self._fences: tuple[Callable[[], None], ...] = ()
 
     @classmethod
     def create(cls, location: Location, schema: Any) -> Store:
@@ -70,6 +71,12 @@ class Store:
         with storage_errors(asked):
             return cls(location, lance.dataset(location.uri, storage_options=location.storage_options or None))
 
+    def fenced(self, fence: Callable[[], None]) -> Store:
+        """Another handle of the same table that calls `fence` before each commit, which raises to prevent it."""
+        handle = Store(self.location, self._dataset.checkout_version(self._dataset.version))
+        handle._fences = (*self._fences, fence)
+        return handle
+
     def snapshot(self) -> Any:
         """The table as of now; the returned handle does not move on."""
         if self._may_have_moved():
@@ -98,6 +105,7 @@ class Store:
 
     def writer(self) -> Any:
         """A handle of its own on the latest version, for Lance's writing methods: they move their handle on."""
+        self._require_entitled()
         self._dataset.checkout_latest()
         return self._dataset.checkout_version(self._dataset.version)
 
@@ -142,12 +150,17 @@ class Store:
         Raises:
             CommitConflictError: Another writer changed the same thing; make the operation anew.
         """
+        self._require_entitled()
         lance.LanceDataset.commit(
             self.location.uri,
             operation,
             read_version=read_version,
             storage_options=self.location.storage_options or None,
         )
+
+    def _require_entitled(self) -> None:
+        for fence in self._fences:
+            fence()
 
     def retry(self, asked: str, commit: Callable[[], Any]) -> Any:
         """Run something that commits, again while other writers win.

@@ -2,23 +2,51 @@
 
 expand -> hop -> backfill -> ready -> cutover -> retired
 any of them before retired -> rolled-back -> hop ...
+any of them before cutover -> aborted -> hop ...
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from compatstore.errors import Interrupted
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.registry import HistoryEntry, Registry, RunRecord, edit
 
 EXPAND, HOP, BACKFILL, READY, CUTOVER = "expand", "hop", "backfill", "ready", "cutover"
-ROLLED_BACK, RETIRED = "rolled-back", "retired"
-STATES = (EXPAND, HOP, BACKFILL, READY, CUTOVER, ROLLED_BACK, RETIRED)
+ROLLED_BACK, RETIRED, ABORTED = ENDED = "rolled-back", "retired", "aborted"
+STATES = (EXPAND, HOP, BACKFILL, READY, CUTOVER, *ENDED)
 
 
 def set_run(catalog: Catalog, run: RunRecord, entry: HistoryEntry | None = None) -> RunRecord:
-    """Write a run's record, with a step of the history in the same commit; a no-op when nothing changes."""
-    edit(catalog.store, lambda registry: registry.with_run(run), entry)
+    """Write an open run's record, with a step of the history in the same commit; a no-op when nothing changes.
+
+    Raises:
+        Interrupted: It was rolled back, aborted or retired meanwhile.
+    """
+
+    def change(registry: Registry) -> Registry:
+        require_open(registry, run.target)
+        return registry.with_run(run)
+
+    edit(catalog.store, change, entry)
+    return run
+
+
+def require_open(registry: Registry, target: str) -> RunRecord:
+    """The open run to a target.
+
+    Raises:
+        Interrupted: It was rolled back, aborted or retired; whoever works on it must not open it again.
+    """
+    run = run_of(registry, target)
+    if run is None:
+        raise Interrupted(
+            f"go on with the upgrade to {target}",
+            expected="that it is still under way",
+            found=f"it was {registry.runs[target].state} meanwhile" if target in registry.runs else "none",
+            fix=f"Begin it again: compatstore upgrade GALLERY {target}",
+        )
     return run
 
 

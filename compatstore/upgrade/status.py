@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.registry import Registry, RunRecord, VersionRecord
-from compatstore.upgrade.states import BACKFILL, CUTOVER, EXPAND, HOP, READY, RETIRED, ROLLED_BACK
+from compatstore.upgrade.states import ABORTED, BACKFILL, CUTOVER, EXPAND, HOP, READY, RETIRED, ROLLED_BACK
 
 _WAITING = {
     EXPAND: "to be run",
@@ -16,6 +16,7 @@ _WAITING = {
     CUTOVER: "the previous version to be retired",
     ROLLED_BACK: "nothing: rolled back",
     RETIRED: "nothing: finished",
+    ABORTED: "nothing: aborted",
 }
 
 
@@ -108,7 +109,7 @@ def read_status(catalog: Catalog) -> Status:
         missing=next(version.missing for version in versions if version.name == registry.active),
         table_version=catalog.store.snapshot().version,
         versions=versions,
-        upgrades=tuple(_run(run) for run in registry.runs.values() if run.state != RETIRED),
+        upgrades=tuple(_run(run) for run in registry.runs.values() if run.state not in (RETIRED, ABORTED)),
     )
 
 

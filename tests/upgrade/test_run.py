@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 
 import compatstore as cs
 from compatstore.upgrade.backfill import Backfill
-from compatstore.upgrade.cutover import _without
+from compatstore.upgrade.retire import _without
 from galleries import TARGET, artifact, items, make
 
 DIGITS = load_digits().data.astype(np.float32)

@@ -1,0 +1,88 @@
+"""Abort: end an upgrade that has not cut over, and drop what it made."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from compatstore.errors import UpgradeError
+from compatstore.storage.catalog import Catalog
+from compatstore.storage.lease_table import LeaseTable
+from compatstore.storage.registry import HistoryEntry, Registry, edit
+from compatstore.upgrade.retire import drop_leftovers, require_unused, without_columns
+from compatstore.upgrade.states import ABORTED, RETIRED
+from compatstore.upgrade.stop_request import ask_to_stop, wait_until_stopped
+from compatstore.upgrade.switched import Switched
+from compatstore.upgrade.work import at_work
+
+WAIT_SECONDS = 60.0
+
+
+def abort(catalog: Catalog, target: str, *, wait: float = WAIT_SECONDS) -> Switched:
+    """Stop an upgrade and drop the target's vectors, staged ones too; the version stays registered.
+
+    The same call again finishes one that was killed. A new upgrade to the target starts from nothing.
+
+    Args:
+        catalog: The gallery.
+        target: The upgrade's target.
+        wait: Seconds to give a manager that works on it for finishing its batch.
+
+    Raises:
+        UpgradeError: There is none, it has cut over, or items have a vector in the target only.
+        LeaseHeld: Its manager did not stop in time.
+    """
+    registry = catalog.registry()
+    registry.record(target)
+    _require_abortable(catalog, registry, target)
+    table = LeaseTable(catalog.store.location)
+    asked = ask_to_stop(table, target, "abort")
+    if asked is not None:
+        wait_until_stopped(table, asked, wait)
+    with at_work(catalog, target, "abort") as work:
+        return _drop(work.catalog, target)
+
+
+def _drop(catalog: Catalog, target: str) -> Switched:
+    before = catalog.registry()
+
+    def change(state: Registry) -> Registry:
+        _require_abortable(catalog, state, target)
+        run = replace(state.runs[target], state=ABORTED)
+        return without_columns(state, state.record(target)).with_run(run)
+
+    if before.record(target).columns is not None:
+        edit(catalog.store, change, HistoryEntry("abort", target, note=f"was in state {before.runs[target].state}"))
+    dropped = drop_leftovers(catalog, before.record(target))
+    active = catalog.registry().active
+    missing = catalog.store.count(catalog.registry().columns(active).missing)
+    return Switched(active, active, missing, changed=before.record(target).columns is not None, dropped=dropped)
+
+
+def _require_abortable(catalog: Catalog, registry: Registry, target: str) -> None:
+    asked = f"abort the upgrade to {target}"
+    run = registry.runs.get(target)
+    if registry.active == target:
+        returns = run is not None and run.state != RETIRED
+        raise UpgradeError(
+            asked,
+            expected="one that has not cut over",
+            found=f"{target} is what searches use",
+            fix=f"Go back first: compatstore rollback GALLERY {target}" if returns else "",
+        )
+    if run is None or run.state == RETIRED:
+        raise UpgradeError(
+            asked, expected="one that was begun", found="none", fix=f"Begin it: compatstore upgrade GALLERY {target}"
+        )
+    require_unused(registry, target, "abort")
+    columns = registry.record(target).columns
+    if columns is None:
+        return
+    only = catalog.store.count(f"({columns.present}) AND ({registry.columns(registry.active).missing})")
+    if only:
+        raise UpgradeError(
+            asked,
+            expected=f"items that have a vector in {registry.active} too",
+            found=f"{only} items that have one in {target} only, written while it was active",
+            fix=f"Keep them: compatstore upgrade GALLERY {target} --cutover; or drop their vectors for good: "
+            f"compatstore retire GALLERY {target}",
+        )

@@ -1,0 +1,97 @@
+"""Keeps a lease: renews it in a thread of its own, carries progress in it, and hears of stops that are asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from dataclasses import replace
+
+from compatstore.errors import LeaseLost, StorageError
+from compatstore.storage.lease_table import LeaseTable
+from compatstore.storage.registry import now
+from compatstore.upgrade.lease import BEATS_PER_TERM, FAILED, Lease, Pulse, key_of, lease_in
+from compatstore.upgrade.progress import Progress
+from compatstore.upgrade.rate import RecentRate
+from compatstore.upgrade.stop_request import StopRequest, request_in
+
+BEATS_BETWEEN_TIDYING = 100
+
+
+class Keeper:
+    """Holds a lease until it is given back or lost. A long encoder call does not delay the renewals.
+
+    Args:
+        table: Where leases are.
+        lease: One that this process has just taken.
+
+    Attributes:
+        asked: The stop that somebody asked for, or None.
+    """
+
+    def __init__(self, table: LeaseTable, lease: Lease) -> None:
+        self.asked: StopRequest | None = None
+        self._table, self._lease = table, lease
+        self._rate = RecentRate()
+        self._pulse = Pulse()
+        self._writing = threading.Lock()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._renew_until_over, name=f"lease of {lease.target}", daemon=True)
+        self._thread.start()
+
+    @property
+    def lease(self) -> Lease:
+        """The lease as it was last written, with the progress made since."""
+        return replace(self._lease, pulse=self._pulse)
+
+    def observe(self, progress: Progress) -> None:
+        """Note how far the work is; the next renewal tells it to others."""
+        rate = self._rate.observe(progress.step, progress.done, progress.seconds)
+        self._pulse = Pulse(progress.step, progress.done, progress.total, round(rate, 3))
+
+    def require_held(self) -> None:
+        """Look whether the lease is still ours.
+
+        Raises:
+            LeaseLost: Somebody took it over; nothing more may be written.
+        """
+        found = lease_in(self._table.read(), self._lease.target)
+        if found is None or found.token != self._lease.token:
+            raise LeaseLost(
+                f"{self._lease.verb} {self._lease.target}",
+                expected=f"the lease taken at {self._lease.since}",
+                found="none" if found is None else f"that of {found.holder}, since {found.since}",
+                fix="Nothing was written since; all finished batches are kept. "
+                "Follow the other one: compatstore status GALLERY --watch",
+            )
+
+    def give_back(self, outcome: str, error: str = "") -> None:
+        """End the lease and say how the work ended; a no-op when it was lost.
+
+        A failure stays on record until work ends well.
+        """
+        self._over.set()
+        self._thread.join()
+        kept = self.lease if outcome != "done" else replace(self.lease, error="", error_at="")
+        ended = replace(kept, outcome=outcome, error=error, error_at=now()) if outcome == FAILED else kept
+        self._write(replace(ended, outcome=outcome))
+        self._table.tidy()
+
+    def _renew_until_over(self) -> None:
+        while not self._over.wait(self._lease.term / BEATS_PER_TERM):
+            # A store that cannot be reached for a moment is no reason to stop; the next commit will tell.
+            with contextlib.suppress(StorageError):
+                self._write(self.lease)
+
+    def _write(self, lease: Lease) -> None:
+        with self._writing:
+            records = self._table.read()
+            found = lease_in(records, lease.target)
+            if found is None or found.token != lease.token:
+                return
+            renewed = replace(lease, beat=found.beat + 1, renewed=time.time())
+            if self._table.swap(records.version, key_of(lease.target), renewed.dumps()):
+                self._lease = renewed
+            self.asked = self.asked or request_in(records, lease)
+            if renewed.beat % BEATS_BETWEEN_TIDYING == 0:
+                self._table.tidy()

@@ -1,0 +1,183 @@
+"""The lease of an upgrade: of two managers that start at once, one works and the other learns who does.
+
+A lease is a record beside the table (`storage/lease_table.py`), taken and renewed by compare-and-swap. Its holder
+raises a counter every few seconds. It ends when it is given back, when its process is known to be gone, or when the
+counter has not moved for one term *by the clock of the one who watches*. The time that a record carries is only ever
+used to refuse at once, never to take over, so no clock that goes backwards or ahead makes a lease eternal or lets two
+work at once.
+
+The gallery is right without any of this, because every commit to it is atomic and checked. The lease saves paying
+twice.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+import uuid
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from compatstore.errors import LeaseHeld
+from compatstore.storage.lease_table import LeaseTable, Records
+from compatstore.storage.registry import now
+from compatstore.upgrade.holder import Holder
+
+TERM_SECONDS = 30.0
+BEATS_PER_TERM = 15
+RUNNING, DONE, PAUSED, FAILED = "running", "done", "paused", "failed"
+
+
+@dataclass(frozen=True)
+class Pulse:
+    """How far the work is, as told with each renewal.
+
+    Attributes:
+        step: expand, hop, backfill, ...; "" before the first batch.
+        done: Rows that the step has done in this call.
+        total: Rows that it has to do in this call, as far as known.
+        rate: Rows per second over the last batches.
+    """
+
+    step: str = ""
+    done: int = 0
+    total: int = 0
+    rate: float = 0.0
+
+    @property
+    def eta(self) -> float | None:
+        """Seconds that the step takes yet at this rate, or None where nobody knows."""
+        return max(self.total - self.done, 0) / self.rate if self.rate > 0 and self.total else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lease:
+    """One record: who works, or who worked last, on an upgrade.
+
+    Attributes:
+        target: The upgrade's target.
+        token: Names this lease and no other.
+        verb: What the holder does: upgrade, cutover, retire, abort.
+        holder: Who holds it.
+        since: ISO 8601, UTC.
+        term: Seconds without a renewal after which it may be taken over.
+        renewed: Time of the last renewal by the holder's clock, in seconds since 1970.
+        beat: Counts renewals.
+        outcome: running while it is held; then done, paused or failed.
+        pulse: How far the work is.
+        error: What ended the work, "" where nothing did.
+        error_at: ISO 8601, UTC.
+    """
+
+    target: str
+    token: str
+    verb: str
+    holder: Holder
+    since: str
+    term: float
+    renewed: float
+    beat: int = 0
+    outcome: str = RUNNING
+    pulse: Pulse = field(default_factory=Pulse)
+    error: str = ""
+    error_at: str = ""
+
+    @property
+    def held(self) -> bool:
+        """Whether it was not given back; its holder may be gone all the same."""
+        return self.outcome == RUNNING
+
+    @property
+    def expires(self) -> str:
+        """When it ends unless it is renewed, by the holder's clock: ISO 8601, UTC."""
+        return datetime.fromtimestamp(self.renewed + self.term, UTC).isoformat(timespec="seconds")
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether the holder is gone, or seems to be by the clocks of both machines; a claim looks closer."""
+        return self.held and (self.holder.is_gone() or abs(time.time() - self.renewed) > self.term)
+
+    def dumps(self) -> str:
+        """JSON text."""
+        return json.dumps(dataclasses.asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def loads(cls, text: str) -> Lease:
+        """Read JSON text back."""
+        data = json.loads(text)
+        return cls(holder=Holder(**data.pop("holder")), pulse=Pulse(**data.pop("pulse")), **data)
+
+
+def key_of(target: str) -> str:
+    """Name of the record of an upgrade's lease."""
+    return f"lease.{target}"
+
+
+def lease_in(records: Records, target: str) -> Lease | None:
+    """The lease of an upgrade, held or given back; None where nobody worked on it yet."""
+    text = records.values.get(key_of(target))
+    return None if text is None else Lease.loads(text)
+
+
+def claim(table: LeaseTable, target: str, verb: str) -> tuple[Lease, Lease | None]:
+    """Take the lease of an upgrade.
+
+    Returns:
+        The new lease, and the one that was found.
+
+    Raises:
+        LeaseHeld: Somebody else works on it.
+        StorageError: The record cannot be written.
+    """
+    records = table.read()
+    found = lease_in(records, target)
+    if found is not None and found.held:
+        records = _until_over(table, records, found, verb)
+    mine = Lease(
+        target=target,
+        token=uuid.uuid4().hex,
+        verb=verb,
+        holder=Holder.here(),
+        since=now(),
+        term=TERM_SECONDS,
+        renewed=time.time(),
+        error="" if found is None else found.error,
+        error_at="" if found is None else found.error_at,
+    )
+    if not table.swap(records.version, key_of(target), mine.dumps()):
+        raise _held(lease_in(table.read(), target) or mine, verb)
+    return mine, found
+
+
+def _until_over(table: LeaseTable, records: Records, found: Lease, verb: str) -> Records:
+    """The records, once a lease that was not given back is over.
+
+    Raises:
+        LeaseHeld: It is not.
+    """
+    if found.holder.is_gone():
+        return records
+    if not found.abandoned:
+        raise _held(found, verb)
+    ends = time.monotonic() + found.term
+    while time.monotonic() < ends:
+        time.sleep(found.term / BEATS_PER_TERM)
+        records = table.read()
+        current = lease_in(records, found.target)
+        if current is None or not current.held:
+            return records
+        if (current.token, current.beat) != (found.token, found.beat):
+            raise _held(current, verb)
+    return records
+
+
+def _held(lease: Lease, verb: str) -> LeaseHeld:
+    return LeaseHeld(
+        f"{verb} {lease.target}",
+        target=lease.target,
+        holder=str(lease.holder),
+        verb=lease.verb,
+        since=lease.since,
+        expires=lease.expires,
+    )

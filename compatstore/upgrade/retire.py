@@ -1,0 +1,115 @@
+"""Retire: drop a version's vectors for good."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+
+from compatstore.errors import UpgradeError
+from compatstore.storage.catalog import Catalog, id_arrow_type
+from compatstore.storage.registry import HistoryEntry, Registry, VersionRecord, edit
+from compatstore.storage.staging import Staging
+from compatstore.upgrade.cutover import tag_of
+from compatstore.upgrade.states import CUTOVER, RETIRED
+from compatstore.upgrade.switched import Switched
+from compatstore.upgrade.work import at_work
+
+
+def retire(catalog: Catalog, name: str, *, drop_adopted: bool = False) -> Switched:
+    """Drop a version's vectors for good.
+
+    Args:
+        catalog: The gallery.
+        name: A version that is not active. Retiring the target of an upgrade that has not cut over abandons it.
+        drop_adopted: Drop an adopted column too, which belongs to the app whose table it is.
+
+    Raises:
+        UpgradeError: The version is active, or an upgrade still reads it.
+        LeaseHeld: Somebody works on an upgrade from or to it.
+    """
+    registry = catalog.registry()
+    registry.record(name)
+    require_unused(registry, name)
+    with contextlib.ExitStack() as leases:
+        for target in _upgrades_with(registry, name):
+            catalog = leases.enter_context(at_work(catalog, target, "retire")).catalog
+        return _retire(catalog, name, drop_adopted)
+
+
+def _upgrades_with(registry: Registry, name: str) -> list[str]:
+    """Targets whose leases a retirement takes: the version's own, and those of upgrades that read it."""
+    return sorted({name, *(run.target for run in registry.runs.values() if run.open and run.source == name)})
+
+
+def _retire(catalog: Catalog, name: str, drop_adopted: bool) -> Switched:
+    registry = catalog.registry()
+    record = registry.record(name)
+    missing = catalog.store.count(registry.columns(registry.active).missing)
+
+    def change(state: Registry) -> Registry:
+        require_unused(state, name)  # a rollback may just have made it active
+        return _without(state, name)
+
+    if record.columns is not None:
+        edit(catalog.store, change, HistoryEntry("retire", name))
+        if record.adopted and drop_adopted:
+            catalog.store.drop_columns([record.columns.vector])
+    dropped = drop_leftovers(catalog, record)
+    changed = record.columns is not None or bool(dropped)
+    return Switched(registry.active, registry.active, missing, changed=changed, dropped=dropped)
+
+
+def drop_leftovers(catalog: Catalog, record: VersionRecord) -> tuple[str, ...]:
+    """Drop what a version that has no columns any more left behind; also after a kill.
+
+    Returns:
+        The columns that were dropped.
+    """
+    registry = catalog.registry()
+    unused = registry.unused(catalog.store.schema.names)
+    catalog.store.drop_columns(unused)
+    Staging(catalog.store.location, record.name, record.dim, id_arrow_type(registry)).clear()
+    catalog.store.untag(tag_of(record.name))
+    return unused
+
+
+def without_columns(registry: Registry, record: VersionRecord) -> Registry:
+    """The registry after a version's columns are gone: nothing keeps a basis on it."""
+    changed = registry.with_version(replace(record, columns=None, basis_of=None))
+    for other in registry.live:
+        if other.basis_of == record.name and other.columns is not None:
+            columns = replace(other.columns, basis=None)
+            changed = changed.with_version(replace(other, basis_of=None, columns=columns))
+    return changed
+
+
+def _without(registry: Registry, name: str) -> Registry:
+    """The registry after a version's retirement: without its columns, its upgrades closed."""
+    changed = without_columns(registry, replace(registry.record(name), retired=True))
+    for run in registry.runs.values():
+        if name in (run.source, run.target):
+            changed = changed.with_run(replace(run, state=RETIRED))
+    return changed
+
+
+def require_unused(registry: Registry, name: str, verb: str = "retire") -> None:
+    """Refuse to drop what is needed.
+
+    Raises:
+        UpgradeError: The version is active, or an upgrade that has not cut over reads it.
+    """
+    if registry.active == name:
+        raise UpgradeError(
+            f"{verb} {name}",
+            expected="a version that is not active",
+            found=f"{name} is what searches use",
+            fix="Cut over to another version first: compatstore cutover GALLERY VERSION",
+        )
+    readers = [run.target for run in registry.runs.values() if run.open and run.source == name and run.state != CUTOVER]
+    if readers:
+        raise UpgradeError(
+            f"{verb} {name}",
+            expected="a version that no upgrade reads",
+            found=f"the upgrade to {', '.join(readers)} reads it",
+            fix=f"Finish that upgrade and cut over, or abort it: compatstore abort GALLERY {readers[0]}",
+        )

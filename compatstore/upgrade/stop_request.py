@@ -1,0 +1,82 @@
+"""Ask the manager of an upgrade, in whatever process it runs, to finish its batch and stop."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from dataclasses import dataclass
+
+from compatstore.storage.lease_table import LeaseTable, Records
+from compatstore.storage.registry import now
+from compatstore.upgrade.holder import Holder
+from compatstore.upgrade.lease import Lease, lease_in
+
+ATTEMPTS = 20
+LOOK_EVERY_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class StopRequest:
+    """What was asked for. It names one lease, so it never stops a manager that came later.
+
+    Attributes:
+        token: The lease whose holder is asked.
+        verb: Why: pause, abort, rollback.
+        who: Who asks.
+        at: ISO 8601, UTC.
+    """
+
+    token: str
+    verb: str
+    who: str
+    at: str
+
+
+def request_in(records: Records, lease: Lease) -> StopRequest | None:
+    """The stop that was asked of a lease's holder, or None."""
+    text = records.values.get(_key(lease.target))
+    found = None if text is None else StopRequest(**json.loads(text))
+    return found if found is not None and found.token == lease.token else None
+
+
+def ask_to_stop(table: LeaseTable, target: str, verb: str) -> Lease | None:
+    """Ask whoever works on an upgrade to stop.
+
+    Returns:
+        The lease of the one who was asked, or None where nobody works.
+    """
+    for _ in range(ATTEMPTS):
+        records = table.read()
+        lease = lease_in(records, target)
+        if lease is None or not lease.held or lease.holder.is_gone():
+            return None
+        request = StopRequest(lease.token, verb, str(Holder.here()), now())
+        if table.swap(records.version, _key(target), json.dumps(dataclasses.asdict(request))):
+            return lease
+    return lease
+
+
+def wait_until_stopped(table: LeaseTable, lease: Lease, seconds: float) -> bool:
+    """Wait until a lease is given back, or its holder is gone or has not renewed it for a term.
+
+    Returns:
+        Whether that was so in time.
+    """
+    started = moved = time.monotonic()
+    beat = lease.beat
+    while True:
+        current = lease_in(table.read(), lease.target)
+        if current is None or current.token != lease.token or not current.held or current.holder.is_gone():
+            return True
+        if current.beat != beat:
+            beat, moved = current.beat, time.monotonic()
+        if time.monotonic() - moved > lease.term:
+            return True
+        if time.monotonic() - started >= seconds:
+            return False
+        time.sleep(LOOK_EVERY_SECONDS)
+
+
+def _key(target: str) -> str:
+    return f"stop.{target}"
