@@ -135,6 +135,7 @@ class RunRecord:
         ended_by: The limit that ended the backfill, or "".
         unbackfillable: Items that could not be embedded natively: how many.
         reasons: Some of them with the reason.
+        natives: How natives are stored: "rows", "columns", or "auto" for what writes less.
     """
 
     target: str
@@ -153,6 +154,7 @@ class RunRecord:
     ended_by: str = ""
     unbackfillable: int = 0
     reasons: tuple[tuple[str, str], ...] = ()
+    natives: str = "auto"
 
     @property
     def open(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,7 +21,7 @@ PRIMARY_KEY = {b"lance-schema:unenforced-primary-key": b"true"}
 
 
 class Store:
-    """One Lance table, always read at its latest version.
+    """One Lance table, always read at its latest version; threads may share it.
 
     Args:
         location: Where the table lies.
@@ -32,6 +33,7 @@ class Store:
         self._dataset = dataset
         self._snapshot = dataset.checkout_version(dataset.version)
         self._versions_changed = 0
+        self._moving = threading.Lock()  # Lance's handle must not be moved by two threads at once
         self._fences: tuple[Callable[[], None], ...] = ()
 
     @classmethod
@@ -79,12 +81,13 @@ class Store:
 
     def snapshot(self) -> Any:
         """The table as of now; the returned handle does not move on."""
-        if self._may_have_moved():
-            with storage_errors(f"read {self.location.uri}"):
-                self._dataset.checkout_latest()
-            if self._snapshot.version != self._dataset.version:
-                self._snapshot = self._dataset.checkout_version(self._dataset.version)
-        return self._snapshot
+        with self._moving:
+            if self._may_have_moved():
+                with storage_errors(f"read {self.location.uri}"):
+                    self._dataset.checkout_latest()
+                if self._snapshot.version != self._dataset.version:
+                    self._snapshot = self._dataset.checkout_version(self._dataset.version)
+            return self._snapshot
 
     def _may_have_moved(self) -> bool:
         """Whether there can be a version that this handle has not seen.
@@ -106,8 +109,9 @@ class Store:
     def writer(self) -> Any:
         """A handle of its own on the latest version, for Lance's writing methods: they move their handle on."""
         self._require_entitled()
-        self._dataset.checkout_latest()
-        return self._dataset.checkout_version(self._dataset.version)
+        with self._moving:
+            self._dataset.checkout_latest()
+            return self._dataset.checkout_version(self._dataset.version)
 
     @property
     def schema(self) -> Any:

@@ -1,112 +1,196 @@
-"""The backfill: embed chosen items natively, most urgent first, and fold them into the table.
+"""The backfill: embed chosen items natively, most urgent first, within a budget.
 
-Every finished batch is durable (staged beside the table) before the next one starts. A wave of batches is folded into
-the columns fragment by fragment, each in one commit; a staged vector whose item changed meanwhile is dropped.
+While the encoder works on one batch the next one is read and the one before is stored; each batch is durable before
+the one after the next begins. What is spent, and what could not be embedded, is written down batch by batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from collections import deque
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from compatstore.encoders import Encoder, encode_readable
+from compatstore.encoders import Encoder
 from compatstore.errors import UpgradeError
-from compatstore.evaluation.curve import native_count
+from compatstore.storage.basis import row_basis
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.columns import VersionColumns
 from compatstore.storage.ids import find
+from compatstore.storage.ledger import Spent
 from compatstore.storage.registry import Registry, RunRecord
+from compatstore.upgrade.account import Account, open_account
+from compatstore.upgrade.backfill_settings import BackfillSettings
+from compatstore.upgrade.budget import Limit
+from compatstore.upgrade.embedding import Batch, Embedded, Embedder
+from compatstore.upgrade.hop import read_source
 from compatstore.upgrade.natives import Natives
+from compatstore.upgrade.overlap import overlap
 from compatstore.upgrade.policies import order
 from compatstore.upgrade.progress import Monitor
 from compatstore.upgrade.rows import TableRows
 
-BATCH_ROWS = 256
 WAVE_ROWS = 100_000
 
 
-@dataclass
 class Backfill:
-    """Embeds the first `floor(alpha n)` items of a run's order.
+    """Embeds the first of a run's order, as many as its budget allows.
 
     Args:
         catalog: The gallery.
         registry: Its state.
-        run: Share, policy and seed.
-        unreadable: id -> why it could not be embedded; filled as the backfill goes.
+        run: Budget, policy and seed.
+        settings: Batches, retries and pace.
+
+    Attributes:
+        account: What was spent, and what could not be embedded.
+        natives: Where native vectors go.
     """
 
-    catalog: Catalog
-    registry: Registry
-    run: RunRecord
-    unreadable: dict[Any, str] = field(default_factory=dict)
+    def __init__(
+        self, catalog: Catalog, registry: Registry, run: RunRecord, settings: BackfillSettings | None = None
+    ) -> None:
+        self.catalog, self.registry, self.run = catalog, registry, run
+        self.settings = settings or BackfillSettings()
+        self.account: Account = open_account(catalog, registry, run, self.settings.failures_in_a_row)
+        self.natives = Natives(catalog, registry, run)
 
-    def __post_init__(self) -> None:
-        self._source: VersionColumns = self.registry.columns(self.run.source)
-        self.natives = Natives(self.catalog, self.registry, self.run)
-
-    def remaining(self) -> list[Any]:
-        """Ids that are still to be embedded, most urgent first; read-only.
+    def remaining(self) -> Any:
+        """Arrow array of the ids that are still to be embedded, most urgent first; read-only.
 
         Native rows count as chosen already, and the rest of the share is the first of the order among the others. A
         row that became native has lost what the policy looked at (its uncertainty, its transformed vector), but then
         it was chosen: what is left of the order that stood before the backfill is the order of what is left. So a
-        rerun ends with the very set of an uninterrupted run, and rows that cannot be embedded give way to no others.
+        rerun ends with the very set of an uninterrupted run, and rows that cannot be embedded give way to no others
+        within the share. They are left out once they were tried, unless the settings say otherwise.
         """
         rows = TableRows(self.catalog, self.registry, self.run, self.catalog.store.snapshot())
         native = rows.native()
+        left = self.account.budget.share_left(len(native), int(native.sum()))
+        if not left or self.account.ended_by:
+            return rows.none()
         chosen = order(self.run.policy, rows, self.run.seed)
-        left = max(native_count(self.run.backfill, len(native)) - int(native.sum()), 0)
         todo = rows.ids.take(pa.array(chosen[~native[chosen]][:left]))
-        return list(todo.to_pylist())
+        tried = [] if self.settings.retry_unbackfillable else self.account.failed["id"].to_pylist()
+        skip = pa.array([*self.natives.waiting(), *tried], todo.type)
+        return todo.filter(pc.invert(pc.is_in(todo, value_set=skip)))
 
-    def embed(self, monitor: Monitor) -> int:
-        """Embed and fold all that remains.
+    def allowed(self, items: int) -> int:
+        """How many of so many items the limits of items and money allow."""
+        left = self.account.budget.rows_left(self.account.spent)
+        return items if left is None else min(items, left)
+
+    def ended_by(self) -> Limit:
+        """The limit that keeps the rest of the gallery from being embedded, or "" where none does."""
+        if self.account.ended_by:
+            return self.account.ended_by
+        return "backfill" if self.account.budget.share < 1 else ""
+
+    def embed(self, todo: Any, monitor: Monitor) -> int:
+        """Embed and store items until they or the budget come to an end, and fold what is stored.
+
+        Args:
+            todo: Arrow array of ids, as `remaining` gives them.
+            monitor: Progress and stop.
 
         Returns:
-            Native vectors folded into the table.
+            Native vectors that came into the table, those of a call that was stopped before included.
 
         Raises:
-            Interrupted: A stop was asked for; finished batches stay staged or folded.
+            Interrupted: A stop was asked for; finished batches stay.
             UpgradeError: The target version has no encoder.
+            EncoderFailed: The encoder hangs, or embeds nothing at all.
+            InvalidInput: The encoder gave vectors that cannot be used; nothing of that batch is stored.
         """
-        todo = self.remaining()
-        if not todo:
-            return self.natives.fold()
-        encoder = require_encoder(self.catalog, self.run.target)
-        staged = self.natives.waiting()
-        folded, waiting = 0, len(staged)
-        for batch in _batches([item for item in todo if item not in staged]):
-            monitor.check()
-            waiting += self._stage(batch, encoder)
-            monitor.advance(len(batch))
-            if waiting >= WAVE_ROWS:
-                folded, waiting = folded + self.natives.fold(), 0
-        return folded + self.natives.fold()
+        embedder = Embedder(
+            require_encoder(self.catalog, self.run.target), self.run.target, self.settings, monitor.rest
+        )
+        call = _Call(self, todo, embedder, monitor)
+        for rows in overlap(call.take, self._read, call.embed, call.store):
+            monitor.advance(rows)
+        self.account.close()
+        self.natives.fold()
+        return call.stored
 
-    def _stage(self, ids: list[Any], encoder: Encoder) -> int:
-        """Embed one batch and make it durable; list what cannot be embedded."""
-        side = [self._source.side] if self._source.side else []
-        columns = [self.registry.id_column, self._source.vector, *side]
-        source_column = self.registry.source_column
-        rows = find(self.catalog.store, columns[0], ids, [*columns, *([source_column] if source_column else [])])
-        found = rows.column(columns[0]).to_pylist()
-        sources = rows.column(source_column).to_pylist() if source_column else [None] * len(found)
-        basis = self.natives.basis(rows)
-        inputs = found if encoder.reads == "id" else sources
-        usable = [i for i, value in enumerate(inputs) if value is not None]
-        self.unreadable |= {found[i]: "it has no source" for i, value in enumerate(inputs) if value is None}
-        if not usable:
-            return 0
-        encoded = encode_readable(encoder, [inputs[i] for i in usable])
-        self.unreadable |= {found[usable[position]]: reason for position, reason in encoded.failures.items()}
-        good = [usable[position] for position in encoded.readable]
-        if good:
-            return self.natives.store([found[i] for i in good], encoded.vectors, basis[good])
-        return 0
+    def _read(self, ids: list[Any]) -> Batch:
+        """Read items to embed, those that are still there."""
+        encoder_reads = require_encoder(self.catalog, self.run.target).reads
+        sources, key = self.registry.source_column, self.registry.id_column
+        source = replace(self.registry.columns(self.run.source), side=None, side_dim=None)
+        rows = find(self.catalog.store, key, ids, [key, source.vector, *([sources] if sources else [])])
+        values, found = read_source(source, rows), rows[key].to_pylist()
+        basis = row_basis(values.vectors, values.valid, rows[sources] if sources else None)
+        if encoder_reads == "id":
+            return Batch(ids=found, inputs=found, basis=basis)
+        return Batch(ids=found, inputs=rows[sources].to_pylist() if sources else [None] * len(found), basis=basis)
+
+
+class _Call:
+    """One call's way through the items: names batches, sends them through the encoder, stores what came out.
+
+    Items that fail are tried a second time after all the others, when a passing fault may be over.
+    """
+
+    def __init__(self, backfill: Backfill, todo: Any, embedder: Embedder, monitor: Monitor) -> None:
+        self._account, self._natives = backfill.account, backfill.natives
+        self._pace, self._size = backfill.settings.pace(), backfill.settings.batch_size()
+        self._embedder, self._monitor = embedder, monitor
+        self._todo, self._position, self._again = todo, 0, list[Any]()
+        self._promised = deque[int]()
+        self._waiting = self.stored = len(self._natives.waiting())
+
+    def take(self) -> list[Any] | None:
+        """Ids of the next batch, or None where there is none now."""
+        self._account.tick()
+        budget, spent = self._account.budget, self._account.spent
+        rows = self._size.within(budget.seconds_left(spent))
+        left = budget.rows_left(spent)
+        rows = rows if left is None else min(rows, left - sum(self._promised))
+        if rows < 1 or budget.ended_by(spent):
+            return None
+        ids: list[Any] = self._todo.slice(self._position, rows).to_pylist()
+        self._position += len(ids)
+        if not ids:
+            ids, self._again = self._again[:rows], self._again[rows:]
+        if not ids:
+            return None
+        self._promised.append(len(ids))
+        return ids
+
+    def embed(self, batch: Batch) -> _Made:
+        """Send a batch through the encoder, at the pace that is held."""
+        self._monitor.check()
+        self._monitor.rest(self._pace.delay())
+        self._pace.begin()
+        made = self._embedder.embed(batch)
+        self._pace.end(len(made.rows))
+        self._size.learn(len(made.rows), made.seconds)
+        self._promised.popleft()
+        self._again += self._account.enter(made)
+        return _Made(made, *self._account.statement())
+
+    def store(self, made: _Made) -> int:
+        """Make a batch durable; what it cost is written first, so that a kill between the two exceeds no budget."""
+        self._account.save(made.spent, made.failed)
+        embedded, batch = made.embedded, made.embedded.batch
+        if not len(embedded.rows):
+            return len(batch.ids)
+        ids = [batch.ids[row] for row in embedded.rows]
+        stored = self._natives.store(ids, embedded.vectors, batch.basis[embedded.rows])
+        self.stored, self._waiting = self.stored + stored, self._waiting + stored
+        if self._waiting >= WAVE_ROWS:
+            self._natives.fold()
+            self._waiting = 0
+        return len(batch.ids)
+
+
+class _Made(NamedTuple):
+    """An embedded batch, and the account as it stood then."""
+
+    embedded: Embedded
+    spent: Spent
+    failed: Any
 
 
 def require_encoder(catalog: Catalog, target: str) -> Encoder:
@@ -125,8 +209,3 @@ def require_encoder(catalog: Catalog, target: str) -> Encoder:
             "or upgrade without a backfill.",
         )
     return encoder
-
-
-def _batches(ids: list[Any]) -> Iterator[list[Any]]:
-    for start in range(0, len(ids), BATCH_ROWS):
-        yield ids[start : start + BATCH_ROWS]

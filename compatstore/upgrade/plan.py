@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from compatstore.encoders import encode_readable
 from compatstore.errors import InvalidInput, UnknownArtifact, UpgradeError
-from compatstore.evaluation.curve import native_count
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.registry import Registry, RunRecord, now
+from compatstore.upgrade.account import ledger_of
+from compatstore.upgrade.budget import Budget
 from compatstore.upgrade.hop import Hop, read_source
 from compatstore.upgrade.path import find_path
 from compatstore.upgrade.policies import factors, require_readable
@@ -76,11 +77,19 @@ def settle(
     target: str,
     *,
     via: str | None = None,
-    backfill: float | None = None,
+    budget: Budget | None = None,
     policy_name: str | None = None,
     seed: int | None = None,
 ) -> RunRecord:
-    """Decide source, path and settings of a run, or take up the one that is open; read-only.
+    """Decide source, path, budget and order of a run, or take up the one that is open; read-only.
+
+    Args:
+        catalog: The gallery.
+        target: Version to upgrade to.
+        via: Id of the artifact to use.
+        budget: What the caller named of the backfill's limits.
+        policy_name: Order of the backfill.
+        seed: Of the order.
 
     Raises:
         InvalidInput: A setting is out of its range, or the target is active already and was not upgraded to.
@@ -91,31 +100,21 @@ def settle(
     registry.record(target)
     run = run_of(registry, target)
     if run is None:
-        run = _begin(registry, target, backfill or 0.0)
-    share = run.backfill if backfill is None else float(backfill)
-    if not 0.0 <= share <= 1.0:
-        raise InvalidInput(f"upgrade to {target}", expected="a backfill from 0 to 1", found=f"{share}")
+        run = _begin(registry, target)
+    run = Budget.of(run).revised(budget or Budget()).record(run)
     factors(policy_name or run.policy)
-    path = _path(catalog, registry, run, via, share)
-    settled = RunRecord(
-        target=target,
-        source=run.source,
-        previous=run.previous,
-        path=path,
-        state=run.state,
-        backfill=share,
+    settled = replace(
+        run,
+        path=_path(catalog, registry, run, via),
         policy=policy_name or run.policy,
         seed=run.seed if seed is None else seed,
-        started_at=run.started_at,
-        unbackfillable=run.unbackfillable,
-        reasons=run.reasons,
     )
-    if share > 0:
+    if run.backfill > 0:
         require_readable(settled.policy, TableRows(catalog, registry, settled, catalog.store.snapshot()))
     return settled
 
 
-def _begin(registry: Registry, target: str, share: float) -> RunRecord:
+def _begin(registry: Registry, target: str) -> RunRecord:
     if registry.active == target:
         raise InvalidInput(
             f"upgrade to {target}", expected="another version than the active one", found=f"{target} is active"
@@ -126,21 +125,21 @@ def _begin(registry: Registry, target: str, share: float) -> RunRecord:
         previous=registry.active,
         path=(),
         state=EXPAND,
-        backfill=share,
+        backfill=0.0,
         policy="random",
         seed=0,
         started_at=now(),
     )
 
 
-def _path(catalog: Catalog, registry: Registry, run: RunRecord, via: str | None, share: float) -> tuple[str, ...]:
+def _path(catalog: Catalog, registry: Registry, run: RunRecord, via: str | None) -> tuple[str, ...]:
     if via is None and run.path:
         return run.path
     wanted = None if via is None else catalog.artifact_record(via).id
     try:
         records = find_path(registry, run.source, run.target, wanted)
     except UnknownArtifact:
-        if share == 1.0 and via is None:
+        if run.backfill == 1.0 and via is None:
             return ()
         raise
     path = tuple(record.id for record in records)
@@ -229,14 +228,20 @@ def _per_row(catalog: Catalog, registry: Registry, run: RunRecord, transformer: 
 
 
 def _backfill_step(catalog: Catalog, run: RunRecord, target: VersionColumns, rows: int) -> list[Step]:
-    native = 0
-    if catalog.registry().record(run.target).columns is not None:
+    registry, native = catalog.registry(), 0
+    if registry.record(run.target).columns is not None:
         native = catalog.store.count(target.native)
-    todo = max(native_count(run.backfill, rows) - native, 0)
-    if not todo:
+    budget, spent = Budget.of(run), ledger_of(catalog, registry, run).load()[0]
+    left = budget.rows_left(spent)
+    todo = budget.share_left(rows, native)
+    todo = todo if left is None else min(todo, left)
+    if not todo or budget.ended_by(spent):
         return []
-    note = f"embed natively in {run.policy} order, {run.backfill:.0%} of the gallery"
-    seconds = _seconds_per_source(catalog, run)
+    seconds, time_left = _seconds_per_source(catalog, run), budget.seconds_left(spent)
+    if seconds and time_left is not None:
+        todo = min(todo, max(int(time_left / seconds), 1))
+    costs = f", costs {budget.price(todo):g}" if budget.price_per_item else ""
+    note = f"embed natively in {run.policy} order, {budget} of the gallery{costs}"
     return [Step("backfill", todo, todo * _bytes_per_row(target), None if seconds is None else seconds * todo, note)]
 
 

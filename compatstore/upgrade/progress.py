@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 from compatstore.errors import Interrupted
 
+LONGEST_NAP = 0.2  # seconds until a stop is noticed while waiting
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -67,6 +69,17 @@ class Monitor:
         self.done += rows
         if self._report is not None:
             self._report(Progress(self._step, self.done, max(self._total, self.done), self.seconds))
+
+    def rest(self, seconds: float) -> None:
+        """Wait so many seconds, or until a stop is asked for.
+
+        Raises:
+            Interrupted: It was.
+        """
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            self.check()
+            time.sleep(min(left, LONGEST_NAP))
 
     def check(self) -> None:
         """Stop here if that was asked for.

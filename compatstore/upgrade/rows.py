@@ -106,11 +106,16 @@ class TableRows:
         """Arrow array of n ids."""
         return self._read(self.registry.id_column)
 
+    def none(self) -> Any:
+        """Arrow array of no ids."""
+        return pa.array([], self.snapshot.schema.field(self.registry.id_column).type)
+
     def native(self) -> BoolArray:
-        """(n,) bool, whether an item's vector in the target is native."""
-        origins = self._read(self.registry.columns(self.run.target).origin or "")
-        native: BoolArray = pc.equal(origins, NATIVE).fill_null(False).to_numpy(zero_copy_only=False)
-        return native
+        """(n,) bool, whether an item's vector in the target is native; read in batches."""
+        column = self.registry.columns(self.run.target).origin or ""
+        batches = self.snapshot.to_batches(columns=[column])
+        found = (pc.equal(batch[column], NATIVE).fill_null(False).to_numpy(zero_copy_only=False) for batch in batches)
+        return np.concatenate([np.zeros(0, bool), *found])
 
     def uncertainty(self) -> Scores:
         """(n,) float64, sigma^2 of the transformed vectors; NaN for native ones and for items without a vector."""

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from compatstore.artifacts.network import Precision
 from compatstore.storage import vector_index
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
+from compatstore.storage.ledger import Spent
 from compatstore.storage.registry import HistoryEntry, Registry, RunRecord, edit
+from compatstore.upgrade.account import ledger_of
 from compatstore.upgrade.backfill import Backfill, require_encoder
+from compatstore.upgrade.backfill_settings import BackfillSettings
+from compatstore.upgrade.budget import Budget
 from compatstore.upgrade.hop import Hop
 from compatstore.upgrade.plan import needs_padding
 from compatstore.upgrade.progress import Monitor, Progress
@@ -31,12 +35,14 @@ class Controls:
         should_stop: Asked before each batch; true ends the run with `Interrupted`.
         device: Where the hop's network runs: "cpu" or "cuda"; None takes the CPU.
         precision: "float32" or "bfloat16".
+        backfill: Batches, retries and pace of the backfill.
     """
 
     progress: Callable[[Progress], None] | None = None
     should_stop: Callable[[], bool] | None = None
     device: str | None = None
     precision: Precision = "float32"
+    backfill: BackfillSettings = field(default_factory=BackfillSettings)
 
     def monitor(self, step: str, total: int) -> Monitor:
         """A monitor for one step."""
@@ -52,6 +58,9 @@ class Report:
         state: State that it reached.
         transformed: Rows whose vectors this call made or remade by the hop.
         backfilled: Rows that this call embedded natively.
+        ended_by: The limit that ended the backfill: backfill (the share), max_rows, max_seconds or max_cost; "" where
+            all that can be embedded is.
+        spent: What the upgrade's backfill used up in rows, seconds and money, over all calls.
         missing: Rows without a vector in the target.
         unbackfillable: (id, reason) of items that could not be embedded natively, the first ones.
         num_unbackfillable: How many there are.
@@ -62,6 +71,8 @@ class Report:
     state: str
     transformed: int
     backfilled: int
+    ended_by: str
+    spent: Spent
     missing: int
     unbackfillable: tuple[tuple[str, str], ...]
     num_unbackfillable: int
@@ -90,6 +101,8 @@ def run_upgrade(catalog: Catalog, run: RunRecord, controls: Controls) -> Report:
         state=run.state,
         transformed=transformed,
         backfilled=backfilled,
+        ended_by=run.ended_by,
+        spent=ledger_of(catalog, catalog.registry(), run).load()[0],
         missing=missing,
         unbackfillable=run.reasons,
         num_unbackfillable=run.unbackfillable,
@@ -149,21 +162,30 @@ def _hop(catalog: Catalog, run: RunRecord, controls: Controls, hop: Hop) -> int:
 
 
 def _backfill(catalog: Catalog, run: RunRecord, controls: Controls) -> tuple[RunRecord, int]:
-    backfill = Backfill(catalog, catalog.registry(), run)
-    remaining = len(backfill.remaining()) if run.backfill > 0 else 0
-    if not remaining:
-        return run, backfill.natives.fold()
+    backfill = Backfill(catalog, catalog.registry(), run, controls.backfill)
+    todo = backfill.remaining() if run.backfill > 0 else ()
+    if not len(todo):
+        return set_run(catalog, _settled(run, backfill)), backfill.natives.fold()
     if run.state not in (BACKFILL, CUTOVER, READY):
         run = advance(catalog, run, BACKFILL)
-    monitor = controls.monitor("backfill", remaining)
-    rows = backfill.embed(monitor)
-    reasons = tuple((str(item), why) for item, why in backfill.unreadable.items())
-    run = replace(run, unbackfillable=len(reasons), reasons=reasons[:REASONS_KEPT])
+    monitor = controls.monitor("backfill", backfill.allowed(len(todo)))
+    rows = backfill.embed(todo, monitor)
+    run = _settled(run, backfill)
     if not rows:
         return set_run(catalog, run), 0
-    note = f"{run.backfill:.0%} in {run.policy} order"
+    note = f"{Budget.of(run)} in {run.policy} order"
     entry = HistoryEntry("backfill", run.target, rows=rows, seconds=round(monitor.seconds, 3), note=note)
     return advance(catalog, run, BACKFILL, entry), rows
+
+
+def _settled(run: RunRecord, backfill: Backfill) -> RunRecord:
+    """The run with what its backfill came to."""
+    if not run.backfill:
+        return run
+    failed = backfill.account.failed
+    first = failed.slice(0, REASONS_KEPT)
+    reasons = tuple(zip(map(str, first["id"].to_pylist()), first["reason"].to_pylist(), strict=True))
+    return replace(run, ended_by=backfill.ended_by(), unbackfillable=failed.num_rows, reasons=reasons)
 
 
 def _ready(catalog: Catalog, run: RunRecord) -> RunRecord:

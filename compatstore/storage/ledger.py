@@ -1,0 +1,135 @@
+"""The ledger of a backfill: what it has spent, and which items it could not embed, durable beside the table.
+
+One small file, replaced as a whole: after every batch both halves belong to the same moment, and a gallery that is
+served gets no table version for it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import fs
+
+from compatstore.errors import StorageError
+from compatstore.storage.basis import Digests
+from compatstore.storage.blobs import FOLDER
+from compatstore.storage.location import Location
+
+_SPENT, _RUN = b"spent", b"run"
+
+
+@dataclass(frozen=True)
+class Spent:
+    """What a backfill has used of its budget, over all calls.
+
+    Attributes:
+        rows: Items that were embedded.
+        seconds: Wall time.
+        cost: Money, at the prices of the time.
+    """
+
+    rows: int = 0
+    seconds: float = 0.0
+    cost: float = 0.0
+
+
+class Ledger:
+    """Reads and writes the ledger of one target version.
+
+    Args:
+        location: The gallery.
+        target: Name of the version.
+        id_type: Arrow type of the ids.
+        run: What tells this run from an earlier one to the same target, which is forgotten.
+    """
+
+    def __init__(self, location: Location, target: str, id_type: Any, run: str) -> None:
+        self._location, self._run, self.target = location, run, target
+        self._uri = location.child(FOLDER, f"ledger-{target}.arrow")
+        self._schema = pa.schema([("id", id_type), ("basis", pa.uint64()), ("reason", pa.string())])
+
+    def load(self) -> tuple[Spent, Any]:
+        """What was spent, and the items that could not be embedded: Arrow table of id, basis, reason.
+
+        The basis is that of the item as it was tried. Nothing where no backfill of this run has been.
+        """
+        filesystem, path = self._resolve()
+        if filesystem.get_file_info(path).type != fs.FileType.File:
+            return Spent(), self._schema.empty_table()
+        with filesystem.open_input_file(path) as file:
+            table = pa.ipc.open_file(file).read_all()
+        metadata = table.schema.metadata
+        if metadata[_RUN].decode() != self._run:
+            return Spent(), self._schema.empty_table()
+        return Spent(**json.loads(metadata[_SPENT])), table.cast(self._schema)
+
+    def save(self, spent: Spent, failed: Any) -> None:
+        """Replace the ledger; durable and atomic.
+
+        Raises:
+            StorageError: It cannot be written.
+        """
+        metadata = {_SPENT: json.dumps(asdict(spent)), _RUN: self._run}
+        sink = pa.BufferOutputStream()
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        with pa.ipc.new_file(sink, self._schema.with_metadata(metadata), options=options) as writer:
+            writer.write_table(failed)
+        try:
+            self._write(sink.getvalue())
+        except OSError as error:
+            raise StorageError(
+                f"write the ledger of a backfill beside {self._location.name}",
+                expected="a folder that can be written",
+                found=str(error),
+                fix="Check permissions and free space; the same command goes on from here.",
+            ) from error
+
+    def clear(self) -> None:
+        """Forget it all."""
+        filesystem, path = self._resolve()
+        if filesystem.get_file_info(path).type == fs.FileType.File:
+            filesystem.delete_file(path)
+
+    def rows(self, ids: Sequence[Any], basis: Digests, reasons: Sequence[str]) -> Any:
+        """Items that could not be embedded, as an Arrow table of id, basis, reason."""
+        columns = [pa.array(list(ids), self._schema.field("id").type), pa.array(basis), pa.array(list(reasons))]
+        return pa.table(
+            [column.cast(field.type) for column, field in zip(columns, self._schema, strict=True)], self._schema
+        )
+
+    def _write(self, data: Any) -> None:
+        filesystem, path = self._resolve()
+        if not self._location.is_local:
+            with filesystem.open_output_stream(path) as file:
+                file.write(data)
+            return
+        target = Path(path)
+        target.parent.mkdir(exist_ok=True)
+        temporary = target.with_suffix(f".{os.getpid()}.tmp")
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)
+
+    def _resolve(self) -> tuple[Any, str]:
+        if self._location.is_local:
+            return fs.LocalFileSystem(), self._uri
+        filesystem, path = fs.FileSystem.from_uri(self._uri)
+        return filesystem, path
+
+
+def without(failed: Any, ids: Sequence[Any]) -> Any:
+    """The rows of a ledger's table that are not of these ids."""
+    if not failed.num_rows or not len(ids):
+        return failed
+    return failed.filter(
+        pc.invert(pc.is_in(failed["id"], value_set=pa.array(list(ids), failed.schema.field("id").type)))
+    )

@@ -1,0 +1,164 @@
+"""The account of a backfill: what it has spent over all calls, and which items could not be embedded, and why."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compatstore.errors import EncoderFailed, first_offenders
+from compatstore.storage.basis import row_basis
+from compatstore.storage.catalog import Catalog, id_arrow_type
+from compatstore.storage.columns import NATIVE
+from compatstore.storage.ids import find
+from compatstore.storage.ledger import Ledger, Spent, without
+from compatstore.storage.registry import Registry, RunRecord
+from compatstore.upgrade.budget import Budget, Limit
+from compatstore.upgrade.embedding import NO_SOURCE, Embedded
+from compatstore.upgrade.hop import read_source
+
+
+class Account:
+    """Keeps the ledger of one run while a call works on it.
+
+    An item that fails is the item's fault only if the encoder works. So failures wait until another item is embedded
+    after them; when too many come in a row, or nothing was ever embedded, none of them is entered and the run ends.
+
+    Args:
+        ledger: Where it is kept.
+        budget: What may be spent.
+        spent: What was, so far.
+        failed: Arrow table of id, basis, reason: items that could not be embedded.
+        patience: Items that may fail in a row.
+
+    Attributes:
+        spent: What was spent, this call's part included.
+        failed: Items that could not be embedded.
+    """
+
+    def __init__(self, ledger: Ledger, budget: Budget, spent: Spent, failed: Any, patience: int) -> None:
+        self._ledger, self.budget, self.spent, self.failed, self._patience = ledger, budget, spent, failed, patience
+        self._tried = set(failed["id"].to_pylist())
+        self._doubtful = failed.schema.empty_table()
+        self._seconds_before, self._started = spent.seconds, time.monotonic()
+
+    @property
+    def ended_by(self) -> Limit:
+        """The limit of items, seconds or money that is reached; "" while none is."""
+        return self.budget.ended_by(self.spent)
+
+    def tick(self) -> None:
+        """Count the time until now."""
+        self.spent = replace(self.spent, seconds=self._seconds_before + time.monotonic() - self._started)
+
+    def enter(self, made: Embedded) -> list[Any]:
+        """Enter a batch; durable once `save` has run.
+
+        Returns:
+            Ids that failed for the first time, worth another try later.
+
+        Raises:
+            EncoderFailed: Too many items failed in a row.
+        """
+        ids, rows = made.batch.ids, len(made.rows)
+        self.spent = replace(self.spent, rows=self.spent.rows + rows, cost=self.spent.cost + self.budget.price(rows))
+        self.tick()
+        fresh = [i for i, why in made.failures.items() if why != NO_SOURCE and ids[i] not in self._tried]
+        certain = [i for i in made.failures if i not in set(fresh)]
+        self._doubtful = pa.concat_tables([self._doubtful, self._rows(made, fresh)])
+        self.failed = pa.concat_tables([without(self.failed, ids), self._rows(made, certain)])
+        if rows:
+            self._clear_doubt()
+        elif self._doubtful.num_rows >= self._patience:
+            raise self._embeds_nothing()
+        self._tried.update(ids[i] for i in fresh)
+        return [ids[i] for i in fresh]
+
+    def close(self) -> None:
+        """End a call.
+
+        Raises:
+            EncoderFailed: Items failed, and the run never embedded one.
+        """
+        if self._doubtful.num_rows and not self.spent.rows:
+            raise self._embeds_nothing()
+        self._clear_doubt()
+        self.tick()
+        self.save(*self.statement())
+
+    def statement(self) -> tuple[Spent, Any]:
+        """What there is to save, as of now."""
+        return self.spent, self.failed
+
+    def save(self, spent: Spent, failed: Any) -> None:
+        """Make a statement durable."""
+        self._ledger.save(spent, failed)
+
+    def _clear_doubt(self) -> None:
+        self.failed = pa.concat_tables([self.failed, without(self._doubtful, self.failed["id"].to_pylist())])
+        self._doubtful = self._doubtful.slice(0, 0)
+
+    def _rows(self, made: Embedded, positions: list[int]) -> Any:
+        ids = [made.batch.ids[i] for i in positions]
+        return self._ledger.rows(ids, made.batch.basis[positions], [made.failures[i] for i in positions])
+
+    def _embeds_nothing(self) -> EncoderFailed:
+        first = first_offenders([f"{row['id']}: {row['reason']}" for row in self._doubtful.to_pylist()], 3)
+        return EncoderFailed(
+            f"embed items in {self._ledger.target}",
+            expected="an encoder and sources of which some work",
+            found=f"{self._doubtful.num_rows} items that failed in a row and none embedded: {first}",
+            fix="Check that the sources can be reached from here. None of these items is listed as unbackfillable; the "
+            "same command goes on from here. If they are broken indeed, allow more: --failures-in-a-row.",
+        )
+
+
+def open_account(catalog: Catalog, registry: Registry, run: RunRecord, patience: int) -> Account:
+    """The account of a run; failures of items that changed since, or are native or gone, are left out."""
+    ledger = ledger_of(catalog, registry, run)
+    spent, failed = ledger.load()
+    return Account(ledger, Budget.of(run), spent, still_failed(catalog, registry, run, failed), patience)
+
+
+def ledger_of(catalog: Catalog, registry: Registry, run: RunRecord) -> Ledger:
+    """Where a run's account is kept."""
+    return Ledger(catalog.store.location, run.target, id_arrow_type(registry), run.started_at)
+
+
+def unbackfillable(catalog: Catalog, target: str) -> Any:
+    """Items that the upgrade to a target could not embed natively: Arrow table of id, reason; read-only.
+
+    Raises:
+        UnknownVersion: There is no such version.
+    """
+    registry = catalog.registry()
+    registry.record(target)
+    run = registry.runs.get(target)
+    empty = pa.schema([("id", id_arrow_type(registry)), ("reason", pa.string())]).empty_table()
+    if run is None or registry.record(target).columns is None:
+        return empty
+    failed = ledger_of(catalog, registry, run).load()[1]
+    return still_failed(catalog, registry, run, failed).select(empty.column_names)
+
+
+def still_failed(catalog: Catalog, registry: Registry, run: RunRecord, failed: Any) -> Any:
+    """The rows of a ledger's table whose items are in the gallery as they were tried, and are not native."""
+    if not failed.num_rows:
+        return failed
+    source = replace(registry.columns(run.source), side=None, side_dim=None)
+    origin = registry.columns(run.target).origin or ""
+    key, sources = registry.id_column, registry.source_column
+    names = [key, source.vector, origin, *([sources] if sources else [])]
+    rows = find(catalog.store, key, failed["id"].to_pylist(), names)
+    values = read_source(source, rows)
+    basis = row_basis(values.vectors, values.valid, rows[sources] if sources else None)
+    positions = pc.index_in(failed["id"], value_set=rows[key].combine_chunks()).fill_null(-1).to_numpy()
+    native = pc.equal(rows[origin], NATIVE).fill_null(False).to_numpy()
+    if not rows.num_rows:
+        return failed.slice(0, 0)
+    same = (positions >= 0) & (basis[positions] == failed["basis"].to_numpy()) & ~native[positions]
+    return failed.filter(pa.array(np.asarray(same)))

@@ -1,0 +1,194 @@
+"""Embedding one batch: tried again while the encoder fails, taken apart to find the items at fault, checked."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from compatstore.encoders import Encoded, Encoder, FloatArray, encode_readable
+from compatstore.encoders.readable import NOT_FINITE
+from compatstore.errors import EncoderFailed, InvalidInput, NonFiniteVectors, first_offenders
+from compatstore.storage.basis import Digests
+from compatstore.upgrade.backfill_settings import BackfillSettings
+from compatstore.upgrade.retries import Hangs, may_pass, with_retries, within
+
+NO_SOURCE = "it has no source"
+# Parts of a batch that may fail without a single one that succeeds, before it is the encoder that is at fault.
+BARREN_PARTS = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Items to embed, as they were read.
+
+    Args:
+        ids: n ids.
+        inputs: n sources, or ids for an encoder that reads ids; None where an item has none.
+        basis: (n,) uint64, what an item was when it was read.
+    """
+
+    ids: list[Any]
+    inputs: list[Any]
+    basis: Digests
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embedded:
+    """What became of a batch.
+
+    Args:
+        batch: The items.
+        rows: (m,) int64, which of them were embedded.
+        vectors: (m, dim) float32, finite.
+        failures: Position in the batch -> why that item was not.
+        seconds: Time in the encoder, without waits between tries.
+    """
+
+    batch: Batch
+    rows: np.ndarray[Any, np.dtype[np.int64]]
+    vectors: FloatArray
+    failures: dict[int, str]
+    seconds: float
+
+
+@dataclass
+class Embedder:
+    """Embeds batches.
+
+    Args:
+        encoder: The target's model.
+        target: Name of the version, for messages.
+        settings: Retries and time limit.
+        rest: Waits so many seconds; raises where a stop is asked for.
+        rng: Of the waits between tries.
+    """
+
+    encoder: Encoder
+    target: str
+    settings: BackfillSettings
+    rest: Callable[[float], None]
+    rng: random.Random = field(default_factory=random.Random)
+
+    def embed(self, batch: Batch) -> Embedded:
+        """Embed a batch.
+
+        Raises:
+            EncoderFailed: The encoder hangs, or fails on every part of the batch.
+            NonFiniteVectors: The encoder gave NaN or infinite values; ids are named.
+            InvalidInput: The encoder gave vectors of another number, length or type; ids are named.
+        """
+        attempt = _Attempt(self, batch)
+        usable = [i for i, value in enumerate(batch.inputs) if value is not None]
+        delays = self.settings.backoff().delays(self.rng)
+        if usable:
+            try:
+                with_retries(lambda: attempt.encode(usable), delays, self.rest)
+            except Exception as error:
+                if not may_pass(error):
+                    raise
+                attempt.take_apart(usable, error)
+        return attempt.result()
+
+
+class _Attempt:
+    """One batch on its way through the encoder, whole or in parts."""
+
+    def __init__(self, embedder: Embedder, batch: Batch) -> None:
+        self._embedder, self._batch = embedder, batch
+        self._parts: list[tuple[Sequence[int], Encoded]] = []
+        self._failures = {i: NO_SOURCE for i, value in enumerate(batch.inputs) if value is None}
+        self._seconds = 0.0
+
+    def encode(self, part: Sequence[int]) -> None:
+        """Send some items through the encoder; they succeed, fail one by one, or the call raises."""
+        started = time.monotonic()
+        inputs = [self._batch.inputs[i] for i in part]
+        encoder, limit = self._embedder.encoder, self._embedder.settings.encoder_timeout
+        try:
+            encoded = within(limit, lambda: encode_readable(encoder, inputs))
+        except Hangs:
+            raise EncoderFailed(
+                self._asked(part),
+                expected=f"an answer of the encoder within {limit:g} s",
+                found="none; its call cannot be ended and goes on until this process does",
+                fix="Nothing of this batch is stored. Mend the encoder, or allow more: --encoder-timeout; "
+                "the same command goes on from here.",
+            ) from None
+        except InvalidInput as error:
+            raise type(error)(self._asked(part), expected=error.expected, found=error.found, fix=_MEND) from error
+        self._refuse_broken(part, encoded)
+        self._seconds += time.monotonic() - started
+        self._failures |= {part[i]: reason for i, reason in encoded.failures.items()}
+        self._parts.append((part, encoded))
+
+    def take_apart(self, whole: Sequence[int], error: Exception) -> None:
+        """Halve the batch until what fails is one item, which is then at fault.
+
+        Halves take every second item: neighbours in the order are alike, and a cluster of bad ones is spread.
+        """
+        waiting, barren = _halves(whole), 0
+        if not waiting:
+            self._failures[whole[0]] = _reason(error)
+        while waiting:
+            part = waiting.pop()
+            try:
+                self.encode(part)
+            except Exception as failure:
+                if not may_pass(failure):
+                    raise
+                barren += 1
+                if barren >= BARREN_PARTS and not self._parts:
+                    raise self._fails_on_all(whole, failure) from failure
+                if len(part) == 1:
+                    self._failures[part[0]] = _reason(failure)
+                waiting += _halves(part)
+
+    def result(self) -> Embedded:
+        """What became of the batch."""
+        rows = [np.asarray(part, np.int64)[encoded.readable] for part, encoded in self._parts]
+        vectors = [encoded.vectors for _, encoded in self._parts]
+        return Embedded(
+            batch=self._batch,
+            rows=np.concatenate([np.zeros(0, np.int64), *rows]),
+            vectors=np.concatenate([np.zeros((0, self._embedder.encoder.dim), np.float32), *vectors]),
+            failures=self._failures,
+            seconds=self._seconds,
+        )
+
+    def _refuse_broken(self, part: Sequence[int], encoded: Encoded) -> None:
+        broken = [self._batch.ids[part[i]] for i, reason in encoded.failures.items() if reason == NOT_FINITE]
+        if broken:
+            raise NonFiniteVectors(
+                self._asked(part),
+                expected="finite vectors",
+                found=f"NaN or infinite values for {first_offenders(broken)}",
+                fix=_MEND,
+            )
+
+    def _fails_on_all(self, whole: Sequence[int], error: Exception) -> EncoderFailed:
+        return EncoderFailed(
+            self._asked(whole),
+            expected="an encoder that embeds some of them",
+            found=f"{_reason(error)}, for the batch and for {BARREN_PARTS} parts of it",
+            fix=_MEND,
+        )
+
+    def _asked(self, part: Sequence[int]) -> str:
+        ids = first_offenders([self._batch.ids[i] for i in part])
+        return f"embed {len(part)} items in {self._embedder.target}: {ids}"
+
+
+_MEND = "Nothing of this batch is stored. Mend the encoder; the same command goes on from here."
+
+
+def _halves(part: Sequence[int]) -> list[Sequence[int]]:
+    return [part[1::2], part[0::2]] if len(part) > 1 else []
+
+
+def _reason(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
