@@ -11,6 +11,8 @@ from compatstore.errors import (
     Incompatible,
     Interrupted,
     InvalidInput,
+    LeaseHeld,
+    LeaseLost,
     MissingExtra,
     NotFound,
     SourceError,
@@ -20,6 +22,8 @@ from compatstore.errors import (
 
 UNEXPECTED = 1
 USAGE = 2
+FOUND = 9
+BUSY = 10
 STOPPED = 128  # plus the number of the signal, as shells count
 
 _CODES: dict[type[CompatStoreError], int] = {
@@ -31,6 +35,8 @@ _CODES: dict[type[CompatStoreError], int] = {
     StorageError: 6,
     SourceError: 6,
     UpgradeError: 7,
+    LeaseHeld: BUSY,
+    LeaseLost: BUSY,
     MissingExtra: 8,
     Interrupted: STOPPED + signal.SIGINT,
 }
@@ -46,6 +52,8 @@ Exit codes:
     6  the table or some sources cannot be read or written
     7  the upgrade cannot take that step now (cutover --check: rows are missing)
     8  an optional dependency is not installed
+    9  verify found errors or warnings, or doctor a problem
+   10  another process works on the upgrade
   130  stopped by Ctrl-C   143  stopped by SIGTERM"""
 
 

@@ -19,6 +19,7 @@ BoolArray = npt.NDArray[np.bool_]
 # dimension would break such an app, so beside an adopted column a vector is stored with zeros behind it: neither
 # l2, cosine nor dot changes, and eight keeps the width divisible for product quantisation.
 PADDING = 8
+BYTES_BESIDE_VECTOR = 8 + 4 + 12  # basis, uncertainty, and origin with its share of a page
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,12 @@ class VersionColumns:
         if self.side and self.side_dim:
             fields.append(pa.field(self.side, pa.list_(pa.float32(), self.side_dim)))
         return fields
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes that all columns take for a row, about."""
+        vector = self.width * np.dtype(self.dtype).itemsize
+        return vector + 4 * (self.side_dim or 0) + BYTES_BESIDE_VECTOR
 
     @property
     def present(self) -> str:
