@@ -54,9 +54,13 @@ def list_fragments(snapshot: Any) -> list[Fragment]:
     for fragment in snapshot.get_fragments():
         metadata = fragment.metadata
         fields = frozenset(field for file in metadata.files for field in file.fields if field >= 0)
-        files = tuple(f"{file.path}:{','.join(map(str, file.fields))}" for file in metadata.files)
-        found.append(Fragment(fragment.fragment_id, metadata.physical_rows, files, fields))
+        found.append(Fragment(fragment.fragment_id, metadata.physical_rows, file_names(metadata), fields))
     return found
+
+
+def file_names(metadata: Any) -> tuple[str, ...]:
+    """Data files of a fragment, by Lance's metadata of it, each with the fields that are read from it."""
+    return tuple(f"{file.path}:{','.join(map(str, file.fields))}" for file in metadata.files)
 
 
 def field_ids(snapshot: Any) -> dict[str, int]:

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compatstore.errors import DuplicateIds, InvalidInput, first_offenders
+from compatstore.storage.index_deltas import take_in
 from compatstore.storage.store import Store
 
 CHUNK = 5_000
 # Rows appended since the index was built are found by a scan; past this many they are indexed.
 UNINDEXED_ROWS = 20_000
-DELTAS = 16
 
 
 def literal(value: object) -> str:
@@ -124,21 +124,10 @@ def build_index(store: Store, id_column: str) -> None:
 
 
 def refresh_index(store: Store, id_column: str) -> None:
-    """Take appended rows into the index once there are many, so that finding ids stays fast; adopted tables have none.
-
-    New rows become a delta of the index, which costs as much as they are; many deltas are merged into one.
-    """
+    """Take appended rows into the index once there are many, so that finding ids stays fast, unless there is none."""
     name = _index_name(store, id_column)
-    snapshot = store.snapshot()
-    if name is None:
-        return
-    statistics = snapshot.stats.index_stats(name)
-    if statistics["num_unindexed_rows"] > UNINDEXED_ROWS:
-        merged = statistics["num_indices"] if statistics["num_indices"] >= DELTAS else 0
-        store.retry(
-            "index new ids",
-            lambda: store.writer().optimize.optimize_indices(num_indices_to_merge=merged, index_names=[name]),
-        )
+    if name is not None:
+        take_in(store, [name], more_than=UNINDEXED_ROWS)
 
 
 def _index_name(store: Store, id_column: str) -> str | None:

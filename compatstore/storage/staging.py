@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import fs
 
@@ -66,22 +67,33 @@ class Staging:
         """Staged rows; they are counted, not read."""
         if not self._exists():
             return 0
-        with storage_errors(f"count vectors staged beside {self._location.name}"):
-            return int(lance.dataset(self._uri, storage_options=self._options).count_rows())
+        return int(self._open().count_rows())
 
-    def load(self) -> tuple[list[Any], FloatArray, Digests]:
-        """All staged rows: (ids, (n, dim) float32, (n,) uint64), oldest first."""
+    def keys(self) -> tuple[Any, Digests]:
+        """All staged rows but for their vectors: (Arrow array of n ids, (n,) uint64), oldest first."""
         if not self._exists():
-            return [], np.zeros((0, self._dim), np.float32), np.zeros(0, np.uint64)
-        table = lance.dataset(self._uri, storage_options=self._options).to_table()
-        vectors, _ = to_matrix(table["vector"], self._dim)
-        return table["id"].to_pylist(), vectors, table["basis"].to_numpy()
+            return pa.array([], self._schema.field("id").type), np.zeros(0, np.uint64)
+        table = self._open().to_table(columns=["id", "basis"]).combine_chunks()
+        return table["id"].combine_chunks(), table["basis"].to_numpy()
+
+    def vectors(self, rows: npt.NDArray[np.int64]) -> FloatArray:
+        """Vectors of some staged rows, by their positions among all: (k,) int64 -> (k, dim) float32."""
+        table = self._open().take(rows.tolist(), columns=["vector"])
+        return to_matrix(table["vector"], self._dim)[0]
 
     def clear(self) -> None:
-        """Remove all staged rows, once they are in the table."""
+        """Remove all staged rows, once they are in the table.
+
+        What names the rows goes before the rows: a process that is killed here leaves no table that cannot be read.
+        """
         if self._exists():
             filesystem, path = self._resolve()
+            filesystem.delete_dir(f"{path}/_versions")
             filesystem.delete_dir(path)
+
+    def _open(self) -> Any:
+        with storage_errors(f"read vectors staged beside {self._location.name}"):
+            return lance.dataset(self._uri, storage_options=self._options)
 
     @property
     def _options(self) -> dict[str, str] | None:

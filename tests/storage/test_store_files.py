@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import shutil
 from pathlib import Path
 
 import lance
@@ -66,16 +67,27 @@ def test_the_version_that_was_active_is_pinned_against_clean_up(store):
 
 def test_staged_batches_are_durable_and_go_away(store):
     staging = Staging(store.location, "v2", 3, pa.string())
-    assert staging.load()[0] == []
+    assert len(staging) == len(staging.keys()[0]) == 0
     staging.append(["a"], np.ones((1, 3), np.float32), np.array([7], np.uint64))
     staging.append(["b"], np.zeros((1, 3), np.float32), np.array([2**64 - 1], np.uint64))
-    ids, vectors, basis = Staging(store.location, "v2", 3, pa.string()).load()
-    assert ids == ["a", "b"]
-    assert vectors.tolist() == [[1, 1, 1], [0, 0, 0]]
+    again = Staging(store.location, "v2", 3, pa.string())
+    ids, basis = again.keys()
+    assert ids.to_pylist() == ["a", "b"]
     assert basis.tolist() == [7, 2**64 - 1]
+    assert again.vectors(np.array([1, 0])).tolist() == [[0, 0, 0], [1, 1, 1]]
     staging.clear()
-    assert staging.load()[0] == []
+    assert len(staging) == 0
     staging.clear()
+
+
+def test_a_staging_whose_removal_was_killed_is_empty_and_can_be_used_again(store):
+    staging = Staging(store.location, "v2", 3, pa.string())
+    staging.append(["a"], np.ones((1, 3), np.float32), np.array([7], np.uint64))
+    shutil.rmtree(Path(store.location.child(FOLDER, "staged-v2.lance", "_versions")))
+    assert len(staging) == 0
+    staging.append(["b"], np.zeros((1, 3), np.float32), np.array([8], np.uint64))
+    assert staging.keys()[0].to_pylist() == ["b"]
+    assert staging.vectors(np.array([0])).tolist() == [[0, 0, 0]]
 
 
 def test_fragments_are_read_with_deleted_rows_in_equal_batches(gallery, store):
@@ -113,8 +125,6 @@ def test_locations():
 
 
 def test_a_table_that_vanishes_is_reported_as_such(gallery, store):
-    import shutil
-
     shutil.rmtree(store.location.uri)
     with pytest.raises(cs.errors.StorageError, match="a table that can be read"):
         gallery.status()

@@ -1,0 +1,121 @@
+"""Moved rows: written anew as whole rows, in the very commit that deletes the rows that they replace.
+
+Moving costs a row's width for each row, wherever the rows lie; replacing columns (see `fragments.py`) costs the columns
+of every fragment that holds one of them. Lance refuses the commit when another writer changed one of the fragments
+since. What was written stays good as long as the rows themselves are as they were, and only the commit is repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from compatstore.storage.fragments import file_names
+from compatstore.storage.ids import among
+from compatstore.storage.lance_engine import lance, write_fragments
+from compatstore.storage.store import Store
+
+ADDRESS = "_rowaddr"
+
+
+@dataclass(frozen=True)
+class Move:
+    """Rows that were written anew and that no commit has put into the table yet.
+
+    Attributes:
+        written: Lance's metadata of the new fragments.
+        offsets: Physical rows that they replace, by fragment.
+        files: Data files of those fragments when the rows were read; files never change: equal names mean equal rows.
+    """
+
+    written: Sequence[Any]
+    offsets: Mapping[int, npt.NDArray[np.int64]]
+    files: Mapping[int, tuple[str, ...]]
+
+    @property
+    def rows(self) -> int:
+        """How many rows they are."""
+        return sum(len(offsets) for offsets in self.offsets.values())
+
+
+def unmovable(snapshot: Any) -> str | None:
+    """Why rows of this table must stay where they are, or None."""
+    if snapshot.has_stable_row_ids:
+        return "its rows have stable ids, which moving would change"
+    for field in snapshot.schema:
+        metadata = field.metadata or {}
+        if b"lance-encoding:blob" in metadata or metadata.get(b"ARROW:extension:name", b"").startswith(b"lance.blob"):
+            return f"its column {field.name} holds blobs, which are not read with the rows"
+    return None
+
+
+def read_rows(snapshot: Any, id_column: str, ids: Sequence[Any]) -> Any:
+    """Whole rows of those ids, in any order, as an Arrow table with their addresses in the column `ADDRESS`."""
+    parts = [snapshot.to_table(filter=condition, with_row_address=True) for condition in among(id_column, ids)]
+    return pa.concat_tables(parts) if parts else snapshot.to_table(limit=0, with_row_address=True)
+
+
+def write_rows(store: Store, snapshot: Any, rows: Any) -> Move:
+    """Write rows anew, durably; no reader sees them before `commit_move`.
+
+    Args:
+        store: The table.
+        snapshot: The table version that the rows were read from.
+        rows: Rows as `read_rows` gives them, changed at will but for their addresses.
+    """
+    addresses = rows.column(ADDRESS).to_numpy().astype(np.int64)
+    fragments, offsets = addresses >> 32, addresses & 0xFFFFFFFF
+    written = write_fragments(
+        rows.select(snapshot.schema.names),
+        snapshot,
+        mode="append",
+        schema=snapshot.schema,
+        storage_options=store.location.storage_options or None,
+    )
+    touched = [int(fragment) for fragment in np.unique(fragments)]
+    return Move(
+        written=written,
+        offsets={fragment: offsets[fragments == fragment] for fragment in touched},
+        files={fragment: file_names(snapshot.get_fragment(fragment).metadata) for fragment in touched},
+    )
+
+
+def commit_move(store: Store, snapshot: Any, move: Move) -> bool:
+    """Put moved rows into the table and delete those that they replace, in one commit.
+
+    Args:
+        store: The table.
+        snapshot: Its latest version.
+        move: From `write_rows`, of this version or an earlier one.
+
+    Returns:
+        Whether it was done: not when one of the rows was changed or deleted since it was read.
+
+    Raises:
+        CommitConflictError: Another writer changed one of the fragments after the snapshot; nothing is committed.
+    """
+    updated, removed = [], []
+    for fragment_id, offsets in move.offsets.items():
+        fragment = snapshot.get_fragment(fragment_id)
+        if fragment is None or file_names(fragment.metadata) != move.files[fragment_id]:
+            return False
+        rest = fragment.delete_rows(offsets.tolist())
+        if fragment.metadata.num_rows - (rest.num_rows if rest else 0) != len(offsets):
+            return False
+        if rest:
+            updated.append(rest)
+        else:
+            removed.append(fragment_id)
+    operation = lance.LanceOperation.Update(
+        removed_fragment_ids=removed,
+        updated_fragments=updated,
+        new_fragments=list(move.written),
+        update_mode="rewrite_rows",
+    )
+    store.commit(operation, snapshot.version)
+    return True

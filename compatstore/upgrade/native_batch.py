@@ -1,0 +1,90 @@
+"""Native vectors that have not reached the table, and the rows of the table that they belong to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow.compute as pc
+
+from compatstore.encoders import FloatArray
+from compatstore.storage.basis import Digests, row_basis
+from compatstore.storage.columns import NATIVE, VersionColumns, VersionValues
+from compatstore.storage.registry import Registry
+from compatstore.upgrade.hop import read_source
+
+Positions = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class NativeBatch:
+    """Native vectors of n items.
+
+    Attributes:
+        ids: Arrow array of n ids. In a table that others own an id may stand in several rows, and here several times.
+        basis: (n,) uint64, of the rows that the vectors were made from.
+        vectors: Reads some of them: (k,) positions -> (k, dim) float32.
+    """
+
+    ids: Any
+    basis: Digests
+    vectors: Callable[[Positions], FloatArray]
+
+    def positions(self, ids: Any, basis: Digests) -> Positions:
+        """Which vector belongs to each row of the table: (rows,) int64, -1 where none does.
+
+        None belongs to a row whose item was changed after the vector was made.
+
+        Args:
+            ids: Arrow array of the rows' ids.
+            basis: (rows,) uint64, of the rows as they are now.
+        """
+        ids = ids.cast(self.ids.type)
+        found: Positions = pc.index_in(ids, value_set=self.ids).fill_null(-1).to_numpy(zero_copy_only=False)
+        fits = (found >= 0) & (self.basis[found] == basis) if len(self.basis) else np.zeros(len(found), bool)
+        positions = np.where(fits, found, -1).astype(np.int64)
+        for row in np.flatnonzero((found >= 0) & ~fits) if self._repeats else ():
+            positions[row] = self._repeated.get((ids[int(row)].as_py(), int(basis[row])), -1)
+        return positions
+
+    @cached_property
+    def _repeats(self) -> bool:
+        return len(self.ids.unique()) < len(self.ids)
+
+    @cached_property
+    def _repeated(self) -> dict[tuple[Any, int], int]:
+        """Positions by id and basis."""
+        keys = zip(self.ids.to_pylist(), self.basis.tolist(), strict=True)
+        return {key: position for position, key in enumerate(keys)}
+
+
+def put_natives(target: VersionValues, rows: Positions, vectors: FloatArray, basis: Digests) -> None:
+    """Make some rows' vectors native, in place; side-information that a hop made stays."""
+    n = len(vectors)
+    native = VersionValues(
+        vectors=vectors,
+        valid=np.ones(n, bool),
+        origin=np.full(n, NATIVE, object),
+        uncertainty=np.full(n, np.nan, np.float32),
+        basis=basis,
+        side=None if target.side is None else target.side[rows],
+        side_valid=target.side_valid[rows],
+    )
+    target.put(rows, native)
+
+
+def basis_of(registry: Registry, source: VersionColumns, rows: Any) -> Digests:
+    """What natives of these rows belong to: (n,) uint64.
+
+    Args:
+        registry: The gallery's state.
+        source: Columns of the version that the upgrade reads.
+        rows: Arrow table or batch with the source's vector and the `source` column.
+    """
+    values = read_source(source, rows)
+    sources = rows[registry.source_column] if registry.source_column else None
+    return row_basis(values.vectors, values.valid, sources)

@@ -1,0 +1,94 @@
+"""Natives by columns: durable in a table beside the gallery, and folded into the target's columns all at once.
+
+A fold rewrites the target's columns of every fragment that holds one of the natives, each in one commit, and leaves
+every row where it is: an app that owns the table finds its rows, its index and its row addresses as they were. Natives
+lie all over a gallery, so a fold costs nearly the whole column however few they are; that is paid once, at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from compatstore.encoders import FloatArray
+from compatstore.storage.basis import Digests
+from compatstore.storage.catalog import id_arrow_type
+from compatstore.storage.columns import VersionColumns
+from compatstore.storage.fragments import Fragment, list_fragments, read_physical, replace_columns
+from compatstore.storage.index_deltas import names_on, take_in
+from compatstore.storage.registry import Registry
+from compatstore.storage.staging import Staging
+from compatstore.storage.store import Store
+from compatstore.upgrade.native_batch import NativeBatch, basis_of, put_natives
+
+
+class NativeColumns:
+    """Stages natives and folds them into the target's columns.
+
+    Args:
+        store: The table.
+        registry: Its state.
+        source: Version that the upgrade reads.
+        target: Version upgraded to.
+    """
+
+    def __init__(self, store: Store, registry: Registry, source: str, target: str) -> None:
+        self._store = store
+        self._registry = registry
+        self._source: VersionColumns = registry.columns(source)
+        self._target: VersionColumns = registry.columns(target)
+        self._staging = Staging(store.location, target, self._target.dim, id_arrow_type(registry))
+
+    def waiting(self) -> set[Any]:
+        """Ids whose natives are staged."""
+        return set(self._staging.keys()[0].to_pylist())
+
+    def store(self, ids: Sequence[Any], vectors: FloatArray, basis: Digests) -> int:
+        """Stage a batch; durable when it returns."""
+        self._staging.append(ids, vectors, basis)
+        return len(ids)
+
+    def fold(self) -> int:
+        """Write all staged vectors into the target's columns, one commit a fragment, and empty the staging."""
+        ids, basis = self._staging.keys()
+        if not len(ids):
+            return 0
+        natives = NativeBatch(ids, basis, self._staging.vectors)
+        folded = 0
+        for fragment_id in [fragment.id for fragment in list_fragments(self._store.snapshot())]:
+            folded += self._store.retry("fold natives", lambda: self._fold_fragment(fragment_id, natives))  # noqa: B023
+        self._staging.clear()
+        take_in(self._store, names_on(self._store, self._target.vector))
+        return folded
+
+    def _fold_fragment(self, fragment_id: int, natives: NativeBatch) -> int:
+        snapshot = self._store.snapshot()
+        fragment = next((f for f in list_fragments(snapshot) if f.id == fragment_id), None)
+        if fragment is None or not any(len(rows) for _, _, rows in self._read(snapshot, fragment, natives, [])):
+            return 0
+        counter = [0]
+        batches = self._rewrite(snapshot, fragment, natives, counter)
+        replace_columns(self._store, snapshot, fragment, self._target, batches)
+        return counter[0]
+
+    def _rewrite(
+        self, snapshot: Any, fragment: Fragment, natives: NativeBatch, counter: list[int]
+    ) -> Iterator[dict[str, Any]]:
+        for batch, positions, rows in self._read(snapshot, fragment, natives, self._target.names):
+            target = self._target.decode(batch)
+            if len(rows):
+                put_natives(target, rows, natives.vectors(positions[rows]), natives.basis[positions[rows]])
+                counter[0] += len(rows)
+            yield self._target.encode(target)
+
+    def _read(self, snapshot: Any, fragment: Fragment, natives: NativeBatch, more: list[str]) -> Iterator[Any]:
+        """Each batch of a fragment, where its natives are, and which rows have one."""
+        side = [self._source.side] if self._source.side else []
+        source_column = [self._registry.source_column] if self._registry.source_column else []
+        columns = [self._registry.id_column, self._source.vector, *side, *source_column, *more]
+        for batch in read_physical(snapshot, fragment, columns):
+            positions = natives.positions(batch.column(0), basis_of(self._registry, self._source, batch))
+            live = batch["_rowid"].is_valid().to_numpy(zero_copy_only=False)
+            yield batch, positions, np.flatnonzero((positions >= 0) & live)

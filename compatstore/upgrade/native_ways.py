@@ -1,0 +1,110 @@
+"""How natives are stored: by rows or by columns, whichever writes less where both keep what was promised."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from compatstore.errors import InvalidInput
+from compatstore.storage.columns import VersionColumns
+from compatstore.storage.fragments import list_fragments
+from compatstore.storage.moves import unmovable
+from compatstore.storage.registry import Registry
+
+Way = Literal["rows", "columns"]
+NativesSetting = Literal["auto", "rows", "columns"]
+
+SAMPLE_ROWS = 256
+BATCH_ROWS = 1024  # that a backfill stores at once: each time the marks of deleted rows are written anew
+
+
+@dataclass(frozen=True)
+class NativesPlan:
+    """How the natives of an upgrade will be stored.
+
+    Attributes:
+        way: "rows": each batch moves its rows, with the natives in them. "columns": natives are staged beside the table
+            and folded into the target's columns at the end, and no row moves.
+        rows_bytes: What storing them by rows writes, about.
+        columns_bytes: What storing them by columns writes, about.
+        why: Why this way, in words.
+    """
+
+    way: Way
+    rows_bytes: int
+    columns_bytes: int
+    why: str
+
+    @property
+    def bytes(self) -> int:
+        """What will be written, about."""
+        return self.rows_bytes if self.way == "rows" else self.columns_bytes
+
+
+def require_way(setting: str) -> NativesSetting:
+    """Read a setting.
+
+    Raises:
+        InvalidInput: There is no such way.
+    """
+    for known in get_args(NativesSetting):
+        if setting == known:
+            return known  # type: ignore[no-any-return]
+    raise InvalidInput(
+        "choose how natives are stored", expected=f"one of {', '.join(get_args(NativesSetting))}", found=repr(setting)
+    )
+
+
+def plan_natives(
+    snapshot: Any, registry: Registry, target: VersionColumns, setting: NativesSetting, natives: int
+) -> NativesPlan:
+    """Choose a way, and say what each would write; read-only.
+
+    An adopted table's rows stay where they are unless the user says otherwise: its app knows them by their addresses
+    and keeps an index of its own on them.
+
+    Args:
+        snapshot: The table as of now.
+        registry: Its state.
+        target: Columns of the version that is upgraded to; they need not be in the table yet.
+        setting: What the user asked for.
+        natives: How many vectors there will be.
+
+    Raises:
+        InvalidInput: Rows were asked for, and rows of this table cannot be moved.
+    """
+    obstacle = unmovable(snapshot)
+    rows = 0 if obstacle else _bytes_by_rows(snapshot, target, natives)
+    columns = _bytes_by_columns(snapshot, target, natives)
+    if setting == "rows" and obstacle:
+        raise InvalidInput(
+            "store natives by rows",
+            expected="a table whose rows can move",
+            found=obstacle,
+            fix="Store them by columns: natives='columns' (--natives columns).",
+        )
+    if setting != "auto":
+        return NativesPlan(setting, rows, columns, "as asked")
+    if obstacle:
+        return NativesPlan("columns", rows, columns, obstacle)
+    if any(record.adopted for record in registry.versions.values()):
+        return NativesPlan("columns", rows, columns, "the app's rows stay where they are")
+    return NativesPlan("rows" if rows < columns else "columns", rows, columns, "it writes less")
+
+
+def _bytes_by_rows(snapshot: Any, target: VersionColumns, natives: int) -> int:
+    """A row's width for each, and the marks of deleted rows: four bytes or a bit for each row, whichever is less."""
+    sample = snapshot.to_table(limit=SAMPLE_ROWS)
+    width = sample.nbytes / max(sample.num_rows, 1)
+    if target.vector not in snapshot.schema.names:
+        width += target.row_bytes
+    marks = min(4 * natives / 2, snapshot.count_rows() / 8) * -(-natives // BATCH_ROWS)
+    return int(natives * width + marks)
+
+
+def _bytes_by_columns(snapshot: Any, target: VersionColumns, natives: int) -> int:
+    """Each vector once beside the table, and the target's columns of all fragments that one of them is expected in."""
+    fragments = list_fragments(snapshot)
+    others = 1 - natives / max(sum(fragment.rows for fragment in fragments), natives, 1)
+    touched = sum(fragment.rows * (1 - others**fragment.rows) for fragment in fragments)
+    return int(natives * (4 * target.dim + 8) + touched * target.row_bytes)
