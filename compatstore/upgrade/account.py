@@ -129,6 +129,11 @@ def ledger_of(catalog: Catalog, registry: Registry, run: RunRecord) -> Ledger:
     return Ledger(catalog.store.location, run.target, id_arrow_type(registry), run.started_at)
 
 
+def forget_account(catalog: Catalog, target: str) -> None:
+    """Remove the account of a target that is dropped."""
+    Ledger(catalog.store.location, target, id_arrow_type(catalog.registry()), "").clear()
+
+
 def unbackfillable(catalog: Catalog, target: str) -> Any:
     """Items that the upgrade to a target could not embed natively: Arrow table of id, reason; read-only.
 

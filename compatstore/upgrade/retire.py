@@ -9,6 +9,7 @@ from compatstore.errors import UpgradeError
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.registry import HistoryEntry, Registry, VersionRecord, edit
 from compatstore.storage.staging import Staging
+from compatstore.upgrade.account import forget_account
 from compatstore.upgrade.cutover import tag_of
 from compatstore.upgrade.states import CUTOVER, RETIRED
 from compatstore.upgrade.switched import Switched
@@ -69,6 +70,7 @@ def drop_leftovers(catalog: Catalog, record: VersionRecord) -> tuple[str, ...]:
     unused = registry.unused(catalog.store.schema.names)
     catalog.store.drop_columns(unused)
     Staging(catalog.store.location, record.name, record.dim, id_arrow_type(registry)).clear()
+    forget_account(catalog, record.name)
     catalog.store.untag(tag_of(record.name))
     return unused
 
