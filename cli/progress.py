@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
+
+    from compatstore.upgrade.progress import Progress as Step
 
 
 class Bars:
@@ -38,6 +40,11 @@ class Bars:
         seconds = time.monotonic() - self._started[step]
         rate = f"{done / seconds:,.0f}/s" if seconds > 0 else ""
         self._progress.update(self._tasks[step], completed=done, total=total, note=note or rate)
+
+
+def onto(bars: Bars) -> Callable[[Step], None]:
+    """What an upgrade calls after each batch, drawn."""
+    return lambda progress: bars.update(progress.step, progress.done, progress.total)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Verbs of an upgrade's life: plan, upgrade, status, history, cutover, rollback, retire."""
+"""Verbs that bring an upgrade to where it can cut over: plan, upgrade, pause."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from compatstore.cli import views
-from compatstore.cli.cutover_check import CutoverCheck
+from compatstore.cli.exit_codes import BUSY
 from compatstore.cli.output import Output, pass_output
-from compatstore.cli.progress import Bars, progress_bars
+from compatstore.cli.progress import onto, progress_bars
 from compatstore.cli.stopping import stop_on_signals
 from compatstore.cli.verb import (
     gallery_argument,
@@ -21,6 +21,7 @@ from compatstore.cli.verb import (
     target_encoder_option,
     trust_code_option,
     verb,
+    wait_option,
 )
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from compatstore.artifacts.network import Precision
     from compatstore.gallery import Gallery
-    from compatstore.upgrade.progress import Progress
 
 _POLICY = (
     "Order of the backfill: random (the default), sigma, entropy, margin, least-confidence, a column of numbers "
@@ -127,7 +127,7 @@ def upgrade(
             backfill=backfill,
             policy=policy,
             seed=seed,
-            progress=_onto(bars),
+            progress=onto(bars),
             should_stop=should_stop,
             device=device,
             precision=precision,
@@ -135,73 +135,25 @@ def upgrade(
     if not cutover:
         output.show(report, views.report)
         return
-    with progress_bars() as bars:
-        switched = opened.cutover(target, progress=_onto(bars))
+    with progress_bars() as bars, stop_on_signals() as should_stop:
+        switched = opened.cutover(target, progress=onto(bars), should_stop=should_stop)
     output.show({"upgrade": report, "cutover": switched}, views.report_and_switched)
 
 
-@verb("status", example="status photos.lance")
-@gallery_argument
-@pass_output
-def status(output: Output, gallery: str) -> None:
-    """Show items, versions and upgrades."""
-    output.show(open_gallery(gallery, trust_code=False).status(), views.status)
-
-
-@verb("history", example="history photos.lance")
-@gallery_argument
-@pass_output
-def history(output: Output, gallery: str) -> None:
-    """Show all steps so far, oldest first."""
-    output.show(open_gallery(gallery, trust_code=False).history(), views.history)
-
-
-@verb("cutover", example="cutover photos.lance v2")
+@verb("pause", example="pause photos.lance v2")
 @gallery_argument
 @click.argument("target")
-@click.option("--check", is_flag=True, help="Only say whether it can be done; exit code 7 where items are missing.")
-@click.option("--force", is_flag=True, help="Do it while items have no vector in TARGET; searches will not find them.")
-@trust_code_option
+@wait_option
 @pass_output
 @click.pass_context
-def cutover(
-    ctx: click.Context, output: Output, gallery: str, target: str, check: bool, force: bool, trust_code: bool
-) -> None:
-    """Make TARGET the version that searches use; atomic."""
-    opened = open_gallery(gallery, trust_code=trust_code)
-    if check:
-        checked = CutoverCheck(target, opened.check_cutover(target))
-        output.show(checked, views.cutover_check)
-        ctx.exit(checked.exit_code)
-    with progress_bars() as bars:
-        switched = opened.cutover(target, force=force, progress=_onto(bars))
-    output.show(switched, views.switched)
+def pause(ctx: click.Context, output: Output, gallery: str, target: str, wait: float) -> None:
+    """Stop an upgrade that another process runs.
 
-
-@verb("rollback", example="rollback photos.lance")
-@gallery_argument
-@click.argument("target", required=False)
-@pass_output
-def rollback(output: Output, gallery: str, target: str | None) -> None:
-    """Go back to the version before an upgrade.
-
-    Atomic; nothing is lost. TARGET is the active version, or else the only upgrade under way, where it is left out.
+    That process finishes its batch, with --wait 0 after this command has ended. The same upgrade command goes on.
     """
-    output.show(open_gallery(gallery, trust_code=False).rollback(target), views.switched)
-
-
-@verb("retire", example="retire photos.lance v1")
-@gallery_argument
-@click.argument("version")
-@click.option("--drop-adopted", is_flag=True, help="Drop an adopted column too; the app that owns it needs it no more.")
-@pass_output
-def retire(output: Output, gallery: str, version: str, drop_adopted: bool) -> None:
-    """Drop the vectors of VERSION for good.
-
-    With the target of an upgrade that has not cut over, this abandons that upgrade.
-    """
-    opened = open_gallery(gallery, trust_code=False)
-    output.show(opened.retire(version, drop_adopted=drop_adopted), views.switched)
+    paused = open_gallery(gallery, trust_code=False).pause(target, wait=wait)
+    output.show(paused, views.paused)
+    ctx.exit(0 if paused.stopped or not wait else BUSY)
 
 
 def _link_first(gallery: Gallery, via: str | None, target: str, output: Output) -> str | None:
@@ -219,8 +171,4 @@ def _link_first(gallery: Gallery, via: str | None, target: str, output: Output) 
     return artifact.id
 
 
-def _onto(bars: Bars) -> Callable[[Progress], None]:
-    return lambda progress: bars.update(progress.step, progress.done, progress.total)
-
-
-VERBS: tuple[Command, ...] = (plan, upgrade, status, history, cutover, rollback, retire)
+VERBS: tuple[Command, ...] = (plan, upgrade, pause)

@@ -71,6 +71,15 @@ target_encoder_option = click.option(
     "--encoder", metavar="ENCODER", help="The target's model, where the gallery cannot build it."
 )
 
+wait_option = click.option(
+    "--wait",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long to wait for another process to finish its batch.",
+)
+
 
 def open_gallery(gallery: str, *, trust_code: bool, encoders: Mapping[str, Encoder] | None = None) -> Gallery:
     """Open a gallery; Lance loads here and not before."""

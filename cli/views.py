@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from compatstore.ingest.write import Added
     from compatstore.search import SearchPlan
     from compatstore.storage.registry import ArtifactRecord, HistoryEntry
+    from compatstore.upgrade.pause import Paused
     from compatstore.upgrade.plan import Plan
     from compatstore.upgrade.run import Report
     from compatstore.upgrade.status import RunStatus, Status, VersionStatus
@@ -134,6 +135,16 @@ def report(result: Report) -> View:
         yield f"next: compatstore cutover GALLERY {result.target}"
 
 
+def paused(result: Paused) -> View:
+    """What a pause did."""
+    if not result.holder:
+        yield f"nobody works on {result.target}"
+    elif result.stopped:
+        yield f"{result.holder} has stopped; go on: compatstore upgrade GALLERY {result.target}"
+    else:
+        yield f"{result.holder} was asked to stop, and has not yet"
+
+
 def report_and_switched(result: Mapping[str, Any]) -> View:
     """What an upgrade and its cutover did."""
     yield from report(result["upgrade"])
@@ -141,7 +152,7 @@ def report_and_switched(result: Mapping[str, Any]) -> View:
 
 
 def switched(result: Switched) -> View:
-    """What a cutover, rollback or retire did."""
+    """What a cutover, rollback, abort or retire did."""
     was = f", {result.previous} before" if result.previous != result.active else ""
     yield f"{result.active} is active{was}" if result.changed else f"{result.active} is active; nothing to do"
     if result.missing:
