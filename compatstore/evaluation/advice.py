@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from compatstore.evaluation.bootstrap import Estimate, Resampled
+from compatstore.evaluation.bootstrap import Estimate, Resampled, kept_shares
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,9 @@ def advise_without_labels(full: Option, options: Sequence[Option], metric: str, 
         metric: Name of the figure.
         keep: Share of the full figure to be kept for certain.
     """
-    enough = [option for option in (*options, full) if option.figure.share_of(full.figure).low >= keep]
+    everything = (*options, full)
+    kept = kept_shares([option.figure for option in everything], full.figure)
+    enough = [option for option, share in zip(everything, kept, strict=True) if share.low >= keep]
     chosen = min(enough, key=lambda option: (option.share, -option.value), default=None)
     reached = (
         f"no way keeps {keep:.0%} of it"

@@ -1,16 +1,20 @@
-"""Confidence intervals of means over queries, by the percentile bootstrap.
+"""Confidence intervals of means over queries, by the bootstrap.
 
 Queries are what is resampled: an interval says how much a figure would move with other queries of the same kind, with
-the gallery, the models and the transform as they are.
+the models and the transform as they are. Where the gallery is a sample itself, its items are resampled too: to first
+order, by how far each of them moves the mean (the infinitesimal jackknife).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from statistics import NormalDist
 
 import numpy as np
+import numpy.typing as npt
 
-from compatstore.evaluation.distances import Doubles
+from compatstore.evaluation.distances import Doubles, Positions
 
 _CELLS = 2**22  # resampled queries held at a time
 
@@ -58,43 +62,105 @@ class Resampled:
         """The difference to another mean, query by query."""
         return self._interval(float((self.values - other.values).mean()), self.means - other.means)
 
-    def share_of(self, other: Resampled) -> Estimate:
-        """The ratio to another mean that is above 0; of a mean of 0 it is as large as numbers get."""
-        tiny = float(np.finfo(np.float32).tiny)
-        return self._interval(self.value / max(other.value, tiny), self.means / np.maximum(other.means, tiny))
-
     def _interval(self, value: float, drawn: Doubles) -> Estimate:
         tail = (1.0 - self.confidence) / 2.0
         low, high = np.quantile(drawn, [tail, 1.0 - tail])
         return Estimate(value=value, low=float(low), high=float(high))
 
 
-def resample(values: Doubles, resamples: int = 1000, seed: int = 0, confidence: float = 0.95) -> list[Resampled]:
-    """Draw queries with replacement, the same for every row.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SampledGallery:
+    """A gallery that is a sample, and how it moves what was measured on it.
+
+    Args:
+        influence: (r, n) float64, for each of r figures n times what its mean would lose without an item, centred.
+        places: (q,) intp, where queries that are items stand in the gallery, so that an item is drawn as both; None
+            where queries are no items.
+    """
+
+    influence: Doubles
+    places: Positions | None = None
+
+
+def resample(
+    values: Doubles,
+    resamples: int = 1000,
+    seed: int = 0,
+    confidence: float = 0.95,
+    gallery: SampledGallery | None = None,
+) -> list[Resampled]:
+    """Draw queries with replacement, the same for every row, and the items of a sampled gallery likewise.
 
     Args:
         values: (r, q) float64, r figures of each query.
         resamples: Number of draws of q queries each.
         seed: Of the draws.
         confidence: Of the intervals, in (0, 1).
+        gallery: The gallery's part in the r figures, where it is a sample.
 
     Returns:
         One for each row.
     """
-    means = _resampled_means(values, resamples, seed)
+    random = np.random.default_rng(seed)
+    if gallery is None:
+        means = _means(values, _draws(random, values.shape[1], resamples))
+    elif gallery.places is None:
+        means = _means(values, _draws(random, values.shape[1], resamples))
+        means += _means(gallery.influence, _draws(random, gallery.influence.shape[1], resamples))
+    else:
+        draws = _draws(random, gallery.influence.shape[1], resamples)
+        means = _joint_means(values, gallery.influence, gallery.places, draws)
     return [
         Resampled(values=row, means=drawn, confidence=confidence) for row, drawn in zip(values, means.T, strict=True)
     ]
 
 
-def _resampled_means(values: Doubles, resamples: int, seed: int) -> Doubles:
-    """(resamples, r) float64; a draw is how often each query comes up in it, so that a mean is a matrix product."""
-    random, queries = np.random.default_rng(seed), values.shape[1]
-    step = max(_CELLS // queries, 1)
-    means = []
+def kept_shares(figures: Sequence[Resampled], full: Resampled) -> list[Estimate]:
+    """The ratio of each figure to the full one, with intervals that hold for all of them together.
+
+    Whoever picks one of several by its interval needs that: the luckiest of many is no accident. The intervals are
+    studentised and widened to the largest deviation among them (max-t). A full figure of 0 makes ratios as large as
+    numbers get.
+    """
+    tiny = float(np.finfo(np.float32).tiny)
+    values = np.array([figure.value for figure in figures]) / max(full.value, tiny)
+    drawn = np.array([figure.means for figure in figures]) / np.maximum(full.means, tiny)
+    spread = drawn.std(axis=1)
+    apart = np.abs(drawn - drawn.mean(axis=1, keepdims=True)) / np.where(spread > 0, spread, np.inf)[:, None]
+    wide = float(np.quantile(apart.max(axis=0), full.confidence)) * spread
+    return [
+        Estimate(value=float(value), low=float(value - half), high=float(value + half))
+        for value, half in zip(values, wide, strict=True)
+    ]
+
+
+def share_of_queries(chosen: npt.NDArray[np.bool_], confidence: float = 0.95) -> Estimate:
+    """A share of queries by Wilson's interval, which is sound where none was chosen: (q,) bool."""
+    n, share = len(chosen), float(chosen.mean())
+    z2 = NormalDist().inv_cdf((1.0 + confidence) / 2.0) ** 2
+    centre = (share + z2 / (2 * n)) / (1 + z2 / n)
+    half = float(np.sqrt(z2 * (share * (1 - share) + z2 / (4 * n)) / n)) / (1 + z2 / n)
+    return Estimate(value=share, low=max(centre - half, 0.0), high=min(centre + half, 1.0))
+
+
+def _draws(random: np.random.Generator, units: int, resamples: int) -> Iterator[Doubles]:
+    """How often each unit comes up in each draw, (draws, units), a piece at a time."""
+    step = max(_CELLS // units, 1)
     for start in range(0, resamples, step):
         draws = min(step, resamples - start)
-        drawn = random.integers(0, queries, (draws, queries)) + queries * np.arange(draws)[:, None]
-        counts = np.bincount(drawn.ravel(), minlength=draws * queries).reshape(draws, queries)
-        means.append(counts @ values.T / queries)
+        drawn = random.integers(0, units, (draws, units)) + units * np.arange(draws)[:, None]
+        yield np.bincount(drawn.ravel(), minlength=draws * units).reshape(draws, units).astype(np.float64)
+
+
+def _means(values: Doubles, draws: Iterable[Doubles]) -> Doubles:
+    """(resamples, r) float64, a mean as a matrix product."""
+    return np.concatenate([counts @ values.T / values.shape[1] for counts in draws])
+
+
+def _joint_means(values: Doubles, influence: Doubles, places: Positions, draws: Iterable[Doubles]) -> Doubles:
+    """(resamples, r) float64, where drawing an item draws its query and its part of the gallery."""
+    means = []
+    for counts in draws:
+        asked = counts[:, places]
+        means.append(asked @ values.T / asked.sum(axis=1, keepdims=True) + counts @ influence.T / influence.shape[1])
     return np.concatenate(means)

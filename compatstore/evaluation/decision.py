@@ -9,12 +9,21 @@ import numpy as np
 
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.advice import Advice, Option, advise, advise_without_labels
-from compatstore.evaluation.bootstrap import Estimate, Resampled, resample
-from compatstore.evaluation.distances import Doubles
-from compatstore.evaluation.metrics import Flips, flips, summarise
-from compatstore.evaluation.ranking import Ranking
+from compatstore.evaluation.bootstrap import (
+    Estimate,
+    Resampled,
+    SampledGallery,
+    kept_shares,
+    resample,
+    share_of_queries,
+)
+from compatstore.evaluation.distances import Positions
+from compatstore.evaluation.metrics import Flips, require_counted
+from compatstore.evaluation.relevance import places_of
 from compatstore.evaluation.trial import DecisionSettings, Trial
-from compatstore.evaluation.ways import Way, rank_ways
+from compatstore.evaluation.ways import Way, rank_ways, sampled_neighbours
+
+SAME_SHARE = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +36,10 @@ class DecisionRow:
         share: Share of the gallery that it embeds natively.
         figures: "cmc@1", ..., "map" -> the figure with its interval.
         gains: The same names -> difference to the status quo, query by query, with its interval.
-        kept: The same names -> share of the full backfill's figure, with its interval; paired as well.
+        kept: The same names -> share of the full backfill's figure; paired as well, with intervals that hold for all
+            rows together, so that a row may be picked by them.
         flips: Queries mended and broken since the status quo, at the smallest k.
+        broken: The share of queries broken, with its interval.
         note: What there is to know about it, or "".
     """
 
@@ -39,6 +50,7 @@ class DecisionRow:
     gains: dict[str, Estimate]
     kept: dict[str, Estimate]
     flips: Flips
+    broken: Estimate
     note: str = ""
 
 
@@ -85,16 +97,37 @@ class DecisionTable:
         Returns:
             The share to embed natively, or None when none of those measured is sure to reach it.
         """
-        budgets = [row for row in self.rows if row.notation.startswith("t/h") or row.notation == "t/t"]
-        return min((row.share for row in budgets if row.kept[self.criterion].low >= quality), default=None)
+        return min((row.share for row in self.budgets if row.kept[self.criterion].low >= quality), default=None)
+
+    @property
+    def budgets(self) -> tuple[DecisionRow, ...]:
+        """Rows that differ by the share of native vectors alone: hop alone, backfills, full backfill."""
+        return tuple(row for row in self.rows if row.notation.startswith("t/h") or row.notation == "t/t")
+
+    def budget(self, share: float) -> DecisionRow:
+        """The row of a budget.
+
+        Raises:
+            InvalidInput: It was not measured.
+        """
+        for row in self.budgets:
+            if abs(row.share - share) < SAME_SHARE:
+                return row
+        measured = ", ".join(f"{row.share:g}" for row in self.budgets)
+        raise InvalidInput("read a decision table", expected=f"a budget of {measured}", found=f"{share:g}")
+
+    @property
+    def best(self) -> DecisionRow:
+        """The budget with the best figure, of equals the smallest; more is not always better."""
+        return max(self.budgets, key=lambda row: (row.figures[self.criterion].value, -row.share))
 
 
 def decide(trial: Trial, settings: DecisionSettings | None = None) -> DecisionTable:
     """Measure every way to serve the gallery and say which one to take.
 
     The rows: status quo (s/s), naive swap of the model (t/s), rank merge without a transform, hop alone (t/h), the
-    backfill at some budgets, full backfill (t/t). Intervals are percentile bootstraps over queries; all rows see
-    the same draws, so that differences to the status quo are paired.
+    backfill at some budgets, full backfill (t/t). Intervals are bootstraps over queries, and over the gallery's items
+    where these are a sample; all rows see the same draws, so that differences to the status quo are paired.
 
     Raises:
         InvalidInput: No query has a correct item, or vectors that cannot be ranked; as `retrieval_metrics`.
@@ -104,49 +137,72 @@ def decide(trial: Trial, settings: DecisionSettings | None = None) -> DecisionTa
 
 
 def _table(trial: Trial, settings: DecisionSettings, ways: Sequence[Way]) -> DecisionTable:
-    counted = summarise(ways[0].ranking, settings.ks)
-    figures = _resampled(ways, settings)
-    labelled = trial.query_labels is not None
+    counted = ways[0].found.counted
+    require_counted(counted)
+    figures = _resampled(trial, ways, settings)
+    kept = {name: kept_shares([own[name] for own in figures], figures[-1][name]) for name in settings.metrics}
     return DecisionTable(
-        rows=tuple(_row(way, ways[0], figures[i], figures, settings) for i, way in enumerate(ways)),
-        advice=_advice(ways, figures, settings, labelled=labelled),
+        rows=tuple(
+            _row(way, ways[0], own, figures[0], {name: kept[name][i] for name in kept}, settings)
+            for i, (way, own) in enumerate(zip(ways, figures, strict=True))
+        ),
+        advice=_advice(ways, figures, settings, labelled=trial.query_labels is not None),
         criterion=settings.criterion,
-        truth="labels" if labelled else f"the target's {settings.neighbours} nearest neighbours",
+        truth=_truth(trial, settings),
         confidence=settings.confidence,
-        num_queries=counted.num_queries,
-        num_skipped=counted.num_skipped,
+        num_queries=int(counted.sum()),
+        num_skipped=int((~counted).sum()),
     )
 
 
-def _resampled(ways: Sequence[Way], settings: DecisionSettings) -> list[dict[str, Resampled]]:
+def _truth(trial: Trial, settings: DecisionSettings) -> str:
+    if trial.query_labels is not None:
+        return "labels"
+    neighbours = round(sampled_neighbours(settings.neighbours, trial.weight) * trial.weight)
+    return f"the target's {neighbours} nearest neighbours"
+
+
+def _resampled(trial: Trial, ways: Sequence[Way], settings: DecisionSettings) -> list[dict[str, Resampled]]:
     """For each way its figures by name, all over the same draws."""
-    values = np.array([_values(way.ranking, settings.ks) for way in ways])
-    drawn = resample(values.reshape(-1, values.shape[-1]), settings.resamples, settings.seed, settings.confidence)
+    counted = ways[0].found.counted
+    values = np.concatenate([way.found.values[:, counted] for way in ways])
+    gallery = None
+    if trial.population is not None:
+        places = _places(trial)
+        influence = np.concatenate([way.found.influence for way in ways])
+        gallery = SampledGallery(influence=influence, places=None if places is None else places[counted])
+    drawn = resample(values, settings.resamples, settings.seed, settings.confidence, gallery)
     size = len(settings.metrics)
     return [dict(zip(settings.metrics, drawn[size * i : size * (i + 1)], strict=True)) for i in range(len(ways))]
 
 
-def _values(ranking: Ranking, ks: Sequence[int]) -> list[Doubles]:
-    """Each query's figures, in the order of `DecisionSettings.metrics`: (metrics, q)."""
-    first = ranking.first_match[ranking.counted]
-    return [*((first <= k).astype(np.float64) for k in ks), ranking.average_precision[ranking.counted]]
+def _places(trial: Trial) -> Positions | None:
+    """Rows of the gallery that the queries are, where each is one."""
+    if trial.query_ids is None or trial.gallery_ids is None:
+        return None
+    places = places_of(trial.query_ids, trial.gallery_ids)
+    return places if (places >= 0).all() else None
 
 
 def _row(
     way: Way,
     status_quo: Way,
     own: dict[str, Resampled],
-    figures: Sequence[dict[str, Resampled]],
+    before: dict[str, Resampled],
+    kept: dict[str, Estimate],
     settings: DecisionSettings,
 ) -> DecisionRow:
+    counted, nearest = status_quo.found.counted, settings.ks.index(min(settings.ks))
+    was, now = (found.values[nearest, counted] > 0 for found in (status_quo.found, way.found))
     return DecisionRow(
         name=way.name,
         notation=way.notation,
         share=way.share,
         figures={metric: figure.estimate() for metric, figure in own.items()},
-        gains={metric: figure.over(figures[0][metric]) for metric, figure in own.items()},
-        kept={metric: figure.share_of(figures[-1][metric]) for metric, figure in own.items()},
-        flips=flips(status_quo.ranking, way.ranking, min(settings.ks)),
+        gains={metric: figure.over(before[metric]) for metric, figure in own.items()},
+        kept=kept,
+        flips=Flips(positive=float(np.mean(~was & now)), negative=float(np.mean(was & ~now))),
+        broken=share_of_queries(was & ~now, settings.confidence),
         note=way.note,
     )
 

@@ -115,13 +115,7 @@ def summarise(ranking: Ranking, ks: Sequence[int] = (1, 5)) -> RetrievalMetrics:
     """
     require_ranks(ks)
     counted = ranking.counted
-    if not counted.any():
-        raise InvalidInput(
-            "average over queries",
-            expected="a query with a correct item in the gallery",
-            found=f"none among {len(counted)}",
-            fix="Check that query and gallery labels name the same classes.",
-        )
+    require_counted(counted)
     first, at = ranking.first_match[counted], ranking.average_precision_at
     return RetrievalMetrics(
         cmc={k: float(np.mean(first <= k)) for k in ks},
@@ -181,6 +175,21 @@ def recall_at_k(
     if not wanted:
         raise InvalidInput("measure recall", expected="true neighbours", found="none")
     return sum(len(f & t) for f, t in zip(found_sets, true_sets, strict=True)) / wanted
+
+
+def require_counted(counted: npt.NDArray[np.bool_]) -> None:
+    """Refuse to average over no query at all; (q,) bool, the queries that have a correct item.
+
+    Raises:
+        InvalidInput: There is none.
+    """
+    if not counted.any():
+        raise InvalidInput(
+            "average over queries",
+            expected="a query with a correct item in the gallery",
+            found=f"none among {len(counted)}",
+            fix="Check that query and gallery labels name the same classes.",
+        )
 
 
 def require_ranks(ks: Sequence[int], map_at: int | None = None) -> None:

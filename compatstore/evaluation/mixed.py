@@ -25,7 +25,15 @@ _TINY = np.finfo(np.float32).tiny
 def rank_mixed(
     source: Distances, target: Distances, native: _Mask, relevance: Relevance, merge: Merge = "calibrated"
 ) -> Ranking:
-    """Rank a mixed gallery of n items.
+    """Rank a mixed gallery of n items; arguments and errors as in `mixed_blocks`."""
+    blocks = mixed_blocks(source, target, native, relevance, merge)
+    return rank_blocks(blocks, len(source.left), relevance, [np.arange(len(native))])[0]
+
+
+def mixed_blocks(
+    source: Distances, target: Distances, native: _Mask, relevance: Relevance, merge: Merge = "calibrated"
+) -> Iterator[tuple[int, Doubles]]:
+    """Distances of a mixed gallery of n items, block by block; items in the order that breaks ties.
 
     Args:
         source: Queries and gallery in the source's space.
@@ -43,8 +51,7 @@ def rank_mixed(
         raise InvalidInput("merge two parts", expected=f"one of {', '.join(MERGES)}", found=repr(merge))
     if merge == "calibrated" and native.sum() < 3:
         raise InvalidInput("calibrate distances", expected="3 native items or more", found=f"{native.sum()}")
-    blocks = _merged(source, target, native[relevance.order], relevance, MERGES[merge])
-    return rank_blocks(blocks, len(source.left), relevance, [np.arange(len(native))])[0]
+    return _merged(source, target, native[relevance.order], relevance, MERGES[merge])
 
 
 def _merged(

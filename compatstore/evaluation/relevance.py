@@ -108,6 +108,17 @@ def leave_out(distances: Doubles, itself: Positions) -> None:
     distances[rows, itself[rows]] = np.inf
 
 
+def places_of(query_ids: npt.ArrayLike, gallery_ids: npt.ArrayLike) -> Positions:
+    """Find the gallery row of each query's own item: (q,) intp, -1 where it is not in the gallery.
+
+    Raises:
+        InvalidInput: Ids are neither integers nor strings, or of two kinds.
+        DuplicateIds: A gallery id occurs twice.
+    """
+    order, itself = _arrange(len(np.asarray(query_ids)), len(np.asarray(gallery_ids)), query_ids, gallery_ids)
+    return np.where(itself >= 0, order[itself], -1)
+
+
 def as_keys(values: npt.ArrayLike, name: str) -> npt.NDArray[np.generic]:
     """Return labels or ids as a one-dimensional array of integers or strings.
 

@@ -30,10 +30,12 @@ class Trial:
         gallery_labels: (n,) of the same kind, or None.
         query_ids: (q,) integers or strings, or None. A query never finds the item of its own id.
         gallery_ids: (n,) of the same kind, each once, or None.
+        population: Items of the gallery that these n were drawn from at random, >= n; None where they are all of it.
+            Figures are then as of that gallery, and intervals allow for the draw.
 
     Raises:
         DimensionMismatch: Shapes or numbers do not match.
-        InvalidInput: `order` is not a permutation, or labels are on one side only.
+        InvalidInput: `order` is not a permutation, labels are on one side only, or the population is below n.
     """
 
     source_queries: FloatArray
@@ -46,6 +48,7 @@ class Trial:
     gallery_labels: npt.ArrayLike | None = None
     query_ids: npt.ArrayLike | None = None
     gallery_ids: npt.ArrayLike | None = None
+    population: int | None = None
 
     def __post_init__(self) -> None:
         if self.transformed.shape != self.native.shape:
@@ -53,11 +56,19 @@ class Trial:
             raise DimensionMismatch("try an upgrade", expected=f"transformed of {self.native.shape}", found=found)
         if (self.query_labels is None) != (self.gallery_labels is None):
             raise InvalidInput("try an upgrade", expected="labels on both sides or none", found="one side")
+        if self.population is not None and self.population < len(self.source):
+            expected, found = f"a population of {len(self.source)} or more", f"{self.population}"
+            raise InvalidInput("try an upgrade", expected=expected, found=found)
         for values in ("target_queries", "query_labels", "query_ids"):
             require_length(getattr(self, values), len(self.source_queries), values)
         for values in ("native", "gallery_labels", "gallery_ids"):
             require_length(getattr(self, values), len(self.source), values)
         as_permutation(self.order, len(self.source))
+
+    @property
+    def weight(self) -> float:
+        """Items of the gallery that each of these stands for, >= 1."""
+        return 1.0 if self.population is None else self.population / len(self.source)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +83,8 @@ class DecisionSettings:
         merge_share: Share of the gallery that is native in the rank merge, in (0, 1].
         source_metric: Distance of the source's space.
         target_metric: Distance of the target's space.
-        neighbours: Without labels: the target's nearest items that are right for a query.
+        neighbours: Without labels: the target's nearest items that are right for a query, in the whole gallery. In a
+            sample of it these are fewer, but never below 5: so that of a small sample more of the gallery's are right.
         keep: Without labels: share of the full backfill's figure that a budget is to keep.
         confidence: Of all intervals, in (0, 1).
         resamples: Draws of the bootstrap, 2 or more.

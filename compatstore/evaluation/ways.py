@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from compatstore.evaluation.compatibility import fit_length
 from compatstore.evaluation.curve import as_permutation, mixed_galleries, native_rows
-from compatstore.evaluation.distances import Distances, measure
-from compatstore.evaluation.mixed import rank_mixed
-from compatstore.evaluation.ranking import Ranking, rank_galleries
+from compatstore.evaluation.distances import Distances, Doubles, Positions, measure
+from compatstore.evaluation.mixed import mixed_blocks
 from compatstore.evaluation.relevance import Relevance, judge, judge_neighbours
+from compatstore.evaluation.sampled import Found, Sampling, find_in_blocks, find_in_galleries
 from compatstore.evaluation.trial import DecisionSettings, Trial
+
+FEWEST_NEIGHBOURS = 5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -22,51 +25,81 @@ class Way:
     name: str
     notation: str
     share: float
-    ranking: Ranking
+    found: Found
     note: str = ""
 
 
 def rank_ways(trial: Trial, settings: DecisionSettings) -> list[Way]:
     """Rank by the status quo, naive swap, rank merge, hop alone, the budgets and the full backfill, in this order."""
     native = measure(trial.target_queries, trial.native, settings.target_metric)
-    relevance = _truth(trial, native, settings)
-    return [*_without_transform(trial, native, relevance, settings), *_backfills(trial, relevance, settings)]
+    search = _Search(relevance=_truth(trial, native, settings), ks=settings.ks, sampling=_sampling(trial))
+    return [*_without_transform(trial, native, search, settings), *_backfills(trial, search, settings)]
+
+
+def sampled_neighbours(neighbours: int, weight: float) -> int:
+    """How many nearest items of a sample, 1 in `weight` of a gallery, stand for so many of the gallery's.
+
+    They are not let go below 5: one neighbour more or less would decide too much.
+    """
+    return max(round(neighbours / weight), min(FEWEST_NEIGHBOURS, neighbours))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Search:
+    """How all ways are searched: what is correct, the k of CMC, and what the gallery is a sample of."""
+
+    relevance: Relevance
+    ks: tuple[int, ...]
+    sampling: Sampling
+
+    def galleries(self, distances: Distances, rows: Sequence[Positions]) -> list[Found]:
+        return find_in_galleries(distances, self.relevance, rows, self.ks, self.sampling)
+
+    def blocks(self, blocks: Iterable[tuple[int, Doubles]], queries: int, items: int) -> Found:
+        return find_in_blocks(blocks, queries, self.relevance, [np.arange(items)], self.ks, self.sampling)[0]
 
 
 def _truth(trial: Trial, native: Distances, settings: DecisionSettings) -> Relevance:
     if trial.query_labels is None or trial.gallery_labels is None:
-        return judge_neighbours(native, settings.neighbours, trial.query_ids, trial.gallery_ids)
+        neighbours = sampled_neighbours(settings.neighbours, trial.weight)
+        return judge_neighbours(native, neighbours, trial.query_ids, trial.gallery_ids)
     return judge(trial.query_labels, trial.gallery_labels, trial.query_ids, trial.gallery_ids)
 
 
-def _without_transform(trial: Trial, native: Distances, relevance: Relevance, settings: DecisionSettings) -> list[Way]:
+def _sampling(trial: Trial) -> Sampling:
+    return Sampling(weight=trial.weight, own=1.0 if trial.query_labels is not None else (1.0 + trial.weight) / 2.0)
+
+
+def _without_transform(trial: Trial, native: Distances, search: _Search, settings: DecisionSettings) -> list[Way]:
     """What the source's vectors are good for: as they are, with the wrong queries, and beside native ones."""
     source = measure(trial.source_queries, trial.source, settings.source_metric)
     swapped = fit_length(trial.target_queries, trial.source.shape[1])
     naive = measure(swapped, trial.source, settings.source_metric)
     rows, share = np.arange(len(trial.source)), settings.merge_share
     filled = native_rows(as_permutation(trial.order, len(rows)), share)
-    mixed = rank_mixed(source, native, filled, relevance, settings.merge)
-    status_quo, swap = (rank_galleries(distances, relevance, [rows])[0] for distances in (source, naive))
+    merged = mixed_blocks(source, native, filled, search.relevance, settings.merge)
+    mixed = search.blocks(merged, len(source.left), len(rows))
+    status_quo, swap = (search.galleries(distances, [rows])[0] for distances in (source, naive))
     note = _swap_note(trial.target_queries.shape[1], trial.source.shape[1])
     return [
-        Way(name="status quo", notation="s/s", share=0.0, ranking=status_quo),
-        Way(name="naive swap", notation="t/s", share=0.0, ranking=swap, note=note),
-        Way(name=f"rank merge {share:.0%}", notation="s/s+t/t", share=share, ranking=mixed, note=settings.merge),
+        Way(name="status quo", notation="s/s", share=0.0, found=status_quo),
+        Way(name="naive swap", notation="t/s", share=0.0, found=swap, note=note),
+        Way(name=f"rank merge {share:.0%}", notation="s/s+t/t", share=share, found=mixed, note=settings.merge),
     ]
 
 
-def _backfills(trial: Trial, relevance: Relevance, settings: DecisionSettings) -> list[Way]:
+def _backfills(trial: Trial, search: _Search, settings: DecisionSettings) -> list[Way]:
     """Hop alone, the budgets and the full backfill, ranked together: their vectors are rows of one table."""
     shares = np.array([0.0, *sorted(settings.shares), 1.0])
     both = measure(trial.target_queries, np.concatenate([trial.transformed, trial.native]), settings.target_metric)
     galleries = mixed_galleries(as_permutation(trial.order, len(trial.source)), shares)
-    names = ["hop alone", *(f"backfill {share:.0%}" for share in shares[1:-1]), "full backfill"]
+    names = ["hop alone", *(f"backfill {share:.4g}%" for share in 100 * shares[1:-1]), "full backfill"]
     notations = ["t/h", *["t/h+t"] * len(settings.shares), "t/t"]
-    rankings = rank_galleries(both, relevance, galleries)
     return [
-        Way(name=name, notation=notation, share=float(share), ranking=ranking)
-        for name, notation, share, ranking in zip(names, notations, shares, rankings, strict=True)
+        Way(name=name, notation=notation, share=float(share), found=found)
+        for name, notation, share, found in zip(
+            names, notations, shares, search.galleries(both, galleries), strict=True
+        )
     ]
 
 

@@ -8,20 +8,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from compatstore.encoders import FloatArray, encode_readable
+from compatstore.encoders import FloatArray
 from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.evaluation import DecisionSettings, DecisionTable, Trial, decide
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.columns import VersionColumns, VersionValues
-from compatstore.storage.ids import find
-from compatstore.storage.registry import Registry, RunRecord
-from compatstore.upgrade.hop import read_source
-from compatstore.upgrade.policies import order, random_scores
+from compatstore.storage.columns import VersionValues
+from compatstore.storage.registry import RunRecord
+from compatstore.upgrade.policies import order
 from compatstore.upgrade.rows import COSINE_SCALE, ArrayRows
+from compatstore.upgrade.sample import SMALLEST_SAMPLE, Sample, draw_sample
 from compatstore.upgrade.transform import transformer_of
 
-QUERIES = 1 / 4
-SMALLEST_SAMPLE = 40
+BUDGETS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +27,7 @@ class SampleSettings:
     """How an upgrade is tried.
 
     Args:
-        sample: Items to look at; a quarter of them are the queries.
+        sample: Items to look at: each is a query, and what the others search.
         labels: Column that says what is correct, or None: then it is what the target itself finds.
         criterion: The figure that decides: "cmc@1", "cmc@5" or "map".
         shares: Budgets between a hop alone and a full backfill, in (0, 1).
@@ -54,8 +52,8 @@ def try_upgrade(catalog: Catalog, run: RunRecord, settings: SampleSettings) -> D
     """Measure an upgrade on items of the gallery before, or while, it runs.
 
     Items that are native in the target already are taken as they are, the others are embedded for the trial and
-    not kept. The sample stands in for queries and gallery alike: figures of a larger gallery are lower, the order of
-    the ways is what the trial is for.
+    not kept. Each item of the sample searches the others, and the sample stands for the gallery that it was drawn
+    from: mAP is as of the whole gallery, CMC, which falls with fewer correct items at hand, as of the sample.
 
     Args:
         catalog: The gallery.
@@ -66,7 +64,6 @@ def try_upgrade(catalog: Catalog, run: RunRecord, settings: SampleSettings) -> D
         UpgradeError: There is nothing to transform with, or too few items could be embedded natively.
         InvalidInput: There is no such column of labels, or too few items.
     """
-    registry = catalog.registry()
     if not run.path:
         raise UpgradeError(
             f"try the upgrade to {run.target}",
@@ -74,21 +71,43 @@ def try_upgrade(catalog: Catalog, run: RunRecord, settings: SampleSettings) -> D
             found="none: everything would be embedded natively",
             fix="Link one: compatstore link GALLERY ARTIFACT",
         )
-    rows = _draw(catalog, registry, run, settings)
-    source, native, kept = _embed(catalog, registry, run, rows)
-    ids = rows.column(registry.id_column).take(kept)
-    labels = rows.column(settings.labels).take(kept).to_numpy() if settings.labels else None
-    transformed = transformer_of(catalog, run).apply(source)
-    queries = np.arange(len(kept)) < int(len(kept) * QUERIES)
+    sample = draw_sample(catalog, run, settings.sample, labels=settings.labels, seed=settings.seed)
+    hopped = transformer_of(catalog, run).apply(sample.source)
+    return decide_on_sample(catalog, run, sample, hopped.vectors, _order(catalog, run, sample.ids, hopped), settings)
+
+
+def decide_on_sample(
+    catalog: Catalog,
+    run: RunRecord,
+    sample: Sample,
+    transformed: FloatArray,
+    urgent: npt.NDArray[np.intp],
+    settings: SampleSettings,
+) -> DecisionTable:
+    """Let the items of a sample search each other, in every way.
+
+    Args:
+        catalog: The gallery.
+        run: Its upgrade.
+        sample: n items.
+        transformed: (n, dim) float32, what serves where nothing more is embedded natively.
+        urgent: (n,) rows of the sample in the order of the backfill.
+        settings: What decides.
+    """
+    registry = catalog.registry()
+    ids = sample.ids.to_numpy(zero_copy_only=False)
     trial = Trial(
-        source_queries=source.vectors[queries],
-        target_queries=native[queries],
-        source=source.vectors[~queries],
-        transformed=transformed.vectors[~queries],
-        native=native[~queries],
-        order=_order(catalog, run, ids.filter(~queries), transformed.take(~queries)),
-        query_labels=None if labels is None else labels[queries],
-        gallery_labels=None if labels is None else labels[~queries],
+        source_queries=sample.source.vectors,
+        target_queries=sample.native,
+        source=sample.source.vectors,
+        transformed=transformed,
+        native=sample.native,
+        order=urgent,
+        query_labels=sample.labels,
+        gallery_labels=sample.labels,
+        query_ids=ids,
+        gallery_ids=ids,
+        population=sample.population,
     )
     return decide(
         trial,
@@ -100,59 +119,6 @@ def try_upgrade(catalog: Catalog, run: RunRecord, settings: SampleSettings) -> D
             seed=settings.seed,
         ),
     )
-
-
-def _draw(catalog: Catalog, registry: Registry, run: RunRecord, settings: SampleSettings) -> Any:
-    """A random sample of the items that have a vector in the source, with all that a trial reads, in random order."""
-    store, key = catalog.store, registry.id_column
-    source = registry.columns(run.source)
-    schema = store.schema.names
-    if settings.labels is not None and settings.labels not in schema:
-        raise InvalidInput(
-            f"try the upgrade to {run.target}", expected=f"labels in one of {', '.join(schema)}", found=settings.labels
-        )
-    ids = store.scan([key], source.present).column(key).combine_chunks()
-    chosen = ids.take(np.argsort(-random_scores(ids, settings.seed), kind="stable")[: settings.sample])
-    extra = [name for name in (registry.source_column, settings.labels, source.side) if name]
-    target = registry.record(run.target).columns
-    columns = [key, source.vector, *extra, *(target.names if target else [])]
-    rows = find(store, key, chosen.to_pylist(), list(dict.fromkeys(columns))).combine_chunks()
-    return rows.take(np.argsort(-random_scores(rows.column(key), settings.seed), kind="stable"))
-
-
-def _embed(
-    catalog: Catalog, registry: Registry, run: RunRecord, rows: Any
-) -> tuple[VersionValues, FloatArray, npt.NDArray[np.intp]]:
-    """Source values and native vectors of the sampled rows that have both, and which rows these are."""
-    source = read_source(registry.columns(run.source), rows)
-    native, known = _known_natives(registry.record(run.target).columns, registry.record(run.target).dim, rows)
-    usable = transformer_of(catalog, run).possible(source)
-    todo = np.flatnonzero(usable & ~known)
-    encoder = catalog.encoder(run.target)
-    column = registry.id_column if encoder is not None and encoder.reads == "id" else registry.source_column
-    if encoder is not None and column is not None and len(todo):
-        inputs = rows.column(column).take(todo).to_pylist()
-        there = [i for i, value in enumerate(inputs) if value is not None]
-        encoded = encode_readable(encoder, [inputs[i] for i in there])
-        good = todo[[there[i] for i in encoded.readable]]
-        native[good], known[good] = encoded.vectors, True
-    kept = np.flatnonzero(usable & known)
-    if len(kept) < SMALLEST_SAMPLE:
-        raise UpgradeError(
-            f"try the upgrade to {run.target}",
-            expected=f"{SMALLEST_SAMPLE} items with a native vector in {run.target}, or an encoder and sources",
-            found=f"{len(kept)}" + (" and no encoder" if encoder is None else ""),
-            fix=f"Open the gallery with encoders={{'{run.target}': ...}}.",
-        )
-    return source.take(kept), native[kept], kept
-
-
-def _known_natives(columns: VersionColumns | None, dim: int, rows: Any) -> tuple[FloatArray, npt.NDArray[np.bool_]]:
-    n = rows.num_rows
-    if columns is None:
-        return np.zeros((n, dim), np.float32), np.zeros(n, bool)
-    values = columns.decode(rows)
-    return values.vectors.copy(), values.valid & (values.origin == "native")
 
 
 def _order(catalog: Catalog, run: RunRecord, ids: Any, transformed: VersionValues) -> npt.NDArray[np.intp]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from compatstore.evaluation import bootstrap
-from compatstore.evaluation.bootstrap import resample
+from compatstore.evaluation.bootstrap import SampledGallery, kept_shares, resample, share_of_queries
 
 
 def test_the_interval_of_a_share_is_as_wide_as_the_binomials():
@@ -31,6 +31,35 @@ def test_the_same_seed_gives_the_same_interval_in_any_number_of_pieces(monkeypat
 def test_differences_and_ratios_are_paired():
     values = np.random.default_rng(2).random(200)
     one, more, double = resample(np.array([values, values + 0.25, 2 * values]))
-    gain, ratio = more.over(one), double.share_of(one)
+    gain, [ratio] = more.over(one), kept_shares([double], one)
     assert (gain.value, gain.low, gain.high) == pytest.approx((0.25, 0.25, 0.25))
     assert (ratio.value, ratio.low, ratio.high) == pytest.approx((2, 2, 2))
+
+
+def test_a_gallery_that_is_a_sample_widens_an_interval():
+    values, influence = np.random.default_rng(3).normal(size=(2, 1, 400))
+    influence -= influence.mean()
+    for places in (None, np.arange(400)):  # queries of their own, and items that are queries too
+        [alone] = resample(values, 4000)
+        [both] = resample(values, 4000, gallery=SampledGallery(influence=influence, places=places))
+        together = values + influence if places is not None else np.array([[2**0.5]]) * values
+        found, expected = both.estimate(), 1.96 * together.std() / 20
+        assert found.value == alone.estimate().value
+        assert (found.high - found.low) / 2 == pytest.approx(expected, rel=0.08)
+
+
+def test_shares_to_be_picked_from_have_wider_intervals_and_the_full_one_has_none():
+    values = np.random.default_rng(4).random((6, 200))
+    *some, full = resample(values)
+    several, [alone, whole] = kept_shares([*some, full], full), kept_shares([some[0], full], full)
+    assert (whole.low, whole.value, whole.high) == (several[-1].low, 1.0, several[-1].high) == (1.0, 1.0, 1.0)
+    assert several[0].value == alone.value
+    assert several[0].low < alone.low
+
+
+def test_no_broken_query_among_few_does_not_mean_that_none_will_be():
+    none = share_of_queries(np.zeros(100, bool))
+    assert (none.value, none.low) == (0.0, 0.0)
+    assert 0.03 < none.high < 0.04
+    half = share_of_queries(np.arange(400) < 200)
+    assert (half.high - half.low) / 2 == pytest.approx(0.049, abs=0.001)

@@ -78,6 +78,7 @@ def table():
             gains=estimates,
             kept=estimates,
             flips=Flips(positive=0.2, negative=0.1),
+            broken=Estimate(value=0.1, low=0.05, high=0.15),
         )
         for name, notation, estimates in zip(("status quo", "hop alone"), ("s/s", "t/h"), figures, strict=True)
     )

@@ -1,0 +1,184 @@
+"""What queries find in a sample of a gallery: figures as of the whole one, and how far each sampled item moves them.
+
+A sample is easier to search than the gallery it was drawn from: fewer items stand between a query and what it looks
+for. Average precision is put right item by item. Where c of t nearer items are correct in a sample of 1 in w, about
+w c of w t are in the whole gallery, so that the precision there is (1 + w c) / (1 + w t). CMC asks for the very nearest
+items, of which a sample has few: it stays as it is in the sample, below that of the whole gallery.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from compatstore.evaluation.distances import Distances, Doubles, Positions
+from compatstore.evaluation.relevance import Relevance
+
+_CELLS = 2**20  # distances ranked at a time
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How a sampled gallery stands for the whole one.
+
+    Args:
+        weight: Items of the whole gallery for each sampled one, >= 1.
+        own: Where the whole gallery counts an item itself, in [1, weight]. 1 for an item that is correct whether it
+            was sampled or not; (1 + weight) / 2 where being among the nearest of the sample is what makes it correct,
+            as then half of the items that stand between two sampled ones are on its near side.
+    """
+
+    weight: float = 1.0
+    own: float = 1.0
+
+    @property
+    def unseen(self) -> float:
+        """Deviation that a figure owes to the choice of the sample, as a share of an endless gallery's."""
+        return float(np.sqrt(1.0 - 1.0 / self.weight))
+
+
+WHOLE = Sampling()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Found:
+    """What each query found by one way to serve the gallery.
+
+    Args:
+        values: (metrics, q) float64: CMC at each k, then average precision; NaN for a query without a correct item.
+        influence: (metrics, n) float64, how much the mean over queries would lose without each gallery item, times
+            n; zero where the gallery is not a sample.
+    """
+
+    values: Doubles
+    influence: Doubles
+
+    @property
+    def counted(self) -> npt.NDArray[np.bool_]:
+        """(q,) bool, the queries that have a correct item in the gallery."""
+        counted: npt.NDArray[np.bool_] = np.isfinite(self.values[-1])
+        return counted
+
+
+def find_in_galleries(
+    distances: Distances,
+    relevance: Relevance,
+    galleries: Sequence[Positions],
+    ks: Sequence[int],
+    sampling: Sampling = WHOLE,
+) -> list[Found]:
+    """Search several galleries of n items each whose vectors are rows of one table; as `rank_galleries`."""
+    equal = distances.first_equal_rows()
+    columns = [equal[rows[relevance.order]] for rows in galleries]
+    return find_in_blocks(distances.blocks(), len(distances.left), relevance, columns, ks, sampling)
+
+
+def find_in_blocks(
+    blocks: Iterable[tuple[int, Doubles]],
+    queries: int,
+    relevance: Relevance,
+    columns: Sequence[Positions],
+    ks: Sequence[int],
+    sampling: Sampling = WHOLE,
+) -> list[Found]:
+    """Search several galleries of n items each from distances that come block by block; as `rank_blocks`."""
+    items = len(relevance.order)
+    found = [_empty(len(ks) + 1, queries, items) for _ in columns]
+    step = max(_CELLS // items, 1)
+    for start, block in blocks:
+        for row in range(0, len(block), step):
+            rows = np.arange(start + row, min(start + row + step, start + len(block)))
+            correct = _correct(relevance, rows)
+            itself = relevance.itself[rows]
+            for places, result in zip(columns, found, strict=True):
+                near = block[row : row + step][:, places]
+                near[itself >= 0, itself[itself >= 0]] = np.inf
+                _record(result, rows, near, correct, ks, sampling)
+    return [_by_row(result, relevance, sampling) for result in found]
+
+
+def _record(
+    result: Found,
+    rows: Positions,
+    distances: Doubles,
+    correct: npt.NDArray[np.bool_],
+    ks: Sequence[int],
+    sampling: Sampling,
+) -> None:
+    """Add some queries to a result, whose influences are sums over queries, in the order that breaks ties."""
+    order = distances.argsort(axis=1, kind="stable")
+    ranked = _Ranked.of(np.take_along_axis(correct, order, axis=1))
+    some = ranked.total > 0
+    moved = np.zeros((len(result.influence), *order.shape))
+    for metric, k in enumerate(ks):
+        result.values[metric, rows[some]] = (ranked.first < k)[some]
+        ranked.cmc_influence(k, moved[metric])
+    result.values[-1, rows[some]] = ranked.precision(sampling, moved[-1])[some]
+    for metric, lost in enumerate(moved):
+        result.influence[metric] += np.bincount(order.ravel(), lost.ravel(), order.shape[1])
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Ranked:
+    """Which places of some rankings are correct; (b, n) arrays by query and place from 0."""
+
+    hit: npt.NDArray[np.bool_]
+    above: npt.NDArray[np.int64]  # correct items up to and with each place
+    total: npt.NDArray[np.int64]
+    first: Positions
+    second: Positions
+
+    @classmethod
+    def of(cls, hit: npt.NDArray[np.bool_]) -> _Ranked:
+        above = hit.cumsum(axis=1)
+        total, never = above[:, -1], hit.shape[1]
+        first = np.where(total > 0, (above > 0).argmax(axis=1), never)
+        second = np.where(total > 1, (above > 1).argmax(axis=1), never)
+        return cls(hit=hit, above=above, total=total, first=first, second=second)
+
+    def cmc_influence(self, k: int, lost: Doubles) -> None:
+        """Fill in what each query's CMC@k loses without the item at each place."""
+        alone = np.flatnonzero((self.first < k) & (self.second > k))
+        lost[alone, self.first[alone]] = 1.0
+        lost[self.first == k, :k] = -1.0
+
+    def precision(self, sampling: Sampling, lost: Doubles) -> Doubles:
+        """Average precision in the whole gallery, (b,); fills in what it loses without the item at each place."""
+        every = np.maximum(self.total, 1)[:, None]
+        ahead = sampling.own + sampling.weight * np.arange(self.hit.shape[1])
+        precision = self.hit * (sampling.own + sampling.weight * (self.above - 1)) / ahead
+        mean = precision.sum(axis=1, keepdims=True) / every
+        gained = _after(self.hit * sampling.weight / ahead)
+        spoiled = _after(precision * sampling.weight / ahead)
+        np.divide(self.hit * (precision - mean + gained) - spoiled, every, out=lost)
+        lost[self.total == 0] = 0.0
+        figures: Doubles = mean[:, 0]
+        return figures
+
+
+def _after(values: Doubles) -> Doubles:
+    """For each place the sum over all places behind it."""
+    behind: Doubles = values.sum(axis=1, keepdims=True) - values.cumsum(axis=1)
+    return behind
+
+
+def _correct(relevance: Relevance, rows: Positions) -> npt.NDArray[np.bool_]:
+    correct = np.zeros((len(rows), len(relevance.order)), bool)
+    for place, query in enumerate(rows.tolist()):
+        correct[place, relevance.of(query)] = True
+    return correct
+
+
+def _by_row(result: Found, relevance: Relevance, sampling: Sampling) -> Found:
+    """Put influences in the order of the gallery's rows, scale them to means, and centre them."""
+    influence = np.empty_like(result.influence)
+    influence[:, relevance.order] = result.influence
+    influence *= sampling.unseen * influence.shape[1] / max(result.counted.sum(), 1)
+    return Found(values=result.values, influence=influence - influence.mean(axis=1, keepdims=True))
+
+
+def _empty(metrics: int, queries: int, items: int) -> Found:
+    return Found(values=np.full((metrics, queries), np.nan), influence=np.zeros((metrics, items)))
