@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 @pass_output
 @click.pass_context
 def verify(ctx: click.Context, output: Output, gallery: str) -> None:
-    """Check a gallery's table, registry, files, tags and indexes against each other.
+    """Check that all of a gallery fits together.
 
-    Nothing is written; each finding comes with its repair. The exit code is 9 where an error or a warning is found, 0
+    Table, registry, files, tags and indexes are held against each other. Nothing is written; each finding comes with its repair. The exit code is 9 where an error or a warning is found, 0
     where there is nothing but notes.
     """
     result = open_gallery(gallery, trust_code=False).verify()
@@ -38,9 +38,9 @@ def verify(ctx: click.Context, output: Output, gallery: str) -> None:
 @pass_output
 @click.pass_context
 def doctor(ctx: click.Context, output: Output, gallery: str | None) -> None:
-    """Look at the environment: libraries, processor, memory, and where GALLERY lies.
+    """Look at the environment of a gallery.
 
-    A file of a few bytes is written beside the table and removed again, to see whether that can be done. The exit
+    At libraries, processor and memory, and at the place where GALLERY lies. A file of a few bytes is written beside the table and removed again, to see whether that can be done. The exit
     code is 9 where there is a problem.
     """
     from compatstore.verification import doctor as examine

@@ -18,7 +18,8 @@ def check_indexes(scene: Scene) -> Iterator[Finding]:
     store = scene.catalog.store
     for record, columns in scene.sound:
         vectors = scene.count(columns.present)
-        waiting = vector_index.unindexed_rows(store, columns.vector)
+        # Rows without a vector count as not indexed.
+        waiting = vector_index.unindexed_rows(store, columns.vector) - scene.count(columns.missing)
         if waiting > UNINDEXED_SHARE * vectors:
             what = f"{waiting} of {vectors} vectors of {record.name} are not in its index, so searches are slow"
             yield _slow("note", what, _index(scene, record.name))

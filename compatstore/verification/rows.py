@@ -58,24 +58,26 @@ class Rows:
     batch: Any
 
     def has(self, column: str | None) -> BoolArray:
-        """(n,) bool, whether a value is there."""
+        """(n,) bool, whether a value is there; of a column that the version has not, none is."""
+        if column is None:
+            return np.zeros(self.batch.num_rows, bool)
         return _bools(self.batch[column].is_valid())
 
     def half_written(self) -> BoolArray:
-        """A vector without its origin or basis, or these without a vector."""
+        """A vector without its origin or basis, or these or an uncertainty without a vector."""
         present = self.has(self.columns.vector)
         wrong = np.zeros(len(present), bool)
         for column in (self.columns.origin, self.columns.basis):
             if column is not None:
                 wrong |= present != self.has(column)
-        return wrong
+        return wrong | (self.has(self.columns.uncertainty) & ~present)
 
     def uncertain_natives(self) -> BoolArray:
         """An uncertainty where nothing was transformed."""
-        if self.columns.uncertainty is None or self.columns.origin is None:
+        if self.columns.origin is None:
             return np.zeros(self.batch.num_rows, bool)
-        transformed = pc.not_equal(self.batch[self.columns.origin], NATIVE).fill_null(False)
-        return self.has(self.columns.uncertainty) & ~_bools(transformed)
+        native = _bools(pc.equal(self.batch[self.columns.origin], NATIVE).fill_null(False))
+        return native & self.has(self.columns.uncertainty)
 
     def not_finite(self) -> BoolArray:
         """NaN or infinite values, in the vector, the side-information or the uncertainty."""
