@@ -31,8 +31,6 @@ from compatstore.upgrade.policies import order
 from compatstore.upgrade.progress import Monitor
 from compatstore.upgrade.rows import TableRows
 
-WAVE_ROWS = 100_000
-
 
 class Backfill:
     """Embeds the first of a run's order, as many as its budget allows.
@@ -179,7 +177,7 @@ class _Call:
         ids = [batch.ids[row] for row in embedded.rows]
         stored = self._natives.store(ids, embedded.vectors, batch.basis[embedded.rows])
         self.stored, self._waiting = self.stored + stored, self._waiting + stored
-        if self._waiting >= WAVE_ROWS:
+        if self._waiting >= self._natives.wave_rows:
             self._natives.fold()
             self._waiting = 0
         return len(batch.ids)

@@ -40,6 +40,11 @@ class NativesPlan:
         """What will be written, about."""
         return self.rows_bytes if self.way == "rows" else self.columns_bytes
 
+    def __str__(self) -> str:
+        other, written = ("columns", self.columns_bytes) if self.way == "rows" else ("rows", self.rows_bytes)
+        against = f", against {_megabytes(written)} by {other}" if written else ""
+        return f"stored by {self.way} ({self.why}), {_megabytes(self.bytes)}{against}"
+
 
 def require_way(setting: str) -> NativesSetting:
     """Read a setting.
@@ -90,6 +95,10 @@ def plan_natives(
     if any(record.adopted for record in registry.versions.values()):
         return NativesPlan("columns", rows, columns, "the app's rows stay where they are")
     return NativesPlan("rows" if rows < columns else "columns", rows, columns, "it writes less")
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:,.1f} MB"
 
 
 def _bytes_by_rows(snapshot: Any, target: VersionColumns, natives: int) -> int:

@@ -12,10 +12,11 @@ from threading import Lock
 from typing import Any
 
 from compatstore.encoders import FloatArray
-from compatstore.evaluation.curve import native_count
 from compatstore.storage.basis import Digests
 from compatstore.storage.catalog import Catalog
+from compatstore.storage.ledger import Spent
 from compatstore.storage.registry import Registry, RunRecord
+from compatstore.upgrade.budget import Budget
 from compatstore.upgrade.native_batch import basis_of
 from compatstore.upgrade.native_columns import NativeColumns
 from compatstore.upgrade.native_rows import NativeRows
@@ -91,7 +92,8 @@ class Natives:
         if setting == "auto" and self._columns.waiting():
             return self._columns
         snapshot, target = self.catalog.store.snapshot(), self.registry.columns(self.run.target)
-        rows = snapshot.count_rows()
-        natives = max(native_count(self.run.backfill, rows) - snapshot.count_rows(target.native), 1)
-        chosen = plan_natives(snapshot, self.registry, target, setting, natives)
+        budget = Budget.of(self.run)
+        todo = budget.share_left(snapshot.count_rows(), snapshot.count_rows(target.native))
+        limit = budget.rows_left(Spent())
+        chosen = plan_natives(snapshot, self.registry, target, setting, todo if limit is None else min(todo, limit))
         return self._rows if chosen.way == "rows" else self._columns

@@ -15,6 +15,7 @@ from compatstore.storage.registry import Registry, RunRecord, now
 from compatstore.upgrade.account import ledger_of
 from compatstore.upgrade.budget import Budget
 from compatstore.upgrade.hop import Hop, read_source
+from compatstore.upgrade.native_ways import plan_natives, require_way
 from compatstore.upgrade.path import find_path
 from compatstore.upgrade.policies import factors, require_readable
 from compatstore.upgrade.rows import TableRows
@@ -23,7 +24,6 @@ from compatstore.upgrade.transform import Transformer, transformer_of
 
 SAMPLE_ROWS = 2048
 SAMPLE_SOURCES = 16
-BYTES_BESIDE_VECTOR = 8 + 4 + 12
 
 
 @dataclass(frozen=True)
@@ -80,6 +80,7 @@ def settle(
     budget: Budget | None = None,
     policy_name: str | None = None,
     seed: int | None = None,
+    natives: str | None = None,
 ) -> RunRecord:
     """Decide source, path, budget and order of a run, or take up the one that is open; read-only.
 
@@ -90,6 +91,7 @@ def settle(
         budget: What the caller named of the backfill's limits.
         policy_name: Order of the backfill.
         seed: Of the order.
+        natives: How natives are stored.
 
     Raises:
         InvalidInput: A setting is out of its range, or the target is active already and was not upgraded to.
@@ -108,6 +110,7 @@ def settle(
         path=_path(catalog, registry, run, via),
         policy=policy_name or run.policy,
         seed=run.seed if seed is None else seed,
+        natives=require_way(natives or run.natives),
     )
     if run.backfill > 0:
         require_readable(settled.policy, TableRows(catalog, registry, settled, catalog.store.snapshot()))
@@ -211,7 +214,7 @@ def _hop_step(
     chain = " then ".join(f"{artifact.short_id}" for artifact in transformer.artifacts)
     seconds = _per_row(catalog, registry, run, transformer) * todo
     note = f"transform {run.source} by {chain}"
-    return [Step("hop", todo, todo * _bytes_per_row(target), seconds, note)]
+    return [Step("hop", todo, todo * target.row_bytes, seconds, note)]
 
 
 def _per_row(catalog: Catalog, registry: Registry, run: RunRecord, transformer: Transformer) -> float:
@@ -241,8 +244,9 @@ def _backfill_step(catalog: Catalog, run: RunRecord, target: VersionColumns, row
     if seconds and time_left is not None:
         todo = min(todo, max(int(time_left / seconds), 1))
     costs = f", costs {budget.price(todo):g}" if budget.price_per_item else ""
-    note = f"embed natively in {run.policy} order, {budget} of the gallery{costs}"
-    return [Step("backfill", todo, todo * _bytes_per_row(target), None if seconds is None else seconds * todo, note)]
+    stored = plan_natives(catalog.store.snapshot(), registry, target, require_way(run.natives), todo)
+    note = f"embed natively in {run.policy} order, {budget} of the gallery{costs}; {stored}"
+    return [Step("backfill", todo, stored.bytes, None if seconds is None else seconds * todo, note)]
 
 
 def _seconds_per_source(catalog: Catalog, run: RunRecord) -> float | None:
@@ -281,8 +285,3 @@ def _warnings(
             "apps that search without naming a column keep finding theirs"
         )
     return found
-
-
-def _bytes_per_row(columns: VersionColumns) -> int:
-    side = 4 * (columns.side_dim or 0)
-    return columns.width * (2 if columns.dtype == "float16" else 4) + side + BYTES_BESIDE_VECTOR

@@ -12,7 +12,6 @@ from scipy.stats import entropy as scipy_entropy
 
 import compatstore as cs
 from compatstore.errors import InvalidInput
-from compatstore.upgrade import backfill
 from compatstore.upgrade.policies import entropy, least_confidence, margin, order, random_scores, true_loss
 from compatstore.upgrade.rows import ArrayRows
 from galleries import artifact
@@ -68,9 +67,8 @@ def test_a_gallery_embeds_what_the_policy_puts_first(gallery, policy):
 
 
 @pytest.mark.parametrize("policy", ["sigma", "entropy", "sigma*column:views"])
-def test_a_stopped_backfill_ends_with_the_set_of_an_unstopped_one(gallery, policy, monkeypatch):
-    monkeypatch.setattr(backfill, "WAVE_ROWS", 256)  # fold each batch, so that natives lose their sigma on the way
-    gallery.upgrade("v2")
+def test_a_stopped_backfill_ends_with_the_set_of_an_unstopped_one(gallery, policy):
+    gallery.upgrade("v2", natives="rows")  # each batch is in the table at once, so that natives lose their sigma
     chosen = order(policy, rows_of(gallery))[:600]
     calls = []
     with pytest.raises(cs.errors.Interrupted):
