@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal, get_args
+from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 import torch
-from pytorch_metric_learning import losses
 from torch import nn
+from torch.nn import functional
 
+from compatstore.artifacts.manifest import Space
 from compatstore.encoders.network import NetworkEncoder, Preprocessing
 from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import InvalidInput
 from compatstore.trainers.augmentation import Augmentation
+from compatstore.trainers.class_head import ClassHead, ClassifierRecipe
 from compatstore.trainers.images import Images
-from compatstore.trainers.loop import Report, seeded, train
-from compatstore.trainers.recipe import Recipe, encoder_of
-
-Head = Literal["linear", "cosine", "arcface"]
+from compatstore.trainers.loop import Report, seeded
+from compatstore.trainers.recipe import encoder_of
+from compatstore.versions import EmbeddingVersion, Metric
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -38,70 +39,121 @@ class TrainedModel:
     encoder: NetworkEncoder
     head: FloatArray
     class_names: tuple[str, ...]
-    figures: Mapping[str, float]
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+    def version(self, name: str, *, metric: Metric = "cosine") -> EmbeddingVersion:
+        """Make the embedding version of this model, as artifacts that were trained with it expect it.
+
+        Args:
+            name: Of the version.
+            metric: Of its space; the one that the trainer of the artifact was set to.
+        """
+        return EmbeddingVersion(
+            name,
+            dim=self.encoder.dim,
+            metric=metric,
+            normalised=self.encoder.normalise,
+            encoder=self.encoder,
+            head=self.head,
+        )
+
+    def space(self, metric: Metric) -> Space:
+        """Describe the space of `version(metric=metric)`, whatever name that has."""
+        version = self.version("version", metric=metric)
+        return Space(dim=version.dim, fingerprint=version.fingerprint, metric=metric, normalised=version.normalised)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Independent(Recipe):
+class Independent(ClassifierRecipe):
     """Train a network to classify, and keep its embedding.
 
     Args:
-        head: "linear" (cross-entropy of a plain product, no bias), or for embeddings of unit length "cosine"
-            (softmax over scaled cosines) or "arcface" (the same with an angular margin).
-        scale: Multiplies the cosines of "cosine" and "arcface", > 0.
-        margin: Of "arcface", in radians, 0 to 1.5.
-        label_smoothing: Of "linear", 0 to 1.
         augmentation: Random views to train on; None trains on the images as they are.
 
     Raises:
         InvalidInput: A setting is out of its range.
     """
 
-    head: Head = "linear"
-    scale: float = 16.0
-    margin: float = 0.3
-    label_smoothing: float = 0.0
     augmentation: Augmentation | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.require(
-            {
-                f"head of {get_args(Head)}": self.head in get_args(Head),
-                "scale > 0": self.scale > 0,
-                "margin from 0 to 1.5": 0 <= self.margin <= 1.5,
-                "label_smoothing from 0 to 1": 0 <= self.label_smoothing <= 1,
-            }
-        )
-
-    def fit(self, images: Images, *, held_out: Images | None = None, report: Report | None = None) -> TrainedModel:
+    def fit(
+        self,
+        images: Images,
+        *,
+        held_out: Images | None = None,
+        report: Report | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> TrainedModel:
         """Train from random weights.
 
         Args:
             images: What to train on; at least two classes.
             held_out: Images of the same classes, to measure the accuracy on.
             report: Called after each epoch.
+            checkpoint: File to save to, and to go on from after a kill.
 
         Raises:
             InvalidInput: There are fewer than two classes or images, or the held-out classes are others.
             SourceError: Some files cannot be read.
+            Incompatible: The checkpoint is of other settings or images.
+            CorruptArtifact: The checkpoint is damaged.
         """
-        _require_classes(images, held_out)
+        require_classes(images, held_out)
         preprocessing = self.preprocessing(images)
         images.require_readable(preprocessing.mode)
         backbone = self.backbone(preprocessing)
         start = time.perf_counter()
         with seeded(self.seed):
-            objective = _Classification(self, backbone.build(), preprocessing, len(images.class_names))
-            batches = images.batches(preprocessing, size=self.batch_size, seed=self.seed, workers=self.workers)
-            loss = train(objective, batches, self, report)
-        figures = {"loss": loss, "images": len(images), "classes": len(images.class_names)}
-        figures |= {"seconds": time.perf_counter() - start}
-        encoder = encoder_of(backbone, preprocessing, objective.network, normalise=self.head != "linear")
-        head = objective.class_rows()
+            head_of = len(images.class_names)
+            objective = Classification(self, backbone.build(), preprocessing, self.augmentation, head_of)
+            loss = self.minimise(objective, images, preprocessing, report=report, checkpoint=checkpoint)
+        figures = {"loss": loss, "images": len(images), "classes": head_of, "seconds": time.perf_counter() - start}
+        encoder = encoder_of(backbone, preprocessing, objective.network, normalise=self.normalise)
+        head = objective.head.to_numpy()
         if held_out is not None:
             figures["accuracy"] = accuracy(encoder, head, held_out)
         return TrainedModel(encoder=encoder, head=head, class_names=images.class_names, figures=figures)
+
+
+class Classification(nn.Module):
+    """The loss of a batch: (b, c, s, s) uint8 and (b,) labels -> scalar.
+
+    Args:
+        recipe: How embeddings are classified, and whether they have unit length.
+        network: (b, c, s, s) float32 -> (b, dim).
+        preprocessing: From pixels to the input of the network.
+        augmentation: Random views of the pixels, or None.
+        classes: Rows of the head, which starts at random.
+    """
+
+    def __init__(
+        self,
+        recipe: ClassifierRecipe,
+        network: nn.Module,
+        preprocessing: Preprocessing,
+        augmentation: Augmentation | None,
+        classes: int,
+    ) -> None:
+        super().__init__()
+        self.network, self.preprocessing, self.augmentation = network, preprocessing, augmentation
+        self.normalise = recipe.normalise
+        self.head = ClassHead(recipe, classes)
+
+    def forward(self, pixels: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Loss of a batch, ()."""
+        embeddings = self.embed(self.views(pixels))
+        with torch.autocast(pixels.device.type, enabled=False):
+            loss: torch.Tensor = self.head(embeddings, labels)
+        return loss
+
+    def views(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Draw what the network sees of each image: uint8 as it is, or float32 from 0 to 1."""
+        return pixels if self.augmentation is None else self.augmentation(pixels)
+
+    def embed(self, views: torch.Tensor) -> torch.Tensor:
+        """(b, c, s, s) views -> (b, dim) float32, of unit length where the encoder's are."""
+        embeddings: torch.Tensor = self.network(self.preprocessing.scale(views)).float()
+        return functional.normalize(embeddings, dim=1) if self.normalise else embeddings
 
 
 def accuracy(encoder: NetworkEncoder, head: FloatArray, images: Images) -> float:
@@ -110,54 +162,12 @@ def accuracy(encoder: NetworkEncoder, head: FloatArray, images: Images) -> float
     return float(np.mean(logits.argmax(axis=1) == np.asarray(images.labels)))
 
 
-class _Classification(nn.Module):
-    """The loss of a batch: (b, c, s, s) uint8 and (b,) labels -> scalar."""
+def require_classes(images: Images, held_out: Images | None) -> None:
+    """Refuse images of a single class, and held-out images of other classes.
 
-    def __init__(self, settings: Independent, network: nn.Module, preprocessing: Preprocessing, classes: int) -> None:
-        super().__init__()
-        self.network, self.preprocessing, self.augmentation = network, preprocessing, settings.augmentation
-        self.loss = _head_loss(settings, classes)
-
-    def forward(self, pixels: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        views = pixels if self.augmentation is None else self.augmentation(pixels)
-        loss: torch.Tensor = self.loss(self.network(self.preprocessing.scale(views)), labels)
-        return loss
-
-    def class_rows(self) -> FloatArray:
-        """(classes, dim) float32; of unit length where embeddings are."""
-        if isinstance(self.loss, _LinearLoss):
-            weights = self.loss.linear.weight
-        else:
-            weights = nn.functional.normalize(self.loss.get_parameter("W").T, dim=1)
-        rows: FloatArray = weights.detach().cpu().float().contiguous().numpy()
-        return rows
-
-
-class _LinearLoss(nn.Module):
-    """Cross-entropy of a linear head without bias: with one, `head @ e` would not be the logits."""
-
-    def __init__(self, dim: int, classes: int, label_smoothing: float) -> None:
-        super().__init__()
-        self.linear = nn.Linear(dim, classes, bias=False)
-        self.label_smoothing = label_smoothing
-
-    def forward(self, embeddings: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        return nn.functional.cross_entropy(self.linear(embeddings), labels, label_smoothing=self.label_smoothing)
-
-
-def _head_loss(settings: Independent, classes: int) -> nn.Module:
-    if settings.head == "linear":
-        return _LinearLoss(settings.dim, classes, settings.label_smoothing)
-    if settings.head == "cosine":
-        cosine: nn.Module = losses.NormalizedSoftmaxLoss(classes, settings.dim, temperature=1 / settings.scale)
-        return cosine
-    arcface: nn.Module = losses.ArcFaceLoss(
-        classes, settings.dim, margin=float(np.degrees(settings.margin)), scale=settings.scale
-    )
-    return arcface
-
-
-def _require_classes(images: Images, held_out: Images | None) -> None:
+    Raises:
+        InvalidInput: They are.
+    """
     present = len(np.unique(np.asarray(images.labels)))
     if present < 2:
         fix = "Add images of another class, or train SimCLR, which needs no classes."

@@ -48,13 +48,13 @@ def arcface(head: torch.Tensor, *, margin: float, scale: float) -> Loss:
     def loss(prediction: Prediction, batch: Batch) -> torch.Tensor:
         cosines = functional.normalize(prediction.vectors, dim=1) @ directions.T
         is_true = None if batch.classes is None else index == batch.classes[:, None]
-        logits = cosines if is_true is None else torch.where(is_true, _with_margin(cosines, margin), cosines)
+        logits = cosines if is_true is None else torch.where(is_true, with_margin(cosines, margin), cosines)
         return _entropy(scale * logits, batch.classes, 0.0)
 
     return loss
 
 
-def _with_margin(cosines: torch.Tensor, margin: float) -> torch.Tensor:
+def with_margin(cosines: torch.Tensor, margin: float) -> torch.Tensor:
     """cos(angle + margin); where that angle would pass pi, a line that goes on falling (as ArcFace's authors do)."""
     sines = (1 - cosines.square()).clamp_min(1e-12).sqrt()  # the root of 0 has no gradient
     moved = cosines * math.cos(margin) - sines * math.sin(margin)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,6 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 from compatstore.encoders.images import FIX, Mode, find_classes, read_image
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import DimensionMismatch, InvalidInput, NotFound, SourceError
+from compatstore.fingerprints import fingerprint
 
 Labels = npt.NDArray[np.int64]
 
@@ -64,6 +67,17 @@ class Images:
 
     def __len__(self) -> int:
         return len(self.images)
+
+    @property
+    def fingerprint(self) -> str:
+        """Digest (32 hex digits) of images, labels and classes; files count by path and size, and are not read."""
+        hasher = hashlib.sha256(np.asarray(self.labels).tobytes())
+        if isinstance(self.images, np.ndarray):
+            hasher.update(f"{self.images.shape}".encode())
+            hasher.update(np.ascontiguousarray(self.images).data)
+        else:
+            hasher.update(json.dumps([[str(path), Path(path).stat().st_size] for path in self.images]).encode())
+        return fingerprint(images=hasher.hexdigest(), class_names=self.class_names)
 
     def take(self, positions: npt.ArrayLike) -> Self:
         """Keep the images at these positions, in this order."""

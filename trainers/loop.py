@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, skip_first_batches
 from torch import nn
 from torch.utils.data import DataLoader
 
 from compatstore.errors import InvalidInput
+from compatstore.trainers.checkpoint import Checkpoint, Resumable
+from compatstore.trainers.schedule import warmup_cosine
 
 Optimiser = Literal["sgd", "adamw"]
 Precision = Literal["auto", "no", "fp16", "bf16"]
@@ -34,6 +36,8 @@ class LoopSettings:
         precision: Mixed precision; "auto" takes bfloat16 on a CUDA device that has it, and none elsewhere.
         workers: Processes that read files, >= 0; arrays in memory need none.
         seed: Of weights, order and augmentation. Equal seeds repeat a run on the same machine and device.
+        checkpoint_steps: Steps between two saves, >= 1, where training is given a checkpoint; None saves after each
+            epoch only.
 
     Raises:
         InvalidInput: A setting is out of its range.
@@ -48,6 +52,7 @@ class LoopSettings:
     precision: Precision = "auto"
     workers: int = 0
     seed: int = 0
+    checkpoint_steps: int | None = None
 
     def __post_init__(self) -> None:
         checks = {
@@ -59,6 +64,7 @@ class LoopSettings:
             "warmup_epochs from 0 to epochs": 0 <= self.warmup_epochs <= self.epochs,
             f"precision of {get_args(Precision)}": self.precision in get_args(Precision),
             "workers >= 0": self.workers >= 0,
+            "checkpoint_steps >= 1": self.checkpoint_steps is None or self.checkpoint_steps >= 1,
         }
         self.require(checks)
 
@@ -90,38 +96,59 @@ Report = Callable[[Progress], None]
 
 
 def train(
-    objective: nn.Module, batches: DataLoader[Any], settings: LoopSettings, report: Report | None = None
+    objective: nn.Module,
+    batches: DataLoader[Any],
+    settings: LoopSettings,
+    report: Report | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> float:
-    """Minimise `objective(*batch)`, a scalar, over all of its parameters, in place.
+    """Minimise `objective(*batch)`, a scalar, over its parameters that require a gradient, in place.
 
-    Networks, heads and loss parameters live inside `objective`, so that one wrapping distributes all of them.
+    Networks, heads and loss parameters live inside `objective`, so that one wrapping distributes all of them. With a
+    checkpoint, a training that was killed goes on from the last save, and on the CPU ends with the very weights of
+    one that was not.
 
     Args:
         objective: (a batch) -> scalar loss; left on the CPU, in evaluation mode.
-        batches: What to minimise over; each item is the arguments of one call.
+        batches: What to minimise over, in an order of its own generator; each item is the arguments of one call.
         settings: How.
         report: Called after each epoch, in the main process.
+        checkpoint: Saved to after each epoch and perhaps within; gone on from where it holds something.
 
     Returns:
         Mean loss of the last epoch.
 
     Raises:
         InvalidInput: The loss became NaN or infinite.
+        Incompatible: The checkpoint is of another training.
+        CorruptArtifact: The checkpoint is damaged.
     """
+    order, start = batches.generator, time.perf_counter()
     accelerator = Accelerator(mixed_precision=_precision(settings.precision))
     optimiser = _optimiser(objective, settings)
     model, optimiser, batches = accelerator.prepare(objective, optimiser, batches)
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, _warmup_cosine(settings, len(batches)))
-    start, mean = time.perf_counter(), math.nan
-    for epoch in range(1, settings.epochs + 1):
+    state = Resumable(objective, optimiser, order, accelerator.scaler)
+    saves_to = checkpoint if accelerator.is_main_process else None
+    step, losses = state.resume(checkpoint) if checkpoint else (0, [])
+    steps = len(batches)
+    for epoch in range(step // steps, settings.epochs):
         model.train()
-        losses = [_step(accelerator, model, optimiser, schedule, batch) for batch in batches]
-        mean = accelerator.reduce(torch.stack(losses).mean(), reduction="mean").item()
-        _require_finite(mean, epoch)
+        order_of_epoch, skipped = order.get_state(), step % steps
+        losses = losses if skipped else []
+        for batch in skip_first_batches(batches, skipped) if skipped else batches:
+            _set_rate(optimiser, settings, step, steps)
+            losses.append(_step(accelerator, model, optimiser, batch))
+            step += 1
+            if saves_to and saves_to.every and step % saves_to.every == 0 and step % steps:
+                state.save(saves_to, step, losses, order_of_epoch)
+        mean = _mean(accelerator, losses)
+        _require_finite(mean, epoch + 1)
+        if saves_to:
+            state.save(saves_to, step, losses, order.get_state())
         if report is not None and accelerator.is_main_process:
-            report(Progress(epoch=epoch, epochs=settings.epochs, loss=mean, seconds=time.perf_counter() - start))
+            report(Progress(epoch=epoch + 1, epochs=settings.epochs, loss=mean, seconds=time.perf_counter() - start))
     objective.cpu().eval()
-    return mean
+    return _mean(accelerator, losses)
 
 
 @contextmanager
@@ -132,14 +159,19 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
-def _step(accelerator: Any, model: nn.Module, optimiser: Any, schedule: Any, batch: Any) -> torch.Tensor:
+def _step(accelerator: Any, model: nn.Module, optimiser: Any, batch: Any) -> torch.Tensor:
     with accelerator.autocast():
         loss: torch.Tensor = model(*batch)
     accelerator.backward(loss)
     optimiser.step()
     optimiser.zero_grad()
-    schedule.step()
     return loss.detach()
+
+
+def _mean(accelerator: Any, losses: list[torch.Tensor]) -> float:
+    """Mean over steps and processes."""
+    mean: float = accelerator.reduce(torch.stack(losses).mean().to(accelerator.device), reduction="mean").item()
+    return mean
 
 
 def _precision(precision: Precision) -> str:
@@ -149,22 +181,18 @@ def _precision(precision: Precision) -> str:
 
 
 def _optimiser(objective: nn.Module, settings: LoopSettings) -> torch.optim.Optimizer:
+    trained = [parameter for parameter in objective.parameters() if parameter.requires_grad]
+    rate, decay = settings.learning_rate, settings.weight_decay
     if settings.optimiser == "sgd":
-        return torch.optim.SGD(
-            objective.parameters(), settings.learning_rate, 0.9, weight_decay=settings.weight_decay, nesterov=True
-        )
-    return torch.optim.AdamW(objective.parameters(), settings.learning_rate, weight_decay=settings.weight_decay)
+        return torch.optim.SGD(trained, rate, 0.9, weight_decay=decay, nesterov=True)
+    return torch.optim.AdamW(trained, rate, weight_decay=decay)
 
 
-def _warmup_cosine(settings: LoopSettings, steps_per_epoch: int) -> Callable[[int], float]:
-    warmup, steps = settings.warmup_epochs * steps_per_epoch, settings.epochs * steps_per_epoch
-
-    def factor(step: int) -> float:
-        if step < warmup:
-            return (step + 1) / (warmup + 1)
-        return 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(steps - warmup, 1)))
-
-    return factor
+def _set_rate(optimiser: Any, settings: LoopSettings, step: int, steps_per_epoch: int) -> None:
+    """Set the learning rate of a step: a function of the step alone, so that it has no state to save."""
+    steps, warmup = settings.epochs * steps_per_epoch, settings.warmup_epochs * steps_per_epoch
+    for group in optimiser.param_groups:
+        group["lr"] = settings.learning_rate * warmup_cosine(step, steps=steps, warmup=warmup)
 
 
 def _require_finite(loss: float, epoch: int) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
 from torch import nn
@@ -12,8 +13,9 @@ from compatstore.encoders.backbones import Backbone, SmallConvNet, TimmBackbone
 from compatstore.encoders.images import Mode
 from compatstore.encoders.network import NetworkEncoder, Preprocessing
 from compatstore.errors import InvalidInput
+from compatstore.trainers.checkpoint import Checkpoint
 from compatstore.trainers.images import Images
-from compatstore.trainers.loop import LoopSettings
+from compatstore.trainers.loop import LoopSettings, Report, train
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +64,43 @@ class Recipe(LoopSettings):
         return SmallConvNet(
             size=preprocessing.size, dim=self.dim, channels=channels, width=self.width, final_norm=final_norm
         )
+
+    def minimise(
+        self,
+        objective: nn.Module,
+        images: Images,
+        preprocessing: Preprocessing,
+        *,
+        report: Report | None = None,
+        checkpoint: str | Path | None = None,
+        source: str = "",
+    ) -> float:
+        """Train an objective over (b, c, s, s) uint8 and (b,) labels, in place.
+
+        Args:
+            objective: (pixels, labels) -> scalar loss.
+            images: What to train on.
+            preprocessing: The images' way into the network.
+            report: Called after each epoch.
+            checkpoint: File to save to, and to go on from where it is there.
+            source: Fingerprint of a model that the objective holds fixed, or "".
+
+        Returns:
+            Mean loss of the last epoch.
+
+        Raises:
+            InvalidInput: The loss became NaN or infinite.
+            Incompatible: The checkpoint is of other settings, images or another source.
+            CorruptArtifact: The checkpoint is damaged.
+        """
+        batches = images.batches(preprocessing, size=self.batch_size, seed=self.seed, workers=self.workers)
+        saved = None
+        if checkpoint is not None:
+            # Neither how files are read nor how often is saved changes what is learnt.
+            settings = {name: v for name, v in asdict(self).items() if name not in ("workers", "checkpoint_steps")}
+            belongs_to = {"trainer": type(self).__name__, **settings, "images": images.fingerprint, "source": source}
+            saved = Checkpoint(path=Path(checkpoint), every=self.checkpoint_steps, belongs_to=belongs_to)
+        return train(objective, batches, self, report, saved)
 
 
 def encoder_of(

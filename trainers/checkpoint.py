@@ -1,0 +1,160 @@
+"""A training that can be taken up again: everything that decides how it goes on, in one file."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import nn
+
+from compatstore.errors import CorruptArtifact, Incompatible
+
+FORMAT = "compatstore.training.1"
+
+Tensors = dict[str, torch.Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checkpoint:
+    """A file that training is saved to, and goes on from.
+
+    Args:
+        path: One safetensors file. It is replaced as a whole, so that a kill leaves the one before.
+        every: Steps between two saves; None saves after each epoch only.
+        belongs_to: What has to be the same to go on, JSON-able: trainer, settings, data, source model.
+    """
+
+    path: Path
+    every: int | None
+    belongs_to: Mapping[str, Any]
+
+    def write(self, tensors: Tensors, note: Mapping[str, Any]) -> None:
+        """Replace the file; atomic. The note is JSON-able."""
+        description = {"format": FORMAT, "belongs_to": self.belongs_to, "note": note}
+        unfinished = self.path.with_name(f".{self.path.name}.unfinished")
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        save_file(tensors, unfinished, metadata={"compatstore": json.dumps(description)})
+        with unfinished.open("rb") as file:
+            os.fsync(file.fileno())
+        unfinished.replace(self.path)
+
+    def read(self) -> tuple[Tensors, dict[str, Any]] | None:
+        """Return what was written, or None where nothing was.
+
+        Raises:
+            CorruptArtifact: The file is truncated, edited or of an unknown format.
+            Incompatible: It is of another training.
+        """
+        if not self.path.is_file():
+            return None
+        tensors, description = self._parse()
+        self._require_same(description["belongs_to"])
+        return tensors, description["note"]
+
+    def _parse(self) -> tuple[Tensors, dict[str, Any]]:
+        try:
+            with safe_open(self.path, "pt") as file:
+                description = json.loads(file.metadata()["compatstore"])
+                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            written_as = description["format"]
+        except (SafetensorError, ValueError, KeyError, TypeError) as error:
+            raise self._corrupt(f"{type(error).__name__}: {error}") from error
+        if written_as != FORMAT:
+            raise self._corrupt(f"format {written_as!r}")
+        return tensors, description
+
+    def _require_same(self, found: Mapping[str, Any]) -> None:
+        expected = json.loads(json.dumps(self.belongs_to))
+        differ = [name for name in expected | dict(found) if expected.get(name) != found.get(name)]
+        if differ:
+            raise Incompatible(
+                f"go on from {self.path}",
+                expected=", ".join(f"{name} {expected.get(name)!r}" for name in differ),
+                found=", ".join(f"{found.get(name)!r}" for name in differ),
+                fix="Train with what it was begun with, or remove the file to begin anew.",
+            )
+
+    def _corrupt(self, found: str) -> CorruptArtifact:
+        fix = "Remove the file to begin anew."
+        return CorruptArtifact(f"go on from {self.path}", expected=f"format {FORMAT}", found=found, fix=fix)
+
+
+class Resumable:
+    """The live objects of a training, saved to a checkpoint and set back to it.
+
+    Args:
+        objective: Its weights and buffers.
+        optimiser: Over the parameters of `objective` that require a gradient, in their order.
+        order: Draws the order of the data at the start of each epoch.
+        scaler: Of the gradients in float16, or None.
+    """
+
+    def __init__(self, objective: nn.Module, optimiser: torch.optim.Optimizer, order: torch.Generator, scaler: Any):
+        self.objective, self.optimiser, self.order, self.scaler = objective, optimiser, order, scaler
+        self.names = [name for name, parameter in objective.named_parameters() if parameter.requires_grad]
+
+    def save(self, checkpoint: Checkpoint, step: int, losses: list[torch.Tensor], order: torch.Tensor) -> None:
+        """Write all state.
+
+        Args:
+            checkpoint: Where to.
+            step: Steps done.
+            losses: Of the epoch at hand, () each.
+            order: State of the order's generator from which the rest of the epoch follows.
+        """
+        tensors = {f"objective.{name}": _own(tensor) for name, tensor in self.objective.state_dict().items()}
+        for index, state in self.optimiser.state_dict()["state"].items():
+            tensors |= {f"optimiser.{self.names[index]}.{key}": _own(value) for key, value in state.items()}
+        tensors |= {f"random.{name}": _own(state) for name, state in _random_state().items()}
+        tensors |= {"order": _own(order), "losses": _own(torch.stack(losses))}
+        checkpoint.write(tensors, {"step": step, "scaler": self.scaler.state_dict() if self.scaler else None})
+
+    def resume(self, checkpoint: Checkpoint) -> tuple[int, list[torch.Tensor]]:
+        """Set all back to what was saved, and return the steps done and the losses of the epoch so far.
+
+        Raises:
+            CorruptArtifact: The file is truncated, edited or of an unknown format.
+            Incompatible: It is of another training.
+        """
+        found = checkpoint.read()
+        if found is None:
+            return 0, []
+        tensors, note = found
+        self.objective.load_state_dict(_below("objective.", tensors))
+        state = {index: _below(f"optimiser.{name}.", tensors) for index, name in enumerate(self.names)}
+        # Parameters that no step has touched have no state, and must get none.
+        state = {index: values for index, values in state.items() if values}
+        self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": state})
+        if self.scaler:
+            self.scaler.load_state_dict(note["scaler"])
+        self.order.set_state(tensors["order"])
+        _set_random_state(_below("random.", tensors))
+        return note["step"], list(tensors["losses"])
+
+
+def _own(tensor: torch.Tensor) -> torch.Tensor:
+    """Copy: safetensors stores no tensor that shares memory with another."""
+    return tensor.detach().cpu().clone().contiguous()
+
+
+def _below(prefix: str, tensors: Tensors) -> Tensors:
+    """Take what is named "<prefix><rest>", where the rest is all that the objects themselves know of the name."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def _random_state() -> Tensors:
+    cuda = {"cuda": torch.cuda.get_rng_state()} if torch.cuda.is_available() else {}
+    return {"cpu": torch.get_rng_state(), **cuda}
+
+
+def _set_random_state(state: Tensors) -> None:
+    torch.set_rng_state(state["cpu"])
+    if "cuda" in state and torch.cuda.is_available():
+        torch.cuda.set_rng_state(state["cuda"])

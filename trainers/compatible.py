@@ -1,0 +1,280 @@
+"""Compatible training: a target model whose queries understand the source's gallery."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import torch
+from torch import nn
+
+from compatstore.artifacts import Artifact
+from compatstore.encoders.network import Preprocessing
+from compatstore.errors import InvalidInput
+from compatstore.evaluation import retrieval_metrics
+from compatstore.fingerprints import fingerprint
+from compatstore.trainers.augmentation import Augmentation
+from compatstore.trainers.class_head import ClassHead, ClassifierRecipe
+from compatstore.trainers.classifier import Classification, TrainedModel, accuracy, require_classes
+from compatstore.trainers.images import Images
+from compatstore.trainers.loop import Report, seeded
+from compatstore.trainers.recipe import encoder_of
+from compatstore.trainers.source_model import FrozenSource, SourceKnowledge, SourceRows
+from compatstore.versions import METRICS, Metric
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CompatibleModel(TrainedModel):
+    """A target model and what makes it comparable with its source.
+
+    Args:
+        artifact: To be linked from the source's version to this model's.
+    """
+
+    artifact: Artifact
+
+
+@dataclass(eq=False)
+class Views:
+    """A batch as a compatibility term sees it.
+
+    Args:
+        pixels: (b, c, s, s) uint8, or float32 from 0 to 1: the views that were drawn.
+        labels: (b,) int64.
+        embeddings: (b, dim) float32, of the target, of unit length where its space is.
+        model: The source model.
+    """
+
+    pixels: torch.Tensor
+    labels: torch.Tensor
+    embeddings: torch.Tensor
+    model: FrozenSource
+
+    @cached_property
+    def source(self) -> torch.Tensor:
+        """(b, dim) float32: the source's embeddings of the same views, computed when a term asks; no gradient."""
+        features: torch.Tensor = self.model(self.pixels)
+        return features
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompatibleTraining(ClassifierRecipe, ABC):
+    """Train a target model on images, given the source model; a method says what it is trained for.
+
+    A target as long as the source is searched as it is (`Identity`); of a longer one the first values are compared
+    (`Prefix`), and the source counts as filled up with zeros while training.
+
+    Args:
+        metric: Of both spaces; register both versions with it (`TrainedModel.version`).
+        source_rows: Source head of a class: "head" takes the source's own row, and the mean of its features where it
+            does not know the class; "means" takes means for all classes; "auto" takes "head" where the source knows
+            all classes, else "means".
+        augmentation: Random views to train on, the same for source and target; None trains on the images as they are.
+
+    Raises:
+        InvalidInput: A setting is out of its range.
+    """
+
+    metric: Metric = "cosine"
+    source_rows: SourceRows = "auto"
+    augmentation: Augmentation | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require(
+            {
+                f"metric of {METRICS}": self.metric in METRICS,
+                f"source_rows of {get_args(SourceRows)}": self.source_rows in get_args(SourceRows),
+            }
+        )
+
+    def fit(
+        self,
+        images: Images,
+        source: TrainedModel,
+        *,
+        held_out: Images | None = None,
+        report: Report | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> CompatibleModel:
+        """Train from random weights; the source is not changed.
+
+        Args:
+            images: What to train on; at least two classes, known to the source or not.
+            source: The model to stay comparable with.
+            held_out: Images of the same classes, to measure accuracy and retrieval on.
+            report: Called after each epoch.
+            checkpoint: File to save to, and to go on from after a kill.
+
+        Raises:
+            InvalidInput: There are fewer than two classes, the held-out classes are others, or source and target
+                cannot be compared: lengths or metric do not allow it.
+            SourceError: Some files cannot be read.
+            Incompatible: The checkpoint is of other settings, images or another source.
+            CorruptArtifact: The checkpoint is damaged.
+        """
+        require_classes(images, held_out)
+        self.require_source(source)
+        preprocessing = self.preprocessing(images)
+        images.require_readable(preprocessing.mode)
+        backbone = self.backbone(preprocessing)
+        start = time.perf_counter()
+        known = SourceKnowledge.of(source, images, dim=self.dim, take=self.source_rows)
+        with seeded(self.seed):
+            frozen = FrozenSource(source.encoder, self.dim)
+            objective = self.objective(backbone.build(), preprocessing, frozen, known)
+            loss = self.minimise(
+                objective, images, preprocessing, report=report, checkpoint=checkpoint, source=_fingerprint(source)
+            )
+        encoder = encoder_of(backbone, preprocessing, objective.network, normalise=self.normalise)
+        model = TrainedModel(encoder=encoder, head=objective.head.to_numpy(), class_names=images.class_names)
+        seconds = time.perf_counter() - start
+        figures = {"loss": loss, "images": len(images), "classes": len(images.class_names), "seconds": seconds}
+        return self.model(objective, source, model, figures, held_out)
+
+    @abstractmethod
+    def objective(
+        self, network: nn.Module, preprocessing: Preprocessing, source: FrozenSource, known: SourceKnowledge
+    ) -> Classification:
+        """Make what is minimised.
+
+        Args:
+            network: Of the target, from random weights.
+            preprocessing: The target's.
+            source: Embeds views; no gradients.
+            known: What the source makes of the training images.
+        """
+
+    def model(
+        self,
+        objective: Classification,
+        source: TrainedModel,
+        target: TrainedModel,
+        figures: dict[str, float],
+        held_out: Images | None,
+    ) -> CompatibleModel:
+        """Bind the trained target to its source, and measure it on held-out images."""
+        artifact = self.artifact(source, target, figures)
+        if held_out is not None:
+            figures |= held_out_figures(artifact, source, target, held_out, self.metric)
+            artifact = self.artifact(source, target, figures)
+        return CompatibleModel(
+            encoder=target.encoder,
+            head=target.head,
+            class_names=target.class_names,
+            figures=figures,
+            artifact=artifact,
+        )
+
+    def artifact(self, source: TrainedModel, target: TrainedModel, figures: Mapping[str, float]) -> Artifact:
+        """Make the artifact: Identity, or Prefix for a target that is longer than its source."""
+        longer = target.encoder.dim > source.encoder.dim
+        return Artifact.create(
+            "Prefix" if longer else "Identity",
+            method=type(self).__name__,
+            source=source.space(self.metric),
+            target=target.space(self.metric),
+            settings=asdict(self),
+            figures=figures,
+        )
+
+    def require_source(self, source: TrainedModel) -> None:
+        """Refuse a source that a target of these settings cannot be compared with.
+
+        Raises:
+            InvalidInput: The source is longer, or the metric needs vectors of one length and one space has others.
+        """
+        asked, dim, unit = f"train {type(self).__name__}", source.encoder.dim, source.encoder.normalise
+        if dim > self.dim:
+            fix = f"Set dim={dim}, or train a transform from pairs."
+            raise InvalidInput(asked, expected=f"a source of at most {self.dim} values", found=f"{dim}", fix=fix)
+        if self.metric != "cosine" and (unit != self.normalise or (dim < self.dim and not unit)):
+            expected = f"source and target of unit length, or both of the same dimension and not, for {self.metric}"
+            found = f"source {'of' if unit else 'not of'} unit length, target head {self.head!r}"
+            raise InvalidInput(asked, expected=expected, found=found, fix='Set metric="cosine".')
+
+
+@dataclass(frozen=True, kw_only=True)
+class TermTraining(CompatibleTraining, ABC):
+    """A method whose loss is the target's own plus one term."""
+
+    def objective(
+        self, network: nn.Module, preprocessing: Preprocessing, source: FrozenSource, known: SourceKnowledge
+    ) -> CompatibleObjective:
+        """Add the term to the target's own loss."""
+        return CompatibleObjective(self, network, preprocessing, source, known)
+
+    @abstractmethod
+    def term(self, known: SourceKnowledge, head: ClassHead) -> nn.Module:
+        """Make the compatibility term, (Views) -> scalar; its parameters are trained.
+
+        Args:
+            known: What the source makes of the training images.
+            head: The target's own.
+        """
+
+
+class CompatibleObjective(Classification):
+    """The target's own loss and the compatibility term: (b, c, s, s) uint8 and (b,) labels -> scalar.
+
+    Args:
+        method: Whose term it is.
+        network: (b, c, s, s) float32 -> (b, dim).
+        preprocessing: From pixels to the input of the network.
+        source: Embeds the same views; no gradients.
+        known: What the source makes of the training images.
+    """
+
+    def __init__(
+        self,
+        method: TermTraining,
+        network: nn.Module,
+        preprocessing: Preprocessing,
+        source: FrozenSource,
+        known: SourceKnowledge,
+    ) -> None:
+        super().__init__(method, network, preprocessing, method.augmentation, len(known.rows))
+        self.source, self.term = source, method.term(known, self.head)
+
+    def forward(self, pixels: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Loss of a batch, ()."""
+        views = self.views(pixels)
+        embeddings = self.embed(views)
+        with torch.autocast(pixels.device.type, enabled=False):
+            own: torch.Tensor = self.head(embeddings, labels)
+            term: torch.Tensor = self.term(Views(views, labels, embeddings, self.source))
+        return own + term
+
+
+def held_out_figures(
+    artifact: Artifact, source: TrainedModel, target: TrainedModel, images: Images, metric: Metric
+) -> dict[str, float]:
+    """Measure on images that were not trained on, each a query among the others.
+
+    Returns:
+        `accuracy` of the target's head, and CMC-1 of the source alone (`s/s`), of target queries on the source's
+        gallery (`t/s`; `t/h` where the artifact transforms the gallery) and of the target alone (`t/t`).
+    """
+    labels, rows = np.asarray(images.labels), np.arange(len(images))
+    of_source, of_target = (model.encoder.encode(list(images.images)) for model in (source, target))
+    gallery_side = artifact.behaviour.acts_on == "gallery"
+    moved = artifact.apply(of_source if gallery_side else of_target).vectors
+    crossed = (of_target, moved) if gallery_side else (moved, of_source)
+    pairs = {"s/s": (of_source, of_source), "t/h" if gallery_side else "t/s": crossed, "t/t": (of_target, of_target)}
+    cmc = {
+        name: retrieval_metrics(queries, gallery, labels, labels, rows, rows, ks=(1,), metric=metric).cmc[1]
+        for name, (queries, gallery) in pairs.items()
+    }
+    return {"accuracy": accuracy(target.encoder, target.head, images), **cmc}
+
+
+def _fingerprint(source: TrainedModel) -> str:
+    head = hashlib.sha256(source.head.tobytes()).hexdigest()
+    return fingerprint(encoder=source.encoder.fingerprint, head=head, class_names=source.class_names)
