@@ -30,6 +30,9 @@ from compatstore.storage.registry import ArtifactRecord, HistoryEntry, Registry,
 from compatstore.storage.store import Store
 from compatstore.storage.vector_index import VectorIndex
 from compatstore.upgrade.abort import abort
+from compatstore.upgrade.account import unbackfillable
+from compatstore.upgrade.backfill_settings import BackfillSettings
+from compatstore.upgrade.budget import Budget
 from compatstore.upgrade.cutover import check_cutover, cut_over
 from compatstore.upgrade.pause import Paused, pause
 from compatstore.upgrade.plan import Plan, make_plan, settle
@@ -403,8 +406,13 @@ class Gallery:
         *,
         via: str | None = None,
         backfill: float | None = None,
+        max_rows: int | None = None,
+        max_seconds: float | None = None,
+        max_cost: float | None = None,
+        price_per_item: float | None = None,
         policy: str | None = None,
         seed: int | None = None,
+        natives: str | None = None,
     ) -> Plan:
         """What `upgrade` with the same arguments would do and cost; read-only.
 
@@ -413,7 +421,14 @@ class Gallery:
             UnknownArtifact: No artifact leads there.
             InvalidInput: A setting is out of its range.
         """
-        run = settle(self._catalog, target, via=via, backfill=backfill, policy_name=policy, seed=seed)
+        budget = Budget(
+            backfill=backfill,
+            max_rows=max_rows,
+            max_seconds=max_seconds,
+            max_cost=max_cost,
+            price_per_item=price_per_item,
+        )
+        run = settle(self._catalog, target, via=via, budget=budget, policy_name=policy, seed=seed, natives=natives)
         return make_plan(self._catalog, run)
 
     def evaluate(
@@ -459,12 +474,18 @@ class Gallery:
         *,
         via: str | None = None,
         backfill: float | None = None,
+        max_rows: int | None = None,
+        max_seconds: float | None = None,
+        max_cost: float | None = None,
+        price_per_item: float | None = None,
         policy: str | None = None,
         seed: int | None = None,
+        natives: str | None = None,
         progress: Callable[[Progress], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
         device: str | None = None,
         precision: Precision = "float32",
+        settings: BackfillSettings | None = None,
     ) -> Report:
         """Give every item a vector in the target version, without touching the source's.
 
@@ -474,31 +495,48 @@ class Gallery:
         Args:
             target: A registered version.
             via: Id of the artifact to use (its first digits do), where several lead there.
-            backfill: Share of the gallery to embed natively, in [0, 1]; 0 by default, and in a later call what was
-                asked before.
+            backfill: Share of the gallery to embed natively, in [0, 1]. The limits named in a call replace all those of
+                the calls before; a call that names none keeps them. Without any, nothing is embedded.
+            max_rows: Items to embed natively. This and the next two count what all calls of the upgrade have spent.
+            max_seconds: Wall time of the backfill.
+            max_cost: Money to spend on embedding.
+            price_per_item: What embedding an item costs, in the unit of `max_cost`.
             policy: Order of the backfill: "random" (the default), "sigma", "entropy", "margin", "least-confidence", a
                 column of numbers ("column:views"), or a product of these ("sigma*column:views").
             seed: Seed of the order.
+            natives: How native vectors are stored: "rows" moves the rows that get one, "columns" leaves every row where
+                it is and rewrites the target's columns at the end, "auto" (the default) takes what writes less, and
+                columns in an adopted table. `plan` says what is written.
             progress: Called after each batch.
             should_stop: Asked before each batch.
             device: Where the hop's network runs: "cpu" (the default) or "cuda", which needs torch.
             precision: "float32", or "bfloat16", which needs torch and is faster where the processor has it.
+            settings: Batches, retries and pace of the backfill.
 
         Raises:
             UnknownVersion: There is no such version.
             UnknownArtifact: No artifact leads there.
             UpgradeError: The target has no encoder for the backfill.
+            EncoderFailed: The encoder hangs, or embeds nothing at all.
             LeaseHeld: Somebody else works on this upgrade.
             LeaseLost: Somebody else took it over, because this process was suspended or cut off for long.
             Interrupted: `should_stop` said so, or somebody asked for a pause.
         """
+        budget = Budget(
+            backfill=backfill,
+            max_rows=max_rows,
+            max_seconds=max_seconds,
+            max_cost=max_cost,
+            price_per_item=price_per_item,
+        )
 
         def settled(catalog: Catalog) -> RunRecord:
-            return settle(catalog, target, via=via, backfill=backfill, policy_name=policy, seed=seed)
+            return settle(catalog, target, via=via, budget=budget, policy_name=policy, seed=seed, natives=natives)
 
         settled(self._catalog)  # refuses what cannot be before anything is written
         with at_work(self._catalog, target, "upgrade", progress, should_stop) as work:
-            controls = Controls(work.progress, work.should_stop, device, precision)
+            how = settings or BackfillSettings()
+            controls = Controls(work.progress, work.should_stop, device, precision, how)
             return run_upgrade(work.catalog, settled(work.catalog), controls)
 
     def cutover(
@@ -573,6 +611,16 @@ class Gallery:
             UpgradeError: The version is active, or an upgrade reads it.
         """
         return retire(self._catalog, version, drop_adopted=drop_adopted)
+
+    def unbackfillable(self, target: str) -> Any:
+        """Items that the upgrade to a target could not embed natively: Arrow table with `id` and `reason`; read-only.
+
+        An item leaves the list when it is embedded, deleted or given another source.
+
+        Raises:
+            UnknownVersion: There is no such version.
+        """
+        return unbackfillable(self._catalog, target)
 
     def status(self) -> Status:
         """Versions with their native, transformed and missing rows, and upgrades with their states; read-only."""
