@@ -29,10 +29,16 @@ if TYPE_CHECKING:
 
     from compatstore.artifacts.network import Precision
     from compatstore.gallery import Gallery
+    from compatstore.upgrade.backfill_settings import BackfillSettings
 
 _POLICY = (
     "Order of the backfill: random (the default), sigma, entropy, margin, least-confidence, a column of numbers "
     "(column:views), or a product of these (sigma*column:views)."
+)
+_LIMITS = "The limits that are named replace those of earlier calls; the smallest ends the backfill."
+_NATIVES = (
+    "How native vectors are stored: rows moves the rows that get one, columns leaves every row where it is, auto (the "
+    "default) takes what writes less, and columns in an adopted table."
 )
 _ARTIFACT_ID = re.compile(r"[0-9a-f]+")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -47,14 +53,26 @@ def _upgrade_options(function: F) -> F:
             "--via", metavar="ARTIFACT", help="Artifact to use: id, its first digits, or a path to link first."
         ),
         click.option("--backfill", type=float, metavar="SHARE", help="Share to embed natively, from 0 to 1."),
+        click.option("--max-rows", type=int, metavar="N", help=f"Items to embed natively. {_LIMITS}"),
+        click.option("--max-seconds", type=float, metavar="S", help="Wall time of the backfill."),
+        click.option("--max-cost", type=float, metavar="C", help="Money to spend on embedding, with --price-per-item."),
+        click.option("--price-per-item", type=float, metavar="P", help="What embedding an item costs."),
         click.option("--policy", help=_POLICY),
         click.option("--seed", type=int, help="Seed of the order."),
+        click.option("--natives", type=click.Choice(["auto", "rows", "columns"]), help=_NATIVES),
         target_encoder_option,
         trust_code_option,
     )
     for option in reversed(options):
         function = option(function)
     return function
+
+
+def _backfill_settings() -> type:
+    """The dataclass behind the options of batches, retries and pace."""
+    from compatstore.upgrade.backfill_settings import BackfillSettings
+
+    return BackfillSettings
 
 
 @verb("plan", example="plan photos.lance v2 --backfill 0.25")
@@ -66,8 +84,13 @@ def plan(
     target: str,
     via: str | None,
     backfill: float | None,
+    max_rows: int | None,
+    max_seconds: float | None,
+    max_cost: float | None,
+    price_per_item: float | None,
     policy: str | None,
     seed: int | None,
+    natives: str | None,
     encoder: str | None,
     trust_code: bool,
 ) -> None:
@@ -77,11 +100,22 @@ def plan(
     """
     opened = open_target(gallery, target, encoder, trust_code=trust_code)
     artifact = _link_first(opened, via, target, output)
-    planned = opened.plan(target, via=artifact, backfill=backfill, policy=policy, seed=seed)
+    planned = opened.plan(
+        target,
+        via=artifact,
+        backfill=backfill,
+        max_rows=max_rows,
+        max_seconds=max_seconds,
+        max_cost=max_cost,
+        price_per_item=price_per_item,
+        policy=policy,
+        seed=seed,
+        natives=natives,
+    )
     output.show(planned, views.plan)
 
 
-@verb("upgrade", example="upgrade photos.lance v2 --backfill 0.25 --cutover")
+@verb("upgrade", example="upgrade photos.lance v2 --backfill 0.25 --cutover", settings=_backfill_settings)
 @_upgrade_options
 @click.option("--dry-run", is_flag=True, help="Show the plan that this command would carry out, and stop.")
 @click.option("--cutover", is_flag=True, help="Cut over when the upgrade is ready.")
@@ -100,14 +134,20 @@ def upgrade(
     target: str,
     via: str | None,
     backfill: float | None,
+    max_rows: int | None,
+    max_seconds: float | None,
+    max_cost: float | None,
+    price_per_item: float | None,
     policy: str | None,
     seed: int | None,
+    natives: str | None,
     encoder: str | None,
     trust_code: bool,
     dry_run: bool,
     cutover: bool,
     device: str | None,
     precision: Precision,
+    settings: BackfillSettings,
 ) -> None:
     """Give every item a vector in TARGET.
 
@@ -117,7 +157,18 @@ def upgrade(
     opened = open_target(gallery, target, encoder, trust_code=trust_code)
     artifact = _link_first(opened, via, target, output)
     if dry_run:
-        planned = opened.plan(target, via=artifact, backfill=backfill, policy=policy, seed=seed)
+        planned = opened.plan(
+            target,
+            via=artifact,
+            backfill=backfill,
+            max_rows=max_rows,
+            max_seconds=max_seconds,
+            max_cost=max_cost,
+            price_per_item=price_per_item,
+            policy=policy,
+            seed=seed,
+            natives=natives,
+        )
         output.show(planned, views.plan)
         return
     with progress_bars() as bars, stop_on_signals() as should_stop:
@@ -125,12 +176,18 @@ def upgrade(
             target,
             via=artifact,
             backfill=backfill,
+            max_rows=max_rows,
+            max_seconds=max_seconds,
+            max_cost=max_cost,
+            price_per_item=price_per_item,
             policy=policy,
             seed=seed,
+            natives=natives,
             progress=onto(bars),
             should_stop=should_stop,
             device=device,
             precision=precision,
+            settings=settings,
         )
     if not cutover:
         output.show(report, views.report)
