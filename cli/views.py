@@ -122,12 +122,21 @@ def _estimate(estimate: Estimate) -> str:
     return f"{100 * estimate.value:.1f} ({100 * estimate.low:.1f} to {100 * estimate.high:.1f})"
 
 
+def unbackfillable(result: Any) -> View:
+    """Items that could not be embedded natively, an Arrow table."""
+    yield table(result.column_names, [row.values() for row in result.to_pylist()])
+
+
 def report(result: Report) -> View:
     """What an upgrade did."""
     yield (
         f"{result.target} is {result.state}: {result.transformed} items transformed, {result.backfilled} embedded "
         f"natively, {result.missing} missing, {result.seconds:.1f} s"
     )
+    if result.spent.rows:
+        cost = f", {result.spent.cost:g} in cost" if result.spent.cost else ""
+        ended = f"; {_ENDED[result.ended_by]}" if result.ended_by else ""
+        yield f"backfill so far: {result.spent.rows} items, {result.spent.seconds:.1f} s{cost}{ended}"
     if result.num_unbackfillable:
         yield f"{result.num_unbackfillable} items could not be embedded natively:"
         yield from _reasons(result.unbackfillable, result.num_unbackfillable)
@@ -143,6 +152,14 @@ def paused(result: Paused) -> View:
         yield f"{result.holder} has stopped; go on: compatstore upgrade GALLERY {result.target}"
     else:
         yield f"{result.holder} was asked to stop, and has not yet"
+
+
+_ENDED = {
+    "backfill": "its share is reached",
+    "max_rows": "its limit of items ended it",
+    "max_seconds": "its limit of time ended it",
+    "max_cost": "its limit of money ended it",
+}
 
 
 def report_and_switched(result: Mapping[str, Any]) -> View:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import click
+
 from compatstore.cli import views
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.verb import gallery_argument, open_gallery, verb
@@ -28,4 +30,13 @@ def history(output: Output, gallery: str) -> None:
     output.show(open_gallery(gallery, trust_code=False).history(), views.history)
 
 
-VERBS: tuple[Command, ...] = (status, history)
+@verb("unbackfillable", example="unbackfillable photos.lance v2")
+@gallery_argument
+@click.argument("target")
+@pass_output
+def unbackfillable(output: Output, gallery: str, target: str) -> None:
+    """List items that cannot be embedded in TARGET, with reasons."""
+    output.show(open_gallery(gallery, trust_code=False).unbackfillable(target), views.unbackfillable)
+
+
+VERBS: tuple[Command, ...] = (status, history, unbackfillable)

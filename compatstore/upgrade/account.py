@@ -42,7 +42,8 @@ class Account:
 
     def __init__(self, ledger: Ledger, budget: Budget, spent: Spent, failed: Any, patience: int) -> None:
         self._ledger, self.budget, self.spent, self.failed, self._patience = ledger, budget, spent, failed, patience
-        self._tried = set(failed["id"].to_pylist())
+        self._tried: set[Any] = set()
+        self._listed: set[Any] = set(failed["id"].to_pylist())
         self._doubtful = failed.schema.empty_table()
         self._seconds_before, self._started = spent.seconds, time.monotonic()
 
@@ -67,16 +68,18 @@ class Account:
         ids, rows = made.batch.ids, len(made.rows)
         self.spent = replace(self.spent, rows=self.spent.rows + rows, cost=self.spent.cost + self.budget.price(rows))
         self.tick()
-        fresh = [i for i, why in made.failures.items() if why != NO_SOURCE and ids[i] not in self._tried]
-        certain = [i for i in made.failures if i not in set(fresh)]
-        self._doubtful = pa.concat_tables([self._doubtful, self._rows(made, fresh)])
-        self.failed = pa.concat_tables([without(self.failed, ids), self._rows(made, certain)])
+        tried = [i for i, why in made.failures.items() if why != NO_SOURCE]
+        doubtful = [i for i in tried if ids[i] not in self._listed]
+        certain = [i for i in made.failures if i not in set(doubtful)]
+        again = [ids[i] for i in doubtful if ids[i] not in self._tried]
+        self._tried.update(again)
+        self._doubtful = pa.concat_tables([without(self._doubtful, ids), self._rows(made, doubtful)])
+        self._list(without(self.failed, ids), self._rows(made, certain))
         if rows:
             self._clear_doubt()
         elif self._doubtful.num_rows >= self._patience:
             raise self._embeds_nothing()
-        self._tried.update(ids[i] for i in fresh)
-        return [ids[i] for i in fresh]
+        return again
 
     def close(self) -> None:
         """End a call.
@@ -99,8 +102,12 @@ class Account:
         self._ledger.save(spent, failed)
 
     def _clear_doubt(self) -> None:
-        self.failed = pa.concat_tables([self.failed, without(self._doubtful, self.failed["id"].to_pylist())])
+        self._list(self.failed, self._doubtful)
         self._doubtful = self._doubtful.slice(0, 0)
+
+    def _list(self, before: Any, more: Any) -> None:
+        self.failed = pa.concat_tables([before, more])
+        self._listed.update(more["id"].to_pylist())
 
     def _rows(self, made: Embedded, positions: list[int]) -> Any:
         ids = [made.batch.ids[i] for i in positions]
