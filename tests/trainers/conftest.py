@@ -1,0 +1,16 @@
+"""What tests of trainers on images share."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_digits
+
+from compatstore.trainers.images import Images
+
+
+@pytest.fixture(scope="session")
+def digits() -> Images:
+    """1,797 handwritten digits of 8 x 8 pixels."""
+    data = load_digits()
+    return Images((data.images * 255 / 16).astype(np.uint8), data.target)

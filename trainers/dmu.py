@@ -1,0 +1,201 @@
+"""DMU: inherit what the source is sure of, and adapt the rest of the gallery to the target."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Literal, get_args
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from compatstore.artifacts import Architecture, Artifact
+from compatstore.encoders.network import Preprocessing
+from compatstore.trainers.class_head import ClassifierRecipe, Head
+from compatstore.trainers.classifier import Classification, TrainedModel
+from compatstore.trainers.compatible import CompatibleModel, CompatibleTraining, held_out_figures
+from compatstore.trainers.fold import fold
+from compatstore.trainers.images import Images
+from compatstore.trainers.source_model import FrozenSource, SourceKnowledge
+from compatstore.trainers.two_branch import TwoBranch
+
+Selection = Literal["entropy", "least-confidence", "none"]
+Compatibility = Literal["head", "regression"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DMUModel(CompatibleModel):
+    """A target that understands its source's gallery, and what refreshes that gallery.
+
+    Args:
+        adaptation: ForwardTransform from the source to this model. Link it to hop the gallery; `artifact` is for
+            searches before that.
+    """
+
+    adaptation: Artifact
+
+
+@dataclass(frozen=True, kw_only=True)
+class DMU(CompatibleTraining):
+    """Darwinian model upgrades (Zhang et al., AAAI 2023): `L_new + L_SBC + L_FA` (equation 8).
+
+    For a sequence of upgrades train each generation with the one before as its source: the gallery that the adaptation
+    has refreshed is in that one's space. The adaptation reads native embeddings of its source; where the gallery holds
+    refreshed ones and the first source's natives too, an adaptation from those is the better one.
+
+    Args:
+        selection: What says how sure the source is of an item, and so how much of it is inherited: "entropy" of its
+            head's prediction (equation 9) or "least-confidence"; "none" inherits all alike.
+        compatibility: What is inherited: the loss through the source's "head" (equation 10), or the "regression" to its
+            embedding, 1 - cosine (equation 14).
+        adapter_width: Of the three hidden layers of the forward-adaptation head, >= 1.
+
+    Raises:
+        InvalidInput: A setting is out of its range.
+    """
+
+    head: Head = "arcface"
+    scale: float = 30.0
+    margin: float = 0.3
+    selection: Selection = "entropy"
+    compatibility: Compatibility = "head"
+    adapter_width: int = 1024
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require(
+            {
+                f"selection of {get_args(Selection)}": self.selection in get_args(Selection),
+                f"compatibility of {get_args(Compatibility)}": self.compatibility in get_args(Compatibility),
+                "adapter_width >= 1": self.adapter_width >= 1,
+            }
+        )
+
+    def objective(
+        self, network: nn.Module, preprocessing: Preprocessing, source: FrozenSource, known: SourceKnowledge
+    ) -> DMUObjective:
+        """Add both terms to the target's own loss."""
+        return DMUObjective(self, network, preprocessing, source, known)
+
+    def model(
+        self,
+        objective: Classification,
+        source: TrainedModel,
+        target: TrainedModel,
+        figures: dict[str, float],
+        held_out: Images | None,
+    ) -> DMUModel:
+        """Add the adaptation, and its figures, to what every compatible training makes."""
+        assert isinstance(objective, DMUObjective)
+        figures |= objective.weight_spread(self.batch_size)
+        adaptation = self._adaptation(objective.adapter, source, target, figures)
+        if held_out is not None:
+            adapted = held_out_figures(adaptation, source, target, held_out, self.metric)
+            figures["t/h"] = adapted["t/h"]
+            adaptation = self._adaptation(objective.adapter, source, target, adapted)
+        plain = super().model(objective, source, target, figures, held_out)
+        return DMUModel(**{field.name: getattr(plain, field.name) for field in fields(plain)}, adaptation=adaptation)
+
+    def _adaptation(
+        self, adapter: TwoBranch, source: TrainedModel, target: TrainedModel, figures: Mapping[str, float]
+    ) -> Artifact:
+        tensors = {f"h.{name}": tensor.float().numpy() for name, tensor in fold(adapter).items()}
+        return Artifact.create(
+            "ForwardTransform",
+            method="DMU",
+            source=source.space(self.metric),
+            target=target.space(self.metric),
+            networks={"h": adapter.architecture},
+            tensors=tensors,
+            settings=asdict(self),
+            figures={"h": dict(figures)},
+        )
+
+
+class DMUObjective(Classification):
+    """(b, c, s, s) uint8 and (b,) labels -> scalar.
+
+    Args:
+        method: Its settings.
+        network: (b, c, s, s) float32 -> (b, dim).
+        preprocessing: From pixels to the input of the network.
+        source: Embeds the same views; no gradients.
+        known: What the source makes of the training images.
+    """
+
+    def __init__(
+        self,
+        method: DMU,
+        network: nn.Module,
+        preprocessing: Preprocessing,
+        source: FrozenSource,
+        known: SourceKnowledge,
+    ) -> None:
+        super().__init__(method, network, preprocessing, method.augmentation, len(known.rows))
+        self.method, self.source, self.rows = method, source, nn.Buffer(known.rows)
+        self.source_features = known.features
+        self.adapter = TwoBranch(
+            Architecture(
+                source_dim=source.source_dim,
+                output_dim=method.dim,
+                mixer=(method.adapter_width,) * 3,
+                normalise=method.normalise,
+            )
+        )
+
+    def forward(self, pixels: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Loss of a batch, ()."""
+        views = self.views(pixels)
+        embeddings, of_source = self.embed(views), self.source(views)
+        adapted = self.adapter(of_source[:, : self.source.source_dim], None).vectors
+        with torch.autocast(pixels.device.type, enabled=False):
+            new: torch.Tensor = self.head(embeddings, labels)
+            inherited = (self.weights(of_source) * self._inheritance(embeddings, of_source, labels)).sum()
+            forward: torch.Tensor = self.head(adapted, labels)
+        return new + inherited + forward
+
+    def weights(self, of_source: torch.Tensor) -> torch.Tensor:
+        """How much of each item is inherited, from the source's embeddings: (b, dim) -> (b,), adding up to 1."""
+        return selective_weights(self._logits(of_source), self.method.selection)
+
+    @torch.no_grad()
+    def weight_spread(self, batch_size: int) -> dict[str, float]:
+        """Smallest and largest weight of an item in its batch, as multiples of the even weight."""
+        batches = [batch for batch in torch.split(self.source_features, batch_size) if len(batch) > 1]
+        relative = torch.cat([len(batch) * self.weights(batch) for batch in batches])
+        return {"smallest_weight": float(relative.min()), "largest_weight": float(relative.max())}
+
+    def _logits(self, of_source: torch.Tensor) -> torch.Tensor:
+        """The source's prediction; cosines are scaled, as without it all entropies are nearly alike."""
+        if not self.method.normalise:
+            return of_source @ self.rows.T
+        cosines = functional.normalize(of_source, dim=1) @ functional.normalize(self.rows, dim=1).T
+        return self.method.scale * cosines
+
+    def _inheritance(self, embeddings: torch.Tensor, of_source: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        if self.method.compatibility == "regression":
+            return 1 - functional.cosine_similarity(embeddings, of_source)
+        recipe: ClassifierRecipe = self.method
+        return recipe.losses(embeddings, self.rows, labels)
+
+
+def selective_weights(logits: torch.Tensor, selection: Selection) -> torch.Tensor:
+    """`(1 - softmax(u)) / (b - 1)` over the batch, u the uncertainty of the source's prediction (equations 9 and 10).
+
+    Args:
+        logits: (b, classes) float32 of the source's head, b >= 2.
+        selection: u is the "entropy", 1 minus the largest probability ("least-confidence"), or the same for all.
+
+    Returns:
+        (b,) float32, adding up to 1.
+    """
+    probabilities = logits.softmax(dim=1)
+    if selection == "entropy":
+        uncertainty = torch.special.entr(probabilities).sum(dim=1)
+    elif selection == "least-confidence":
+        uncertainty = 1 - probabilities.amax(dim=1)
+    else:
+        uncertainty = torch.zeros_like(probabilities[:, 0])
+    weights: torch.Tensor = (1 - uncertainty.softmax(dim=0)) / (len(logits) - 1)
+    return weights
