@@ -8,6 +8,7 @@ from compatstore.errors import (
     AlreadyExists,
     CompatStoreError,
     CorruptArtifact,
+    GateFailed,
     Incompatible,
     Interrupted,
     InvalidInput,
@@ -24,6 +25,7 @@ UNEXPECTED = 1
 USAGE = 2
 FOUND = 9
 BUSY = 10
+GATE_FAILED = 11
 STOPPED = 128  # plus the number of the signal, as shells count
 
 _CODES: dict[type[CompatStoreError], int] = {
@@ -35,6 +37,7 @@ _CODES: dict[type[CompatStoreError], int] = {
     StorageError: 6,
     SourceError: 6,
     UpgradeError: 7,
+    GateFailed: GATE_FAILED,
     LeaseHeld: BUSY,
     LeaseLost: BUSY,
     MissingExtra: 8,
@@ -54,6 +57,7 @@ Exit codes:
     8  an optional dependency is not installed
     9  verify found errors or warnings, or doctor a problem
    10  another process works on the upgrade
+   11  the estimate of the upgrade is not sure to pass a gate
   130  stopped by Ctrl-C   143  stopped by SIGTERM"""
 
 

@@ -21,6 +21,7 @@ CompatStoreError
 │   └── CommitConflict                   another writer kept winning
 ├── UpgradeError (RuntimeError)          an upgrade cannot take that step now
 │   ├── RowsMissing                      a cutover while rows have no vector in the target
+│   ├── GateFailed                       the estimate is not sure to reach what was required
 │   ├── LeaseHeld                        somebody else works on that upgrade (says who, since when, until when)
 │   ├── LeaseLost                        somebody else took the upgrade over while this process did not answer
 │   ├── EncoderFailed                    the encoder hangs, or embeds nothing at all
@@ -192,6 +193,10 @@ class LeaseLost(UpgradeError):
 
 class EncoderFailed(UpgradeError):
     """The encoder hangs, or embeds nothing at all; what was embedded before is kept."""
+
+
+class GateFailed(UpgradeError):
+    """The estimate of an upgrade is not sure to reach what was required; nothing was written."""
 
 
 class Interrupted(UpgradeError):

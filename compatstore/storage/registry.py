@@ -273,7 +273,8 @@ class HistoryEntry:
     """One step of the gallery's life.
 
     Attributes:
-        step: What happened: create, adopt, register, link, expand, hop, backfill, ready, cutover, rollback, retire.
+        step: What happened: create, adopt, register, link, estimate, expand, hop, backfill, ready, cutover, rollback,
+            retire.
         version: Embedding version concerned.
         at: ISO 8601, UTC.
         who: User that did it.
@@ -282,6 +283,7 @@ class HistoryEntry:
         seconds: Time taken.
         note: Anything else worth keeping, one line.
         number: Position in the history, from 1.
+        data: What a later step reads again, as JSON knows it; {} for most.
     """
 
     step: str
@@ -293,6 +295,7 @@ class HistoryEntry:
     seconds: float = 0.0
     note: str = ""
     number: int = 0
+    data: Mapping[str, Any] = field(default_factory=dict)
 
 
 def read(snapshot: Any, where: str) -> Registry:
