@@ -18,6 +18,7 @@ import pyarrow as pa
 from compatstore.encoders.protocol import FloatArray
 
 Digests = npt.NDArray[np.uint64]
+CHUNK = 65_536  # texts that are Python objects at once
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -56,7 +57,8 @@ def hash_values(values: Any) -> Digests:
         values = values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
     if pa.types.is_integer(values.type):
         return _mix(values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.uint64) + _GOLDEN)
-    return np.fromiter((_hash_text(value) for value in values.to_pylist()), np.uint64, len(values))
+    parts = (values.slice(start, CHUNK).to_pylist() for start in range(0, len(values), CHUNK))
+    return np.fromiter((_hash_text(value) for part in parts for value in part), np.uint64, len(values))
 
 
 def _hash_text(value: Any) -> int:

@@ -101,25 +101,21 @@ class Backfill:
             EncoderFailed: The encoder hangs, or embeds nothing at all.
             InvalidInput: The encoder gave vectors that cannot be used; nothing of that batch is stored.
         """
-        embedder = Embedder(
-            require_encoder(self.catalog, self.run.target), self.run.target, self.settings, monitor.rest
-        )
-        call = _Call(self, todo, embedder, monitor)
+        encoder = require_encoder(self.catalog, self.run.target)
+        call = _Call(self, todo, Embedder(encoder, self.run.target, self.settings, monitor.rest), monitor)
         for rows in overlap(call.take, self._read, call.embed, call.store):
             monitor.advance(rows)
         self.account.close()
-        self.natives.fold()
-        return call.stored
+        return call.folded + self.natives.fold()
 
     def _read(self, ids: list[Any]) -> Batch:
         """Read items to embed, those that are still there."""
-        encoder_reads = require_encoder(self.catalog, self.run.target).reads
         sources, key = self.registry.source_column, self.registry.id_column
         source = replace(self.registry.columns(self.run.source), side=None, side_dim=None)
         rows = find(self.catalog.store, key, ids, [key, source.vector, *([sources] if sources else [])])
         values, found = read_source(source, rows), rows[key].to_pylist()
         basis = row_basis(values.vectors, values.valid, rows[sources] if sources else None)
-        if encoder_reads == "id":
+        if require_encoder(self.catalog, self.run.target).reads == "id":
             return Batch(ids=found, inputs=found, basis=basis)
         return Batch(ids=found, inputs=rows[sources].to_pylist() if sources else [None] * len(found), basis=basis)
 
@@ -136,7 +132,7 @@ class _Call:
         self._embedder, self._monitor = embedder, monitor
         self._todo, self._position, self._again = todo, 0, list[Any]()
         self._promised = deque[int]()
-        self._waiting = self.stored = len(self._natives.waiting())
+        self._waiting, self.folded = len(self._natives.waiting()), 0
 
     def take(self) -> list[Any] | None:
         """Ids of the next batch, or None where there is none now."""
@@ -175,11 +171,9 @@ class _Call:
         if not len(embedded.rows):
             return len(batch.ids)
         ids = [batch.ids[row] for row in embedded.rows]
-        stored = self._natives.store(ids, embedded.vectors, batch.basis[embedded.rows])
-        self.stored, self._waiting = self.stored + stored, self._waiting + stored
+        self._waiting += self._natives.store(ids, embedded.vectors, batch.basis[embedded.rows])
         if self._waiting >= self._natives.wave_rows:
-            self._natives.fold()
-            self._waiting = 0
+            self.folded, self._waiting = self.folded + self._natives.fold(), 0
         return len(batch.ids)
 
 
