@@ -16,6 +16,7 @@ import pytest
 
 import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Space
+from states import at, templates  # noqa: F401  (fixtures)
 
 SOURCE = cs.EmbeddingVersion("v1", dim=4, metric="l2")
 TARGET = cs.EmbeddingVersion("v2", dim=6, metric="l2")

@@ -1,0 +1,159 @@
+"""What only looks never writes: every file of a gallery is the same before and after, in every state of an upgrade."""
+
+from __future__ import annotations
+
+import inspect
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import compatstore as cs
+from compatstore import verification
+from compatstore.cli.app import app
+from confined import read_only, run_confined, writable
+from states import IDS, STEPS, encoder_file, open_with_encoder
+
+VERBS = {
+    "search": ("search", "GALLERY", "--id", "item-000001"),
+    "search --explain": ("search", "GALLERY", "--id", "item-000001", "--explain"),
+    "versions": ("versions", "GALLERY"),
+    "evaluate": ("evaluate", "GALLERY", "v2", "--sample", "100", "--encoder", "ENCODER"),
+    "plan": ("plan", "GALLERY", "v2", "--backfill", "0.5"),
+    "upgrade --dry-run": ("upgrade", "GALLERY", "v2", "--backfill", "0.5", "--dry-run"),
+    "cutover --check": ("cutover", "GALLERY", "v2", "--check"),
+    "status": ("status", "GALLERY"),
+    "history": ("history", "GALLERY"),
+    "unbackfillable": ("unbackfillable", "GALLERY", "v2"),
+    "verify": ("verify", "GALLERY"),
+    "doctor": ("doctor", "GALLERY"),
+}
+WRITING_VERBS = {
+    *("demo", "init", "adopt", "add", "register", "link", "train"),
+    *("upgrade", "pause", "cutover", "rollback", "abort", "retire"),
+}
+
+CALLS = {
+    "get": lambda gallery: gallery.get(IDS[:2]),
+    "vectors": lambda gallery: gallery.vectors(IDS[:2]),
+    "search": lambda gallery: gallery.search(gallery.vectors(IDS[:1])[0], k=3),
+    "explain": lambda gallery: str(gallery.explain()),
+    "version": lambda gallery: gallery.version("v2"),
+    "versions": lambda gallery: gallery.versions(),
+    "active": lambda gallery: gallery.active,
+    "artifacts": lambda gallery: gallery.artifacts(),
+    "id_type": lambda gallery: gallery.id_type,
+    "native_ids": lambda gallery: gallery.native_ids(gallery.active),
+    "plan": lambda gallery: gallery.plan("v2", backfill=0.5),
+    "evaluate": lambda gallery: gallery.evaluate("v2", sample=100),
+    "check_cutover": lambda gallery: gallery.check_cutover("v2"),
+    "unbackfillable": lambda gallery: gallery.unbackfillable("v2"),
+    "status": lambda gallery: gallery.status(),
+    "history": lambda gallery: gallery.history(),
+    "verify": lambda gallery: gallery.verify(),
+    "__len__": len,
+    "__repr__": repr,
+}
+# What has nothing to look at in a state says so.
+REFUSED = {"upgradable": {"check_cutover"}, "backfilling": {"check_cutover"}}
+REFUSED["retired"] = {"plan", "evaluate", "check_cutover"}
+REFUSED_VERBS = {"upgradable": {"cutover --check": 7}, "backfilling": {"cutover --check": 7}}
+REFUSED_VERBS["retired"] = {"plan": 2, "evaluate": 2, "upgrade --dry-run": 2, "cutover --check": 7}
+
+WRITING_CALLS = {
+    *("create", "adopt", "open", "add", "delete", "create_index", "register", "link"),
+    *("upgrade", "pause", "cutover", "rollback", "abort", "retire"),
+}
+
+
+def test_every_verb_and_call_is_tried_here_or_writes_by_intention():
+    assert {verb.split()[0] for verb in VERBS} - {"upgrade", "cutover"} == set(app.commands) - WRITING_VERBS
+    public = {name for name, _ in inspect.getmembers(cs.Gallery) if not name.startswith("_")}
+    assert {name for name in CALLS if not name.startswith("_")} == public - WRITING_CALLS
+
+
+@pytest.mark.parametrize("state", STEPS)
+def test_calls_that_look_leave_every_file_as_it_was(at, files, state):
+    path = at(state)
+    before = files(path)
+    gallery = open_with_encoder(path)
+    refused = set()
+    for name, call in CALLS.items():
+        try:
+            call(gallery)
+        except cs.CompatStoreError:
+            refused.add(name)
+        assert files(path) == before, name
+    assert refused == REFUSED.get(state, set())
+    verification.doctor(path)
+    assert files(path) == before
+
+
+@pytest.mark.parametrize("state", STEPS)
+def test_verbs_that_look_leave_every_file_as_it_was(at, files, tmp_path, state):
+    path = at(state)
+    names = {"GALLERY": path, "ENCODER": f"precomputed:{encoder_file(tmp_path)}"}
+    codes = {}
+    before = files(path)
+    for name, words in VERBS.items():
+        result = CliRunner().invoke(app, [*(names.get(word, word) for word in words), "--json"], catch_exceptions=False)
+        codes |= {name: result.exit_code} if result.exit_code else {}
+        assert json.loads(result.stdout) is not None
+        assert files(path) == before, name
+    assert codes == REFUSED_VERBS.get(state, {})
+
+
+def test_a_refused_call_writes_nothing(at, files):
+    path = at("upgradable")
+    gallery = cs.Gallery.open(path)
+    before = files(path)
+    refused = (
+        lambda: gallery.add({"id": ["x"], "vector": np.full((1, 24), np.nan, np.float32)}),
+        lambda: gallery.add({"id": [IDS[0]], "vector": np.zeros((1, 24), np.float32)}),
+        lambda: gallery.cutover("v2"),
+        lambda: gallery.rollback(),
+        lambda: gallery.retire("v1"),
+        lambda: gallery.upgrade("v9"),
+        lambda: gallery.upgrade("v2", backfill=2.0),
+        lambda: gallery.register(cs.EmbeddingVersion("v2", dim=40)),
+    )
+    for call in refused:
+        with pytest.raises(cs.CompatStoreError):
+            call()
+    assert files(path) == before
+
+
+ON_A_READ_ONLY_STORE = """
+import os, sys
+from click.testing import CliRunner
+from compatstore.cli.app import app
+
+path, *verbs = sys.argv[1:]
+try:
+    open(os.path.join(path, "probe"), "w")
+except PermissionError:
+    pass
+else:
+    sys.exit("the store can be written")
+for verb in verbs:
+    result = CliRunner().invoke(app, [path if word == "GALLERY" else word for word in verb.split()])
+    if result.exit_code:
+        sys.exit(f"{verb}: {result.output} {result.exception}")
+print(len(verbs), "looked")
+"""
+
+
+@pytest.mark.parametrize("state", ["backfilling", "ready"])
+def test_all_that_look_work_on_a_store_that_cannot_be_written(at, files, tmp_path, state):
+    path = at(state)
+    before = files(path)
+    encoder, refused = f"precomputed:{encoder_file(tmp_path)}", REFUSED_VERBS.get(state, {})
+    verbs = [" ".join(words).replace("ENCODER", encoder) for name, words in VERBS.items() if name not in refused]
+    read_only(path)
+    try:
+        done = run_confined(ON_A_READ_ONLY_STORE, path, *verbs)
+    finally:
+        writable(path)
+    assert done.stdout == f"{len(verbs)} looked\n", done.stderr
+    assert files(path) == before
