@@ -48,14 +48,48 @@ class Fragment:
         return {file.partition(":")[0] for file in self.files}
 
 
+@dataclass(frozen=True)
+class WrittenColumns:
+    """Columns of one fragment that are in a file and wait for their commit.
+
+    Attributes:
+        fragment: The fragment.
+        name: Name of the file.
+        file: Lance's description of it.
+    """
+
+    fragment: Fragment
+    name: str
+    file: Any
+
+
 def list_fragments(snapshot: Any) -> list[Fragment]:
-    """All fragments of a table version, in order."""
-    found = []
-    for fragment in snapshot.get_fragments():
-        metadata = fragment.metadata
-        fields = frozenset(field for file in metadata.files for field in file.fields if field >= 0)
-        found.append(Fragment(fragment.fragment_id, metadata.physical_rows, file_names(metadata), fields))
-    return found
+    """All fragments of a table version, in order; `find_fragment` finds one without looking at all."""
+    return [_describe(fragment) for fragment in snapshot.get_fragments()]
+
+
+def find_fragment(snapshot: Any, fragment_id: int) -> Fragment | None:
+    """One fragment of a table version, or None when it is gone."""
+    fragment = snapshot.get_fragment(fragment_id)
+    return None if fragment is None else _describe(fragment)
+
+
+def in_waves(fragments: Iterable[Fragment], rows: int) -> Iterator[list[Fragment]]:
+    """Group neighbours of together at most so many physical rows; a larger fragment is a wave of its own."""
+    wave: list[Fragment] = []
+    for fragment in fragments:
+        if wave and sum(other.rows for other in wave) + fragment.rows > rows:
+            yield wave
+            wave = []
+        wave.append(fragment)
+    if wave:
+        yield wave
+
+
+def _describe(fragment: Any) -> Fragment:
+    metadata = fragment.metadata
+    fields = frozenset(field for file in metadata.files for field in file.fields if field >= 0)
+    return Fragment(fragment.fragment_id, metadata.physical_rows, file_names(metadata), fields)
 
 
 def file_names(metadata: Any) -> tuple[str, ...]:
@@ -90,8 +124,15 @@ def read_physical(
 
 def replace_columns(
     store: Store, snapshot: Any, fragment: Fragment, columns: VersionColumns, batches: Iterable[dict[str, Any]]
-) -> str:
-    """Replace the columns of a version in one fragment, in one commit.
+) -> None:
+    """Write a version's columns of one fragment and commit them; see `write_columns` and `commit_columns`."""
+    commit_columns(store, snapshot, [write_columns(store, snapshot, fragment, columns, batches)])
+
+
+def write_columns(
+    store: Store, snapshot: Any, fragment: Fragment, columns: VersionColumns, batches: Iterable[dict[str, Any]]
+) -> WrittenColumns:
+    """Write the columns of a version for one fragment into a file that no table version refers to yet.
 
     Args:
         store: The table.
@@ -100,12 +141,8 @@ def replace_columns(
         columns: The columns to replace, all of them.
         batches: Arrow arrays by column, for every physical row in order.
 
-    Returns:
-        Name of the file that holds the columns now.
-
     Raises:
-        StorageError: The batches do not hold exactly the fragment's physical rows; nothing is committed.
-        CommitConflictError: Rows of the fragment were changed meanwhile; nothing is committed.
+        StorageError: The batches do not hold exactly the fragment's physical rows.
     """
     name = f"{uuid.uuid4().hex}.lance"
     path = store.location.child("data", name)
@@ -121,10 +158,18 @@ def replace_columns(
     major, minor = (int(part) for part in snapshot.data_storage_version.split("."))
     size = os.path.getsize(path) if store.location.is_local else None
     names = columns.names
-    data_file = DataFile(name, [ids[n] for n in names], list(range(len(names))), major, minor, size)
-    group = lance.LanceOperation.DataReplacementGroup(fragment.id, data_file)
-    store.commit(lance.LanceOperation.DataReplacement([group]), snapshot.version)
-    return name
+    file = DataFile(name, [ids[n] for n in names], list(range(len(names))), major, minor, size)
+    return WrittenColumns(fragment, name, file)
+
+
+def commit_columns(store: Store, snapshot: Any, written: Sequence[WrittenColumns]) -> None:
+    """Replace the columns of all these fragments by what was written for them, in one commit.
+
+    Raises:
+        CommitConflictError: Rows of one of the fragments were changed since the snapshot; nothing is committed.
+    """
+    groups = [lance.LanceOperation.DataReplacementGroup(columns.fragment.id, columns.file) for columns in written]
+    store.commit(lance.LanceOperation.DataReplacement(groups), snapshot.version)
 
 
 def _write_file(store: Store, snapshot: Any, path: str, schema: Any, batches: Iterable[dict[str, Any]]) -> int:

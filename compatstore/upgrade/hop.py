@@ -1,8 +1,8 @@
 """The hop: apply a forward transform to every item whose target vector is missing or stale.
 
 A first hop and the catch-up of rows that came or changed meanwhile are the same thing: what has to be done is read
-from the table, fragment by fragment, and each fragment is one commit. So a killed hop goes on where it was, and a
-finished one does nothing.
+from the table, fragment by fragment, and each fragment is one commit (of small ones, a few). So a killed hop goes on
+where it was, and a finished one does nothing.
 """
 
 from __future__ import annotations
@@ -16,11 +16,24 @@ import numpy as np
 
 from compatstore.storage.basis import Digests, row_basis
 from compatstore.storage.columns import BoolArray, VersionColumns, VersionValues
-from compatstore.storage.fragments import Fragment, field_ids, list_fragments, read_physical, replace_columns
+from compatstore.storage.fragments import (
+    Fragment,
+    WrittenColumns,
+    commit_columns,
+    field_ids,
+    find_fragment,
+    in_waves,
+    list_fragments,
+    read_physical,
+    write_columns,
+)
 from compatstore.storage.registry import Registry
 from compatstore.storage.store import Store
 from compatstore.upgrade.progress import Monitor
 from compatstore.upgrade.transform import Transformer
+
+# An app that adds item by item makes a fragment each time; one commit for each of them would not keep up with it.
+WAVE_ROWS = 1024
 
 
 @dataclass
@@ -57,9 +70,10 @@ class Hop:
             Interrupted: A stop was asked for; finished fragments stay.
         """
         changed = 0
-        for fragment_id in [fragment.id for fragment in list_fragments(self.store.snapshot())]:
+        dirty = [f for f in list_fragments(self.store.snapshot()) if self._clean.get(f.id) != f.files]
+        for wave in in_waves(dirty, WAVE_ROWS):
             monitor.check()
-            changed += self.store.retry("hop", lambda: self._refresh(fragment_id, monitor))  # noqa: B023
+            changed += self.store.retry("hop", lambda: self._refresh(wave, monitor))  # noqa: B023
         return changed
 
     def pending(self) -> int:
@@ -71,25 +85,37 @@ class Hop:
             for batch in self._read(snapshot, fragment)
         )
 
-    def _refresh(self, fragment_id: int, monitor: Monitor) -> int:
-        """Bring one fragment up to date in one commit; 0 when it is gone or has nothing to do."""
+    def _refresh(self, wave: list[Fragment], monitor: Monitor) -> int:
+        """Bring some fragments up to date in one commit; 0 when they are gone or have nothing to do."""
         snapshot = self.store.snapshot()
-        fragment = self._find(snapshot, fragment_id)
-        if fragment is None or self._clean.get(fragment_id) == fragment.files:
-            return 0
-        if not self._needs_work(snapshot, fragment):
-            self._clean[fragment_id] = fragment.files
+        current = [find_fragment(snapshot, fragment.id) for fragment in wave]
+        dirty = [fragment for fragment in current if fragment is not None and self._is_dirty(snapshot, fragment)]
+        if not dirty:
             return 0
         before = monitor.done
-        file = replace_columns(self.store, snapshot, fragment, self.target, self._rewrite(snapshot, fragment, monitor))
-        written = self._find(self.store.snapshot(), fragment_id)
-        if written is not None and written.only_gained(fragment, file):
-            self._clean[fragment_id] = written.files
+        written = [
+            write_columns(self.store, snapshot, fragment, self.target, self._rewrite(snapshot, fragment, monitor))
+            for fragment in dirty
+        ]
+        commit_columns(self.store, snapshot, written)
+        self._remember(written)
         return monitor.done - before
 
-    @staticmethod
-    def _find(snapshot: Any, fragment_id: int) -> Fragment | None:
-        return next((fragment for fragment in list_fragments(snapshot) if fragment.id == fragment_id), None)
+    def _is_dirty(self, snapshot: Any, fragment: Fragment) -> bool:
+        if self._clean.get(fragment.id) == fragment.files:
+            return False
+        if self._needs_work(snapshot, fragment):
+            return True
+        self._clean[fragment.id] = fragment.files
+        return False
+
+    def _remember(self, written: list[WrittenColumns]) -> None:
+        """What nobody else changed since it was read need not be read again."""
+        snapshot = self.store.snapshot()
+        for columns in written:
+            now = find_fragment(snapshot, columns.fragment.id)
+            if now is not None and now.only_gained(columns.fragment, columns.name):
+                self._clean[now.id] = now.files
 
     def _needs_work(self, snapshot: Any, fragment: Fragment) -> bool:
         """Whether any live row does; a fragment that never had the target's columns is not read to find out."""

@@ -16,7 +16,7 @@ from compatstore.encoders import FloatArray
 from compatstore.storage.basis import Digests
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.columns import VersionColumns
-from compatstore.storage.fragments import Fragment, list_fragments, read_physical, replace_columns
+from compatstore.storage.fragments import Fragment, find_fragment, list_fragments, read_physical, replace_columns
 from compatstore.storage.index_deltas import names_on, take_in
 from compatstore.storage.registry import Registry
 from compatstore.storage.staging import Staging
@@ -65,7 +65,7 @@ class NativeColumns:
 
     def _fold_fragment(self, fragment_id: int, natives: NativeBatch) -> int:
         snapshot = self._store.snapshot()
-        fragment = next((f for f in list_fragments(snapshot) if f.id == fragment_id), None)
+        fragment = find_fragment(snapshot, fragment_id)
         if fragment is None or not any(len(rows) for _, _, rows in self._read(snapshot, fragment, natives, [])):
             return 0
         counter = [0]

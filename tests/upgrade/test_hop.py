@@ -1,0 +1,39 @@
+"""The hop keeps up with an app that adds item by item, and so makes a fragment each time."""
+
+from __future__ import annotations
+
+import hypothesis.strategies as st
+import lance
+import numpy as np
+from hypothesis import given, settings
+
+from compatstore.storage.fragments import Fragment, in_waves
+from galleries import items, make
+
+APPENDED = 40
+
+
+def test_many_small_fragments_share_a_commit(tmp_path):
+    path = tmp_path / "gallery.lance"
+    gallery = make(str(path), fragments=3, rows=50)
+    gallery.upgrade("v2")
+    for number in range(1000, 1000 + APPENDED):
+        one = items(number, 1)
+        rows = lance.dataset(str(path)).to_table(columns=["id", "v1", "v1__origin", "v1__side", "number"], limit=1)
+        rows = rows.set_column(0, "id", [one["id"]]).set_column(4, "number", [one["number"]])
+        lance.write_dataset(rows, str(path), mode="append")
+    before = gallery.status().table_version
+    assert gallery.upgrade("v2").transformed == APPENDED
+    assert gallery.status().table_version - before <= 3, "not a commit for each fragment"
+    vectors = gallery.vectors([f"item-{number:06d}" for number in range(1000, 1000 + APPENDED)], "v2")
+    assert np.isfinite(vectors).all()
+    np.testing.assert_allclose(vectors, np.broadcast_to(vectors[0], vectors.shape), rtol=1e-5, atol=1e-6)
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 3000), max_size=30))
+def test_waves_hold_all_fragments_in_order_and_none_is_too_large(rows):
+    fragments = [Fragment(number, count, (), frozenset()) for number, count in enumerate(rows)]
+    waves = list(in_waves(fragments, 1024))
+    assert [fragment for wave in waves for fragment in wave] == fragments
+    assert all(len(wave) == 1 or sum(fragment.rows for fragment in wave) <= 1024 for wave in waves)
