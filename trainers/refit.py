@@ -2,164 +2,128 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from compatstore.artifacts.architecture import Architecture
 from compatstore.artifacts.artifact import Artifact
-from compatstore.artifacts.network import Execution, Network
 from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import InvalidInput
-from compatstore.trainers.closed_form import AffineMap
+from compatstore.trainers.correction import Layers
 from compatstore.trainers.pairs import Pairs
-from compatstore.trainers.ridge import Ridge
+from compatstore.upgrade.refitter import FEWEST_JUDGES, FEWEST_ROWS, Gathered, Refitted
 
-SMALLEST = 20
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Refitted:
-    """What a refit gave.
-
-    Args:
-        artifact: The corrected transform.
-        before: Mean squared distance of held-out rows to their native vectors under the transform as it was.
-        after: The same under the corrected one.
-        standard_error: Of the difference of the two, row by row.
-    """
-
-    artifact: Artifact
-    before: float
-    after: float
-    standard_error: float
-
-    @property
-    def improved(self) -> bool:
-        """Whether what remains is worth hopping again: the gain is more than chance would give in one case of forty."""
-        return self.before - self.after > 2 * self.standard_error
+FARTHEST = 0.4
+SUFFIX = "+refit"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Refit:
-    """h'(x) = z + B [z; x] + c, scaled to unit length where the target is; z is the output of h before that scaling.
+    """h'(x) = z + B [z; x] + c + s u, scaled to unit length where the target is; z is h's output before that scaling.
 
     B and c are the ridge solution for what h misses on the gathered rows, so few rows mean a small correction and h is
-    never forgotten. The correction is folded into h's last layer and a linear map of its input: the result is a
-    transform like any other, and as fast. A sigma head is fitted anew on the log of the remaining error.
+    never forgotten. s u keeps the distance: a least-squares estimate lacks the part of a native vector that cannot be
+    told from x, so it lies nearer to a query than the native would, and takes first places that natives fill better.
+    The expected squared distance of the native is that of the estimate plus the held-out squared error. s^2 is a share
+    of that error, as large as the native share of the gallery, and u the direction in which natives vary least, where
+    it separates nothing. All of it folds into h's layers: the result is a transform like any other, and as fast. A
+    sigma head is fitted anew on the log of the remaining error.
 
     Args:
-        holdout: Share of the gathered rows kept out to compare the two transforms on, in (0, 1), where the caller
-            names no rows for that.
-        seed: Of that choice.
+        holdout: Share of a backfill's budget that is drawn at random first, in (0, 1). They judge: what a backfill in
+            the order of sigma gathers is not like what remains.
+        folds: The judges also teach: each is judged by a correction learned without its fold, >= 2.
+        seed: Of the folds.
 
     Raises:
         InvalidInput: A setting is out of its range.
     """
 
     holdout: float = 0.2
+    folds: int = 4
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 < self.holdout < 1:
-            raise InvalidInput("set up a refit", expected="holdout between 0 and 1", found=f"{self.holdout}")
+        rules = {
+            "holdout between 0 and 1": 0 < self.holdout < 1,
+            "folds from 2 to 10": 2 <= self.folds <= FEWEST_JUDGES,
+        }
+        broken = [rule for rule, holds in rules.items() if not holds]
+        if broken:
+            raise InvalidInput("set up a refit", expected=", ".join(broken), found=repr(self))
 
-    def fit(self, current: Artifact, gathered: Pairs, check: Pairs | None = None) -> Refitted:
+    def fit(self, current: Artifact, gathered: Gathered) -> Refitted:
         """Correct a transform.
 
-        Args:
-            current: A ForwardTransform.
-            gathered: Rows that were embedded natively meanwhile, side-information with them where h reads it.
-            check: Rows to compare the two transforms on. What a backfill in the order of sigma gathers is not like what
-                remains: it is the rows that h does worst on. Rows drawn at random are, so a backfill that is to be
-                refitted spends some of its budget on them. Without `check` some of `gathered` are held out.
-
         Raises:
-            InvalidInput: Fewer than 20 rows, or `current` is no forward transform.
+            InvalidInput: Fewer than 20 rows or 10 judges, or `current` is no forward transform.
         """
         if "h" not in current.manifest.networks or current.kind != "ForwardTransform":
             raise InvalidInput("refit a transform", expected="a ForwardTransform", found=current.kind)
-        if len(gathered) < SMALLEST:
-            raise InvalidInput("refit a transform", expected=f"{SMALLEST} rows or more", found=f"{len(gathered)}")
-        learn = gathered
-        if check is None:
-            learn, check = gathered.split(self.holdout, self.seed)
-        corrected = self._correct(current, learn)
-        before, after = _errors(current, check), _errors(corrected, check)
+        if not gathered.enough:
+            raise InvalidInput(
+                "refit a transform",
+                expected=f"{FEWEST_ROWS} rows or more, and {FEWEST_JUDGES} that judge",
+                found=f"{len(gathered.source)} and {len(gathered.judges)}",
+            )
+        layers, pairs = Layers.of(current, self.seed), Pairs(gathered.source, gathered.target, side=gathered.side)
+        before = _squares(layers.misses(pairs.subset(gathered.judges)), about_mean=_was_refitted(current))
+        after = self._cross_fitted(layers, pairs, gathered)
+        corrected = layers.corrected(pairs).with_sigma_of(pairs)
+        if current.manifest.target.metric != "dot":  # the expected product is the product with the estimate
+            corrected = _kept_away(corrected, pairs, min(gathered.native, FARTHEST) * float(after.mean()))
         return Refitted(
-            artifact=corrected,
+            artifact=self._artifact(current, corrected),
             before=float(before.mean()),
             after=float(after.mean()),
-            standard_error=float((before - after).std() / len(check) ** 0.5),
+            standard_error=float((before - after).std() / len(after) ** 0.5),
         )
 
-    def _correct(self, current: Artifact, pairs: Pairs) -> Artifact:
-        architecture = current.manifest.networks["h"]
-        tensors = {name[2:]: tensor for name, tensor in current.tensors.items() if name.startswith("h.")}
-        raw = _raw_output(architecture, tensors, pairs)
-        inputs = np.concatenate([raw, pairs.source, *([] if pairs.side is None else [pairs.side])], axis=1)
-        length = np.linalg.norm(raw, axis=1, keepdims=True) if architecture.normalise else np.float32(1)
-        solution = Ridge(seed=self.seed).solve(Pairs(inputs, pairs.target * length - raw))
-        architecture, tensors = _fold(architecture, tensors, *_single(solution))
-        if architecture.uncertainty:
-            tensors |= self._sigma_head(architecture, tensors, pairs)
-        others = {name: tensor for name, tensor in current.tensors.items() if not name.startswith("h.")}
+    def _cross_fitted(self, layers: Layers, pairs: Pairs, gathered: Gathered) -> FloatArray:
+        """Squared distance of each judge to its native vector, corrected by what the other folds teach: (judges,)."""
+        fold = np.random.default_rng(self.seed).permutation(len(gathered.judges)) % self.folds
+        errors = np.zeros(len(fold), np.float32)
+        for number in range(self.folds):
+            asked = gathered.judges[fold == number]
+            others = np.setdiff1d(np.arange(len(pairs)), asked)
+            errors[fold == number] = _squares(layers.corrected(pairs.subset(others)).misses(pairs.subset(asked)))
+        return errors
+
+    def _artifact(self, current: Artifact, layers: Layers) -> Artifact:
         manifest = current.manifest
+        others = {name: tensor for name, tensor in current.tensors.items() if not name.startswith("h.")}
         return Artifact.create(
             "ForwardTransform",
-            method=f"{manifest.method.removesuffix('+refit')}+refit",
+            method=f"{manifest.method.removesuffix(SUFFIX)}{SUFFIX}",
             source=manifest.source,
             target=manifest.target,
             side_source=manifest.side_source,
             side_target=manifest.side_target,
-            networks={**manifest.networks, "h": architecture},
-            tensors=others | {f"h.{name}": tensor for name, tensor in tensors.items()},
-            settings={"refit": asdict(self), "of": current.id, **dict(manifest.settings)},
+            networks={**manifest.networks, "h": layers.architecture},
+            tensors=others | {f"h.{name}": tensor for name, tensor in layers.tensors.items()},
+            settings={**dict(manifest.settings), "refit": asdict(self), "of": current.id},
         )
 
-    def _sigma_head(
-        self, architecture: Architecture, tensors: dict[str, FloatArray], pairs: Pairs
-    ) -> dict[str, FloatArray]:
-        """Ridge regression of the log of the squared error per dimension on the corrected output."""
-        raw = _raw_output(architecture, tensors, pairs)
-        made = raw / np.linalg.norm(raw, axis=1, keepdims=True) if architecture.normalise else raw
-        errors = np.square(made - pairs.target).mean(axis=1, keepdims=True)
-        logs = np.log(np.maximum(errors, np.finfo(np.float32).tiny)).astype(np.float32)
-        weight, bias = _single(Ridge(seed=self.seed).solve(Pairs(raw, logs)))
-        return {"log_sigma2.weight": weight, "log_sigma2.bias": bias}
+
+def _was_refitted(artifact: Artifact) -> bool:
+    return artifact.manifest.method.endswith(SUFFIX)
 
 
-def _single(solution: AffineMap) -> tuple[FloatArray, FloatArray]:
-    return solution.weight.astype(np.float32), solution.bias.astype(np.float32)
+def _squares(misses: FloatArray, *, about_mean: bool = False) -> FloatArray:
+    """Squared lengths: (n,) float32. About the mean, the distance that an earlier refit keeps does not count."""
+    squares: FloatArray = np.square(misses - misses.mean(axis=0) if about_mean else misses).sum(axis=1)
+    return squares
 
 
-def _raw_output(architecture: Architecture, tensors: dict[str, FloatArray], pairs: Pairs) -> FloatArray:
-    """z: (n, target dim) float32, the output before it is scaled to unit length."""
-    plain = replace(architecture, normalise=False)
-    side = None if architecture.side_dim is None else pairs.side
-    return Network(plain, tensors).run(pairs.source, side, Execution())[0]
+def _kept_away(layers: Layers, pairs: Pairs, square: float) -> Layers:
+    """Move all vectors by the root of `square` in the direction along which natives vary least."""
+    step = _least_direction(pairs.target) * np.float32(square**0.5)
+    return layers.moved(
+        step * np.linalg.norm(layers.raw(pairs), axis=1).mean() if layers.architecture.normalise else step
+    )
 
 
-def _fold(
-    architecture: Architecture, tensors: dict[str, FloatArray], weight: FloatArray, bias: FloatArray
-) -> tuple[Architecture, dict[str, FloatArray]]:
-    """Fold z + B [z; x] + c into the network's last layer and its linear maps of the input."""
-    dim, source_dim = architecture.output_dim, architecture.source_dim
-    gain: FloatArray = np.eye(dim, dtype=np.float32) + weight[:, :dim]
-    last = f"mixer.{len(architecture.mixer)}"
-    folded = dict(tensors)
-    folded[f"{last}.weight"] = gain @ tensors[f"{last}.weight"]
-    folded[f"{last}.bias"] = gain @ tensors[f"{last}.bias"] + bias
-    parts = {"skip.weight": weight[:, dim : dim + source_dim]}
-    if architecture.side_dim is not None:
-        parts["skip_side.weight"] = weight[:, dim + source_dim :]
-    for name, part in parts.items():
-        folded[name] = part + gain @ tensors[name] if architecture.skip else part
-    return replace(architecture, skip=True), folded
-
-
-def _errors(artifact: Artifact, pairs: Pairs) -> FloatArray:
-    """Squared distance of each row to its native vector: (n,) float32."""
-    side = None if artifact.manifest.side_source is None else pairs.side
-    errors: FloatArray = np.square(artifact.apply(pairs.source, side).vectors - pairs.target).sum(axis=1)
-    return errors
+def _least_direction(vectors: FloatArray) -> FloatArray:
+    """The unit vector along which (n, d) vectors vary least: (d,) float32."""
+    direction: FloatArray = np.linalg.eigh(np.atleast_2d(np.cov(vectors.T)))[1][:, 0].astype(np.float32)
+    return direction

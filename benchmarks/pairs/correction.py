@@ -1,122 +1,171 @@
 """Refit while filling by `trainers.Refit`: no pair but those that the backfill itself has made.
 
-    python -m benchmarks.pairs.correction glyphs-embedded.npz caltech-embedded.npz [--seeds 3] [--size cpu]
+    python -m benchmarks.pairs.correction glyphs-embedded.npz caltech-embedded.npz [--seeds 5] [--size cpu]
 
 A gallery is hopped by the residual start, learned by distance from few or from many pairs. A backfill embeds shares
-of it: a fifth of each at random, the others by sigma or at random too. `Refit` learns from all that was gathered
-but the random fifth, is judged on that fifth, and is taken only where it is nearer there. Prints a table in Markdown.
+of it, by sigma (a fifth of the budget is drawn at random) or at random. `Refit` learns from these rows alone, and is
+taken where the rows like those that remain come nearer. Each cell of the table compares the same gallery, with the
+same native rows, without and with the refit. The last lines say whether it is at least as good everywhere.
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.pairs.cells import MEASURES, head, row
+from benchmarks.pairs.cells import head, row
 from benchmarks.pairs.embedded import SOURCE, TARGET, EmbeddedSet
 from benchmarks.pairs.methods import RANDOM, SIGMA, residual
-from benchmarks.pairs.scenario import SETTINGS, Scenario, retrieval, scenario
+from benchmarks.pairs.scenario import SETTINGS, Scenario, scenario
 from benchmarks.pairs.settings import SIZES, Size
-from compatstore.artifacts import Artifact
+from compatstore.encoders.protocol import FloatArray
+from compatstore.evaluation.ranking import rank_queries
 from compatstore.trainers import Pairs, Refit
+from compatstore.upgrade.draw import draw, interleave, judges
 from compatstore.upgrade.policies import order
+from compatstore.upgrade.refitter import Gathered
 from compatstore.upgrade.rows import ArrayRows
 
 FIRST_PAIRS = (500, 6000)
 SHARES = (0.05, 0.1, 0.25, 0.5, 0.75)
-CHECKED = 5  # one in so many rows of the budget is drawn at random, and judges the correction
+MEASURED = ("CMC-1", "mAP")
 
-Figures = dict[str, float]
-Found = dict[tuple[str, float], tuple[Figures, Figures, bool]]
+PerQuery = npt.NDArray[np.float64]
 
 
-def measure(trial: Scenario, size: Size, first: int) -> Found:
-    """For each order and share: the gallery as it is, the gallery with what remains hopped again, and whether it is."""
-    trainer = replace(residual(size, trial.seed), loss="l2", holdout=0.0)
-    learned = np.random.default_rng(trial.seed).permutation(trial.pairs)[:first]
-    once = trainer.fit(_pairs(trial, learned))
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Trial:
+    """One gallery without and with the refit: (queries, 2) CMC-1 and average precision in points."""
+
+    kept: PerQuery
+    refit: PerQuery
+    taken: bool
+
+
+def measure(trial: Scenario, size: Size, first: int) -> dict[tuple[str, float], Trial]:
+    """Measure a trial in each order at each share."""
+    once = replace(residual(size, trial.seed), loss="l2", holdout=0.0).fit(
+        _pairs(trial, np.random.default_rng(trial.seed).permutation(trial.pairs)[:first])
+    )
     gallery = _pairs(trial, trial.gallery)
     hopped = once.apply(gallery.source)
     rows = ArrayRows(ids=trial.gallery.tolist(), sigma2=hopped.uncertainty)
-    found: Found = {}
+    found = {}
     for policy in (RANDOM, SIGMA):
         for share in SHARES:
-            checked, others = _choose(rows, policy, share, trial.seed)
-            refitted = Refit().fit(once, gallery.subset(others), gallery.subset(checked))
-            taken: Artifact = refitted.artifact if refitted.improved else once
-            native = np.union1d(checked, others)
-            vectors = (hopped.vectors, taken.apply(gallery.source).vectors)
-            before, after = (_figures(trial, gallery, part, native) for part in vectors)
-            found[policy, share] = (before, after, refitted.improved)
+            native = _native(policy, rows, share, trial.seed)
+            kept = _figures(trial, np.where(native[:, None], gallery.target, hopped.vectors))
+            gathered = _gathered(gallery, native, judges(policy, rows, trial.seed, native, np.zeros_like(native)))
+            refitted = Refit().fit(once, gathered)
+            refit = kept
+            if refitted.improved:
+                again = refitted.artifact.apply(gallery.source).vectors
+                refit = _figures(trial, np.where(native[:, None], gallery.target, again))
+            found[policy, share] = Trial(kept=kept, refit=refit, taken=refitted.improved)
     return found
 
 
-def _choose(rows: ArrayRows, policy: str, share: float, seed: int) -> tuple[npt.NDArray[np.intp], ...]:
-    """Positions of the budget: the random fifth, and the first of the order among the others."""
-    budget = int(share * len(rows.ids))
-    checked = order(RANDOM, rows, seed)[: budget // CHECKED]
-    ordered = order(policy, rows, seed + 1)
-    return checked, ordered[~np.isin(ordered, checked)][: budget - len(checked)]
+def _native(policy: str, rows: ArrayRows, share: float, seed: int) -> npt.NDArray[np.bool_]:
+    """Rows that a backfill of this share embeds, as an upgrade chooses them."""
+    native, budget, holdout = np.zeros(len(rows.ids), bool), int(share * len(rows.ids)), Refit().holdout
+    drawn = draw(policy, rows, seed)[: int(holdout * budget)]
+    native[interleave(order(policy, rows, seed), drawn, budget, holdout)] = True
+    return native
 
 
 def _pairs(trial: Scenario, rows: npt.NDArray[np.intp]) -> Pairs:
     return Pairs(trial.data.vectors[SOURCE][rows], trial.data.vectors[TARGET][rows])
 
 
-def _figures(trial: Scenario, gallery: Pairs, hopped: npt.NDArray[np.float32], native: npt.NDArray[np.intp]) -> Figures:
-    mixed = hopped.copy()
-    mixed[native] = gallery.target[native]
-    return retrieval(trial, TARGET, mixed)
+def _gathered(gallery: Pairs, native: npt.NDArray[np.bool_], judging: npt.NDArray[np.intp]) -> Gathered:
+    positions = np.searchsorted(np.flatnonzero(native), judging)
+    return Gathered(
+        source=gallery.source[native], target=gallery.target[native], judges=positions, native=float(native.mean())
+    )
+
+
+def _figures(trial: Scenario, vectors: FloatArray) -> PerQuery:
+    labels = trial.data.labels
+    queries = trial.data.vectors[TARGET][trial.queries]
+    ranking = rank_queries(queries, vectors, labels[trial.queries], labels[trial.gallery])
+    counted = ranking.counted
+    return 100 * np.stack([ranking.first_match[counted] == 1, ranking.average_precision[counted]], axis=1)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Difference:
+    """Refit less kept, in points: mean over seeds, (2,) for CMC-1 and mAP.
+
+    Args:
+        mean: The difference.
+        error: Its standard error, over seeds or over queries, whichever is larger.
+    """
+
+    mean: PerQuery
+    error: PerQuery
+
+    @classmethod
+    def of(cls, trials: list[Trial]) -> Difference:
+        """Compare one cell's trials, one a seed."""
+        apart = [trial.refit - trial.kept for trial in trials]
+        means = np.stack([part.mean(axis=0) for part in apart])
+        by_query = np.sqrt(sum(part.var(axis=0) / len(part) for part in apart)) / len(apart)
+        by_seed = means.std(axis=0, ddof=1) / len(apart) ** 0.5 if len(apart) > 1 else 0.0 * by_query
+        return cls(mean=means.mean(axis=0), error=np.maximum(by_query, by_seed))
+
+    def __str__(self) -> str:
+        """Both differences with their errors."""
+        return " / ".join(f"{mean:+.1f} ± {error:.1f}" for mean, error in zip(self.mean, self.error, strict=True))
+
+
+def show(name: str, setting: str, first: int, trials: list[dict[tuple[str, float], Trial]]) -> Iterator[Difference]:
+    """Print a gallery's curves: the difference, how often it was taken, and both curves."""
+    for policy in (RANDOM, SIGMA):
+        cells = [[trial[policy, share] for trial in trials] for share in SHARES]
+        differences = [Difference.of(cell) for cell in cells]
+        yield from differences
+        taken = [f"{difference}, {sum(t.taken for t in c)}" for difference, c in zip(differences, cells, strict=True)]
+        print(row(name, setting, str(first), policy, "difference", *taken), flush=True)
+        for part in ("kept", "refit"):
+            means = [np.mean([getattr(trial, part).mean(axis=0) for trial in cell], axis=0) for cell in cells]
+            print(row(name, setting, str(first), policy, part, *(f"{c:.1f} / {m:.1f}" for c, m in means)), flush=True)
+
+
+def verdict(setting: str, differences: list[Difference]) -> Iterator[str]:
+    """Say of each measure whether it is at least as good everywhere, and by how much it is better."""
+    for column, measured in enumerate(MEASURED):
+        means = [float(difference.mean[column]) for difference in differences]
+        errors = [float(difference.error[column]) for difference in differences]
+        worse = sum(mean < -2 * error for mean, error in zip(means, errors, strict=True))
+        better = sum(mean > 2 * error for mean, error in zip(means, errors, strict=True))
+        yield (
+            f"{setting}, {measured}: of {len(means)} cells {worse} are worse and {better} better by more than two "
+            f"standard errors; mean {statistics.mean(means):+.2f}, lowest {min(means):+.2f}, "
+            f"highest {max(means):+.2f} points"
+        )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sets", nargs="+", type=Path)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--size", choices=SIZES, default="cpu")
-    arguments = parser.parse_args()
-    columns = (
-        "set",
-        "classes",
-        "pairs",
-        "order",
-        "native",
-        "kept CMC-1",
-        "kept mAP",
-        "refit CMC-1",
-        "refit mAP",
-        "taken",
-    )
-    print("\n".join(head(*columns)), flush=True)
-    size = SIZES[arguments.size]
-    for path in arguments.sets:
+    options = parser.parse_args()
+    size, found = SIZES[options.size], {setting: list[Difference]() for setting in SETTINGS}
+    print("\n".join(head("set", "classes", "pairs", "order", "", *(f"{share:.0%}" for share in SHARES))), flush=True)
+    for path in options.sets:
         data = EmbeddedSet.load(path)
         for setting in SETTINGS:
             for first in FIRST_PAIRS:
-                trials = [scenario(data, setting, size, seed) for seed in range(arguments.seeds)]
-                show(data.name, setting, first, [measure(trial, size, first) for trial in trials])
-
-
-def show(name: str, setting: str, first: int, trials: list[Found]) -> None:
-    """Print a gallery's curves without and with the correction, CMC-1 / mAP in points, means over seeds."""
-    for policy in (RANDOM, SIGMA):
-        for part, label in enumerate(("kept", "refit")):
-            curve = [[mean([trial[policy, share][part] for trial in trials], m) for m in MEASURES] for share in SHARES]
-            curve.append([statistics.mean(values) for values in zip(*curve, strict=True)])
-            cells = [" / ".join(f"{value:.1f}" for value in point) for point in curve]
-            print(row(name, setting, str(first), policy, label, *cells), flush=True)
-        taken = [f"{sum(trial[policy, share][2] for trial in trials)} of {len(trials)}" for share in SHARES]
-        print(row(name, setting, str(first), policy, "taken", *taken, ""), flush=True)
-
-
-def mean(figures: list[Figures], measure: str) -> float:
-    """Mean of one measure, in points."""
-    return 100 * statistics.mean(figure[measure] for figure in figures)
+                trials = [scenario(data, setting, size, seed) for seed in range(options.seeds)]
+                found[setting] += show(data.name, setting, first, [measure(trial, size, first) for trial in trials])
+    print("\n" + "\n".join(line for setting in SETTINGS for line in verdict(setting, found[setting])))
 
 
 if __name__ == "__main__":

@@ -1,0 +1,77 @@
+"""What a refit is given and what it gives back; `upgrade/refit.py` calls one, `trainers.Refit` is one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from compatstore.artifacts.artifact import Artifact
+from compatstore.encoders.protocol import FloatArray
+
+FEWEST_ROWS, FEWEST_JUDGES = 20, 10
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Gathered:
+    """Rows that a backfill has embedded natively, as pairs to learn from.
+
+    Args:
+        source: (n, source dim) float32, what the transform reads.
+        target: (n, target dim) float32, the native vectors.
+        side: (n, side dim) float32, where the transform reads side-information.
+        judges: Positions of the rows that are like those that remain: drawn at random, and none that the backfill's
+            order would have taken by now. All rows, where the order is random.
+        native: Share of the gallery that is native, in (0, 1).
+    """
+
+    source: FloatArray
+    target: FloatArray
+    side: FloatArray | None = None
+    judges: npt.NDArray[np.intp]
+    native: float
+
+    @property
+    def enough(self) -> bool:
+        """Whether there are rows enough to learn from and to judge by."""
+        return len(self.source) >= FEWEST_ROWS and len(self.judges) >= FEWEST_JUDGES
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Refitted:
+    """What a refit gave.
+
+    Args:
+        artifact: The corrected transform.
+        before: Mean squared distance of the judges to their native vectors under the transform as it was.
+        after: The same under corrections that were learned without the judge at hand.
+        standard_error: Of the difference of the two, row by row.
+    """
+
+    artifact: Artifact
+    before: float
+    after: float
+    standard_error: float
+
+    @property
+    def improved(self) -> bool:
+        """Whether what remains is worth hopping again: the gain is more than chance would give in one case of forty."""
+        return self.before - self.after > 2 * self.standard_error
+
+    @property
+    def figures(self) -> str:
+        """Both distances and the deviation of their difference, in words for the history."""
+        return f"held-out squared distance {self.before:.4g} -> {self.after:.4g} (± {self.standard_error:.2g})"
+
+
+class Refitter(Protocol):
+    """Corrects a transform by rows that a backfill has gathered."""
+
+    @property
+    def holdout(self) -> float:
+        """Share of the backfill's budget, in (0, 1), that is drawn at random first: the rows that judge."""
+
+    def fit(self, current: Artifact, gathered: Gathered) -> Refitted:
+        """Correct a ForwardTransform."""
