@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
@@ -34,6 +35,8 @@ from compatstore.upgrade.account import unbackfillable
 from compatstore.upgrade.backfill_settings import BackfillSettings
 from compatstore.upgrade.budget import Budget
 from compatstore.upgrade.cutover import check_cutover, cut_over
+from compatstore.upgrade.estimate import agree, estimate_upgrade, remember
+from compatstore.upgrade.gates import Terms
 from compatstore.upgrade.pause import Paused, pause
 from compatstore.upgrade.plan import Plan, make_plan, settle
 from compatstore.upgrade.progress import Progress
@@ -413,8 +416,17 @@ class Gallery:
         policy: str | None = None,
         seed: int | None = None,
         natives: str | None = None,
+        sample: int | None = None,
+        labels: str | None = None,
+        criterion: str = "map",
+        target_quality: float | None = None,
+        require: Sequence[str] = (),
+        max_negative_flips: float | None = None,
     ) -> Plan:
-        """What `upgrade` with the same arguments would do and cost; read-only.
+        """What `upgrade` with the same arguments would do and cost, and what it is expected to give; read-only.
+
+        The last group of arguments asks for an estimate: a sample is embedded natively and not kept. Whether it passes
+        the gates is said by the plan's `estimate.passed`; `upgrade` refuses to run where it does not.
 
         Raises:
             UnknownVersion: There is no such version.
@@ -428,8 +440,14 @@ class Gallery:
             max_cost=max_cost,
             price_per_item=price_per_item,
         )
+        terms = _terms(budget, sample, labels, criterion, target_quality, require, max_negative_flips)
         run = settle(self._catalog, target, via=via, budget=budget, policy_name=policy, seed=seed, natives=natives)
-        return make_plan(self._catalog, run)
+        if not terms.asked:
+            return make_plan(self._catalog, run)
+        estimate = estimate_upgrade(self._catalog, run, terms)
+        if target_quality is not None:
+            run = replace(run, backfill=estimate.share)
+        return replace(make_plan(self._catalog, run), estimate=estimate)
 
     def evaluate(
         self,
@@ -481,6 +499,12 @@ class Gallery:
         policy: str | None = None,
         seed: int | None = None,
         natives: str | None = None,
+        sample: int | None = None,
+        labels: str | None = None,
+        criterion: str = "map",
+        target_quality: float | None = None,
+        require: Sequence[str] = (),
+        max_negative_flips: float | None = None,
         progress: Callable[[Progress], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
         device: str | None = None,
@@ -507,6 +531,14 @@ class Gallery:
             natives: How native vectors are stored: "rows" moves the rows that get one, "columns" leaves every row where
                 it is and rewrites the target's columns at the end, "auto" (the default) takes what writes less, and
                 columns in an adopted table. `plan` says what is written.
+            sample: Items to estimate from before anything is written, 2000 where one of the next terms is named.
+            labels: Column that says which items are correct for each other; without one, what the target itself finds
+                is taken as correct.
+            criterion: The figure that `target_quality` is a share of: "map", "cmc@1" or "cmc@5".
+            target_quality: Share of the full backfill's figure to keep for certain, in (0, 1]: takes the smallest
+                backfill that does.
+            require: Lowest figures that the estimate must be sure of, such as "map>=0.6".
+            max_negative_flips: Largest share of queries that are right before and wrong after, to be sure of likewise.
             progress: Called after each batch.
             should_stop: Asked before each batch.
             device: Where the hop's network runs: "cpu" (the default) or "cuda", which needs torch.
@@ -517,6 +549,7 @@ class Gallery:
             UnknownVersion: There is no such version.
             UnknownArtifact: No artifact leads there.
             UpgradeError: The target has no encoder for the backfill.
+            GateFailed: The estimate does not pass, or nothing beats the status quo; nothing was written.
             EncoderFailed: The encoder hangs, or embeds nothing at all.
             LeaseHeld: Somebody else works on this upgrade.
             LeaseLost: Somebody else took it over, because this process was suspended or cut off for long.
@@ -530,13 +563,20 @@ class Gallery:
             price_per_item=price_per_item,
         )
 
+        terms = _terms(budget, sample, labels, criterion, target_quality, require, max_negative_flips)
+
         def settled(catalog: Catalog) -> RunRecord:
             return settle(catalog, target, via=via, budget=budget, policy_name=policy, seed=seed, natives=natives)
 
-        settled(self._catalog)  # refuses what cannot be before anything is written
+        run = settled(self._catalog)  # refuses what cannot be before anything is written
+        estimate = agree(self._catalog, run, terms) if terms.asked else None
+        if estimate is not None and target_quality is not None:
+            budget = replace(budget, backfill=estimate.share)
         with at_work(self._catalog, target, "upgrade", progress, should_stop) as work:
             how = settings or BackfillSettings()
             controls = Controls(work.progress, work.should_stop, device, precision, how)
+            if estimate is not None:
+                remember(work.catalog, target, estimate)
             return run_upgrade(work.catalog, settled(work.catalog), controls)
 
     def cutover(
@@ -644,6 +684,31 @@ class Gallery:
         if not isinstance(k, int | np.integer) or k < 1:
             raise InvalidInput("search", expected="a whole number k >= 1", found=f"{k}")
         return searching.plan_search(registry, version or registry.active, k, where)
+
+
+def _terms(
+    budget: Budget,
+    sample: int | None,
+    labels: str | None,
+    criterion: str,
+    target_quality: float | None,
+    require: Sequence[str],
+    max_negative_flips: float | None,
+) -> Terms:
+    if target_quality is not None and budget.backfill is not None:
+        raise InvalidInput(
+            "choose a backfill",
+            expected="a share or a target quality",
+            found=f"backfill={budget.backfill:g} and target_quality={target_quality:g}",
+        )
+    return Terms(
+        sample=sample,
+        labels=labels,
+        criterion=criterion,
+        target_quality=target_quality,
+        require=tuple(require),
+        max_negative_flips=max_negative_flips,
+    )
 
 
 def _item_columns(registry: Registry, schema: Sequence[str]) -> list[str]:

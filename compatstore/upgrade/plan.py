@@ -14,6 +14,7 @@ from compatstore.storage.columns import VersionColumns
 from compatstore.storage.registry import Registry, RunRecord, now
 from compatstore.upgrade.account import ledger_of
 from compatstore.upgrade.budget import Budget
+from compatstore.upgrade.estimate import UpgradeEstimate
 from compatstore.upgrade.hop import Hop, read_source
 from compatstore.upgrade.native_ways import plan_natives, require_way
 from compatstore.upgrade.path import find_path
@@ -59,6 +60,7 @@ class Plan:
         steps: What is left to do.
         quality: Held-out figures of the last artifact of the path.
         warnings: What may surprise.
+        estimate: What it is expected to give, where terms were named.
     """
 
     source: str
@@ -70,6 +72,7 @@ class Plan:
     steps: tuple[Step, ...]
     quality: Mapping[str, Any]
     warnings: tuple[str, ...]
+    estimate: UpgradeEstimate | None = None
 
 
 def settle(

@@ -1,0 +1,180 @@
+"""The estimate of an upgrade: its decision table, the budget that a target quality needs, and what is promised.
+
+The promise: served with that budget, the gallery keeps at least the target quality of what a full backfill would give,
+by the figure and the truth of the estimate, for queries like the gallery's own items. The interval allows for the draw
+of the sample, and for the choice among budgets.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from compatstore.evaluation import Advice, DecisionRow, DecisionTable, Estimate, Flips
+from compatstore.storage import registry as registry_module
+from compatstore.storage.catalog import Catalog
+from compatstore.storage.ledger import Spent
+from compatstore.storage.registry import HistoryEntry, RunRecord, edit
+from compatstore.upgrade.budget import Budget
+from compatstore.upgrade.gates import Gate, Terms, gate_of_advice, judge_gates, require_passed
+from compatstore.upgrade.trial import BUDGETS, SampleSettings, try_upgrade
+
+STEP = "estimate"
+SAMPLE = 2000
+_DIGITS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpgradeEstimate:
+    """What an upgrade is expected to give.
+
+    Args:
+        terms: What was asked.
+        path: Ids of the artifacts that are applied.
+        policy: Order of the backfill.
+        seed: Of the order and the sample.
+        share: Budget that is judged: the smallest one for the target quality, or else the one that was asked for.
+        best: Budget with the best figure, which is not always the largest.
+        gates: What must be reached, at `share`.
+        table: Every way to serve the gallery.
+    """
+
+    terms: Terms
+    path: tuple[str, ...]
+    policy: str
+    seed: int
+    share: float
+    best: float
+    gates: tuple[Gate, ...]
+    table: DecisionTable
+
+    @property
+    def passed(self) -> bool:
+        """Whether all gates are."""
+        return all(gate.passed for gate in self.gates)
+
+    @property
+    def row(self) -> DecisionRow:
+        """The estimate at `share`."""
+        return self.table.budget(self.share)
+
+    @property
+    def promise(self) -> str:
+        """What is promised, in words."""
+        kept, table = self.row.kept[self.table.criterion], self.table
+        return (
+            f"A backfill of {self.share:.4g} keeps {kept.value:.1%} ({kept.low:.1%} to {kept.high:.1%}) of the full "
+            f"backfill's {table.criterion}, correct by {table.truth}, for queries like the gallery's items."
+        )
+
+
+def estimate_upgrade(catalog: Catalog, run: RunRecord, terms: Terms) -> UpgradeEstimate:
+    """Estimate every budget on a sample and choose the smallest that is sure of the target quality; read-only.
+
+    Raises:
+        UpgradeError: There is nothing to transform with, or too few items could be embedded natively.
+        InvalidInput: There is no such column of labels, or the sample is too small.
+    """
+    asked = _asked_share(catalog, run)
+    settings = SampleSettings(
+        sample=terms.sample or SAMPLE,
+        labels=terms.labels,
+        criterion=terms.criterion,
+        shares=tuple(sorted({*BUDGETS, *([asked] if 0 < asked < 1 else [])})),
+        seed=run.seed,
+    )
+    table = try_upgrade(catalog, run, settings)
+    share = asked if terms.target_quality is None else _smallest(table, terms.target_quality)
+    return UpgradeEstimate(
+        terms=terms,
+        path=run.path,
+        policy=run.policy,
+        seed=run.seed,
+        share=share,
+        best=table.best.share,
+        gates=judge_gates(table.budget(share), terms),
+        table=table,
+    )
+
+
+def agree(catalog: Catalog, run: RunRecord, terms: Terms) -> UpgradeEstimate:
+    """Estimate an upgrade, or recall the estimate that it began with, and refuse to go on where a gate fails.
+
+    Raises:
+        GateFailed: A gate failed, or nothing beats the status quo and the budget was to be picked.
+    """
+    known = recall(catalog, run.target)
+    if known is not None and (known.terms, known.path, known.policy, known.seed) == (
+        terms,
+        run.path,
+        run.policy,
+        run.seed,
+    ):
+        return known
+    estimate = estimate_upgrade(catalog, run, terms)
+    picked = () if terms.target_quality is None else (gate_of_advice(estimate.table),)
+    require_passed(run.target, (*estimate.gates, *picked))
+    return estimate
+
+
+def remember(catalog: Catalog, target: str, estimate: UpgradeEstimate) -> None:
+    """Enter an estimate into the history, unless it is the last one there."""
+    data = _rounded(dataclasses.asdict(estimate))
+    entry = HistoryEntry(STEP, target, note=estimate.promise, data=data)
+    if _last(catalog, target) != data:
+        edit(catalog.store, lambda registry: registry, entry)
+
+
+def recall(catalog: Catalog, target: str) -> UpgradeEstimate | None:
+    """The estimate that the upgrade to a target began with; None where there is none."""
+    data = _last(catalog, target)
+    if data is None:
+        return None
+    terms = Terms(**{**data["terms"], "require": tuple(data["terms"]["require"])})
+    gates = tuple(Gate(**{**gate, "estimate": Estimate(**gate["estimate"])}) for gate in data["gates"])
+    return UpgradeEstimate(
+        **{**data, "terms": terms, "path": tuple(data["path"]), "gates": gates, "table": _table(data["table"])}
+    )
+
+
+def _last(catalog: Catalog, target: str) -> dict[str, Any] | None:
+    steps = registry_module.history(catalog.store.snapshot())
+    found = [entry for entry in steps if entry.version == target]
+    began = max((entry.number for entry in found if entry.step in ("rollback", "retire", "abort")), default=0)
+    kept = [dict(entry.data) for entry in found if entry.step == STEP and entry.number > began]
+    return kept[-1] if kept else None
+
+
+def _asked_share(catalog: Catalog, run: RunRecord) -> float:
+    """The share that a run may embed, by its own limits of items and money."""
+    rows, items = Budget.of(run).rows_left(Spent()), catalog.store.count()
+    return run.backfill if rows is None or not items else min(run.backfill, rows / items)
+
+
+def _smallest(table: DecisionTable, quality: float) -> float:
+    share = table.smallest_share(quality)
+    return 1.0 if share is None else share
+
+
+def _table(data: Mapping[str, Any]) -> DecisionTable:
+    rows = tuple(_row(row) for row in data["rows"])
+    return DecisionTable(**{**data, "rows": rows, "advice": Advice(**data["advice"])})
+
+
+def _row(data: Mapping[str, Any]) -> DecisionRow:
+    figures = {
+        field: {name: Estimate(**value) for name, value in data[field].items()}
+        for field in ("figures", "gains", "kept")
+    }
+    return DecisionRow(**{**data, **figures, "flips": Flips(**data["flips"]), "broken": Estimate(**data["broken"])})
+
+
+def _rounded(value: Any) -> Any:
+    """The same, with floats as short as is enough, and lists for tuples, as JSON gives it back."""
+    if isinstance(value, float):
+        return round(value, _DIGITS)
+    if isinstance(value, Mapping):
+        return {key: _rounded(item) for key, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, list | tuple) else value

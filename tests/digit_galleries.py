@@ -1,0 +1,33 @@
+"""Galleries of handwritten digits with labels, whose hop is the best linear map: for what measures retrieval."""
+
+from __future__ import annotations
+
+import numpy as np
+from sklearn.datasets import load_digits
+
+import compatstore as cs
+from compatstore.artifacts import Architecture, Artifact, Space
+
+DIGITS, LABELS = load_digits(return_X_y=True)
+DIGITS = DIGITS.astype(np.float32)
+IDS = [f"digit-{number}" for number in range(len(DIGITS))]
+
+
+def gallery_of(tmp_path, source, native, *, encoder=True):
+    """A gallery of digits whose hop is the best linear map of source on native vectors."""
+    v1 = cs.EmbeddingVersion("v1", dim=source.shape[1], metric="l2")
+    models = {"encoder": cs.encoders.Precomputed(dict(zip(IDS, native, strict=True)))} if encoder else {}
+    v2 = cs.EmbeddingVersion("v2", dim=native.shape[1], metric="l2", **models)
+    weights = np.linalg.lstsq(source, native, rcond=None)[0].T.astype(np.float32)
+    h = Artifact.create(
+        "ForwardTransform",
+        source=Space.of(v1),
+        target=Space.of(v2),
+        networks={"h": Architecture(source_dim=source.shape[1], output_dim=native.shape[1])},
+        tensors={"h.mixer.0.weight": weights, "h.mixer.0.bias": np.zeros(len(weights), np.float32)},
+    )
+    gallery = cs.Gallery.create(str(tmp_path / "g.lance"), v1)
+    gallery.add({"id": IDS, "vector": source, "digit": LABELS})
+    gallery.register(v2)
+    gallery.link(h)
+    return gallery

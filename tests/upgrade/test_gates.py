@@ -1,0 +1,102 @@
+"""Terms of an upgrade: the budget is picked by an estimate, gates refuse before anything is written."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from digit_galleries import DIGITS, gallery_of
+
+import compatstore as cs
+
+NOISY = DIGITS[:, ::3] + np.random.default_rng(0).normal(0, 3, (len(DIGITS), 22)).astype(np.float32)
+TERMS = {"labels": "digit", "sample": 500}
+
+
+def steps(gallery):
+    return [entry.step for entry in gallery.history()]
+
+
+def test_a_plan_picks_the_smallest_budget_that_is_sure_and_writes_nothing(tmp_path):
+    gallery = gallery_of(tmp_path, NOISY, DIGITS)
+    before = gallery.status().table_version
+    plans = {q: gallery.plan("v2", target_quality=q, **TERMS) for q in (0.5, 0.8, 0.93)}
+    assert gallery.status().table_version == before
+    shares = [plan.backfill for plan in plans.values()]
+    assert shares == sorted(shares)
+    assert 0 == shares[0] < shares[-1] < 1
+    for quality, plan in plans.items():
+        estimate = plan.estimate
+        assert estimate.row.kept["map"].low >= quality
+        smaller = [row for row in estimate.table.budgets if row.share < plan.backfill]
+        assert all(row.kept["map"].low < quality for row in smaller)
+        assert f"A backfill of {plan.backfill:.4g} keeps " in estimate.promise
+        assert estimate.best >= plan.backfill
+    assert [step.rows for step in plans[0.93].steps if step.name == "backfill"] == [int(1797 * plans[0.93].backfill)]
+
+
+def test_without_terms_a_plan_estimates_nothing(tmp_path):
+    assert gallery_of(tmp_path, NOISY, DIGITS).plan("v2", backfill=0.5).estimate is None
+
+
+def test_an_upgrade_stops_at_the_target_quality_and_the_same_call_again_does_nothing(tmp_path):
+    gallery = gallery_of(tmp_path, NOISY, DIGITS)
+    planned = gallery.plan("v2", target_quality=0.8, **TERMS)
+    report = gallery.upgrade("v2", target_quality=0.8, **TERMS)
+    assert report.backfilled == int(1797 * planned.backfill)
+    assert steps(gallery)[-5:] == ["estimate", "expand", "hop", "backfill", "ready"]
+    before = gallery.status().table_version
+    assert gallery.upgrade("v2", target_quality=0.8, **TERMS).backfilled == 0
+    assert gallery.status().table_version == before
+
+
+def test_without_labels_the_targets_neighbours_are_the_truth(tmp_path):
+    gallery = gallery_of(tmp_path, NOISY, DIGITS)
+    estimate = gallery.plan("v2", sample=500, target_quality=0.9).estimate
+    assert estimate.table.truth == "the target's 18 nearest neighbours"  # 5 of the sample's 500, of 1797 items
+    assert estimate.table.advice.verdict == "undecided"
+    assert 0 < estimate.share <= 1
+
+
+@pytest.mark.parametrize("terms", [{"require": ["map>=0.99"]}, {"max_negative_flips": 0.0001}])
+def test_a_gate_that_fails_is_told_by_the_plan_and_stops_the_upgrade_before_it_writes(tmp_path, terms):
+    gallery = gallery_of(tmp_path, NOISY, DIGITS)
+    before = gallery.status().table_version
+    [gate] = gallery.plan("v2", backfill=0.2, **terms, **TERMS).estimate.gates
+    assert not gate.passed
+    with pytest.raises(cs.errors.GateFailed, match=r"for certain; found 0\.\d+ \(0\.\d+ to 0\.\d+\)"):
+        gallery.upgrade("v2", backfill=0.2, **terms, **TERMS)
+    assert gallery.status().table_version == before
+
+
+def test_gates_that_hold_let_an_upgrade_pass(tmp_path):
+    gallery = gallery_of(tmp_path, NOISY, DIGITS)
+    terms = {"require": ["map>=0.3", "cmc@1 >= 0.5"], "max_negative_flips": 0.2, "backfill": 0.25}
+    assert [gate.passed for gate in gallery.plan("v2", **terms, **TERMS).estimate.gates] == [True, True, True]
+    assert gallery.upgrade("v2", **terms, **TERMS).state == "ready"
+
+
+def test_an_upgrade_to_a_worse_target_is_not_begun(tmp_path):
+    gallery = gallery_of(tmp_path, DIGITS, NOISY)
+    assert gallery.plan("v2", target_quality=0.9, **TERMS).estimate.table.advice.verdict == "do not upgrade"
+    with pytest.raises(cs.errors.GateFailed, match="map above the status quo for certain"):
+        gallery.upgrade("v2", target_quality=0.9, **TERMS)
+    assert steps(gallery)[-1] == "link"
+    assert gallery.upgrade("v2", backfill=0.1).state == "ready"  # on the owner's own word
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        {"target_quality": 1.2},
+        {"target_quality": 0.9, "backfill": 0.5},
+        {"require": ["recall>=0.5"]},
+        {"require": ["map>0.5"]},
+        {"require": ["map>=1.5"]},
+        {"max_negative_flips": -0.1},
+        {"criterion": "cmc@7", "sample": 100},
+        {"sample": 3},
+    ],
+)
+def test_terms_that_make_no_sense_are_refused(tmp_path, terms):
+    with pytest.raises(cs.errors.InvalidInput):
+        gallery_of(tmp_path, NOISY, DIGITS).plan("v2", **terms)
