@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from compatstore.cli import views
-from compatstore.cli.exit_codes import BUSY
+from compatstore.cli.exit_codes import BUSY, GATE_FAILED
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import onto, progress_bars
 from compatstore.cli.stopping import stop_on_signals
+from compatstore.cli.terms import terms_options
 from compatstore.cli.verb import (
     gallery_argument,
     open_gallery,
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from compatstore.artifacts.network import Precision
     from compatstore.gallery import Gallery
     from compatstore.upgrade.backfill_settings import BackfillSettings
+    from compatstore.upgrade.plan import Plan
 
 _POLICY = (
     "Order of the backfill: random (the default), sigma, entropy, margin, least-confidence, a column of numbers "
@@ -58,7 +60,8 @@ def _upgrade_options(function: F) -> F:
         click.option("--max-cost", type=float, metavar="C", help="Money to spend on embedding, with --price-per-item."),
         click.option("--price-per-item", type=float, metavar="P", help="What embedding an item costs."),
         click.option("--policy", help=_POLICY),
-        click.option("--seed", type=int, help="Seed of the order."),
+        click.option("--seed", type=int, help="Seed of the order, and of the sample of an estimate."),
+        terms_options,
         click.option("--natives", type=click.Choice(["auto", "rows", "columns"]), help=_NATIVES),
         target_encoder_option,
         trust_code_option,
@@ -78,7 +81,9 @@ def _backfill_settings() -> type:
 @verb("plan", example="plan photos.lance v2 --backfill 0.25")
 @_upgrade_options
 @pass_output
+@click.pass_context
 def plan(
+    ctx: click.Context,
     output: Output,
     gallery: str,
     target: str,
@@ -91,12 +96,15 @@ def plan(
     policy: str | None,
     seed: int | None,
     natives: str | None,
+    terms: Mapping[str, Any],
     encoder: str | None,
     trust_code: bool,
 ) -> None:
     """Show what an upgrade would do and cost.
 
-    Nothing is written, but for an artifact that --via names by its path: it is linked.
+    With --target-quality, --require, --max-negative-flips or --sample also what it is expected to give: a sample is
+    embedded with the target's model and forgotten. Nothing is written, but for an artifact that --via names by its
+    path: it is linked.
     """
     opened = open_target(gallery, target, encoder, trust_code=trust_code)
     artifact = _link_first(opened, via, target, output)
@@ -111,8 +119,9 @@ def plan(
         policy=policy,
         seed=seed,
         natives=natives,
+        **terms,
     )
-    output.show(planned, views.plan)
+    _show_plan(ctx, output, planned)
 
 
 @verb("upgrade", example="upgrade photos.lance v2 --backfill 0.25 --cutover", settings=_backfill_settings)
@@ -128,7 +137,9 @@ def plan(
     help="Of the hop; bfloat16 is faster where the processor has it.",
 )
 @pass_output
+@click.pass_context
 def upgrade(
+    ctx: click.Context,
     output: Output,
     gallery: str,
     target: str,
@@ -141,6 +152,7 @@ def upgrade(
     policy: str | None,
     seed: int | None,
     natives: str | None,
+    terms: Mapping[str, Any],
     encoder: str | None,
     trust_code: bool,
     dry_run: bool,
@@ -168,9 +180,9 @@ def upgrade(
             policy=policy,
             seed=seed,
             natives=natives,
+            **terms,
         )
-        output.show(planned, views.plan)
-        return
+        _show_plan(ctx, output, planned)
     with progress_bars() as bars, stop_on_signals() as should_stop:
         report = opened.upgrade(
             target,
@@ -183,6 +195,7 @@ def upgrade(
             policy=policy,
             seed=seed,
             natives=natives,
+            **terms,
             progress=onto(bars),
             should_stop=should_stop,
             device=device,
@@ -195,6 +208,12 @@ def upgrade(
     with progress_bars() as bars, stop_on_signals() as should_stop:
         switched = opened.cutover(target, progress=onto(bars), should_stop=should_stop)
     output.show({"upgrade": report, "cutover": switched}, views.report_and_switched)
+
+
+def _show_plan(ctx: click.Context, output: Output, planned: Plan) -> None:
+    """Show a plan and end the command; where a gate fails, so does the command."""
+    output.show(planned, views.plan)
+    ctx.exit(0 if planned.estimate is None or planned.estimate.passed else GATE_FAILED)
 
 
 @verb("pause", example="pause photos.lance v2")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from compatstore.cli import terms
 from compatstore.cli.output import table
 
 if TYPE_CHECKING:
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from compatstore.evaluation.bootstrap import Estimate
     from compatstore.ingest.write import Added
     from compatstore.search import SearchPlan
+    from compatstore.storage.ledger import Spent
     from compatstore.storage.registry import ArtifactRecord, HistoryEntry
     from compatstore.upgrade.pause import Paused
     from compatstore.upgrade.plan import Plan
@@ -44,6 +46,7 @@ def status(result: Status) -> View:
 def _run(run: RunStatus) -> Iterator[str]:
     via = f" by {' then '.join(run.path)}" if run.path else ""
     yield f"upgrade {run.source} -> {run.target}{via}: {run.state}, waiting for {run.waiting_for}"
+    yield from _spent(run.spent, run.ended_by, "  ")
     if run.unbackfillable:
         yield f"  {run.unbackfillable} items cannot be embedded natively:"
         yield from _reasons(run.reasons, run.unbackfillable)
@@ -96,6 +99,8 @@ def plan(result: Plan) -> View:
     rows = [(step.name, step.rows, step.bytes, step.seconds, step.note) for step in result.steps]
     yield table(("step", "rows", "bytes", "seconds", "what"), rows) if rows else "nothing is left to do"
     yield from _figures(result.quality)
+    if result.estimate is not None:
+        yield from terms.estimate(result.estimate)
     for warning in result.warnings:
         yield f"warning: {warning}"
 
@@ -133,10 +138,7 @@ def report(result: Report) -> View:
         f"{result.target} is {result.state}: {result.transformed} items transformed, {result.backfilled} embedded "
         f"natively, {result.missing} missing, {result.seconds:.1f} s"
     )
-    if result.spent.rows:
-        cost = f", {result.spent.cost:g} in cost" if result.spent.cost else ""
-        ended = f"; {_ENDED[result.ended_by]}" if result.ended_by else ""
-        yield f"backfill so far: {result.spent.rows} items, {result.spent.seconds:.1f} s{cost}{ended}"
+    yield from _spent(result.spent, result.ended_by)
     if result.num_unbackfillable:
         yield f"{result.num_unbackfillable} items could not be embedded natively:"
         yield from _reasons(result.unbackfillable, result.num_unbackfillable)
@@ -160,6 +162,14 @@ _ENDED = {
     "max_seconds": "its limit of time ended it",
     "max_cost": "its limit of money ended it",
 }
+
+
+def _spent(spent: Spent, ended_by: str, margin: str = "") -> Iterator[str]:
+    """What a backfill has used so far, and which limit ended it."""
+    if spent.rows:
+        cost = f", {spent.cost:g} in cost" if spent.cost else ""
+        ended = f"; {_ENDED[ended_by]}" if ended_by else ""
+        yield f"{margin}backfill so far: {spent.rows} items in {spent.seconds:.1f} s{cost}{ended}"
 
 
 def report_and_switched(result: Mapping[str, Any]) -> View:

@@ -1,0 +1,108 @@
+"""Options by which an upgrade is estimated before it is made, and what is said of the gates."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from compatstore.cli.output import table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from compatstore.evaluation import Estimate
+    from compatstore.upgrade.estimate import UpgradeEstimate
+    from compatstore.upgrade.gates import Gate
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+labels_option = click.option(
+    "--labels",
+    metavar="COLUMN",
+    help="Column that says which items are correct for each other; without one, the target's own neighbours are.",
+)
+gate_options = (
+    click.option(
+        "--require",
+        multiple=True,
+        metavar="FIGURE>=VALUE",
+        help="Lowest figure to be sure of, such as map>=0.6; exit code 11 otherwise. Repeat for more.",
+    ),
+    click.option(
+        "--max-negative-flips",
+        type=float,
+        metavar="SHARE",
+        help="Largest share of queries that are right before and wrong after; exit code 11 otherwise.",
+    ),
+)
+_OPTIONS = (
+    click.option(
+        "--target-quality",
+        type=float,
+        metavar="SHARE",
+        help="Take the smallest backfill that is sure to keep this share of a full backfill's quality, such as 0.98.",
+    ),
+    *gate_options,
+    labels_option,
+    click.option(
+        "--criterion",
+        type=click.Choice(["map", "cmc@1", "cmc@5"]),
+        default="map",
+        show_default=True,
+        help="The figure that quality is measured by.",
+    ),
+    click.option("--sample", type=int, metavar="N", help="Items to estimate from; 2000 where a term is named."),
+)
+_NAMES = ("target_quality", "require", "max_negative_flips", "labels", "criterion", "sample")
+
+
+def terms_options(function: F) -> F:
+    """Add the options; the function gets them as one mapping, `terms`, to hand on to the API."""
+
+    @functools.wraps(function)
+    def with_terms(*arguments: Any, **options: Any) -> Any:
+        return function(*arguments, terms={name: options.pop(name) for name in _NAMES}, **options)
+
+    made: Any = with_terms
+    for option in reversed(_OPTIONS):
+        made = option(made)
+    return made  # type: ignore[no-any-return]
+
+
+def estimate(result: UpgradeEstimate) -> Iterator[str | Table]:
+    """What an upgrade is expected to give."""
+    measured, criterion = result.table, result.table.criterion
+    rows = [
+        (_mark(row.share, result), row.name, _percent(row.figures[criterion]), _percent(row.kept[criterion]))
+        for row in measured.budgets
+    ]
+    before = measured.rows[0]
+    yield ""
+    yield table(
+        ("", "way", f"{criterion} %", "of full backfill %"),
+        [("", before.name, _percent(before.figures[criterion]), _percent(before.kept[criterion])), *rows],
+    )
+    yield (
+        f"{measured.num_queries} queries, correct by {measured.truth}, intervals of {measured.confidence:.0%}; "
+        "> budget taken, * best figure"
+    )
+    yield result.promise
+    yield f"{measured.advice.verdict}: {measured.advice.text}"
+    yield from gates(result.gates)
+
+
+def gates(judged: Sequence[Gate]) -> Iterator[str]:
+    """Which gates are passed."""
+    for gate in judged:
+        yield f"{'passed' if gate.passed else 'FAILED'}: {gate.name}, estimated {_percent(gate.estimate)} %"
+
+
+def _mark(share: float, result: UpgradeEstimate) -> str:
+    return (">" if share == result.share else "") + ("*" if share == result.best else "")
+
+
+def _percent(value: Estimate) -> str:
+    return f"{100 * value.value:.1f} ({100 * value.low:.1f} to {100 * value.high:.1f})"

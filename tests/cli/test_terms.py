@@ -1,0 +1,60 @@
+"""plan, upgrade and evaluate by what an upgrade is expected to give; exit code 11 where a gate fails."""
+
+from __future__ import annotations
+
+TERMS = ("--labels", "label", "--sample", 200)
+
+
+def test_a_plan_says_what_is_promised_and_takes_that_budget(run, linked):
+    planned = run("plan", linked, "v2", "--target-quality", 0.8, *TERMS, "--json").json
+    estimate = planned["estimate"]
+    assert planned["backfill"] == estimate["share"]
+    assert estimate["terms"]["target_quality"] == 0.8
+    told = run("plan", linked, "v2", "--target-quality", 0.8, *TERMS)
+    assert told.code == 0
+    assert f"A backfill of {estimate['share']:.4g} keeps" in told.out
+    assert "200 queries, correct by labels, intervals of 95%; > budget taken, * best figure" in told.out
+
+
+def test_without_terms_nothing_is_estimated(run, linked):
+    assert run("plan", linked, "v2", "--backfill", 0.5, "--json").json["estimate"] is None
+
+
+def test_a_gate_that_fails_ends_plan_evaluate_and_upgrade_with_a_code_of_its_own(run, linked):
+    before = run("status", linked, "--json").json["table_version"]
+    for verb, *more in (["plan"], ["upgrade"], ["upgrade", "--dry-run"], ["evaluate"]):
+        ended = run(verb, linked, "v2", "--require", "map>=0.99", *TERMS, *more)
+        assert ended.code == 11, (verb, ended)
+        assert "map>=0.99" in ended.out + ended.err
+    assert run("status", linked, "--json").json["table_version"] == before
+    assert run("upgrade", linked, "v2", "--require", "map>=0.99", *TERMS, "--json").json["error"] == "GateFailed"
+
+
+def test_an_upgrade_takes_the_budget_of_its_plan(run, linked):
+    words = ("v2", "--target-quality", 0.8, "--require", "map>=0.2", "--sample", 200, "--json")
+    share = run("plan", linked, *words).json["backfill"]
+    ended = run("upgrade", linked, *words)
+    assert (ended.code, ended.json["backfilled"]) == (0, round(300 * share))
+    assert run("upgrade", linked, *words).json["backfilled"] == 0
+    [kept] = [entry for entry in run("history", linked, "--json").json if entry["step"] == "estimate"]
+    assert kept["data"]["share"] == share
+
+
+def test_an_upgrade_that_gains_nothing_picks_no_budget(run, linked):
+    planned = run("plan", linked, "v2", "--target-quality", 0.8, *TERMS, "--json")
+    assert (planned.code, planned.json["estimate"]["table"]["advice"]["verdict"]) == (0, "do not upgrade")
+    ended = run("upgrade", linked, "v2", "--target-quality", 0.8, *TERMS)
+    assert ended.code == 11
+    assert "map above the status quo for certain" in ended.err
+
+
+def test_gates_that_hold_change_nothing(run, linked):
+    words = ("evaluate", linked, "v2", "--require", "cmc@1>=0.2", "--max-negative-flips", 0.9, *TERMS, "--json")
+    ended = run(*words)
+    assert ended.code == 0
+    assert ended.json["rows"][0]["name"] == "status quo"
+    assert ended.err.count("passed: ") == 2
+
+
+def test_a_requirement_that_cannot_be_read_is_a_usage_error(run, linked):
+    assert run("plan", linked, "v2", "--require", "map=0.5").code == 2
