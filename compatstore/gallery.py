@@ -362,7 +362,8 @@ class Gallery:
         if loaded.id in self._catalog.registry().artifacts:
             return loaded.id
         note = f"{loaded.manifest.method or loaded.kind} {source} -> {target}"
-        entry = HistoryEntry("link", target, artifact=loaded.id, note=note)
+        figures = {name: float(x) for name, x in loaded.manifest.figures.items() if isinstance(x, int | float)}
+        entry = HistoryEntry("link", target, artifact=loaded.id, note=note, source=source, figures=figures)
         edit(self._catalog.store, lambda registry: registry.with_artifact(record), entry)
         return loaded.id
 
@@ -668,7 +669,7 @@ class Gallery:
 
     def history(self) -> list[HistoryEntry]:
         """All steps so far, oldest first; read-only."""
-        return registry_module.history(self._catalog.store.snapshot())
+        return registry_module.history(self._catalog.store)
 
     def verify(self) -> Verification:
         """Check table, registry, artifacts, tags and indexes against each other; read-only, in bounded memory.

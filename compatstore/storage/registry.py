@@ -8,23 +8,24 @@ history, which lands in the same commit.
 from __future__ import annotations
 
 import dataclasses
-import getpass
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from compatstore.encoders.protocol import Encoder
 from compatstore.errors import CorruptArtifact, InvalidInput, StorageError, UnknownVersion
+from compatstore.storage.blobs import Blobs
 from compatstore.storage.columns import VersionColumns
+from compatstore.storage.history import PREFIX, read_entries, turn_page
+from compatstore.storage.history import HistoryEntry as HistoryEntry
+from compatstore.storage.history import now as now
 from compatstore.storage.lance_engine import lance
 from compatstore.storage.store import Store
 from compatstore.versions import EmbeddingVersion
 
 FORMAT = 1
 KEY = "compatstore.registry"
-HISTORY_PREFIX = "compatstore.history."
 
 
 @dataclass(frozen=True)
@@ -164,7 +165,20 @@ class RunRecord:
 
 @dataclass(frozen=True)
 class Registry:
-    """All that the table knows about itself, as of one commit."""
+    """All that the table knows about itself, as of one commit.
+
+    Attributes:
+        id_column: Column of the items' ids.
+        id_type: "string" or "int64".
+        source_column: Column of what items are embedded from, or None.
+        active: Version that searches use.
+        versions: By name, in order of registration.
+        artifacts: By id, in order of linking.
+        runs: Upgrades by their target.
+        format: Of this record.
+        history: Steps of the history so far.
+        history_page: SHA-256 of the last page of the history, "" while there is none.
+    """
 
     id_column: str
     id_type: str
@@ -175,6 +189,7 @@ class Registry:
     runs: Mapping[str, RunRecord] = field(default_factory=dict)
     format: int = FORMAT
     history: int = 0
+    history_page: str = ""
 
     def record(self, name: str) -> VersionRecord:
         """The record of a version.
@@ -268,36 +283,6 @@ class Registry:
             ) from error
 
 
-@dataclass(frozen=True)
-class HistoryEntry:
-    """One step of the gallery's life.
-
-    Attributes:
-        step: What happened: create, adopt, register, link, estimate, expand, hop, backfill, ready, cutover, rollback,
-            retire.
-        version: Embedding version concerned.
-        at: ISO 8601, UTC.
-        who: User that did it.
-        artifact: Id of the artifact concerned, or "".
-        rows: Rows written.
-        seconds: Time taken.
-        note: Anything else worth keeping, one line.
-        number: Position in the history, from 1.
-        data: What a later step reads again, as JSON knows it; {} for most.
-    """
-
-    step: str
-    version: str
-    at: str = ""
-    who: str = ""
-    artifact: str = ""
-    rows: int = 0
-    seconds: float = 0.0
-    note: str = ""
-    number: int = 0
-    data: Mapping[str, Any] = field(default_factory=dict)
-
-
 def read(snapshot: Any, where: str) -> Registry:
     """The registry of an open table.
 
@@ -315,11 +300,14 @@ def read(snapshot: Any, where: str) -> Registry:
     return Registry.loads(text, where)
 
 
-def history(snapshot: Any) -> list[HistoryEntry]:
-    """All steps so far, oldest first."""
-    values = snapshot.config()
-    keys = sorted(key for key in values if key.startswith(HISTORY_PREFIX))
-    return [HistoryEntry(**json.loads(values[key])) for key in keys]
+def history(store: Store, snapshot: Any = None) -> list[HistoryEntry]:
+    """All steps so far, or as of an open snapshot, oldest first.
+
+    Raises:
+        CorruptArtifact: A part of it is gone or was changed.
+    """
+    snapshot = snapshot or store.snapshot()
+    return read_entries(Blobs(store.location), snapshot.config(), read(snapshot, store.location.uri).history_page)
 
 
 def start(store: Store, registry: Registry, entry: HistoryEntry) -> None:
@@ -333,7 +321,7 @@ def start(store: Store, registry: Registry, entry: HistoryEntry) -> None:
         raise InvalidInput(
             f"make {store.location.name} a gallery", found="it is one already", fix="Open it with Gallery.open."
         )
-    store.retry("write the registry", lambda: _swap(store, snapshot.version, registry, entry))
+    store.retry("write the registry", lambda: _swap(store, snapshot, registry, entry))
 
 
 def edit(store: Store, change: Callable[[Registry], Registry], entry: HistoryEntry | None = None) -> Registry:
@@ -355,34 +343,30 @@ def edit(store: Store, change: Callable[[Registry], Registry], entry: HistoryEnt
         after = change(before)
         if after == before and entry is None:
             return before
-        return _swap(store, snapshot.version, after, entry)
+        return _swap(store, snapshot, after, entry)
 
     changed: Registry = store.retry("change the registry", commit)
     return changed
 
 
-def _swap(store: Store, read_version: int, registry: Registry, entry: HistoryEntry | None) -> Registry:
-    updates = {}
+def _swap(store: Store, snapshot: Any, registry: Registry, entry: HistoryEntry | None) -> Registry:
+    updates: dict[str, str | None] = {}
     if entry is not None:
-        registry = replace(registry, history=registry.history + 1)
-        entry = replace(entry, number=registry.history, at=entry.at or now(), who=entry.who or _user())
-        updates[f"{HISTORY_PREFIX}{registry.history:06d}"] = json.dumps(dataclasses.asdict(entry))
+        page, moved = turn_page(Blobs(store.location), snapshot.config(), registry.history_page)
+        registry = replace(registry, history=registry.history + 1, history_page=page)
+        signed = _with_identities(entry, registry).signed(registry.history)
+        updates = {**moved, f"{PREFIX}{registry.history:06d}": signed.dumps()}
     updates[KEY] = registry.dumps()
     update = lance.LanceOperation.UpdateMap(updates, replace=False)
-    store.commit(lance.LanceOperation.UpdateConfig(config_updates=update), read_version)
+    store.commit(lance.LanceOperation.UpdateConfig(config_updates=update), snapshot.version)
     return registry
 
 
-def now() -> str:
-    """The time, ISO 8601, UTC, whole seconds."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"
+def _with_identities(entry: HistoryEntry, registry: Registry) -> HistoryEntry:
+    """A step with the model that its version stood for, and the source of its upgrade, as the registry knows them."""
+    record, run = registry.versions.get(entry.version), registry.runs.get(entry.version)
+    fingerprint = record.version().fingerprint if record is not None else ""
+    return replace(entry, fingerprint=fingerprint, source=entry.source or (run.source if run is not None else ""))
 
 
 def _version_record(data: dict[str, Any]) -> VersionRecord:

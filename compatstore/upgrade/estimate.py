@@ -140,7 +140,7 @@ def recall(catalog: Catalog, target: str) -> UpgradeEstimate | None:
 
 
 def _last(catalog: Catalog, target: str) -> dict[str, Any] | None:
-    steps = registry_module.history(catalog.store.snapshot())
+    steps = registry_module.history(catalog.store)
     found = [entry for entry in steps if entry.version == target]
     began = max((entry.number for entry in found if entry.step in ("rollback", "retire", "abort")), default=0)
     kept = [dict(entry.data) for entry in found if entry.step == STEP and entry.number > began]

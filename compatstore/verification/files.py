@@ -13,6 +13,7 @@ from compatstore.artifacts import Artifact
 from compatstore.errors import CompatStoreError, CorruptArtifact
 from compatstore.storage.blobs import FOLDER
 from compatstore.storage.catalog import STORED, id_arrow_type
+from compatstore.storage.history import pages
 from compatstore.storage.registry import ArtifactRecord, VersionRecord
 from compatstore.storage.staging import Staging, staged_version
 from compatstore.verification.finding import Finding, Severity
@@ -104,6 +105,10 @@ def check_leftovers(scene: Scene) -> Iterator[Finding]:
     """No blob beside the table is without use; a process that was killed while it linked or registered leaves some."""
     registry = scene.registry
     used = {digest for artifact in registry.artifacts.values() for digest in (artifact.manifest, artifact.weights)}
+    try:
+        used |= set(pages(scene.catalog.blobs, registry.history_page))
+    except CorruptArtifact:  # the check of the history says so; which files are pages cannot be known
+        return
     used |= {digest for record in registry.versions.values() for digest in _stored(record).values()}
     for name in scene.catalog.blobs.names():
         if _BLOB.fullmatch(name) and name not in used:

@@ -70,7 +70,7 @@ def _complaints(registry: Registry, target: str, run: RunRecord) -> Iterator[str
 def check_history(scene: Scene) -> Iterator[Finding]:
     """The history's steps are numbered from 1 without a gap, up to the number that the registry knows."""
     try:
-        numbers = [entry.number for entry in registry_module.history(scene.snapshot)]
+        numbers = [entry.number for entry in registry_module.history(scene.catalog.store, scene.snapshot)]
     except (TypeError, ValueError) as error:
         yield _wrong("history", f"a step cannot be read: {error}", RESTORE)
         return

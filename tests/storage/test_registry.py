@@ -40,7 +40,7 @@ def test_edits_of_many_threads_are_all_kept(store):
         thread.join()
     registry = registry_module.read(store.snapshot(), "here")
     assert {f"w{number}" for number in range(6)} < registry.versions.keys()
-    numbers = [entry.number for entry in registry_module.history(store.snapshot())]
+    numbers = [entry.number for entry in registry_module.history(store)]
     assert numbers == list(range(1, 8)), "create and six registrations, none lost, none twice"
 
 

@@ -1,0 +1,143 @@
+"""The history: an append-only record of every step of a gallery's life, each written in the commit that took the step.
+
+The latest steps are configuration keys of the table. They are part of its manifest, which every commit of anybody
+writes anew, so there are never more than `PAGE` of them: the step that would be one too many first moves those before
+it to a page, a file beside the table that is named by its content and names the page before it. The registry names the
+last page, in the same commit that takes the keys away. A page is never touched again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import getpass
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from compatstore.errors import CorruptArtifact
+from compatstore.storage.blobs import Blobs
+
+PREFIX = "compatstore.history."
+PAGE = 32
+
+
+@dataclass(frozen=True)
+class HistoryEntry:
+    """One step of the gallery's life.
+
+    Attributes:
+        step: What happened: create, adopt, register, link, estimate, expand, hop, backfill, refit, ready, cutover,
+            rollback, abort, retire; or how work ended before it was done: pause, failed, interrupted (without a word).
+        version: Embedding version concerned.
+        at: ISO 8601, UTC.
+        who: User that did it.
+        artifact: Id of the artifact concerned, or "".
+        rows: Rows written.
+        seconds: Time taken.
+        note: Anything else worth keeping, one line.
+        number: Position in the history, from 1.
+        data: What a later step reads again, as JSON knows it; {} for most.
+        source: Version that an upgrade reads, or "".
+        fingerprint: Fingerprint of the version concerned: its model, and so its encoder.
+        figures: What was measured, by name.
+    """
+
+    step: str
+    version: str
+    at: str = ""
+    who: str = ""
+    artifact: str = ""
+    rows: int = 0
+    seconds: float = 0.0
+    note: str = ""
+    number: int = 0
+    data: Mapping[str, Any] = field(default_factory=dict)
+    source: str = ""
+    fingerprint: str = ""
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+    def dumps(self) -> str:
+        """JSON text; what is empty is left out."""
+        values = dataclasses.asdict(self)
+        return json.dumps({name: value for name, value in values.items() if value}, separators=(",", ":"))
+
+    def signed(self, number: int) -> HistoryEntry:
+        """The entry at its place, with time and user."""
+        return dataclasses.replace(self, number=number, at=self.at or now(), who=self.who or user())
+
+
+def read_entries(blobs: Blobs, config: Mapping[str, str], last_page: str) -> list[HistoryEntry]:
+    """All steps, oldest first; read-only.
+
+    Args:
+        blobs: Files beside the table.
+        config: The table's configuration.
+        last_page: SHA-256 of the last page, "" where there is none.
+
+    Raises:
+        CorruptArtifact: A page is gone or was changed.
+    """
+    texts = [config[key] for key in _keys(config)]
+    while last_page:
+        page = _read_page(blobs, last_page)
+        texts, last_page = [*page["entries"], *texts], page["previous"]
+    return [HistoryEntry(**json.loads(text)) for text in texts]
+
+
+def turn_page(blobs: Blobs, config: Mapping[str, str], last_page: str) -> tuple[str, dict[str, None]]:
+    """Move the steps in the table's configuration to a page, if it is full.
+
+    Args:
+        blobs: Files beside the table; the page is durable when this returns.
+        config: The table's configuration.
+        last_page: SHA-256 of the last page, "" where there is none.
+
+    Returns:
+        SHA-256 of the last page now, and the keys to take away in the commit that records it.
+    """
+    keys = _keys(config)
+    if len(keys) < PAGE:
+        return last_page, {}
+    page = {"previous": last_page, "entries": [config[key] for key in keys]}
+    return blobs.put(json.dumps(page, indent=0).encode()), dict.fromkeys(keys)
+
+
+def pages(blobs: Blobs, last_page: str) -> list[str]:
+    """SHA-256 of every page, the last one first."""
+    found = []
+    while last_page:
+        found.append(last_page)
+        last_page = _read_page(blobs, last_page)["previous"]
+    return found
+
+
+def now() -> str:
+    """The time, ISO 8601, UTC, whole seconds."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def user() -> str:
+    """Who runs this process."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"
+
+
+def _keys(config: Mapping[str, str]) -> list[str]:
+    return sorted(key for key in config if key.startswith(PREFIX))
+
+
+def _read_page(blobs: Blobs, digest: str) -> dict[str, Any]:
+    try:
+        page: dict[str, Any] = json.loads(blobs.get(digest))
+    except CorruptArtifact as error:
+        raise CorruptArtifact(
+            "read the history",
+            expected=f"the page {digest[:12]} beside the table, as it was written",
+            found=error.found,
+            fix="Restore that file from a backup; nothing that searches or upgrades need is lost.",
+        ) from error
+    return page

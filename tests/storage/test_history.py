@@ -1,0 +1,104 @@
+"""The history: every step is kept, in a place that does not make commits grow."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import lance
+import pytest
+
+import compatstore as cs
+from compatstore.storage.history import PAGE, PREFIX
+from compatstore.storage.location import locate
+from compatstore.storage.registry import HistoryEntry, edit
+from compatstore.storage.store import Store
+
+
+@pytest.fixture
+def store(gallery):
+    return Store.open(locate(gallery.status().gallery))
+
+
+def add_steps(store, count):
+    for number in range(count):
+        edit(store, lambda registry: registry, HistoryEntry("backfill", "v1", rows=number, note="25% in sigma order"))
+
+
+def manifest_bytes(store):
+    """Size of the latest manifest: what a commit of anybody writes besides its data."""
+    folder = Path(store.location.uri, "_versions")
+    return max((path for path in folder.glob("*.manifest")), key=lambda path: path.stat().st_mtime_ns).stat().st_size
+
+
+def test_many_steps_are_all_kept_in_order(store, gallery):
+    add_steps(store, 3 * PAGE + 5)
+    entries = gallery.history()
+    assert [entry.number for entry in entries] == list(range(1, len(entries) + 1))
+    assert [entry.rows for entry in entries[1:]] == list(range(3 * PAGE + 5))
+    assert cs.Gallery.open(store.location.uri).history()[0].step == "create"
+
+
+def test_commits_do_not_grow_with_the_history(store):
+    add_steps(store, PAGE)
+    full = manifest_bytes(store)
+    add_steps(store, 4 * PAGE)
+    assert manifest_bytes(store) <= full + 500
+    assert sum(key.startswith(PREFIX) for key in store.snapshot().config()) <= PAGE
+
+
+def test_a_snapshot_has_the_history_of_its_time(store, gallery):
+    from compatstore.storage import registry as registry_module
+
+    add_steps(store, PAGE)
+    then = store.snapshot()
+    before = registry_module.history(store, then)
+    add_steps(store, 2 * PAGE)
+    assert registry_module.history(store, then) == before
+    assert gallery.history()[: len(before)] == before
+
+
+def test_steps_of_many_writers_at_once_fill_pages_without_loss(store, gallery):
+    def work():
+        add_steps(Store.open(store.location), PAGE // 2)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    numbers = [entry.number for entry in gallery.history()]
+    assert numbers == list(range(1, len(numbers) + 1))
+    assert len(numbers) >= 2 * PAGE
+    assert gallery.verify().clean
+
+
+def test_entries_of_an_earlier_release_can_be_read(store, gallery):
+    """They knew fewer fields."""
+    early = {"step": "hop", "version": "v2", "at": "2026-01-01T00:00:00+00:00", "who": "ann", "number": 2}
+    lance.dataset(store.location.uri).update_config({f"{PREFIX}000002": json.dumps(early)})
+    assert gallery.history()[-1] == HistoryEntry(**early)
+
+
+def test_a_page_that_is_gone_is_named_and_stops_nothing_else(store, gallery):
+    add_steps(store, PAGE + 1)
+    digest = json.loads(store.snapshot().config()["compatstore.registry"])["history_page"]
+    Path(store.location.uri, "_compatstore", digest).unlink()
+    with pytest.raises(cs.errors.CorruptArtifact, match=rf"read the history.*{digest[:12]}"):
+        gallery.history()
+    assert [finding.check for finding in gallery.verify().findings] == ["history"]
+    assert gallery.status().rows == 10
+    add_steps(store, 1)
+
+
+def test_a_step_says_who_when_and_with_which_model(upgradable):
+    upgradable.upgrade("v2")
+    steps = {entry.step: entry for entry in upgradable.history()}
+    hop = steps["hop"]
+    assert hop.who
+    assert hop.at.endswith("+00:00")
+    assert (hop.source, hop.version, hop.rows) == ("v1", "v2", 10)
+    assert hop.fingerprint == upgradable.version("v2").fingerprint
+    assert hop.artifact == upgradable.artifacts()[0].id
+    assert steps["create"].fingerprint == upgradable.version("v1").fingerprint
