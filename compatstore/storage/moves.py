@@ -21,6 +21,7 @@ from compatstore.storage.lance_engine import lance, write_fragments
 from compatstore.storage.store import Store
 
 ADDRESS = "_rowaddr"
+SAMPLE_ROWS = 256
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,19 @@ def unmovable(snapshot: Any) -> str | None:
     """Why rows of this table must stay where they are, or None."""
     if snapshot.has_stable_row_ids:
         return "its rows have stable ids, which moving would change"
-    for field in snapshot.schema:
-        metadata = field.metadata or {}
-        if b"lance-encoding:blob" in metadata or metadata.get(b"ARROW:extension:name", b"").startswith(b"lance.blob"):
-            return f"its column {field.name} holds blobs, which are not read with the rows"
-    return None
+    read = snapshot.to_table(limit=0).schema
+    references = [field.name for field in snapshot.schema if read.field(field.name).type != field.type]
+    return f"its column {references[0]} holds blobs, which are not read with the rows" if references else None
+
+
+def row_bytes(snapshot: Any) -> float:
+    """Bytes that a whole row takes on disk, about: by the sizes of the data files, or of some rows in memory."""
+    fragments = [fragment.metadata for fragment in snapshot.get_fragments()]
+    sizes = [file.file_size_bytes for fragment in fragments for file in fragment.files]
+    if sizes and all(sizes):
+        return float(sum(sizes) / sum(fragment.physical_rows for fragment in fragments))
+    sample = snapshot.to_table(limit=SAMPLE_ROWS)
+    return float(sample.nbytes / max(sample.num_rows, 1))
 
 
 def read_rows(snapshot: Any, id_column: str, ids: Sequence[Any]) -> Any:

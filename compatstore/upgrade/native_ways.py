@@ -8,13 +8,12 @@ from typing import Any, Literal, get_args
 from compatstore.errors import InvalidInput
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.fragments import list_fragments
-from compatstore.storage.moves import unmovable
+from compatstore.storage.moves import row_bytes, unmovable
 from compatstore.storage.registry import Registry
 
 Way = Literal["rows", "columns"]
 NativesSetting = Literal["auto", "rows", "columns"]
 
-SAMPLE_ROWS = 256
 BATCH_ROWS = 1024  # that a backfill stores at once: each time the marks of deleted rows are written anew
 
 
@@ -103,8 +102,7 @@ def _megabytes(count: int) -> str:
 
 def _bytes_by_rows(snapshot: Any, target: VersionColumns, natives: int) -> int:
     """A row's width for each, and the marks of deleted rows: four bytes or a bit for each row, whichever is less."""
-    sample = snapshot.to_table(limit=SAMPLE_ROWS)
-    width = sample.nbytes / max(sample.num_rows, 1)
+    width = row_bytes(snapshot)
     if target.vector not in snapshot.schema.names:
         width += target.row_bytes
     marks = min(4 * natives / 2, snapshot.count_rows() / 8) * -(-natives // BATCH_ROWS)
