@@ -134,8 +134,6 @@ class RunRecord:
         max_cost: Money that it may cost, or None.
         price_per_item: Money that embedding an item costs, or None where that is not known.
         ended_by: The limit that ended the backfill, or "".
-        unbackfillable: Items that could not be embedded natively: how many.
-        reasons: Some of them with the reason.
         natives: How natives are stored: "rows", "columns", or "auto" for what writes less.
     """
 
@@ -153,8 +151,6 @@ class RunRecord:
     max_cost: float | None = None
     price_per_item: float | None = None
     ended_by: str = ""
-    unbackfillable: int = 0
-    reasons: tuple[tuple[str, str], ...] = ()
     natives: str = "auto"
 
     @property
@@ -376,5 +372,5 @@ def _version_record(data: dict[str, Any]) -> VersionRecord:
 
 def _run_record(data: dict[str, Any]) -> RunRecord:
     data["path"] = tuple(data["path"])
-    data["reasons"] = tuple((str(a), str(b)) for a, b in data["reasons"])
-    return RunRecord(**data)
+    known = {field.name for field in dataclasses.fields(RunRecord)}  # earlier releases kept more here
+    return RunRecord(**{name: value for name, value in data.items() if name in known})

@@ -21,6 +21,8 @@ from compatstore.upgrade.budget import Budget, Limit
 from compatstore.upgrade.embedding import NO_SOURCE, Embedded
 from compatstore.upgrade.hop import read_source
 
+REASONS_SHOWN = 20
+
 
 class Account:
     """Keeps the ledger of one run while a call works on it.
@@ -126,9 +128,22 @@ class Account:
 
 def open_account(catalog: Catalog, registry: Registry, run: RunRecord, patience: int) -> Account:
     """The account of a run; failures of items that changed since, or are native or gone, are left out."""
-    ledger = ledger_of(catalog, registry, run)
-    spent, failed = ledger.load()
-    return Account(ledger, Budget.of(run), spent, still_failed(catalog, registry, run, failed), patience)
+    spent, failed = read_account(catalog, registry, run)
+    return Account(ledger_of(catalog, registry, run), Budget.of(run), spent, failed, patience)
+
+
+def read_account(catalog: Catalog, registry: Registry, run: RunRecord) -> tuple[Spent, Any]:
+    """What a run has spent, and the items that it could not embed: Arrow table of id, basis, reason; read-only."""
+    spent, failed = ledger_of(catalog, registry, run).load()
+    if registry.record(run.target).columns is None:
+        return spent, failed.slice(0, 0)
+    return spent, still_failed(catalog, registry, run, failed)
+
+
+def first_reasons(failed: Any) -> tuple[tuple[str, str], ...]:
+    """Some of the items that could not be embedded, as (id, reason)."""
+    first = failed.slice(0, REASONS_SHOWN)
+    return tuple(zip(map(str, first["id"].to_pylist()), first["reason"].to_pylist(), strict=True))
 
 
 def ledger_of(catalog: Catalog, registry: Registry, run: RunRecord) -> Ledger:
@@ -150,11 +165,9 @@ def unbackfillable(catalog: Catalog, target: str) -> Any:
     registry = catalog.registry()
     registry.record(target)
     run = registry.runs.get(target)
-    empty = pa.schema([("id", id_arrow_type(registry)), ("reason", pa.string())]).empty_table()
-    if run is None or registry.record(target).columns is None:
-        return empty
-    failed = ledger_of(catalog, registry, run).load()[1]
-    return still_failed(catalog, registry, run, failed).select(empty.column_names)
+    if run is None:
+        return pa.schema([("id", id_arrow_type(registry)), ("reason", pa.string())]).empty_table()
+    return read_account(catalog, registry, run)[1].select(["id", "reason"])
 
 
 def still_failed(catalog: Catalog, registry: Registry, run: RunRecord, failed: Any) -> Any:

@@ -12,7 +12,7 @@ from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.ledger import Spent
 from compatstore.storage.registry import HistoryEntry, Registry, RunRecord, edit
-from compatstore.upgrade.account import ledger_of
+from compatstore.upgrade.account import first_reasons, read_account
 from compatstore.upgrade.backfill import Backfill, require_encoder
 from compatstore.upgrade.backfill_settings import BackfillSettings
 from compatstore.upgrade.budget import Budget
@@ -23,7 +23,6 @@ from compatstore.upgrade.states import BACKFILL, CUTOVER, HOP, READY, advance, s
 from compatstore.upgrade.transform import transformer_of
 
 CATCH_UP_PASSES = 10
-REASONS_KEPT = 20
 
 
 @dataclass(frozen=True)
@@ -95,17 +94,18 @@ def run_upgrade(catalog: Catalog, run: RunRecord, controls: Controls) -> Report:
     run, backfilled = _backfill(catalog, run, controls)
     transformed += catch_up(catalog, run, controls, hop)
     run = _ready(catalog, run)
-    missing = catalog.store.count(catalog.registry().columns(run.target).missing)
+    registry = catalog.registry()
+    spent, failed = read_account(catalog, registry, run)
     return Report(
         target=run.target,
         state=run.state,
         transformed=transformed,
         backfilled=backfilled,
         ended_by=run.ended_by,
-        spent=ledger_of(catalog, catalog.registry(), run).load()[0],
-        missing=missing,
-        unbackfillable=run.reasons,
-        num_unbackfillable=run.unbackfillable,
+        spent=spent,
+        missing=catalog.store.count(registry.columns(run.target).missing),
+        unbackfillable=first_reasons(failed),
+        num_unbackfillable=failed.num_rows,
         seconds=time.monotonic() - started,
     )
 
@@ -165,12 +165,12 @@ def _backfill(catalog: Catalog, run: RunRecord, controls: Controls) -> tuple[Run
     backfill = Backfill(catalog, catalog.registry(), run, controls.backfill)
     todo = backfill.remaining() if run.backfill > 0 else ()
     if not len(todo):
-        return set_run(catalog, _settled(run, backfill)), backfill.natives.fold()
+        return set_run(catalog, _ended(run, backfill)), backfill.natives.fold()
     if run.state not in (BACKFILL, CUTOVER, READY):
         run = advance(catalog, run, BACKFILL)
     monitor = controls.monitor("backfill", backfill.allowed(len(todo)))
     rows = backfill.embed(todo, monitor)
-    run = _settled(run, backfill)
+    run = _ended(run, backfill)
     if not rows:
         return set_run(catalog, run), 0
     note = f"{Budget.of(run)} in {run.policy} order"
@@ -178,14 +178,9 @@ def _backfill(catalog: Catalog, run: RunRecord, controls: Controls) -> tuple[Run
     return advance(catalog, run, BACKFILL, entry), rows
 
 
-def _settled(run: RunRecord, backfill: Backfill) -> RunRecord:
-    """The run with what its backfill came to."""
-    if not run.backfill:
-        return run
-    failed = backfill.account.failed
-    first = failed.slice(0, REASONS_KEPT)
-    reasons = tuple(zip(map(str, first["id"].to_pylist()), first["reason"].to_pylist(), strict=True))
-    return replace(run, ended_by=backfill.ended_by(), unbackfillable=failed.num_rows, reasons=reasons)
+def _ended(run: RunRecord, backfill: Backfill) -> RunRecord:
+    """The run with what ended its backfill."""
+    return replace(run, ended_by=backfill.ended_by()) if run.backfill else run
 
 
 def _ready(catalog: Catalog, run: RunRecord) -> RunRecord:

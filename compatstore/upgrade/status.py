@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compatstore.storage.catalog import Catalog
+from compatstore.storage.ledger import Spent
 from compatstore.storage.registry import Registry, RunRecord, VersionRecord
+from compatstore.upgrade.account import first_reasons, read_account
 from compatstore.upgrade.states import ABORTED, BACKFILL, CUTOVER, EXPAND, HOP, READY, RETIRED, ROLLED_BACK
 
 _WAITING = {
@@ -59,6 +61,8 @@ class RunStatus:
         path: Short ids of the artifacts applied.
         backfill: Share asked for.
         policy: Order of the backfill.
+        spent: Items, seconds and money that the backfill has used, over all calls.
+        ended_by: The limit that ended the backfill, or "".
         unbackfillable: Items that could not be embedded natively.
         reasons: The first of them, with why.
     """
@@ -70,6 +74,8 @@ class RunStatus:
     path: tuple[str, ...]
     backfill: float
     policy: str
+    spent: Spent
+    ended_by: str
     unbackfillable: int
     reasons: tuple[tuple[str, str], ...]
 
@@ -109,7 +115,9 @@ def read_status(catalog: Catalog) -> Status:
         missing=next(version.missing for version in versions if version.name == registry.active),
         table_version=catalog.store.snapshot().version,
         versions=versions,
-        upgrades=tuple(_run(run) for run in registry.runs.values() if run.state not in (RETIRED, ABORTED)),
+        upgrades=tuple(
+            _run(catalog, registry, run) for run in registry.runs.values() if run.state not in (RETIRED, ABORTED)
+        ),
     )
 
 
@@ -140,7 +148,8 @@ def _state(registry: Registry, record: VersionRecord) -> str:
     return "retired" if record.retired else "registered"
 
 
-def _run(run: RunRecord) -> RunStatus:
+def _run(catalog: Catalog, registry: Registry, run: RunRecord) -> RunStatus:
+    spent, failed = read_account(catalog, registry, run)
     return RunStatus(
         source=run.source,
         target=run.target,
@@ -149,6 +158,8 @@ def _run(run: RunRecord) -> RunStatus:
         path=tuple(artifact_id[:12] for artifact_id in run.path),
         backfill=run.backfill,
         policy=run.policy,
-        unbackfillable=run.unbackfillable,
-        reasons=run.reasons,
+        spent=spent,
+        ended_by=run.ended_by,
+        unbackfillable=failed.num_rows,
+        reasons=first_reasons(failed),
     )
