@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from compatstore.artifacts import Artifact, Transformed
     from compatstore.errors import CompatStoreError
     from compatstore.gallery import Gallery
+    from compatstore.upgrade.backfill_settings import BackfillSettings
     from compatstore.versions import EmbeddingVersion
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Artifact",
+    "BackfillSettings",
     "CompatStoreError",
     "EmbeddingVersion",
     "Gallery",
@@ -31,6 +33,7 @@ __all__ = [
 
 _HOMES = {
     "Artifact": "compatstore.artifacts",
+    "BackfillSettings": "compatstore.upgrade.backfill_settings",
     "CompatStoreError": "compatstore.errors",
     "EmbeddingVersion": "compatstore.versions",
     "Gallery": "compatstore.gallery",

@@ -125,9 +125,9 @@ class Budget:
         return rows * (self.price_per_item or 0.0)
 
     def __str__(self) -> str:
-        limits = {"": self.max_rows, " s": self.max_seconds, " in cost": self.max_cost}
-        most = " or ".join(f"{limit:g}{unit}" for unit, limit in limits.items() if limit is not None)
-        return f"{self.share:.0%}" + (f", at most {most}" if most else "")
+        limits = {"items": self.max_rows, "s": self.max_seconds, "in cost": self.max_cost}
+        most = " or ".join(f"{limit:g} {unit}" for unit, limit in limits.items() if limit is not None)
+        return f"{self.share:.0%} of the gallery" + (f", at most {most}" if most else "")
 
 
 def _require(holds: bool, expected: str, found: object) -> None:

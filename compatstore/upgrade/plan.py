@@ -248,7 +248,7 @@ def _backfill_step(catalog: Catalog, run: RunRecord, target: VersionColumns, row
         todo = min(todo, max(int(time_left / seconds), 1))
     costs = f", costs {budget.price(todo):g}" if budget.price_per_item else ""
     stored = plan_natives(catalog.store.snapshot(), registry, target, require_way(run.natives), todo)
-    note = f"embed natively in {run.policy} order, {budget} of the gallery{costs}; {stored}"
+    note = f"embed natively in {run.policy} order: {budget}{costs}; {stored}"
     return [Step("backfill", todo, stored.bytes, None if seconds is None else seconds * todo, note)]
 
 

@@ -84,5 +84,5 @@ def test_taking_what_is_left_never_exceeds_rows_or_money(max_rows, max_cost, pri
 
 
 def test_it_says_what_it_is():
-    assert str(Budget(backfill=0.25)) == "25%"
-    assert str(Budget(max_rows=10, max_seconds=60.0)) == "100%, at most 10 or 60 s"
+    assert str(Budget(backfill=0.25)) == "25% of the gallery"
+    assert str(Budget(max_rows=10, max_seconds=60.0)) == "100% of the gallery, at most 10 items or 60 s"
