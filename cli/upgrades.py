@@ -40,7 +40,7 @@ _POLICY = (
 _LIMITS = "The limits that are named replace those of earlier calls; the smallest ends the backfill."
 _NATIVES = (
     "How native vectors are stored: rows moves the rows that get one, columns leaves every row where it is, auto (the "
-    "default) takes what writes less, and columns in an adopted table."
+    "default) moves them where that writes much less, and never in an adopted table."
 )
 _ARTIFACT_ID = re.compile(r"[0-9a-f]+")
 F = TypeVar("F", bound=Callable[..., Any])

@@ -530,8 +530,8 @@ class Gallery:
                 column of numbers ("column:views"), or a product of these ("sigma*column:views").
             seed: Seed of the order.
             natives: How native vectors are stored: "rows" moves the rows that get one, "columns" leaves every row where
-                it is and rewrites the target's columns at the end, "auto" (the default) takes what writes less, and
-                columns in an adopted table. `plan` says what is written.
+                it is and rewrites the target's columns at the end, "auto" (the default) moves them where that writes
+                much less, and never in an adopted table. `plan` says what is written.
             sample: Items to estimate from before anything is written, 2000 where one of the next terms is named.
             labels: Column that says which items are correct for each other; without one, what the target itself finds
                 is taken as correct.

@@ -22,7 +22,7 @@ from compatstore.storage.registry import Registry
 from compatstore.storage.store import Store
 from compatstore.upgrade.native_batch import NativeBatch, Positions, basis_of, put_natives
 
-# Lance finds moved rows by a scan until its indexes have them: a few thousand cost a search as much as it cost before.
+# Lance finds moved rows by a scan until its indexes have them; so many make an indexed search half as slow again.
 UNINDEXED_ROWS = 5_000
 
 

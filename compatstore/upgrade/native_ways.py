@@ -1,19 +1,22 @@
-"""How natives are stored: by rows or by columns, whichever writes less where both keep what was promised."""
+"""How natives are stored: by columns where that writes little, as no row moves then, and else by what writes less."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
+import numpy as np
+
 from compatstore.errors import InvalidInput
 from compatstore.storage.columns import VersionColumns
-from compatstore.storage.fragments import list_fragments
+from compatstore.storage.fragments import field_ids, list_fragments
 from compatstore.storage.moves import row_bytes, unmovable
 from compatstore.storage.registry import Registry
 
 Way = Literal["rows", "columns"]
 NativesSetting = Literal["auto", "rows", "columns"]
 
+LITTLE = 3.0  # times the vectors' own bytes
 BATCH_ROWS = 1024  # that a backfill stores at once: each time the marks of deleted rows are written anew
 
 
@@ -64,8 +67,9 @@ def plan_natives(
 ) -> NativesPlan:
     """Choose a way, and say what each would write; read-only.
 
-    An adopted table's rows stay where they are unless the user says otherwise: its app knows them by their addresses
-    and keeps an index of its own on them.
+    Rows that move leave marks behind them, which slow searches down until the table is compacted. So they move only
+    where leaving them writes more than `LITTLE`. In an adopted table they stay unless the user says otherwise: its app
+    knows them by their addresses and keeps an index of its own on them.
 
     Args:
         snapshot: The table as of now.
@@ -93,7 +97,10 @@ def plan_natives(
         return NativesPlan("columns", rows, columns, obstacle)
     if any(record.adopted for record in registry.versions.values()):
         return NativesPlan("columns", rows, columns, "the app's rows stay where they are")
-    return NativesPlan("rows" if rows < columns else "columns", rows, columns, "it writes less")
+    own = natives * target.dim * np.dtype(target.dtype).itemsize
+    if columns <= max(rows, LITTLE * own):
+        return NativesPlan("columns", rows, columns, "no row moves")
+    return NativesPlan("rows", rows, columns, "it writes less")
 
 
 def _megabytes(count: int) -> str:
@@ -102,9 +109,9 @@ def _megabytes(count: int) -> str:
 
 def _bytes_by_rows(snapshot: Any, target: VersionColumns, natives: int) -> int:
     """A row's width for each, and the marks of deleted rows: four bytes or a bit for each row, whichever is less."""
-    width = row_bytes(snapshot)
-    if target.vector not in snapshot.schema.names:
-        width += target.row_bytes
+    field = field_ids(snapshot).get(target.vector)
+    hopped = any(field in fragment.fields for fragment in list_fragments(snapshot))
+    width = row_bytes(snapshot) + (0 if hopped else target.row_bytes)
     marks = min(4 * natives / 2, snapshot.count_rows() / 8) * -(-natives // BATCH_ROWS)
     return int(natives * width + marks)
 
