@@ -15,6 +15,7 @@ from compatstore.ingest.complete import Completed, complete, to_table
 from compatstore.ingest.items import Items, read_items
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.columns import VersionValues
+from compatstore.storage.full_disk import require_room
 from compatstore.storage.ids import among, find, read_ids, refresh_index, refuse_known
 from compatstore.storage.registry import Registry
 
@@ -53,6 +54,7 @@ def add(catalog: Catalog, data: Any, version: str | None = None, *, upsert: bool
         schema = store.schema
     if len(items):
         table = to_table(items, values, registry, schema)
+        require_room(store.location, table.nbytes, items.asked)
         store.retry(items.asked, lambda: _commit(catalog, registry, items, table, upsert))
         refresh_index(store, registry.id_column)
     return Added(len(items), version, failures)

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from compatstore.errors import StorageError
 from compatstore.storage.columns import VersionColumns
+from compatstore.storage.full_disk import require_whole
 from compatstore.storage.lance_engine import DataFile, LanceFileWriter, lance
 from compatstore.storage.store import Store
 
@@ -142,11 +143,12 @@ def write_columns(
         batches: Arrow arrays by column, for every physical row in order.
 
     Raises:
-        StorageError: The batches do not hold exactly the fragment's physical rows.
+        StorageError: The batches do not hold exactly the fragment's physical rows, or the disk is full.
     """
     name = f"{uuid.uuid4().hex}.lance"
     path = store.location.child("data", name)
     rows = _write_file(store, snapshot, path, pa.schema(columns.fields), batches)
+    require_whole(store.location, path)
     if rows != fragment.rows:
         raise StorageError(
             f"replace the columns of {columns.vector} in fragment {fragment.id}",

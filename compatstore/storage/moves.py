@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from compatstore.storage.fragments import file_names
+from compatstore.storage.full_disk import require_whole
 from compatstore.storage.ids import among
 from compatstore.storage.lance_engine import lance, write_fragments
 from compatstore.storage.store import Store
@@ -76,6 +77,9 @@ def write_rows(store: Store, snapshot: Any, rows: Any) -> Move:
         store: The table.
         snapshot: The table version that the rows were read from.
         rows: Rows as `read_rows` gives them, changed at will but for their addresses.
+
+    Raises:
+        StorageError: The disk is full.
     """
     addresses = rows.column(ADDRESS).to_numpy().astype(np.int64)
     fragments, offsets = addresses >> 32, addresses & 0xFFFFFFFF
@@ -86,6 +90,8 @@ def write_rows(store: Store, snapshot: Any, rows: Any) -> Move:
         schema=snapshot.schema,
         storage_options=store.location.storage_options or None,
     )
+    for file in (file for fragment in written for file in fragment.files):
+        require_whole(store.location, store.location.child("data", file.path))
     touched = [int(fragment) for fragment in np.unique(fragments)]
     return Move(
         written=written,

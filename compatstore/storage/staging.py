@@ -20,7 +20,8 @@ from compatstore.encoders.protocol import FloatArray
 from compatstore.storage.basis import Digests
 from compatstore.storage.blobs import FOLDER
 from compatstore.storage.columns import to_matrix, to_vectors
-from compatstore.storage.lance_engine import lance
+from compatstore.storage.full_disk import require_whole
+from compatstore.storage.lance_engine import lance, write_fragments
 from compatstore.storage.location import Location
 from compatstore.storage.store import storage_errors
 
@@ -52,6 +53,9 @@ class Staging:
             ids: n ids.
             vectors: (n, dim) float32.
             basis: (n,) uint64, of the rows that the vectors were made from.
+
+        Raises:
+            StorageError: They cannot be written.
         """
         columns = [
             pa.array(list(ids), self._schema.field("id").type),
@@ -59,9 +63,19 @@ class Staging:
             to_vectors(vectors, self._dim, "float32"),
         ]
         with storage_errors(f"stage {len(basis)} vectors beside {self._location.name}"):
-            lance.write_dataset(
-                pa.table(columns, schema=self._schema), self._uri, mode="append", storage_options=self._options
-            )
+            self._commit(pa.table(columns, schema=self._schema))
+
+    def _commit(self, table: Any) -> None:
+        """Append rows, once they are on disk as a whole."""
+        before = self._open() if self._exists() else None
+        mode = "create" if before is None else "append"
+        written = write_fragments(table, self._uri, mode=mode, storage_options=self._options)
+        for file in (file for fragment in written for file in fragment.files):
+            require_whole(self._location, f"{self._uri}/data/{file.path}")
+        operations = lance.LanceOperation
+        operation = operations.Overwrite(self._schema, written) if before is None else operations.Append(written)
+        read_version = None if before is None else before.version
+        lance.LanceDataset.commit(self._uri, operation, read_version=read_version, storage_options=self._options)
 
     def __len__(self) -> int:
         """Staged rows; they are counted, not read."""

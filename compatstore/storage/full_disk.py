@@ -1,0 +1,68 @@
+"""A disk that gets full: noticed before a table is written to, and in every file that was written before it is used.
+
+Lance 14 writes local files through a buffer whose last error is lost: where the disk gets full within the last bytes of
+a file, the file is cut short and success is reported (seen with ENOSPC and with EFBIG). Committed, such a file takes
+its rows with it. So each data file that we write is looked at before its commit; and where Lance writes and commits in
+one call, there must be room to spare.
+"""
+
+from __future__ import annotations
+
+import shutil
+
+from pyarrow import fs
+
+from compatstore.errors import StorageError
+from compatstore.storage.location import Location
+
+ROOM_TO_SPARE = 16 << 20  # bytes, for what a commit writes beside the data
+LAST_BYTES = b"LANC"  # of every Lance file
+FIX = "Make room on its disk; the same command goes on from here."
+
+
+def require_room(location: Location, data_bytes: int, asked: str) -> None:
+    """Refuse to write where the disk would get full.
+
+    Args:
+        location: The table.
+        data_bytes: Bytes that will be written, about.
+        asked: What the caller wants, for the message.
+
+    Raises:
+        StorageError: There is not enough room on its disk.
+    """
+    if not location.is_local:
+        return
+    free, needed = shutil.disk_usage(location.uri).free, 2 * data_bytes + ROOM_TO_SPARE
+    if free < needed:
+        found = f"{free / 2**20:.0f} MiB"
+        raise StorageError(asked, expected=f"{needed / 2**20:.0f} MiB of room on its disk", found=found, fix=FIX)
+
+
+def require_whole(location: Location, path: str) -> None:
+    """Refuse a Lance file that was just written and cut short.
+
+    Args:
+        location: Whose it is; object stores keep a file as a whole or not at all.
+        path: Its path.
+
+    Raises:
+        StorageError: Its end is missing.
+    """
+    if location.is_local and not ends_whole(path):
+        raise StorageError(
+            f"write a data file of {location.name}",
+            expected="all of it on disk",
+            found="a file that was cut short, as when the disk gets full",
+            fix=f"Nothing of it was committed. {FIX}",
+        )
+
+
+def ends_whole(path: str) -> bool:
+    """Whether a local Lance file is there to its end."""
+    try:
+        with fs.LocalFileSystem().open_input_file(path) as file:
+            file.seek(max(file.size() - len(LAST_BYTES), 0))
+            return bool(file.read() == LAST_BYTES)
+    except OSError:
+        return False
