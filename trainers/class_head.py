@@ -88,11 +88,8 @@ class ClassHead(nn.Module):
     def __init__(self, recipe: ClassifierRecipe, classes: int) -> None:
         super().__init__()
         self.recipe = recipe
-        if recipe.head == "linear":
-            self.rows = nn.Linear(recipe.dim, classes, bias=False).weight
-        else:
-            # Uniform directions, of unit length: the longer a row, the slower a step turns it.
-            self.rows = nn.Parameter(functional.normalize(torch.randn(classes, recipe.dim), dim=1))
+        # Short rows in all directions, also where only the direction counts: a step turns a short row further.
+        self.rows = nn.Linear(recipe.dim, classes, bias=False).weight
 
     def forward(self, embeddings: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Mean loss, (), of (b, dim) embeddings and (b,) labels."""
