@@ -108,8 +108,8 @@ class Independent(ClassifierRecipe):
             objective = Classification(self, backbone.build(), preprocessing, self.augmentation, head_of)
             loss = self.minimise(objective, images, preprocessing, report=report, checkpoint=checkpoint)
         figures = {"loss": loss, "images": len(images), "classes": head_of, "seconds": time.perf_counter() - start}
-        encoder = encoder_of(backbone, preprocessing, objective.network, normalise=self.normalise)
-        head = objective.head.to_numpy()
+        encoder = encoder_of(backbone, preprocessing, objective.finished(), normalise=self.normalise)
+        head = objective.class_rows()
         if held_out is not None:
             figures["accuracy"] = accuracy(encoder, head, held_out)
         return TrainedModel(encoder=encoder, head=head, class_names=images.class_names, figures=figures)
@@ -154,6 +154,14 @@ class Classification(nn.Module):
         """(b, c, s, s) views -> (b, dim) float32, of unit length where the encoder's are."""
         embeddings: torch.Tensor = self.network(self.preprocessing.scale(views)).float()
         return functional.normalize(embeddings, dim=1) if self.normalise else embeddings
+
+    def finished(self) -> nn.Module:
+        """Return the network as it is to be stored, once it is trained."""
+        return self.network
+
+    def class_rows(self) -> FloatArray:
+        """(classes, dim) float32: the head of the stored network's embeddings."""
+        return self.head.to_numpy()
 
 
 def accuracy(encoder: NetworkEncoder, head: FloatArray, images: Images) -> float:

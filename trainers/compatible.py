@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 from compatstore.artifacts import Artifact
+from compatstore.encoders.backbones import Backbone
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import InvalidInput
 from compatstore.evaluation import retrieval_metrics
@@ -28,6 +29,8 @@ from compatstore.trainers.loop import Report, seeded
 from compatstore.trainers.recipe import encoder_of
 from compatstore.trainers.source_model import FrozenSource, SourceKnowledge, SourceRows
 from compatstore.versions import METRICS, Metric
+
+MakeObjective = Callable[[nn.Module, Preprocessing, FrozenSource, SourceKnowledge], Classification]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -120,24 +123,51 @@ class CompatibleTraining(ClassifierRecipe, ABC):
             Incompatible: The checkpoint is of other settings, images or another source.
             CorruptArtifact: The checkpoint is damaged.
         """
+        return self.train_with(self.objective, images, source, held_out=held_out, report=report, checkpoint=checkpoint)
+
+    def train_with(
+        self,
+        objective: MakeObjective,
+        images: Images,
+        source: TrainedModel,
+        *,
+        held_out: Images | None,
+        report: Report | None,
+        checkpoint: str | Path | None,
+        fixed: str = "",
+    ) -> CompatibleModel:
+        """Do what `fit` says, with an objective of the caller's.
+
+        Args:
+            objective: Makes it.
+            images: See `fit`.
+            source: See `fit`.
+            held_out: See `fit`.
+            report: See `fit`.
+            checkpoint: See `fit`.
+            fixed: Fingerprint of whatever else the objective holds fixed.
+        """
         require_classes(images, held_out)
         self.require_source(source)
         preprocessing = self.preprocessing(images)
         images.require_readable(preprocessing.mode)
-        backbone = self.backbone(preprocessing)
+        backbone = self.target_backbone(preprocessing, source.encoder.dim)
         start = time.perf_counter()
         known = SourceKnowledge.of(source, images, dim=self.dim, take=self.source_rows)
         with seeded(self.seed):
             frozen = FrozenSource(source.encoder, self.dim)
-            objective = self.objective(backbone.build(), preprocessing, frozen, known)
-            loss = self.minimise(
-                objective, images, preprocessing, report=report, checkpoint=checkpoint, source=_fingerprint(source)
-            )
-        encoder = encoder_of(backbone, preprocessing, objective.network, normalise=self.normalise)
-        model = TrainedModel(encoder=encoder, head=objective.head.to_numpy(), class_names=images.class_names)
+            minimised = objective(backbone.build(), preprocessing, frozen, known)
+            belongs = _fingerprint(source) + fixed
+            loss = self.minimise(minimised, images, preprocessing, report=report, checkpoint=checkpoint, source=belongs)
+        encoder = encoder_of(backbone, preprocessing, minimised.finished(), normalise=self.normalise)
+        model = TrainedModel(encoder=encoder, head=minimised.class_rows(), class_names=images.class_names)
         seconds = time.perf_counter() - start
         figures = {"loss": loss, "images": len(images), "classes": len(images.class_names), "seconds": seconds}
-        return self.model(objective, source, model, figures, held_out)
+        return self.model(minimised, source, model, figures, held_out)
+
+    def target_backbone(self, preprocessing: Preprocessing, source_dim: int) -> Backbone:
+        """Describe the target's network; a method may ask for more than `dim` values of it."""
+        return self.backbone(preprocessing)
 
     @abstractmethod
     def objective(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from compatstore.encoders.basis_transformed import BasisTransformed
 from compatstore.encoders.module import require_torch
 from compatstore.errors import InvalidInput, MissingExtra
 
@@ -118,10 +118,13 @@ class TimmBackbone:
 
 
 def to_description(backbone: Backbone) -> dict[str, Any]:
-    """Write a backbone down as JSON-able values."""
-    if not isinstance(backbone, SmallConvNet | TimmBackbone):
-        raise InvalidInput("describe a network", expected=f"one of {', '.join(_KINDS)}", found=type(backbone).__name__)
-    return {"kind": type(backbone).__name__, **dataclasses.asdict(backbone)}
+    """Write a backbone down as JSON-able values, one inside it likewise."""
+    kind = type(backbone).__name__
+    if kind not in _KINDS:
+        raise InvalidInput("describe a network", expected=f"one of {', '.join(_KINDS)}", found=kind)
+    settings = dict(vars(backbone))
+    nested = {name: to_description(value) for name, value in settings.items() if type(value).__name__ in _KINDS}
+    return {"kind": kind, **settings, **nested}
 
 
 def from_description(description: Mapping[str, Any]) -> Backbone:
@@ -134,8 +137,9 @@ def from_description(description: Mapping[str, Any]) -> Backbone:
     kind = settings.pop("kind", None)
     if kind not in _KINDS:
         raise InvalidInput("describe a network", expected=f"one of {', '.join(_KINDS)}", found=repr(kind))
+    nested = {name: from_description(value) for name, value in settings.items() if isinstance(value, Mapping)}
     try:
-        return _KINDS[kind](**settings)
+        return _KINDS[kind](**settings | nested)
     except TypeError as error:
         raise InvalidInput("describe a network", expected=f"the settings of {kind}", found=str(error)) from error
 
@@ -146,7 +150,6 @@ def _convolution(before: int, after: int) -> list[nn.Module]:
     return [convolution, torch.nn.BatchNorm2d(after), torch.nn.ReLU(inplace=True)]
 
 
-_KINDS: dict[str, type[SmallConvNet] | type[TimmBackbone]] = {
-    "SmallConvNet": SmallConvNet,
-    "TimmBackbone": TimmBackbone,
+_KINDS: dict[str, Callable[..., Backbone]] = {
+    kind.__name__: kind for kind in (SmallConvNet, TimmBackbone, BasisTransformed)
 }
