@@ -59,16 +59,27 @@ class Ledger:
         """What was spent, and the items that could not be embedded: Arrow table of id, basis, reason.
 
         The basis is that of the item as it was tried. Nothing where no backfill of this run has been.
+
+        Raises:
+            StorageError: The file is damaged.
         """
         filesystem, path = self._resolve()
         if filesystem.get_file_info(path).type != fs.FileType.File:
             return Spent(), self._schema.empty_table()
-        with filesystem.open_input_file(path) as file:
-            table = pa.ipc.open_file(file).read_all()
-        metadata = table.schema.metadata
-        if metadata[_RUN].decode() != self._run:
-            return Spent(), self._schema.empty_table()
-        return Spent(**json.loads(metadata[_SPENT])), table.cast(self._schema)
+        try:
+            with filesystem.open_input_file(path) as file:
+                table = pa.ipc.open_file(file).read_all()
+            run, spent = table.schema.metadata[_RUN].decode(), table.schema.metadata[_SPENT]
+            if run != self._run:
+                return Spent(), self._schema.empty_table()
+            return Spent(**json.loads(spent)), table.cast(self._schema)
+        except (OSError, ValueError, TypeError, KeyError) as error:  # Arrow's errors are ValueErrors
+            raise StorageError(
+                f"read the ledger of a backfill beside {self._location.name}",
+                expected="what a backfill wrote",
+                found=str(error),
+                fix=f"Remove {path}: what was spent and what could not be embedded is forgotten, vectors stay.",
+            ) from error
 
     def save(self, spent: Spent, failed: Any) -> None:
         """Replace the ledger; durable and atomic.

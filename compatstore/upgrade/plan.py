@@ -12,7 +12,7 @@ from compatstore.errors import InvalidInput, UnknownArtifact, UpgradeError
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.registry import Registry, RunRecord, now
-from compatstore.upgrade.account import ledger_of
+from compatstore.upgrade.account import read_account
 from compatstore.upgrade.budget import Budget
 from compatstore.upgrade.estimate import UpgradeEstimate
 from compatstore.upgrade.hop import Hop, read_source
@@ -237,9 +237,9 @@ def _backfill_step(catalog: Catalog, run: RunRecord, target: VersionColumns, row
     registry, native = catalog.registry(), 0
     if registry.record(run.target).columns is not None:
         native = catalog.store.count(target.native)
-    budget, spent = Budget.of(run), ledger_of(catalog, registry, run).load()[0]
+    budget, (spent, failed) = Budget.of(run), read_account(catalog, registry, run)
     left = budget.rows_left(spent)
-    todo = budget.share_left(rows, native)
+    todo = max(budget.share_left(rows, native) - failed.num_rows, 0)
     todo = todo if left is None else min(todo, left)
     if not todo or budget.ended_by(spent):
         return []

@@ -180,6 +180,7 @@ def test_what_failed_is_not_tried_again_unless_asked(gallery, model):
     before, calls = table_version(gallery), model.calls
     assert gallery.upgrade("v2", backfill=1.0).backfilled == 0
     assert (table_version(gallery), model.calls) == (before, calls)
+    assert [step.name for step in gallery.plan("v2").steps] == ["cutover"]
     again = BackfillSettings(retry_unbackfillable=True, retries=0)
     assert gallery.upgrade("v2", settings=again).num_unbackfillable == 2, "still broken, and that is no error"
     model.misbehave = poison(8)
@@ -330,3 +331,13 @@ def test_the_list_of_an_unknown_version(gallery):
     with pytest.raises(UnknownVersion):
         gallery.unbackfillable("v9")
     assert gallery.unbackfillable("v2").column_names == ["id", "reason"]
+
+
+def test_a_damaged_ledger_is_said_to_be(gallery, tmp_path):
+    gallery.upgrade("v2", max_rows=10)
+    ledger = tmp_path / "g.lance" / "_compatstore" / "ledger-v2.arrow"
+    ledger.write_bytes(ledger.read_bytes()[:-40])
+    with pytest.raises(StorageError, match=r"the ledger of a backfill.*Remove .*ledger-v2.arrow"):
+        gallery.upgrade("v2", max_rows=20)
+    ledger.unlink()
+    assert gallery.upgrade("v2", max_rows=20).spent.rows == 20
