@@ -13,7 +13,6 @@ from compatstore.cli.output import table
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from compatstore.evaluation import Estimate
     from compatstore.upgrade.estimate import UpgradeEstimate
     from compatstore.upgrade.gates import Gate
 
@@ -23,6 +22,13 @@ labels_option = click.option(
     "--labels",
     metavar="COLUMN",
     help="Column that says which items are correct for each other; without one, the target's own neighbours are.",
+)
+criterion_option = click.option(
+    "--criterion",
+    type=click.Choice(["map", "cmc@1", "cmc@5"]),
+    default="map",
+    show_default=True,
+    help="The figure that quality is measured by.",
 )
 gate_options = (
     click.option(
@@ -47,13 +53,7 @@ _OPTIONS = (
     ),
     *gate_options,
     labels_option,
-    click.option(
-        "--criterion",
-        type=click.Choice(["map", "cmc@1", "cmc@5"]),
-        default="map",
-        show_default=True,
-        help="The figure that quality is measured by.",
-    ),
+    criterion_option,
     click.option("--sample", type=int, metavar="N", help="Items to estimate from; 2000 where a term is named."),
 )
 _NAMES = ("target_quality", "require", "max_negative_flips", "labels", "criterion", "sample")
@@ -76,14 +76,14 @@ def estimate(result: UpgradeEstimate) -> Iterator[str | Table]:
     """What an upgrade is expected to give."""
     measured, criterion = result.table, result.table.criterion
     rows = [
-        (_mark(row.share, result), row.name, _percent(row.figures[criterion]), _percent(row.kept[criterion]))
+        (_mark(row.share, result), row.name, row.figures[criterion].percent, row.kept[criterion].percent)
         for row in measured.budgets
     ]
     before = measured.rows[0]
     yield ""
     yield table(
         ("", "way", f"{criterion} %", "of full backfill %"),
-        [("", before.name, _percent(before.figures[criterion]), _percent(before.kept[criterion])), *rows],
+        [("", before.name, before.figures[criterion].percent, before.kept[criterion].percent), *rows],
     )
     yield (
         f"{measured.num_queries} queries, correct by {measured.truth}, intervals of {measured.confidence:.0%}; "
@@ -97,12 +97,8 @@ def estimate(result: UpgradeEstimate) -> Iterator[str | Table]:
 def gates(judged: Sequence[Gate]) -> Iterator[str]:
     """Which gates are passed."""
     for gate in judged:
-        yield f"{'passed' if gate.passed else 'FAILED'}: {gate.name}, estimated {_percent(gate.estimate)} %"
+        yield f"{'passed' if gate.passed else 'FAILED'}: {gate.name}, estimated {gate.estimate.percent} %"
 
 
 def _mark(share: float, result: UpgradeEstimate) -> str:
     return (">" if share == result.share else "") + ("*" if share == result.best else "")
-
-
-def _percent(value: Estimate) -> str:
-    return f"{100 * value.value:.1f} ({100 * value.low:.1f} to {100 * value.high:.1f})"

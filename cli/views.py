@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from compatstore.cli.training import Trained
     from compatstore.demo import DemoReport
     from compatstore.evaluation import DecisionTable
-    from compatstore.evaluation.bootstrap import Estimate
     from compatstore.ingest.write import Added
     from compatstore.search import SearchPlan
     from compatstore.storage.ledger import Spent
@@ -112,8 +111,8 @@ def decision(result: DecisionTable) -> View:
         (
             row.name,
             row.notation,
-            *(_estimate(row.figures[name]) for name in names),
-            _estimate(row.gains[result.criterion]),
+            *(row.figures[name].percent for name in names),
+            row.gains[result.criterion].percent,
         )
         for row in result.rows
     ]
@@ -121,10 +120,6 @@ def decision(result: DecisionTable) -> View:
     yield table(headings, rows)
     yield f"{result.num_queries} queries, correct by {result.truth}, intervals of {result.confidence:.0%}"
     yield f"{result.advice.verdict}: {result.advice.text}"
-
-
-def _estimate(estimate: Estimate) -> str:
-    return f"{100 * estimate.value:.1f} ({100 * estimate.low:.1f} to {100 * estimate.high:.1f})"
 
 
 def unbackfillable(result: Any) -> View:

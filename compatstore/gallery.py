@@ -40,6 +40,7 @@ from compatstore.upgrade.gates import Terms
 from compatstore.upgrade.pause import Paused, pause
 from compatstore.upgrade.plan import Plan, make_plan, settle
 from compatstore.upgrade.progress import Progress
+from compatstore.upgrade.reporting import UpgradeReport, report_upgrade
 from compatstore.upgrade.retire import retire
 from compatstore.upgrade.rollback import roll_back
 from compatstore.upgrade.run import Controls, Report, run_upgrade
@@ -678,6 +679,34 @@ class Gallery:
             What was found, each with its repair; `clean` where there is nothing but notes.
         """
         return verify(self._catalog)
+
+    def report(
+        self,
+        target: str | None = None,
+        *,
+        sample: int | None = None,
+        labels: str | None = None,
+        criterion: str = "map",
+        measure: bool = True,
+    ) -> UpgradeReport:
+        """All there is to say of an upgrade, with what was estimated beside what is measured; read-only.
+
+        The measurement is made on items that the estimate has not seen; those that are not native are embedded, and
+        not kept.
+
+        Args:
+            target: The upgrade's target; of the last upgrade by default.
+            sample: Items to measure with; by default as many as the estimate had, and none where there was none.
+            labels: Column of labels, where `sample` is named.
+            criterion: The figure that decides, where `sample` is named.
+            measure: Whether to measure at all.
+
+        Raises:
+            UnknownVersion: There was no such upgrade.
+            UpgradeError: Too few items can be measured with.
+        """
+        terms = Terms(sample=sample, labels=labels, criterion=criterion)
+        return report_upgrade(self._catalog, target, terms, measure=measure)
 
     # ---- inside
 

@@ -13,7 +13,7 @@ from compatstore.evaluation.contact_sheet import Neighbour, SheetRow, contact_sh
 from compatstore.evaluation.curve import BackfillCurve, backfill_curve
 from compatstore.evaluation.decision import DecisionRow, DecisionTable, decide
 from compatstore.evaluation.metrics import Flips, RetrievalMetrics, flips, recall_at_k, retrieval_metrics, summarise
-from compatstore.evaluation.plots import plot_curve, plot_decision
+from compatstore.evaluation.plots import plot_budgets, plot_curve, plot_decision
 from compatstore.evaluation.ranking import Ranking, rank_queries
 from compatstore.evaluation.trial import DecisionSettings, Trial
 
@@ -39,6 +39,7 @@ __all__ = [
     "flips",
     "kendall_tau",
     "linear_cka",
+    "plot_budgets",
     "plot_curve",
     "plot_decision",
     "rank_queries",

@@ -33,6 +33,11 @@ class Estimate:
     low: float
     high: float
 
+    @property
+    def percent(self) -> str:
+        """For people: "98.5 (98.1 to 99.0)", in percent."""
+        return f"{100 * self.value:.1f} ({100 * self.low:.1f} to {100 * self.high:.1f})"
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Resampled:

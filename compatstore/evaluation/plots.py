@@ -10,7 +10,7 @@ from compatstore.errors import InvalidInput
 from compatstore.evaluation.bootstrap import Estimate
 from compatstore.evaluation.canvas import canvas, write
 from compatstore.evaluation.curve import BackfillCurve
-from compatstore.evaluation.decision import DecisionTable
+from compatstore.evaluation.decision import DecisionRow, DecisionTable
 
 # Okabe and Ito's colours: told apart with every common kind of colour blindness; markers differ as well.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -72,12 +72,11 @@ def plot_decision(table: DecisionTable, path: str | Path, *, metric: str | None 
         InvalidInput: Another suffix, or a metric that was not measured.
     """
     name = metric or table.criterion
-    if name not in table.rows[0].figures:
-        raise InvalidInput("plot a decision", expected=f"one of {sorted(table.rows[0].figures)}", found=repr(name))
+    before = _figure_of(table.rows[0], name)
     with canvas(6.0, 1.0 + 0.3 * len(table.rows)) as figure:
         figure.set_layout_engine("constrained")
         axes = figure.add_subplot()
-        axes.axvline(100 * table.rows[0].figures[name].value, color=_REFERENCE_COLOUR, linewidth=1.0, linestyle="--")
+        axes.axvline(100 * before.value, color=_REFERENCE_COLOUR, linewidth=1.0, linestyle="--")
         for place, row in enumerate(table.rows):
             advised = name == table.criterion and row.name == table.advice.row
             _draw_estimate(axes, place, row.figures[name], _COLOURS[0] if advised else _REFERENCE_COLOUR)
@@ -87,6 +86,52 @@ def plot_decision(table: DecisionTable, path: str | Path, *, metric: str | None 
         axes.grid(axis="x", color="#DDDDDD", linewidth=0.6)
         axes.tick_params(length=3, width=0.8)
         return write(figure, path)
+
+
+def plot_budgets(
+    table: DecisionTable, path: str | Path, *, metric: str | None = None, taken: tuple[float, Estimate] | None = None
+) -> Path:
+    """Draw what each budget of a backfill is expected to give, with a band of its intervals, 6 x 4 inches.
+
+    Args:
+        table: From `decide`.
+        path: Where to write; ".png" (1200 x 800 pixels) or ".svg".
+        metric: "map" or "cmc@k"; None for the one that decided.
+        taken: Share of native vectors of a gallery, and what was measured there.
+
+    Returns:
+        The path written.
+
+    Raises:
+        MissingExtra: matplotlib is not installed.
+        InvalidInput: Another suffix, or a metric that was not measured.
+    """
+    name = metric or table.criterion
+    before = _figure_of(table.rows[0], name)
+    shares = [100 * row.share for row in table.budgets]
+    lows, values, highs = zip(*(_in_percent(_figure_of(row, name)) for row in table.budgets), strict=True)
+    with canvas(6.0, 4.0) as figure:
+        figure.set_layout_engine("constrained")
+        axes = figure.add_subplot()
+        axes.fill_between(shares, lows, highs, color=_COLOURS[0], alpha=0.18, linewidth=0)
+        axes.plot(shares, values, "o-", label="estimated", color=_COLOURS[0], markersize=4.5, linewidth=1.6, zorder=3)
+        if taken is not None:
+            low, value, high = _in_percent(taken[1])
+            bar = [[value - low], [high - value]]
+            axes.errorbar(100 * taken[0], value, bar, fmt="s", label="measured", color=_COLOURS[1], capsize=3, zorder=4)
+        _draw_reference(axes, "status quo, estimated", before.value, 0)
+        _label(axes, name)
+        return write(figure, path)
+
+
+def _figure_of(row: DecisionRow, metric: str) -> Estimate:
+    if metric not in row.figures:
+        raise InvalidInput("plot a decision", expected=f"one of {sorted(row.figures)}", found=repr(metric))
+    return row.figures[metric]
+
+
+def _in_percent(estimate: Estimate) -> tuple[float, float, float]:
+    return 100 * estimate.low, 100 * estimate.value, 100 * estimate.high
 
 
 def _draw_estimate(axes: Any, place: int, estimate: Estimate, colour: str) -> None:

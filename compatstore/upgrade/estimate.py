@@ -19,6 +19,7 @@ from compatstore.storage.ledger import Spent
 from compatstore.storage.registry import HistoryEntry, RunRecord, edit
 from compatstore.upgrade.budget import Budget
 from compatstore.upgrade.gates import Gate, Terms, gate_of_advice, judge_gates, require_passed
+from compatstore.upgrade.states import run_of
 from compatstore.upgrade.trial import BUDGETS, SampleSettings, try_upgrade
 
 STEP = "estimate"
@@ -59,6 +60,11 @@ class UpgradeEstimate:
     def row(self) -> DecisionRow:
         """The estimate at `share`."""
         return self.table.budget(self.share)
+
+    def holds_for(self, run: RunRecord, terms: Terms, *, begun: bool) -> bool:
+        """Whether it was made for such a run; one that has begun keeps its path, but for refits of the transform."""
+        path = begun or self.path == run.path
+        return path and (self.terms, self.policy, self.seed) == (terms, run.policy, run.seed)
 
     @property
     def promise(self) -> str:
@@ -106,12 +112,7 @@ def agree(catalog: Catalog, run: RunRecord, terms: Terms) -> UpgradeEstimate:
         GateFailed: A gate failed, or nothing beats the status quo and the budget was to be picked.
     """
     known = recall(catalog, run.target)
-    if known is not None and (known.terms, known.path, known.policy, known.seed) == (
-        terms,
-        run.path,
-        run.policy,
-        run.seed,
-    ):
+    if known is not None and known.holds_for(run, terms, begun=run_of(catalog.registry(), run.target) is not None):
         return known
     estimate = estimate_upgrade(catalog, run, terms)
     picked = () if terms.target_quality is None else (gate_of_advice(estimate.table),)
@@ -142,7 +143,7 @@ def recall(catalog: Catalog, target: str) -> UpgradeEstimate | None:
 def _last(catalog: Catalog, target: str) -> dict[str, Any] | None:
     steps = registry_module.history(catalog.store)
     found = [entry for entry in steps if entry.version == target]
-    began = max((entry.number for entry in found if entry.step in ("rollback", "retire", "abort")), default=0)
+    began = max((entry.number for entry in found if entry.step in ("retire", "abort")), default=0)
     kept = [dict(entry.data) for entry in found if entry.step == STEP and entry.number > began]
     return kept[-1] if kept else None
 

@@ -41,6 +41,18 @@ class Sample:
     labels: npt.NDArray[Any] | None
     population: int
 
+    def served_only(self) -> Sample:
+        """The items that searches in the target find."""
+        rows = self.served.valid
+        return Sample(
+            ids=self.ids.filter(rows),
+            source=self.source.take(rows),
+            served=self.served.take(rows),
+            native=self.native[rows],
+            labels=None if self.labels is None else self.labels[rows],
+            population=self.population,
+        )
+
 
 def draw_sample(
     catalog: Catalog, run: RunRecord, size: int, *, labels: str | None = None, seed: int = 0, skip: int = 0

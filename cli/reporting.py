@@ -1,0 +1,111 @@
+"""The verb that looks back on an upgrade: report."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from compatstore.cli import terms
+from compatstore.cli.output import Output, pass_output, table
+from compatstore.cli.verb import (
+    gallery_argument,
+    open_gallery,
+    open_target,
+    target_encoder_option,
+    trust_code_option,
+    verb,
+)
+
+if TYPE_CHECKING:
+    from click import Command
+    from rich.table import Table
+
+    from compatstore.evaluation import DecisionTable
+    from compatstore.upgrade.reporting import UpgradeReport
+
+
+@verb("report", example="report photos.lance v2 --out report")
+@gallery_argument
+@click.argument("target", required=False)
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write Markdown, JSON and a picture there.")
+@click.option("--sample", type=int, metavar="N", help="Items to measure with; as many as the estimate had by default.")
+@terms.labels_option
+@terms.criterion_option
+@click.option("--no-measure", is_flag=True, help="Only tell what was done and estimated.")
+@target_encoder_option
+@trust_code_option
+@pass_output
+def report(
+    output: Output,
+    gallery: str,
+    target: str | None,
+    out: Path | None,
+    sample: int | None,
+    labels: str | None,
+    criterion: str,
+    no_measure: bool,
+    encoder: str | None,
+    trust_code: bool,
+) -> None:
+    """Tell the life of an upgrade, and what it gave.
+
+    What was estimated before it, with plan's terms, stands beside what is measured now, with items that the estimate
+    has not seen. TARGET is that of the last upgrade, where it is left out.
+    """
+    if encoder is not None and target is None:
+        raise click.UsageError("--encoder needs TARGET.")
+    opened = (
+        open_gallery(gallery, trust_code=trust_code)
+        if target is None
+        else open_target(gallery, target, encoder, trust_code=trust_code)
+    )
+    told = opened.report(target, sample=sample, labels=labels, criterion=criterion, measure=not no_measure)
+    output.show(told, _view)
+    if out is not None:
+        from compatstore.upgrade.report_files import write_report
+
+        for file in write_report(told, out):
+            output.note(f"wrote {file}")
+
+
+def _view(result: UpgradeReport) -> Iterator[str | Table]:
+    """An upgrade as a whole."""
+    yield f"{result.source} -> {result.target}: {result.state}"
+    yield (
+        f"{result.rows} items: {result.native} native, {result.transformed} transformed, {result.missing} missing; "
+        f"{result.embedded} embedded, {result.seconds:.1f} s" + (f", cost {result.cost:.4g}" if result.cost else "")
+    )
+    yield table(
+        ("at", "step", "rows", "seconds", "note"),
+        [(step.at, step.step, step.rows, step.seconds, step.note) for step in result.history],
+    )
+    if result.estimate is not None:
+        yield from terms.estimate(result.estimate)
+    if result.compared:
+        yield ""
+        yield table(
+            ("figure", "estimated %", "measured %", "agree"),
+            [(c.what, c.estimated.percent, c.measured.percent, "yes" if c.agrees else "no") for c in result.compared],
+        )
+    elif result.measured is not None:
+        yield ""
+        yield from _measured(result.measured)
+    for item, reason in result.reasons:
+        yield f"not embedded: {item}: {reason}"
+    if result.advice:
+        yield result.advice
+
+
+def _measured(result: DecisionTable) -> Iterator[Table]:
+    """What is measured where nothing was estimated."""
+    from compatstore.upgrade.measured import what_matters
+
+    found = what_matters(result)
+    names = (f"{name} %" for name in found[0][1].figures)
+    yield table(("way", *names), [(what, *(f.percent for f in row.figures.values())) for what, row in found])
+
+
+VERBS: tuple[Command, ...] = (report,)

@@ -1,0 +1,108 @@
+"""An upgrade measured after the fact, on items that its estimate has not seen, beside what was estimated."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from compatstore.errors import UpgradeError
+from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
+from compatstore.storage.catalog import Catalog
+from compatstore.storage.registry import RunRecord
+from compatstore.upgrade.estimate import SAMPLE, UpgradeEstimate
+from compatstore.upgrade.gates import Terms
+from compatstore.upgrade.sample import SMALLEST_SAMPLE, draw_sample
+from compatstore.upgrade.trial import SampleSettings, decide_on_sample
+
+AS_SERVED = "t/h"  # a trial's row for the vectors that it is given; here they are the table's own
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """One figure, estimated before the upgrade and measured after it on other items.
+
+    Args:
+        what: In words.
+        estimated: Before.
+        measured: After.
+        agrees: Whether the two differ by no more than their intervals together explain.
+    """
+
+    what: str
+    estimated: Estimate
+    measured: Estimate
+    agrees: bool
+
+    @classmethod
+    def of(cls, what: str, estimated: Estimate, measured: Estimate) -> Compared:
+        """Compare the two."""
+        apart = abs(measured.value - estimated.value)
+        agrees = apart <= math.hypot(_half(estimated), _half(measured))
+        return cls(what=what, estimated=estimated, measured=measured, agrees=agrees)
+
+
+def measure_upgrade(catalog: Catalog, run: RunRecord, terms: Terms, seen: int) -> DecisionTable:
+    """Let items that the estimate has not seen search the vectors that the table has now; read-only.
+
+    The draw goes on where the sample of the estimate ended. Items without a native vector are embedded to know what a
+    full backfill would give, and not kept.
+
+    Args:
+        catalog: The gallery.
+        run: The upgrade.
+        terms: Sample, labels and figure.
+        seen: Items that the estimate has drawn.
+
+    Returns:
+        A table whose rows are the status quo ("s/s"), the gallery as it is served (`AS_SERVED`) and a full backfill,
+        among others.
+
+    Raises:
+        UpgradeError: The gallery has too few other items, or too few of them can be embedded natively.
+    """
+    size = terms.sample or SAMPLE
+    left = catalog.store.count(catalog.registry().columns(run.source).present) - seen
+    if left < SMALLEST_SAMPLE:
+        raise UpgradeError(
+            f"measure the upgrade to {run.target}",
+            expected=f"{SMALLEST_SAMPLE} items that the estimate has not seen",
+            found=f"{max(left, 0)} beside its sample of {seen}",
+            fix="Report without measuring: compatstore report GALLERY --no-measure",
+        )
+    fresh = draw_sample(catalog, run, size, labels=terms.labels, seed=run.seed, skip=seen).served_only()
+    settings = SampleSettings(sample=size, labels=terms.labels, criterion=terms.criterion, shares=(), seed=run.seed)
+    return decide_on_sample(catalog, run, fresh, fresh.served.vectors, np.arange(len(fresh.native)), settings)
+
+
+def compare(estimate: UpgradeEstimate, measured: DecisionTable) -> tuple[Compared, ...]:
+    """Set figures of the budget that was taken beside what was measured."""
+    before = (estimate.table.row("s/s"), estimate.row, estimate.table.row("t/t"))
+    pairs = ((name, row, after) for row, (name, after) in zip(before, what_matters(measured), strict=True))
+    figures = (
+        Compared.of(f"{name}: {metric}", before.figures[metric], after.figures[metric])
+        for name, before, after in pairs
+        for metric in before.figures
+    )
+    return (*figures, *_shares(estimate.table.criterion, estimate.row, measured.row(AS_SERVED)))
+
+
+def what_matters(measured: DecisionTable) -> tuple[tuple[str, DecisionRow], ...]:
+    """The rows of a measurement after the fact, with what they are."""
+    return (
+        ("status quo", measured.row("s/s")),
+        ("as served", measured.row(AS_SERVED)),
+        ("full backfill", measured.row("t/t")),
+    )
+
+
+def _shares(criterion: str, before: DecisionRow, after: DecisionRow) -> Iterator[Compared]:
+    yield Compared.of(f"{criterion} gained", before.gains[criterion], after.gains[criterion])
+    yield Compared.of(f"{criterion} kept of a full backfill", before.kept[criterion], after.kept[criterion])
+    yield Compared.of("negative flips", before.broken, after.broken)
+
+
+def _half(estimate: Estimate) -> float:
+    return (estimate.high - estimate.low) / 2

@@ -1,0 +1,119 @@
+"""The report of an upgrade as files: Markdown for people, JSON for programs, and a picture of the budgets."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from compatstore.errors import StorageError
+from compatstore.evaluation import plot_budgets
+from compatstore.upgrade.measured import AS_SERVED, what_matters
+from compatstore.upgrade.reporting import UpgradeReport
+
+MARKDOWN, JSON, PICTURE = "report.md", "report.json", "budgets.svg"
+
+
+def write_report(report: UpgradeReport, directory: str | Path) -> tuple[Path, ...]:
+    """Write a report into a folder, which is made where it is missing; earlier files of these names are replaced.
+
+    Returns:
+        The files.
+
+    Raises:
+        StorageError: The folder cannot be made or written.
+        MissingExtra: There is an estimate to draw, and matplotlib is not installed.
+    """
+    folder = Path(directory)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        pictures = _draw(report, folder)
+        (folder / MARKDOWN).write_text(to_markdown(report, picture=bool(pictures)), encoding="utf-8")
+        text = json.dumps(dataclasses.asdict(report), indent=2)
+        (folder / JSON).write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise StorageError(
+            f"write a report into {folder}", expected="a folder to write in", found=str(error)
+        ) from error
+    return (folder / MARKDOWN, folder / JSON, *pictures)
+
+
+def _draw(report: UpgradeReport, folder: Path) -> tuple[Path, ...]:
+    if report.estimate is None:
+        return ()
+    taken = None
+    if report.measured is not None and report.rows:
+        served = report.measured.row(AS_SERVED).figures[report.measured.criterion]
+        taken = (report.native / report.rows, served)
+    return (plot_budgets(report.estimate.table, folder / PICTURE, taken=taken),)
+
+
+def to_markdown(report: UpgradeReport, *, picture: bool = False) -> str:
+    """Write a report as Markdown.
+
+    Args:
+        report: The report.
+        picture: Whether a picture of the budgets lies beside it.
+    """
+    parts = [
+        [f"# Upgrade of {report.source} to {report.target}: {report.state}"],
+        [report.advice] if report.advice else [],
+        list(_facts(report)),
+        ["## Estimated and measured", *_comparison(report)] if report.estimate or report.measured else [],
+        [f"![What each budget gives]({PICTURE})"] if picture else [],
+        ["## Steps", _table(("at", "step", "rows", "seconds", "who", "note"), _steps(report))],
+        ["## Items that could not be embedded", *_refusals(report)] if report.unbackfillable else [],
+    ]
+    return "\n\n".join(paragraph for part in parts for paragraph in part) + "\n"
+
+
+def _facts(report: UpgradeReport) -> Iterator[str]:
+    by = f" by {' then '.join(report.path)}" if report.path else ""
+    yield (
+        f"{report.gallery}: {report.rows} items, of which {report.native} are native, {report.transformed} transformed"
+        f"{by} and {report.missing} missing in {report.target}. "
+        f"A backfill of {report.backfill:.4g} in {report.policy} order embedded {report.embedded} items. "
+        f"All steps took {report.seconds:.1f} s" + (f" and cost {report.cost:.4g}." if report.cost else ".")
+    )
+
+
+def _comparison(report: UpgradeReport) -> Iterator[str]:
+    if report.estimate is not None:
+        yield report.estimate.promise
+        if report.estimate.gates:
+            yield _table(
+                ("gate", "estimated %", ""),
+                [(g.name, g.estimate.percent, "passed" if g.passed else "failed") for g in report.estimate.gates],
+            )
+    if report.measured is None:
+        yield "Nothing was measured afterwards."
+        return
+    yield (
+        f"Measured with {report.measured.num_queries} items that the estimate has not seen, correct by "
+        f"{report.measured.truth}; intervals of {report.measured.confidence:.0%}."
+    )
+    rows = [(c.what, c.estimated.percent, c.measured.percent, "yes" if c.agrees else "no") for c in report.compared]
+    if rows:
+        yield _table(("figure", "estimated %", "measured %", "agree"), rows)
+        return
+    found = what_matters(report.measured)
+    names = (f"{name} %" for name in found[0][1].figures)
+    yield _table(("way", *names), [(what, *(f.percent for f in row.figures.values())) for what, row in found])
+
+
+def _steps(report: UpgradeReport) -> Iterator[tuple[str, ...]]:
+    for step in report.history:
+        yield step.at, step.step, f"{step.rows or ''}", f"{step.seconds or ''}", step.who, step.note
+
+
+def _refusals(report: UpgradeReport) -> Iterator[str]:
+    yield _table(("item", "reason"), report.reasons)
+    if report.unbackfillable > len(report.reasons):
+        more = report.unbackfillable - len(report.reasons)
+        yield f"And {more} more: compatstore unbackfillable GALLERY {report.target}"
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

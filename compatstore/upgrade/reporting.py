@@ -1,0 +1,161 @@
+"""The report of an upgrade: its life, what it did, and what was estimated beside what is measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compatstore.errors import UnknownVersion
+from compatstore.evaluation import DecisionTable
+from compatstore.storage import registry as registry_module
+from compatstore.storage.catalog import Catalog
+from compatstore.storage.registry import HistoryEntry, Registry, RunRecord
+from compatstore.upgrade.account import first_reasons, ledger_of, read_account
+from compatstore.upgrade.estimate import SAMPLE, UpgradeEstimate, recall
+from compatstore.upgrade.gates import Terms
+from compatstore.upgrade.measured import AS_SERVED, Compared, compare, measure_upgrade
+
+
+@dataclass(frozen=True, kw_only=True)
+class UpgradeReport:
+    """All there is to say of an upgrade.
+
+    Args:
+        gallery: Its address.
+        source: Version upgraded from.
+        target: Version upgraded to.
+        state: Where it is.
+        path: Short ids of the artifacts that the hop applied.
+        policy: Order of the backfill.
+        backfill: Share asked for.
+        rows: Items.
+        native: Items with a native vector in the target.
+        transformed: Items with a transformed one.
+        missing: Items without a vector in the target.
+        embedded: Items that the backfill embedded, over all calls.
+        seconds: Time of all steps.
+        cost: What embedding has cost, at the prices given; 0 where none was.
+        unbackfillable: Items that could not be embedded natively: how many.
+        reasons: Some of them, with why.
+        history: The steps of this upgrade, oldest first.
+        estimate: What it was expected to give, or None where nothing was estimated.
+        measured: What it gives, on items that the estimate has not seen, or None where nothing was measured.
+        compared: The two beside each other.
+        advice: What to do now, by what was measured, or else by what was estimated; "" where nothing was.
+    """
+
+    gallery: str
+    source: str
+    target: str
+    state: str
+    path: tuple[str, ...]
+    policy: str
+    backfill: float
+    rows: int
+    native: int
+    transformed: int
+    missing: int
+    embedded: int
+    seconds: float
+    cost: float
+    unbackfillable: int
+    reasons: tuple[tuple[str, str], ...]
+    history: tuple[HistoryEntry, ...]
+    estimate: UpgradeEstimate | None
+    measured: DecisionTable | None
+    compared: tuple[Compared, ...]
+    advice: str
+
+
+def report_upgrade(
+    catalog: Catalog, target: str | None = None, terms: Terms | None = None, *, measure: bool = True
+) -> UpgradeReport:
+    """Report on an upgrade, and measure it where there is something to measure; read-only.
+
+    Args:
+        catalog: The gallery.
+        target: Its target; the last upgrade by default.
+        terms: Sample, labels and figure of the measurement; by default those of the estimate, and without one nothing
+            is measured.
+        measure: Whether to measure at all.
+
+    Raises:
+        UnknownVersion: There was no such upgrade.
+        UpgradeError: Too few items can be measured with.
+    """
+    registry = catalog.registry()
+    run = _run(registry, target)
+    estimate = recall(catalog, run.target)
+    asked = terms if terms is not None and terms.asked else None if estimate is None else estimate.terms
+    seen = 0 if estimate is None else estimate.terms.sample or SAMPLE
+    both = all(registry.record(version).columns is not None for version in (run.source, run.target))
+    measured = measure_upgrade(catalog, run, asked, seen) if measure and asked is not None and both else None
+    counts, steps = _counts(catalog, registry, run), _steps(catalog, run)
+    spent, failed = read_account(catalog, registry, run) if both else ledger_of(catalog, registry, run).load()
+    return UpgradeReport(
+        gallery=catalog.store.location.uri,
+        source=run.source,
+        target=run.target,
+        state=run.state,
+        path=tuple(artifact[:12] for artifact in run.path),
+        policy=run.policy,
+        backfill=run.backfill,
+        rows=sum(counts),
+        native=counts[0],
+        transformed=counts[1],
+        missing=counts[2],
+        embedded=spent.rows,
+        seconds=sum(step.seconds for step in steps),
+        cost=spent.cost,
+        unbackfillable=failed.num_rows,
+        reasons=first_reasons(failed),
+        history=steps,
+        estimate=estimate,
+        measured=measured,
+        compared=() if estimate is None or measured is None else compare(estimate, measured),
+        advice=_advice(run.target, counts[2], estimate, measured),
+    )
+
+
+def _advice(target: str, missing: int, estimate: UpgradeEstimate | None, measured: DecisionTable | None) -> str:
+    if missing:
+        return f"{missing} items have no vector in {target}: run the upgrade."
+    if measured is None:
+        return "" if estimate is None else estimate.table.advice.text
+    served, criterion = measured.row(AS_SERVED), measured.criterion
+    if measured.truth == "labels" and served.gains[criterion].high < 0:
+        return f"Do not cut over, or roll back: {criterion} is below the status quo for certain."
+    quality = None if estimate is None else estimate.terms.target_quality
+    if quality is not None and served.kept[criterion].high < quality:
+        return f"Backfill more: less than {quality:.0%} of the full backfill's {criterion} is kept for certain."
+    return "Nothing that was measured speaks against it."
+
+
+def _run(registry: Registry, target: str | None) -> RunRecord:
+    """The upgrade to a target, or the last one that began."""
+    runs = registry.runs
+    if target is None and runs:
+        return max(runs.values(), key=lambda run: run.started_at)
+    if target is None or target not in runs:
+        raise UnknownVersion(
+            f"report on the upgrade to {target}" if target else "report on an upgrade",
+            expected=f"one of {', '.join(runs)}" if runs else "an upgrade",
+            found="none",
+            fix=f"Begin one: compatstore upgrade GALLERY {target or 'TARGET'}",
+        )
+    return runs[target]
+
+
+def _counts(catalog: Catalog, registry: Registry, run: RunRecord) -> tuple[int, int, int]:
+    """Native, transformed and missing rows in the target."""
+    columns, rows = registry.record(run.target).columns, catalog.store.count()
+    if columns is None:
+        return 0, 0, rows
+    native, present = catalog.store.count(columns.native), catalog.store.count(columns.present)
+    return native, present - native, rows - present
+
+
+def _steps(catalog: Catalog, run: RunRecord) -> tuple[HistoryEntry, ...]:
+    """Steps of the run's versions since it began; before it, what was linked and estimated for it."""
+    steps = [entry for entry in registry_module.history(catalog.store) if entry.version == run.target]
+    ended = [entry.number for entry in steps if entry.at < run.started_at and entry.step in ("retire", "abort")]
+    return tuple(entry for entry in steps if entry.number > max(ended, default=0))

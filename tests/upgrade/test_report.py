@@ -1,0 +1,103 @@
+"""The report of an upgrade: its life, its estimate beside what other items measure, and files for people."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+from digit_galleries import DIGITS, IDS, gallery_of
+
+import compatstore as cs
+from compatstore.upgrade.report_files import write_report
+
+NOISY = DIGITS[:, ::3] + np.random.default_rng(0).normal(0, 3, (len(DIGITS), 22)).astype(np.float32)
+TERMS = {"labels": "digit", "sample": 600, "target_quality": 0.82}
+
+
+@pytest.fixture
+def upgraded(tmp_path):
+    gallery = gallery_of(tmp_path, NOISY, DIGITS)
+    gallery.upgrade("v2", require=["map>=0.3"], **TERMS)
+    return gallery
+
+
+def test_what_was_estimated_stands_beside_what_other_items_measure(upgraded):
+    before = upgraded.status().table_version
+    report = upgraded.report()
+    assert upgraded.status().table_version == before
+    assert (report.target, report.state, report.rows, report.missing) == ("v2", "ready", len(IDS), 0)
+    assert report.native == report.embedded == int(len(IDS) * report.backfill) > 0
+    assert [step.step for step in report.history][-5:] == ["estimate", "expand", "hop", "backfill", "ready"]
+    assert report.measured.num_queries == 600
+    compared = {row.what: row for row in report.compared}
+    kept = compared["map kept of a full backfill"]
+    assert kept.estimated == report.estimate.row.kept["map"]
+    assert kept.measured.value != kept.estimated.value  # other items
+    assert sum(row.agrees for row in report.compared) >= len(report.compared) - 1
+    assert compared["as served: map"].measured.value > compared["status quo: map"].measured.value
+    assert report.advice == "Nothing that was measured speaks against it."
+
+
+def test_what_is_served_is_measured_not_what_was_planned(upgraded):
+    upgraded.upgrade("v2", backfill=1.0)
+    report = upgraded.report()
+    assert report.native == report.rows
+    [kept] = [row for row in report.compared if row.what == "map kept of a full backfill"]
+    assert kept.estimated.value < 0.9
+    assert kept.measured.value == 1.0
+    assert not kept.agrees
+
+
+def test_without_an_estimate_a_sample_has_to_be_named(tmp_path):
+    gallery = gallery_of(tmp_path, NOISY, DIGITS)
+    gallery.upgrade("v2", backfill=0.1)
+    silent = gallery.report("v2")
+    assert (silent.estimate, silent.measured, silent.compared) == (None, None, ())
+    measured = gallery.report("v2", sample=400, labels="digit")
+    assert measured.compared == ()
+    assert measured.measured.row("t/h").gains["map"].low > 0
+
+
+def test_it_is_told_while_rows_are_missing_and_after_the_source_is_retired(upgraded):
+    upgraded.cutover("v2")
+    upgraded.retire("v1")
+    report = upgraded.report("v2")
+    assert report.measured is None
+    assert report.estimate is not None
+
+
+def test_no_upgrade_no_report(tmp_path):
+    gallery = gallery_of(tmp_path, NOISY, DIGITS)
+    for target in (None, "v2"):
+        with pytest.raises(cs.errors.UnknownVersion, match="compatstore upgrade GALLERY"):
+            gallery.report(target)
+
+
+def test_an_estimate_that_saw_everything_leaves_nothing_to_measure_with(tmp_path):
+    gallery = gallery_of(tmp_path, NOISY, DIGITS)
+    gallery.upgrade("v2", sample=1790, backfill=0.1)
+    with pytest.raises(cs.errors.UpgradeError, match="--no-measure"):
+        gallery.report()
+
+
+def test_the_files(upgraded, tmp_path):
+    report = upgraded.report()
+    files = write_report(report, tmp_path / "out")
+    assert [file.name for file in files] == ["report.md", "report.json", "budgets.svg"]
+    text = files[0].read_text()
+    assert text.startswith("# Upgrade of v1 to v2: ready\n\nNothing that was measured speaks against it.\n")
+    assert "| map>=0.3 | " in text
+    assert "| figure | estimated % | measured % | agree |" in text
+    assert report.estimate.promise in text
+    assert "![What each budget gives](budgets.svg)" in text
+    assert json.loads(files[1].read_text())["native"] == report.native
+    picture = files[2].read_text()
+    assert ">measured<" in picture
+    assert ">estimated<" in picture
+
+
+def test_a_folder_that_cannot_be_made(upgraded, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(cs.errors.StorageError, match="a folder to write in"):
+        write_report(upgraded.report(measure=False), tmp_path / "file")
