@@ -48,6 +48,10 @@ class Output:
             else:
                 console.print(part)
 
+    def show_line(self, result: Any) -> None:
+        """Print one of many results as one line of JSON, at once."""
+        click.echo(json.dumps(plain(result)))
+
     def note(self, text: str) -> None:
         """Say something that is no data, on stderr."""
         click.echo(text, err=True)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from compatstore.search import SearchPlan
     from compatstore.storage.ledger import Spent
     from compatstore.storage.registry import ArtifactRecord, HistoryEntry
+    from compatstore.upgrade.activity import Activity
     from compatstore.upgrade.pause import Paused
     from compatstore.upgrade.plan import Plan
     from compatstore.upgrade.run import Report
@@ -44,11 +45,34 @@ def status(result: Status) -> View:
 
 def _run(run: RunStatus) -> Iterator[str]:
     via = f" by {' then '.join(run.path)}" if run.path else ""
-    yield f"upgrade {run.source} -> {run.target}{via}: {run.state}, waiting for {run.waiting_for}"
+    yield f"upgrade {run.source} -> {run.target}{via}: {run.state}, {_doing(run)}"
+    yield from _activity(run.activity)
+    if run.staged:
+        yield f"  {run.staged} natives are safe beside the table and not in it yet"
     yield from _spent(run.spent, run.ended_by, "  ")
     if run.unbackfillable:
         yield f"  {run.unbackfillable} items cannot be embedded natively:"
         yield from _reasons(run.reasons, run.unbackfillable)
+
+
+def _doing(run: RunStatus) -> str:
+    if run.activity.doing == "waiting":
+        return f"waiting for {run.waiting_for}"
+    if run.activity.doing == "running":
+        return "running"
+    return f"{run.activity.doing}; go on: compatstore upgrade GALLERY {run.target}"
+
+
+def _activity(activity: Activity) -> Iterator[str]:
+    at = f": {activity.step}, {activity.done} of {activity.total}" if activity.step else ""
+    if activity.doing == "running":
+        left = "" if activity.eta is None else f", {activity.eta:.0f} s left"
+        rate = f", {activity.rate:.0f}/s{left}" if at else ""
+        yield f"  {activity.verb} by {activity.holder} since {activity.since}{at}{rate}"
+    elif activity.doing != "waiting" and activity.holder:
+        yield f"  last at work was {activity.holder}{at}"
+    if activity.error:
+        yield f"  last error, at {activity.error_at}: {activity.error}"
 
 
 def models(result: Models) -> View:

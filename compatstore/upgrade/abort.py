@@ -44,30 +44,31 @@ def abort(catalog: Catalog, target: str, *, wait: float = WAIT_SECONDS) -> Switc
 
 def _drop(catalog: Catalog, target: str) -> Switched:
     before = catalog.registry()
+    begun = before.record(target).columns is not None
 
     def change(state: Registry) -> Registry:
         _require_abortable(catalog, state, target)
         run = replace(state.runs[target], state=ABORTED)
         return without_columns(state, state.record(target)).with_run(run)
 
-    if before.record(target).columns is not None:
+    if begun:
         edit(catalog.store, change, HistoryEntry("abort", target, note=f"was in state {before.runs[target].state}"))
     dropped = drop_leftovers(catalog, before.record(target))
     active = catalog.registry().active
     missing = catalog.store.count(catalog.registry().columns(active).missing)
-    return Switched(active, active, missing, changed=before.record(target).columns is not None, dropped=dropped)
+    return Switched(active, active, missing, changed=begun or bool(dropped), dropped=dropped)
 
 
 def _require_abortable(catalog: Catalog, registry: Registry, target: str) -> None:
     asked = f"abort the upgrade to {target}"
     run = registry.runs.get(target)
     if registry.active == target:
-        returns = run is not None and run.state != RETIRED
+        undo = f"Go back first: compatstore rollback GALLERY {target}"
         raise UpgradeError(
             asked,
             expected="one that has not cut over",
             found=f"{target} is what searches use",
-            fix=f"Go back first: compatstore rollback GALLERY {target}" if returns else "",
+            fix=undo if run is not None and run.open else "See: compatstore status GALLERY",
         )
     if run is None or run.state == RETIRED:
         raise UpgradeError(

@@ -26,7 +26,7 @@ def check_cutover(catalog: Catalog, target: str) -> int:
     registry = catalog.registry()
     registry.record(target)
     run = run_of(registry, target)
-    if run is None or run.state not in (READY, CUTOVER):
+    if registry.active != target and (run is None or run.state not in (READY, CUTOVER)):
         raise UpgradeError(
             f"cut over to {target}",
             expected="an upgrade that is ready",
@@ -52,7 +52,9 @@ def cut_over(catalog: Catalog, target: str, *, force: bool = False, controls: Co
         Interrupted: A stop was asked for before anything was switched.
     """
     controls = controls or Controls()
-    check_cutover(catalog, target)
+    missing = check_cutover(catalog, target)
+    if run_of(catalog.registry(), target) is None:  # it is active, and the version before it is retired
+        return Switched(target, target, missing, changed=False)
     with at_work(catalog, target, "cutover", controls.progress, controls.should_stop) as work:
         controls = replace(controls, progress=work.progress, should_stop=work.should_stop)
         return _cut_over(work.catalog, target, force, controls)
@@ -60,7 +62,7 @@ def cut_over(catalog: Catalog, target: str, *, force: bool = False, controls: Co
 
 def _cut_over(catalog: Catalog, target: str, force: bool, controls: Controls) -> Switched:
     registry = catalog.registry()
-    run = registry.runs[target]
+    run = require_open(registry, target)
     missing = _settle(catalog, run, controls)
     if missing and not force:
         raise RowsMissing(
@@ -89,7 +91,7 @@ def _cut_over(catalog: Catalog, target: str, force: bool, controls: Controls) ->
 
 def _pin(catalog: Catalog, target: str) -> None:
     """Tag the table as it is when the target becomes active; an adopted table gets no tags."""
-    if not any(record.adopted for record in catalog.registry().live):
+    if not catalog.registry().adopted:
         catalog.store.tag(tag_of(target))
 
 

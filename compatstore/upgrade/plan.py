@@ -123,7 +123,10 @@ def settle(
 def _begin(registry: Registry, target: str) -> RunRecord:
     if registry.active == target:
         raise InvalidInput(
-            f"upgrade to {target}", expected="another version than the active one", found=f"{target} is active"
+            f"upgrade to {target}",
+            expected="another version than the active one",
+            found=f"{target} is active",
+            fix="See: compatstore status GALLERY",
         )
     return RunRecord(
         target=target,

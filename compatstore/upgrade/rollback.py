@@ -50,7 +50,10 @@ def _return_to(registry: Registry, run: RunRecord) -> str:
     previous = run.previous if registry.active == run.target else registry.active
     if registry.record(previous).columns is None:
         raise UpgradeError(
-            f"roll {run.target} back", expected=f"version {previous} in the table", found="it was retired"
+            f"roll {run.target} back",
+            expected=f"version {previous} in the table",
+            found="it was retired",
+            fix=f"Upgrade back to it: compatstore upgrade GALLERY {previous} --backfill 1.0",
         )
     return previous
 
@@ -66,6 +69,6 @@ def _run_to_undo(registry: Registry, target: str | None) -> RunRecord:
             "roll back" + (f" {target}" if target else ""),
             expected="one upgrade that is under way or cut over",
             found=f"{len(chosen)}: {', '.join(run.target for run in chosen)}" if chosen else "none",
-            fix="Name it: compatstore rollback GALLERY VERSION" if chosen else "",
+            fix="Name it: compatstore rollback GALLERY VERSION" if chosen else "See: compatstore status GALLERY",
         )
     return chosen[0]

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compatstore.storage.catalog import Catalog
+from compatstore.storage.catalog import Catalog, id_arrow_type
+from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.ledger import Spent
 from compatstore.storage.registry import Registry, RunRecord, VersionRecord
+from compatstore.storage.staging import Staging
 from compatstore.upgrade.account import first_reasons, read_account
+from compatstore.upgrade.activity import Activity, activity_of
+from compatstore.upgrade.lease import Lease, lease_in
 from compatstore.upgrade.states import ABORTED, BACKFILL, CUTOVER, EXPAND, HOP, READY, RETIRED, ROLLED_BACK
 
 _WAITING = {
@@ -58,6 +62,8 @@ class RunStatus:
         target: Version upgraded to.
         state: Where it is.
         waiting_for: What comes next, in words.
+        activity: Who works on it and how fast, or why nobody does.
+        staged: Natives that are durable, but not in the table yet.
         path: Short ids of the artifacts applied.
         backfill: Share asked for.
         policy: Order of the backfill.
@@ -71,6 +77,8 @@ class RunStatus:
     target: str
     state: str
     waiting_for: str
+    activity: Activity
+    staged: int
     path: tuple[str, ...]
     backfill: float
     policy: str
@@ -107,6 +115,7 @@ def read_status(catalog: Catalog) -> Status:
     """Count and report; read-only."""
     registry = catalog.registry()
     rows = catalog.store.count()
+    leases = LeaseTable(catalog.store.location).read()
     versions = tuple(_version(catalog, registry, record, rows) for record in registry.versions.values())
     return Status(
         gallery=catalog.store.location.uri,
@@ -116,7 +125,9 @@ def read_status(catalog: Catalog) -> Status:
         table_version=catalog.store.snapshot().version,
         versions=versions,
         upgrades=tuple(
-            _run(catalog, registry, run) for run in registry.runs.values() if run.state not in (RETIRED, ABORTED)
+            _run(catalog, registry, run, lease_in(leases, run.target))
+            for run in registry.runs.values()
+            if run.state not in (RETIRED, ABORTED)
         ),
     )
 
@@ -148,13 +159,16 @@ def _state(registry: Registry, record: VersionRecord) -> str:
     return "retired" if record.retired else "registered"
 
 
-def _run(catalog: Catalog, registry: Registry, run: RunRecord) -> RunStatus:
+def _run(catalog: Catalog, registry: Registry, run: RunRecord, lease: Lease | None) -> RunStatus:
+    record = registry.record(run.target)
     spent, failed = read_account(catalog, registry, run)
     return RunStatus(
         source=run.source,
         target=run.target,
         state=run.state,
         waiting_for=_WAITING[run.state],
+        activity=activity_of(run, lease),
+        staged=len(Staging(catalog.store.location, run.target, record.dim, id_arrow_type(registry))),
         path=tuple(artifact_id[:12] for artifact_id in run.path),
         backfill=run.backfill,
         policy=run.policy,
