@@ -40,6 +40,7 @@ from compatstore.upgrade.gates import Terms
 from compatstore.upgrade.pause import Paused, pause
 from compatstore.upgrade.plan import Plan, make_plan, settle
 from compatstore.upgrade.progress import Progress
+from compatstore.upgrade.refitter import Refitter
 from compatstore.upgrade.reporting import UpgradeReport, report_upgrade
 from compatstore.upgrade.retire import retire
 from compatstore.upgrade.rollback import roll_back
@@ -418,6 +419,7 @@ class Gallery:
         policy: str | None = None,
         seed: int | None = None,
         natives: str | None = None,
+        refit: Refitter | None = None,
         sample: int | None = None,
         labels: str | None = None,
         criterion: str = "map",
@@ -443,7 +445,16 @@ class Gallery:
             price_per_item=price_per_item,
         )
         terms = _terms(budget, sample, labels, criterion, target_quality, require, max_negative_flips)
-        run = settle(self._catalog, target, via=via, budget=budget, policy_name=policy, seed=seed, natives=natives)
+        run = settle(
+            self._catalog,
+            target,
+            via=via,
+            budget=budget,
+            policy_name=policy,
+            seed=seed,
+            natives=natives,
+            holdout=None if refit is None else refit.holdout,
+        )
         if not terms.asked:
             return make_plan(self._catalog, run)
         estimate = estimate_upgrade(self._catalog, run, terms)
@@ -501,6 +512,7 @@ class Gallery:
         policy: str | None = None,
         seed: int | None = None,
         natives: str | None = None,
+        refit: Refitter | None = None,
         sample: int | None = None,
         labels: str | None = None,
         criterion: str = "map",
@@ -533,6 +545,8 @@ class Gallery:
             natives: How native vectors are stored: "rows" moves the rows that get one, "columns" leaves every row where
                 it is and rewrites the target's columns at the end, "auto" (the default) moves them where that writes
                 much less, and never in an adopted table. `plan` says what is written.
+            refit: Corrects the transform by what the backfill has embedded (`trainers.Refit()`): where held-out rows
+                come nearer to their natives, the corrected one is linked and what remains is hopped again.
             sample: Items to estimate from before anything is written, 2000 where one of the next terms is named.
             labels: Column that says which items are correct for each other; without one, what the target itself finds
                 is taken as correct.
@@ -568,7 +582,16 @@ class Gallery:
         terms = _terms(budget, sample, labels, criterion, target_quality, require, max_negative_flips)
 
         def settled(catalog: Catalog) -> RunRecord:
-            return settle(catalog, target, via=via, budget=budget, policy_name=policy, seed=seed, natives=natives)
+            return settle(
+                catalog,
+                target,
+                via=via,
+                budget=budget,
+                policy_name=policy,
+                seed=seed,
+                natives=natives,
+                holdout=None if refit is None else refit.holdout,
+            )
 
         run = settled(self._catalog)  # refuses what cannot be before anything is written
         estimate = agree(self._catalog, run, terms) if terms.asked else None
@@ -576,7 +599,7 @@ class Gallery:
             budget = replace(budget, backfill=estimate.share)
         with at_work(self._catalog, target, "upgrade", progress, should_stop) as work:
             how = settings or BackfillSettings()
-            controls = Controls(work.progress, work.should_stop, device, precision, how)
+            controls = Controls(work.progress, work.should_stop, device, precision, how, refit)
             if estimate is not None:
                 remember(work.catalog, target, estimate)
             return run_upgrade(work.catalog, settled(work.catalog), controls)

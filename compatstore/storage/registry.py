@@ -135,6 +135,9 @@ class RunRecord:
         price_per_item: Money that embedding an item costs, or None where that is not known.
         ended_by: The limit that ended the backfill, or "".
         natives: How natives are stored: "rows", "columns", or "auto" for what writes less.
+        holdout: Share of the backfill that is drawn at random, for a refit to be judged by; 0 where none was asked for.
+        refit_of: Id of the artifact that a refit took the place of in the path, or "".
+        refit_at: Native items when a refit was last tried.
     """
 
     target: str
@@ -152,6 +155,9 @@ class RunRecord:
     price_per_item: float | None = None
     ended_by: str = ""
     natives: str = "auto"
+    holdout: float = 0.0
+    refit_of: str = ""
+    refit_at: int = 0
 
     @property
     def open(self) -> bool:

@@ -1,4 +1,4 @@
-"""The hop: apply a forward transform to every item whose target vector is missing or stale.
+"""The hop: apply a forward transform to every item whose target vector is missing, stale or made by another transform.
 
 A first hop and the catch-up of rows that came or changed meanwhile are the same thing: what has to be done is read
 from the table, fragment by fragment, and each fragment is one commit (of small ones, a few). So a killed hop goes on
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from compatstore.storage.basis import Digests, row_basis
-from compatstore.storage.columns import BoolArray, VersionColumns, VersionValues
+from compatstore.storage.columns import NATIVE, BoolArray, VersionColumns, VersionValues
 from compatstore.storage.fragments import (
     Fragment,
     WrittenColumns,
@@ -143,8 +143,10 @@ class Hop:
     def _split(self, source: VersionValues, target: VersionValues, basis: Digests) -> tuple[BoolArray, BoolArray]:
         """Which rows need work, and which of them can be transformed."""
         stale = target.valid & (target.basis != basis)
-        possible = np.zeros(len(stale), bool) if self.transformer is None else self.transformer.possible(source)
-        make = possible & (stale | ~target.valid)
+        if self.transformer is None:
+            return stale, np.zeros(len(stale), bool)
+        corrected = target.valid & (target.origin != NATIVE) & (target.origin != self.transformer.origin)
+        make = self.transformer.possible(source) & (stale | corrected | ~target.valid)
         return make | stale, make
 
     def _basis(self, batch: Any, source: VersionValues) -> Digests:

@@ -84,6 +84,7 @@ def settle(
     policy_name: str | None = None,
     seed: int | None = None,
     natives: str | None = None,
+    holdout: float | None = None,
 ) -> RunRecord:
     """Decide source, path, budget and order of a run, or take up the one that is open; read-only.
 
@@ -95,6 +96,7 @@ def settle(
         policy_name: Order of the backfill.
         seed: Of the order.
         natives: How natives are stored.
+        holdout: Share of the backfill that is drawn at random, for a refit to be judged by.
 
     Raises:
         InvalidInput: A setting is out of its range, or the target is active already and was not upgraded to.
@@ -114,6 +116,7 @@ def settle(
         policy=policy_name or run.policy,
         seed=run.seed if seed is None else seed,
         natives=require_way(natives or run.natives),
+        holdout=run.holdout if holdout is None else holdout,
     )
     if run.backfill > 0:
         require_readable(settled.policy, TableRows(catalog, registry, settled, catalog.store.snapshot()))
@@ -145,6 +148,8 @@ def _path(catalog: Catalog, registry: Registry, run: RunRecord, via: str | None)
     if via is None and run.path:
         return run.path
     wanted = None if via is None else catalog.artifact_record(via).id
+    if wanted is not None and wanted == run.refit_of:
+        return run.path
     try:
         records = find_path(registry, run.source, run.target, wanted)
     except UnknownArtifact:
@@ -252,7 +257,12 @@ def _backfill_step(catalog: Catalog, run: RunRecord, target: VersionColumns, row
     costs = f", costs {budget.price(todo):g}" if budget.price_per_item else ""
     stored = plan_natives(catalog.store.snapshot(), registry, target, require_way(run.natives), todo)
     note = f"embed natively in {run.policy} order: {budget}{costs}; {stored}"
-    return [Step("backfill", todo, stored.bytes, None if seconds is None else seconds * todo, note)]
+    steps = [Step("backfill", todo, stored.bytes, None if seconds is None else seconds * todo, note)]
+    if run.holdout and run.path:
+        remain = rows - native - todo
+        note = "correct the transform by what was embedded and hop the rest again, where held-out rows come nearer"
+        steps.append(Step("refit", remain, remain * target.row_bytes, None, note))
+    return steps
 
 
 def _seconds_per_source(catalog: Catalog, run: RunRecord) -> float | None:

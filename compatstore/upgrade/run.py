@@ -19,6 +19,8 @@ from compatstore.upgrade.budget import Budget
 from compatstore.upgrade.hop import Hop
 from compatstore.upgrade.plan import needs_padding
 from compatstore.upgrade.progress import Monitor, Progress
+from compatstore.upgrade.refit import refit
+from compatstore.upgrade.refitter import Refitter
 from compatstore.upgrade.states import BACKFILL, CUTOVER, HOP, READY, advance, set_run
 from compatstore.upgrade.transform import transformer_of
 
@@ -35,6 +37,7 @@ class Controls:
         device: Where the hop's network runs: "cpu" or "cuda"; None takes the CPU.
         precision: "float32" or "bfloat16".
         backfill: Batches, retries and pace of the backfill.
+        refit: Corrects the transform by what the backfill has gathered, or None.
     """
 
     progress: Callable[[Progress], None] | None = None
@@ -42,6 +45,7 @@ class Controls:
     device: str | None = None
     precision: Precision = "float32"
     backfill: BackfillSettings = field(default_factory=BackfillSettings)
+    refit: Refitter | None = None
 
     def monitor(self, step: str, total: int) -> Monitor:
         """A monitor for one step."""
@@ -92,6 +96,9 @@ def run_upgrade(catalog: Catalog, run: RunRecord, controls: Controls) -> Report:
     hop = _hop_of(catalog, catalog.registry(), run, controls)
     transformed = _hop(catalog, run, controls, hop)
     run, backfilled = _backfill(catalog, run, controls)
+    if controls.refit is not None:
+        run = refit(catalog, run, controls.refit)
+        hop = _hop_of(catalog, catalog.registry(), run, controls)
     transformed += catch_up(catalog, run, controls, hop)
     run = _ready(catalog, run)
     registry = catalog.registry()
