@@ -16,6 +16,7 @@ from benchmarks.crashes.template import Kind
 from benchmarks.crashes.truth import ENCODERS, bridge, source_vector, target_vector
 from compatstore.artifacts import Artifact
 from compatstore.storage.basis import row_basis
+from compatstore.verification import Verification
 
 SAMPLES = 3
 CLOSE = {"rtol": 1e-5, "atol": 1e-5}
@@ -29,11 +30,13 @@ class Expected:
         items: Id -> source.
         behind: Ids last written behind the gallery's back: only these may lack a vector in the active version.
         earlier: Id -> sources that the target vector of such an item may still belong to.
+        settled: Whether the operator is done, so that the gallery has nothing left to warn of.
     """
 
     items: dict[str, str]
     behind: set[str] = field(default_factory=set)
     earlier: dict[str, set[str]] = field(default_factory=dict)
+    settled: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,15 +46,18 @@ class State:
     Attributes:
         table: All rows, as Lance has them.
         status: What the gallery says of itself.
+        verification: What it finds when it checks itself.
     """
 
     table: Any
     status: cs.Status
+    verification: Verification
 
     @classmethod
     def read(cls, path: Path) -> State:
         """Read a gallery."""
-        return cls(lance.dataset(str(path)).to_table(), cs.Gallery.open(str(path), encoders=ENCODERS).status())
+        gallery = cs.Gallery.open(str(path), encoders=ENCODERS)
+        return cls(lance.dataset(str(path)).to_table(), gallery.status(), gallery.verify())
 
     def rows(self, version: str) -> dict[str, int]:
         """Native, transformed and missing rows that the gallery counts."""
@@ -71,6 +77,7 @@ def violations(state: State, expected: Expected, kind: Kind) -> list[str]:
         *_target_vectors(state, expected, sources, kind),
         *_missing(state, expected, kind),
         *_counts(state),
+        *_verified(state, expected),
     ]
 
 
@@ -174,6 +181,14 @@ def _counts(state: State) -> Iterator[str]:
         native = sum(origin == "native" for origin in state.table["v2__origin"].to_pylist())
         if (counted["missing"], counted["native"]) != (missing, native):
             yield f"status counts {counted}, the table has {missing} missing and {native} native"
+
+
+def _verified(state: State, expected: Expected) -> Iterator[str]:
+    """The gallery finds no error in itself, and at the end no warning either."""
+    serious = {"error", "warning"} if expected.settled else {"error"}
+    for finding in state.verification.findings:
+        if finding.severity in serious:
+            yield f"verify: {finding.severity}: {finding.check}: {finding.what}"
 
 
 def _matrix(column: Any, dim: int) -> tuple[np.ndarray, np.ndarray]:

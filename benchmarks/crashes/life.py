@@ -122,7 +122,7 @@ class Life:
     def _collect(self) -> None:
         """At the end everything is caught up with, so nothing is left that may be missing or stale."""
         state = State.read(self._path)
-        found = violations(state, Expected(self._memory.items), self._template.kind)
+        found = violations(state, Expected(self._memory.items, settled=True), self._template.kind)
         self.lived.violations += [f"at the end: {violation}" for violation in found]
         self.lived.violations += [self._writer.failure] if self._writer.failure else []
         self.lived.violations += self._reader.violations

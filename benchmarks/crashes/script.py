@@ -37,7 +37,14 @@ def roll_back(gallery: cs.Gallery, _: Progress) -> object:
     return gallery.rollback("v2") if gallery.active == "v2" else None
 
 
+def abort(gallery: cs.Gallery, _: Progress) -> object:
+    """Abort; the same call again finishes one that was killed."""
+    return gallery.abort("v2")
+
+
 SCRIPT = (
+    Command("upgrade, 20 % native", ("expand", "hop", "backfill", "fold"), upgrade(0.2)),
+    Command("abort", ("abort",), abort),
     Command("upgrade, 10 % native", ("expand", "hop", "backfill", "fold"), upgrade(0.1)),
     Command("upgrade, 30 % native", ("hop", "backfill", "fold"), upgrade(0.3)),
     Command("cutover", ("cutover",), lambda gallery, progress: gallery.cutover("v2", progress=progress)),
@@ -48,4 +55,4 @@ SCRIPT = (
     Command("retire", ("retire",), lambda gallery, _: gallery.retire("v1")),
 )
 # From here on nobody writes source vectors behind the gallery's back: what the source is needed for ends.
-LAST_PLAIN = 5
+LAST_PLAIN = 7

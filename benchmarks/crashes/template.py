@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +18,23 @@ class Kind:
     """How a gallery came about, and what its columns are called.
 
     Attributes:
-        name: "own" or "adopted".
+        name: What a table of results calls it.
         id: Column of the ids.
         source: Column of the sources.
         vector: Column of the source version's vectors.
+        indexed: Whether that column has an index, so that the target gets one too.
     """
 
     name: str
     id: str
     source: str
     vector: str
+    indexed: bool = False
+
+    @property
+    def adopted(self) -> bool:
+        """Whether the table is an app's."""
+        return self.id != OWN.id
 
     def rows(self, items: dict[str, str], **more: Any) -> Any:
         """What a plain app writes: id -> source as an Arrow table."""
@@ -37,14 +44,20 @@ class Kind:
             self.source: pa.array(list(items.values())),
             self.vector: pa.FixedSizeListArray.from_arrays(pa.array(matrix.reshape(-1)), SOURCE_DIM),
         }
-        if self.name == "own":
+        if not self.adopted:
             columns["v1__origin"] = pa.array(["native"] * len(items))
         return pa.table({**columns, **more})
 
 
 OWN = Kind("own", "id", "source", "v1")
 ADOPTED = Kind("adopted", "key", "uri", "embedding")
-KINDS = (OWN, ADOPTED)
+KINDS = (
+    OWN,
+    ADOPTED,
+    replace(OWN, name="own, indexed", indexed=True),
+    replace(ADOPTED, name="adopted, indexed", indexed=True),
+)
+PARTITIONS = 4  # fewer than a search probes, so that it stays exact
 
 
 def item_id(number: int) -> str:
@@ -63,11 +76,11 @@ def make_template(folder: Path, kind: Kind, fragments: int, rows: int) -> Path:
     import lancedb
 
     path = folder / "items.lance"
-    if kind is OWN:
+    if not kind.adopted:
         gallery = cs.Gallery.create(str(path), SOURCE)
     items = {item_id(number): f"{item_id(number)}/0" for number in range(fragments * rows)}
     parts = [dict(list(items.items())[start : start + rows]) for start in range(0, len(items), rows)]
-    if kind is OWN:
+    if not kind.adopted:
         for part in parts:
             gallery.add({"id": list(part), "source": list(part.values())})
     else:
@@ -76,7 +89,9 @@ def make_template(folder: Path, kind: Kind, fragments: int, rows: int) -> Path:
             table.add(kind.rows(part))
         gallery = cs.Gallery.adopt(str(path), SOURCE, vector=kind.vector, id=kind.id, source=kind.source)
     gallery = cs.Gallery.open(str(path), encoders={"v1": ENCODERS["v1"]})
-    gallery.delete([item for item in items if item not in initial_items(fragments, rows)])
+    gallery.delete(list(items.keys() - initial_items(fragments, rows).keys()))
+    if kind.indexed:
+        gallery.create_index("v1", kind="IVF_FLAT", num_partitions=PARTITIONS)
     gallery.register(TARGET)
     gallery.link(bridge())
     return path

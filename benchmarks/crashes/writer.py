@@ -16,7 +16,7 @@ import lancedb
 
 import compatstore as cs
 from benchmarks.crashes.script import LAST_PLAIN
-from benchmarks.crashes.template import ADOPTED, Kind, item_id
+from benchmarks.crashes.template import Kind, item_id
 from benchmarks.crashes.truth import ENCODERS
 
 PAUSE = 0.12
@@ -100,7 +100,7 @@ class Hand:
     def __init__(self, path: Path, kind: Kind) -> None:
         self._path, self._kind = path, kind
         self._gallery = cs.Gallery.open(str(path), encoders=ENCODERS)
-        self._table = lancedb.connect(path.parent).open_table(path.stem) if kind is ADOPTED else None
+        self._table = lancedb.connect(path.parent).open_table(path.stem) if kind.adopted else None
         self.lost_races = 0
 
     def carry_out(self, write: Write) -> None:

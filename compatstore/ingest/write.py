@@ -105,8 +105,7 @@ def _with_kept_columns(catalog: Catalog, registry: Registry, table: Any) -> Any:
 
 def _new_metadata(items: Items, registry: Registry, schema: Any) -> list[Any]:
     unknown = [name for name in items.metadata if name not in schema.names]
-    adopted = any(record.adopted for record in registry.live)
-    if unknown and adopted:
+    if unknown and registry.adopted:
         raise InvalidInput(
             items.asked,
             expected=f"columns of the adopted table ({', '.join(n for n in schema.names if '__' not in n)})",

@@ -229,6 +229,11 @@ class Registry:
         """Versions whose vectors the table keeps, in order of registration."""
         return [record for record in self.versions.values() if record.columns is not None]
 
+    @property
+    def adopted(self) -> bool:
+        """Whether the table is an app's that was adopted; it stays the app's when the adopted version is retired."""
+        return any(record.adopted for record in self.versions.values())
+
     def unused(self, names: Sequence[str]) -> tuple[str, ...]:
         """Those columns of a table that are ours and no version's any more, as a killed retire leaves them."""
         used = {column for record in self.live if record.columns for column in record.columns.names}

@@ -95,7 +95,7 @@ def plan_natives(
         return NativesPlan(setting, rows, columns, "as asked")
     if obstacle:
         return NativesPlan("columns", rows, columns, obstacle)
-    if any(record.adopted for record in registry.versions.values()):
+    if registry.adopted:
         return NativesPlan("columns", rows, columns, "the app's rows stay where they are")
     own = natives * target.dim * np.dtype(target.dtype).itemsize
     if columns <= max(rows, LITTLE * own):

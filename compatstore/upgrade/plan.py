@@ -200,7 +200,7 @@ def needs_padding(catalog: Catalog, registry: Registry, target: str) -> bool:
 
     LanceDB finds "the" vector column by dimension when a search does not name one.
     """
-    if not any(record.adopted for record in registry.live):
+    if not registry.adopted:
         return False
     dim = registry.record(target).dim
     others = [field for field in catalog.store.schema if field.name != target]

@@ -98,8 +98,7 @@ def check_tags(scene: Scene) -> Iterator[Finding]:
         if not store.has_version(tags[tag]):
             what = f"tag {tag} pins table version {tags[tag]}, which cannot be read"
             yield _odd(what, f'Drop it: lance.dataset("{store.location.uri}").tags.delete("{tag}")')
-    adopted = any(record.adopted for record in registry.live)
-    if not adopted and tag_of(registry.active) not in tags:
+    if not registry.adopted and tag_of(registry.active) not in tags:
         yield _odd(
             f"the active version {registry.active} has no tag that keeps the table as it was when it became active",
             f"Set it: {_tagging(scene)}",

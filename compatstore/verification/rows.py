@@ -64,10 +64,13 @@ class Rows:
         return _bools(self.batch[column].is_valid())
 
     def half_written(self) -> BoolArray:
-        """A vector without its origin or basis, or these or an uncertainty without a vector."""
+        """A vector without its origin or basis, or these or an uncertainty without a vector.
+
+        The basis of a version that was made from no other says nothing, and apps leave it out.
+        """
         present = self.has(self.columns.vector)
         wrong = np.zeros(len(present), bool)
-        for column in (self.columns.origin, self.columns.basis):
+        for column in (self.columns.origin, self.columns.basis if self.base else None):
             if column is not None:
                 wrong |= present != self.has(column)
         return wrong | (self.has(self.columns.uncertainty) & ~present)

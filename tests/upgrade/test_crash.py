@@ -6,6 +6,7 @@ This is the short form of `python -m benchmarks.crashes`.
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 
 import lance
 import numpy as np
@@ -23,7 +24,7 @@ from compatstore.storage.basis import row_basis
 KILLS, FRAGMENTS, ROWS = 8, 4, 120
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", KINDS[:2], ids=lambda kind: kind.name)
 def test_a_gallery_outlives_kills_at_every_step(tmp_path, kind):
     template = prepare(tmp_path / "template", kind, FRAGMENTS, ROWS)
     lived = Life(template, tmp_path / "life", seed=1, kills=KILLS).run()
@@ -85,10 +86,10 @@ def test_the_harness_sees_a_stale_vector_that_no_basis_tells_of(cut_over):
     known = Expected(items | {item: f"{item}/1"}, {item}, {item: {items[item]}})
     vector = source_vector(f"{item}/1")
     changed = {"source": f"{item}/1", "v1": vector.tolist()}
-    honest = State(replace_first_row(state.table, **changed), state.status)
+    honest = replace(state, table=replace_first_row(state.table, **changed))
     assert violations(honest, known, OWN) == []
     basis = row_basis(vector[None], np.ones(1, bool), pa.array([f"{item}/1"]))[0]
-    lying = State(replace_first_row(state.table, **changed, v2__basis=int(basis)), state.status)
+    lying = replace(state, table=replace_first_row(state.table, **changed, v2__basis=int(basis)))
     assert violations(lying, known, OWN) == [f"1 target vectors belong to an earlier source and no basis tells: {item}"]
 
 
