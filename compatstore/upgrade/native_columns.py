@@ -1,6 +1,6 @@
 """Natives by columns: durable in a table beside the gallery, and folded into the target's columns all at once.
 
-A fold rewrites the target's columns of every fragment that holds one of the natives, each in one commit, and leaves
+A fold rewrites the target's columns of every fragment that holds one of the natives, a few in one commit, and leaves
 every row where it is: an app that owns the table finds its rows, its index and its row addresses as they were. Natives
 lie all over a gallery, so a fold costs nearly the whole column however few they are; that is paid once, at the end.
 """
@@ -16,11 +16,20 @@ from compatstore.encoders import FloatArray
 from compatstore.storage.basis import Digests
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.columns import VersionColumns
-from compatstore.storage.fragments import Fragment, find_fragment, list_fragments, read_physical, replace_columns
+from compatstore.storage.fragments import (
+    Fragment,
+    commit_columns,
+    find_fragment,
+    in_waves,
+    list_fragments,
+    read_physical,
+    write_columns,
+)
 from compatstore.storage.index_deltas import names_on, take_in
 from compatstore.storage.registry import Registry
 from compatstore.storage.staging import Staging
 from compatstore.storage.store import Store
+from compatstore.upgrade.hop import WAVE_ROWS
 from compatstore.upgrade.native_batch import NativeBatch, basis_of, put_natives
 
 
@@ -41,9 +50,9 @@ class NativeColumns:
         self._target: VersionColumns = registry.columns(target)
         self._staging = Staging(store.location, target, self._target.dim, id_arrow_type(registry))
 
-    def waiting(self) -> set[Any]:
-        """Ids whose natives are staged."""
-        return set(self._staging.keys()[0].to_pylist())
+    def waiting(self) -> Any:
+        """Arrow array of the ids whose natives are staged."""
+        return self._staging.keys()[0]
 
     def store(self, ids: Sequence[Any], vectors: FloatArray, basis: Digests) -> int:
         """Stage a batch; durable when it returns."""
@@ -51,36 +60,40 @@ class NativeColumns:
         return len(ids)
 
     def fold(self) -> int:
-        """Write all staged vectors into the target's columns, one commit a fragment, and empty the staging."""
+        """Write all staged vectors into the target's columns, a few fragments a commit, and empty the staging."""
         ids, basis = self._staging.keys()
         if not len(ids):
             return 0
         natives = NativeBatch(ids, basis, self._staging.vectors)
         folded = 0
-        for fragment_id in [fragment.id for fragment in list_fragments(self._store.snapshot())]:
-            folded += self._store.retry("fold natives", lambda: self._fold_fragment(fragment_id, natives))  # noqa: B023
+        for wave in in_waves(list_fragments(self._store.snapshot()), WAVE_ROWS):
+            folded += self._store.retry("fold natives", lambda: self._fold_wave(wave, natives))  # noqa: B023
         self._staging.clear()
         take_in(self._store, names_on(self._store, self._target.vector))
         return folded
 
-    def _fold_fragment(self, fragment_id: int, natives: NativeBatch) -> int:
+    def _fold_wave(self, wave: Sequence[Fragment], natives: NativeBatch) -> int:
+        """Fold into some fragments, in one commit; 0 when they are gone or hold none of the items."""
         snapshot = self._store.snapshot()
-        fragment = find_fragment(snapshot, fragment_id)
-        if fragment is None or not any(len(rows) for _, _, rows in self._read(snapshot, fragment, natives, [])):
-            return 0
-        counter = [0]
-        batches = self._rewrite(snapshot, fragment, natives, counter)
-        replace_columns(self._store, snapshot, fragment, self._target, batches)
-        return counter[0]
+        current = [find_fragment(snapshot, fragment.id) for fragment in wave]
+        counts = [(fragment, self._count(snapshot, fragment, natives)) for fragment in current if fragment is not None]
+        written = [
+            write_columns(self._store, snapshot, fragment, self._target, self._rewrite(snapshot, fragment, natives))
+            for fragment, count in counts
+            if count
+        ]
+        if written:
+            commit_columns(self._store, snapshot, written)
+        return sum(count for _, count in counts)
 
-    def _rewrite(
-        self, snapshot: Any, fragment: Fragment, natives: NativeBatch, counter: list[int]
-    ) -> Iterator[dict[str, Any]]:
+    def _count(self, snapshot: Any, fragment: Fragment, natives: NativeBatch) -> int:
+        return sum(len(rows) for _, _, rows in self._read(snapshot, fragment, natives, []))
+
+    def _rewrite(self, snapshot: Any, fragment: Fragment, natives: NativeBatch) -> Iterator[dict[str, Any]]:
         for batch, positions, rows in self._read(snapshot, fragment, natives, self._target.names):
             target = self._target.decode(batch)
             if len(rows):
                 put_natives(target, rows, natives.vectors(positions[rows]), natives.basis[positions[rows]])
-                counter[0] += len(rows)
             yield self._target.encode(target)
 
     def _read(self, snapshot: Any, fragment: Fragment, natives: NativeBatch, more: list[str]) -> Iterator[Any]:

@@ -14,8 +14,8 @@ from typing import Any
 from compatstore.encoders import FloatArray
 from compatstore.storage.basis import Digests
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.ledger import Spent
 from compatstore.storage.registry import Registry, RunRecord
+from compatstore.upgrade.account import ledger_of
 from compatstore.upgrade.budget import Budget
 from compatstore.upgrade.native_batch import basis_of
 from compatstore.upgrade.native_columns import NativeColumns
@@ -46,8 +46,8 @@ class Natives:
         self._rows = NativeRows(*versions)
         self._lock = Lock()
 
-    def waiting(self) -> set[Any]:
-        """Ids whose natives are durable but not in the table yet."""
+    def waiting(self) -> Any:
+        """Arrow array of the ids whose natives are durable but not in the table yet."""
         return self._columns.waiting()
 
     def store(self, ids: Sequence[Any], vectors: FloatArray, basis: Digests) -> int:
@@ -89,11 +89,11 @@ class Natives:
     def _way(self) -> NativeRows | NativeColumns:
         """The way of this call. What an earlier one staged is to be folded anyway: then more of it costs little."""
         setting = require_way(self.run.natives)
-        if setting == "auto" and self._columns.waiting():
+        if setting == "auto" and len(self.waiting()):
             return self._columns
         snapshot, target = self.catalog.store.snapshot(), self.registry.columns(self.run.target)
         budget = Budget.of(self.run)
         todo = budget.share_left(snapshot.count_rows(), snapshot.count_rows(target.native))
-        limit = budget.rows_left(Spent())
+        limit = budget.rows_left(ledger_of(self.catalog, self.registry, self.run).load()[0])
         chosen = plan_natives(snapshot, self.registry, target, setting, todo if limit is None else min(todo, limit))
         return self._rows if chosen.way == "rows" else self._columns
