@@ -152,7 +152,7 @@ def test_all_that_look_work_on_a_store_that_cannot_be_written(at, files, tmp_pat
     verbs = [" ".join(words).replace("ENCODER", encoder) for name, words in VERBS.items() if name not in refused]
     read_only(path)
     try:
-        done = run_confined(ON_A_READ_ONLY_STORE, path, *verbs)
+        done = run_confined(ON_A_READ_ONLY_STORE, words=(path, *verbs))
     finally:
         writable(path)
     assert done.stdout == f"{len(verbs)} looked\n", done.stderr

@@ -52,7 +52,7 @@ class Blobs:
         """
         asked = f"read {digest[:12]} beside {self._location.name}"
         try:
-            filesystem, path = _resolve(self._location, digest)
+            filesystem, path = self._location.resolve(FOLDER, digest)
             with filesystem.open_input_file(path) as file:
                 data = bytes(file.read())
         except OSError as error:
@@ -81,14 +81,13 @@ class Blobs:
 
     def names(self) -> list[str]:
         """Names of all that lies beside the table, blobs or not."""
-        uri = self._location.child(FOLDER)
-        filesystem, path = (fs.LocalFileSystem(), uri) if self._location.is_local else fs.FileSystem.from_uri(uri)
+        filesystem, path = self._location.resolve(FOLDER)
         found = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True))
         return sorted(str(info.base_name) for info in found)
 
     def _write(self, digest: str, data: bytes) -> None:
         if not self._location.is_local:
-            filesystem, path = _resolve(self._location, digest)
+            filesystem, path = self._location.resolve(FOLDER, digest)
             with filesystem.open_output_stream(path) as file:
                 file.write(data)
             return
@@ -104,13 +103,5 @@ class Blobs:
 
 def digest_exists(location: Location, digest: str) -> bool:
     """Whether the file is there."""
-    filesystem, path = _resolve(location, digest)
+    filesystem, path = location.resolve(FOLDER, digest)
     return bool(filesystem.get_file_info(path).type == fs.FileType.File)
-
-
-def _resolve(location: Location, digest: str) -> tuple[fs.FileSystem, str]:
-    uri = location.child(FOLDER, digest)
-    if location.is_local:
-        return fs.LocalFileSystem(), uri
-    filesystem, path = fs.FileSystem.from_uri(uri)
-    return filesystem, path

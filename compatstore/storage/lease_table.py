@@ -54,7 +54,9 @@ class LeaseTable:
         with storage_errors(f"read who works on {self._location.name}"):
             try:
                 dataset = lance.dataset(self._uri, storage_options=self._options)
-            except ValueError:  # how Lance says that there is no table
+            except ValueError as error:
+                if "was not found" not in str(error):
+                    raise
                 return Records()
             return Records(dataset.version, dataset.config())
 

@@ -21,9 +21,8 @@ def probe(location: Location) -> float | None:
     Raises:
         StorageError: It cannot be written.
     """
-    uri = location.child(f"probe-{uuid.uuid4().hex}")
     try:
-        filesystem, path = (fs.LocalFileSystem(), uri) if location.is_local else fs.FileSystem.from_uri(uri)
+        filesystem, path = location.resolve(f"probe-{uuid.uuid4().hex}")
         try:
             with filesystem.open_output_stream(path) as file:
                 file.write(WORDS)

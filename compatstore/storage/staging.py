@@ -40,7 +40,8 @@ class Staging:
 
     def __init__(self, location: Location, target: str, dim: int, id_type: Any) -> None:
         self._location = location
-        self._uri = location.child(FOLDER, f"{PREFIX}{target}{SUFFIX}")
+        self._name = f"{PREFIX}{target}{SUFFIX}"
+        self._uri = location.child(FOLDER, self._name)
         self._dim = dim
         self._schema = pa.schema(
             [pa.field("id", id_type), pa.field("basis", pa.uint64()), pa.field("vector", pa.list_(pa.float32(), dim))]
@@ -101,7 +102,7 @@ class Staging:
         What names the rows goes before the rows: a process that is killed here leaves no table that cannot be read.
         """
         if self._exists():
-            filesystem, path = self._resolve()
+            filesystem, path = self._location.resolve(FOLDER, self._name)
             filesystem.delete_dir(f"{path}/_versions")
             filesystem.delete_dir(path)
 
@@ -116,14 +117,8 @@ class Staging:
     def _exists(self) -> bool:
         if self._location.is_local:
             return Path(self._uri, "_versions").is_dir() and any(Path(self._uri, "_versions").iterdir())
-        filesystem, path = self._resolve()
+        filesystem, path = self._location.resolve(FOLDER, self._name)
         return bool(filesystem.get_file_info(f"{path}/_versions").type == fs.FileType.Directory)
-
-    def _resolve(self) -> tuple[Any, str]:
-        if self._location.is_local:
-            return fs.LocalFileSystem(), self._uri
-        filesystem, path = fs.FileSystem.from_uri(self._uri)
-        return filesystem, path
 
 
 def staged_version(name: str) -> str | None:

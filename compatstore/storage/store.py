@@ -233,8 +233,8 @@ class storage_errors:  # noqa: N801  (reads as a statement: `with storage_errors
         text = str(error)
         if isinstance(error, CommitConflictError) or "Too many concurrent writers" in text or "ommit conflict" in text:
             raise Conflict(text) from error
-        gone = isinstance(error, ValueError) and text.startswith("Not found")  # how Lance says it
-        if gone or (isinstance(error, OSError) and not isinstance(error, StorageError)):
+        lost = isinstance(error, ValueError) and (text.startswith("Not found") or "LanceError(IO)" in text)
+        if lost or (isinstance(error, OSError) and not isinstance(error, StorageError)):
             raise StorageError(
                 self.asked,
                 expected="a table that can be read and written",

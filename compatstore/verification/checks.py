@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator
 from compatstore.errors import CompatStoreError
 from compatstore.storage.catalog import Catalog
 from compatstore.verification.columns import check_columns, check_unused_columns
-from compatstore.verification.files import check_artifacts, check_leftovers, check_models, check_staged
+from compatstore.verification.data_files import check_data_files
+from compatstore.verification.files import check_artifacts, check_leftovers, check_models
 from compatstore.verification.finding import Finding, Verification
 from compatstore.verification.ids import check_ids
 from compatstore.verification.indexes import check_indexes
@@ -15,6 +16,7 @@ from compatstore.verification.origins import check_origins
 from compatstore.verification.records import check_history, check_runs, check_tags, check_versions
 from compatstore.verification.rows import check_missing, check_rows
 from compatstore.verification.scene import Scene
+from compatstore.verification.unfinished import check_accounts, check_leases, check_staged
 
 Check = Callable[[Scene], Iterable[Finding]]
 
@@ -22,6 +24,7 @@ CHECKS: dict[str, Check] = {
     "versions": check_versions,
     "columns": check_columns,
     "unused columns": check_unused_columns,
+    "data files": check_data_files,
     "ids": check_ids,
     "rows": check_rows,
     "missing": check_missing,
@@ -30,6 +33,8 @@ CHECKS: dict[str, Check] = {
     "models": check_models,
     "upgrades": check_runs,
     "staged natives": check_staged,
+    "accounts": check_accounts,
+    "leases": check_leases,
     "history": check_history,
     "tags": check_tags,
     "indexes": check_indexes,

@@ -12,14 +12,13 @@ import safetensors.numpy
 from compatstore.artifacts import Artifact
 from compatstore.errors import CompatStoreError, CorruptArtifact
 from compatstore.storage.blobs import FOLDER
-from compatstore.storage.catalog import STORED, id_arrow_type
+from compatstore.storage.catalog import STORED
 from compatstore.storage.history import pages
 from compatstore.storage.registry import ArtifactRecord, VersionRecord
-from compatstore.storage.staging import Staging, staged_version
-from compatstore.verification.finding import Finding, Severity
+from compatstore.verification.finding import Finding
 from compatstore.verification.scene import Scene
 
-_BLOB = re.compile(r"[0-9a-f]{64}|tmp\w+")
+_BLOB = re.compile(r"[0-9a-f]{64}|tmp\w+|.+\.tmp")
 
 
 def check_artifacts(scene: Scene) -> Iterator[Finding]:
@@ -77,28 +76,6 @@ def _require_head(record: VersionRecord, data: bytes) -> None:
         raise CorruptArtifact("read it", expected="a tensor called head", found=repr(error)) from error
     if len(shape) != 2 or shape[1] != record.dim:
         raise CorruptArtifact("read it", expected=f"(classes, {record.dim}) values", found=str(shape))
-
-
-def check_staged(scene: Scene) -> Iterator[Finding]:
-    """Natives that wait to be folded into the table can be read, and belong to an upgrade that is open."""
-    for version in filter(None, map(staged_version, scene.catalog.blobs.names())):
-        run, record = scene.run(version), scene.registry.versions.get(version)
-        dim = 1 if record is None else record.dim
-        rows = len(Staging(scene.catalog.store.location, version, dim, id_arrow_type(scene.registry)))
-        if run is not None and record is not None:
-            what = f"{rows} natives of {version} are stored, but not in the table's columns yet"
-            yield _staged("note", what, f"Go on: {scene.command('upgrade', version)}")
-        else:
-            what = f"{rows} natives of {version} wait for an upgrade that is not open"
-            yield _staged(
-                "warning",
-                what,
-                f"Use them: {scene.command('upgrade', version)}; or drop them: {scene.command('retire', version)}",
-            )
-
-
-def _staged(severity: Severity, what: str, repair: str) -> Finding:
-    return Finding(check="staged natives", severity=severity, what=what, repair=repair)
 
 
 def check_leftovers(scene: Scene) -> Iterator[Finding]:

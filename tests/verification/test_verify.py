@@ -188,6 +188,24 @@ class TestFiles:
         assert [finding.severity for finding in result.findings] == ["note", "note"]
         assert result.clean
 
+    @pytest.mark.parametrize("lost", [1, 5000])
+    def test_a_data_file_that_a_full_disk_cut_short(self, at, lost):
+        path = at("ready")
+        file = next(iter(sorted(Path(path, "data").glob("*.lance"))))
+        file.write_bytes(file.read_bytes()[:-lost])
+        (found,) = [finding for finding in verify(path).findings if finding.check == "data files"]
+        assert (found.severity, found.what) == ("error", f"1 data files are cut short: {file.name}")
+
+    @pytest.mark.parametrize(("name", "check"), [("ledger-v2.arrow", "accounts"), ("leases.lance", "leases")])
+    def test_what_an_upgrade_keeps_that_cannot_be_read(self, at, name, check):
+        path = at("ready")
+        place = Path(path, "_compatstore", name)
+        for file in [place] if place.is_file() else (place / "_versions").iterdir():
+            file.write_bytes(b"damaged")
+        found = the_finding(path, check)
+        assert found.severity == "error"
+        assert str(place) in found.repair
+
     def test_natives_that_are_staged(self, at, tmp_path):
         path = at("ready")
         staged = Path(path, "_compatstore", "staged-v2.lance")
@@ -208,6 +226,7 @@ class TestFiles:
             file.unlink()
         result = verify(path)
         assert not result.clean
+        assert "data files are gone" in next(finding.what for finding in result.findings)
         assert any("could not be carried out" in finding.what for finding in result.findings)
         assert "tags" not in {finding.check for finding in result.findings}, "what can be checked still is"
 
