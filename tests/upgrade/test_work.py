@@ -1,0 +1,157 @@
+"""Two managers on one gallery, from the inside: what a second one does while the first is at work."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+import compatstore as cs
+from compatstore.storage.lease_table import LeaseTable
+from compatstore.storage.location import locate
+from compatstore.upgrade.holder import Holder
+from compatstore.upgrade.lease import key_of, lease_in
+from states import UPGRADE, open_with_encoder
+
+
+@pytest.fixture
+def path(at):
+    return at("upgradable")
+
+
+def doing(gallery):
+    return gallery.status().upgrades[0].activity
+
+
+def meanwhile(path, step, act):
+    """A `progress` that lets another handle of the gallery do something, once, in a step."""
+    done = []
+
+    def progress(at):
+        if at.step == step and not done:
+            done.append(at)
+            act(cs.Gallery.open(path))
+
+    return progress
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [
+        lambda gallery: gallery.upgrade("v2"),
+        lambda gallery: gallery.retire("v2"),
+        lambda gallery: gallery.abort("v2", wait=0.0),
+    ],
+    ids=["upgrade", "retire", "abort"],
+)
+@pytest.mark.parametrize("step", ["hop", "backfill"])
+def test_a_second_manager_is_told_who_works(path, step, verb):
+    refused = []
+
+    def act(other):
+        with pytest.raises(cs.errors.LeaseHeld) as refusal:
+            verb(other)
+        refused.append(refusal.value)
+        assert doing(other).doing == "running"
+
+    gallery = open_with_encoder(path)
+    try:
+        gallery.upgrade("v2", **UPGRADE, progress=meanwhile(path, step, act))
+    except cs.errors.Interrupted:  # by the abort, which had asked before it gave up
+        gallery.upgrade("v2", **UPGRADE)
+    assert refused[0].holder == str(Holder.here())
+    assert doing(gallery).doing == "waiting"
+    assert gallery.status().missing == 0
+
+
+def test_what_reads_and_what_only_points_waits_for_nobody(path, files):
+    def act(other):
+        before = files(path)
+        other.status(), other.history(), other.plan("v2"), other.verify(), other.versions()
+        with pytest.raises(cs.errors.UpgradeError, match="one in state hop"):
+            other.check_cutover("v2")
+        assert files(path) == before
+
+    open_with_encoder(path).upgrade("v2", **UPGRADE, progress=meanwhile(path, "hop", act))
+
+
+@pytest.mark.parametrize("step", ["hop", "backfill"])
+def test_a_rollback_while_somebody_works_holds(path, step):
+    gallery = open_with_encoder(path)
+    with pytest.raises(cs.errors.Interrupted):
+        gallery.upgrade("v2", **UPGRADE, progress=meanwhile(path, step, lambda other: other.rollback()))
+    assert gallery.status().upgrades[0].state == "rolled-back"
+    assert gallery.upgrade("v2", **UPGRADE).state == "ready"
+
+
+def test_a_manager_that_lost_its_lease_commits_nothing_more(path):
+    table = LeaseTable(locate(path))
+    versions = []
+
+    def take_over(other):
+        theirs = replace(lease_in(table.read(), "v2"), token="theirs", holder=Holder("ann", "another-host", 12))
+        assert table.swap(table.read().version, key_of("v2"), theirs.dumps())
+        versions.append(other.status().table_version)
+
+    gallery = open_with_encoder(path)
+    with pytest.raises(cs.errors.LeaseLost, match=r"ann on another-host.*--watch"):
+        gallery.upgrade("v2", **UPGRADE, progress=meanwhile(path, "hop", take_over))
+    assert gallery.status().table_version == versions[0]
+    assert lease_in(table.read(), "v2").token == "theirs", "the other one's lease is left alone"
+
+
+def test_a_failure_stays_in_status_and_history_until_work_ends_well(path):
+    gallery = open_with_encoder(path)
+
+    def fail(at):
+        if at.step == "backfill":
+            raise ValueError("the disk melted")
+
+    with pytest.raises(ValueError, match="melted"):
+        gallery.upgrade("v2", **UPGRADE, progress=fail)
+    activity = doing(gallery)
+    assert (activity.doing, activity.error) == ("failed", "ValueError: the disk melted")
+    assert activity.error_at
+    entry = gallery.history()[-1]
+    assert (entry.step, entry.version, entry.source) == ("failed", "v2", "v1")
+    assert "in backfill" in entry.note
+    assert "the disk melted" in entry.note
+    gallery.upgrade("v2", **UPGRADE)
+    assert (doing(gallery).doing, doing(gallery).error) == ("waiting", "")
+
+
+def test_a_refused_cutover_is_an_error_but_no_failed_upgrade(path):
+    gallery = open_with_encoder(path)
+    gallery.upgrade("v2", **UPGRADE)
+    late = {"id": ["late"], "vector": gallery.vectors(["item-000001"], "v1")}
+    gallery.add(late, version="v1")
+    with pytest.raises(cs.errors.RowsMissing):
+        gallery.cutover("v2")
+    activity = doing(gallery)
+    assert activity.doing == "waiting"
+    assert "RowsMissing" in activity.error
+    assert gallery.history()[-1].step == "ready"
+
+
+def test_natives_that_are_not_folded_yet_are_counted(at):
+    status = cs.Gallery.open(at("backfilling")).status().upgrades[0]
+    assert status.staged == status.spent.rows > 0
+    assert (status.state, status.activity.doing) == ("backfill", "paused")
+
+
+def test_a_pause_with_nobody_at_work_changes_nothing(at, files):
+    path = at("backfilling")
+    before = files(path)
+    paused = cs.Gallery.open(path).pause("v2")
+    assert (paused.holder, paused.stopped) == ("", True)
+    assert files(path) == before
+    with pytest.raises(cs.errors.UnknownVersion):
+        cs.Gallery.open(path).pause("v9")
+
+
+def test_a_renewal_makes_no_version_of_the_gallery(path):
+    gallery = open_with_encoder(path)
+    gallery.upgrade("v2", **UPGRADE)
+    before = gallery.status().table_version
+    gallery.upgrade("v2", **UPGRADE)
+    assert gallery.status().table_version == before
