@@ -1,14 +1,17 @@
 """A backfill: its time outside the encoder, and the bytes that it writes for each vector.
 
-    python benchmarks/backfill.py [--rows 20000] [--dim 128] [--share 0.1] [--rate 200]
+    python benchmarks/backfill.py [--rows 20000] [--dim 128] [--share 0.1] [--rate 200] [--natives auto]
 
 The encoder sleeps, to take what a real one takes at `--rate` items a second. Prints the share of the time that is not
-the encoder's, and the bytes written for each backfilled vector beside the vector's own, with their bounds.
+the encoder's, and the bytes written for each backfilled vector beside the vector's own, with their bounds. Each file
+that appears is counted, also those that are gone at the end.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import os
 import tempfile
 import time
 from collections.abc import Sequence
@@ -23,8 +26,13 @@ OUTSIDE_BOUND = 0.05
 BYTES_BOUND = 3.0
 
 
-def size_of(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+def files_of(folder: Path) -> dict[str, int]:
+    found = {}
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):  # it was there for a moment only
+                found[os.path.join(place, name)] = os.path.getsize(os.path.join(place, name))
+    return found
 
 
 def main() -> None:
@@ -33,6 +41,7 @@ def main() -> None:
     parser.add_argument("--dim", type=int, default=128)
     parser.add_argument("--share", type=float, default=0.1)
     parser.add_argument("--rate", type=float, default=200.0)
+    parser.add_argument("--natives", choices=["auto", "rows", "columns"], default="auto")
     arguments = parser.parse_args()
     rng = np.random.default_rng(0)
     spent = [0.0]
@@ -57,9 +66,12 @@ def main() -> None:
         spaces = {role: Space.of(gallery.version(name)) for role, name in (("source", "v1"), ("target", "v2"))}
         gallery.link(cs.Artifact.create("ForwardTransform", networks={"h": shape}, tensors=weights, **spaces))
         gallery.upgrade("v2")
-        before, started = size_of(path), time.perf_counter()
-        rows = gallery.upgrade("v2", backfill=arguments.share).backfilled
-        seconds, written = time.perf_counter() - started, size_of(path) - before
+        before, seen, started = files_of(path), dict[str, int](), time.perf_counter()
+        rows = gallery.upgrade(
+            "v2", backfill=arguments.share, natives=arguments.natives, progress=lambda _: seen.update(files_of(path))
+        ).backfilled
+        seconds = time.perf_counter() - started
+        written = sum(size for name, size in {**seen, **files_of(path)}.items() if name not in before)
     outside, ratio = 1 - spent[0] / seconds, written / rows / (4 * arguments.dim)
     print(f"{rows} items in {seconds:.1f} s, {rows / seconds:.0f} a second, the encoder alone {rows / spent[0]:.0f}")
     print(f"outside the encoder: {outside:.1%}, bound <= {OUTSIDE_BOUND:.0%}, share {outside / OUTSIDE_BOUND:.2f}")
