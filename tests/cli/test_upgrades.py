@@ -63,6 +63,19 @@ def test_plan_is_what_a_dry_run_shows_and_writes_nothing(run, linked):
     assert run("status", linked, "--json").json == before
 
 
+def test_a_refit_is_planned_tried_and_not_tried_twice(run, linked):
+    words = ("v2", "--backfill", 0.25, "--policy", "random", "--refit", "--json")
+    planned = run("plan", linked, *words).json
+    assert {step["name"]: step["rows"] for step in planned["steps"]}["refit"] == 225
+    assert run("upgrade", linked, *words).json["backfilled"] == 75
+    found = [entry for entry in run("history", linked, "--json").json if entry["step"].startswith("refit")]
+    assert len(found) == 1
+    assert "held-out squared distance" in found[0]["note"]
+    table_version = run("status", linked, "--json").json["table_version"]
+    assert run("upgrade", linked, *words).json["transformed"] == 0
+    assert run("status", linked, "--json").json["table_version"] == table_version
+
+
 def test_an_artifact_by_the_first_digits_of_its_id(run, linked, artifact):
     short = cs.Artifact.load(artifact).short_id
     planned = run("plan", linked, "v2", "--via", short[:6], "--json")
