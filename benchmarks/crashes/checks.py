@@ -13,7 +13,7 @@ import pyarrow as pa
 
 import compatstore as cs
 from benchmarks.crashes.template import Kind
-from benchmarks.crashes.truth import ENCODERS, bridge, source_vector, target_vector
+from benchmarks.crashes.truth import ENCODERS, source_vector, target_vector
 from compatstore.artifacts import Artifact
 from compatstore.storage.basis import row_basis
 from compatstore.verification import Verification
@@ -47,22 +47,35 @@ class State:
         table: All rows, as Lance has them.
         status: What the gallery says of itself.
         verification: What it finds when it checks itself.
+        artifacts: Short id -> artifact that is linked to it.
     """
 
     table: Any
     status: cs.Status
     verification: Verification
+    artifacts: dict[str, Artifact]
 
     @classmethod
     def read(cls, path: Path) -> State:
         """Read a gallery."""
         gallery = cs.Gallery.open(str(path), encoders=ENCODERS)
-        return cls(lance.dataset(str(path)).to_table(), gallery.status(), gallery.verify())
+        table = lance.dataset(str(path)).to_table()
+        return cls(table, gallery.status(), gallery.verify(), _artifacts(path, gallery))
 
     def rows(self, version: str) -> dict[str, int]:
         """Native, transformed and missing rows that the gallery counts."""
         found = next(v for v in self.status.versions if v.name == version)
         return {"native": found.native, "transformed": found.transformed, "missing": found.missing}
+
+
+def _artifacts(path: Path, gallery: cs.Gallery) -> dict[str, Artifact]:
+    """Every linked artifact, read from the files beside the table."""
+    files = path / "_compatstore"
+    loaded = [
+        Artifact.from_bytes((files / record.manifest).read_bytes(), (files / record.weights).read_bytes())
+        for record in gallery.artifacts()
+    ]
+    return {artifact.short_id: artifact for artifact in loaded}
 
 
 def violations(state: State, expected: Expected, kind: Kind) -> list[str]:
@@ -118,10 +131,10 @@ def _target_vectors(state: State, expected: Expected, sources: list[str], kind: 
     if halves:
         yield f"{len(halves)} rows have a vector without an origin, or the reverse: {_first(halves)}"
         return
-    current = _matches(vectors, valid, origins, sources)
+    current = _matches(state, vectors, valid, origins, sources)
     stale = list(np.flatnonzero(valid & ~current))
     ids = state.table[kind.id].to_pylist()
-    wrong = [i for i in stale if not _was(vectors[i], origins[i], expected.earlier.get(ids[i], set()))]
+    wrong = [i for i in stale if not _was(state, vectors[i], origins[i], expected.earlier.get(ids[i], set()))]
     if wrong:
         named = _first((ids[i], origins[i]) for i in wrong)
         yield f"{len(wrong)} target vectors are not what their origin says: {named}"
@@ -130,28 +143,32 @@ def _target_vectors(state: State, expected: Expected, sources: list[str], kind: 
         yield f"{len(hidden)} target vectors belong to an earlier source and no basis tells: {_first(hidden)}"
 
 
-def _matches(vectors: np.ndarray, valid: np.ndarray, origins: list[Any], sources: list[str]) -> np.ndarray:
+def _matches(
+    state: State, vectors: np.ndarray, valid: np.ndarray, origins: list[Any], sources: list[str]
+) -> np.ndarray:
     """(n,) bool: the vector is what its origin makes of that source."""
     good = np.zeros(len(sources), bool)
     for origin in {origin for origin in origins if origin is not None}:
         rows = np.flatnonzero([o == origin for o in origins])
-        truth = _made_by(origin)([sources[i] for i in rows])
+        truth = _made_by(state, origin)([sources[i] for i in rows])
         good[rows] = np.isclose(vectors[rows], truth, **CLOSE).all(axis=1)
     return good & valid
 
 
-def _was(vector: np.ndarray, origin: str, earlier: set[str]) -> bool:
-    return bool(earlier) and bool(np.isclose(vector, _made_by(origin)(list(earlier)), **CLOSE).all(axis=1).any())
+def _was(state: State, vector: np.ndarray, origin: str, earlier: set[str]) -> bool:
+    made = _made_by(state, origin)
+    return bool(earlier) and bool(np.isclose(vector, made(list(earlier)), **CLOSE).all(axis=1).any())
 
 
-def _made_by(origin: str) -> Callable[[list[str]], np.ndarray]:
+def _made_by(state: State, origin: str) -> Callable[[list[str]], np.ndarray]:
     """What an origin makes of sources: n sources -> (n, dim)."""
     if origin == "native":
         return lambda sources: np.stack([target_vector(source) for source in sources])
-    artifact: Artifact = bridge()
-    if origin != artifact.short_id:
+    if origin not in state.artifacts:
         return lambda sources: np.full((len(sources), target_vector("").size), np.nan)
-    return lambda sources: artifact.apply(np.stack([source_vector(source) for source in sources])).vectors
+    return lambda sources: (
+        state.artifacts[origin].apply(np.stack([source_vector(source) for source in sources])).vectors
+    )
 
 
 def _basis_fits(table: Any, sources: list[str], kind: Kind, row: int) -> bool:

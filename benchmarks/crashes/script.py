@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import compatstore as cs
+from benchmarks.crashes.truth import LeastSquares
 
 Progress = Callable[[Any], None]
 Aim = tuple[int, str]  # number of a command, and one of its steps
@@ -32,6 +33,16 @@ def upgrade(share: float) -> Callable[[cs.Gallery, Progress], object]:
     return lambda gallery, progress: gallery.upgrade("v2", backfill=share, policy="sigma", progress=progress)
 
 
+def upgrade_and_refit(share: float) -> Callable[[cs.Gallery, Progress], object]:
+    """The same, with a transform that is corrected by what was embedded."""
+
+    def run(gallery: cs.Gallery, progress: Progress) -> object:
+        refit = LeastSquares(lambda: progress(cs.Progress("refit", 0, 0, 0.0)))
+        return gallery.upgrade("v2", backfill=share, policy="sigma", refit=refit, progress=progress)
+
+    return run
+
+
 def roll_back(gallery: cs.Gallery, _: Progress) -> object:
     """Roll back, unless the process that was killed had."""
     return gallery.rollback("v2") if gallery.active == "v2" else None
@@ -46,12 +57,12 @@ SCRIPT = (
     Command("upgrade, 20 % native", ("expand", "hop", "backfill", "fold"), upgrade(0.2)),
     Command("abort", ("abort",), abort),
     Command("upgrade, 10 % native", ("expand", "hop", "backfill", "fold"), upgrade(0.1)),
-    Command("upgrade, 30 % native", ("hop", "backfill", "fold"), upgrade(0.3)),
+    Command("upgrade, 30 % native, refit", ("hop", "backfill", "fold", "refit"), upgrade_and_refit(0.3)),
     Command("cutover", ("cutover",), lambda gallery, progress: gallery.cutover("v2", progress=progress)),
     Command("rollback", ("rollback",), roll_back),
     Command("upgrade again", ("expand", "hop"), upgrade(0.3)),
     Command("cutover again", ("cutover",), lambda gallery, progress: gallery.cutover("v2", progress=progress)),
-    Command("upgrade, 50 % native, while active", ("hop", "backfill", "fold"), upgrade(0.5)),
+    Command("upgrade, 50 % native, refit, while active", ("hop", "backfill", "fold", "refit"), upgrade_and_refit(0.5)),
     Command("retire", ("retire",), lambda gallery, _: gallery.retire("v1")),
 )
 # From here on nobody writes source vectors behind the gallery's back: what the source is needed for ends.

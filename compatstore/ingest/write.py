@@ -35,29 +35,53 @@ class Added:
     failures: tuple[tuple[Any, str], ...] = ()
 
 
+@dataclass(frozen=True)
+class _Prepared:
+    """Items as they will be written.
+
+    Attributes:
+        registry: State of the gallery that they were completed for.
+        items: Those whose source could be embedded.
+        table: Arrow table of them.
+        failures: (id, reason) of the others.
+    """
+
+    registry: Registry
+    items: Items
+    table: Any
+    failures: tuple[tuple[Any, str], ...]
+
+
 def add(catalog: Catalog, data: Any, version: str | None = None, *, upsert: bool = False) -> Added:
     """Write items in one commit; see `Gallery.add`."""
     store = catalog.store
-    registry = catalog.registry()
-    version = version or registry.active
-    schema = store.schema
-    items = read_items(data, registry, version, schema, store.location.name)
+    version = version or catalog.registry().active
+    while True:
+        prepared = _prepare(catalog, data, version, upsert)
+        asked, rows = prepared.items.asked, len(prepared.items)
+        if not rows:
+            break
+        require_room(store.location, prepared.table.nbytes, asked)
+        if store.retry(asked, lambda: _commit(catalog, prepared, upsert)):  # noqa: B023
+            refresh_index(store, prepared.registry.id_column)
+            break
+    return Added(rows, version, prepared.failures)
+
+
+def _prepare(catalog: Catalog, data: Any, version: str, upsert: bool) -> _Prepared:
+    """Check items and find their vectors in all live versions; all that is written are new columns of metadata."""
+    store, registry = catalog.store, catalog.registry()
+    items = read_items(data, registry, version, store.schema, store.location.name)
     if not len(items):
-        return Added(0, version)
-    new_fields = _new_metadata(items, registry, schema)
+        return _Prepared(registry, items, None, ())
+    new_fields = _new_metadata(items, registry, store.schema)
     if not upsert:
         refuse_known(store, registry.id_column, items.ids, items.asked)
     completed = complete(items, catalog, registry, version, _stored_sources(catalog, registry, items, upsert))
     items, values, failures = _without_failures(items, completed)
     if new_fields:
         store.add_columns(new_fields)
-        schema = store.schema
-    if len(items):
-        table = to_table(items, values, registry, schema)
-        require_room(store.location, table.nbytes, items.asked)
-        store.retry(items.asked, lambda: _commit(catalog, registry, items, table, upsert))
-        refresh_index(store, registry.id_column)
-    return Added(len(items), version, failures)
+    return _Prepared(registry, items, to_table(items, values, registry, store.schema), failures)
 
 
 def delete(catalog: Catalog, ids: Sequence[Any]) -> int:
@@ -74,16 +98,25 @@ def delete(catalog: Catalog, ids: Sequence[Any]) -> int:
     return before
 
 
-def _commit(catalog: Catalog, registry: Registry, items: Items, table: Any, upsert: bool) -> None:
-    """Write without Lance's own retries: after a lost race the ids must be looked up again."""
-    store = catalog.store
-    # The handle comes first: what changes after it was made is a conflict, so the rows read below are as it sees them.
-    merge = store.writer().merge_insert(registry.id_column).when_not_matched_insert_all().conflict_retries(0)
+def _commit(catalog: Catalog, prepared: _Prepared, upsert: bool) -> bool:
+    """Write without Lance's own retries: after a lost race the ids must be looked up again.
+
+    Returns:
+        Whether it was written: not when an upgrade began, or a version was retired, while the items were embedded.
+        They lack a vector then, or have one too many.
+    """
+    store, registry, items = catalog.store, prepared.registry, prepared.items
+    # The handle comes first: what changes after it was made is a conflict, so what is read below is as it sees it.
+    writer = store.writer()
+    if catalog.registry(writer).live != registry.live:
+        return False
+    merge = writer.merge_insert(registry.id_column).when_not_matched_insert_all().conflict_retries(0)
     if upsert:
-        merge.when_matched_update_all().execute(_with_kept_columns(catalog, registry, table))
-        return
+        merge.when_matched_update_all().execute(_with_kept_columns(catalog, registry, prepared.table))
+        return True
     refuse_known(store, registry.id_column, items.ids, items.asked)
-    merge.execute(table)
+    merge.execute(prepared.table)
+    return True
 
 
 def _with_kept_columns(catalog: Catalog, registry: Registry, table: Any) -> Any:

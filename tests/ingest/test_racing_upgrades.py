@@ -1,0 +1,51 @@
+"""An upgrade begins, or a version is retired, while items that are added are being embedded."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import compatstore as cs
+from benchmarks.crashes.template import OWN, item_id, make_template
+from benchmarks.crashes.truth import ENCODERS, Model, bridge, source_vector
+
+
+class SlowModel(Model):
+    """The source's encoder; somebody else comes in between while it works the first time."""
+
+    def __init__(self, meanwhile):
+        super().__init__("v1")
+        self._meanwhile = [meanwhile]
+
+    def encode(self, sources):
+        if self._meanwhile:
+            self._meanwhile.pop()()
+        return super().encode(sources)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(make_template(tmp_path, OWN, fragments=2, rows=40))
+
+
+@pytest.fixture
+def operator(path):
+    return cs.Gallery.open(path, encoders=ENCODERS)
+
+
+def test_items_get_vectors_in_a_version_whose_upgrade_began_meanwhile(path, operator):
+    app = cs.Gallery.open(path, encoders={"v1": SlowModel(lambda: operator.upgrade("v2"))})
+    app.add({"id": [item_id(1), "new"], "source": ["changed", "new/0"]}, upsert=True)
+    expected = bridge().apply(np.stack([source_vector("changed"), source_vector("new/0")])).vectors
+    np.testing.assert_allclose(app.vectors([item_id(1), "new"], "v2"), expected, rtol=1e-5)
+    assert app.verify().clean, "no vector is stale, though nothing was caught up with"
+
+
+def test_items_are_written_without_a_version_that_was_retired_meanwhile(path, operator):
+    operator.upgrade("v2")
+    operator.cutover("v2")
+    app = cs.Gallery.open(path, encoders=ENCODERS | {"v1": SlowModel(lambda: operator.retire("v1"))})
+    app.add({"id": [item_id(1), "new"], "source": ["changed", "new/0"]}, upsert=True)
+    assert operator.get([item_id(1), "new"], ["source"]).to_pylist() == [{"source": "changed"}, {"source": "new/0"}]
+    assert np.isfinite(app.vectors([item_id(1), "new"], "v2")).all()
+    assert app.verify().clean
