@@ -41,7 +41,8 @@ def stop_on_signals() -> Iterator[Callable[[], bool]]:
     try:
         yield lambda: bool(received)
     except Interrupted:
-        click.get_current_context().meta[_META] = STOPPED + received[0]
+        if received:  # it may be another process that asked
+            click.get_current_context().meta[_META] = STOPPED + received[0]
         raise
     finally:
         restore()

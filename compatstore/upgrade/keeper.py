@@ -34,8 +34,8 @@ class Keeper:
         self._table, self._lease = table, lease
         self._rate = RecentRate()
         self._pulse = Pulse()
-        self._writing = threading.Lock()
-        self._over = threading.Event()
+        self._over = False
+        self._news = threading.Event()
         self._thread = threading.Thread(target=self._renew_until_over, name=f"lease of {lease.target}", daemon=True)
         self._thread.start()
 
@@ -45,9 +45,12 @@ class Keeper:
         return replace(self._lease, pulse=self._pulse)
 
     def observe(self, progress: Progress) -> None:
-        """Note how far the work is; the next renewal tells it to others."""
+        """Note how far the work is; the next renewal tells it to others, at once where a step begins."""
+        begins = progress.step != self._pulse.step
         rate = self._rate.observe(progress.step, progress.done, progress.seconds)
         self._pulse = Pulse(progress.step, progress.done, progress.total, round(rate, 3))
+        if begins:
+            self._news.set()
 
     def require_held(self) -> None:
         """Look whether the lease is still ours.
@@ -70,7 +73,8 @@ class Keeper:
 
         A failure stays on record until work ends well.
         """
-        self._over.set()
+        self._over = True
+        self._news.set()
         self._thread.join()
         kept = self.lease if outcome != "done" else replace(self.lease, error="", error_at="")
         ended = replace(kept, outcome=outcome, error=error, error_at=now()) if outcome == FAILED else kept
@@ -78,20 +82,23 @@ class Keeper:
         self._table.tidy()
 
     def _renew_until_over(self) -> None:
-        while not self._over.wait(self._lease.term / BEATS_PER_TERM):
+        while True:
+            self._news.wait(self._lease.term / BEATS_PER_TERM)
+            self._news.clear()
+            if self._over:
+                return
             # A store that cannot be reached for a moment is no reason to stop; the next commit will tell.
             with contextlib.suppress(StorageError):
                 self._write(self.lease)
 
     def _write(self, lease: Lease) -> None:
-        with self._writing:
-            records = self._table.read()
-            found = lease_in(records, lease.target)
-            if found is None or found.token != lease.token:
-                return
-            renewed = replace(lease, beat=found.beat + 1, renewed=time.time())
-            if self._table.swap(records.version, key_of(lease.target), renewed.dumps()):
-                self._lease = renewed
-            self.asked = self.asked or request_in(records, lease)
-            if renewed.beat % BEATS_BETWEEN_TIDYING == 0:
-                self._table.tidy()
+        records = self._table.read()
+        found = lease_in(records, lease.target)
+        if found is None or found.token != lease.token:
+            return
+        renewed = replace(lease, beat=found.beat + 1, renewed=time.time())
+        if self._table.swap(records.version, key_of(lease.target), renewed.dumps()):
+            self._lease = renewed
+        self.asked = self.asked or request_in(records, lease)
+        if renewed.beat % BEATS_BETWEEN_TIDYING == 0:
+            self._table.tidy()

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,9 +16,23 @@ from click.testing import CliRunner
 from PIL import Image
 from sklearn.datasets import load_digits
 
+import compatstore as cs
 from compatstore.cli.app import app
 
 ITEMS = 300
+SLOW_ENCODER = """
+import os, time
+import numpy as np
+from compatstore.encoders import Function
+
+def fn(ids):
+    with open(os.environ["SEEN"], "a") as seen:
+        seen.write("".join(f"{i}\\n" for i in ids))
+    time.sleep(0.25)
+    return np.ones((len(ids), 3), np.float32)
+
+encoder = Function(fn, 3, fingerprint="slow", reads="id", spec="python:slow_encoder:encoder")
+"""
 
 
 @dataclass(frozen=True)
@@ -108,3 +126,44 @@ def linked(run, gallery, artifact):
     """That gallery with the artifact linked."""
     assert run("link", gallery, artifact, "--from", "v1", "--to", "v2").code == 0
     return gallery
+
+
+@dataclass(frozen=True)
+class Slow:
+    """A gallery without vectors in v2, whose encoder takes a quarter of a second for a batch of 256."""
+
+    gallery: Path
+    items: int
+
+    def upgrade(self, *words):
+        """Start a full backfill in a process of its own."""
+        program = "from compatstore.cli.app import main; main()"
+        words = ("upgrade", str(self.gallery), "v2", "--backfill", "1.0", "--trust-code", "--json", *words)
+        command = [sys.executable, "-c", program, *words]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def seen(self):
+        """Ids that the encoder was given so far."""
+        path = self.gallery.parent / "seen.txt"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def wait(self, process, count):
+        """Wait until the encoder was given so many ids."""
+        while len(self.seen()) < count and process.poll() is None:
+            time.sleep(0.01)
+
+
+@pytest.fixture
+def slow(tmp_path, monkeypatch, run):
+    """A gallery whose v2 is made by an encoder that writes down what it is given, and takes its time."""
+    (tmp_path / "slow_encoder.py").write_text(SLOW_ENCODER)
+    monkeypatch.setenv("SEEN", str(tmp_path / "seen.txt"))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "slow_encoder", raising=False)
+    slow = Slow(tmp_path / "g.lance", 256 * 5)
+    vectors = np.ones((slow.items, 2), np.float32)
+    gallery = cs.Gallery.create(slow.gallery, cs.EmbeddingVersion("v1", dim=2))
+    gallery.add({"id": [f"item-{n}" for n in range(slow.items)], "vector": vectors})
+    assert run("register", slow.gallery, "v2", "--encoder", "python:slow_encoder:encoder").code == 0
+    return slow
