@@ -15,7 +15,7 @@ from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.rate import RecentRate
 from compatstore.upgrade.stop_request import StopRequest, request_in
 
-BEATS_BETWEEN_TIDYING = 100
+COMMITS_BETWEEN_TIDYING = 50
 
 
 class Keeper:
@@ -79,7 +79,6 @@ class Keeper:
         kept = self.lease if outcome != "done" else replace(self.lease, error="", error_at="")
         ended = replace(kept, outcome=outcome, error=error, error_at=now()) if outcome == FAILED else kept
         self._write(replace(ended, outcome=outcome))
-        self._table.tidy()
 
     def _renew_until_over(self) -> None:
         while True:
@@ -100,5 +99,5 @@ class Keeper:
         if self._table.swap(records.version, key_of(lease.target), renewed.dumps()):
             self._lease = renewed
         self.asked = self.asked or request_in(records, lease)
-        if renewed.beat % BEATS_BETWEEN_TIDYING == 0:
+        if records.version % COMMITS_BETWEEN_TIDYING == 0:
             self._table.tidy()
