@@ -12,6 +12,8 @@ from torch import nn
 from compatstore.encoders.backbones import Backbone, SmallConvNet, TimmBackbone
 from compatstore.encoders.images import Mode
 from compatstore.encoders.network import NetworkEncoder, Preprocessing
+from compatstore.encoders.small_transformer import SmallVisionTransformer
+from compatstore.encoders.torchvision_backbone import TorchvisionBackbone
 from compatstore.errors import InvalidInput
 from compatstore.trainers.checkpoint import Checkpoint
 from compatstore.trainers.images import Images
@@ -26,8 +28,10 @@ class Recipe(LoopSettings):
         dim: Length of an embedding, >= 1.
         size: Side of the network's input, in pixels; None takes the height of an array of images. Files need it.
         mode: "L" or "RGB"; None takes "RGB" for files and for arrays with channels, "L" for arrays without.
-        width: Channels of the first stage of the small convolutional network, for images of 8 to 64 pixels.
-        architecture: A model of timm instead of the small network, for larger images; starts from random weights.
+        width: Channels of the first stage of the small convolutional network, for images of 8 to 64 pixels; half of
+            the values of a patch of the small transformer.
+        architecture: "" for the small convolutional network, "small-vit" for a small vision transformer, "timm:NAME"
+            (or the bare name) or "torchvision:NAME" for larger images; starts from random weights.
 
     Raises:
         InvalidInput: A setting is out of its range.
@@ -59,8 +63,15 @@ class Recipe(LoopSettings):
     def backbone(self, preprocessing: Preprocessing, *, final_norm: bool = False) -> Backbone:
         """Describe the network."""
         channels = preprocessing.channels
+        library, _, name = self.architecture.rpartition(":")
+        if self.architecture == "small-vit":
+            return SmallVisionTransformer(
+                size=preprocessing.size, dim=self.dim, channels=channels, width=2 * self.width
+            )
+        if library == "torchvision":
+            return TorchvisionBackbone(name=name, dim=self.dim, channels=channels)
         if self.architecture:
-            return TimmBackbone(name=self.architecture, dim=self.dim, channels=channels)
+            return TimmBackbone(name=self.architecture.removeprefix("timm:"), dim=self.dim, channels=channels)
         return SmallConvNet(
             size=preprocessing.size, dim=self.dim, channels=channels, width=self.width, final_norm=final_norm
         )

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from compatstore.encoders.basis_transformed import BasisTransformed
 from compatstore.encoders.module import require_torch
+from compatstore.encoders.small_transformer import SmallVisionTransformer
+from compatstore.encoders.torchvision_backbone import TorchvisionBackbone
 from compatstore.errors import InvalidInput, MissingExtra
 
 if TYPE_CHECKING:
@@ -151,5 +153,6 @@ def _convolution(before: int, after: int) -> list[nn.Module]:
 
 
 _KINDS: dict[str, Callable[..., Backbone]] = {
-    kind.__name__: kind for kind in (SmallConvNet, TimmBackbone, BasisTransformed)
+    kind.__name__: kind
+    for kind in (SmallConvNet, SmallVisionTransformer, TimmBackbone, TorchvisionBackbone, BasisTransformed)
 }

@@ -1,0 +1,75 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compatstore.encoders import NetworkEncoder
+from compatstore.encoders.backbones import TimmBackbone, from_description, to_description
+from compatstore.encoders.network import Preprocessing
+from compatstore.encoders.small_transformer import SmallVisionTransformer
+from compatstore.encoders.torchvision_backbone import TorchvisionBackbone
+from compatstore.errors import InvalidInput
+from compatstore.trainers.classifier import Independent
+from compatstore.trainers.images import Images
+
+COLOUR = Images(np.random.default_rng(0).integers(0, 255, (12, 32, 32, 3), np.uint8), np.arange(12) % 2)
+
+
+@given(
+    size=st.sampled_from([8, 10, 16, 21, 28, 32, 45, 48, 64]),
+    dim=st.integers(1, 9),
+    channels=st.sampled_from([1, 3]),
+    depth=st.integers(1, 2),
+)
+@settings(deadline=None, max_examples=15)
+def test_small_transformers_embed_every_size_and_are_described(size: int, dim: int, channels: int, depth: int) -> None:
+    backbone = SmallVisionTransformer(size=size, dim=dim, channels=channels, width=16, depth=depth)
+    assert 4 <= size // backbone.patch <= 8
+    assert size % backbone.patch == 0
+    assert backbone.build().eval()(torch.zeros(2, channels, size, size)).shape == (2, dim)
+    assert from_description(json.loads(json.dumps(to_description(backbone)))) == backbone
+
+
+@pytest.mark.parametrize(
+    "setting", [{"size": 37}, {"size": 9}, {"size": 72}, {"size": 8, "width": 20}, {"size": 8, "depth": 0}]
+)
+def test_transformers_that_cannot_be_built_are_refused(setting: dict[str, int]) -> None:
+    with pytest.raises(InvalidInput, match="small transformer"):
+        SmallVisionTransformer(dim=4, **setting)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "kind"),
+    [
+        ("small-vit", SmallVisionTransformer),
+        ("timm:test_resnet", TimmBackbone),
+        ("test_resnet", TimmBackbone),
+        ("torchvision:shufflenet_v2_x0_5", TorchvisionBackbone),
+    ],
+)
+def test_a_network_is_trained_by_its_name_and_stored_with_its_weights(architecture: str, kind: type) -> None:
+    trainer = Independent(dim=6, width=16, epochs=1, warmup_epochs=0, batch_size=6, architecture=architecture)
+    encoder = trainer.fit(COLOUR).encoder
+    assert isinstance(encoder.backbone, kind)
+    again = NetworkEncoder.from_bytes(encoder.to_bytes(), device="cpu")
+    assert again.fingerprint == encoder.fingerprint
+    np.testing.assert_allclose(again.encode(list(COLOUR.images)), encoder.encode(list(COLOUR.images)), atol=1e-5)
+
+
+def test_torchvision_takes_classifiers_and_colour() -> None:
+    with pytest.raises(InvalidInput, match="list_models"):
+        TorchvisionBackbone(name="fcn_resnet50", dim=4).build()
+    with pytest.raises(InvalidInput, match="auxiliary outputs"):
+        TorchvisionBackbone(name="googlenet", dim=4).build()
+    grey = Images(COLOUR.images[..., 0], COLOUR.labels)
+    with pytest.raises(InvalidInput, match='mode="RGB"'):
+        Independent(dim=4, architecture="torchvision:resnet18").fit(grey)
+
+
+def test_a_backbone_keeps_its_description_across_the_file_format() -> None:
+    backbone = SmallVisionTransformer(size=16, dim=5, channels=3, width=32)
+    encoder = NetworkEncoder(backbone, Preprocessing(size=16), normalise=True, device="cpu")
+    assert NetworkEncoder.from_bytes(encoder.to_bytes()).backbone == backbone
