@@ -1,10 +1,12 @@
 """Ways to store natives: bytes and seconds for each vector, and what searches of the source cost afterwards.
 
     python benchmarks/natives.py [--rows 200000] [--dim 128] [--shares 0.01 0.1 0.5] [--batch 1024] [--ways ...]
+    python benchmarks/natives.py --unindexed 1000 5000 20000
 
 Natives come in sigma order, in batches; each way starts from the same hopped gallery, whose source has an IVF_PQ index.
 Every file that ever appears is counted, in multiples of the vectors' own bytes: `data` (of the table), `staged` (beside
 it), `marks` (of deleted rows), `indexes`, `commits` (manifests, transactions). Searches are Lance's own, on the source.
+The second form moves so many rows and searches before and after the indexes have them.
 """
 
 from __future__ import annotations
@@ -113,6 +115,15 @@ def by_rows(case: Case) -> float:
     return seconds + time.perf_counter() - started
 
 
+def by_rows_and_compaction(case: Case) -> float:
+    """The same, and the table is compacted at the end, which takes the marks of deleted rows away."""
+    started = by_rows(case), time.perf_counter()
+    case.look()
+    case.store.writer().optimize.compact_files()
+    take_in(case.store)
+    return started[0] + time.perf_counter() - started[1]
+
+
 def by_rows_in_one_commit(case: Case) -> float:
     """Each batch's rows are written, durably, and all are committed at the end."""
     way, snapshot = NativeRows(*case.versions), case.store.snapshot()
@@ -167,6 +178,7 @@ def _together(moves: Sequence[Move]) -> Move:
 
 WAYS: dict[str, Callable[[Case], float]] = {
     "rows": by_rows,
+    "rows-compacted": by_rows_and_compaction,
     "rows-one-commit": by_rows_in_one_commit,
     "merge": by_merge,
     "columns": lambda case: by_columns(case, None),
@@ -186,6 +198,19 @@ def search_ms(stores: Sequence[Store], queries: np.ndarray) -> list[float]:
             snapshot.to_table(columns=["id", "_distance"], nearest={"column": "v1", "q": query, "k": 10})
             times[row, column] = time.perf_counter() - started
     return [float(ms) for ms in 1e3 * np.median(times[WARM_UP:], axis=0)]
+
+
+def search_unindexed(case: Case, template: Store, queries: np.ndarray) -> str:
+    """How much longer a search takes after rows have moved: before, and after the indexes have them."""
+    way = NativeRows(*case.versions, unindexed_rows=len(case.batches) * len(case.batches[0]) + 1)
+    for ids in case.batches:
+        way.store(*case.natives(ids))
+    before, scanned = search_ms([template, case.store], queries)
+    way.fold()
+    again, indexed = search_ms([template, case.store], queries)
+    return (
+        f"{sum(map(len, case.batches))} rows moved: x {scanned / before:.2f} unindexed, x {indexed / again:.2f} indexed"
+    )
 
 
 def make_template(path: Path, rows: int, dim: int) -> tuple[list[str], np.ndarray]:
@@ -233,11 +258,18 @@ def main() -> None:
     parser.add_argument("--shares", type=float, nargs="+", default=[0.01, 0.1, 0.5])
     parser.add_argument("--batch", type=int, default=1024)
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=list(WAYS))
+    parser.add_argument("--unindexed", type=int, nargs="+", default=[])
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         template = Path(folder, "template.lance")
         ids, queries = make_template(template, arguments.rows, arguments.dim)
         fresh = Store.open(locate(str(template)))
+        for count in arguments.unindexed:
+            with tempfile.TemporaryDirectory(dir=folder) as place:
+                case = Case(template, Path(place), ids[:count], arguments.batch, arguments.dim)
+                print(search_unindexed(case, fresh, queries), flush=True)
+        if arguments.unindexed:
+            return
         print("| " + " | ".join(HEADINGS) + " |")
         print("|---" * len(HEADINGS) + "|")
         for share in arguments.shares:

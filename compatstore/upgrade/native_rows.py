@@ -34,13 +34,17 @@ class NativeRows:
         registry: Its state.
         source: Version that the upgrade reads.
         target: Version upgraded to.
+        unindexed_rows: So many moved rows wait before the indexes take them in.
     """
 
-    def __init__(self, store: Store, registry: Registry, source: str, target: str) -> None:
+    def __init__(
+        self, store: Store, registry: Registry, source: str, target: str, *, unindexed_rows: int = UNINDEXED_ROWS
+    ) -> None:
         self._store = store
         self._registry = registry
         self._source: VersionColumns = registry.columns(source)
         self._target: VersionColumns = registry.columns(target)
+        self._unindexed_rows = unindexed_rows
         self._moved = 0
         self._unindexed = 0
 
@@ -50,7 +54,7 @@ class NativeRows:
         moved = self._move(batch)
         self._moved += moved
         self._unindexed += moved
-        if self._unindexed >= UNINDEXED_ROWS:
+        if self._unindexed >= self._unindexed_rows:
             self._refresh()
         return len(ids)
 
