@@ -83,7 +83,7 @@ def _cut_over(catalog: Catalog, target: str, force: bool, controls: Controls) ->
         run = require_open(state, target)
         return replace(state, active=target).with_run(replace(run, state=CUTOVER, previous=previous))
 
-    edit(catalog.store, flip, HistoryEntry("cutover", target, note=f"from {previous}"))
+    edit(catalog.store, flip, HistoryEntry("cutover", target, note=f"from {previous}", figures={"missing": missing}))
     _pin(catalog, target)
     catch_up(catalog, catalog.registry().runs[target], replace(controls, should_stop=None))
     return Switched(target, previous, catalog.store.count(catalog.registry().columns(target).missing))

@@ -62,7 +62,7 @@ def at_work(
     outcome, error = FAILED, ""
     try:
         if before is not None and before.held:
-            _record(catalog, before, "interrupted", f"{before.holder} ended without a word")
+            _record(catalog, before, "interrupted", f"{before.holder} gave no sign of life")
         yield _work(catalog, keeper, progress, should_stop)
         outcome = DONE
     except LeaseLost:

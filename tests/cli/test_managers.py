@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 import time
 
+import pytest
+
+from states import UPGRADE, open_with_encoder
+
 BATCHES = ("--batch-rows", "16")  # 80 of them, a quarter of a second each
 
 
@@ -75,3 +79,22 @@ def test_an_upgrade_that_runs_is_aborted(slow, run):
     assert [version["state"] for version in status["versions"]] == ["active", "registered"]
     assert run("verify", slow.gallery).code == 0
     assert [entry["step"] for entry in run("history", slow.gallery, "--json").json][-1] == "abort"
+
+
+def test_who_follows_learns_of_a_failure(run, at):
+    path = at("upgradable")
+
+    def fail(progress):
+        if progress.step == "backfill":
+            raise OSError("no route to the model")
+
+    with pytest.raises(OSError, match="no route"):
+        open_with_encoder(path).upgrade("v2", **UPGRADE, progress=fail)
+    followed = run("status", path, "--watch")
+    assert followed.code == 7
+    assert "backfill, failed; go on: compatstore upgrade GALLERY v2" in followed.out
+    assert "OSError: no route to the model" in followed.out
+
+
+def test_who_follows_a_gallery_without_upgrades_has_nothing_to_wait_for(run, at):
+    assert run("status", at("upgradable"), "--watch").code == 0
