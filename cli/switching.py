@@ -69,14 +69,15 @@ def abort(output: Output, gallery: str, target: str, wait: float) -> None:
 @gallery_argument
 @click.argument("version")
 @click.option("--drop-adopted", is_flag=True, help="Drop an adopted column too; the app that owns it needs it no more.")
+@click.option("--force", is_flag=True, help="Do it while items have their only vector in VERSION.")
 @pass_output
-def retire(output: Output, gallery: str, version: str, drop_adopted: bool) -> None:
+def retire(output: Output, gallery: str, version: str, drop_adopted: bool, force: bool) -> None:
     """Drop the vectors of VERSION for good.
 
     With the target of an upgrade that has not cut over, this abandons that upgrade.
     """
     opened = open_gallery(gallery, trust_code=False)
-    output.show(opened.retire(version, drop_adopted=drop_adopted), views.switched)
+    output.show(opened.retire(version, drop_adopted=drop_adopted, force=force), views.switched)
 
 
 VERBS: tuple[Command, ...] = (cutover, rollback, abort, retire)

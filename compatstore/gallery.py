@@ -669,13 +669,17 @@ class Gallery:
         """
         return roll_back(self._catalog, target)
 
-    def retire(self, version: str, *, drop_adopted: bool = False) -> Switched:
+    def retire(self, version: str, *, drop_adopted: bool = False, force: bool = False) -> Switched:
         """Drop a version's vectors for good; with an upgrade's target before its cutover, abandon that upgrade.
+
+        What came or changed since the cutover is caught up with first. Apps that still write this version's vectors
+        behind the gallery's back must stop before: from here on nothing would notice.
 
         Raises:
             UpgradeError: The version is active, or an upgrade reads it.
+            RowsMissing: Items have a vector in this version only, and `force` is false.
         """
-        return retire(self._catalog, version, drop_adopted=drop_adopted)
+        return retire(self._catalog, version, drop_adopted=drop_adopted, force=force)
 
     def unbackfillable(self, target: str) -> Any:
         """Items that the upgrade to a target could not embed natively: Arrow table with `id` and `reason`; read-only.

@@ -62,6 +62,10 @@ class State:
         table = lance.dataset(str(path)).to_table()
         return cls(table, gallery.status(), gallery.verify(), _artifacts(path, gallery))
 
+    def keeps(self, version: str) -> bool:
+        """Whether the gallery keeps vectors of a version; what a killed abort left of one is nobody's any more."""
+        return next(v for v in self.status.versions if v.name == version).state in ("active", "live")
+
     def rows(self, version: str) -> dict[str, int]:
         """Native, transformed and missing rows that the gallery counts."""
         found = next(v for v in self.status.versions if v.name == version)
@@ -114,7 +118,7 @@ def _sources(state: State, sources: list[str], kind: Kind) -> Iterator[str]:
 
 def _source_vectors(state: State, sources: list[str], kind: Kind) -> Iterator[str]:
     """To the bit, as long as the gallery keeps them; afterwards an adopted column is the app's own affair."""
-    if next(v for v in state.status.versions if v.name == "v1").state in ("active", "live"):
+    if state.keeps("v1"):
         vectors, valid = _matrix(state.table[kind.vector], source_vector("").size)
         wrong = ~valid | (vectors != np.stack([source_vector(source) for source in sources])).any(axis=1)
         if wrong.any():
@@ -123,7 +127,7 @@ def _source_vectors(state: State, sources: list[str], kind: Kind) -> Iterator[st
 
 def _target_vectors(state: State, expected: Expected, sources: list[str], kind: Kind) -> Iterator[str]:
     """A vector is what its origin makes of the source, or of an earlier one, and then its basis says so."""
-    if "v2" not in state.table.schema.names:
+    if not state.keeps("v2"):
         return
     vectors, valid = _matrix(state.table["v2"], target_vector("").size)
     origins = state.table["v2__origin"].to_pylist()
@@ -192,7 +196,7 @@ def _counts(state: State) -> Iterator[str]:
     """Status counts what is there."""
     if state.status.rows != state.table.num_rows:
         yield f"status counts {state.status.rows} rows of {state.table.num_rows}"
-    if "v2" in state.table.schema.names:
+    if state.keeps("v2"):
         counted = state.rows("v2")
         missing = state.table["v2"].null_count
         native = sum(origin == "native" for origin in state.table["v2__origin"].to_pylist())

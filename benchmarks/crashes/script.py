@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import compatstore as cs
 from benchmarks.crashes.truth import LeastSquares
+from compatstore.upgrade.progress import Progress
 
-Progress = Callable[[Any], None]
+Report = Callable[[Progress], None]
 Aim = tuple[int, str]  # number of a command, and one of its steps
 
 
@@ -25,30 +25,30 @@ class Command:
 
     name: str
     steps: tuple[str, ...]
-    run: Callable[[cs.Gallery, Progress], object]
+    run: Callable[[cs.Gallery, Report], object]
 
 
-def upgrade(share: float) -> Callable[[cs.Gallery, Progress], object]:
+def upgrade(share: float) -> Callable[[cs.Gallery, Report], object]:
     """Upgrade with a backfill of a share; goes on where a killed one was."""
     return lambda gallery, progress: gallery.upgrade("v2", backfill=share, policy="sigma", progress=progress)
 
 
-def upgrade_and_refit(share: float) -> Callable[[cs.Gallery, Progress], object]:
+def upgrade_and_refit(share: float) -> Callable[[cs.Gallery, Report], object]:
     """The same, with a transform that is corrected by what was embedded."""
 
-    def run(gallery: cs.Gallery, progress: Progress) -> object:
-        refit = LeastSquares(lambda: progress(cs.Progress("refit", 0, 0, 0.0)))
+    def run(gallery: cs.Gallery, progress: Report) -> object:
+        refit = LeastSquares(lambda: progress(Progress("refit", 0, 0, 0.0)))
         return gallery.upgrade("v2", backfill=share, policy="sigma", refit=refit, progress=progress)
 
     return run
 
 
-def roll_back(gallery: cs.Gallery, _: Progress) -> object:
+def roll_back(gallery: cs.Gallery, _: Report) -> object:
     """Roll back, unless the process that was killed had."""
     return gallery.rollback("v2") if gallery.active == "v2" else None
 
 
-def abort(gallery: cs.Gallery, _: Progress) -> object:
+def abort(gallery: cs.Gallery, _: Report) -> object:
     """Abort; the same call again finishes one that was killed."""
     return gallery.abort("v2")
 

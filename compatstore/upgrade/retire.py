@@ -5,27 +5,30 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 
-from compatstore.errors import UpgradeError
+from compatstore.errors import RowsMissing, UpgradeError
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.registry import HistoryEntry, Registry, VersionRecord, edit
 from compatstore.storage.staging import Staging
 from compatstore.upgrade.account import forget_account
 from compatstore.upgrade.cutover import tag_of
+from compatstore.upgrade.run import Controls, catch_up
 from compatstore.upgrade.states import CUTOVER, RETIRED
 from compatstore.upgrade.switched import Switched
 from compatstore.upgrade.work import at_work
 
 
-def retire(catalog: Catalog, name: str, *, drop_adopted: bool = False) -> Switched:
+def retire(catalog: Catalog, name: str, *, drop_adopted: bool = False, force: bool = False) -> Switched:
     """Drop a version's vectors for good.
 
     Args:
         catalog: The gallery.
         name: A version that is not active. Retiring the target of an upgrade that has not cut over abandons it.
         drop_adopted: Drop an adopted column too, which belongs to the app whose table it is.
+        force: Do so while items have their only vector in it.
 
     Raises:
         UpgradeError: The version is active, or an upgrade still reads it.
+        RowsMissing: Items have a vector in it and none in the version that took its place.
         LeaseHeld: Somebody works on an upgrade from or to it.
     """
     registry = catalog.registry()
@@ -34,12 +37,32 @@ def retire(catalog: Catalog, name: str, *, drop_adopted: bool = False) -> Switch
     with contextlib.ExitStack() as leases:
         for target in _upgrades_with(registry, name):
             catalog = leases.enter_context(at_work(catalog, target, "retire")).catalog
+        _settle_readers(catalog, name, force)
         return _retire(catalog, name, drop_adopted)
 
 
 def _upgrades_with(registry: Registry, name: str) -> list[str]:
     """Targets whose leases a retirement takes: the version's own, and those of upgrades that read it."""
     return sorted({name, *(run.target for run in registry.runs.values() if run.open and run.source == name)})
+
+
+def _settle_readers(catalog: Catalog, name: str, force: bool) -> None:
+    """Catch up with what came since the cutover: without the source nothing could find it or make its vectors."""
+    registry = catalog.registry()
+    source = registry.record(name).columns
+    for run in registry.runs.values():
+        if source is None or run.source != name or run.state != CUTOVER:
+            continue
+        catch_up(catalog, run, Controls())
+        missing = catalog.store.count(f"({registry.columns(run.target).missing}) AND ({source.present})")
+        if missing and not force:
+            raise RowsMissing(
+                f"retire {name}",
+                expected=f"a vector in {run.target} for every item that has one in {name}",
+                found=f"{missing} items without one",
+                fix=f"Embed them: compatstore upgrade GALLERY {run.target} --backfill 1.0; or retire all the same with "
+                "--force.",
+            )
 
 
 def _retire(catalog: Catalog, name: str, drop_adopted: bool) -> Switched:
