@@ -17,12 +17,14 @@ from compatstore.encoders import Encoder
 from compatstore.errors import UpgradeError
 from compatstore.storage.basis import row_basis
 from compatstore.storage.catalog import Catalog
+from compatstore.storage.columns import BoolArray
 from compatstore.storage.ids import find
 from compatstore.storage.ledger import Spent
 from compatstore.storage.registry import Registry, RunRecord
 from compatstore.upgrade.account import Account, open_account
 from compatstore.upgrade.backfill_settings import BackfillSettings
 from compatstore.upgrade.budget import Limit
+from compatstore.upgrade.draw import RANDOM, Positions, draw, interleave
 from compatstore.upgrade.embedding import Batch, Embedded, Embedder
 from compatstore.upgrade.hop import read_source
 from compatstore.upgrade.natives import Natives
@@ -69,10 +71,19 @@ class Backfill:
         if not left or self.account.ended_by:
             return rows.none()
         chosen = order(self.run.policy, rows, self.run.seed)
-        todo = rows.ids.take(pa.array(chosen[~native[chosen]][:left]))
+        urgent = chosen[~native[chosen]]
+        if self.run.holdout and self.run.policy != RANDOM:
+            urgent = self._with_drawn(urgent, rows, native, left)
+        todo = rows.ids.take(pa.array(urgent[:left]))
         tried = [] if self.settings.retry_unbackfillable else self.account.failed["id"].to_pylist()
         skip = pa.concat_arrays([self.natives.waiting().cast(todo.type), pa.array(tried, todo.type)])
         return todo.filter(pc.invert(pc.is_in(todo, value_set=skip)))
+
+    def _with_drawn(self, urgent: Positions, rows: TableRows, native: BoolArray, left: int) -> Positions:
+        """The order with the rows in it that are drawn at random for a refit."""
+        budget = self.account.budget.share_left(len(native), 0)
+        drawn = draw(self.run.policy, rows, self.run.seed)[: int(self.run.holdout * budget)]
+        return interleave(urgent, drawn[~native[drawn]], left, self.run.holdout)
 
     def allowed(self, items: int) -> int:
         """How many of so many items the limits of items and money allow."""
