@@ -19,11 +19,12 @@ from compatstore.encoders.network import Preprocessing
 from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import InvalidInput
 from compatstore.trainers.class_head import ClassHead, Head
-from compatstore.trainers.classifier import Classification, Independent, TrainedModel
+from compatstore.trainers.classifier import Classification, Independent
 from compatstore.trainers.compatible import CompatibleModel, CompatibleTraining
 from compatstore.trainers.images import Images
 from compatstore.trainers.loop import Report
 from compatstore.trainers.source_model import FrozenSource, SourceKnowledge
+from compatstore.trainers.trained_model import TrainedModel
 from compatstore.versions import Metric
 
 Classified = Literal["target", "output"]

@@ -16,11 +16,12 @@ from compatstore.encoders.network import Preprocessing
 from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import DimensionMismatch
 from compatstore.trainers.bt2 import BT2, BT2Model, BT2Objective
-from compatstore.trainers.classifier import TrainedModel, accuracy, require_classes
+from compatstore.trainers.classifier import accuracy, require_classes
 from compatstore.trainers.images import Images
 from compatstore.trainers.loop import Report, seeded
 from compatstore.trainers.recipe import encoder_of
 from compatstore.trainers.source_model import FrozenSource, class_means
+from compatstore.trainers.trained_model import TrainedModel
 from compatstore.versions import EmbeddingVersion
 
 

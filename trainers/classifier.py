@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,6 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from compatstore.artifacts.manifest import Space
 from compatstore.encoders.network import NetworkEncoder, Preprocessing
 from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import InvalidInput
@@ -21,46 +19,7 @@ from compatstore.trainers.class_head import ClassHead, ClassifierRecipe
 from compatstore.trainers.images import Images
 from compatstore.trainers.loop import Report, seeded
 from compatstore.trainers.recipe import encoder_of
-from compatstore.versions import EmbeddingVersion, Metric
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class TrainedModel:
-    """What training a classifier makes.
-
-    Args:
-        encoder: The embedding model.
-        head: (classes, dim) float32: the logits of an embedding e are `head @ e`, up to a positive scale.
-        class_names: The class of each row of `head`.
-        figures: What was measured: "loss" (mean of the last epoch), "images", "classes", "seconds", and with
-            held-out images "accuracy" (share that the head classifies rightly).
-    """
-
-    encoder: NetworkEncoder
-    head: FloatArray
-    class_names: tuple[str, ...]
-    figures: Mapping[str, float] = field(default_factory=dict)
-
-    def version(self, name: str, *, metric: Metric = "cosine") -> EmbeddingVersion:
-        """Make the embedding version of this model, as artifacts that were trained with it expect it.
-
-        Args:
-            name: Of the version.
-            metric: Of its space; the one that the trainer of the artifact was set to.
-        """
-        return EmbeddingVersion(
-            name,
-            dim=self.encoder.dim,
-            metric=metric,
-            normalised=self.encoder.normalise,
-            encoder=self.encoder,
-            head=self.head,
-        )
-
-    def space(self, metric: Metric) -> Space:
-        """Describe the space of `version(metric=metric)`, whatever name that has."""
-        version = self.version("version", metric=metric)
-        return Space(dim=version.dim, fingerprint=version.fingerprint, metric=metric, normalised=version.normalised)
+from compatstore.trainers.trained_model import TrainedModel
 
 
 @dataclass(frozen=True, kw_only=True)

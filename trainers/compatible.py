@@ -23,11 +23,12 @@ from compatstore.evaluation import retrieval_metrics
 from compatstore.fingerprints import fingerprint
 from compatstore.trainers.augmentation import Augmentation
 from compatstore.trainers.class_head import ClassHead, ClassifierRecipe
-from compatstore.trainers.classifier import Classification, TrainedModel, accuracy, require_classes
+from compatstore.trainers.classifier import Classification, accuracy, require_classes
 from compatstore.trainers.images import Images
 from compatstore.trainers.loop import Report, seeded
 from compatstore.trainers.recipe import encoder_of
 from compatstore.trainers.source_model import FrozenSource, SourceKnowledge, SourceRows
+from compatstore.trainers.trained_model import TrainedModel
 from compatstore.versions import METRICS, Metric
 
 MakeObjective = Callable[[nn.Module, Preprocessing, FrozenSource, SourceKnowledge], Classification]
@@ -42,6 +43,10 @@ class CompatibleModel(TrainedModel):
     """
 
     artifact: Artifact
+
+    def artifacts(self) -> dict[str, Artifact]:
+        """Return what else belongs to the model, by name."""
+        return {"artifact": self.artifact}
 
 
 @dataclass(eq=False)

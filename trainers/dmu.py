@@ -13,11 +13,12 @@ from torch.nn import functional
 from compatstore.artifacts import Architecture, Artifact
 from compatstore.encoders.network import Preprocessing
 from compatstore.trainers.class_head import ClassifierRecipe, Head
-from compatstore.trainers.classifier import Classification, TrainedModel
+from compatstore.trainers.classifier import Classification
 from compatstore.trainers.compatible import CompatibleModel, CompatibleTraining, held_out_figures
 from compatstore.trainers.fold import fold
 from compatstore.trainers.images import Images
 from compatstore.trainers.source_model import FrozenSource, SourceKnowledge
+from compatstore.trainers.trained_model import TrainedModel
 from compatstore.trainers.two_branch import TwoBranch
 
 Selection = Literal["entropy", "least-confidence", "none"]
@@ -34,6 +35,10 @@ class DMUModel(CompatibleModel):
     """
 
     adaptation: Artifact
+
+    def artifacts(self) -> dict[str, Artifact]:
+        """Return what else belongs to the model, by name."""
+        return {**super().artifacts(), "adaptation": self.adaptation}
 
 
 @dataclass(frozen=True, kw_only=True)

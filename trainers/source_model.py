@@ -12,8 +12,8 @@ from torch import nn
 from torch.nn import functional
 
 from compatstore.encoders.network import NetworkEncoder
-from compatstore.trainers.classifier import TrainedModel
 from compatstore.trainers.images import Images
+from compatstore.trainers.trained_model import TrainedModel
 
 SourceRows = Literal["auto", "head", "means"]
 

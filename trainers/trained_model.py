@@ -1,0 +1,160 @@
+"""A trained model: an encoder, the head that it was trained with, and the folder that both are kept in.
+
+v2.model/
+├── encoder.safetensors     what `network:PATH` names
+├── head.npy                (classes, dim) float32
+├── model.json              classes, figures, and the digests of the files
+└── artifact.compat/        where the model was trained to be compatible
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from compatstore.artifacts import Artifact
+from compatstore.artifacts.manifest import Space
+from compatstore.encoders.network import NetworkEncoder
+from compatstore.encoders.protocol import FloatArray
+from compatstore.errors import AlreadyExists, CorruptArtifact, NotFound
+from compatstore.versions import EmbeddingVersion, Metric
+
+FORMAT = "compatstore.model.1"
+ENCODER, HEAD, DESCRIPTION = "encoder.safetensors", "head.npy", "model.json"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TrainedModel:
+    """What training a classifier makes.
+
+    Args:
+        encoder: The embedding model.
+        head: (classes, dim) float32: the logits of an embedding e are `head @ e`, up to a positive scale.
+        class_names: The class of each row of `head`.
+        figures: What was measured: "loss" (mean of the last epoch), "images", "classes", "seconds", and with
+            held-out images "accuracy" (share that the head classifies rightly).
+    """
+
+    encoder: NetworkEncoder
+    head: FloatArray
+    class_names: tuple[str, ...]
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+    def version(self, name: str, *, metric: Metric = "cosine") -> EmbeddingVersion:
+        """Make the embedding version of this model, as artifacts that were trained with it expect it.
+
+        Args:
+            name: Of the version.
+            metric: Of its space; the one that the trainer of the artifact was set to.
+        """
+        return EmbeddingVersion(
+            name,
+            dim=self.encoder.dim,
+            metric=metric,
+            normalised=self.encoder.normalise,
+            encoder=self.encoder,
+            head=self.head,
+        )
+
+    def artifacts(self) -> dict[str, Artifact]:
+        """Return what else belongs to the model, by name."""
+        return {}
+
+    def save(self, path: str | Path, *, overwrite: bool = False) -> None:
+        """Write the model as a folder, which appears as a whole or not at all.
+
+        Args:
+            path: The folder, by custom "<name>.model".
+            overwrite: Replace a model that is there; anything else never gives way.
+
+        Raises:
+            AlreadyExists: Something is there.
+        """
+        path = Path(path)
+        require_free(path, overwrite=overwrite)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        staged = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+        staged.mkdir()
+        try:
+            self._write(staged)
+            if path.exists():
+                shutil.rmtree(path)
+            staged.rename(path)
+        finally:
+            shutil.rmtree(staged, ignore_errors=True)
+
+    @staticmethod
+    def load(path: str | Path, *, device: str | None = None) -> TrainedModel:
+        """Read a model that was saved, to be a source, or to go into a version; its artifacts load by themselves.
+
+        Raises:
+            NotFound: There is no such folder.
+            CorruptArtifact: A file is missing, truncated or edited, or of an unknown format.
+        """
+        path = Path(path)
+        if not path.is_dir():
+            raise NotFound(f"load model {path}", expected="a folder written by save", found="none")
+        description = _description(path)
+        for name in (ENCODER, HEAD):
+            if not (path / name).is_file() or _digest(path / name) != description["files"][name]:
+                raise _corrupt(path, f"{name} missing, truncated or edited")
+        return TrainedModel(
+            encoder=NetworkEncoder.load(path / ENCODER, device=device),
+            head=np.load(path / HEAD, allow_pickle=False),
+            class_names=tuple(description["class_names"]),
+            figures=description["figures"],
+        )
+
+    def space(self, metric: Metric) -> Space:
+        """Describe the space of `version(metric=metric)`, whatever name that has."""
+        version = self.version("version", metric=metric)
+        return Space(dim=version.dim, fingerprint=version.fingerprint, metric=metric, normalised=version.normalised)
+
+    def _write(self, folder: Path) -> None:
+        (folder / ENCODER).write_bytes(self.encoder.to_bytes())
+        np.save(folder / HEAD, self.head, allow_pickle=False)
+        files = {name: _digest(folder / name) for name in (ENCODER, HEAD)}
+        description = {"format": FORMAT, "class_names": self.class_names, "figures": dict(self.figures), "files": files}
+        (folder / DESCRIPTION).write_text(json.dumps(description, indent=2))
+        for name, artifact in self.artifacts().items():
+            artifact.save(folder / f"{name}.compat")
+
+
+def require_free(path: str | Path, *, overwrite: bool) -> None:
+    """Refuse to write a model where something is, also before it is trained.
+
+    Raises:
+        AlreadyExists: A model is there that is not to be replaced, or something else.
+    """
+    is_model = (Path(path) / DESCRIPTION).is_file()
+    if Path(path).exists() and not (overwrite and is_model):
+        fix = "Choose another name" + (", or overwrite it." if is_model else ".")
+        found = "another model" if is_model else "something that is no model"
+        raise AlreadyExists(f"write model {path}", expected="nothing there", found=found, fix=fix)
+
+
+def _description(path: Path) -> dict[str, Any]:
+    try:
+        description: dict[str, Any] = json.loads((path / DESCRIPTION).read_text())
+        written_as = description["format"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _corrupt(path, f"{DESCRIPTION}: {type(error).__name__}: {error}") from error
+    if written_as != FORMAT:
+        raise _corrupt(path, f"format {written_as!r}")
+    return description
+
+
+def _digest(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+def _corrupt(path: Path, found: str) -> CorruptArtifact:
+    return CorruptArtifact(f"load model {path}", expected=f"a whole folder of format {FORMAT}", found=found)
