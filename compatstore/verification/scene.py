@@ -64,7 +64,9 @@ class Scene:
     def batches(self, columns: Sequence[str]) -> Iterator[Any]:
         """Read columns of all rows, a few thousand rows at a time."""
         with storage_errors(f"read {', '.join(columns)} of {self.catalog.store.location.name}"):
-            yield from self.snapshot.to_batches(columns=list(dict.fromkeys(columns)), batch_size=BATCH_ROWS)
+            yield from self.snapshot.to_batches(
+                columns=list(dict.fromkeys(columns)), batch_size=BATCH_ROWS, batch_readahead=2, fragment_readahead=1
+            )
 
     def command(self, verb: str, *words: str) -> str:
         """A command line on this gallery."""
