@@ -41,8 +41,13 @@ def following(output: Output) -> Iterator[Callable[[Status], None]]:
     elif sys.stdout.isatty():
         from rich.console import Group
         from rich.live import Live
+        from rich.text import Text
+
+        def draw(status: Status) -> None:
+            parts = [Text(part) if isinstance(part, str) else part for part in views.status(status)]
+            live.update(Group(*parts), refresh=True)
 
         with Live(auto_refresh=False) as live:
-            yield lambda status: live.update(Group(*views.status(status)), refresh=True)
+            yield draw
     else:
         yield lambda status: output.show(status, views.status)

@@ -66,11 +66,15 @@ def test_a_second_manager_is_told_who_works(path, step, verb):
 
 def test_what_reads_and_what_only_points_waits_for_nobody(path, files):
     def act(other):
-        before = files(path)
+        before = of_the_gallery(files(path))
         other.status(), other.history(), other.plan("v2"), other.verify(), other.versions()
         with pytest.raises(cs.errors.UpgradeError, match="one in state hop"):
             other.check_cutover("v2")
-        assert files(path) == before
+        assert of_the_gallery(files(path)) == before
+
+    def of_the_gallery(found):
+        """Without the leases: the one who works renews theirs meanwhile."""
+        return {name: digest for name, digest in found.items() if not name.startswith("_compatstore/leases.lance")}
 
     open_with_encoder(path).upgrade("v2", **UPGRADE, progress=meanwhile(path, "hop", act))
 
@@ -90,7 +94,8 @@ def test_a_manager_that_lost_its_lease_commits_nothing_more(path):
 
     def take_over(other):
         theirs = replace(lease_in(table.read(), "v2"), token="theirs", holder=Holder("ann", "another-host", 12))
-        assert table.swap(table.read().version, key_of("v2"), theirs.dumps())
+        while not table.swap(table.read().version, key_of("v2"), theirs.dumps()):
+            pass  # a renewal came first
         versions.append(other.status().table_version)
 
     gallery = open_with_encoder(path)
