@@ -1,4 +1,4 @@
-"""Verbs that train on pairs of embeddings: `train METHOD`, a line of a table for each trainer."""
+"""Verbs that train: `train METHOD`, here on pairs of embeddings, a line of a table for each trainer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from compatstore.cli import views
+from compatstore.cli import image_training, views
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import Bars, progress_bars
 from compatstore.cli.verb import Verb, trust_code_option, verb
@@ -56,7 +56,7 @@ class Trained:
 
 @click.group("train")
 def train() -> None:
-    """Train on pairs of embeddings and write an artifact."""
+    """Train on pairs of embeddings, or on images."""
 
 
 def _method(name: str, trainer: str, summary: str) -> Verb:
@@ -153,5 +153,7 @@ def _onto(bars: Bars) -> Callable[[PairProgress], None]:
 
 for row in METHODS:
     train.add_command(_method(*row))
+for command in image_training.METHODS:
+    train.add_command(command)
 
 VERBS: tuple[click.Command, ...] = (train,)

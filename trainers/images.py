@@ -129,13 +129,27 @@ class Images:
         Raises:
             SourceError: Some files cannot be read; all of them are listed.
         """
-        if isinstance(self.images, np.ndarray):
-            return
-        with ThreadPoolExecutor() as pool:
-            reasons = list(pool.map(lambda path: _why_unreadable(path, mode), self.images))
-        failures = {row: reason for row, reason in enumerate(reasons) if reason}
+        failures = self._unreadable(mode)
         if failures:
             raise SourceError(f"train on {len(self)} images", failures, fix=FIX)
+
+    def readable(self, mode: Mode) -> tuple[Self, list[str]]:
+        """Leave out the files that cannot be read: (the others, why each was left out).
+
+        Raises:
+            SourceError: No file can be read.
+        """
+        failures = self._unreadable(mode)
+        if len(failures) == len(self):
+            raise SourceError(f"train on {len(self)} images", failures, fix=FIX)
+        return self.take(np.setdiff1d(np.arange(len(self)), list(failures))), list(failures.values())
+
+    def _unreadable(self, mode: Mode) -> dict[int, str]:
+        if isinstance(self.images, np.ndarray):
+            return {}
+        with ThreadPoolExecutor() as pool:
+            reasons = list(pool.map(lambda path: _why_unreadable(path, mode), self.images))
+        return {row: reason for row, reason in enumerate(reasons) if reason}
 
     def batches(
         self, preprocessing: Preprocessing, *, size: int, seed: int, shuffle: bool = True, workers: int = 0

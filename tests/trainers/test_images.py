@@ -85,6 +85,11 @@ def test_corrupt_files_are_all_named_before_training(folder: Path) -> None:
         Images.from_folder(folder).require_readable("RGB")
     assert list(caught.value.failures) == [1, 5]
     assert "cat/1.png" in caught.value.failures[1]
+    kept, reasons = Images.from_folder(folder).readable("RGB")
+    assert [Path(path).name for path in kept.images] == ["0.png", "2.png", "0.png", "1.png"]
+    assert ["cat/1.png" in reasons[0], "dog/2.png" in reasons[1]] == [True, True]
+    with pytest.raises(SourceError):
+        Images([folder / "cat" / "1.png"], [0]).readable("RGB")
 
 
 def test_what_is_no_set_of_images_is_refused(tmp_path: Path) -> None:

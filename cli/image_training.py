@@ -1,0 +1,194 @@
+"""Verbs that train on images: `train METHOD --images FOLDER`, a line of a table for each trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from compatstore.cli.output import Output, pass_output, table
+from compatstore.cli.progress import Bars, progress_bars
+from compatstore.cli.verb import Verb, verb
+from compatstore.errors import first_offenders
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from compatstore.encoders.images import Mode
+    from compatstore.trainers.classifier import Independent
+    from compatstore.trainers.compatible import CompatibleTraining
+    from compatstore.trainers.images import Images
+    from compatstore.trainers.loop import Progress
+    from compatstore.trainers.trained_model import TrainedModel
+
+# Name of the verb, module and trainer, what it is. Torch loads when a verb's options are needed and not before.
+ALONE = (("independent", "classifier:Independent", "A classifier that knows nothing of any other model."),)
+COMPATIBLE = (
+    ("bct", "bct:BCT", "Backward-compatible training, through the source's classifier head."),
+    ("ract", "ract:RACT", "Contrast with the source's embeddings (RACT)."),
+    ("regression", "regression:Regression", "Regression to the source's embeddings."),
+    ("focal-distillation", "focal_distillation:FocalDistillation", "Regression, above all where the source is right."),
+    ("unibct", "unibct:UniBCT", "BCT through prototypes refined over their neighbours."),
+    ("lce-alignment", "lce_alignment:LCEAlignment", "Classes stand where they stood in the source (LCE, joint)."),
+    ("bt2", "bt2:BT2", "Basis transformations: the first values are compared with the source."),
+    ("dmu", "dmu:DMU", "Darwinian model upgrade: selective inheritance, and a head that adapts the gallery."),
+)
+
+
+@dataclass(frozen=True)
+class TrainedOnImages:
+    """What training made.
+
+    Attributes:
+        out: Folder of the model.
+        encoder: ENCODER to register it with.
+        classifier: File of its classifier head, for --head.
+        dim: Values of an embedding.
+        metric: To register both versions with, or None for a model that was trained alone.
+        normalised: Whether embeddings have unit length.
+        artifacts: To link, by folder.
+        figures: What was measured; CMC-1 of source and target queries on either gallery among them.
+    """
+
+    out: str
+    encoder: str
+    classifier: str
+    dim: int
+    metric: str | None
+    normalised: bool
+    artifacts: tuple[str, ...]
+    figures: Mapping[str, float]
+
+
+def _method(name: str, trainer: str, summary: str, *, compatible: bool) -> Verb:
+    """Make the verb of one trainer; its settings become options."""
+    source = "--source v1.model " if compatible else ""
+    out = "v2.model" if compatible else "v1.model"
+    example = f"train {name} --images photos {source}--dim 64 --size 32 --out {out}"
+
+    @click.option("--images", required=True, metavar="FOLDER", help="Folder of class folders.")
+    @click.option("--out", required=True, metavar="MODEL", help="Folder to write, by custom NAME.model.")
+    @click.option("--overwrite", is_flag=True, help="Replace the model that is there.")
+    @click.option(
+        "--held-out",
+        type=click.FloatRange(0, 1, min_open=True, max_open=True),
+        help="Share of every class that is not trained on, and measured.",
+    )
+    @click.option("--augment", is_flag=True, help="Train on random views: crops, small rotations, blur and noise.")
+    @click.option(
+        "--drop-unreadable", is_flag=True, help="Leave out images that cannot be read; else they are refused."
+    )
+    @click.option("--checkpoint", metavar="FILE", help="Save to this file while training; go on from it after a stop.")
+    @pass_output
+    def method(
+        output: Output,
+        images: str,
+        out: str,
+        overwrite: bool,
+        held_out: float | None,
+        augment: bool,
+        drop_unreadable: bool,
+        checkpoint: str | None,
+        settings: Independent | CompatibleTraining,
+        source: str | None = None,
+    ) -> None:
+        from compatstore.trainers.augmentation import Augmentation
+        from compatstore.trainers.trained_model import TrainedModel, require_free
+
+        require_free(out, overwrite=overwrite)
+        known = None if source is None else TrainedModel.load(source)
+        found = _read(images, settings.mode or "RGB", output, drop_unreadable=drop_unreadable)
+        kept, measured = (found, None) if held_out is None else found.split(held_out, seed=settings.seed)
+        trainer = replace(settings, augmentation=Augmentation()) if augment else settings
+        with progress_bars() as bars:
+            model = _fit(trainer, kept, known, measured, _onto(bars), checkpoint)
+        model.save(out, overwrite=overwrite)
+        output.show(_result(model, out, getattr(settings, "metric", None)), trained_on_images)
+
+    if compatible:
+        option = click.option("--source", required=True, metavar="MODEL", help="The model to stay comparable with.")
+        method = option(method)
+    made = verb(name, example=example, settings=_loader(trainer))(method)
+    made.help = f"{summary}\n\n{_AFTERWARDS if compatible else _ALONE}"
+    return made
+
+
+_ALONE = "The model starts from random weights. Its encoder goes into `init` or `register`."
+_AFTERWARDS = (
+    "The model starts from random weights and stays comparable with the source: `register` its encoder, `link` its "
+    "artifact, and its queries search the source's gallery. --source is a folder that `train` wrote."
+)
+
+
+def _read(folder: str, mode: Mode, output: Output, *, drop_unreadable: bool) -> Images:
+    """List a folder of class folders, and say what of it is left out."""
+    from compatstore.trainers.images import Images
+
+    images = Images.from_folder(folder)
+    if not drop_unreadable:
+        return images
+    kept, reasons = images.readable(mode)
+    if reasons:
+        output.note(f"Left out {len(reasons)} of {len(images)} images: {first_offenders(reasons)}")
+    return kept
+
+
+def _fit(
+    trainer: Any,
+    images: Images,
+    source: TrainedModel | None,
+    held_out: Images | None,
+    report: Callable[[Progress], None],
+    checkpoint: str | None,
+) -> TrainedModel:
+    """Call the trainer with a source, or without one."""
+    models = (images,) if source is None else (images, source)
+    model: TrainedModel = trainer.fit(*models, held_out=held_out, report=report, checkpoint=checkpoint)
+    return model
+
+
+def _result(model: TrainedModel, out: str, metric: str | None) -> TrainedOnImages:
+    return TrainedOnImages(
+        out=out,
+        encoder=f"network:{out}/encoder.safetensors",
+        classifier=f"{out}/head.npy",
+        dim=model.encoder.dim,
+        metric=metric,
+        normalised=model.encoder.normalise,
+        artifacts=tuple(f"{out}/{name}.compat" for name in model.artifacts()),
+        figures=model.figures,
+    )
+
+
+def trained_on_images(result: TrainedOnImages) -> Iterator[str | Table]:
+    """What training made, and how to go on, for people."""
+    length = "unit length" if result.normalised else "any length"
+    yield f"{result.encoder}: {result.dim} values, of {length}"
+    yield table(("figure", "value"), [(name, f"{value:.4g}") for name, value in result.figures.items()])
+    metric = f" --metric {result.metric}" if result.metric else ""
+    normalised = " --normalised" if result.normalised else ""
+    yield f"Register it: compatstore register GALLERY VERSION --encoder {result.encoder}{metric}{normalised}"
+    yield from (f"Link: compatstore link GALLERY {artifact}" for artifact in result.artifacts)
+
+
+def _loader(trainer: str) -> Callable[[], type]:
+    module, _, name = trainer.partition(":")
+
+    def load() -> type:
+        found: type = getattr(import_module(f"compatstore.trainers.{module}"), name)
+        return found
+
+    return load
+
+
+def _onto(bars: Bars) -> Callable[[Progress], None]:
+    return lambda at: bars.update("train, epochs", at.epoch, at.epochs, f"loss {at.loss:.4g}")
+
+
+METHODS: tuple[click.Command, ...] = (
+    *(_method(*row, compatible=False) for row in ALONE),
+    *(_method(*row, compatible=True) for row in COMPATIBLE),
+)

@@ -1,0 +1,82 @@
+"""Models trained on folders of images, from the first model to a search by the second one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.datasets import load_digits
+
+SHORT = ("--size", 8, "--mode", "L", "--width", 8, "--epochs", 4, "--batch-size", 16, "--head", "cosine")
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """Sixty digits of three classes, in class folders."""
+    folder, data = tmp_path_factory.mktemp("photos"), load_digits()
+    for number in np.flatnonzero(data.target < 3)[:60]:
+        path = folder / str(data.target[number]) / f"{number:04d}.png"
+        path.parent.mkdir(exist_ok=True)
+        Image.fromarray((data.images[number] * 15).astype(np.uint8)).save(path)
+    return folder
+
+
+@pytest.mark.parametrize("method", ["bct", "dmu"])
+def test_a_second_model_searches_the_first_one_s_gallery(run, photos, tmp_path, method):
+    v1, v2, gallery = tmp_path / "v1.model", tmp_path / "v2.model", tmp_path / "photos.lance"
+    first = run("train", "independent", "--images", photos, "--dim", 8, "--out", v1, *SHORT, "--json").json
+    assert (first["metric"], first["normalised"], first["artifacts"]) == (None, True, [])
+    words = ("train", method, "--images", photos, "--source", v1, "--dim", 8, "--out", v2, *SHORT)
+    checkpoint = ("--checkpoint", tmp_path / "v2.checkpoint", "--held-out", 0.3, "--augment")
+    second = run(*words, *checkpoint, "--json").json
+    assert {"accuracy", "s/s", "t/s", "t/t"} <= set(second["figures"])
+    space = ("--metric", "cosine", "--normalised")
+    for command in (
+        ("init", gallery, "--version", "v1", "--encoder", first["encoder"], "--head", first["classifier"], *space),
+        ("add", gallery, photos),
+        ("register", gallery, "v2", "--encoder", second["encoder"], "--head", second["classifier"], *space),
+        *(("link", gallery, artifact, "--from", "v1", "--to", "v2") for artifact in second["artifacts"]),
+    ):
+        found = run(*command)
+        assert found.code == 0, found.err
+    image = next((photos / "1").iterdir())
+    results = run("search", gallery, "--image", image, "--version", "v2", "-k", 3, "--json").json
+    assert len(results) == 3
+
+
+def test_people_are_told_how_to_go_on(run, photos, tmp_path):
+    out = tmp_path / "v1.model"
+    shown = run("train", "independent", "--images", photos, "--dim", 4, "--out", out, *SHORT, "--held-out", 0.3).out
+    assert "accuracy" in shown
+    assert f"compatstore register GALLERY VERSION --encoder network:{out}/encoder.safetensors --normalised" in shown
+    again = run("train", "independent", "--images", photos, "--dim", 4, "--out", out, *SHORT)
+    assert again.code != 0
+    assert "another model" in again.err
+
+
+def test_images_that_cannot_be_read_are_refused_or_listed(run, photos, tmp_path):
+    broken = tmp_path / "photos"
+    for path in photos.rglob("*.png"):
+        (broken / path.parent.name).mkdir(parents=True, exist_ok=True)
+        (broken / path.parent.name / path.name).write_bytes(path.read_bytes())
+    (broken / "0" / "broken.png").write_bytes(b"no image")
+    words = ("train", "independent", "--images", broken, "--dim", 4, "--out", tmp_path / "v1.model", *SHORT)
+    refused = run(*words)
+    assert refused.code != 0
+    assert "broken.png" in refused.err
+    dropped = run(*words, "--drop-unreadable")
+    assert dropped.code == 0
+    assert "Left out 1 of 61 images" in dropped.err
+    assert "broken.png" in dropped.err
+
+
+def test_a_folder_without_classes_and_a_missing_source_say_so(run, photos, tmp_path):
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for words, expected in (
+        (("independent", "--images", empty), "find images"),
+        (("bct", "--images", photos, "--source", tmp_path / "gone.model"), "gone.model"),
+    ):
+        failed = run("train", *words, "--dim", 4, "--out", tmp_path / "v.model", *SHORT)
+        assert failed.code != 0
+        assert expected in failed.err
