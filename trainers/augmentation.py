@@ -16,6 +16,7 @@ class Augmentation:
 
     Args:
         smallest_crop: Least share of the area that a crop keeps, above 0 to 1.
+        largest_crop: Largest share, from `smallest_crop` to 1.
         degrees: Largest rotation and shear, in degrees.
         blur: Largest deviation of the Gaussian blur, in pixels; 0 for none.
         noise: Deviation of the Gaussian noise, where pixels run from 0 to 1; 0 for none.
@@ -29,6 +30,7 @@ class Augmentation:
     """
 
     smallest_crop: float = 0.6
+    largest_crop: float = 1.0
     degrees: float = 10.0
     blur: float = 0.7
     noise: float = 0.05
@@ -38,8 +40,8 @@ class Augmentation:
 
     def __post_init__(self) -> None:
         least = min(self.degrees, self.blur, self.noise, self.jitter)
-        if not 0 < self.smallest_crop <= 1 or least < 0 or self.group < 1:
-            expected = "smallest_crop above 0 to 1, amounts >= 0, group >= 1"
+        if not 0 < self.smallest_crop <= self.largest_crop <= 1 or least < 0 or self.group < 1:
+            expected = "0 < smallest_crop <= largest_crop <= 1, amounts >= 0, group >= 1"
             raise InvalidInput("describe an augmentation", expected=expected, found=repr(self))
 
     def __call__(self, pixels: torch.Tensor) -> torch.Tensor:
@@ -52,7 +54,7 @@ class Augmentation:
         bilinear = v2.InterpolationMode.BILINEAR
         steps: list[v2.Transform] = [
             v2.RandomAffine(self.degrees, shear=self.degrees, interpolation=bilinear),
-            v2.RandomResizedCrop(size, (self.smallest_crop, 1.0), ratio=(0.85, 1.18)),
+            v2.RandomResizedCrop(size, (self.smallest_crop, self.largest_crop), ratio=(0.85, 1.18)),
         ]
         steps += [v2.RandomHorizontalFlip()] if self.flip else []
         steps += [v2.ColorJitter(self.jitter, self.jitter)] if self.jitter else []

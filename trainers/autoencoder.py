@@ -7,32 +7,21 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from compatstore.encoders.network import NetworkEncoder, Preprocessing
+from compatstore.encoders.network import Preprocessing
 from compatstore.trainers.images import Images
-from compatstore.trainers.loop import Report, seeded, train
-from compatstore.trainers.recipe import Recipe, encoder_of
+from compatstore.trainers.side_trainer import SideTrainer
 
 
 @dataclass(frozen=True, kw_only=True)
-class Autoencoder(Recipe):
-    """Train a network and a decoder to draw each image again (mean squared error of pixels); keep the network."""
+class Autoencoder(SideTrainer):
+    """Train a network and a decoder to draw each image again (mean squared error of pixels); keep the network.
 
-    dim: int = 64
+    Labels are not looked at.
+    """
 
-    def fit(self, images: Images, *, report: Report | None = None) -> NetworkEncoder:
-        """Train from random weights; labels are not looked at.
-
-        Raises:
-            SourceError: Some files cannot be read.
-        """
-        preprocessing = self.preprocessing(images)
-        images.require_readable(preprocessing.mode)
-        backbone = self.backbone(preprocessing)
-        with seeded(self.seed):
-            objective = _Reconstruction(self, backbone.build(), preprocessing)
-            batches = images.batches(preprocessing, size=self.batch_size, seed=self.seed, workers=self.workers)
-            train(objective, batches, self, report)
-        return encoder_of(backbone, preprocessing, objective.network, normalise=False)
+    def objective(self, network: nn.Module, preprocessing: Preprocessing, images: Images) -> nn.Module:
+        """Make the loss, with a decoder of its own."""
+        return _Reconstruction(self, network, preprocessing)
 
 
 class _Reconstruction(nn.Module):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,7 +91,7 @@ class Classification(nn.Module):
         recipe: ClassifierRecipe,
         network: nn.Module,
         preprocessing: Preprocessing,
-        augmentation: Augmentation | None,
+        augmentation: Callable[[torch.Tensor], torch.Tensor] | None,
         classes: int,
     ) -> None:
         super().__init__()

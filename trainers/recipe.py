@@ -10,6 +10,7 @@ import numpy as np
 from torch import nn
 
 from compatstore.encoders.backbones import Backbone, SmallConvNet, TimmBackbone
+from compatstore.encoders.final_norm import FinalNorm
 from compatstore.encoders.images import Mode
 from compatstore.encoders.network import NetworkEncoder, Preprocessing
 from compatstore.encoders.small_transformer import SmallVisionTransformer
@@ -61,7 +62,11 @@ class Recipe(LoopSettings):
         return Preprocessing(size=self.size or height, mode=self.mode or ("L" if grey else "RGB"))
 
     def backbone(self, preprocessing: Preprocessing, *, final_norm: bool = False) -> Backbone:
-        """Describe the network."""
+        """Describe the network, with a BatchNorm after it where `final_norm`."""
+        network = self._network(preprocessing)
+        return FinalNorm(inner=network) if final_norm else network
+
+    def _network(self, preprocessing: Preprocessing) -> Backbone:
         channels = preprocessing.channels
         library, _, name = self.architecture.rpartition(":")
         if self.architecture == "small-vit":
@@ -72,9 +77,7 @@ class Recipe(LoopSettings):
             return TorchvisionBackbone(name=name, dim=self.dim, channels=channels)
         if self.architecture:
             return TimmBackbone(name=self.architecture.removeprefix("timm:"), dim=self.dim, channels=channels)
-        return SmallConvNet(
-            size=preprocessing.size, dim=self.dim, channels=channels, width=self.width, final_norm=final_norm
-        )
+        return SmallConvNet(size=preprocessing.size, dim=self.dim, channels=channels, width=self.width)
 
     def minimise(
         self,

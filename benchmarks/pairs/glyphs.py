@@ -95,7 +95,7 @@ def main() -> None:
         print(f"{version}: {len(known)} classes, {time.perf_counter() - start:.0f} s", flush=True)
         if generation.side_epochs:
             start = time.perf_counter()
-            side = SimCLR(dim=64, width=16, epochs=generation.side_epochs).fit(lesson, report=_say)
+            side = SimCLR(dim=64, width=16, epochs=generation.side_epochs).fit(lesson, report=_say).encoder
             sides[version] = side.encode(list(images.images))
             print(f"{version}'s side-information: {time.perf_counter() - start:.0f} s", flush=True)
     EmbeddedSet(

@@ -59,9 +59,8 @@ def train_models(training: Images, settings: DemoSettings, seed: int) -> Models:
     source = Independent(
         dim=settings.source_dim, width=settings.source_width, epochs=settings.source_epochs, seed=seed
     ).fit(known)
-    side = Autoencoder(dim=settings.side_dim, width=settings.side_width, epochs=settings.side_epochs, seed=seed).fit(
-        known
-    )
+    autoencoder = Autoencoder(dim=settings.side_dim, width=settings.side_width, epochs=settings.side_epochs, seed=seed)
+    side = autoencoder.fit(known).encoder
     target = Independent(
         dim=settings.target_dim,
         width=settings.target_width,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from compatstore.encoders.basis_transformed import BasisTransformed
+from compatstore.encoders.final_norm import FinalNorm
 from compatstore.encoders.module import require_torch
 from compatstore.encoders.small_transformer import SmallVisionTransformer
 from compatstore.encoders.torchvision_backbone import TorchvisionBackbone
@@ -40,7 +41,6 @@ class SmallConvNet:
         dim: Length of an embedding.
         channels: 1 (grey) or 3 (colour).
         width: Channels of the first stage.
-        final_norm: End with a BatchNorm, as side-information models do in FCT.
 
     Raises:
         InvalidInput: A setting is out of its range.
@@ -50,7 +50,6 @@ class SmallConvNet:
     dim: int
     channels: int = 1
     width: int = 32
-    final_norm: bool = False
 
     def __post_init__(self) -> None:
         if not 8 <= self.size <= 64 or self.dim < 1 or self.channels not in (1, 3) or self.width < 1:
@@ -73,7 +72,6 @@ class SmallConvNet:
             layers += [*_convolution(before, after), *_convolution(after, after)]
             before = after
         layers += [torch.nn.AdaptiveAvgPool2d(2), torch.nn.Flatten(), torch.nn.Linear(4 * before, self.dim)]
-        layers += [torch.nn.BatchNorm1d(self.dim)] if self.final_norm else []
         network: nn.Module = torch.nn.Sequential(*layers)
         return network
 
@@ -154,5 +152,5 @@ def _convolution(before: int, after: int) -> list[nn.Module]:
 
 _KINDS: dict[str, Callable[..., Backbone]] = {
     kind.__name__: kind
-    for kind in (SmallConvNet, SmallVisionTransformer, TimmBackbone, TorchvisionBackbone, BasisTransformed)
+    for kind in (SmallConvNet, SmallVisionTransformer, TimmBackbone, TorchvisionBackbone, BasisTransformed, FinalNorm)
 }

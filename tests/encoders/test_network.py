@@ -11,6 +11,7 @@ from PIL import Image
 
 from compatstore.encoders import NetworkEncoder, encode_readable, from_spec
 from compatstore.encoders.backbones import SmallConvNet, TimmBackbone, from_description, to_description
+from compatstore.encoders.final_norm import FinalNorm
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import CorruptArtifact, InvalidInput, NotFound
 
@@ -30,7 +31,9 @@ CONTENT = ENCODER.to_bytes()
 @given(size=st.integers(8, 64), dim=st.integers(1, 9), channels=st.sampled_from([1, 3]), norm=st.booleans())
 @settings(deadline=None, max_examples=15)
 def test_small_networks_embed_every_size_and_are_described(size: int, dim: int, channels: int, norm: bool) -> None:
-    backbone = SmallConvNet(size=size, dim=dim, channels=channels, width=2, final_norm=norm)
+    backbone = SmallConvNet(size=size, dim=dim, channels=channels, width=2)
+    if norm:
+        backbone = FinalNorm(inner=backbone)
     assert backbone.build().eval()(torch.zeros(2, channels, size, size)).shape == (2, dim)
     assert from_description(json.loads(json.dumps(to_description(backbone)))) == backbone
 

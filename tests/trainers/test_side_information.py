@@ -24,7 +24,7 @@ def first_neighbour(encoder: NetworkEncoder) -> float:
 
 @pytest.mark.parametrize("trainer", [SimCLR(dim=32, width=8, epochs=8), Autoencoder(dim=32, width=8, epochs=6)])
 def test_side_information_tells_digits_apart_without_labels(trainer: SimCLR | Autoencoder) -> None:
-    encoder = trainer.fit(TRAIN)
+    encoder = trainer.fit(TRAIN).encoder
     assert first_neighbour(encoder) > 0.85
     again = NetworkEncoder.from_bytes(encoder.to_bytes())
     assert again.fingerprint == encoder.fingerprint
@@ -36,7 +36,7 @@ def test_seeds_repeat_a_run_and_labels_change_nothing(kind: type[SimCLR] | type[
     few = TRAIN.take(range(60))
     unlabelled = Images(few.images, np.zeros(60, int))
     trainer = kind(dim=4, width=4, epochs=1, warmup_epochs=0)
-    assert trainer.fit(few).fingerprint == trainer.fit(unlabelled).fingerprint
+    assert trainer.fit(few).encoder.fingerprint == trainer.fit(unlabelled).encoder.fingerprint
 
 
 @pytest.mark.parametrize(("size", "mode"), [(9, "RGB"), (20, "L"), (64, "RGB")])
@@ -46,7 +46,7 @@ def test_other_sizes_and_colours_train(size: int, mode: str) -> None:
         SimCLR(dim=4, width=2, epochs=1, warmup_epochs=0, size=size, mode=mode),
         Autoencoder(dim=4, width=2, epochs=1, warmup_epochs=0, size=size, mode=mode),
     ):
-        encoder = trainer.fit(colour)
+        encoder = trainer.fit(colour).encoder
         assert encoder.preprocessing == Preprocessing(size=size, mode=mode)
         assert encoder.encode(list(colour.images)).shape == (4, 4)
 
