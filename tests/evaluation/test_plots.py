@@ -15,6 +15,7 @@ from compatstore.evaluation import (
     DecisionTable,
     Estimate,
     Flips,
+    plot_budgets,
     plot_curve,
     plot_decision,
 )
@@ -98,3 +99,14 @@ def test_a_decision_names_its_rows_and_figures(tmp_path, table):
         assert (image.format, image.width) == ("PNG", 1200)
     with pytest.raises(InvalidInput, match="cmc@1"):
         plot_decision(table, tmp_path / "decision.png", metric="map")
+
+
+def test_budgets_are_a_curve_with_a_band_and_what_was_measured(tmp_path, table):
+    path = plot_budgets(table, tmp_path / "budgets.svg", taken=(0.25, Estimate(value=0.7, low=0.65, high=0.75)))
+    text = " ".join(ElementTree.parse(path).getroot().itertext())
+    for words in ("estimated", "measured", "status quo, estimated (", "Gallery embedded natively (%)", "CMC-1 (%)"):
+        assert words in text
+    with Image.open(plot_budgets(table, tmp_path / "budgets.png")) as image:
+        assert (image.format, image.size) == ("PNG", (1200, 800))
+    with pytest.raises(InvalidInput, match="cmc@1"):
+        plot_budgets(table, tmp_path / "budgets.png", metric="map")

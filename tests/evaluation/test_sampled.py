@@ -1,0 +1,80 @@
+"""A sample stands for its gallery: figures as of the whole, and what each item of the sample is worth to them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from digit_galleries import DIGITS, LABELS
+
+from compatstore.evaluation import rank_queries
+from compatstore.evaluation.bootstrap import SampledGallery, resample
+from compatstore.evaluation.distances import measure
+from compatstore.evaluation.relevance import judge
+from compatstore.evaluation.sampled import WHOLE, Sampling, find_in_galleries
+
+VECTORS = DIGITS[:, ::3] + np.random.default_rng(0).normal(0, 3, (len(DIGITS), 22))
+
+
+def find(rows, sampling=WHOLE, ks=(1, 5)):
+    """Let the items of some rows search each other."""
+    relevance = judge(LABELS[rows], LABELS[rows], rows, rows)
+    [found] = find_in_galleries(measure(VECTORS[rows], VECTORS[rows]), relevance, [np.arange(len(rows))], ks, sampling)
+    return found
+
+
+def test_a_whole_gallery_is_ranked_as_everywhere():
+    rows = np.arange(300)
+    found = find(rows)
+    ranking = rank_queries(VECTORS[rows], VECTORS[rows], LABELS[rows], LABELS[rows], rows, rows)
+    np.testing.assert_array_equal(found.values[0], ranking.first_match <= 1)
+    np.testing.assert_array_equal(found.values[1], ranking.first_match <= 5)
+    np.testing.assert_allclose(found.values[2], ranking.average_precision)
+    assert not found.influence.any()
+
+
+def test_equal_vectors_are_ranked_by_id_and_lonely_queries_are_not_counted():
+    vectors, labels, ids = np.array([[0.0], [1.0], [1.0], [1.0]]), np.array([7, 8, 7, 9]), np.array([0, 3, 1, 2])
+    relevance = judge(labels, labels, ids, ids)
+    [found] = find_in_galleries(measure(vectors, vectors), relevance, [np.arange(4)], (1, 2))
+    assert found.counted.tolist() == [True, False, True, False]
+    assert found.values[:, 0].tolist() == [1, 1, 1]
+    assert found.values[:, 2].tolist() == [0, 0, pytest.approx(1 / 3)]
+
+
+def test_samples_give_the_precision_of_the_whole_gallery():
+    whole = find(np.arange(len(DIGITS))).values[-1].mean()
+    random = np.random.default_rng(1)
+    samples = [random.choice(len(DIGITS), 150, replace=False) for _ in range(40)]
+    plain = [find(rows).values[-1].mean() for rows in samples]
+    weighed = [find(rows, Sampling(weight=len(DIGITS) / 150)).values[-1].mean() for rows in samples]
+    error = np.std(weighed) / np.sqrt(len(samples))
+    assert abs(np.mean(weighed) - whole) < 4 * error
+    assert np.mean(plain) - whole > 5 * error
+
+
+def test_the_influence_of_an_item_is_what_is_lost_without_it():
+    rows, sampling = np.arange(200), Sampling(weight=4.0)
+    queries = VECTORS[200:400]
+
+    def found(kept):
+        left = judge(LABELS[200:400], LABELS[kept])
+        return find_in_galleries(measure(queries, VECTORS[kept]), left, [np.arange(len(kept))], (1, 5), sampling)[0]
+
+    everything = found(rows)
+    lost = np.array([(everything.values - found(np.delete(rows, row)).values).mean(axis=1) for row in rows]).T
+    lost = 200 * sampling.unseen * (lost - lost.mean(axis=1, keepdims=True))
+    np.testing.assert_allclose(everything.influence[:2], lost[:2], atol=1e-9)
+    assert np.corrcoef(everything.influence[2], lost[2])[0, 1] > 0.99
+    assert everything.influence[2].std() == pytest.approx(lost[2].std(), rel=0.2)
+
+
+def test_intervals_of_samples_cover_the_whole_gallery():
+    whole = find(np.arange(len(DIGITS))).values[-1].mean()
+    random, inside = np.random.default_rng(2), []
+    for _ in range(60):
+        rows = random.choice(len(DIGITS), 150, replace=False)
+        found = find(rows, Sampling(weight=len(DIGITS) / 150))
+        gallery = SampledGallery(influence=found.influence[-1:], places=np.arange(150))
+        [figure] = resample(found.values[-1:], 300, gallery=gallery)
+        inside.append(figure.estimate().low <= whole <= figure.estimate().high)
+    assert np.mean(inside) >= 0.85
