@@ -269,7 +269,8 @@ def test_an_optimised_table_is_hopped_on(small, linear):
     assert_target_follows(gallery, artifact)
 
 
-def test_a_stopped_hop_goes_on_with_what_the_app_wrote_meanwhile(small, linear):
+def test_a_stopped_hop_goes_on_with_what_the_app_wrote_meanwhile(small, linear, monkeypatch):
+    monkeypatch.setattr("compatstore.upgrade.hop.WAVE_ROWS", 1)
     table = lancedb.connect(small).open_table("photos")
     for number in range(300, 305):
         table.add(rows([number]))

@@ -5,12 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from compatstore.artifacts.kinds import kind_named
 from compatstore.errors import UnknownVersion
+from compatstore.storage.bridges import bridge_to
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.registry import ArtifactRecord, Registry
 
 Merge = Literal["none", "distance", "reciprocal rank"]
+
+_FORMS = {
+    "Identity": "unchanged",
+    "Prefix": "its first {dim} values, scaled to unit length",
+    "QueryAdapter": "mapped into that space",
+}
 
 
 @dataclass(frozen=True)
@@ -22,6 +28,7 @@ class Part:
         columns: Its columns.
         metric: Distance.
         artifact: Id of the artifact that turns the query into that version's space, or None for a query as it is.
+        form: What that artifact makes of the query, in words.
         condition: Rows that belong to this part, as SQL, or None for all.
     """
 
@@ -30,6 +37,7 @@ class Part:
     metric: str
     artifact: str | None = None
     condition: str | None = None
+    form: str = ""
 
 
 @dataclass(frozen=True)
@@ -53,7 +61,7 @@ class SearchPlan:
     def __str__(self) -> str:
         lines = [f"query in {self.version}, {self.k} nearest, {len(self.parts)} part(s), merge: {self.merge}"]
         for part in self.parts:
-            form = "as it is" if part.artifact is None else f"through {part.artifact[:12]}"
+            form = "as it is" if part.artifact is None else f"through {part.artifact[:12]} ({part.form})"
             rows = " and ".join(c for c in (part.condition, self.where) if c) or "all rows"
             lines.append(f"  {part.metric} on column {part.columns.vector} with the query {form}; {rows}")
         return "\n".join(lines)
@@ -72,11 +80,12 @@ def plan_search(registry: Registry, version: str, k: int, where: str | None) -> 
     parts = []
     if record.columns is not None:
         parts.append(Part(version, record.columns, record.metric))
-    bridge = _bridge(registry, version)
+    bridge = bridge_to(registry, version)
     if bridge is not None:
         source = registry.record(bridge.source)
         condition = record.columns.missing if record.columns is not None else None
-        parts.append(Part(source.name, registry.columns(source.name), source.metric, bridge.id, condition))
+        columns, form = registry.columns(source.name), _FORMS[bridge.kind].format(dim=source.dim)
+        parts.append(Part(source.name, columns, source.metric, bridge.id, condition, form))
     if not parts:
         raise UnknownVersion(
             f"search with a query of version {version}",
@@ -84,20 +93,24 @@ def plan_search(registry: Registry, version: str, k: int, where: str | None) -> 
             found="neither",
             fix=f"Upgrade to it: compatstore upgrade GALLERY {version}",
         )
-    return SearchPlan(version, k, tuple(parts), _merge(parts, bridge), where)
+    return SearchPlan(version, k, tuple(parts), _merge(registry, parts, bridge), where)
 
 
-def _bridge(registry: Registry, version: str) -> ArtifactRecord | None:
-    """The artifact linked last that adapts queries of a version to one whose vectors are in the table."""
-    for artifact in reversed(list(registry.artifacts.values())):
-        adapts = kind_named(artifact.kind).acts_on == "query" and artifact.target == version
-        if adapts and registry.record(artifact.source).columns is not None:
-            return artifact
-    return None
-
-
-def _merge(parts: list[Part], bridge: ArtifactRecord | None) -> Merge:
-    if len(parts) == 1:
+def _merge(registry: Registry, parts: list[Part], bridge: ArtifactRecord | None) -> Merge:
+    if bridge is None or len(parts) == 1:
         return "none"
-    # Distances of two parts compare only where both are in one and the same space.
-    return "distance" if bridge is not None and bridge.kind == "Identity" else "reciprocal rank"
+    return "distance" if _comparable(registry, bridge) else "reciprocal rank"
+
+
+def _comparable(registry: Registry, bridge: ArtifactRecord) -> bool:
+    """Whether distances of rows of both versions can be ranked together.
+
+    With Identity both are in one space. With Prefix a source row is as near as the first values of the query are to
+    it, and a native row as near as the whole query: these compare where all of them have unit length, by themselves or
+    as the metric makes them. An adapted query lies in another space than the native rows.
+    """
+    source, target = registry.record(bridge.source), registry.record(bridge.target)
+    if source.metric != target.metric:
+        return False
+    unit = target.metric == "cosine" or (source.normalised and target.normalised)
+    return bridge.kind == "Identity" or (bridge.kind == "Prefix" and unit)

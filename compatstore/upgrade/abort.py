@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compatstore.errors import UpgradeError
+from compatstore.storage.bridges import unsearchable
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.registry import HistoryEntry, Registry, edit
@@ -55,7 +56,7 @@ def _drop(catalog: Catalog, target: str) -> Switched:
         edit(catalog.store, change, HistoryEntry("abort", target, note=f"was in state {before.runs[target].state}"))
     dropped = drop_leftovers(catalog, before.record(target))
     active = catalog.registry().active
-    missing = catalog.store.count(catalog.registry().columns(active).missing)
+    missing = catalog.store.count(unsearchable(catalog.registry(), active))
     return Switched(active, active, missing, changed=begun or bool(dropped), dropped=dropped)
 
 

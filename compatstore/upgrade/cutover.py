@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from compatstore.errors import RowsMissing, UpgradeError
 from compatstore.storage import vector_index
+from compatstore.storage.bridges import unsearchable
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.registry import HistoryEntry, Registry, RunRecord, edit
 from compatstore.upgrade.run import Controls, catch_up
@@ -17,7 +18,7 @@ ATTEMPTS = 5
 
 
 def check_cutover(catalog: Catalog, target: str) -> int:
-    """Rows that stand in the way of a cutover; read-only.
+    """Rows that stand in the way of a cutover, as no query of the target would find them; read-only.
 
     Raises:
         UnknownVersion: There is no such version.
@@ -33,7 +34,7 @@ def check_cutover(catalog: Catalog, target: str) -> int:
             found="none" if run is None else f"one in state {run.state}",
             fix=f"Run it: compatstore upgrade GALLERY {target}",
         )
-    return catalog.store.count(registry.columns(target).missing)
+    return catalog.store.count(unsearchable(registry, target))
 
 
 def cut_over(catalog: Catalog, target: str, *, force: bool = False, controls: Controls | None = None) -> Switched:
@@ -86,7 +87,7 @@ def _cut_over(catalog: Catalog, target: str, force: bool, controls: Controls) ->
     edit(catalog.store, flip, HistoryEntry("cutover", target, note=f"from {previous}", figures={"missing": missing}))
     _pin(catalog, target)
     catch_up(catalog, catalog.registry().runs[target], replace(controls, should_stop=None))
-    return Switched(target, previous, catalog.store.count(catalog.registry().columns(target).missing))
+    return Switched(target, previous, catalog.store.count(unsearchable(catalog.registry(), target)))
 
 
 def _pin(catalog: Catalog, target: str) -> None:
@@ -97,11 +98,10 @@ def _pin(catalog: Catalog, target: str) -> None:
 
 def _settle(catalog: Catalog, run: RunRecord, controls: Controls) -> int:
     """Catch up until no row is missing; under steady writes a few tries may be needed."""
-    columns = catalog.registry().columns(run.target)
     missing = 0
     for _ in range(ATTEMPTS):
         catch_up(catalog, run, controls)
-        missing = catalog.store.count(columns.missing)
+        missing = catalog.store.count(unsearchable(catalog.registry(), run.target))
         if not missing:
             break
     return missing

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from compatstore.artifacts.kinds import kind_named
 from compatstore.encoders import encode_readable
-from compatstore.errors import InvalidInput, UnknownArtifact, UpgradeError
+from compatstore.errors import Incompatible, InvalidInput, UnknownArtifact, UpgradeError
+from compatstore.storage.bridges import bridge_to
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.registry import Registry, RunRecord, now
@@ -150,10 +152,13 @@ def _path(catalog: Catalog, registry: Registry, run: RunRecord, via: str | None)
     wanted = None if via is None else catalog.artifact_record(via).id
     if wanted is not None and wanted == run.refit_of:
         return run.path
+    if wanted is not None and kind_named(registry.artifacts[wanted].kind).acts_on == "query":
+        _require_bridge(registry, run, wanted)
+        return ()
     try:
         records = find_path(registry, run.source, run.target, wanted)
     except UnknownArtifact:
-        if run.backfill == 1.0 and via is None:
+        if via is None and (run.backfill == 1.0 or bridge_to(registry, run.target) is not None):
             return ()
         raise
     path = tuple(record.id for record in records)
@@ -165,6 +170,17 @@ def _path(catalog: Catalog, registry: Registry, run: RunRecord, via: str | None)
             fix=f"Finish it, or drop it first: compatstore retire GALLERY {run.target}",
         )
     return path
+
+
+def _require_bridge(registry: Registry, run: RunRecord, wanted: str) -> None:
+    """Refuse an artifact that lets other queries search other vectors than this upgrade's."""
+    artifact = registry.artifacts[wanted]
+    if (artifact.source, artifact.target) != (run.source, run.target):
+        raise Incompatible(
+            f"upgrade to {run.target} via {wanted[:12]}",
+            expected=f"an artifact from {run.source} to {run.target}",
+            found=f"one from {artifact.source} to {artifact.target}",
+        )
 
 
 def make_plan(catalog: Catalog, run: RunRecord) -> Plan:
@@ -286,6 +302,12 @@ def _warnings(
     found = []
     if run.backfill > 0 and catalog.encoder(run.target) is None:
         found.append(f"{run.target} has no encoder here: the backfill cannot run")
+    bridge = bridge_to(registry, run.target)
+    if not run.path and run.backfill < 1 and bridge is not None:
+        found.append(
+            f"nothing transforms {run.source}: items that are not embedded natively are searched in {bridge.source} by "
+            f"queries of {run.target} ({bridge.kind} {bridge.id[:12]}), and it cannot be retired before they are"
+        )
     if len(run.path) > 1:
         found.append(
             f"no direct artifact from {run.source} to {run.target}: each of {len(run.path)} hops loses quality"

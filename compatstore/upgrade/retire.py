@@ -6,6 +6,7 @@ import contextlib
 from dataclasses import replace
 
 from compatstore.errors import RowsMissing, UpgradeError
+from compatstore.storage.bridges import unsearchable
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.registry import HistoryEntry, Registry, VersionRecord, edit
 from compatstore.storage.staging import Staging
@@ -68,7 +69,7 @@ def _settle_readers(catalog: Catalog, name: str, force: bool) -> None:
 def _retire(catalog: Catalog, name: str, drop_adopted: bool) -> Switched:
     registry = catalog.registry()
     record = registry.record(name)
-    missing = catalog.store.count(registry.columns(registry.active).missing)
+    missing = catalog.store.count(unsearchable(registry, registry.active))
 
     def change(state: Registry) -> Registry:
         require_unused(state, name)  # a rollback may just have made it active

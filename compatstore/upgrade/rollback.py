@@ -6,6 +6,7 @@ import contextlib
 from dataclasses import replace
 
 from compatstore.errors import StorageError, UpgradeError
+from compatstore.storage.bridges import unsearchable
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.registry import HistoryEntry, Registry, RunRecord, edit
@@ -42,7 +43,7 @@ def roll_back(catalog: Catalog, target: str | None = None) -> Switched:
     active = edit(catalog.store, flip, entry).active
     with contextlib.suppress(StorageError):  # it is rolled back already
         ask_to_stop(LeaseTable(catalog.store.location), undone, "rollback")
-    return Switched(active, before[0], catalog.store.count(catalog.registry().columns(active).missing))
+    return Switched(active, before[0], catalog.store.count(unsearchable(catalog.registry(), active)))
 
 
 def _return_to(registry: Registry, run: RunRecord) -> str:

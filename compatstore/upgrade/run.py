@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from compatstore.artifacts.network import Precision
 from compatstore.storage import vector_index
+from compatstore.storage.bridges import unsearchable
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.ledger import Spent
@@ -110,7 +111,7 @@ def run_upgrade(catalog: Catalog, run: RunRecord, controls: Controls) -> Report:
         backfilled=backfilled,
         ended_by=run.ended_by,
         spent=spent,
-        missing=catalog.store.count(registry.columns(run.target).missing),
+        missing=catalog.store.count(unsearchable(registry, run.target)),
         unbackfillable=first_reasons(failed),
         num_unbackfillable=failed.num_rows,
         seconds=time.monotonic() - started,

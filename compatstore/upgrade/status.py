@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from compatstore.storage.bridges import bridge_to
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.ledger import Spent
@@ -39,7 +40,8 @@ class VersionStatus:
         encoder: Spec of its encoder, "" where vectors come from outside.
         native: Rows with a native vector.
         transformed: Rows with a vector that an artifact made.
-        missing: Rows without a vector.
+        bridged: Rows without a vector of this version that its queries find through an artifact.
+        missing: Rows that no query of this version finds.
     """
 
     name: str
@@ -50,6 +52,7 @@ class VersionStatus:
     encoder: str
     native: int
     transformed: int
+    bridged: int
     missing: int
 
 
@@ -138,6 +141,13 @@ def _version(catalog: Catalog, registry: Registry, record: VersionRecord, rows: 
         present = catalog.store.count(record.columns.present)
         native = catalog.store.count(record.columns.native)
         transformed = present - native
+    bridged, absent = 0, rows - native - transformed
+    bridge = bridge_to(registry, record.name)
+    if absent and bridge is not None:
+        source = registry.columns(bridge.source).present
+        bridged = catalog.store.count(
+            source if record.columns is None else f"({record.columns.missing}) AND ({source})"
+        )
     return VersionStatus(
         name=record.name,
         state=_state(registry, record),
@@ -147,7 +157,8 @@ def _version(catalog: Catalog, registry: Registry, record: VersionRecord, rows: 
         encoder=record.encoder,
         native=native,
         transformed=transformed,
-        missing=rows - native - transformed,
+        bridged=bridged,
+        missing=absent - bridged,
     )
 
 

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from compatstore.errors import first_offenders
 from compatstore.storage.basis import row_basis
+from compatstore.storage.bridges import unsearchable
 from compatstore.storage.columns import NATIVE, BoolArray, VersionColumns, to_matrix
 from compatstore.storage.registry import VersionRecord
 from compatstore.upgrade.hop import read_source
@@ -183,8 +184,7 @@ def _repair(scene: Scene, record: VersionRecord, flaw: Flaw) -> str:
 def check_missing(scene: Scene) -> Iterator[Finding]:
     """Every item has a vector in the active version, or searches do not find it."""
     active = scene.registry.active
-    columns = scene.registry.columns(active)
-    missing = scene.count(columns.missing)
+    missing = scene.count(unsearchable(scene.registry, active))
     if not missing:
         return
     run = scene.run(active)
