@@ -86,8 +86,9 @@ class Rows:
     def not_finite(self) -> BoolArray:
         """NaN or infinite values, in the vector, the side-information or the uncertainty."""
         finite = _finite(self.batch[self.columns.vector], self.columns.width)
-        if self.columns.side is not None and self.columns.side_dim is not None:
-            finite &= _finite(self.batch[self.columns.side], self.columns.side_dim)
+        side = read_source(self.columns, self.batch).side
+        if side is not None:
+            finite &= np.asarray(np.isfinite(side).all(axis=1), bool)
         if self.columns.uncertainty is not None:
             finite &= _bools(pc.is_finite(self.batch[self.columns.uncertainty]).fill_null(True))
         return ~finite
