@@ -1,0 +1,73 @@
+"""What each model of a trial is trained on, and what is searched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from benchmarks.methods.data import ImageSet
+from benchmarks.methods.settings import Size
+from compatstore.errors import InvalidInput
+from compatstore.trainers.images import Images
+
+Setting = Literal["classes", "data", "architecture", "series"]
+SETTINGS: tuple[Setting, ...] = ("classes", "data", "architecture", "series")
+SHARE_OF_SOURCE = 0.3
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Lesson:
+    """One trial.
+
+    Args:
+        setting: "classes": the source knows every second class; "data": all classes, from 30 % of the images;
+            "architecture": as "classes", and the target is a transformer; "series": three versions that know every
+            fourth, every second and all classes.
+        sources: What the versions before the target learn from, oldest first.
+        target: What the target learns from.
+        gallery: What is searched, of all classes.
+        queries: What is searched with.
+        size: How large.
+        seed: Of the choice and of the models.
+    """
+
+    setting: Setting
+    sources: tuple[Images, ...]
+    target: Images
+    gallery: Images
+    queries: Images
+    size: Size
+    seed: int
+
+
+def lesson(data: ImageSet, setting: Setting, size: Size, seed: int) -> Lesson:
+    """Draw a trial.
+
+    Raises:
+        InvalidInput: There is no such setting.
+    """
+    if setting not in SETTINGS:
+        raise InvalidInput("draw a trial", expected=f"one of {SETTINGS}", found=repr(setting))
+    random = np.random.default_rng(seed)
+    training = data.training.take(np.sort(random.permutation(len(data.training))[: size.images]))
+    wanted = size.gallery + size.queries
+    searched = random.permutation(len(data.test))[:wanted]
+    count = len(searched) * size.queries // wanted
+    classes = range(len(training.class_names))
+    if setting == "data":
+        sources = (training.take(np.flatnonzero(random.random(len(training)) < SHARE_OF_SOURCE)),)
+    elif setting == "series":
+        sources = (training.of_classes(classes[::4]), training.of_classes(classes[::2]))
+    else:
+        sources = (training.of_classes(classes[::2]),)
+    return Lesson(
+        setting=setting,
+        sources=sources,
+        target=training,
+        gallery=data.test.take(searched[count:]),
+        queries=data.test.take(searched[:count]),
+        size=size,
+        seed=seed,
+    )

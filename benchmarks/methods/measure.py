@@ -1,0 +1,144 @@
+"""Measure one target in a real gallery: before the upgrade, after a hop, while it is backfilled and when it is full."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import compatstore as cs
+from benchmarks.methods.lesson import Lesson
+from benchmarks.methods.models import embed
+from benchmarks.pairs.journal import Record
+from compatstore.encoders import Encoder
+from compatstore.encoders.protocol import FloatArray
+from compatstore.evaluation import backfill_curve, retrieval_metrics
+from compatstore.trainers.classifier import TrainedModel
+from compatstore.upgrade.policies import order
+from compatstore.upgrade.rows import ArrayRows
+
+PROBES = 50
+
+
+def own(lesson: Lesson, model: TrainedModel) -> Record:
+    """Search a model's own gallery: s/s or t/t."""
+    return figures(lesson, embed(model.encoder, lesson.queries), embed(model.encoder, lesson.gallery))
+
+
+def figures(lesson: Lesson, queries: FloatArray, gallery: FloatArray) -> Record:
+    """CMC-1, CMC-5 and mAP of queries (q, d) on a gallery (n, d), by cosine."""
+    labels = lesson.queries.labels, lesson.gallery.labels
+    found = retrieval_metrics(queries, gallery, *labels, ks=(1, 5), metric="cosine")
+    return {"cmc1": found.cmc[1], "cmc5": found.cmc[5], "map": found.map}
+
+
+def searched_as_is(lesson: Lesson, source: TrainedModel, target: TrainedModel, artifact: cs.Artifact) -> Record:
+    """Search the source's gallery with target queries through Identity or Prefix, then backfill it.
+
+    The curve is of the mixed gallery that the search plan ranks: source rows by the compared values, native rows by
+    the same ("compared") or by the whole embedding ("whole"), all of unit length.
+    """
+    queries, native = embed(target.encoder, lesson.queries), embed(target.encoder, lesson.gallery)
+    stored = embed(source.encoder, lesson.gallery)
+    compared = artifact.apply(queries).vectors
+    with tempfile.TemporaryDirectory() as folder:
+        gallery = _gallery(folder, lesson, source)
+        gallery.register(target.version("v2"))
+        gallery.link(artifact, "v1", "v2")
+        _check_search(gallery, queries, compared, stored)
+    parts = (_unit(vectors) for vectors in (compared, stored, artifact.apply(native).vectors))
+    curves = {"compared": _curve(lesson, *parts)}
+    if queries.shape != compared.shape:
+        both = [np.concatenate(parts, axis=1) for parts in _side_by_side(compared, queries, stored, native)]
+        curves["whole"] = _curve(lesson, *both)
+    return {"t/s": figures(lesson, compared, stored), "curves": curves}
+
+
+def transformed(
+    lesson: Lesson,
+    source: TrainedModel,
+    target: TrainedModel,
+    artifact: cs.Artifact,
+    side: Encoder | None = None,
+    policy: str = "random",
+) -> Record:
+    """Hop the gallery by a ForwardTransform, and backfill it in the order of a policy."""
+    queries, native = embed(target.encoder, lesson.queries), embed(target.encoder, lesson.gallery)
+    with tempfile.TemporaryDirectory() as folder:
+        gallery = _gallery(folder, lesson, source, side)
+        gallery.register(target.version("v2"))
+        gallery.link(artifact, "v1", "v2")
+        gallery.upgrade("v2")
+        gallery.cutover("v2")
+        rows = gallery.get(list(range(len(lesson.gallery))), ["v2", "v2__uncertainty"])
+        hopped = np.stack(rows.column("v2").to_numpy()).astype(np.float32)[:, : target.encoder.dim]
+        sigma2 = rows.column("v2__uncertainty").to_numpy(zero_copy_only=False).astype(np.float32)
+        _check_search(gallery, queries, queries, hopped)
+    found = {
+        "t/h": figures(lesson, queries, hopped),
+        "h/h": figures(lesson, _hopped_queries(lesson, source, artifact, side), hopped),
+    }
+    known = None if np.isnan(sigma2).any() else sigma2
+    ranked = order(policy, ArrayRows(ids=list(range(len(hopped))), sigma2=known), lesson.seed)
+    return found | {"curves": {policy: _curve(lesson, *map(_unit, (queries, hopped, native)), ranked)}}
+
+
+def _hopped_queries(lesson: Lesson, source: TrainedModel, artifact: cs.Artifact, side: Encoder | None) -> FloatArray:
+    extra = None if side is None else embed(side, lesson.queries)
+    return artifact.apply(embed(source.encoder, lesson.queries), extra).vectors
+
+
+def _gallery(folder: str, lesson: Lesson, source: TrainedModel, side: Encoder | None = None) -> cs.Gallery:
+    """Fill a gallery with the source's embeddings."""
+    version = source.version("v1")
+    if side is not None:
+        version = cs.EmbeddingVersion(
+            "v1", dim=version.dim, metric="cosine", normalised=version.normalised, encoder=source.encoder,
+            side_dim=side.dim, side_encoder=side,
+        )  # fmt: skip
+    gallery = cs.Gallery.create(str(Path(folder, "gallery.lance")), version, id_type="int64")
+    items: dict[str, Any] = {"id": list(range(len(lesson.gallery))), "vector": embed(source.encoder, lesson.gallery)}
+    if side is not None:
+        items["side"] = embed(side, lesson.gallery)
+    gallery.add(items)
+    return gallery
+
+
+def _check_search(gallery: cs.Gallery, queries: FloatArray, compared: FloatArray, stored: FloatArray) -> None:
+    """The gallery must find for some queries what a matrix product finds; anything else makes the figures worthless."""
+    found = gallery.search(queries[:PROBES], k=1, version="v2", columns=["id"]).column("id").to_numpy()
+    cosines = _unit(compared[:PROBES]) @ _unit(stored).T
+    rows = np.arange(len(found))
+    np.testing.assert_allclose(cosines[rows, found], cosines.max(axis=1), atol=1e-5)
+
+
+def _curve(
+    lesson: Lesson, queries: FloatArray, before: FloatArray, after: FloatArray, ranked: Any | None = None
+) -> Record:
+    """Measure a backfill from `before` to `after` by inner products, in a random order where none is given."""
+    ranked = np.random.default_rng(lesson.seed).permutation(len(before)) if ranked is None else ranked
+    labels = lesson.queries.labels, lesson.gallery.labels
+    curve = backfill_curve(queries, before, after, *labels, ranked, alphas=lesson.size.alphas, ks=(1,), metric="dot")
+    return {
+        "area": {"cmc1": curve.area["cmc@1"], "map": curve.area["map"]},
+        "curve": {"cmc1": curve.cmc[1].tolist(), "map": curve.map.tolist()},
+    }
+
+
+def _side_by_side(
+    compared: FloatArray, queries: FloatArray, stored: FloatArray, native: FloatArray
+) -> tuple[list[FloatArray], ...]:
+    """Vectors whose product is that of the compared values for source rows, and of all values for native ones."""
+    nothing = np.zeros_like
+    return (
+        [_unit(compared), _unit(queries)],
+        [_unit(stored), nothing(native)],
+        [nothing(stored), _unit(native)],
+    )
+
+
+def _unit(vectors: FloatArray) -> FloatArray:
+    unit: FloatArray = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return unit

@@ -1,0 +1,86 @@
+"""The models of a trial: sources and the independent target, trained once and shared by all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from benchmarks.methods.lesson import Lesson
+from compatstore.encoders import Encoder
+from compatstore.encoders.protocol import FloatArray
+from compatstore.trainers import Pairs
+from compatstore.trainers.autoencoder import Autoencoder
+from compatstore.trainers.classifier import Independent, TrainedModel
+from compatstore.trainers.images import Images
+from compatstore.trainers.simclr import SimCLR
+
+
+@dataclass(frozen=True, eq=False)
+class Models:
+    """What the rows of a trial have in common.
+
+    Args:
+        lesson: The trial.
+    """
+
+    lesson: Lesson
+
+    def loop(self, *, target: bool = True) -> dict[str, Any]:
+        """Settings of every network on images; the target's may be another network than the source's."""
+        size = self.lesson.size
+        other = target and self.lesson.setting == "architecture"
+        return {
+            "width": size.width,
+            "architecture": size.transformer if other else size.architecture,
+            "epochs": size.epochs,
+            "batch_size": size.batch_size,
+            "precision": size.precision,
+            "seed": self.lesson.seed,
+        }
+
+    def classifier(self, *, target: bool = True) -> dict[str, Any]:
+        """Settings of every classifier: cosines, so that all embeddings have unit length."""
+        return {**self.loop(target=target), "head": "cosine"}
+
+    @cached_property
+    def source(self) -> TrainedModel:
+        """The first version."""
+        return Independent(dim=self.lesson.size.dim, **self.classifier(target=False)).fit(self.lesson.sources[0])
+
+    @cached_property
+    def independent(self) -> TrainedModel:
+        """The target without regard for any source."""
+        return Independent(dim=self.lesson.size.dim, **self.classifier()).fit(self.lesson.target)
+
+    @cached_property
+    def side_encoders(self) -> dict[str, Callable[[], Encoder]]:
+        """Side-information that is stored with the source, each trained when asked for."""
+        size, lesson, loop = self.lesson.size, self.lesson.sources[0], self.loop(target=False)
+        another = {**self.classifier(target=False), "seed": self.lesson.seed + 1000}
+        return {
+            "autoencoder": lambda: Autoencoder(dim=size.side, **loop).fit(lesson).encoder,
+            "another seed": lambda: Independent(dim=size.side, **another).fit(lesson).encoder,
+            "SimCLR": lambda: SimCLR(dim=size.side, **{**loop, "batch_size": 256}).fit(lesson).encoder,
+        }
+
+    def pairs(self, target: TrainedModel, side: Encoder | None = None) -> Pairs:
+        """Pair the source's and a target's embeddings of the target's training images."""
+        images = list(self.lesson.target.images)
+        return Pairs(
+            self.source.encoder.encode(images),
+            target.encoder.encode(images),
+            side=None if side is None else side.encode(images),
+            labels=np.asarray(self.lesson.target.labels),
+            head=target.head,
+            source_version=self.source.version("v1"),
+            target_version=target.version("v2"),
+        )
+
+
+def embed(encoder: Encoder, images: Images) -> FloatArray:
+    """(n, dim) float32."""
+    return encoder.encode(list(images.images))

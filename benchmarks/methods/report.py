@@ -1,0 +1,136 @@
+"""Fill the tables of a document from the journal of a run.
+
+    python -m benchmarks.methods.report methods.jsonl docs/results/methods.md [--size cpu]
+
+A table lies between `<!-- table: NAME -->` and `<!-- end -->`; its name is a setting's, or "paper".
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.methods import paper
+from benchmarks.methods.lesson import SETTINGS
+from benchmarks.methods.rows import ROWS
+from benchmarks.methods.series import SERIES
+from benchmarks.methods.settings import SIZES
+from benchmarks.pairs.journal import Journal, Record
+from compatstore.evaluation.compatibility import degradation, upgrade_gain
+
+PAIRS = ("s/s", "t/s", "t/h", "h/h", "t/t")
+HEADER = ("row", *PAIRS, "gain, mAP", "degradation, mAP", "area")
+
+_MARKED = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def tables(setting: str, records: Sequence[Record]) -> Iterator[str]:
+    """One table for each set: a line a row, means over seeds and their deviation."""
+    mine = [record for record in records if record["setting"] == setting]
+    for name in dict.fromkeys(record["set"] for record in mine):
+        rows = [record for record in mine if record["set"] == name]
+        seeds = len({record["seed"] for record in rows})
+        yield from ("", f"#### {name}, seeds: {seeds}", "")
+        yield from (_series(rows) if setting == "series" else _methods(rows))
+
+
+def _methods(records: Sequence[Record]) -> Iterator[str]:
+    yield _line(HEADER)
+    yield _line(["---"] * len(HEADER))
+    alone = [record for record in records if record["method"] == "independent"]
+    for row in ROWS:
+        found = [record for record in records if record["method"] == row]
+        if found:
+            yield _line(
+                [_name(row, found, records), *(_spread(found, pair) for pair in PAIRS), *_derived(found, alone)]
+            )
+
+
+def _name(row: str, found: Sequence[Record], records: Sequence[Record]) -> str:
+    seeds = len({record["seed"] for record in records})
+    return row if len(found) == seeds else f"{row} ({len(found)} of {seeds} seeds)"
+
+
+def _derived(found: Sequence[Record], alone: Sequence[Record]) -> list[str]:
+    """Gain and degradation as DMU defines them, by mAP, seed by seed; and the area of each curve."""
+    oracle = {record["seed"]: record for record in alone}
+    gains, losses = [], []
+    for record in found:
+        base = oracle.get(record["seed"])
+        cross = record.get("t/h", record.get("t/s"))
+        if base is not None and cross is not None:
+            gains.append(upgrade_gain(cross["map"], base["s/s"]["map"]))
+            losses.append(degradation(base["t/t"]["map"], record["t/t"]["map"]))
+    areas = []
+    for name in dict.fromkeys(curve for record in found for curve in record.get("curves", {})):
+        values = [record["curves"][name]["area"] for record in found if name in record["curves"]]
+        areas.append(f"{name}: {_mean(values, 'cmc1')} / {_mean(values, 'map')}")
+    share = "{:+.0%}".format
+    return [share(np.mean(gains)) if gains else "", share(np.mean(losses)) if losses else "", "; ".join(areas)]
+
+
+def _series(records: Sequence[Record]) -> Iterator[str]:
+    pairs = [f"{later}/{earlier}" for later in (1, 2, 3) for earlier in range(1, later + 1)]
+    extra = ["3/h(h(1))", "3/h(2)", "3/h(1), direct"]
+    yield _line(["row", *pairs, *extra])
+    yield _line(["---"] * (1 + len(pairs) + len(extra)))
+    for row in SERIES:
+        found = [record for record in records if record["method"] == row]
+        if found:
+            yield _line([_name(row, found, records), *(_spread(found, pair) for pair in (*pairs, *extra))])
+
+
+def reported(_records: Sequence[Record]) -> Iterator[str]:
+    """What the papers report for the rows that they have."""
+    papers = list(paper.SOURCE)
+    yield _line(["row", *(f"{name}: t/s (t/h for FCT), t/t" for name in papers)])
+    yield _line(["---"] * (1 + len(papers)))
+    yield _line(["s/s", *(paper.SOURCE[name] for name in papers)])
+    for row, values in paper.REPORTED.items():
+        yield _line([row, *(", ".join(filter(None, values.get(name, ()))) for name in papers)])
+
+
+def _spread(records: Sequence[Record], pair: str) -> str:
+    values = [record[pair] for record in records if pair in record]
+    if not values:
+        return ""
+    deviation = f" ± {100 * np.std([value['cmc1'] for value in values]):.1f}" if len(values) > 1 else ""
+    return f"{_mean(values, 'cmc1')}{deviation} / {_mean(values, 'map')}"
+
+
+def _mean(values: Sequence[Record], metric: str) -> str:
+    return f"{100 * np.mean([value[metric] for value in values]):.1f}"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def fill(document: str, records: Sequence[Record]) -> str:
+    """Return a document with its tables made anew."""
+
+    def table(match: re.Match[str]) -> str:
+        lines = reported(records) if match[2] == "paper" else tables(match[2], records)
+        return match[1] + "".join(f"{line}\n" for line in lines) + match[3]
+
+    return _MARKED.sub(table, document)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("journal", type=Path)
+    parser.add_argument("document", type=Path)
+    parser.add_argument("--size", choices=SIZES, default="cpu")
+    options = parser.parse_args()
+    records = [record for record in Journal(options.journal).records if record["size"] == options.size]
+    options.document.write_text(fill(options.document.read_text(), records))
+    settings = [name for name in SETTINGS if any(record["setting"] == name for record in records)]
+    print(f"filled {options.document} from {len(records)} measurements: {', '.join(settings)}")
+
+
+if __name__ == "__main__":
+    main()

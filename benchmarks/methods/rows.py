@@ -1,0 +1,125 @@
+"""The rows of the table: every method of the papers, each with what it trains and how it is searched."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from benchmarks.methods.measure import figures, own, searched_as_is, transformed
+from benchmarks.methods.models import Models, embed
+from benchmarks.pairs.journal import Record
+from compatstore.trainers.bct import BCT
+from compatstore.trainers.bt2 import BT2
+from compatstore.trainers.compatible import CompatibleTraining
+from compatstore.trainers.dmu import DMU
+from compatstore.trainers.fastfill import FastFill
+from compatstore.trainers.fct import FCT
+from compatstore.trainers.focal_distillation import FocalDistillation
+from compatstore.trainers.lce_alignment import LCEAlignment
+from compatstore.trainers.ract import RACT
+from compatstore.trainers.regression import Regression
+from compatstore.trainers.residual import Residual
+from compatstore.trainers.unibct import UniBCT
+
+Row = Callable[[Models], Record]
+
+# The head that DMU's paper trains all of its rows with; here the others have plain cosines.
+ARCFACE = {"head": "arcface", "scale": 30.0, "margin": 0.3}
+
+
+def independent(models: Models) -> Record:
+    """The status quo, the naive swap, and the best that a target can be on its own."""
+    lesson, source, target = models.lesson, models.source, models.independent
+    queries, stored = embed(target.encoder, lesson.queries), embed(source.encoder, lesson.gallery)
+    return {"s/s": own(lesson, source), "t/s": figures(lesson, queries, stored), "t/t": own(lesson, target)}
+
+
+def compatible(method: type[CompatibleTraining], models: Models, *, longer: bool = False, **settings: Any) -> Record:
+    """Train a target on images so that it understands the source's gallery."""
+    size, start = models.lesson.size, time.perf_counter()
+    dim = size.dim + (size.extra if longer else 0)
+    trainer = method(dim=dim, **{**models.classifier(), **settings})
+    model = trainer.fit(models.lesson.target, models.source)
+    return _measured(models, model, time.perf_counter() - start)
+
+
+def bt2(models: Models, **settings: Any) -> Record:
+    """BT^2, matching the independent target that all rows share."""
+    size, start = models.lesson.size, time.perf_counter()
+    classified = "output" if models.lesson.setting == "architecture" else "target"
+    given = {**models.classifier(), "classified": classified, **settings}
+    trainer = BT2(dim=size.dim + size.extra, extra=size.extra, **given)
+    model = trainer.fit(models.lesson.target, models.source, target=models.independent)
+    return _measured(models, model, time.perf_counter() - start)
+
+
+def dmu(models: Models, **settings: Any) -> Record:
+    """DMU: t/s at once, and t/h after its adaptation head has refreshed the gallery."""
+    size, start = models.lesson.size, time.perf_counter()
+    trainer = DMU(dim=size.dim, adapter_width=size.adapter_width, **{**models.classifier(), **settings})
+    model = trainer.fit(models.lesson.target, models.source)
+    seconds = time.perf_counter() - start
+    refreshed = transformed(models.lesson, models.source, model, model.adaptation)
+    weights = {name: model.figures[name] for name in ("smallest_weight", "largest_weight")}
+    found = _measured(models, model, seconds)
+    return {**found, **refreshed, "curves": found["curves"] | {"refreshed": refreshed["curves"]["random"]}, **weights}
+
+
+def transform(trainer: type[Any], models: Models, *, side: str = "", policy: str = "random", **settings: Any) -> Record:
+    """Train a transform from the source's embeddings to the independent target's."""
+    start, lesson = time.perf_counter(), models.lesson
+    encoder = models.side_encoders[side]() if side else None
+    common = {"epochs": lesson.size.transform_epochs, "seed": lesson.seed}
+    artifact = trainer(**{**common, **settings}).fit(models.pairs(models.independent, encoder))
+    seconds = time.perf_counter() - start
+    found = transformed(lesson, models.source, models.independent, artifact, encoder, policy)
+    return {**found, "t/t": own(lesson, models.independent), "seconds": seconds}
+
+
+def fct(models: Models, side: str = "") -> Record:
+    """FCT, with side-information or without."""
+    width = models.lesson.size.transform_width
+    shape = {"branch_width": max(width // 2, 1), "mixer_width": width}
+    return transform(FCT, models, side=side, **shape)
+
+
+def fastfill(models: Models) -> Record:
+    """FastFill, backfilled in the order of its sigma."""
+    width = models.lesson.size.transform_width
+    return transform(
+        FastFill, models, policy="sigma", branch_width=max(width // 2, 1), mixer_width=width, disc="cross-entropy"
+    )
+
+
+def _measured(models: Models, model: Any, seconds: float) -> Record:
+    lesson, source = models.lesson, models.source
+    found = searched_as_is(lesson, source, model, model.artifact)
+    return {**found, "s/s": own(lesson, source), "t/t": own(lesson, model), "seconds": seconds}
+
+
+ROWS: dict[str, Row] = {
+    "independent": independent,
+    "BCT": partial(compatible, BCT),
+    "BT2": bt2,
+    "DMU": dmu,
+    "FCT": fct,
+    "FCT + SimCLR": partial(fct, side="SimCLR"),
+    "BCT(+d)": partial(compatible, BCT, longer=True),
+    "BCT, weight 10": partial(compatible, BCT, weight=10.0),
+    "RACT": partial(compatible, RACT, temperature=0.1),
+    "UniBCT": partial(compatible, UniBCT),
+    "LCE": partial(compatible, LCEAlignment),
+    "FD": partial(compatible, FocalDistillation),
+    "regression, cosine": partial(compatible, Regression),
+    "regression, L2": partial(compatible, Regression, distance="l2"),
+    "DMU, even weights": partial(dmu, selection="none"),
+    "DMU, regression": partial(dmu, compatibility="regression"),
+    "BCT, ArcFace": partial(compatible, BCT, **ARCFACE),
+    "DMU, ArcFace": partial(dmu, **ARCFACE),
+    "FCT + autoencoder": partial(fct, side="autoencoder"),
+    "FCT + another seed": partial(fct, side="another seed"),
+    "FastFill, sigma": fastfill,
+    "residual, sigma": partial(transform, Residual, policy="sigma"),
+}

@@ -1,0 +1,69 @@
+r"""Every method of the papers on a folder of class folders, in real galleries, over several seeds.
+
+    python -m benchmarks.methods.run --set glyphs.npz Glyphs --set caltech101 Caltech-101 \
+        --leave-out BACKGROUND_Google --journal methods.jsonl [--size cpu] [--seeds 3] [--setting classes data series]
+    python -m benchmarks.methods.report methods.jsonl docs/results/methods.md
+
+Each measurement is written to the journal as it is finished and never taken again: a run that was stopped goes on where
+it was. The papers' size, on a GPU, with CIFAR-10 as folders `train` and `test` of class folders:
+
+    python -m benchmarks.methods.run --set cifar10 CIFAR-10 --size gpu --journal methods.jsonl
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+
+from benchmarks.methods.data import ImageSet, read
+from benchmarks.methods.lesson import SETTINGS, Setting, lesson
+from benchmarks.methods.models import Models
+from benchmarks.methods.rows import ROWS
+from benchmarks.methods.series import SERIES
+from benchmarks.methods.settings import SIZES, Size
+from benchmarks.pairs.journal import Journal, Record
+
+
+def measurements(setting: Setting) -> dict[str, Callable[[Models], Record]]:
+    """Name the rows of a setting's table."""
+    return SERIES if setting == "series" else ROWS
+
+
+def run(
+    data: ImageSet, size: Size, seeds: Sequence[int], journal: Journal, settings: Sequence[Setting], rows: Sequence[str]
+) -> None:
+    """Measure a set, row by row; models that rows share are trained when the first of them needs one."""
+    for setting, seed in itertools.product(settings, seeds):
+        models = Models(lesson(data, setting, size, seed))
+        for name, measure in measurements(setting).items():
+            if rows and name not in rows:
+                continue
+            start = time.perf_counter()
+            key = {"size": size.name, "set": data.name, "setting": setting, "seed": seed, "method": name}
+            journal.once(key, partial(measure, models))
+            seconds = time.perf_counter() - start
+            print(f"{data.name}, {setting}, seed {seed}, {name}: {seconds:.0f} s", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--set", nargs=2, action="append", required=True, metavar=("PATH", "NAME"))
+    parser.add_argument("--leave-out", nargs="*", default=[], help="class folders")
+    parser.add_argument("--journal", type=Path, required=True)
+    parser.add_argument("--size", choices=SIZES, default="cpu")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--setting", choices=SETTINGS, nargs="+", default=SETTINGS)
+    parser.add_argument("--row", nargs="*", default=[], help="rows, all by default")
+    options = parser.parse_args()
+    journal, size = Journal(options.journal), SIZES[options.size]
+    sets = [read(Path(path), name, size.pixels, options.leave_out) for path, name in options.set]
+    for seed, data in itertools.product(range(options.seeds), sets):
+        run(data, size, [seed], journal, options.setting, options.row)
+
+
+if __name__ == "__main__":
+    main()

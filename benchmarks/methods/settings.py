@@ -1,0 +1,81 @@
+"""How large a run of the benchmark on methods is: one size for all rows of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from compatstore.errors import InvalidInput
+from compatstore.trainers.loop import Precision
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """What every row of a run gets.
+
+    Args:
+        name: What the journal calls it.
+        pixels: Side of the images that networks read.
+        images: Images to train on at most, drawn at random.
+        gallery: Items in the gallery at most.
+        queries: Queries at most.
+        dim: Values of a source's embedding, and of a target's where the method adds none.
+        extra: Values that BCT(+d) and BT^2 add.
+        side: Values of side-information.
+        width: Channels of the small convolutional network's first stage.
+        architecture: A model of timm instead, or "".
+        transformer: The target's network in the setting "architecture", as `Recipe.architecture` names it.
+        epochs: Passes over the images, for every network trained on images.
+        batch_size: Images a step.
+        transform_epochs: Passes over the pairs, for transforms.
+        transform_width: Of the hidden layers of transforms.
+        adapter_width: Of DMU's adaptation head.
+        precision: Of the networks on images.
+        alphas: Shares of native vectors that curves are measured at.
+
+    Raises:
+        InvalidInput: A setting is out of its range.
+    """
+
+    name: str
+    pixels: int
+    images: int
+    gallery: int
+    queries: int
+    dim: int
+    extra: int
+    side: int
+    width: int
+    epochs: int
+    batch_size: int
+    transform_epochs: int
+    transform_width: int
+    adapter_width: int
+    architecture: str = ""
+    transformer: str = "small-vit"
+    precision: Precision = "auto"
+    alphas: int = 11
+
+    def __post_init__(self) -> None:
+        if min(self.images, self.gallery, self.queries, self.alphas, self.epochs) < 2:
+            raise InvalidInput("size the benchmark", expected="2 or more of each", found=repr(self))
+
+
+SIZES = {
+    size.name: size
+    for size in (
+        Size(
+            name="tiny", pixels=8, images=400, gallery=120, queries=60, dim=12, extra=4, side=8, width=8, epochs=3,
+            batch_size=64, transform_epochs=3, transform_width=16, adapter_width=16, alphas=3,
+        ),
+        Size(
+            name="cpu", pixels=32, images=4500, gallery=2000, queries=800, dim=64, extra=16, side=64, width=16,
+            epochs=7, batch_size=64, precision="bf16", transform_epochs=30, transform_width=256, adapter_width=256,
+        ),
+        # The papers' shape on CIFAR-10: ResNet50, 128 values, 100 epochs; one GPU.
+        Size(
+            name="gpu", pixels=32, images=50_000, gallery=9000, queries=1000, dim=128, extra=32, side=64, width=64,
+            architecture="timm:resnet50", epochs=100, batch_size=256,
+            transform_epochs=80, transform_width=2048, adapter_width=1024,
+        ),
+    )
+}  # fmt: skip
