@@ -39,6 +39,9 @@ def status(result: Status) -> View:
         ("version", "state", "dim", "metric", "native", "transformed", "missing", "encoder"),
         [(v.name, v.state, v.dim, v.metric, v.native, v.transformed, v.missing, _encoder(v)) for v in result.versions],
     )
+    for version in result.versions:
+        if version.bridged:
+            yield f"{version.bridged} items without a vector in {version.name} are found by its queries all the same"
     for run in result.upgrades:
         yield from _run(run)
 

@@ -18,6 +18,9 @@ from compatstore.trainers.classifier import Independent, TrainedModel
 from compatstore.trainers.images import Images
 from compatstore.trainers.simclr import SimCLR
 
+# Of every classifier, as in DMU's paper on landmarks.
+ARCFACE = {"scale": 30.0, "margin": 0.3}
+
 
 @dataclass(frozen=True, eq=False)
 class Models:
@@ -43,8 +46,8 @@ class Models:
         }
 
     def classifier(self, *, target: bool = True) -> dict[str, Any]:
-        """Settings of every classifier: cosines, so that all embeddings have unit length."""
-        return {**self.loop(target=target), "head": "cosine"}
+        """Settings of every classifier; all embeddings have unit length."""
+        return {**self.loop(target=target), "head": "arcface", **ARCFACE}
 
     @cached_property
     def source(self) -> TrainedModel:

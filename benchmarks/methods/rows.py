@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from benchmarks.methods.measure import figures, own, searched_as_is, transformed
-from benchmarks.methods.models import Models, embed
+from benchmarks.methods.models import ARCFACE, Models, embed
 from benchmarks.pairs.journal import Record
 from compatstore.trainers.bct import BCT
 from compatstore.trainers.bt2 import BT2
@@ -24,9 +24,6 @@ from compatstore.trainers.residual import Residual
 from compatstore.trainers.unibct import UniBCT
 
 Row = Callable[[Models], Record]
-
-# The head that DMU's paper trains all of its rows with; here the others have plain cosines.
-ARCFACE = {"head": "arcface", "scale": 30.0, "margin": 0.3}
 
 
 def independent(models: Models) -> Record:
@@ -89,7 +86,7 @@ def fastfill(models: Models) -> Record:
     """FastFill, backfilled in the order of its sigma."""
     width = models.lesson.size.transform_width
     return transform(
-        FastFill, models, policy="sigma", branch_width=max(width // 2, 1), mixer_width=width, disc="cross-entropy"
+        FastFill, models, policy="sigma", branch_width=max(width // 2, 1), mixer_width=width, disc="arcface", **ARCFACE
     )
 
 
@@ -116,8 +113,6 @@ ROWS: dict[str, Row] = {
     "regression, L2": partial(compatible, Regression, distance="l2"),
     "DMU, even weights": partial(dmu, selection="none"),
     "DMU, regression": partial(dmu, compatibility="regression"),
-    "BCT, ArcFace": partial(compatible, BCT, **ARCFACE),
-    "DMU, ArcFace": partial(dmu, **ARCFACE),
     "FCT + autoencoder": partial(fct, side="autoencoder"),
     "FCT + another seed": partial(fct, side="another seed"),
     "FastFill, sigma": fastfill,
