@@ -38,13 +38,14 @@ from compatstore.upgrade.cutover import check_cutover, cut_over
 from compatstore.upgrade.estimate import agree, estimate_upgrade, remember
 from compatstore.upgrade.gates import Terms
 from compatstore.upgrade.pause import Paused, pause
-from compatstore.upgrade.plan import Plan, make_plan, settle
+from compatstore.upgrade.plan import Plan, make_plan
 from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.refitter import Refitter
 from compatstore.upgrade.reporting import UpgradeReport, report_upgrade
 from compatstore.upgrade.retire import retire
 from compatstore.upgrade.rollback import roll_back
 from compatstore.upgrade.run import Controls, Report, run_upgrade
+from compatstore.upgrade.settle import settle
 from compatstore.upgrade.status import Status, read_status
 from compatstore.upgrade.switched import Switched
 from compatstore.upgrade.trial import SampleSettings, try_upgrade
@@ -232,6 +233,24 @@ class Gallery:
         matrix = matrix.copy()
         matrix[~valid] = float("nan")
         return matrix
+
+    def side_information(self, ids: Sequence[Any], version: str | None = None) -> FloatArray:
+        """Read side-information of items: (n, side_dim) float32, in the order of `ids`, NaN where an item has none.
+
+        Of a version that stores bits it is -1 and 1, as transforms read it.
+
+        Raises:
+            UnknownId: Some items are not there.
+            UnknownVersion: The gallery keeps no vectors of that version.
+            InvalidInput: The version has no side-information.
+        """
+        registry = self._catalog.registry()
+        name = version or registry.active
+        columns = registry.columns(name)
+        if columns.side is None or columns.side_dim is None:
+            raise InvalidInput(f"read side-information of {name}", expected="a version with side_dim", found="none")
+        matrix, valid = to_matrix(self.get(ids, [columns.side]).column(columns.side), columns.side_dim)
+        return np.where(valid[:, None], matrix, np.float32("nan"))
 
     def __len__(self) -> int:
         return self._catalog.store.count()

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from compatstore.artifacts.kinds import kind_named
 from compatstore.encoders import encode_readable
-from compatstore.errors import Incompatible, InvalidInput, UnknownArtifact, UpgradeError
 from compatstore.storage.bridges import bridge_to
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
-from compatstore.storage.registry import Registry, RunRecord, now
+from compatstore.storage.registry import Registry, RunRecord
 from compatstore.upgrade.account import read_account
 from compatstore.upgrade.budget import Budget
 from compatstore.upgrade.estimate import UpgradeEstimate
 from compatstore.upgrade.hop import Hop, read_source
 from compatstore.upgrade.native_ways import plan_natives, require_way
-from compatstore.upgrade.path import find_path
-from compatstore.upgrade.policies import factors, require_readable
-from compatstore.upgrade.rows import TableRows
-from compatstore.upgrade.states import EXPAND, run_of
 from compatstore.upgrade.transform import Transformer, transformer_of
 
 SAMPLE_ROWS = 2048
@@ -75,112 +69,6 @@ class Plan:
     quality: Mapping[str, Any]
     warnings: tuple[str, ...]
     estimate: UpgradeEstimate | None = None
-
-
-def settle(
-    catalog: Catalog,
-    target: str,
-    *,
-    via: str | None = None,
-    budget: Budget | None = None,
-    policy_name: str | None = None,
-    seed: int | None = None,
-    natives: str | None = None,
-    holdout: float | None = None,
-) -> RunRecord:
-    """Decide source, path, budget and order of a run, or take up the one that is open; read-only.
-
-    Args:
-        catalog: The gallery.
-        target: Version to upgrade to.
-        via: Id of the artifact to use.
-        budget: What the caller named of the backfill's limits.
-        policy_name: Order of the backfill.
-        seed: Of the order.
-        natives: How natives are stored.
-        holdout: Share of the backfill that is drawn at random, for a refit to be judged by.
-
-    Raises:
-        InvalidInput: A setting is out of its range, or the target is active already and was not upgraded to.
-        UnknownVersion: There is no such version.
-        UnknownArtifact: No chain of artifacts leads to the target and not everything is embedded natively.
-    """
-    registry = catalog.registry()
-    registry.record(target)
-    run = run_of(registry, target)
-    if run is None:
-        run = _begin(registry, target)
-    run = Budget.of(run).revised(budget or Budget()).record(run)
-    factors(policy_name or run.policy)
-    settled = replace(
-        run,
-        path=_path(catalog, registry, run, via),
-        policy=policy_name or run.policy,
-        seed=run.seed if seed is None else seed,
-        natives=require_way(natives or run.natives),
-        holdout=run.holdout if holdout is None else holdout,
-    )
-    if run.backfill > 0:
-        require_readable(settled.policy, TableRows(catalog, registry, settled, catalog.store.snapshot()))
-    return settled
-
-
-def _begin(registry: Registry, target: str) -> RunRecord:
-    if registry.active == target:
-        raise InvalidInput(
-            f"upgrade to {target}",
-            expected="another version than the active one",
-            found=f"{target} is active",
-            fix="See: compatstore status GALLERY",
-        )
-    return RunRecord(
-        target=target,
-        source=registry.active,
-        previous=registry.active,
-        path=(),
-        state=EXPAND,
-        backfill=0.0,
-        policy="random",
-        seed=0,
-        started_at=now(),
-    )
-
-
-def _path(catalog: Catalog, registry: Registry, run: RunRecord, via: str | None) -> tuple[str, ...]:
-    if via is None and run.path:
-        return run.path
-    wanted = None if via is None else catalog.artifact_record(via).id
-    if wanted is not None and wanted == run.refit_of:
-        return run.path
-    if wanted is not None and kind_named(registry.artifacts[wanted].kind).acts_on == "query":
-        _require_bridge(registry, run, wanted)
-        return ()
-    try:
-        records = find_path(registry, run.source, run.target, wanted)
-    except UnknownArtifact:
-        if via is None and (run.backfill == 1.0 or bridge_to(registry, run.target) is not None):
-            return ()
-        raise
-    path = tuple(record.id for record in records)
-    if run.path and path != run.path:
-        raise UpgradeError(
-            f"upgrade to {run.target} via {via}",
-            expected=f"the artifact that the upgrade began with ({run.path[-1][:12]})",
-            found=f"{path[-1][:12]}",
-            fix=f"Finish it, or drop it first: compatstore retire GALLERY {run.target}",
-        )
-    return path
-
-
-def _require_bridge(registry: Registry, run: RunRecord, wanted: str) -> None:
-    """Refuse an artifact that lets other queries search other vectors than this upgrade's."""
-    artifact = registry.artifacts[wanted]
-    if (artifact.source, artifact.target) != (run.source, run.target):
-        raise Incompatible(
-            f"upgrade to {run.target} via {wanted[:12]}",
-            expected=f"an artifact from {run.source} to {run.target}",
-            found=f"one from {artifact.source} to {artifact.target}",
-        )
 
 
 def make_plan(catalog: Catalog, run: RunRecord) -> Plan:
