@@ -74,7 +74,9 @@ pass_output = click.make_pass_decorator(Output)
 
 
 def plain(value: Any) -> Any:
-    """Turn a result into what JSON knows: dataclasses to objects, Arrow tables to lists of rows, NaN to null."""
+    """Turn a result into what JSON knows: dataclasses to objects, Arrow tables to lists of rows, NaN to
+    null, bytes to hex digits.
+    """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return plain(dataclasses.asdict(value))
     if hasattr(value, "to_pylist"):  # Arrow
@@ -87,6 +89,8 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
+    if isinstance(value, bytes):
+        return value.hex()
     return value if value is None or isinstance(value, str | bool | int) else str(value)
 
 
@@ -110,7 +114,7 @@ def _cell(value: Any) -> str:
         return ""
     if isinstance(value, float):
         return f"{value:.4f}".rstrip("0").rstrip(".")
-    return str(value)
+    return value.hex() if isinstance(value, bytes) else str(value)
 
 
 def _console() -> Console:

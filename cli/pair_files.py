@@ -132,8 +132,7 @@ def _native_pairs(gallery: Gallery, source: EmbeddingVersion, target: EmbeddingV
 
 def _side(gallery: Gallery, ids: list[Any], version: EmbeddingVersion) -> Any:
     """Side-information of items, or None where the version has none or an item lacks it."""
-    column = f"{version.name}__side"
     if version.side_dim is None:
         return None
-    values = gallery.get(ids, [column]).column(column)
-    return None if values.null_count else np.asarray(values.to_pylist(), np.float32)
+    values = gallery.side_information(ids, version.name)
+    return None if np.isnan(values).any() else values

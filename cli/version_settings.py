@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from compatstore.cli.array_files import read_array
 from compatstore.encoders import Encoder, from_spec
 from compatstore.errors import InvalidInput
-from compatstore.versions import DType, EmbeddingVersion, Metric
+from compatstore.versions import DType, EmbeddingVersion, Metric, SideDType
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +22,7 @@ class VersionSettings:
         encoder: The model, as an ENCODER spec; vectors come from outside where it is left out.
         model: Identity of a model that has no encoder here, such as text-embedding-3-small@2024-01.
         side_dim: Values of the side-information stored with each vector.
+        side_dtype: How it is stored; bits are the signs of its values, in a 32nd of the bytes.
         side_encoder: The side-information model, as an ENCODER spec.
         side_model: Identity of a side-information model that has no encoder here.
         head: File (npy or npz) of the model's frozen classifier head, (classes, dim).
@@ -34,6 +35,7 @@ class VersionSettings:
     encoder: str | None = None
     model: str = ""
     side_dim: int | None = None
+    side_dtype: SideDType = "float32"
     side_encoder: str | None = None
     side_model: str = ""
     head: str | None = None
@@ -60,6 +62,7 @@ class VersionSettings:
             encoder=encoder,
             model=self.model,
             side_dim=self.side_dim or (side_encoder.dim if side_encoder else None),
+            side_dtype=self.side_dtype,
             side_model=self.side_model,
             side_encoder=side_encoder,
             head=None if self.head is None else read_array(self.head, "head"),

@@ -12,6 +12,7 @@ from compatstore.fingerprints import fingerprint
 
 Metric = Literal["l2", "cosine", "dot"]
 DType = Literal["float32", "float16"]
+SideDType = Literal["float32", "bits"]
 METRICS: tuple[str, ...] = get_args(Metric)
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
@@ -31,6 +32,8 @@ class EmbeddingVersion:
         model: Identity of the model; taken from the encoder where there is one, else what its owner declares
             ("text-embedding-3-small@2024-01"). Part of the fingerprint.
         side_dim: Length of the side-information stored with each embedding, or None for no side-information.
+        side_dtype: How it is stored: "float32", or "bits", the sign of each value, for a `side_dim` that is a multiple
+            of 8 (128 values in 16 bytes). What transforms read of it is -1 and 1.
         side_model: Identity of the side-information model, as `model`.
         side_encoder: The side-information model, or None when side-information comes from outside.
         head: Frozen classifier head of the model, (classes, dim) float32, or None.
@@ -49,6 +52,7 @@ class EmbeddingVersion:
     encoder: Encoder | None = field(default=None, compare=False, repr=False)
     model: str = ""
     side_dim: int | None = None
+    side_dtype: SideDType = "float32"
     side_model: str = ""
     side_encoder: Encoder | None = field(default=None, compare=False, repr=False)
     head: FloatArray | None = field(default=None, compare=False, repr=False)
@@ -68,6 +72,7 @@ class EmbeddingVersion:
             raise InvalidInput(f"make version {self.name}", expected=f"metric of {METRICS}", found=repr(self.metric))
         if self.dtype not in get_args(DType):
             raise InvalidInput(f"make version {self.name}", expected="dtype float32 or float16", found=repr(self.dtype))
+        self._check_side_dtype()
         for encoder, dim in ((self.encoder, self.dim), (self.side_encoder, self.side_dim)):
             if encoder is not None and encoder.dim != dim:
                 raise DimensionMismatch(
@@ -97,5 +102,16 @@ class EmbeddingVersion:
 
     @property
     def side_fingerprint(self) -> str | None:
-        """Digest of the side-information model, or None without side-information."""
-        return None if self.side_dim is None else fingerprint(side=self.side_identity, dim=self.side_dim)
+        """Digest of the side-information model, and of how it is stored; None without side-information."""
+        if self.side_dim is None:
+            return None
+        stored = {} if self.side_dtype == "float32" else {"dtype": self.side_dtype}
+        return fingerprint(side=self.side_identity, dim=self.side_dim, **stored)
+
+    def _check_side_dtype(self) -> None:
+        asked = f"make version {self.name}"
+        if self.side_dtype not in get_args(SideDType):
+            raise InvalidInput(asked, expected="side_dtype float32 or bits", found=repr(self.side_dtype))
+        if self.side_dtype == "bits" and (self.side_dim is None or self.side_dim % 8):
+            found = "no side-information" if self.side_dim is None else f"{self.side_dim}"
+            raise InvalidInput(asked, expected="a side_dim that is a multiple of 8, for bits", found=found)

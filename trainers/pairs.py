@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compatstore.artifacts.manifest import Side, Space
-from compatstore.artifacts.matrix import as_matrix, to_numpy
+from compatstore.artifacts.matrix import as_matrix, as_side, to_numpy
 from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import DimensionMismatch, DuplicateIds, InvalidInput, first_offenders
 from compatstore.trainers.vector_files import VectorFile, read_vectors
@@ -31,7 +31,8 @@ class Pairs:
     Args:
         source: (n, source dim) float32, of the source model.
         target: (n, target dim) float32, of the target model.
-        side: (n, side dim) float32, side-information stored with the source vectors, or None.
+        side: (n, side dim) float32, side-information stored with the source vectors, or None. Where the version stores
+            bits, packed codes will do, and of values the signs are learnt from.
         target_side: (n, target side dim) float32, side-information of the target version, or None.
         labels: (n,) classes, or None.
         head: (classes, target dim) float32, frozen classifier of the target model, or None for the version's.
@@ -61,8 +62,8 @@ class Pairs:
         source, target = self.source_version, self.target_version
         self._check_matrix("source", None if source is None else source.dim)
         self._check_matrix("target", None if target is None else target.dim)
-        self._check_matrix("side", None if source is None else source.side_dim)
-        self._check_matrix("target_side", None if target is None else target.side_dim)
+        self._check_side("side", source)
+        self._check_side("target_side", target)
         if self.head is None and target is not None:
             self._set("head", target.head)
         self._check_matrix("head", self.target.shape[1])
@@ -187,6 +188,14 @@ class Pairs:
         if value is not None:
             self._set(name, as_matrix(f"pair vectors, {name}", value, dim))
 
+    def _check_side(self, name: str, version: EmbeddingVersion | None) -> None:
+        """Learn from what the version stores: of bits that is -1 and 1."""
+        value = getattr(self, name)
+        if value is None or version is None or version.side_dim is None:
+            self._check_matrix(name, None)
+        else:
+            self._set(name, as_side(f"pair vectors, {name}", value, version.side_dim, version.side_dtype))
+
     def _check_rows(self) -> None:
         if not len(self.source):
             raise InvalidInput("pair vectors", expected="at least one row", found="none")
@@ -273,4 +282,4 @@ def _space(vectors: FloatArray, version: EmbeddingVersion | None) -> Space:
 def _side(side: FloatArray | None, version: EmbeddingVersion | None) -> Side | None:
     if side is None:
         return None
-    return Side(dim=side.shape[1], fingerprint=None if version is None else version.side_fingerprint)
+    return (None if version is None else Side.of(version)) or Side(dim=side.shape[1])

@@ -21,7 +21,7 @@ from compatstore.artifacts.binding import require_binding
 from compatstore.artifacts.directory import WEIGHTS, read_directory, write_directory
 from compatstore.artifacts.kinds import Kind, Transformed, kind_named
 from compatstore.artifacts.manifest import Manifest, Side, Space
-from compatstore.artifacts.matrix import as_matrix, to_numpy
+from compatstore.artifacts.matrix import as_matrix, as_side, to_numpy
 from compatstore.artifacts.network import Execution, Network, Precision
 from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import AlreadyExists, CompatStoreError, CorruptArtifact, InvalidInput
@@ -132,7 +132,8 @@ class Artifact:
 
         Args:
             vectors: (n, d) array or torch tensor, in the space that the kind reads.
-            side: (n, d_side) array or torch tensor, for an artifact that reads side-information; else None.
+            side: (n, d_side) array or torch tensor, for an artifact that reads side-information; else None. For one
+                that reads bits also packed codes, (n, d_side / 8) uint8; of values only the signs count.
             batch_size: Rows of a batch, >= 1; None takes what is fast on the device. Every batch is padded to it.
             device: "cpu" (the default) or "cuda".
             precision: "float32" or "bfloat16".
@@ -231,7 +232,7 @@ class Artifact:
             return None
         if side is None:
             raise InvalidInput(asked, expected=f"(n, {expected.dim}) side-information", found="none")
-        rows = as_matrix(asked, side, expected.dim)
+        rows = as_side(asked, side, expected.dim, expected.dtype)
         if len(rows) != n:
             raise InvalidInput(asked, expected=f"{n} rows, as there are vectors", found=f"{len(rows)}")
         return rows

@@ -77,6 +77,11 @@ def _require_side_source(asked: str, side: Side | None, source: EmbeddingVersion
 
 
 def _require_side(asked: str, side: Side, version: EmbeddingVersion) -> None:
+    if side.dtype != version.side_dtype:
+        fix = (
+            f"Train it on pairs that name their versions: Pairs(..., source_version=gallery.version({version.name!r}))."
+        )
+        raise Incompatible(asked, expected=f"{side.dtype}, as it was trained on", found=version.side_dtype, fix=fix)
     if side.fingerprint is not None and version.side_fingerprint is not None:
         require_fingerprint(asked, side.fingerprint, version.side_fingerprint)
     if side.dim != version.side_dim:

@@ -10,7 +10,7 @@ from typing import Any
 
 from compatstore.artifacts.architecture import Architecture
 from compatstore.errors import CompatStoreError, CorruptArtifact, InvalidInput
-from compatstore.versions import EmbeddingVersion, Metric
+from compatstore.versions import EmbeddingVersion, Metric, SideDType
 
 FORMAT = 1
 
@@ -52,10 +52,23 @@ class Side:
     Args:
         dim: Length of a side vector.
         fingerprint: Fingerprint of the side-information model, or None where nobody said.
+        dtype: How it is stored: "float32", or "bits"; of bits the artifact reads -1 and 1.
     """
 
     dim: int
     fingerprint: str | None = None
+    dtype: SideDType = "float32"
+
+    @classmethod
+    def of(cls, version: EmbeddingVersion) -> Side | None:
+        """Describe the side-information of an embedding version, or None where it has none."""
+        if version.side_dim is None:
+            return None
+        return cls(dim=version.side_dim, fingerprint=version.side_fingerprint, dtype=version.side_dtype)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON-able values; floats go without saying, as in manifests from before there were bits."""
+        return {name: value for name, value in asdict(self).items() if (name, value) != ("dtype", "float32")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +111,8 @@ class Manifest:
         """Return the manifest as JSON-able values, without its id."""
         values = asdict(self)
         values["networks"] = {name: network.to_dict() for name, network in self.networks.items()}
+        values["side_source"] = self.side_source and self.side_source.to_dict()
+        values["side_target"] = self.side_target and self.side_target.to_dict()
         return values
 
     @property

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from compatstore.encoders.codes import signs, unpack
 from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import DimensionMismatch, InvalidInput, NonFiniteVectors, first_offenders
 
@@ -36,6 +37,31 @@ def as_matrix(asked: str, values: Any, dim: int | None = None) -> FloatArray:
         rows = np.flatnonzero(~finite).tolist()
         raise NonFiniteVectors(asked, expected="finite values", found=f"NaN or inf in rows {first_offenders(rows)}")
     return matrix
+
+
+def as_side(asked: str, values: Any, dim: int, dtype: str) -> FloatArray:
+    """Return side-information as a matrix, as a transform reads it.
+
+    Args:
+        asked: What the caller wanted, for the message of an error.
+        values: As for `as_matrix`; for "bits" also packed codes, (n, dim / 8) uint8.
+        dim: Length that each row must have.
+        dtype: "float32", or "bits" for what is left of the values in 1-bit codes.
+
+    Returns:
+        (n, dim) float32, contiguous; of -1 and 1 for "bits".
+
+    Raises:
+        InvalidInput: It is not a matrix of numbers.
+        DimensionMismatch: The rows have another length.
+        NonFiniteVectors: Some values are NaN, infinite or beyond float32.
+    """
+    if dtype == "float32":
+        return as_matrix(asked, values, dim)
+    array = to_numpy(values)
+    if isinstance(array, np.ndarray) and array.dtype == np.uint8 and array.ndim == 2 and array.shape[1] * 8 == dim:
+        return unpack(array)
+    return signs(as_matrix(asked, array, dim))
 
 
 def to_numpy(values: Any) -> Any:

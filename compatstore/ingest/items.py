@@ -9,15 +9,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from compatstore.artifacts.matrix import as_matrix, to_numpy
-from compatstore.encoders import FloatArray
+from compatstore.artifacts.matrix import to_numpy
 from compatstore.errors import InvalidInput, InvalidName, first_offenders
+from compatstore.ingest.vectors import Given, given_side, given_vectors
 from compatstore.storage.catalog import id_arrow_type
-from compatstore.storage.columns import BoolArray, to_matrix
 from compatstore.storage.ids import refuse_repeats
 from compatstore.storage.registry import Registry
-
-Given = tuple[FloatArray, BoolArray]
 
 
 @dataclass(frozen=True)
@@ -131,7 +128,9 @@ def _take_vectors(columns: dict[str, Any], registry: Registry, asked: str) -> tu
         if kept is None:
             continue
         if kept.vector in columns:
-            vectors[record.name] = _given(columns.pop(kept.vector), kept.dim, f"{asked}, vectors of {record.name}")
+            vectors[record.name] = given_vectors(
+                columns.pop(kept.vector), kept.dim, f"{asked}, vectors of {record.name}"
+            )
         name = f"{record.name}__side"
         if name in columns:
             if kept.side_dim is None:
@@ -141,35 +140,8 @@ def _take_vectors(columns: dict[str, Any], registry: Registry, asked: str) -> tu
                     found="some",
                     fix="Create or register the version with side_dim.",
                 )
-            side[record.name] = _given(columns.pop(name), kept.side_dim, f"{asked}, side-information of {record.name}")
+            side[record.name] = given_side(columns.pop(name), kept, f"{asked}, side-information of {record.name}")
     return vectors, side
-
-
-def _given(values: Any, dim: int, asked: str) -> Given:
-    """Read vectors, some of which may be null."""
-    if isinstance(values, pa.Array | pa.ChunkedArray):
-        if pa.types.is_fixed_size_list(values.type):
-            _refuse_holes(values, asked)
-            if values.type.list_size == dim:
-                matrix, valid = to_matrix(values.cast(pa.list_(pa.float32(), dim)), dim)
-                return as_matrix(asked, matrix, dim), valid
-            return as_matrix(asked, to_matrix(values, values.type.list_size)[0], dim), np.ones(len(values), bool)
-        values = values.to_pylist()
-    if isinstance(values, list) and any(value is None for value in values):
-        valid = np.array([value is not None for value in values])
-        matrix = np.zeros((len(values), dim), np.float32)
-        if valid.any():
-            matrix[valid] = as_matrix(asked, [value for value in values if value is not None], dim)
-        return matrix, valid
-    matrix = as_matrix(asked, values, dim) if len(values) else np.zeros((0, dim), np.float32)
-    return matrix, np.ones(len(matrix), bool)
-
-
-def _refuse_holes(values: Any, asked: str) -> None:
-    """Refuse vectors in which single values are null; a null vector is fine."""
-    holes = _arrow(values).flatten().null_count
-    if holes:
-        raise InvalidInput(asked, expected="vectors without null values", found=f"{holes} null values")
 
 
 def _read_ids(values: Any, registry: Registry, asked: str) -> Any:

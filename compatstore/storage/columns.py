@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from compatstore.encoders.codes import Codes, pack, unpack
 from compatstore.encoders.protocol import FloatArray
 from compatstore.versions import EmbeddingVersion
 
@@ -37,6 +38,7 @@ class VersionColumns:
         basis: Column of the digest of what a vector was made from (see `basis.py`), or None.
         side: Column of the side-information, or None.
         side_dim: Values of the side-information, or None.
+        side_dtype: "float32", or "bits": eight values to a byte.
     """
 
     vector: str
@@ -48,6 +50,7 @@ class VersionColumns:
     basis: str | None = None
     side: str | None = None
     side_dim: int | None = None
+    side_dtype: str = "float32"
 
     @classmethod
     def of(cls, version: EmbeddingVersion, *, padded: bool = False) -> VersionColumns:
@@ -63,6 +66,7 @@ class VersionColumns:
             basis=f"{name}__basis",
             side=None if version.side_dim is None else f"{name}__side",
             side_dim=version.side_dim,
+            side_dtype=version.side_dtype,
         )
 
     @property
@@ -81,24 +85,25 @@ class VersionColumns:
         if self.basis:
             fields.append(pa.field(self.basis, pa.uint64()))
         if self.side and self.side_dim:
-            fields.append(pa.field(self.side, pa.list_(pa.float32(), self.side_dim)))
+            fields.append(pa.field(self.side, side_type(self.side_dim, self.side_dtype)))
         return fields
 
     @property
     def row_bytes(self) -> int:
         """Bytes that all columns take for a row, about."""
         vector = self.width * np.dtype(self.dtype).itemsize
-        return vector + 4 * (self.side_dim or 0) + BYTES_BESIDE_VECTOR
+        side = (self.side_dim or 0) * (4 if self.side_dtype == "float32" else 1 / 8)
+        return vector + int(side) + BYTES_BESIDE_VECTOR
 
     @property
     def present(self) -> str:
-        """SQL condition: the row has a vector."""
-        return f"`{self.vector}` IS NOT NULL"
+        """SQL condition: the row has a vector. The origin says so too, and is far smaller to read than vectors are."""
+        return f"`{self.origin or self.vector}` IS NOT NULL"
 
     @property
     def missing(self) -> str:
         """SQL condition: the row has no vector."""
-        return f"`{self.vector}` IS NULL"
+        return f"`{self.origin or self.vector}` IS NULL"
 
     @property
     def native(self) -> str:
@@ -117,9 +122,11 @@ class VersionColumns:
         if self.basis:
             arrays[self.basis] = pa.array(values.basis, pa.uint64(), mask=~valid)
         if self.side and self.side_dim:
-            arrays[self.side] = to_vectors(
-                values.side_matrix(self.side_dim), self.side_dim, "float32", values.side_valid
-            )
+            side = values.side_matrix(self.side_dim)
+            if self.side_dtype == "bits":
+                arrays[self.side] = to_codes(pack(side), values.side_valid)
+            else:
+                arrays[self.side] = to_vectors(side, self.side_dim, "float32", values.side_valid)
         return arrays
 
     def decode(self, table: Any) -> VersionValues:
@@ -150,7 +157,7 @@ class VersionValues:
         origin: (n,) object, `native` or an artifact's id.
         uncertainty: (n,) float32, NaN where unknown.
         basis: (n,) uint64.
-        side: (n, side_dim) float32 or None.
+        side: (n, side_dim) float32 or None; what was read of bits is -1 and 1.
         side_valid: (n,) bool.
     """
 
@@ -217,6 +224,18 @@ class VersionValues:
 _ARROW_TYPES = {"float32": pa.float32, "float16": pa.float16}
 
 
+def side_type(dim: int, dtype: str) -> Any:
+    """Arrow type of side-information; of bits a binary one, which nobody takes for a vector to search."""
+    return pa.binary(dim // 8) if dtype == "bits" else pa.list_(pa.float32(), dim)
+
+
+def to_codes(codes: Codes, valid: BoolArray) -> Any:
+    """Make a fixed-size-binary array of (n, bytes) uint8, null where not valid."""
+    n, size = codes.shape
+    mask = None if valid.all() else pa.array(valid).buffers()[1]
+    return pa.Array.from_buffers(pa.binary(size), n, [mask, pa.py_buffer(np.ascontiguousarray(codes))])
+
+
 def to_vectors(matrix: FloatArray, width: int, dtype: str, valid: BoolArray | None = None) -> Any:
     """Make a fixed-size-list array of (n, dim) values, zero-padded to `width`, null where not valid."""
     n, dim = matrix.shape
@@ -230,18 +249,27 @@ def to_vectors(matrix: FloatArray, width: int, dtype: str, valid: BoolArray | No
 
 
 def to_matrix(array: Any, dim: int) -> tuple[FloatArray, BoolArray]:
-    """Read a fixed-size-list array as ((n, dim) float32, (n,) valid); null rows are zeros."""
+    """Read fixed-size lists, or 1-bit codes, as ((n, dim) float32, (n,) valid); null rows are zeros."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
-    n, width = len(array), array.type.list_size
     valid = array.is_valid().to_numpy(zero_copy_only=False)
-    values = array.values.slice(array.offset * width, n * width)
-    matrix = (
-        values.fill_null(0).to_numpy(zero_copy_only=False).reshape(n, width)[:, :dim].astype(np.float32, copy=False)
-    )
+    matrix = _from_codes(array) if pa.types.is_fixed_size_binary(array.type) else _from_lists(array, dim)
     if not valid.all():
         matrix = np.where(valid[:, None], matrix, np.float32(0))
     return matrix, valid
+
+
+def _from_lists(array: Any, dim: int) -> FloatArray:
+    n, width = len(array), array.type.list_size
+    values = array.values.slice(array.offset * width, n * width).fill_null(0).to_numpy(zero_copy_only=False)
+    matrix: FloatArray = values.reshape(n, width)[:, :dim].astype(np.float32, copy=False)
+    return matrix
+
+
+def _from_codes(array: Any) -> FloatArray:
+    n, size = len(array), array.type.byte_width
+    codes = np.frombuffer(array.buffers()[1] or b"", np.uint8, n * size, array.offset * size)
+    return unpack(codes.reshape(n, size))
 
 
 def _strings(array: Any) -> npt.NDArray[np.object_]:

@@ -51,6 +51,7 @@ class VersionRecord:
     model: str
     encoder: str = ""
     side_dim: int | None = None
+    side_dtype: str = "float32"
     side_model: str = ""
     side_encoder: str = ""
     head: str | None = None
@@ -71,6 +72,7 @@ class VersionRecord:
             "model": version.identity,
             "encoder": version.encoder.spec if version.encoder is not None else "",
             "side_dim": version.side_dim,
+            "side_dtype": version.side_dtype,
             "side_model": version.side_identity,
             "side_encoder": version.side_encoder.spec if version.side_encoder is not None else "",
         }
@@ -87,6 +89,7 @@ class VersionRecord:
             model=self.model,
             encoder=encoder,
             side_dim=self.side_dim,
+            side_dtype=self.side_dtype,  # type: ignore[arg-type]
             side_model=self.side_model,
             side_encoder=side_encoder,
         )

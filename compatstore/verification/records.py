@@ -35,12 +35,12 @@ def _objections(registry: Registry, name: str, record: VersionRecord) -> Iterato
     except CompatStoreError as error:
         yield f"makes no version: {error}"
     columns = record.columns
-    if columns is not None and (columns.dim, columns.dtype, columns.side_dim) != (
-        record.dim,
-        record.dtype,
-        columns.side_dim and record.side_dim,
-    ):
+    if columns is not None and (columns.dim, columns.dtype) != (record.dim, record.dtype):
         yield f"says {record.dim} values of {record.dtype}, its columns {columns.dim} of {columns.dtype}"
+    if columns is not None and columns.side_dim is not None:
+        said, kept = (f"{r.side_dim} values of {r.side_dtype}" for r in (record, columns))
+        if said != kept:
+            yield f"says side-information of {said}, its columns {kept}"
     if record.basis_of is not None and registry.versions.get(record.basis_of, record).columns is None:
         yield f"has vectors made from {record.basis_of}, which has none"
 

@@ -14,13 +14,13 @@ from compatstore.storage.columns import PADDING, VersionColumns, VersionValues, 
     n=st.integers(0, 9),
     dim=st.integers(1, 7),
     padded=st.booleans(),
-    side_dim=st.one_of(st.none(), st.integers(1, 4)),
+    side=st.sampled_from([(None, "float32"), (1, "float32"), (4, "float32"), (8, "bits"), (24, "bits")]),
     seed=st.integers(0, 99),
 )
 @settings(deadline=None)
-def test_values_come_back_as_they_went_in(n, dim, padded, side_dim, seed):
-    rng = np.random.default_rng(seed)
-    version = cs.EmbeddingVersion("v", dim=dim, side_dim=side_dim)
+def test_values_come_back_as_they_went_in(n, dim, padded, side, seed):
+    rng, (side_dim, side_dtype) = np.random.default_rng(seed), side
+    version = cs.EmbeddingVersion("v", dim=dim, side_dim=side_dim, side_dtype=side_dtype)
     columns = VersionColumns.of(version, padded=padded)
     values = VersionValues.absent(n, dim)
     values.valid = rng.random(n) < 0.7
@@ -30,6 +30,7 @@ def test_values_come_back_as_they_went_in(n, dim, padded, side_dim, seed):
     values.basis = rng.integers(1, 2**63, n, dtype=np.uint64)
     if side_dim is not None:
         values.side = rng.normal(size=(n, side_dim)).astype(np.float32)
+        values.side = np.sign(values.side) if side_dtype == "bits" else values.side
         values.side_valid = rng.random(n) < 0.5
 
     table = pa.table(columns.encode(values), schema=pa.schema(columns.fields))
@@ -54,6 +55,14 @@ def test_a_slice_is_read_from_where_it_starts():
     read, valid = to_matrix(array.slice(1, 2), 3)
     assert valid.tolist() == [False, True]
     np.testing.assert_array_equal(read, [[0, 0, 0], [6, 7, 8]])
+
+
+def test_a_slice_of_codes_is_read_from_where_it_starts():
+    codes = pa.array([b"\x00\xff", None, b"\x80\x01", b"\xff\xff"], pa.binary(2))
+    read, valid = to_matrix(pa.chunked_array([codes.slice(1, 1), codes.slice(2, 1)]), 16)
+    assert valid.tolist() == [False, True]
+    np.testing.assert_array_equal(read[1], [1] + [-1] * 14 + [1])
+    np.testing.assert_array_equal(read[0], 0)
 
 
 def test_float16_vectors_are_read_as_float32():

@@ -1,0 +1,31 @@
+"""1-bit codes: of each value its sign, eight to a byte.
+
+A model whose values lie around zero loses little by it. What transforms read of a code is -1 and 1.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from compatstore.encoders.protocol import FloatArray
+
+Codes = npt.NDArray[np.uint8]
+
+
+def signs(values: npt.NDArray[Any]) -> FloatArray:
+    """What is left of values in a code: (n, dim) numbers -> (n, dim) float32, 1 where above zero and -1 elsewhere."""
+    kept: FloatArray = np.where(values > 0, np.float32(1), np.float32(-1))
+    return kept
+
+
+def pack(values: npt.NDArray[Any]) -> Codes:
+    """Pack signs: (n, dim) numbers, dim a multiple of 8 -> (n, dim / 8) uint8, the first value in the highest bit."""
+    return np.packbits(values > 0, axis=1)
+
+
+def unpack(codes: Codes) -> FloatArray:
+    """Read codes: (n, bytes) uint8 -> (n, 8 bytes) float32 of -1 and 1."""
+    return signs(np.unpackbits(codes, axis=1))

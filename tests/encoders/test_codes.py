@@ -1,0 +1,18 @@
+import hypothesis.strategies as st
+import numpy as np
+from hypothesis import given, settings
+from hypothesis.extra.numpy import arrays
+
+from compatstore.encoders.codes import pack, signs, unpack
+
+
+@given(
+    arrays(np.float32, st.tuples(st.integers(0, 5), st.sampled_from([8, 16, 128])), elements=st.floats(-2, 2, width=32))
+)
+@settings(deadline=None)
+def test_a_code_keeps_the_signs(values: np.ndarray) -> None:
+    codes = pack(values)
+    assert codes.shape == (len(values), values.shape[1] // 8)
+    np.testing.assert_array_equal(unpack(codes), np.where(values > 0, 1, -1))
+    np.testing.assert_array_equal(unpack(codes), signs(values))
+    np.testing.assert_array_equal(pack(unpack(codes)), codes)
