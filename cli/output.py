@@ -74,9 +74,7 @@ pass_output = click.make_pass_decorator(Output)
 
 
 def plain(value: Any) -> Any:
-    """Turn a result into what JSON knows: dataclasses to objects, Arrow tables to lists of rows, NaN to
-    null, bytes to hex digits.
-    """
+    """Turn a result into JSON's values: dataclasses to objects, Arrow tables to rows, NaN to null, bytes to hex."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return plain(dataclasses.asdict(value))
     if hasattr(value, "to_pylist"):  # Arrow
