@@ -32,7 +32,7 @@ LAYERS = [
 ONLY_IN = {"lance": "storage", "lancedb": "storage", "click": "cli", "rich": "cli"}
 LAZY = {"torch", "torchvision", "timm", "matplotlib", "sklearn", "ray", "faiss", "accelerate"}
 # Torch modules, in files that are themselves loaded where they are used.
-NETWORKS = {"compatstore.encoders.basis_network"}
+NETWORKS = {"compatstore.encoders.backbones.basis_network"}
 
 
 def modules():

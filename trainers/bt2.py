@@ -13,8 +13,8 @@ from torch.nn.utils import parametrizations, parametrize
 
 from compatstore.artifacts import Artifact
 from compatstore.encoders.backbones import Backbone
-from compatstore.encoders.basis_network import BasisNetwork, Parts
-from compatstore.encoders.basis_transformed import BasisTransformed
+from compatstore.encoders.backbones.basis_network import BasisNetwork, Parts
+from compatstore.encoders.backbones.basis_transformed import BasisTransformed
 from compatstore.encoders.network import Preprocessing
 from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import InvalidInput

@@ -10,11 +10,11 @@ import numpy as np
 from torch import nn
 
 from compatstore.encoders.backbones import Backbone, SmallConvNet, TimmBackbone
-from compatstore.encoders.final_norm import FinalNorm
+from compatstore.encoders.backbones.final_norm import FinalNorm
+from compatstore.encoders.backbones.small_transformer import SmallVisionTransformer
+from compatstore.encoders.backbones.torchvision_backbone import TorchvisionBackbone
 from compatstore.encoders.images import Mode
 from compatstore.encoders.network import NetworkEncoder, Preprocessing
-from compatstore.encoders.small_transformer import SmallVisionTransformer
-from compatstore.encoders.torchvision_backbone import TorchvisionBackbone
 from compatstore.errors import InvalidInput
 from compatstore.trainers.checkpoint import Checkpoint
 from compatstore.trainers.images import Images

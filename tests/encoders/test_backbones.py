@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from compatstore.encoders import NetworkEncoder
 from compatstore.encoders.backbones import TimmBackbone, from_description, to_description
+from compatstore.encoders.backbones.small_transformer import SmallVisionTransformer
+from compatstore.encoders.backbones.torchvision_backbone import TorchvisionBackbone
 from compatstore.encoders.network import Preprocessing
-from compatstore.encoders.small_transformer import SmallVisionTransformer
-from compatstore.encoders.torchvision_backbone import TorchvisionBackbone
 from compatstore.errors import InvalidInput
 from compatstore.trainers.classifier import Independent
 from compatstore.trainers.images import Images

@@ -13,8 +13,8 @@ import torch
 import compatstore as cs
 from compatstore.encoders import NetworkEncoder
 from compatstore.encoders.backbones import SmallConvNet
-from compatstore.encoders.basis_network import BasisNetwork, Parts
-from compatstore.encoders.basis_transformed import BasisTransformed
+from compatstore.encoders.backbones.basis_network import BasisNetwork, Parts
+from compatstore.encoders.backbones.basis_transformed import BasisTransformed
 from compatstore.errors import DimensionMismatch, InvalidInput
 from compatstore.trainers.bt2 import BT2, BT2Model, BT2Objective
 from compatstore.trainers.bt2_across import fit_across

@@ -11,7 +11,7 @@ from compatstore.errors import InvalidInput
 if TYPE_CHECKING:
     from torch import nn
 
-    from compatstore.encoders.backbones import Backbone
+    from compatstore.encoders.backbones.backbone import Backbone
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +57,6 @@ class BasisTransformed:
     def build(self) -> nn.Module:
         """Make the network, with random weights and random bases."""
         require_torch()
-        from compatstore.encoders.basis_network import BasisNetwork
+        from compatstore.encoders.backbones.basis_network import BasisNetwork
 
         return BasisNetwork(self.inner.build(), self)

@@ -10,7 +10,7 @@ from compatstore.encoders.module import require_torch
 if TYPE_CHECKING:
     from torch import nn
 
-    from compatstore.encoders.backbones import Backbone
+    from compatstore.encoders.backbones.backbone import Backbone
 
 
 @dataclass(frozen=True, kw_only=True)

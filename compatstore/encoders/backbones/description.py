@@ -1,0 +1,48 @@
+"""Backbones as JSON-able values, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from compatstore.encoders.backbones.backbone import Backbone
+from compatstore.encoders.backbones.basis_transformed import BasisTransformed
+from compatstore.encoders.backbones.final_norm import FinalNorm
+from compatstore.encoders.backbones.small_convnet import SmallConvNet
+from compatstore.encoders.backbones.small_transformer import SmallVisionTransformer
+from compatstore.encoders.backbones.timm_backbone import TimmBackbone
+from compatstore.encoders.backbones.torchvision_backbone import TorchvisionBackbone
+from compatstore.errors import InvalidInput
+
+
+def to_description(backbone: Backbone) -> dict[str, Any]:
+    """Write a backbone down as JSON-able values, one inside it likewise."""
+    kind = type(backbone).__name__
+    if kind not in _KINDS:
+        raise InvalidInput("describe a network", expected=f"one of {', '.join(_KINDS)}", found=kind)
+    settings = dict(vars(backbone))
+    nested = {name: to_description(value) for name, value in settings.items() if type(value).__name__ in _KINDS}
+    return {"kind": kind, **settings, **nested}
+
+
+def from_description(description: Mapping[str, Any]) -> Backbone:
+    """Read what `to_description` wrote.
+
+    Raises:
+        InvalidInput: The kind is unknown or a setting is missing, unknown or out of its range.
+    """
+    settings = dict(description)
+    kind = settings.pop("kind", None)
+    if kind not in _KINDS:
+        raise InvalidInput("describe a network", expected=f"one of {', '.join(_KINDS)}", found=repr(kind))
+    nested = {name: from_description(value) for name, value in settings.items() if isinstance(value, Mapping)}
+    try:
+        return _KINDS[kind](**settings | nested)
+    except TypeError as error:
+        raise InvalidInput("describe a network", expected=f"the settings of {kind}", found=str(error)) from error
+
+
+_KINDS: dict[str, Callable[..., Backbone]] = {
+    kind.__name__: kind
+    for kind in (SmallConvNet, SmallVisionTransformer, TimmBackbone, TorchvisionBackbone, BasisTransformed, FinalNorm)
+}
