@@ -64,6 +64,19 @@ def dmu(models: Models, **settings: Any) -> Record:
     return {**found, **refreshed, "curves": found["curves"] | {"refreshed": refreshed["curves"]["random"]}, **weights}
 
 
+def dmu_by_distance(models: Models) -> Record:
+    """DMU's target, and a gallery that is refreshed by a transform learned by distance instead of its adaptation head."""
+    size, start = models.lesson.size, time.perf_counter()
+    model = DMU(dim=size.dim, adapter_width=size.adapter_width, **models.classifier()).fit(
+        models.lesson.target, models.source
+    )
+    pairs = models.pairs(model)
+    artifact = Residual(epochs=size.transform_epochs, seed=models.lesson.seed).fit(pairs)
+    seconds = time.perf_counter() - start
+    refreshed = transformed(models.lesson, models.source, model, artifact)
+    return {**refreshed, "t/t": own(models.lesson, model), "seconds": seconds}
+
+
 def transform(trainer: type[Any], models: Models, *, side: str = "", policy: str = "random", **settings: Any) -> Record:
     """Train a transform from the source's embeddings to the independent target's."""
     start, lesson = time.perf_counter(), models.lesson
@@ -113,6 +126,7 @@ ROWS: dict[str, Row] = {
     "regression, L2": partial(compatible, Regression, distance="l2"),
     "DMU, even weights": partial(dmu, selection="none"),
     "DMU, regression": partial(dmu, compatibility="regression"),
+    "DMU, refreshed by distance": dmu_by_distance,
     "FCT + autoencoder": partial(fct, side="autoencoder"),
     "FCT + another seed": partial(fct, side="another seed"),
     "FastFill, sigma": fastfill,
