@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import os
+import shutil
 import sys
 import tempfile
 import time
@@ -58,6 +59,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=300)
     parser.add_argument("--seeds", type=int, default=20, help="lives, at least; half of them in an adopted table")
     parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--keep", type=Path, help="folder for the galleries of lives in which something did not hold")
     arguments = parser.parse_args()
     started = time.monotonic()
     lives: list[Lived] = []
@@ -70,6 +72,9 @@ def main() -> None:
             home = Path(folder, f"life-{seed}")
             lived = Life(template, home, seed, arguments.kills // arguments.seeds).run()
             lives.append(lived)
+            if lived.violations and arguments.keep:
+                shutil.copytree(home, arguments.keep / home.name)
+            shutil.rmtree(home)
             print(
                 f"seed {seed} ({template.kind.name}): {lived.kills.total()} kills",
                 *lived.violations,

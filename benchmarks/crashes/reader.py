@@ -88,12 +88,14 @@ class Reader(threading.Thread):
         table = self._gallery.search(query, k=K, version=version)
         found = dict(zip(table[self._id].to_pylist(), table["_distance"].to_pylist(), strict=True))
         if gone & found.keys():
-            self.violations.append(f"a search returned items that had been removed: {sorted(gone & found.keys())}")
+            self._violated(query, version, f"returned items that had been removed: {sorted(gone & found.keys())}")
         if len(found) != K:
-            self.violations.append(
-                f"a search for {K} items returned {table.num_rows} rows, {len(found)} of them different"
-            )
+            self._violated(query, version, f"returned {table.num_rows} rows of {K}, {len(found)} of them different")
         return found
+
+    def _violated(self, query: object, version: str | None, what: str) -> None:
+        near = f"in {version or self._gallery.active}, near table version {self._gallery.status().table_version}"
+        self.violations.append(f"a search for {query} {near} {what}")
 
     def _vector(self, item: str, version: str) -> np.ndarray | None:
         """The item's vector, or None when it has none or was removed."""
