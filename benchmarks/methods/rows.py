@@ -65,7 +65,7 @@ def dmu(models: Models, **settings: Any) -> Record:
 
 
 def dmu_by_distance(models: Models) -> Record:
-    """DMU's target, and a gallery that is refreshed by a transform learned by distance instead of its adaptation head."""
+    """DMU's target, and a gallery refreshed by a transform that is learned by distance, not by DMU's own head."""
     size, start = models.lesson.size, time.perf_counter()
     model = DMU(dim=size.dim, adapter_width=size.adapter_width, **models.classifier()).fit(
         models.lesson.target, models.source

@@ -1,0 +1,102 @@
+"""The benchmark on methods runs, goes on where it was stopped, and its tables say what its journal holds."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.datasets import load_digits
+
+from benchmarks.methods.data import ImageSet, read
+from benchmarks.methods.lesson import SETTINGS, lesson
+from benchmarks.methods.report import fill
+from benchmarks.methods.rows import ROWS
+from benchmarks.methods.run import run
+from benchmarks.methods.series import SERIES
+from benchmarks.methods.settings import SIZES
+from benchmarks.pairs.journal import Journal
+from compatstore.trainers.images import Images
+
+TINY = replace(SIZES["tiny"], images=200, gallery=80, queries=40, epochs=2, transform_epochs=2)
+CHOSEN = ("independent", "BCT", "BT2", "DMU", "FCT")
+
+
+@pytest.fixture(scope="module")
+def data() -> ImageSet:
+    digits = load_digits()
+    training, test = Images((digits.images * 255 / 16).astype(np.uint8), digits.target).split(0.3, seed=0)
+    return ImageSet(name="Digits", training=training, test=test)
+
+
+@pytest.fixture(scope="module")
+def journal(data: ImageSet, tmp_path_factory) -> Journal:
+    journal = Journal(tmp_path_factory.mktemp("run") / "journal.jsonl")
+    run(data, TINY, [0], journal, ["classes"], CHOSEN)
+    run(data, TINY, [0], journal, ["series"], ["BT2"])
+    return journal
+
+
+def test_nothing_that_is_searched_was_learned_from(data: ImageSet) -> None:
+    for setting in SETTINGS:
+        trial = lesson(data, setting, TINY, seed=1)
+        learned = {image.tobytes() for image in trial.target.images}
+        assert len(trial.gallery) == TINY.gallery
+        assert len(trial.queries) == TINY.queries
+        searched = [image.tobytes() for part in (trial.gallery, trial.queries) for image in part.images]
+        assert not learned & set(searched)
+        assert len(trial.sources) == (2 if setting == "series" else 1)
+        shown = {len(images.class_names) for images in trial.sources}
+        assert shown == ({3, 5} if setting == "series" else {10} if setting == "data" else {5})
+
+
+def test_each_row_says_how_every_pair_searches(journal: Journal) -> None:
+    rows = {record["method"]: record for record in journal.records if record["setting"] == "classes"}
+    assert set(rows) == set(CHOSEN) <= set(ROWS)
+    for name, pairs in {"BCT": {"s/s", "t/s", "t/t"}, "DMU": {"s/s", "t/s", "t/h", "h/h", "t/t"}}.items():
+        assert pairs <= set(rows[name])
+    assert set(rows["BT2"]["curves"]) == {"compared", "whole"}
+    assert rows["FCT"]["t/t"] == rows["independent"]["t/t"], "a transform leaves the target alone"
+    for record in rows.values():
+        for curve in record.get("curves", {}).values():
+            assert len(curve["curve"]["map"]) == TINY.alphas
+    # A full backfill is the target's own gallery.
+    assert rows["BCT"]["curves"]["compared"]["curve"]["map"][-1] == pytest.approx(rows["BCT"]["t/t"]["map"], abs=1e-4)
+    assert rows["BT2"]["curves"]["whole"]["curve"]["map"][-1] == pytest.approx(rows["BT2"]["t/t"]["map"], abs=1e-4)
+
+
+def test_a_series_searches_every_earlier_gallery(journal: Journal) -> None:
+    (record,) = (record for record in journal.records if record["setting"] == "series")
+    assert {"1/1", "2/1", "2/2", "3/1", "3/2", "3/3"} <= set(record)
+    assert record["method"] in SERIES
+
+
+def test_a_second_run_adds_nothing(data: ImageSet, journal: Journal) -> None:
+    before = journal.path.read_text()
+    run(data, TINY, [0], Journal(journal.path), ["classes"], CHOSEN)
+    assert journal.path.read_text() == before
+    assert all(json.loads(line)["set"] == "Digits" for line in before.splitlines())
+
+
+def test_tables_are_filled_from_the_journal(journal: Journal) -> None:
+    document = "".join(f"<!-- table: {name} -->\nold\n<!-- end -->\n" for name in ("classes", "series", "paper"))
+    filled = fill(document, journal.records)
+    assert "old" not in filled
+    assert "#### Digits, seeds: 1" in filled
+    for name in CHOSEN:
+        assert f"| {name} |" in filled
+    assert fill(filled, journal.records) == filled
+
+
+def test_a_folder_of_class_folders_is_read(tmp_path: Path) -> None:
+    for name in ("cats", "dogs", "clutter"):
+        (tmp_path / name).mkdir()
+        for number in range(10):
+            Image.new("L", (20, 30), number).save(tmp_path / name / f"{number}.png")
+    found = read(tmp_path, "Pets", 16, leave_out=["clutter"])
+    assert found.training.class_names == ("cats", "dogs")
+    assert found.training.images.shape[1:] == (16, 16, 3)
+    assert len(found.training) + len(found.test) == 20
