@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 
 import torch
 from accelerate import Accelerator, skip_first_batches
+from accelerate.utils import broadcast
 from torch import nn
 from torch.utils.data import DataLoader
 
@@ -119,7 +120,7 @@ def train(
         Mean loss of the last epoch.
 
     Raises:
-        InvalidInput: The loss became NaN or infinite.
+        InvalidInput: The loss became NaN or infinite, or there are more processes than batches.
         Incompatible: The checkpoint is of another training.
         CorruptArtifact: The checkpoint is damaged.
     """
@@ -130,7 +131,7 @@ def train(
     state = Resumable(objective, optimiser, order, accelerator.scaler)
     saves_to = checkpoint if accelerator.is_main_process else None
     step, losses = state.resume(checkpoint) if checkpoint else (0, [])
-    steps = len(batches)
+    steps = _require_steps(len(batches), accelerator.num_processes)
     for epoch in range(step // steps, settings.epochs):
         model.train()
         order_of_epoch, skipped = order.get_state(), step % steps
@@ -142,11 +143,15 @@ def train(
             if saves_to and saves_to.every and step % saves_to.every == 0 and step % steps:
                 state.save(saves_to, step, losses, order_of_epoch)
         mean = _mean(accelerator, losses)
+        losses = [torch.tensor(mean)]  # of all processes, where a checkpoint would hold those of one
         _require_finite(mean, epoch + 1)
         if saves_to:
             state.save(saves_to, step, losses, order.get_state())
         if report is not None and accelerator.is_main_process:
             report(Progress(epoch=epoch + 1, epochs=settings.epochs, loss=mean, seconds=time.perf_counter() - start))
+    # Statistics are each process's own after the last step; all of them return one model.
+    for buffer in objective.buffers():
+        broadcast(buffer)
     objective.cpu().eval()
     return _mean(accelerator, losses)
 
@@ -193,6 +198,13 @@ def _set_rate(optimiser: Any, settings: LoopSettings, step: int, steps_per_epoch
     steps, warmup = settings.epochs * steps_per_epoch, settings.warmup_epochs * steps_per_epoch
     for group in optimiser.param_groups:
         group["lr"] = settings.learning_rate * warmup_cosine(step, steps=steps, warmup=warmup)
+
+
+def _require_steps(steps: int, processes: int) -> int:
+    if not steps:
+        expected, found = f"a batch for each of {processes} processes", "fewer batches an epoch"
+        raise InvalidInput("train", expected=expected, found=found, fix="Lower the batch size.")
+    return steps
 
 
 def _require_finite(loss: float, epoch: int) -> None:
