@@ -22,9 +22,9 @@ from benchmarks.pairs.settings import SIZES
 from compatstore.encoders.protocol import FloatArray
 from compatstore.evaluation import DecisionSettings, DecisionTable, Trial, decide
 from compatstore.trainers.residual import Residual
-from compatstore.upgrade.policies import order
+from compatstore.upgrade.backfilling.policies import order
+from compatstore.upgrade.estimates.trial import BUDGETS
 from compatstore.upgrade.rows import ArrayRows
-from compatstore.upgrade.trial import BUDGETS
 
 QUALITIES = (0.9, 0.95, 0.98)
 CRITERIA = ("map", "cmc@1")

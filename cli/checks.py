@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def verify(ctx: click.Context, output: Output, gallery: str) -> None:
     """Check that all of a gallery fits together.
 
-    Table, registry, files, tags and indexes are held against each other. Nothing is written; each finding comes with its repair. The exit code is 9 where an error or a warning is found, 0
-    where there is nothing but notes.
+    Table, registry, files, tags and indexes are held against each other. Nothing is written; each finding comes with
+    its repair. The exit code is 9 where an error or a warning is found, 0 where there is nothing but notes.
     """
     result = open_gallery(gallery, trust_code=False).verify()
     output.show(result, _findings)
@@ -40,8 +40,8 @@ def verify(ctx: click.Context, output: Output, gallery: str) -> None:
 def doctor(ctx: click.Context, output: Output, gallery: str | None) -> None:
     """Look at the environment of a gallery.
 
-    At libraries, processor and memory, and at the place where GALLERY lies. A file of a few bytes is written beside the table and removed again, to see whether that can be done. The exit
-    code is 9 where there is a problem.
+    At libraries, processor and memory, and at the place where GALLERY lies. A file of a few bytes is written beside the
+    table and removed again, to see whether that can be done. The exit code is 9 where there is a problem.
     """
     from compatstore.verification import doctor as examine
 

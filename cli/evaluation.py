@@ -62,7 +62,7 @@ def evaluate(
     Nothing is written to the gallery: a sample of items is embedded with the target's model, compared with what the
     hop makes of it, and forgotten. Gates are judged at the budget with the best figure.
     """
-    from compatstore.upgrade.gates import Terms, judge_gates
+    from compatstore.upgrade.estimates.gates import Terms, judge_gates
 
     asked = Terms(require=require, max_negative_flips=max_negative_flips)
     opened = open_target(gallery, target, encoder, trust_code=trust_code)

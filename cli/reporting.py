@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from compatstore.evaluation import DecisionTable
-    from compatstore.upgrade.reporting import UpgradeReport
+    from compatstore.upgrade.estimates.reporting import UpgradeReport
 
 
 @verb("report", example="report photos.lance v2 --out report")
@@ -65,7 +65,7 @@ def report(
     told = opened.report(target, sample=sample, labels=labels, criterion=criterion, measure=not no_measure)
     output.show(told, _view)
     if out is not None:
-        from compatstore.upgrade.report_files import write_report
+        from compatstore.upgrade.estimates.report_files import write_report
 
         for file in write_report(told, out):
             output.note(f"wrote {file}")
@@ -101,7 +101,7 @@ def _view(result: UpgradeReport) -> Iterator[str | Table]:
 
 def _measured(result: DecisionTable) -> Iterator[Table]:
     """What is measured where nothing was estimated."""
-    from compatstore.upgrade.measured import what_matters
+    from compatstore.upgrade.estimates.measured import what_matters
 
     found = what_matters(result)
     names = (f"{name} %" for name in found[0][1].figures)

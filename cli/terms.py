@@ -13,8 +13,8 @@ from compatstore.cli.output import table
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from compatstore.upgrade.estimate import UpgradeEstimate
-    from compatstore.upgrade.gates import Gate
+    from compatstore.upgrade.estimates.estimate import UpgradeEstimate
+    from compatstore.upgrade.estimates.gates import Gate
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from compatstore.artifacts.network import Precision
     from compatstore.gallery import Gallery
     from compatstore.trainers import Refit
-    from compatstore.upgrade.backfill_settings import BackfillSettings
+    from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
     from compatstore.upgrade.plan import Plan
 
 _POLICY = (
@@ -79,7 +79,7 @@ def _upgrade_options(function: F) -> F:
 
 def _backfill_settings() -> type:
     """The dataclass behind the options of batches, retries and pace."""
-    from compatstore.upgrade.backfill_settings import BackfillSettings
+    from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
 
     return BackfillSettings
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from compatstore.artifacts import Artifact, Transformed
     from compatstore.errors import CompatStoreError
     from compatstore.gallery import Gallery
-    from compatstore.upgrade.backfill_settings import BackfillSettings
+    from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
     from compatstore.versions import EmbeddingVersion
 
 __version__ = "0.1.0"
@@ -33,7 +33,7 @@ __all__ = [
 
 _HOMES = {
     "Artifact": "compatstore.artifacts",
-    "BackfillSettings": "compatstore.upgrade.backfill_settings",
+    "BackfillSettings": "compatstore.upgrade.backfilling.backfill_settings",
     "CompatStoreError": "compatstore.errors",
     "EmbeddingVersion": "compatstore.versions",
     "Gallery": "compatstore.gallery",

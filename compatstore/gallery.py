@@ -31,25 +31,25 @@ from compatstore.storage.registry import ArtifactRecord, HistoryEntry, Registry,
 from compatstore.storage.store import Store
 from compatstore.storage.vector_index import VectorIndex
 from compatstore.upgrade.abort import abort
-from compatstore.upgrade.account import unbackfillable
-from compatstore.upgrade.backfill_settings import BackfillSettings
-from compatstore.upgrade.budget import Budget
+from compatstore.upgrade.backfilling.account import unbackfillable
+from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
+from compatstore.upgrade.backfilling.budget import Budget
 from compatstore.upgrade.cutover import check_cutover, cut_over
-from compatstore.upgrade.estimate import agree, estimate_upgrade, remember
-from compatstore.upgrade.gates import Terms
+from compatstore.upgrade.estimates.estimate import agree, estimate_upgrade, remember
+from compatstore.upgrade.estimates.gates import Terms
+from compatstore.upgrade.estimates.reporting import UpgradeReport, report_upgrade
+from compatstore.upgrade.estimates.trial import SampleSettings, try_upgrade
+from compatstore.upgrade.leases.work import at_work
 from compatstore.upgrade.pause import Paused, pause
 from compatstore.upgrade.plan import Plan, make_plan
 from compatstore.upgrade.progress import Progress
-from compatstore.upgrade.refitter import Refitter
-from compatstore.upgrade.reporting import UpgradeReport, report_upgrade
+from compatstore.upgrade.refitting.refitter import Refitter
 from compatstore.upgrade.retire import retire
 from compatstore.upgrade.rollback import roll_back
 from compatstore.upgrade.run import Controls, Report, run_upgrade
 from compatstore.upgrade.settle import settle
 from compatstore.upgrade.status import Status, read_status
 from compatstore.upgrade.switched import Switched
-from compatstore.upgrade.trial import SampleSettings, try_upgrade
-from compatstore.upgrade.work import at_work
 from compatstore.verification import Verification, verify
 from compatstore.versions import EmbeddingVersion
 

@@ -9,7 +9,7 @@ import pytest
 
 import compatstore as cs
 from compatstore.encoders import Precomputed
-from compatstore.upgrade.backfill_settings import BackfillSettings
+from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
 from galleries import SOURCE, artifact, items
 
 ROWS = 120

@@ -11,7 +11,7 @@ from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import InvalidInput
 from compatstore.trainers.correction import Layers
 from compatstore.trainers.pairs import Pairs
-from compatstore.upgrade.refitter import FEWEST_JUDGES, FEWEST_ROWS, Gathered, Refitted
+from compatstore.upgrade.refitting.refitter import FEWEST_JUDGES, FEWEST_ROWS, Gathered, Refitted
 
 FARTHEST = 0.4
 SUFFIX = "+refit"

@@ -12,7 +12,7 @@ import numpy as np
 
 import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Space
-from compatstore.upgrade.refitter import Gathered, Refitted
+from compatstore.upgrade.refitting.refitter import Gathered, Refitted
 
 SOURCE_DIM, TARGET_DIM = 12, 16
 SECONDS_PER_ITEM = 1e-4

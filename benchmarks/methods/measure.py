@@ -16,7 +16,7 @@ from compatstore.encoders import Encoder
 from compatstore.encoders.protocol import FloatArray
 from compatstore.evaluation import backfill_curve, retrieval_metrics
 from compatstore.trainers.classifier import TrainedModel
-from compatstore.upgrade.policies import order
+from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.rows import ArrayRows
 
 PROBES = 50

@@ -27,9 +27,9 @@ from benchmarks.pairs.settings import SIZES, Size
 from compatstore.encoders.protocol import FloatArray
 from compatstore.evaluation.ranking import rank_queries
 from compatstore.trainers import Pairs, Refit
-from compatstore.upgrade.draw import draw, interleave, judges
-from compatstore.upgrade.policies import order
-from compatstore.upgrade.refitter import Gathered
+from compatstore.upgrade.backfilling.policies import order
+from compatstore.upgrade.refitting.draw import draw, interleave, judges
+from compatstore.upgrade.refitting.refitter import Gathered
 from compatstore.upgrade.rows import ArrayRows
 
 FIRST_PAIRS = (500, 6000)

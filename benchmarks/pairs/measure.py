@@ -22,7 +22,7 @@ from compatstore.trainers.kendall import kendall_tau
 from compatstore.trainers.pair_losses import Batch
 from compatstore.trainers.pairs import unit_length
 from compatstore.trainers.two_branch import Prediction
-from compatstore.upgrade.policies import order, true_loss
+from compatstore.upgrade.backfilling.policies import order, true_loss
 from compatstore.upgrade.rows import COSINE_SCALE, ArrayRows, Scores
 
 Order = npt.NDArray[np.intp]

@@ -21,7 +21,7 @@ from compatstore.encoders.protocol import FloatArray
 from compatstore.evaluation.curve import native_rows
 from compatstore.trainers import Pairs
 from compatstore.trainers.residual import Residual
-from compatstore.upgrade.policies import order
+from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.rows import ArrayRows
 
 FIRST_PAIRS = (500, 6000)

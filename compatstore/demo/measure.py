@@ -8,7 +8,7 @@ from compatstore.demo.digits import ImageFiles
 from compatstore.demo.report import DemoRow
 from compatstore.encoders import FloatArray
 from compatstore.evaluation import BackfillCurve, backfill_curve, retrieval_metrics
-from compatstore.upgrade.policies import order
+from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.rows import ArrayRows
 
 CURVE_STEPS = 21  # every 5 %: 25 % and 50 %, which the table has too, are among them

@@ -9,11 +9,11 @@ from compatstore.storage.bridges import unsearchable
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.registry import HistoryEntry, Registry, edit
+from compatstore.upgrade.leases.stop_request import ask_to_stop, wait_until_stopped
+from compatstore.upgrade.leases.work import at_work
 from compatstore.upgrade.retire import drop_leftovers, require_unused, without_columns
 from compatstore.upgrade.states import ABORTED, RETIRED
-from compatstore.upgrade.stop_request import ask_to_stop, wait_until_stopped
 from compatstore.upgrade.switched import Switched
-from compatstore.upgrade.work import at_work
 
 WAIT_SECONDS = 60.0
 

@@ -9,10 +9,10 @@ from compatstore.storage import vector_index
 from compatstore.storage.bridges import unsearchable
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.registry import HistoryEntry, Registry, RunRecord, edit
+from compatstore.upgrade.leases.work import at_work
 from compatstore.upgrade.run import Controls, catch_up
 from compatstore.upgrade.states import CUTOVER, READY, require_open, run_of
 from compatstore.upgrade.switched import Switched
-from compatstore.upgrade.work import at_work
 
 ATTEMPTS = 5
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.lease_table import LeaseTable
-from compatstore.upgrade.stop_request import ask_to_stop, wait_until_stopped
+from compatstore.upgrade.leases.stop_request import ask_to_stop, wait_until_stopped
 
 WAIT_SECONDS = 60.0
 

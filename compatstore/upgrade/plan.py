@@ -12,11 +12,11 @@ from compatstore.storage.bridges import bridge_to
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.registry import Registry, RunRecord
-from compatstore.upgrade.account import read_account
-from compatstore.upgrade.budget import Budget
-from compatstore.upgrade.estimate import UpgradeEstimate
+from compatstore.upgrade.backfilling.account import read_account
+from compatstore.upgrade.backfilling.budget import Budget
+from compatstore.upgrade.estimates.estimate import UpgradeEstimate
 from compatstore.upgrade.hop import Hop, read_source
-from compatstore.upgrade.native_ways import plan_natives, require_way
+from compatstore.upgrade.natives.native_ways import plan_natives, require_way
 from compatstore.upgrade.transform import Transformer, transformer_of
 
 SAMPLE_ROWS = 2048

@@ -10,12 +10,12 @@ from compatstore.storage.bridges import unsearchable
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.registry import HistoryEntry, Registry, VersionRecord, edit
 from compatstore.storage.staging import Staging
-from compatstore.upgrade.account import forget_account
+from compatstore.upgrade.backfilling.account import forget_account
 from compatstore.upgrade.cutover import tag_of
+from compatstore.upgrade.leases.work import at_work
 from compatstore.upgrade.run import Controls, catch_up
 from compatstore.upgrade.states import CUTOVER, RETIRED
 from compatstore.upgrade.switched import Switched
-from compatstore.upgrade.work import at_work
 
 
 def retire(catalog: Catalog, name: str, *, drop_adopted: bool = False, force: bool = False) -> Switched:

@@ -10,8 +10,8 @@ from compatstore.storage.bridges import unsearchable
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.registry import HistoryEntry, Registry, RunRecord, edit
+from compatstore.upgrade.leases.stop_request import ask_to_stop
 from compatstore.upgrade.states import ROLLED_BACK
-from compatstore.upgrade.stop_request import ask_to_stop
 from compatstore.upgrade.switched import Switched
 
 

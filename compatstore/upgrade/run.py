@@ -13,15 +13,15 @@ from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.ledger import Spent
 from compatstore.storage.registry import HistoryEntry, Registry, RunRecord, edit
-from compatstore.upgrade.account import first_reasons, read_account
-from compatstore.upgrade.backfill import Backfill, require_encoder
-from compatstore.upgrade.backfill_settings import BackfillSettings
-from compatstore.upgrade.budget import Budget
+from compatstore.upgrade.backfilling.account import first_reasons, read_account
+from compatstore.upgrade.backfilling.backfill import Backfill, require_encoder
+from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
+from compatstore.upgrade.backfilling.budget import Budget
 from compatstore.upgrade.hop import Hop
 from compatstore.upgrade.plan import needs_padding
 from compatstore.upgrade.progress import Monitor, Progress
-from compatstore.upgrade.refit import refit
-from compatstore.upgrade.refitter import Refitter
+from compatstore.upgrade.refitting.refit import refit
+from compatstore.upgrade.refitting.refitter import Refitter
 from compatstore.upgrade.states import BACKFILL, CUTOVER, HOP, READY, advance, set_run
 from compatstore.upgrade.transform import transformer_of
 

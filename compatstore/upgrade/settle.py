@@ -9,10 +9,10 @@ from compatstore.errors import Incompatible, InvalidInput, UnknownArtifact, Upgr
 from compatstore.storage.bridges import bridge_to
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.registry import Registry, RunRecord, now
-from compatstore.upgrade.budget import Budget
-from compatstore.upgrade.native_ways import require_way
+from compatstore.upgrade.backfilling.budget import Budget
+from compatstore.upgrade.backfilling.policies import factors, require_readable
+from compatstore.upgrade.natives.native_ways import require_way
 from compatstore.upgrade.path import find_path
-from compatstore.upgrade.policies import factors, require_readable
 from compatstore.upgrade.rows import TableRows
 from compatstore.upgrade.states import EXPAND, run_of
 

@@ -10,9 +10,9 @@ from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.ledger import Spent
 from compatstore.storage.registry import Registry, RunRecord, VersionRecord
 from compatstore.storage.staging import Staging
-from compatstore.upgrade.account import first_reasons, read_account
 from compatstore.upgrade.activity import Activity, activity_of
-from compatstore.upgrade.lease import Lease, lease_in
+from compatstore.upgrade.backfilling.account import first_reasons, read_account
+from compatstore.upgrade.leases.lease import Lease, lease_in
 from compatstore.upgrade.states import ABORTED, BACKFILL, CUTOVER, EXPAND, HOP, READY, RETIRED, ROLLED_BACK
 
 _WAITING = {

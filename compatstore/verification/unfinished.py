@@ -10,7 +10,7 @@ from compatstore.storage.blobs import FOLDER
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.staging import Staging, staged_version
-from compatstore.upgrade.account import ledger_of
+from compatstore.upgrade.backfilling.account import ledger_of
 from compatstore.verification.finding import Finding, Severity
 from compatstore.verification.scene import Scene
 

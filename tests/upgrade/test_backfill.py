@@ -17,8 +17,8 @@ from compatstore.errors import (
     StorageError,
     UnknownVersion,
 )
-from compatstore.upgrade import retries
-from compatstore.upgrade.backfill_settings import BackfillSettings
+from compatstore.upgrade.backfilling import retries
+from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
 
 ITEMS = 300
 IDS = [f"item-{number:03d}" for number in range(ITEMS)]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from compatstore.upgrade.backfill_settings import BackfillSettings
-from compatstore.upgrade.batches import FIRST_ROWS, MOST_ROWS, BatchSize
+from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
+from compatstore.upgrade.backfilling.batches import FIRST_ROWS, MOST_ROWS, BatchSize
 
 
 def settle(size, rate, batches=20):

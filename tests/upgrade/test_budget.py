@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from compatstore.errors import InvalidInput
 from compatstore.storage.ledger import Spent
-from compatstore.upgrade.budget import Budget
+from compatstore.upgrade.backfilling.budget import Budget
 
 
 @pytest.mark.parametrize(

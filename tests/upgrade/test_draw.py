@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compatstore.upgrade.draw import draw, interleave, judges
-from compatstore.upgrade.policies import order
+from compatstore.upgrade.backfilling.policies import order
+from compatstore.upgrade.refitting.draw import draw, interleave, judges
 from compatstore.upgrade.rows import ArrayRows
 
 HOLDOUT = 0.2

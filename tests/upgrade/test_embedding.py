@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from compatstore.encoders import Function
 from compatstore.errors import EncoderFailed, SourceError
-from compatstore.upgrade.backfill_settings import BackfillSettings
-from compatstore.upgrade.embedding import BARREN_PARTS, NO_SOURCE, Batch, Embedder
+from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
+from compatstore.upgrade.backfilling.embedding import BARREN_PARTS, NO_SOURCE, Batch, Embedder
 
 KINDS = st.sampled_from(["good", "good", "good", "poison", "unreadable", "none"])
 

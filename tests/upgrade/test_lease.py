@@ -12,9 +12,9 @@ import pytest
 import compatstore as cs
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.location import locate
-from compatstore.upgrade.holder import Holder
-from compatstore.upgrade.keeper import Keeper
-from compatstore.upgrade.lease import BEATS_PER_TERM, Lease, claim, key_of, lease_in
+from compatstore.upgrade.leases.holder import Holder
+from compatstore.upgrade.leases.keeper import Keeper
+from compatstore.upgrade.leases.lease import BEATS_PER_TERM, Lease, claim, key_of, lease_in
 from compatstore.upgrade.progress import Progress
 
 ELSEWHERE = Holder("ann", "another-host", 12, place="another boot", born="1")
@@ -174,7 +174,7 @@ def test_a_lost_lease_is_noticed_and_never_written_again(table, keeper):
 
 
 def test_rates_are_those_of_the_last_batches():
-    from compatstore.upgrade.rate import BATCHES, RecentRate
+    from compatstore.upgrade.leases.rate import BATCHES, RecentRate
 
     rate = RecentRate()
     assert rate.observe("hop", 0, 0.0) == 0

@@ -22,7 +22,7 @@ from compatstore.storage.catalog import Catalog
 from compatstore.storage.ids import find
 from compatstore.storage.location import locate
 from compatstore.storage.store import Store
-from compatstore.upgrade.natives import Natives
+from compatstore.upgrade.natives.natives import Natives
 from galleries import SOURCE, TARGET, artifact, items, make
 
 ROWS = 120

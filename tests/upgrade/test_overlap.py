@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from compatstore.upgrade.overlap import overlap
+from compatstore.upgrade.backfilling.overlap import overlap
 
 
 def counting(n):

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compatstore.errors import InvalidInput
-from compatstore.upgrade.backfill_settings import BackfillSettings
-from compatstore.upgrade.pace import LONGEST_REST, SLOWEST, Pace, read_latency
+from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
+from compatstore.upgrade.backfilling.pace import LONGEST_REST, SLOWEST, Pace, read_latency
 
 
 class Clock:

@@ -12,7 +12,7 @@ from scipy.stats import entropy as scipy_entropy
 
 import compatstore as cs
 from compatstore.errors import InvalidInput
-from compatstore.upgrade.policies import entropy, least_confidence, margin, order, random_scores, true_loss
+from compatstore.upgrade.backfilling.policies import entropy, least_confidence, margin, order, random_scores, true_loss
 from compatstore.upgrade.rows import ArrayRows
 from galleries import artifact
 

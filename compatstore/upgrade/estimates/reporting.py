@@ -9,10 +9,10 @@ from compatstore.evaluation import DecisionTable
 from compatstore.storage import registry as registry_module
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.registry import HistoryEntry, Registry, RunRecord
-from compatstore.upgrade.account import first_reasons, ledger_of, read_account
-from compatstore.upgrade.estimate import SAMPLE, UpgradeEstimate, recall
-from compatstore.upgrade.gates import Terms
-from compatstore.upgrade.measured import AS_SERVED, Compared, compare, measure_upgrade
+from compatstore.upgrade.backfilling.account import first_reasons, ledger_of, read_account
+from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate, recall
+from compatstore.upgrade.estimates.gates import Terms
+from compatstore.upgrade.estimates.measured import AS_SERVED, Compared, compare, measure_upgrade
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,9 +14,9 @@ from compatstore.evaluation import DecisionSettings, DecisionTable, Trial, decid
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionValues
 from compatstore.storage.registry import RunRecord
-from compatstore.upgrade.policies import order
+from compatstore.upgrade.backfilling.policies import order
+from compatstore.upgrade.estimates.sample import SMALLEST_SAMPLE, Sample, draw_sample
 from compatstore.upgrade.rows import COSINE_SCALE, ArrayRows
-from compatstore.upgrade.sample import SMALLEST_SAMPLE, Sample, draw_sample
 from compatstore.upgrade.transform import transformer_of
 
 BUDGETS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)

@@ -11,8 +11,8 @@ from compatstore.errors import Interrupted, LeaseLost, StorageError
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.registry import HistoryEntry, edit
-from compatstore.upgrade.keeper import Keeper
-from compatstore.upgrade.lease import DONE, FAILED, PAUSED, Lease, claim
+from compatstore.upgrade.leases.keeper import Keeper
+from compatstore.upgrade.leases.lease import DONE, FAILED, PAUSED, Lease, claim
 from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.states import CUTOVER, READY, run_of
 

@@ -17,10 +17,10 @@ from compatstore.storage import registry as registry_module
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.ledger import Spent
 from compatstore.storage.registry import HistoryEntry, RunRecord, edit
-from compatstore.upgrade.budget import Budget
-from compatstore.upgrade.gates import Gate, Terms, gate_of_advice, judge_gates, require_passed
+from compatstore.upgrade.backfilling.budget import Budget
+from compatstore.upgrade.estimates.gates import Gate, Terms, gate_of_advice, judge_gates, require_passed
+from compatstore.upgrade.estimates.trial import BUDGETS, SampleSettings, try_upgrade
 from compatstore.upgrade.states import run_of
-from compatstore.upgrade.trial import BUDGETS, SampleSettings, try_upgrade
 
 STEP = "estimate"
 SAMPLE = 2000

@@ -17,8 +17,8 @@ from compatstore.storage.columns import NATIVE
 from compatstore.storage.ids import find
 from compatstore.storage.ledger import Ledger, Spent, without
 from compatstore.storage.registry import Registry, RunRecord
-from compatstore.upgrade.budget import Budget, Limit
-from compatstore.upgrade.embedding import NO_SOURCE, Embedded
+from compatstore.upgrade.backfilling.budget import Budget, Limit
+from compatstore.upgrade.backfilling.embedding import NO_SOURCE, Embedded
 from compatstore.upgrade.hop import read_source
 
 REASONS_SHOWN = 20

@@ -12,10 +12,10 @@ from compatstore.errors import UpgradeError
 from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.registry import RunRecord
-from compatstore.upgrade.estimate import SAMPLE, UpgradeEstimate
-from compatstore.upgrade.gates import Terms
-from compatstore.upgrade.sample import SMALLEST_SAMPLE, draw_sample
-from compatstore.upgrade.trial import SampleSettings, decide_on_sample
+from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate
+from compatstore.upgrade.estimates.gates import Terms
+from compatstore.upgrade.estimates.sample import SMALLEST_SAMPLE, draw_sample
+from compatstore.upgrade.estimates.trial import SampleSettings, decide_on_sample
 
 AS_SERVED = "t/h"  # a trial's row for the vectors that it is given; here they are the table's own
 

@@ -21,16 +21,16 @@ from compatstore.storage.columns import BoolArray
 from compatstore.storage.ids import find
 from compatstore.storage.ledger import Spent
 from compatstore.storage.registry import Registry, RunRecord
-from compatstore.upgrade.account import Account, open_account
-from compatstore.upgrade.backfill_settings import BackfillSettings
-from compatstore.upgrade.budget import Limit
-from compatstore.upgrade.draw import RANDOM, Positions, draw, interleave
-from compatstore.upgrade.embedding import Batch, Embedded, Embedder
+from compatstore.upgrade.backfilling.account import Account, open_account
+from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
+from compatstore.upgrade.backfilling.budget import Limit
+from compatstore.upgrade.backfilling.embedding import Batch, Embedded, Embedder
+from compatstore.upgrade.backfilling.overlap import overlap
+from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.hop import read_source
-from compatstore.upgrade.natives import Natives
-from compatstore.upgrade.overlap import overlap
-from compatstore.upgrade.policies import order
+from compatstore.upgrade.natives.natives import Natives
 from compatstore.upgrade.progress import Monitor
+from compatstore.upgrade.refitting.draw import RANDOM, Positions, draw, interleave
 from compatstore.upgrade.rows import TableRows
 
 

@@ -14,8 +14,8 @@ from compatstore.encoders import Encoded, Encoder, FloatArray, encode_readable
 from compatstore.encoders.readable import NOT_FINITE
 from compatstore.errors import EncoderFailed, InvalidInput, NonFiniteVectors, first_offenders
 from compatstore.storage.basis import Digests
-from compatstore.upgrade.backfill_settings import BackfillSettings
-from compatstore.upgrade.retries import Hangs, may_pass, with_retries, within
+from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
+from compatstore.upgrade.backfilling.retries import Hangs, may_pass, with_retries, within
 
 NO_SOURCE = "it has no source"
 # Parts of a batch that may fail without a single one that succeeds, before it is the encoder that is at fault.

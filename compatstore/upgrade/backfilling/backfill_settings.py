@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from compatstore.errors import InvalidInput
-from compatstore.upgrade.batches import MOST_ROWS, BatchSize
-from compatstore.upgrade.pace import Pace, read_latency
-from compatstore.upgrade.retries import Backoff
+from compatstore.upgrade.backfilling.batches import MOST_ROWS, BatchSize
+from compatstore.upgrade.backfilling.pace import Pace, read_latency
+from compatstore.upgrade.backfilling.retries import Backoff
 
 SECONDS_A_BATCH = 10.0
 SECONDS_A_PACED_BATCH = 1.0

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from compatstore.errors import StorageError
 from compatstore.evaluation import plot_budgets
-from compatstore.upgrade.measured import AS_SERVED, what_matters
-from compatstore.upgrade.reporting import UpgradeReport
+from compatstore.upgrade.estimates.measured import AS_SERVED, what_matters
+from compatstore.upgrade.estimates.reporting import UpgradeReport
 
 MARKDOWN, JSON, PICTURE = "report.md", "report.json", "budgets.svg"
 

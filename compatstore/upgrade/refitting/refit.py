@@ -17,10 +17,10 @@ from compatstore.encoders.protocol import FloatArray
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionValues
 from compatstore.storage.registry import HistoryEntry, Registry, RunRecord, edit
-from compatstore.upgrade.account import unbackfillable
-from compatstore.upgrade.draw import Positions, draw, judges
+from compatstore.upgrade.backfilling.account import unbackfillable
 from compatstore.upgrade.hop import read_source
-from compatstore.upgrade.refitter import Gathered, Refitted, Refitter
+from compatstore.upgrade.refitting.draw import Positions, draw, judges
+from compatstore.upgrade.refitting.refitter import Gathered, Refitted, Refitter
 from compatstore.upgrade.rows import Scores, TableRows
 from compatstore.upgrade.states import BACKFILL, CUTOVER, require_open, set_run
 from compatstore.upgrade.transform import Transformer, transformer_of

@@ -14,8 +14,8 @@ from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns, VersionValues
 from compatstore.storage.ids import find
 from compatstore.storage.registry import Registry, RunRecord
+from compatstore.upgrade.backfilling.policies import random_scores
 from compatstore.upgrade.hop import read_source
-from compatstore.upgrade.policies import random_scores
 from compatstore.upgrade.transform import transformer_of
 
 SMALLEST_SAMPLE = 40

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compatstore.storage.columns import BoolArray
-from compatstore.upgrade.policies import order
+from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.rows import Rows
 
 RANDOM = "random"

@@ -22,7 +22,7 @@ from datetime import UTC, datetime
 from compatstore.errors import LeaseHeld
 from compatstore.storage.lease_table import LeaseTable, Records
 from compatstore.storage.registry import now
-from compatstore.upgrade.holder import Holder
+from compatstore.upgrade.leases.holder import Holder
 
 TERM_SECONDS = 30.0
 BEATS_PER_TERM = 15

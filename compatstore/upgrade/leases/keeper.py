@@ -10,10 +10,10 @@ from dataclasses import replace
 from compatstore.errors import LeaseLost, StorageError
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.registry import now
-from compatstore.upgrade.lease import BEATS_PER_TERM, FAILED, Lease, Pulse, key_of, lease_in
+from compatstore.upgrade.leases.lease import BEATS_PER_TERM, FAILED, Lease, Pulse, key_of, lease_in
+from compatstore.upgrade.leases.rate import RecentRate
+from compatstore.upgrade.leases.stop_request import StopRequest, request_in
 from compatstore.upgrade.progress import Progress
-from compatstore.upgrade.rate import RecentRate
-from compatstore.upgrade.stop_request import StopRequest, request_in
 
 COMMITS_BETWEEN_TIDYING = 50
 

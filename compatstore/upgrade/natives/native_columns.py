@@ -30,7 +30,7 @@ from compatstore.storage.registry import Registry
 from compatstore.storage.staging import Staging
 from compatstore.storage.store import Store
 from compatstore.upgrade.hop import WAVE_ROWS
-from compatstore.upgrade.native_batch import NativeBatch, basis_of, put_natives
+from compatstore.upgrade.natives.native_batch import NativeBatch, basis_of, put_natives
 
 
 class NativeColumns:

@@ -1,4 +1,4 @@
-"""What a refit is given and what it gives back; `upgrade/refit.py` calls one, `trainers.Refit` is one."""
+"""What a refit is given and what it gives back; `upgrade/refitting/refit.py` calls one, `trainers.Refit` is one."""
 
 from __future__ import annotations
 

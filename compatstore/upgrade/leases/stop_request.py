@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from compatstore.storage.lease_table import LeaseTable, Records
 from compatstore.storage.registry import now
-from compatstore.upgrade.holder import Holder
-from compatstore.upgrade.lease import Lease, lease_in
+from compatstore.upgrade.leases.holder import Holder
+from compatstore.upgrade.leases.lease import Lease, lease_in
 
 ATTEMPTS = 20
 LOOK_EVERY_SECONDS = 0.2

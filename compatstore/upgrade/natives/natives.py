@@ -15,12 +15,12 @@ from compatstore.encoders import FloatArray
 from compatstore.storage.basis import Digests
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.registry import Registry, RunRecord
-from compatstore.upgrade.account import ledger_of
-from compatstore.upgrade.budget import Budget
-from compatstore.upgrade.native_batch import basis_of
-from compatstore.upgrade.native_columns import NativeColumns
-from compatstore.upgrade.native_rows import NativeRows
-from compatstore.upgrade.native_ways import plan_natives, require_way
+from compatstore.upgrade.backfilling.account import ledger_of
+from compatstore.upgrade.backfilling.budget import Budget
+from compatstore.upgrade.natives.native_batch import basis_of
+from compatstore.upgrade.natives.native_columns import NativeColumns
+from compatstore.upgrade.natives.native_rows import NativeRows
+from compatstore.upgrade.natives.native_ways import plan_natives, require_way
 
 
 @dataclass

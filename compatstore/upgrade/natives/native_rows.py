@@ -20,7 +20,7 @@ from compatstore.storage.index_deltas import take_in
 from compatstore.storage.moves import Move, commit_move, read_rows, write_rows
 from compatstore.storage.registry import Registry
 from compatstore.storage.store import Store
-from compatstore.upgrade.native_batch import NativeBatch, Positions, basis_of, put_natives
+from compatstore.upgrade.natives.native_batch import NativeBatch, Positions, basis_of, put_natives
 
 # Lance finds moved rows by a scan until its indexes have them; so many make an indexed search half as slow again.
 UNINDEXED_ROWS = 5_000

@@ -1,0 +1,1 @@
+"""What an upgrade will give, estimated on a sample, and what it gave."""

@@ -1,0 +1,1 @@
+"""Who works on an upgrade: one manager at a time."""

@@ -1,0 +1,1 @@
+"""Native vectors on their way into the table."""

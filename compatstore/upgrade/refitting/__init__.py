@@ -1,0 +1,1 @@
+"""Refit while filling: correct the transform by what the backfill has gathered."""
