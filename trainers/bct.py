@@ -8,8 +8,8 @@ import torch
 from torch import nn
 
 from compatstore.trainers.class_head import ClassHead, ClassifierRecipe
-from compatstore.trainers.compatible import TermTraining, Views
 from compatstore.trainers.source_model import SourceKnowledge
+from compatstore.trainers.term_training import TermTraining, Views
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,12 +7,10 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import get_args
 
 import numpy as np
-import torch
 from torch import nn
 
 from compatstore.artifacts import Artifact
@@ -22,7 +20,7 @@ from compatstore.errors import InvalidInput
 from compatstore.evaluation import retrieval_metrics
 from compatstore.fingerprints import fingerprint
 from compatstore.trainers.augmentation import Augmentation
-from compatstore.trainers.class_head import ClassHead, ClassifierRecipe
+from compatstore.trainers.class_head import ClassifierRecipe
 from compatstore.trainers.classifier import Classification, accuracy, require_classes
 from compatstore.trainers.images import Images
 from compatstore.trainers.loop import Report, seeded
@@ -47,29 +45,6 @@ class CompatibleModel(TrainedModel):
     def artifacts(self) -> dict[str, Artifact]:
         """Return what else belongs to the model, by name."""
         return {"artifact": self.artifact}
-
-
-@dataclass(eq=False)
-class Views:
-    """A batch as a compatibility term sees it.
-
-    Args:
-        pixels: (b, c, s, s) uint8, or float32 from 0 to 1: the views that were drawn.
-        labels: (b,) int64.
-        embeddings: (b, dim) float32, of the target, of unit length where its space is.
-        model: The source model.
-    """
-
-    pixels: torch.Tensor
-    labels: torch.Tensor
-    embeddings: torch.Tensor
-    model: FrozenSource
-
-    @cached_property
-    def source(self) -> torch.Tensor:
-        """(b, dim) float32: the source's embeddings of the same views, computed when a term asks; no gradient."""
-        features: torch.Tensor = self.model(self.pixels)
-        return features
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,58 +209,6 @@ class CompatibleTraining(ClassifierRecipe, ABC):
             expected = f"source and target of unit length, or both of the same dimension and not, for {self.metric}"
             found = f"source {'of' if unit else 'not of'} unit length, target head {self.head!r}"
             raise InvalidInput(asked, expected=expected, found=found, fix='Set metric="cosine".')
-
-
-@dataclass(frozen=True, kw_only=True)
-class TermTraining(CompatibleTraining, ABC):
-    """A method whose loss is the target's own plus one term."""
-
-    def objective(
-        self, network: nn.Module, preprocessing: Preprocessing, source: FrozenSource, known: SourceKnowledge
-    ) -> CompatibleObjective:
-        """Add the term to the target's own loss."""
-        return CompatibleObjective(self, network, preprocessing, source, known)
-
-    @abstractmethod
-    def term(self, known: SourceKnowledge, head: ClassHead) -> nn.Module:
-        """Make the compatibility term, (Views) -> scalar; its parameters are trained.
-
-        Args:
-            known: What the source makes of the training images.
-            head: The target's own.
-        """
-
-
-class CompatibleObjective(Classification):
-    """The target's own loss and the compatibility term: (b, c, s, s) uint8 and (b,) labels -> scalar.
-
-    Args:
-        method: Whose term it is.
-        network: (b, c, s, s) float32 -> (b, dim).
-        preprocessing: From pixels to the input of the network.
-        source: Embeds the same views; no gradients.
-        known: What the source makes of the training images.
-    """
-
-    def __init__(
-        self,
-        method: TermTraining,
-        network: nn.Module,
-        preprocessing: Preprocessing,
-        source: FrozenSource,
-        known: SourceKnowledge,
-    ) -> None:
-        super().__init__(method, network, preprocessing, method.augmentation, len(known.rows))
-        self.source, self.term = source, method.term(known, self.head)
-
-    def forward(self, pixels: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Loss of a batch, ()."""
-        views = self.views(pixels)
-        embeddings = self.embed(views)
-        with torch.autocast(pixels.device.type, enabled=False):
-            own: torch.Tensor = self.head(embeddings, labels)
-            term: torch.Tensor = self.term(Views(views, labels, embeddings, self.source))
-        return own + term
 
 
 def held_out_figures(

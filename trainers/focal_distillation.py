@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from compatstore.trainers.class_head import ClassHead
-from compatstore.trainers.compatible import TermTraining, Views
 from compatstore.trainers.regression import squared_distances, squared_length
 from compatstore.trainers.source_model import SourceKnowledge
+from compatstore.trainers.term_training import TermTraining, Views
 
 
 @dataclass(frozen=True, kw_only=True)

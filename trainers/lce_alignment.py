@@ -9,8 +9,8 @@ from torch import nn
 from torch.nn import functional
 
 from compatstore.trainers.class_head import ClassHead
-from compatstore.trainers.compatible import TermTraining, Views
 from compatstore.trainers.source_model import SourceKnowledge, class_means
+from compatstore.trainers.term_training import TermTraining, Views
 
 
 @dataclass(frozen=True, kw_only=True)

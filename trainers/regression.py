@@ -10,8 +10,8 @@ from torch import nn
 from torch.nn import functional
 
 from compatstore.trainers.class_head import ClassHead
-from compatstore.trainers.compatible import TermTraining, Views
 from compatstore.trainers.source_model import SourceKnowledge
+from compatstore.trainers.term_training import TermTraining, Views
 
 Distance = Literal["cosine", "l2"]
 

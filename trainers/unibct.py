@@ -10,8 +10,8 @@ from torch.nn import functional
 
 from compatstore.trainers.bct import ThroughRows
 from compatstore.trainers.class_head import ClassHead
-from compatstore.trainers.compatible import TermTraining
 from compatstore.trainers.source_model import SourceKnowledge, class_means
+from compatstore.trainers.term_training import TermTraining
 
 
 @dataclass(frozen=True, kw_only=True)

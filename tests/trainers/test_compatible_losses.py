@@ -16,12 +16,12 @@ from compatstore.encoders.network import NetworkEncoder, Preprocessing
 from compatstore.errors import InvalidInput
 from compatstore.trainers.bct import BCT
 from compatstore.trainers.class_head import ClassHead
-from compatstore.trainers.compatible import TermTraining, Views
 from compatstore.trainers.focal_distillation import FocalDistillation
 from compatstore.trainers.images import Images
 from compatstore.trainers.lce_alignment import LCEAlignment
 from compatstore.trainers.regression import Regression
 from compatstore.trainers.source_model import FrozenSource, SourceKnowledge
+from compatstore.trainers.term_training import TermTraining, Views
 from compatstore.trainers.unibct import UniBCT, refined_features
 
 CLASSES, DIM = 4, 6
