@@ -100,18 +100,18 @@ def _method(name: str, trainer: str, summary: str, *, compatible: bool) -> Verb:
 
         require_free(out, overwrite=overwrite)
         known = None if source is None else TrainedModel.load(source)
-        found = _read(images, settings.mode or "RGB", output, drop_unreadable=drop_unreadable)
+        found = read_images(images, settings.mode or "RGB", output, drop_unreadable=drop_unreadable)
         kept, measured = (found, None) if held_out is None else found.split(held_out, seed=settings.seed)
         trainer = replace(settings, augmentation=Augmentation()) if augment else settings
         with progress_bars() as bars:
-            model = _fit(trainer, kept, known, measured, _onto(bars), checkpoint)
+            model = _fit(trainer, kept, known, measured, epochs_onto(bars), checkpoint)
         model.save(out, overwrite=overwrite)
         output.show(_result(model, out, getattr(settings, "metric", None)), trained_on_images)
 
     if compatible:
         option = click.option("--source", required=True, metavar="MODEL", help="The model to stay comparable with.")
         method = option(method)
-    made = verb(name, example=example, settings=_loader(trainer))(method)
+    made = verb(name, example=example, settings=trainer_loader(trainer))(method)
     made.help = f"{summary}\n\n{_AFTERWARDS if compatible else _ALONE}"
     return made
 
@@ -123,7 +123,7 @@ _AFTERWARDS = (
 )
 
 
-def _read(folder: str, mode: Mode, output: Output, *, drop_unreadable: bool) -> Images:
+def read_images(folder: str, mode: Mode, output: Output, *, drop_unreadable: bool) -> Images:
     """List a folder of class folders, and say what of it is left out."""
     from compatstore.trainers.images import Images
 
@@ -174,7 +174,8 @@ def trained_on_images(result: TrainedOnImages) -> Iterator[str | Table]:
     yield from (f"Link: compatstore link GALLERY {artifact}" for artifact in result.artifacts)
 
 
-def _loader(trainer: str) -> Callable[[], type]:
+def trainer_loader(trainer: str) -> Callable[[], type]:
+    """What loads a trainer, "module:Name", when it is called."""
     module, _, name = trainer.partition(":")
 
     def load() -> type:
@@ -184,7 +185,8 @@ def _loader(trainer: str) -> Callable[[], type]:
     return load
 
 
-def _onto(bars: Bars) -> Callable[[Progress], None]:
+def epochs_onto(bars: Bars) -> Callable[[Progress], None]:
+    """What shows a training's epochs on a bar."""
     return lambda at: bars.update("train, epochs", at.epoch, at.epochs, f"loss {at.loss:.4g}")
 
 

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from compatstore.cli import image_training, views
+from compatstore.cli import image_training, side_training, views
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import Bars, progress_bars
-from compatstore.cli.verb import Verb, trust_code_option, verb
-from compatstore.errors import AlreadyExists
+from compatstore.cli.verb import Verb, require_free, trust_code_option, verb
 
 if TYPE_CHECKING:
     from compatstore.artifacts.manifest import Manifest
@@ -109,7 +107,7 @@ def _method(name: str, trainer: str, summary: str) -> Verb:
             target_version=target_version,
             trust_code=trust_code,
         )
-        _require_free(out, overwrite)
+        require_free(out, overwrite)
         pairs = files.read()
         with progress_bars() as bars:
             artifact = settings.fit(pairs, _onto(bars))
@@ -136,13 +134,6 @@ def _loader(trainer: str) -> Callable[[], type]:
     return load
 
 
-def _require_free(out: str, overwrite: bool) -> None:
-    """Refuse before hours of training what would be refused after them."""
-    if Path(out).exists() and not overwrite:
-        fix = "Choose another name, or pass --overwrite."
-        raise AlreadyExists(f"write {out}", expected="nothing there", found="something", fix=fix)
-
-
 def _onto(bars: Bars) -> Callable[[PairProgress], None]:
     def update(at: PairProgress) -> None:
         watched = at.loss if at.held_out_loss is None else at.held_out_loss
@@ -153,7 +144,7 @@ def _onto(bars: Bars) -> Callable[[PairProgress], None]:
 
 for row in METHODS:
     train.add_command(_method(*row))
-for command in image_training.METHODS:
+for command in (*image_training.METHODS, *side_training.METHODS):
     train.add_command(command)
 
 VERBS: tuple[click.Command, ...] = (train,)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from compatstore.cli.settings import collect, options_of
+from compatstore.errors import AlreadyExists
 
 if TYPE_CHECKING:
     from compatstore.encoders import Encoder
@@ -95,6 +97,17 @@ def open_target(gallery: str, target: str, encoder: str | None, *, trust_code: b
     from compatstore.encoders import from_spec
 
     return open_gallery(gallery, trust_code=trust_code, encoders={target: from_spec(encoder)})
+
+
+def require_free(out: str, overwrite: bool) -> None:
+    """Refuse before hours of training what would be refused after them.
+
+    Raises:
+        AlreadyExists: Something is there, and is not to be replaced.
+    """
+    if Path(out).exists() and not overwrite:
+        fix = "Choose another name, or pass --overwrite."
+        raise AlreadyExists(f"write {out}", expected="nothing there", found="something", fix=fix)
 
 
 def version_settings() -> type:
