@@ -166,3 +166,12 @@ def test_a_version_without_side_information_has_none_to_read(tmp_path):
     made = cs.Gallery.create(str(tmp_path / "items.lance"), cs.EmbeddingVersion("v1", dim=6))
     with pytest.raises(InvalidInput, match="a version with side_dim"):
         made.side_information([])
+
+
+def test_records_that_disagree_on_the_bits_are_found(gallery):
+    table = lance.dataset(gallery.status().gallery)
+    registry = table.config()["compatstore.registry"]
+    said = registry.replace('"side_dtype":"bits"', '"side_dtype":"float32"', 1)
+    table.update_config({"compatstore.registry": said})
+    (found,) = (finding for finding in gallery.verify().findings if finding.check == "versions")
+    assert "128 values of float32, its columns 128 values of bits" in found.what

@@ -66,3 +66,22 @@ def test_a_target_of_unit_vectors_needs_a_normalised_output(v1):
     linear(Space(dim=6), Space(dim=4, normalised=True)).check(v1, unit)
     with pytest.raises(Incompatible, match="unit vectors"):
         linear(Space(dim=6), Space(dim=4)).check(v1, unit)
+
+
+def test_values_and_bits_are_not_each_other(v1, v2):
+    bits = replace(v1, side_dim=8, side_dtype="bits")
+    trained = linear(Space(dim=6), Space(dim=4), side_source=Side(dim=8, dtype="bits"))
+    trained.check(bits, v2)
+    with pytest.raises(Incompatible, match="expected bits, as it was trained on; found float32"):
+        trained.check(replace(v1, side_dim=8), v2)
+    with pytest.raises(Incompatible, match="expected float32, as it was trained on; found bits"):
+        linear(Space(dim=6), Space(dim=4), side_source=Side(dim=8)).check(bits, v2)
+
+
+def test_how_side_information_is_stored_is_remembered_and_floats_go_without_saying(tmp_path):
+    for dtype in ("float32", "bits"):
+        made = linear(Space(dim=6), Space(dim=4), side_source=Side(dim=8, dtype=dtype))
+        made.save(tmp_path / dtype)
+        again = Artifact.load(tmp_path / dtype)
+        assert (again.id, again.manifest.side_source) == (made.id, Side(dim=8, dtype=dtype))
+        assert ("dtype" in again.manifest.to_dict()["side_source"]) == (dtype == "bits")
