@@ -46,7 +46,7 @@ from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.refitting.refitter import Refitter
 from compatstore.upgrade.retire import retire
 from compatstore.upgrade.rollback import roll_back
-from compatstore.upgrade.run import Controls, Report, run_upgrade
+from compatstore.upgrade.run import Controls, Report, require_startable, run_upgrade
 from compatstore.upgrade.settle import settle
 from compatstore.upgrade.status import Status, read_status
 from compatstore.upgrade.switched import Switched
@@ -613,6 +613,7 @@ class Gallery:
             )
 
         run = settled(self._catalog)  # refuses what cannot be before anything is written
+        require_startable(self._catalog, run)
         estimate = agree(self._catalog, run, terms) if terms.asked else None
         if estimate is not None and target_quality is not None:
             budget = replace(budget, backfill=estimate.share)

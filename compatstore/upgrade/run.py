@@ -83,6 +83,16 @@ class Report:
     seconds: float
 
 
+def require_startable(catalog: Catalog, run: RunRecord) -> None:
+    """Refuse to begin what cannot be finished; read-only.
+
+    Raises:
+        UpgradeError: A backfill without an encoder.
+    """
+    if run.backfill > 0 and catalog.registry().record(run.target).columns is None:
+        require_encoder(catalog, run.target)
+
+
 def run_upgrade(catalog: Catalog, run: RunRecord, controls: Controls) -> Report:
     """Bring a settled run to the state ready (or keep it in cutover, with a larger backfill).
 
@@ -91,8 +101,6 @@ def run_upgrade(catalog: Catalog, run: RunRecord, controls: Controls) -> Report:
         UpgradeError: A backfill without an encoder.
     """
     started = time.monotonic()
-    if run.backfill > 0 and catalog.registry().record(run.target).columns is None:
-        require_encoder(catalog, run.target)
     run = _expand(catalog, run)
     hop = _hop_of(catalog, catalog.registry(), run, controls)
     transformed = _hop(catalog, run, controls, hop)

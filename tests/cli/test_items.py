@@ -38,6 +38,7 @@ def test_init_shows_the_new_gallery(run, tmp_path):
         "encoder": "",
         "native": 0,
         "transformed": 0,
+        "bridged": 0,
         "missing": 0,
     }
 
