@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import compatstore as cs
@@ -417,6 +417,7 @@ def numbered(tmp_path_factory):
 
 @settings(deadline=None, max_examples=10)
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=5, unique=True))
+@example([-(2**63), 2**63 - 1])
 def test_whole_numbers_of_any_size_are_ids(numbered, ids):
     assert numbered.add({"id": ids, "vector": np.ones((len(ids), 4))}).rows == len(ids)
     assert numbered.get(np.array(ids)).column("id").to_pylist() == ids

@@ -14,6 +14,7 @@ from compatstore.storage.index_deltas import take_in
 from compatstore.storage.store import Store
 
 CHUNK = 5_000
+SMALLEST = -(2**63)
 # Rows appended since the index was built are found by a scan; past this many they are indexed.
 UNINDEXED_ROWS = 20_000
 
@@ -26,6 +27,8 @@ def literal(value: object) -> str:
     """
     if isinstance(value, bool) or not isinstance(value, str | int):
         raise InvalidInput("name an item", expected="an id that is text or a whole number", found=repr(value))
+    if value == SMALLEST:  # read as minus a number that is one too large
+        return f"CAST('{value}' AS BIGINT)"
     if isinstance(value, int):
         return str(value)
     return "'" + value.replace("'", "''") + "'"
