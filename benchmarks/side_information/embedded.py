@@ -59,6 +59,7 @@ class Embedded:
             "autoencoder": lambda: Autoencoder(dim=size.side, **loop),
             "another seed": lambda: Alternate(dim=size.side, **other),
             "another seed, Mixup": lambda: Alternate(dim=size.side, mixup=0.5, **other),
+            "another seed, Mixup, for codes": lambda: Alternate(dim=128, mixup=0.5, codes=True, **other),
             "SimCLR": lambda: SimCLR(dim=size.side, **contrastive),
             "SimCLR, 128 values": lambda: SimCLR(dim=128, **contrastive),
             "SimCLR, 128 values, for codes": lambda: SimCLR(dim=128, codes=True, **contrastive),

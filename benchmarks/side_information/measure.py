@@ -53,6 +53,7 @@ ROWS = {
     "its signs": Row(kind="SimCLR, 128 values", dtype="bits"),
     "its signs about the mean": Row(kind="SimCLR, 128 values", dtype="bits", centred=True),
     "trained for signs": Row(kind="SimCLR, 128 values, for codes", dtype="bits"),
+    "another seed, Mixup, trained for 128 signs": Row(kind="another seed, Mixup, for codes", dtype="bits"),
 }
 
 
