@@ -12,7 +12,7 @@ from compatstore.storage.registry import Registry, RunRecord, now
 from compatstore.upgrade.backfilling.budget import Budget
 from compatstore.upgrade.backfilling.policies import factors, require_readable
 from compatstore.upgrade.natives.native_ways import require_way
-from compatstore.upgrade.path import find_path
+from compatstore.upgrade.path import find_path, forward_artifacts
 from compatstore.upgrade.rows import TableRows
 from compatstore.upgrade.states import EXPAND, run_of
 
@@ -49,7 +49,7 @@ def settle(
     registry.record(target)
     run = run_of(registry, target)
     if run is None:
-        run = _begin(registry, target)
+        run = _begin(catalog, registry, target, via)
     run = Budget.of(run).revised(budget or Budget()).record(run)
     factors(policy_name or run.policy)
     settled = replace(
@@ -65,7 +65,7 @@ def settle(
     return settled
 
 
-def _begin(registry: Registry, target: str) -> RunRecord:
+def _begin(catalog: Catalog, registry: Registry, target: str, via: str | None) -> RunRecord:
     if registry.active == target:
         raise InvalidInput(
             f"upgrade to {target}",
@@ -75,7 +75,7 @@ def _begin(registry: Registry, target: str) -> RunRecord:
         )
     return RunRecord(
         target=target,
-        source=registry.active,
+        source=_source(catalog, registry, target, via),
         previous=registry.active,
         path=(),
         state=EXPAND,
@@ -84,6 +84,32 @@ def _begin(registry: Registry, target: str) -> RunRecord:
         seed=0,
         started_at=now(),
     )
+
+
+def _source(catalog: Catalog, registry: Registry, target: str, via: str | None) -> str:
+    """The version that the hop reads: the active one, or an earlier one that more native vectors are left of.
+
+    A vector that was transformed is not what the next artifact was trained on. So where an artifact leads to the target
+    directly from a version that is still stored, with a vector for every item, it is read there.
+    """
+    wanted = None if via is None else catalog.artifact_record(via).id
+    direct = {
+        record.source
+        for record in forward_artifacts(registry)
+        if record.target == target and wanted in (None, record.id) and registry.record(record.source).columns
+    }
+    whole = [name for name in direct if not catalog.store.count(registry.columns(name).missing)]
+    others = sorted(name for name in whole if name != registry.active)
+    reachable = not others or _leads(registry, registry.active, target, wanted)
+    candidates = [*([registry.active] if reachable else []), *others]
+    return max(candidates, key=lambda name: catalog.store.count(registry.columns(name).native))
+
+
+def _leads(registry: Registry, source: str, target: str, wanted: str | None) -> bool:
+    try:
+        return bool(find_path(registry, source, target, wanted))
+    except UnknownArtifact:
+        return False
 
 
 def _path(catalog: Catalog, registry: Registry, run: RunRecord, via: str | None) -> tuple[str, ...]:

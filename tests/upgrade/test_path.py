@@ -87,3 +87,35 @@ def test_no_path_says_what_there_is_and_what_to_do(gallery):
     with pytest.raises(cs.errors.UnknownArtifact, match=r"v1 -> v2.*train fct"):
         gallery.upgrade("v3")
     assert gallery.status().upgrades == ()
+
+
+def test_natives_of_an_earlier_version_are_read_rather_than_what_was_transformed(gallery):
+    first, second, direct = (
+        hop(version(1), version(2), 1),
+        hop(version(2), version(3), 2),
+        hop(version(1), version(3), 3),
+    )
+    for artifact in (first, second):
+        gallery.link(artifact)
+    gallery.upgrade("v2")
+    gallery.cutover("v2")
+    assert gallery.plan("v3").source == "v2", "nothing leads there from v1 directly"
+    gallery.link(direct)
+    plan = gallery.plan("v3")
+    assert (plan.source, plan.path) == ("v1", (direct.short_id,))
+    assert gallery.plan("v3", via=second.id).source == "v2"
+    gallery.upgrade("v3")
+    side = np.array(gallery.get(["a", "b", "c"])["v1__side"].to_pylist())
+    expected = direct.apply(gallery.vectors(["a", "b", "c"], "v1"), side).vectors
+    np.testing.assert_array_equal(gallery.vectors(["a", "b", "c"], "v3"), expected)
+    gallery.cutover("v3")
+    assert gallery.rollback().active == "v2"
+
+
+def test_an_earlier_version_that_lacks_items_is_not_read(gallery):
+    for artifact in (hop(version(1), version(2), 1), hop(version(2), version(3), 2), hop(version(1), version(3), 3)):
+        gallery.link(artifact)
+    gallery.upgrade("v2")
+    gallery.cutover("v2")
+    gallery.add({"id": ["new"], "vector": np.ones((1, 4), np.float32), "side": np.ones((1, 2), np.float32)})
+    assert gallery.plan("v3").source == "v2"
