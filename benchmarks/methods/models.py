@@ -20,6 +20,7 @@ from compatstore.trainers.simclr import SimCLR
 
 # Of every classifier, as in DMU's paper on landmarks.
 ARCFACE = {"scale": 30.0, "margin": 0.3}
+ANOTHER_START = 500
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,13 +37,15 @@ class Models:
         """Settings of every network on images; the target's may be another network than the source's."""
         size = self.lesson.size
         other = target and self.lesson.setting == "architecture"
+        # Models that know the same classes, from the same start, are comparable without any method.
+        apart = ANOTHER_START if target and self.lesson.setting == "data" else 0
         return {
             "width": size.width,
             "architecture": size.transformer if other else size.architecture,
             "epochs": size.epochs,
             "batch_size": size.batch_size,
             "precision": size.precision,
-            "seed": self.lesson.seed,
+            "seed": self.lesson.seed + apart,
         }
 
     def classifier(self, *, target: bool = True) -> dict[str, Any]:
