@@ -166,7 +166,7 @@ def by_rewriting_columns(case: Case) -> float:
 
 def _rows(way: NativeRows, snapshot: Any, natives: tuple[Sequence[str], np.ndarray, np.ndarray]) -> Any:
     ids, vectors, basis = natives
-    return way._rows_of(snapshot, NativeBatch(pa.array(ids), basis, lambda rows: vectors[rows]))
+    return way._rows_of(snapshot, NativeBatch.of(pa.array(ids), basis, vectors))
 
 
 def _together(moves: Sequence[Move]) -> Move:

@@ -183,6 +183,8 @@ class Catalog:
             target=target,
             manifest=self.blobs.put(manifest),
             weights=self.blobs.put(weights),
+            reads_side=artifact.manifest.side_source is not None,
+            writes_side=artifact.manifest.side_target is not None,
         )
 
     def artifact(self, artifact_id: str) -> Artifact:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,15 +12,12 @@ import pyarrow as pa
 
 from compatstore.encoders.codes import Codes, pack, unpack
 from compatstore.encoders.protocol import FloatArray
+from compatstore.storage.padding import clear_of
 from compatstore.versions import EmbeddingVersion
 
 NATIVE = "native"
 BoolArray = npt.NDArray[np.bool_]
 
-# LanceDB finds "the" vector column by its dimension when an app does not name one. A second column of the same
-# dimension would break such an app, so beside an adopted column a vector is stored with zeros behind it: neither
-# l2, cosine nor dot changes, and eight keeps the width divisible for product quantisation.
-PADDING = 8
 BYTES_BESIDE_VECTOR = 8 + 4 + 12  # basis, uncertainty, and origin with its share of a page
 
 
@@ -30,7 +28,7 @@ class VersionColumns:
     Args:
         vector: Column of the vectors.
         dim: Values of a vector.
-        width: Values stored for a vector: `dim`, or more with zeros behind (see `PADDING`).
+        width: Values stored for a vector: `dim`, or more with zeros behind (see `padding.py`).
         dtype: "float32" or "float16".
         origin: Column that says how each vector came about: `native`, or the id of the artifact that made it. None
             for an adopted column, whose vectors are all native.
@@ -39,6 +37,7 @@ class VersionColumns:
         side: Column of the side-information, or None.
         side_dim: Values of the side-information, or None.
         side_dtype: "float32", or "bits": eight values to a byte.
+        side_width: Values stored for float32 side-information: as many as `side_dim`, None, or more with zeros behind.
     """
 
     vector: str
@@ -51,22 +50,25 @@ class VersionColumns:
     side: str | None = None
     side_dim: int | None = None
     side_dtype: str = "float32"
+    side_width: int | None = None
 
     @classmethod
-    def of(cls, version: EmbeddingVersion, *, padded: bool = False) -> VersionColumns:
-        """Columns for a version that the gallery itself keeps."""
-        name = version.name
+    def of(cls, version: EmbeddingVersion, *, avoid: Set[int] = frozenset()) -> VersionColumns:
+        """Columns for a version that the gallery itself keeps, with lists of none of the lengths to avoid."""
+        name, side_dim = version.name, version.side_dim
+        side_width = clear_of(side_dim, avoid) if side_dim is not None and version.side_dtype == "float32" else None
         return cls(
             vector=name,
             dim=version.dim,
-            width=version.dim + PADDING if padded else version.dim,
+            width=clear_of(version.dim, avoid),
             dtype=version.dtype,
             origin=f"{name}__origin",
             uncertainty=f"{name}__uncertainty",
             basis=f"{name}__basis",
-            side=None if version.side_dim is None else f"{name}__side",
-            side_dim=version.side_dim,
+            side=None if side_dim is None else f"{name}__side",
+            side_dim=side_dim,
             side_dtype=version.side_dtype,
+            side_width=None if side_width == side_dim else side_width,
         )
 
     @property
@@ -85,14 +87,14 @@ class VersionColumns:
         if self.basis:
             fields.append(pa.field(self.basis, pa.uint64()))
         if self.side and self.side_dim:
-            fields.append(pa.field(self.side, side_type(self.side_dim, self.side_dtype)))
+            fields.append(pa.field(self.side, side_type(self.side_width or self.side_dim, self.side_dtype)))
         return fields
 
     @property
     def row_bytes(self) -> int:
         """Bytes that all columns take for a row, about."""
         vector = self.width * np.dtype(self.dtype).itemsize
-        side = (self.side_dim or 0) * (4 if self.side_dtype == "float32" else 1 / 8)
+        side = (self.side_width or self.side_dim or 0) * (4 if self.side_dtype == "float32" else 1 / 8)
         return vector + int(side) + BYTES_BESIDE_VECTOR
 
     @property
@@ -126,7 +128,7 @@ class VersionColumns:
             if self.side_dtype == "bits":
                 arrays[self.side] = to_codes(pack(side), values.side_valid)
             else:
-                arrays[self.side] = to_vectors(side, self.side_dim, "float32", values.side_valid)
+                arrays[self.side] = to_vectors(side, self.side_width or self.side_dim, "float32", values.side_valid)
         return arrays
 
     def decode(self, table: Any) -> VersionValues:
@@ -224,9 +226,9 @@ class VersionValues:
 _ARROW_TYPES = {"float32": pa.float32, "float16": pa.float16}
 
 
-def side_type(dim: int, dtype: str) -> Any:
+def side_type(width: int, dtype: str) -> Any:
     """Arrow type of side-information; of bits a binary one, which nobody takes for a vector to search."""
-    return pa.binary(dim // 8) if dtype == "bits" else pa.list_(pa.float32(), dim)
+    return pa.binary(width // 8) if dtype == "bits" else pa.list_(pa.float32(), width)
 
 
 def to_codes(codes: Codes, valid: BoolArray) -> Any:

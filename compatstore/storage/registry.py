@@ -107,6 +107,8 @@ class ArtifactRecord:
         target: Name of its target version in this gallery.
         manifest: SHA-256 of its manifest file's bytes, which lie beside the table under that name.
         weights: SHA-256 of its weights' bytes, likewise.
+        reads_side: Whether it reads side-information.
+        writes_side: Whether it writes side-information for the next hop.
     """
 
     id: str
@@ -116,6 +118,8 @@ class ArtifactRecord:
     target: str
     manifest: str
     weights: str
+    reads_side: bool = False
+    writes_side: bool = False
 
 
 @dataclass(frozen=True)

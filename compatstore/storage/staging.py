@@ -36,24 +36,26 @@ class Staging:
         target: Name of the version.
         dim: Values of a vector.
         id_type: Arrow type of the ids.
+        side_dim: Values of the side-information that comes with a vector, or None.
     """
 
-    def __init__(self, location: Location, target: str, dim: int, id_type: Any) -> None:
+    def __init__(self, location: Location, target: str, dim: int, id_type: Any, side_dim: int | None = None) -> None:
         self._location = location
         self._name = f"{PREFIX}{target}{SUFFIX}"
         self._uri = location.child(FOLDER, self._name)
-        self._dim = dim
-        self._schema = pa.schema(
-            [pa.field("id", id_type), pa.field("basis", pa.uint64()), pa.field("vector", pa.list_(pa.float32(), dim))]
-        )
+        self._dim, self._side_dim = dim, side_dim
+        lists = {"vector": dim} | ({} if side_dim is None else {"side": side_dim})
+        vectors = [pa.field(name, pa.list_(pa.float32(), size)) for name, size in lists.items()]
+        self._schema = pa.schema([pa.field("id", id_type), pa.field("basis", pa.uint64()), *vectors])
 
-    def append(self, ids: Sequence[Any], vectors: FloatArray, basis: Digests) -> None:
+    def append(self, ids: Sequence[Any], vectors: FloatArray, basis: Digests, side: FloatArray | None = None) -> None:
         """Make a batch durable, in one commit.
 
         Args:
             ids: n ids.
             vectors: (n, dim) float32.
             basis: (n,) uint64, of the rows that the vectors were made from.
+            side: (n, side_dim) float32, NaN where an item has none; None for none at all.
 
         Raises:
             StorageError: They cannot be written.
@@ -63,6 +65,9 @@ class Staging:
             pa.array(basis, pa.uint64()),
             to_vectors(vectors, self._dim, "float32"),
         ]
+        if self._side_dim is not None:
+            none = np.full((len(basis), self._side_dim), np.nan, np.float32)
+            columns.append(to_vectors(none if side is None else side, self._side_dim, "float32"))
         with storage_errors(f"stage {len(basis)} vectors beside {self._location.name}"):
             self._commit(pa.table(columns, schema=self._schema))
 
@@ -70,6 +75,7 @@ class Staging:
         """Append rows, once they are on disk as a whole."""
         before = self._open() if self._exists() else None
         mode = "create" if before is None else "append"
+        table = table if before is None else table.select(before.schema.names)
         written = write_fragments(table, self._uri, mode=mode, storage_options=self._options)
         for file in (file for fragment in written for file in fragment.files):
             require_whole(self._location, f"{self._uri}/data/{file.path}")
@@ -95,6 +101,14 @@ class Staging:
         """Vectors of some staged rows, by their positions among all: (k,) int64 -> (k, dim) float32."""
         table = self._open().take(rows.tolist(), columns=["vector"])
         return to_matrix(table["vector"], self._dim)[0]
+
+    def side(self, rows: npt.NDArray[np.int64]) -> FloatArray | None:
+        """Side-information of some staged rows: (k,) int64 -> (k, side_dim) float32, NaN where an item has none."""
+        staged = self._open()
+        if self._side_dim is None or "side" not in staged.schema.names:  # earlier releases staged vectors alone
+            return None
+        table = staged.take(rows.tolist(), columns=["side"])
+        return to_matrix(table["side"], self._side_dim)[0]
 
     def clear(self) -> None:
         """Remove all staged rows, once they are in the table.

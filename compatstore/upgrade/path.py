@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from compatstore.artifacts.kinds import kind_named
 from compatstore.errors import Incompatible, UnknownArtifact
@@ -20,7 +20,8 @@ def forward_artifacts(registry: Registry) -> list[ArtifactRecord]:
 def find_path(registry: Registry, source: str, target: str, via: str | None = None) -> tuple[ArtifactRecord, ...]:
     """The shortest chain of forward transforms, a direct one first.
 
-    Every hop of a chain loses some quality (FCT, table 5), so a direct hop from stored native vectors is preferred.
+    Every hop of a chain loses some quality (FCT, table 5), so a direct hop from stored native vectors is preferred. In
+    a chain, an artifact that reads side-information follows one that writes it (g of FCT, section 4.4).
 
     Args:
         registry: The gallery's state.
@@ -33,20 +34,17 @@ def find_path(registry: Registry, source: str, target: str, via: str | None = No
         Incompatible: `via` does not lead to the target.
     """
     artifacts = forward_artifacts(registry)
-    if via is not None:
-        last = registry.artifacts[via]
-        if last.target != target:
-            raise Incompatible(
-                f"upgrade to {target} via {via[:12]}",
-                expected=f"an artifact to {target}",
-                found=f"one to {last.target}",
-            )
-        before = () if last.source == source else find_path(registry, source, last.source)
-        return (*before, last)
-    path = _shortest(artifacts, source, target)
+    if via is not None and registry.artifacts[via].target != target:
+        raise Incompatible(
+            f"upgrade to {target} via {via[:12]}",
+            expected=f"an artifact to {target}",
+            found=f"one to {registry.artifacts[via].target}",
+        )
+    last = {artifact.id for artifact in artifacts if artifact.target == target and via in (None, artifact.id)}
+    path = _shortest(artifacts, source, last)
     if path is None:
         raise UnknownArtifact(
-            f"find a path from {source} to {target}",
+            f"find a path from {source} to {target}" + (f" via {via[:12]}" if via else ""),
             expected="a linked ForwardTransform, or a chain of them",
             found=_links(artifacts),
             fix="Train and link one: compatstore train fct ..., compatstore link GALLERY ARTIFACT; or re-embed it all: "
@@ -55,20 +53,32 @@ def find_path(registry: Registry, source: str, target: str, via: str | None = No
     return path
 
 
-def _shortest(artifacts: Sequence[ArtifactRecord], source: str, target: str) -> tuple[ArtifactRecord, ...] | None:
-    queue: deque[tuple[str, tuple[ArtifactRecord, ...]]] = deque([(source, ())])
-    seen = {source}
+def _shortest(
+    artifacts: Sequence[ArtifactRecord], source: str, last: Collection[str]
+) -> tuple[ArtifactRecord, ...] | None:
+    """Breadth first, from the artifacts that start at the source to one of the last."""
+    queue: deque[tuple[ArtifactRecord, ...]] = deque((artifact,) for artifact in artifacts if artifact.source == source)
+    seen = {path[0].id for path in queue}
     while queue:
-        here, path = queue.popleft()
+        path = queue.popleft()
+        if path[-1].id in last:
+            return path
         for artifact in artifacts:
-            if artifact.source != here or artifact.target in seen:
-                continue
-            if artifact.target == target:
-                return (*path, artifact)
-            seen.add(artifact.target)
-            queue.append((artifact.target, (*path, artifact)))
+            if artifact.id not in seen and _follows(artifact, path[-1]):
+                seen.add(artifact.id)
+                queue.append((*path, artifact))
     return None
 
 
+def _follows(artifact: ArtifactRecord, before: ArtifactRecord) -> bool:
+    return artifact.source == before.target and (before.writes_side or not artifact.reads_side)
+
+
 def _links(artifacts: Sequence[ArtifactRecord]) -> str:
-    return ", ".join(f"{a.source} -> {a.target}" for a in artifacts) or "none linked"
+    sides = {
+        (True, True): " (reads and writes side-information)",
+        (True, False): " (reads side-information, writes none)",
+        (False, True): " (writes side-information)",
+    }
+    links = [f"{a.source} -> {a.target}{sides.get((a.reads_side, a.writes_side), '')}" for a in artifacts]
+    return ", ".join(links) or "none linked"

@@ -7,16 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from compatstore.encoders import encode_readable
-from compatstore.storage.bridges import bridge_to
+from compatstore.encoders import Encoder, encode_readable
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.registry import Registry, RunRecord
 from compatstore.upgrade.backfilling.account import read_account
 from compatstore.upgrade.backfilling.budget import Budget
 from compatstore.upgrade.estimates.estimate import UpgradeEstimate
+from compatstore.upgrade.expand import columns_for
 from compatstore.upgrade.hop import Hop, read_source
 from compatstore.upgrade.natives.native_ways import plan_natives, require_way
+from compatstore.upgrade.plan_warnings import warnings_of
 from compatstore.upgrade.transform import Transformer, transformer_of
 
 SAMPLE_ROWS = 2048
@@ -75,7 +76,7 @@ def make_plan(catalog: Catalog, run: RunRecord) -> Plan:
     """Say what a settled run has left to do and what that costs; read-only, a sample is timed."""
     registry = catalog.registry()
     record = registry.record(run.target)
-    target = record.columns or VersionColumns.of(record.version(), padded=needs_padding(catalog, registry, run.target))
+    target = columns_for(registry, run.target, catalog.store.schema)
     rows = catalog.store.count()
     transformer = transformer_of(catalog, run) if run.path else None
     steps = [
@@ -95,20 +96,8 @@ def make_plan(catalog: Catalog, run: RunRecord) -> Plan:
         policy=run.policy,
         steps=tuple(steps),
         quality=dict(quality),
-        warnings=tuple(_warnings(catalog, registry, run, transformer, target)),
+        warnings=tuple(warnings_of(catalog, registry, run, transformer, target)),
     )
-
-
-def needs_padding(catalog: Catalog, registry: Registry, target: str) -> bool:
-    """Whether an app that owns an adopted table could take the target's column for its own.
-
-    LanceDB finds "the" vector column by dimension when a search does not name one.
-    """
-    if not registry.adopted:
-        return False
-    dim = registry.record(target).dim
-    others = [field for field in catalog.store.schema if field.name != target]
-    return any(getattr(field.type, "list_size", None) == dim for field in others)
 
 
 def _hop_step(
@@ -171,7 +160,12 @@ def _backfill_step(catalog: Catalog, run: RunRecord, target: VersionColumns, row
 
 def _seconds_per_source(catalog: Catalog, run: RunRecord) -> float | None:
     """Seconds to embed one item, measured on a few; None when that cannot be tried."""
-    encoder = catalog.encoder(run.target)
+    seconds = _seconds_in(catalog, catalog.encoder(run.target))
+    side_encoder = catalog.side_encoder(run.target)
+    return seconds if seconds is None else seconds + (_seconds_in(catalog, side_encoder) or 0.0)
+
+
+def _seconds_in(catalog: Catalog, encoder: Encoder | None) -> float | None:
     registry = catalog.registry()
     column = registry.id_column if encoder is None or encoder.reads == "id" else registry.source_column
     if encoder is None or column is None:
@@ -182,32 +176,3 @@ def _seconds_per_source(catalog: Catalog, run: RunRecord) -> float | None:
     started = time.perf_counter()
     encode_readable(encoder, sources)
     return (time.perf_counter() - started) / len(sources)
-
-
-def _warnings(
-    catalog: Catalog, registry: Registry, run: RunRecord, transformer: Transformer | None, target: VersionColumns
-) -> list[str]:
-    found = []
-    if run.backfill > 0 and catalog.encoder(run.target) is None:
-        found.append(f"{run.target} has no encoder here: the backfill cannot run")
-    bridge = bridge_to(registry, run.target)
-    if not run.path and run.backfill < 1 and bridge is not None:
-        found.append(
-            f"nothing transforms {run.source}: items that are not embedded natively are searched in {bridge.source} by "
-            f"queries of {run.target} ({bridge.kind} {bridge.id[:12]}), and it cannot be retired before they are"
-        )
-    if len(run.path) > 1:
-        found.append(
-            f"no direct artifact from {run.source} to {run.target}: each of {len(run.path)} hops loses quality"
-        )
-    if transformer is not None and transformer.needs_side:
-        side = registry.columns(run.source).side
-        missing = catalog.store.count(f"`{side}` IS NULL") if side else 0
-        if missing:
-            found.append(f"{missing} items have no side-information and cannot be transformed")
-    if target.width != target.dim:
-        found.append(
-            f"{target.vector} is stored with {target.width - target.dim} zeros behind its {target.dim} values, so that "
-            "apps that search without naming a column keep finding theirs"
-        )
-    return found

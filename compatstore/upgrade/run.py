@@ -10,19 +10,18 @@ from compatstore.artifacts.network import Precision
 from compatstore.storage import vector_index
 from compatstore.storage.bridges import unsearchable
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.columns import VersionColumns
 from compatstore.storage.ledger import Spent
-from compatstore.storage.registry import HistoryEntry, Registry, RunRecord, edit
+from compatstore.storage.registry import HistoryEntry, Registry, RunRecord
 from compatstore.upgrade.backfilling.account import first_reasons, read_account
 from compatstore.upgrade.backfilling.backfill import Backfill, require_encoder
 from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
 from compatstore.upgrade.backfilling.budget import Budget
+from compatstore.upgrade.expand import expand
 from compatstore.upgrade.hop import Hop
-from compatstore.upgrade.plan import needs_padding
 from compatstore.upgrade.progress import Monitor, Progress
 from compatstore.upgrade.refitting.refit import refit
 from compatstore.upgrade.refitting.refitter import Refitter
-from compatstore.upgrade.states import BACKFILL, CUTOVER, HOP, READY, advance, set_run
+from compatstore.upgrade.states import BACKFILL, CUTOVER, READY, advance, set_run
 from compatstore.upgrade.transform import transformer_of
 
 CATCH_UP_PASSES = 10
@@ -101,7 +100,7 @@ def run_upgrade(catalog: Catalog, run: RunRecord, controls: Controls) -> Report:
         UpgradeError: A backfill without an encoder.
     """
     started = time.monotonic()
-    run = _expand(catalog, run)
+    run = expand(catalog, run)
     hop = _hop_of(catalog, catalog.registry(), run, controls)
     transformed = _hop(catalog, run, controls, hop)
     run, backfilled = _backfill(catalog, run, controls)
@@ -136,27 +135,6 @@ def catch_up(catalog: Catalog, run: RunRecord, controls: Controls, hop: Hop | No
         if not changed:
             break
     return done
-
-
-def _expand(catalog: Catalog, run: RunRecord) -> RunRecord:
-    """Add the target's empty columns and record the run; from here on, writes go to both versions."""
-    registry = catalog.registry()
-    record = registry.record(run.target)
-    known = registry.runs.get(run.target)
-    if record.columns is not None and known is not None and known.open:
-        return run if known == run else set_run(catalog, run)
-    columns = record.columns
-    if columns is None:
-        columns = VersionColumns.of(record.version(), padded=needs_padding(catalog, registry, run.target))
-    catalog.store.add_columns(columns.fields)
-    run = replace(run, state=HOP)
-
-    def change(state: Registry) -> Registry:
-        record = replace(state.record(run.target), columns=columns, retired=False, basis_of=run.source)
-        return state.with_version(record).with_run(run)
-
-    edit(catalog.store, change, HistoryEntry("expand", run.target, note=f"from {run.source}"))
-    return run
 
 
 def _hop_of(catalog: Catalog, registry: Registry, run: RunRecord, controls: Controls) -> Hop:

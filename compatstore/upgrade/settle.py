@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 from compatstore.artifacts.kinds import kind_named
@@ -12,7 +13,7 @@ from compatstore.storage.registry import Registry, RunRecord, now
 from compatstore.upgrade.backfilling.budget import Budget
 from compatstore.upgrade.backfilling.policies import factors, require_readable
 from compatstore.upgrade.natives.native_ways import require_way
-from compatstore.upgrade.path import find_path, forward_artifacts
+from compatstore.upgrade.path import find_path
 from compatstore.upgrade.rows import TableRows
 from compatstore.upgrade.states import EXPAND, run_of
 
@@ -87,29 +88,25 @@ def _begin(catalog: Catalog, registry: Registry, target: str, via: str | None) -
 
 
 def _source(catalog: Catalog, registry: Registry, target: str, via: str | None) -> str:
-    """The version that the hop reads: the active one, or an earlier one that more native vectors are left of.
+    """The version that the hop reads: the one that most items can be transformed from, and of these the best.
 
-    A vector that was transformed is not what the next artifact was trained on. So where an artifact leads to the target
-    directly from a version that is still stored, with a vector for every item, it is read there.
+    A vector that was transformed is not what the next artifact was trained on. So a version that an artifact leads from
+    to the target directly is better than a chain, of these the one with the most natives, and the active one at a tie.
     """
     wanted = None if via is None else catalog.artifact_record(via).id
-    direct = {
-        record.source
-        for record in forward_artifacts(registry)
-        if record.target == target and wanted in (None, record.id) and registry.record(record.source).columns
-    }
-    whole = [name for name in direct if not catalog.store.count(registry.columns(name).missing)]
-    others = sorted(name for name in whole if name != registry.active)
-    reachable = not others or _leads(registry, registry.active, target, wanted)
-    candidates = [*([registry.active] if reachable else []), *others]
-    return max(candidates, key=lambda name: catalog.store.count(registry.columns(name).native))
+    paths = {}
+    for record in registry.live:
+        with suppress(UnknownArtifact):
+            paths[record.name] = find_path(registry, record.name, target, wanted)
 
+    def worth(name: str) -> tuple[int, bool, int, bool]:
+        columns, path, count = registry.columns(name), paths[name], catalog.store.count
+        needed = [columns.present, *([f"`{columns.side}` IS NOT NULL"] if path[0].reads_side and columns.side else [])]
+        direct = len(path) == 1
+        return count(" AND ".join(needed)), direct, count(columns.native) if direct else 0, name == registry.active
 
-def _leads(registry: Registry, source: str, target: str, wanted: str | None) -> bool:
-    try:
-        return bool(find_path(registry, source, target, wanted))
-    except UnknownArtifact:
-        return False
+    candidates = [name for name, path in paths.items() if len(path) == 1 or name == registry.active]
+    return max(candidates, key=worth, default=registry.active)
 
 
 def _path(catalog: Catalog, registry: Registry, run: RunRecord, via: str | None) -> tuple[str, ...]:

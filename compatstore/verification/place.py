@@ -63,7 +63,7 @@ def _bytes_to_come(registry: Registry, rows: int) -> int:
         run = run_of(registry, record.name)
         done = record.columns is not None and (run is None or run.state in (READY, CUTOVER))
         if not done and not record.retired:
-            columns = record.columns or VersionColumns.of(record.version(), padded=True)
+            columns = record.columns or VersionColumns.of(record.version())
             needed += COPIES * rows * columns.row_bytes
     return needed
 

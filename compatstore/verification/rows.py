@@ -102,9 +102,15 @@ class Rows:
         return np.asarray(valid & off & np.isfinite(vectors).all(axis=1), bool)
 
     def padded_wrongly(self) -> BoolArray:
-        """Other values than zeros behind the vector's own."""
-        stored, _ = to_matrix(self.batch[self.columns.vector], self.columns.width)
-        return np.asarray(stored[:, self.columns.dim :].any(axis=1))
+        """Other values than zeros behind the vector's own, or the side-information's."""
+        wrong = self._behind(self.columns.vector, self.columns.dim, self.columns.width)
+        if self.columns.side and self.columns.side_dim and self.columns.side_width:
+            wrong |= self._behind(self.columns.side, self.columns.side_dim, self.columns.side_width)
+        return wrong
+
+    def _behind(self, column: str, dim: int, width: int) -> BoolArray:
+        """(n,) bool, whether a list has anything but zeros behind its first `dim` values."""
+        return np.asarray(to_matrix(self.batch[column], width)[0][:, dim:].any(axis=1), bool)
 
     def stale(self) -> BoolArray:
         """Made from another source vector, or another `source`, than the item has now."""

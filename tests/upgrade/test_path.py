@@ -119,3 +119,24 @@ def test_an_earlier_version_that_lacks_items_is_not_read(gallery):
     gallery.cutover("v2")
     gallery.add({"id": ["new"], "vector": np.ones((1, 4), np.float32), "side": np.ones((1, 2), np.float32)})
     assert gallery.plan("v3").source == "v2"
+
+
+def test_a_chain_is_not_made_of_hops_that_lack_what_they_read(gallery):
+    dead, second = hop(version(1), version(2), 1, side=False), hop(version(2), version(3), 2)
+    gallery.link(dead)
+    gallery.link(second)
+    with pytest.raises(cs.errors.UnknownArtifact, match=r"v1 -> v2 \(reads side-information, writes none\)"):
+        gallery.plan("v3")
+    handing_on = hop(version(1), version(2), 3)
+    gallery.link(handing_on)
+    gallery.link(hop(version(1), version(2), 4, side=False))
+    assert gallery.plan("v3").path == (handing_on.short_id, second.short_id)
+
+
+def test_a_direct_hop_from_an_upgraded_version_is_preferred_to_a_chain(gallery):
+    first, second = hop(version(1), version(2), 1), hop(version(2), version(3), 2)
+    gallery.link(first)
+    gallery.upgrade("v2")
+    gallery.link(second)
+    plan = gallery.plan("v3")
+    assert (plan.source, plan.path) == ("v2", (second.short_id,)), "what is in v2 may be native; a chain never is"

@@ -113,7 +113,9 @@ class Backfill:
             InvalidInput: The encoder gave vectors that cannot be used; nothing of that batch is stored.
         """
         encoder = require_encoder(self.catalog, self.run.target)
-        call = _Call(self, todo, Embedder(encoder, self.run.target, self.settings, monitor.rest), monitor)
+        side_encoder = self.catalog.side_encoder(self.run.target)
+        embedder = Embedder(encoder, self.run.target, self.settings, monitor.rest, side_encoder=side_encoder)
+        call = _Call(self, todo, embedder, monitor)
         for rows in overlap(call.take, self._read, call.embed, call.store):
             monitor.advance(rows)
         self.account.close()
@@ -126,9 +128,14 @@ class Backfill:
         rows = find(self.catalog.store, key, ids, [key, source.vector, *([sources] if sources else [])])
         values, found = read_source(source, rows), rows[key].to_pylist()
         basis = row_basis(values.vectors, values.valid, rows[sources] if sources else None)
-        if require_encoder(self.catalog, self.run.target).reads == "id":
-            return Batch(ids=found, inputs=found, basis=basis)
-        return Batch(ids=found, inputs=rows[sources].to_pylist() if sources else [None] * len(found), basis=basis)
+        given = rows[sources].to_pylist() if sources else [None] * len(found)
+        encoder, side = require_encoder(self.catalog, self.run.target), self.catalog.side_encoder(self.run.target)
+        return Batch(
+            ids=found,
+            inputs=found if encoder.reads == "id" else given,
+            basis=basis,
+            side_inputs=[] if side is None else found if side.reads == "id" else given,
+        )
 
 
 class _Call:
@@ -182,7 +189,7 @@ class _Call:
         if not len(embedded.rows):
             return len(batch.ids)
         ids = [batch.ids[row] for row in embedded.rows]
-        self._waiting += self._natives.store(ids, embedded.vectors, batch.basis[embedded.rows])
+        self._waiting += self._natives.store(ids, embedded.vectors, batch.basis[embedded.rows], embedded.side)
         if self._waiting >= self._natives.wave_rows:
             self.folded, self._waiting = self.folded + self._natives.fold(), 0
         return len(batch.ids)

@@ -6,9 +6,10 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from compatstore.encoders import Encoded, Encoder, FloatArray, encode_readable
 from compatstore.encoders.readable import NOT_FINITE
@@ -18,6 +19,7 @@ from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
 from compatstore.upgrade.backfilling.retries import Hangs, may_pass, with_retries, within
 
 NO_SOURCE = "it has no source"
+Rows = npt.NDArray[np.int64]
 # Parts of a batch that may fail without a single one that succeeds, before it is the encoder that is at fault.
 BARREN_PARTS = 32
 
@@ -30,11 +32,13 @@ class Batch:
         ids: n ids.
         inputs: n sources, or ids for an encoder that reads ids; None where an item has none.
         basis: (n,) uint64, what an item was when it was read.
+        side_inputs: n sources or ids for the side-information encoder, likewise; empty where there is none.
     """
 
     ids: list[Any]
     inputs: list[Any]
     basis: Digests
+    side_inputs: list[Any] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,14 +50,16 @@ class Embedded:
         rows: (m,) int64, which of them were embedded.
         vectors: (m, dim) float32, finite.
         failures: Position in the batch -> why that item was not.
-        seconds: Time in the encoder, without waits between tries.
+        seconds: Time in the encoders, without waits between tries.
+        side: (m, side_dim) float32, NaN where an item has none; None without a side-information encoder.
     """
 
     batch: Batch
-    rows: np.ndarray[Any, np.dtype[np.int64]]
+    rows: Rows
     vectors: FloatArray
     failures: dict[int, str]
     seconds: float
+    side: FloatArray | None = None
 
 
 @dataclass
@@ -66,6 +72,7 @@ class Embedder:
         settings: Retries and time limit.
         rest: Waits so many seconds; raises where a stop is asked for.
         rng: Of the waits between tries.
+        side_encoder: The target's side-information model, or None.
     """
 
     encoder: Encoder
@@ -73,6 +80,7 @@ class Embedder:
     settings: BackfillSettings
     rest: Callable[[float], None]
     rng: random.Random = field(default_factory=random.Random)
+    side_encoder: Encoder | None = None
 
     def embed(self, batch: Batch) -> Embedded:
         """Embed a batch.
@@ -95,12 +103,20 @@ class Embedder:
         return attempt.result()
 
 
+class _Part(NamedTuple):
+    """A part of a batch that went through the encoders."""
+
+    rows: Rows
+    vectors: FloatArray
+    side: FloatArray | None
+
+
 class _Attempt:
     """One batch on its way through the encoder, whole or in parts."""
 
     def __init__(self, embedder: Embedder, batch: Batch) -> None:
         self._embedder, self._batch = embedder, batch
-        self._parts: list[tuple[Sequence[int], Encoded]] = []
+        self._parts: list[_Part] = []
         self._failures = {i: NO_SOURCE for i, value in enumerate(batch.inputs) if value is None}
         self._seconds = 0.0
 
@@ -111,6 +127,8 @@ class _Attempt:
         encoder, limit = self._embedder.encoder, self._embedder.settings.encoder_timeout
         try:
             encoded = within(limit, lambda: encode_readable(encoder, inputs))
+            rows = np.asarray(part, np.int64)[encoded.readable]
+            side = within(limit, lambda: self._side(rows))
         except Hangs:
             raise EncoderFailed(
                 self._asked(part),
@@ -124,7 +142,7 @@ class _Attempt:
         self._refuse_broken(part, encoded)
         self._seconds += time.monotonic() - started
         self._failures |= {part[i]: reason for i, reason in encoded.failures.items()}
-        self._parts.append((part, encoded))
+        self._parts.append(_Part(rows, encoded.vectors, side))
 
     def take_apart(self, whole: Sequence[int], error: Exception) -> None:
         """Halve the batch until what fails is one item, which is then at fault.
@@ -150,15 +168,30 @@ class _Attempt:
 
     def result(self) -> Embedded:
         """What became of the batch."""
-        rows = [np.asarray(part, np.int64)[encoded.readable] for part, encoded in self._parts]
-        vectors = [encoded.vectors for _, encoded in self._parts]
+        encoder, side_encoder = self._embedder.encoder, self._embedder.side_encoder
+        side = None
+        if side_encoder is not None:
+            side = _stacked([part.side for part in self._parts if part.side is not None], side_encoder.dim)
         return Embedded(
             batch=self._batch,
-            rows=np.concatenate([np.zeros(0, np.int64), *rows]),
-            vectors=np.concatenate([np.zeros((0, self._embedder.encoder.dim), np.float32), *vectors]),
+            rows=np.concatenate([np.zeros(0, np.int64), *(part.rows for part in self._parts)]),
+            vectors=_stacked([part.vectors for part in self._parts], encoder.dim),
             failures=self._failures,
             seconds=self._seconds,
+            side=side,
         )
+
+    def _side(self, rows: Rows) -> FloatArray | None:
+        """Side-information of some items: (k, side_dim) float32, NaN where there is none to be had."""
+        encoder = self._embedder.side_encoder
+        if encoder is None:
+            return None
+        side: FloatArray = np.full((len(rows), encoder.dim), np.nan, np.float32)
+        inputs = {i: self._batch.side_inputs[row] for i, row in enumerate(rows)}
+        usable = [i for i, value in inputs.items() if value is not None]
+        encoded = encode_readable(encoder, [inputs[i] for i in usable])
+        side[np.asarray(usable, np.int64)[encoded.readable]] = encoded.vectors
+        return side
 
     def _refuse_broken(self, part: Sequence[int], encoded: Encoded) -> None:
         broken = [self._batch.ids[part[i]] for i, reason in encoded.failures.items() if reason == NOT_FINITE]
@@ -184,6 +217,10 @@ class _Attempt:
 
 
 _MEND = "Nothing of this batch is stored. Mend the encoder; the same command goes on from here."
+
+
+def _stacked(parts: list[FloatArray], dim: int) -> FloatArray:
+    return np.concatenate([np.zeros((0, dim), np.float32), *parts])
 
 
 def _halves(part: Sequence[int]) -> list[Sequence[int]]:

@@ -28,11 +28,18 @@ class NativeBatch:
         ids: Arrow array of n ids. In a table that others own an id may stand in several rows, and here several times.
         basis: (n,) uint64, of the rows that the vectors were made from.
         vectors: Reads some of them: (k,) positions -> (k, dim) float32.
+        side: The same of their side-information, (k, side_dim) float32, NaN where an item has none; or None.
     """
 
     ids: Any
     basis: Digests
     vectors: Callable[[Positions], FloatArray]
+    side: Callable[[Positions], FloatArray | None]
+
+    @classmethod
+    def of(cls, ids: Any, basis: Digests, vectors: FloatArray, side: FloatArray | None = None) -> NativeBatch:
+        """Natives in memory."""
+        return cls(ids, basis, lambda rows: vectors[rows], lambda rows: None if side is None else side[rows])
 
     def positions(self, ids: Any, basis: Digests) -> Positions:
         """Which vector belongs to each row of the table: (rows,) int64, -1 where none does.
@@ -62,17 +69,30 @@ class NativeBatch:
         return {key: position for position, key in enumerate(keys)}
 
 
-def put_natives(target: VersionValues, rows: Positions, vectors: FloatArray, basis: Digests) -> None:
-    """Make some rows' vectors native, in place; side-information that a hop made stays."""
-    n = len(vectors)
+def put_natives(target: VersionValues, rows: Positions, natives: NativeBatch, positions: Positions) -> None:
+    """Make some rows' vectors native, in place; side-information that a hop made stays where a native brings none.
+
+    Args:
+        target: The target's values of a table or batch.
+        rows: (k,) rows of it.
+        natives: Where their vectors are.
+        positions: (k,) positions in it.
+    """
+    k = len(rows)
+    side, side_valid = None if target.side is None else target.side[rows], target.side_valid[rows]
+    brought = natives.side(positions)
+    if brought is not None:
+        known = np.asarray(np.isfinite(brought).all(axis=1))
+        side = np.where(known[:, None], brought, np.float32(0) if side is None else side)
+        side_valid = side_valid | known
     native = VersionValues(
-        vectors=vectors,
-        valid=np.ones(n, bool),
-        origin=np.full(n, NATIVE, object),
-        uncertainty=np.full(n, np.nan, np.float32),
-        basis=basis,
-        side=None if target.side is None else target.side[rows],
-        side_valid=target.side_valid[rows],
+        vectors=natives.vectors(positions),
+        valid=np.ones(k, bool),
+        origin=np.full(k, NATIVE, object),
+        uncertainty=np.full(k, np.nan, np.float32),
+        basis=natives.basis[positions],
+        side=side,
+        side_valid=side_valid,
     )
     target.put(rows, native)
 

@@ -48,15 +48,16 @@ class NativeColumns:
         self._registry = registry
         self._source: VersionColumns = registry.columns(source)
         self._target: VersionColumns = registry.columns(target)
-        self._staging = Staging(store.location, target, self._target.dim, id_arrow_type(registry))
+        side_dim = self._target.side_dim
+        self._staging = Staging(store.location, target, self._target.dim, id_arrow_type(registry), side_dim)
 
     def waiting(self) -> Any:
         """Arrow array of the ids whose natives are staged."""
         return self._staging.keys()[0]
 
-    def store(self, ids: Sequence[Any], vectors: FloatArray, basis: Digests) -> int:
+    def store(self, ids: Sequence[Any], vectors: FloatArray, basis: Digests, side: FloatArray | None = None) -> int:
         """Stage a batch; durable when it returns."""
-        self._staging.append(ids, vectors, basis)
+        self._staging.append(ids, vectors, basis, side)
         return len(ids)
 
     def fold(self) -> int:
@@ -64,7 +65,7 @@ class NativeColumns:
         ids, basis = self._staging.keys()
         if not len(ids):
             return 0
-        natives = NativeBatch(ids, basis, self._staging.vectors)
+        natives = NativeBatch(ids, basis, self._staging.vectors, self._staging.side)
         folded = 0
         for wave in in_waves(list_fragments(self._store.snapshot()), WAVE_ROWS):
             folded += self._store.retry("fold natives", lambda: self._fold_wave(wave, natives))  # noqa: B023
@@ -93,7 +94,7 @@ class NativeColumns:
         for batch, positions, rows in self._read(snapshot, fragment, natives, self._target.names):
             target = self._target.decode(batch)
             if len(rows):
-                put_natives(target, rows, natives.vectors(positions[rows]), natives.basis[positions[rows]])
+                put_natives(target, rows, natives, positions[rows])
             yield self._target.encode(target)
 
     def _read(self, snapshot: Any, fragment: Fragment, natives: NativeBatch, more: list[str]) -> Iterator[Any]:

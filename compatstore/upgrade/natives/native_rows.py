@@ -48,9 +48,9 @@ class NativeRows:
         self._moved = 0
         self._unindexed = 0
 
-    def store(self, ids: Sequence[Any], vectors: FloatArray, basis: Digests) -> int:
+    def store(self, ids: Sequence[Any], vectors: FloatArray, basis: Digests, side: FloatArray | None = None) -> int:
         """Write a batch into the table, in one commit; items that were changed or deleted meanwhile are left out."""
-        batch = NativeBatch(pa.array(list(ids), id_arrow_type(self._registry)), basis, lambda rows: vectors[rows])
+        batch = NativeBatch.of(pa.array(list(ids), id_arrow_type(self._registry)), basis, vectors, side)
         moved = self._move(batch)
         self._moved += moved
         self._unindexed += moved
@@ -102,7 +102,7 @@ class NativeRows:
 
     def _with_natives(self, rows: Any, batch: NativeBatch, positions: Positions) -> Any:
         target = self._target.decode(rows)
-        put_natives(target, np.arange(len(positions)), batch.vectors(positions), batch.basis[positions])
+        put_natives(target, np.arange(len(positions)), batch, positions)
         for name, array in self._target.encode(target).items():
             rows = rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), array)
         return rows

@@ -50,13 +50,14 @@ class Natives:
         """Arrow array of the ids whose natives are durable but not in the table yet."""
         return self._columns.waiting()
 
-    def store(self, ids: Sequence[Any], vectors: FloatArray, basis: Digests) -> int:
+    def store(self, ids: Sequence[Any], vectors: FloatArray, basis: Digests, side: FloatArray | None = None) -> int:
         """Make a batch durable; all of it or nothing.
 
         Args:
             ids: n ids.
             vectors: (n, dim) float32.
             basis: (n,) uint64, of the rows that the vectors were made from (see `basis`).
+            side: (n, side_dim) float32 of side-information, NaN where an item has none; None for none at all.
 
         Returns:
             n.
@@ -65,7 +66,7 @@ class Natives:
             CommitConflict: Other writers were faster each time; nothing of the batch is stored.
         """
         with self._lock:
-            return self._way.store(ids, vectors, basis)
+            return self._way.store(ids, vectors, basis, side)
 
     def fold(self) -> int:
         """Bring what waits into the table, and indexes up to date; does nothing where nothing was stored.

@@ -1,0 +1,52 @@
+"""Expand: the target's empty columns are added, and the run is recorded with them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from compatstore.storage.catalog import Catalog
+from compatstore.storage.columns import VersionColumns
+from compatstore.storage.padding import widths
+from compatstore.storage.registry import HistoryEntry, Registry, RunRecord, edit
+from compatstore.upgrade.states import HOP, set_run
+
+
+def columns_for(registry: Registry, name: str, schema: Any) -> VersionColumns:
+    """The columns that a version has in a table, or is to get.
+
+    Args:
+        registry: The gallery's state.
+        name: The version.
+        schema: Arrow schema of the table as it is.
+    """
+    record = registry.record(name)
+    if record.columns is not None:
+        return record.columns
+    version = record.version()
+    if not registry.adopted:
+        return VersionColumns.of(version)
+    ours = set(VersionColumns.of(version).names)  # as an expand that was killed leaves them
+    for other in registry.live:
+        if other.columns is not None and not other.adopted:
+            ours |= set(other.columns.names)
+    return VersionColumns.of(version, avoid=set(widths(field for field in schema if field.name not in ours)))
+
+
+def expand(catalog: Catalog, run: RunRecord) -> RunRecord:
+    """Add the target's empty columns and record the run; from here on, writes go to both versions."""
+    registry = catalog.registry()
+    record = registry.record(run.target)
+    known = registry.runs.get(run.target)
+    if record.columns is not None and known is not None and known.open:
+        return run if known == run else set_run(catalog, run)
+    columns = columns_for(registry, run.target, catalog.store.schema)
+    catalog.store.add_columns(columns.fields)
+    run = replace(run, state=HOP)
+
+    def change(state: Registry) -> Registry:
+        record = replace(state.record(run.target), columns=columns, retired=False, basis_of=run.source)
+        return state.with_version(record).with_run(run)
+
+    edit(catalog.store, change, HistoryEntry("expand", run.target, note=f"from {run.source}"))
+    return run
