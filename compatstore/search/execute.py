@@ -9,15 +9,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from compatstore.encoders import FloatArray
-from compatstore.errors import InvalidInput
+from compatstore.search.merge import merged
+from compatstore.search.part_search import Found, search_part
 from compatstore.search.plan import Part, SearchPlan
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.columns import NATIVE
 
-RANK_OFFSET = 60  # reciprocal rank fusion, Cormack et al. 2009
+# So many times the results wanted are fetched of a part whose rows are known only once they are there. Twice is enough
+# where half of the neighbours belong to it, and wherever the other part's rows are the nearer ones.
+FETCHED = 2
 
 
 def execute(catalog: Catalog, snapshot: Any, plan: SearchPlan, queries: FloatArray, columns: Sequence[str]) -> Any:
@@ -40,20 +41,31 @@ def execute(catalog: Catalog, snapshot: Any, plan: SearchPlan, queries: FloatArr
     forms = [_form(catalog, part, queries) for part in plan.parts]
     tables = []
     for row in range(len(queries)):
-        found = _search_parts(snapshot, plan, [form[row] for form in forms], columns)
-        merged = found[0] if len(found) == 1 else _merge(found, plan)
+        found = _search(snapshot, plan, [form[row] for form in forms], columns)
         if len(queries) > 1:
-            merged = merged.append_column("_query", pa.array([row] * merged.num_rows, pa.int32()))
-        tables.append(merged)
+            found = found.append_column("_query", pa.array([row] * found.num_rows, pa.int32()))
+        tables.append(found)
     return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
 
 
-def _search_parts(snapshot: Any, plan: SearchPlan, queries: Sequence[FloatArray], columns: Sequence[str]) -> list[Any]:
-    """Search all parts, side by side where there are two: Lance works outside of Python's lock."""
-    asked = list(zip(plan.parts, queries, strict=True))
-    others = [_side_by_side().submit(_search_part, snapshot, *ask, plan, columns) for ask in asked[1:]]
-    first = _search_part(snapshot, *asked[0], plan, columns)
-    return [first, *(other.result() for other in others)]
+def _search(snapshot: Any, plan: SearchPlan, queries: Sequence[FloatArray], columns: Sequence[str]) -> Any:
+    """Search all parts, and those again by their condition of which too few rows came."""
+
+    def find(number: int, exactly: bool) -> Found:
+        part, k = plan.parts[number], plan.k if exactly else FETCHED * plan.k
+        return search_part(snapshot, part, queries[number], k, plan.where, columns, exactly=exactly)
+
+    exact = [part.elsewhere is None for part in plan.parts]
+    if len(exact) == 1:
+        return find(0, True).rows
+    # Side by side: Lance works outside of Python's lock.
+    searches = [_side_by_side().submit(find, number, exactly) for number, exactly in enumerate(exact)]
+    found = [search.result() for search in searches]
+    rows, complete = merged(found, plan.merge, plan.k)
+    if not complete:
+        found = [part if exact[number] else find(number, True) for number, part in enumerate(found)]
+        rows, _ = merged(found, plan.merge, plan.k)
+    return rows
 
 
 @cache
@@ -67,36 +79,3 @@ def _form(catalog: Catalog, part: Part, queries: FloatArray) -> FloatArray:
         queries = catalog.artifact(part.artifact).apply(queries).vectors
     extra = part.columns.width - queries.shape[1]
     return np.pad(queries, ((0, 0), (0, extra))) if extra else queries
-
-
-def _search_part(snapshot: Any, part: Part, query: FloatArray, plan: SearchPlan, columns: Sequence[str]) -> Any:
-    origin = part.columns.origin
-    wanted = list(dict.fromkeys([*columns, "_distance", *([origin] if origin else [])]))
-    condition = " AND ".join(f"({c})" for c in (part.condition, plan.where) if c) or None
-    nearest = {"column": part.columns.vector, "q": query, "k": plan.k, "metric": part.metric}
-    try:
-        table = snapshot.to_table(columns=wanted, nearest=nearest, filter=condition, prefilter=condition is not None)
-    except (OSError, ValueError) as error:
-        raise InvalidInput(
-            f"search {part.version}" + (f" where {plan.where}" if plan.where else ""),
-            expected="a condition in SQL on the gallery's columns",
-            found=str(error).split(", /home/")[0],
-        ) from error
-    # One table made of the columns at once: appending and dropping them one by one costs more than the merge.
-    n = table.num_rows
-    found = dict(zip(table.schema.names, table.columns, strict=True))
-    origins = found[origin] if origin else pa.repeat(NATIVE, n)
-    names = [*columns, "_distance", "_version", "_origin"]
-    arrays = [*(found[name] for name in names[:-2]), pa.repeat(part.version, n), origins]
-    return pa.Table.from_arrays(arrays, names)
-
-
-def _merge(tables: list[Any], plan: SearchPlan) -> Any:
-    """One list of the k best of all parts."""
-    everything = pa.concat_tables(tables)
-    if plan.merge == "distance":
-        order = pc.sort_indices(everything, [("_distance", "ascending")])
-    else:
-        ranks = np.concatenate([np.arange(table.num_rows) for table in tables])
-        order = pa.array(np.argsort(-1.0 / (RANK_OFFSET + ranks), kind="stable"))
-    return everything.take(order[: plan.k])

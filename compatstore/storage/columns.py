@@ -98,14 +98,19 @@ class VersionColumns:
         return vector + int(side) + BYTES_BESIDE_VECTOR
 
     @property
+    def sign(self) -> str:
+        """Column that has a value where there is a vector: the origin, far smaller to read than vectors are."""
+        return self.origin or self.vector
+
+    @property
     def present(self) -> str:
-        """SQL condition: the row has a vector. The origin says so too, and is far smaller to read than vectors are."""
-        return f"`{self.origin or self.vector}` IS NOT NULL"
+        """SQL condition: the row has a vector."""
+        return f"`{self.sign}` IS NOT NULL"
 
     @property
     def missing(self) -> str:
         """SQL condition: the row has no vector."""
-        return f"`{self.origin or self.vector}` IS NULL"
+        return f"`{self.sign}` IS NULL"
 
     @property
     def native(self) -> str:

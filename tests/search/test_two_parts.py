@@ -134,3 +134,29 @@ def test_via_names_the_bridge_or_is_refused(tmp_path):
     gallery, _, _ = make(tmp_path, "Identity", "cosine", share=0.0)
     (artifact,) = gallery.artifacts()
     assert gallery.plan("v2", via=artifact.id).path == ()
+
+
+@pytest.mark.parametrize("normalised", [True, False], ids=["by distance", "by rank"])
+def test_natives_whose_source_vectors_crowd_around_the_query_hide_no_item(tmp_path, normalised):
+    """The nearest source vectors all belong to natives that are far away: what was fetched first is not enough."""
+    number = np.arange(ROWS)
+    angles = np.stack([np.cos(number / ROWS), np.sin(number / ROWS)], axis=1).astype(np.float32)
+    far = np.concatenate([-angles, np.zeros((ROWS, 1))], axis=1).astype(np.float32)
+    v1 = cs.EmbeddingVersion("v1", dim=2, metric="l2", normalised=normalised)
+    encoder = cs.encoders.Precomputed(dict(zip(IDS, far, strict=True)))
+    v2 = cs.EmbeddingVersion("v2", dim=3, metric="l2", normalised=normalised, encoder=encoder)
+    gallery = cs.Gallery.create(str(tmp_path / "gallery.lance"), v1)
+    gallery.add({"id": IDS, "vector": angles, "urgency": -number.astype(float)})
+    gallery.register(v2)
+    gallery.link(Artifact.create("Prefix", source=Space.of(v1), target=Space.of(v2)))
+    gallery.upgrade("v2", backfill=0.75, policy="column:urgency")
+    is_native = natives_of(gallery)
+    assert is_native[:45].all()
+    assert not is_native[45:].any()
+    found = gallery.search(np.array([1, 0, 0], np.float32), 6, version="v2").column("id").to_pylist()
+    nearest_sources = IDS[45:51]
+    if normalised:
+        assert found == nearest_sources
+    else:
+        assert [item for item in found if item in IDS[45:]] == nearest_sources[:3]
+        assert len(found) == 6

@@ -1,0 +1,47 @@
+"""Whatever was fetched of a part: when the merge calls itself complete, it is the merge of all there is."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from compatstore.search.merge import merged
+from compatstore.search.part_search import Found
+
+DISTANCES = st.lists(st.integers(0, 20), max_size=12)
+
+
+def table(name, distances):
+    return pa.table(
+        {"id": pa.array([f"{name}-{i}" for i in range(len(distances))], pa.string()), "_distance": pa.array(distances)},
+        schema=pa.schema([("id", pa.string()), ("_distance", pa.float32())]),
+    )
+
+
+@given(
+    native=DISTANCES,
+    source=st.lists(st.tuples(st.integers(0, 20), st.booleans()), max_size=12),
+    k=st.integers(1, 5),
+    fetched=st.integers(1, 12),
+    merge=st.sampled_from(["distance", "reciprocal rank"]),
+)
+def test_what_is_complete_is_what_all_rows_would_give(native, source, k, fetched, merge):
+    """Rows of the source are (distance, whether they are native elsewhere)."""
+    near, ranked = sorted(native), sorted(source, key=lambda row: row[0])
+    own = [distance for distance, elsewhere in ranked if not elsewhere]
+    all_rows, _ = merged([Found(table("n", near[:k]), None), Found(table("s", own[:k]), None)], merge, k)
+
+    some = ranked[:fetched]
+    kept = [distance for distance, elsewhere in some if not elsewhere]
+    parts = [
+        Found(table("n", near[:k]), float(near[k - 1]) if len(near) >= k else None),
+        Found(table("s", kept), float(some[-1][0]) if len(some) == fetched else None),
+    ]
+    rows, complete = merged(parts, merge, k)
+    event(f"complete: {complete}")
+    if complete:
+        assert rows["_distance"].to_pylist() == all_rows["_distance"].to_pylist()
+        if merge == "reciprocal rank":
+            assert rows["id"].to_pylist() == all_rows["id"].to_pylist()
+    assert complete or len(kept) < k or rows.num_rows < k
