@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,8 +14,6 @@ if TYPE_CHECKING:
 
     from compatstore.upgrade.estimates.estimate import UpgradeEstimate
     from compatstore.upgrade.estimates.gates import Gate
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 labels_option = click.option(
     "--labels",
@@ -44,7 +41,7 @@ gate_options = (
         help="Largest share of queries that are right before and wrong after; exit code 11 otherwise.",
     ),
 )
-_OPTIONS = (
+TERMS = (
     click.option(
         "--target-quality",
         type=float,
@@ -56,20 +53,6 @@ _OPTIONS = (
     criterion_option,
     click.option("--sample", type=int, metavar="N", help="Items to estimate from; 2000 where a term is named."),
 )
-_NAMES = ("target_quality", "require", "max_negative_flips", "labels", "criterion", "sample")
-
-
-def terms_options(function: F) -> F:
-    """Add the options; the function gets them as one mapping, `terms`, to hand on to the API."""
-
-    @functools.wraps(function)
-    def with_terms(*arguments: Any, **options: Any) -> Any:
-        return function(*arguments, terms={name: options.pop(name) for name in _NAMES}, **options)
-
-    made: Any = with_terms
-    for option in reversed(_OPTIONS):
-        made = option(made)
-    return made  # type: ignore[no-any-return]
 
 
 def estimate(result: UpgradeEstimate) -> Iterator[str | Table]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from compatstore.cli import views
+from compatstore.cli.bundle import bundle
 from compatstore.cli.exit_codes import BUSY, GATE_FAILED
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import onto, progress_bars
 from compatstore.cli.stopping import stop_on_signals
-from compatstore.cli.terms import terms_options
+from compatstore.cli.terms import TERMS
 from compatstore.cli.verb import (
     gallery_argument,
     open_gallery,
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
     from compatstore.artifacts.network import Precision
     from compatstore.gallery import Gallery
-    from compatstore.trainers import Refit
     from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
     from compatstore.upgrade.plan import Plan
 
@@ -48,33 +47,20 @@ _REFIT = (
     "A fifth of the backfill is drawn at random to judge that."
 )
 _ARTIFACT_ID = re.compile(r"[0-9a-f]+")
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def _upgrade_options(function: F) -> F:
-    """The parameters that `plan` and `upgrade` share."""
-    options = (
-        gallery_argument,
-        click.argument("target"),
-        click.option(
-            "--via", metavar="ARTIFACT", help="Artifact to use: id, its first digits, or a path to link first."
-        ),
-        click.option("--backfill", type=float, metavar="SHARE", help="Share to embed natively, from 0 to 1."),
-        click.option("--max-rows", type=int, metavar="N", help=f"Items to embed natively. {_LIMITS}"),
-        click.option("--max-seconds", type=float, metavar="S", help="Wall time of the backfill."),
-        click.option("--max-cost", type=float, metavar="C", help="Money to spend on embedding, with --price-per-item."),
-        click.option("--price-per-item", type=float, metavar="P", help="What embedding an item costs."),
-        click.option("--policy", help=_POLICY),
-        click.option("--seed", type=int, help="Seed of the order, and of the sample of an estimate."),
-        terms_options,
-        click.option("--natives", type=click.Choice(["auto", "rows", "columns"]), help=_NATIVES),
-        click.option("--refit", is_flag=True, help=_REFIT),
-        target_encoder_option,
-        trust_code_option,
-    )
-    for option in reversed(options):
-        function = option(function)
-    return function
+_REQUEST = (
+    click.option("--via", metavar="ARTIFACT", help="Artifact to use: id, its first digits, or a path to link first."),
+    click.option("--backfill", type=float, metavar="SHARE", help="Share to embed natively, from 0 to 1."),
+    click.option("--max-rows", type=int, metavar="N", help=f"Items to embed natively. {_LIMITS}"),
+    click.option("--max-seconds", type=float, metavar="S", help="Wall time of the backfill."),
+    click.option("--max-cost", type=float, metavar="C", help="Money to spend on embedding, with --price-per-item."),
+    click.option("--price-per-item", type=float, metavar="P", help="What embedding an item costs."),
+    click.option("--policy", help=_POLICY),
+    click.option("--seed", type=int, help="Seed of the order, and of the sample of an estimate."),
+    *TERMS,
+    click.option("--natives", type=click.Choice(["auto", "rows", "columns"]), help=_NATIVES),
+    click.option("--refit", is_flag=True, help=_REFIT),
+)
+request_options = bundle("request", _REQUEST)
 
 
 def _backfill_settings() -> type:
@@ -85,7 +71,11 @@ def _backfill_settings() -> type:
 
 
 @verb("plan", example="plan photos.lance v2 --backfill 0.25")
-@_upgrade_options
+@gallery_argument
+@click.argument("target")
+@request_options
+@target_encoder_option
+@trust_code_option
 @pass_output
 @click.pass_context
 def plan(
@@ -93,17 +83,7 @@ def plan(
     output: Output,
     gallery: str,
     target: str,
-    via: str | None,
-    backfill: float | None,
-    max_rows: int | None,
-    max_seconds: float | None,
-    max_cost: float | None,
-    price_per_item: float | None,
-    policy: str | None,
-    seed: int | None,
-    natives: str | None,
-    refit: bool,
-    terms: Mapping[str, Any],
+    request: dict[str, Any],
     encoder: str | None,
     trust_code: bool,
 ) -> None:
@@ -114,26 +94,16 @@ def plan(
     path: it is linked.
     """
     opened = open_target(gallery, target, encoder, trust_code=trust_code)
-    artifact = _link_first(opened, via, target, output)
-    planned = opened.plan(
-        target,
-        via=artifact,
-        backfill=backfill,
-        max_rows=max_rows,
-        max_seconds=max_seconds,
-        max_cost=max_cost,
-        price_per_item=price_per_item,
-        policy=policy,
-        seed=seed,
-        natives=natives,
-        refit=_refit(refit),
-        **terms,
-    )
+    planned = opened.plan(target, **_settled(request, opened, target, output))
     _show_plan(ctx, output, planned)
 
 
 @verb("upgrade", example="upgrade photos.lance v2 --backfill 0.25 --cutover", settings=_backfill_settings)
-@_upgrade_options
+@gallery_argument
+@click.argument("target")
+@request_options
+@target_encoder_option
+@trust_code_option
 @click.option("--dry-run", is_flag=True, help="Show the plan that this command would carry out, and stop.")
 @click.option("--cutover", is_flag=True, help="Cut over when the upgrade is ready.")
 @click.option("--device", metavar="DEVICE", help="Where the hop's network runs: cpu (the default) or cuda.")
@@ -151,17 +121,7 @@ def upgrade(
     output: Output,
     gallery: str,
     target: str,
-    via: str | None,
-    backfill: float | None,
-    max_rows: int | None,
-    max_seconds: float | None,
-    max_cost: float | None,
-    price_per_item: float | None,
-    policy: str | None,
-    seed: int | None,
-    natives: str | None,
-    refit: bool,
-    terms: Mapping[str, Any],
+    request: dict[str, Any],
     encoder: str | None,
     trust_code: bool,
     dry_run: bool,
@@ -176,37 +136,13 @@ def upgrade(
     where this one stopped; when all is done it does nothing. Searches use TARGET after a cutover.
     """
     opened = open_target(gallery, target, encoder, trust_code=trust_code)
-    artifact = _link_first(opened, via, target, output)
+    asked = _settled(request, opened, target, output)
     if dry_run:
-        planned = opened.plan(
-            target,
-            via=artifact,
-            backfill=backfill,
-            max_rows=max_rows,
-            max_seconds=max_seconds,
-            max_cost=max_cost,
-            price_per_item=price_per_item,
-            policy=policy,
-            seed=seed,
-            natives=natives,
-            refit=_refit(refit),
-            **terms,
-        )
-        _show_plan(ctx, output, planned)
+        _show_plan(ctx, output, opened.plan(target, **asked))
     with progress_bars() as bars, stop_on_signals() as should_stop:
         report = opened.upgrade(
             target,
-            via=artifact,
-            backfill=backfill,
-            max_rows=max_rows,
-            max_seconds=max_seconds,
-            max_cost=max_cost,
-            price_per_item=price_per_item,
-            policy=policy,
-            seed=seed,
-            natives=natives,
-            refit=_refit(refit),
-            **terms,
+            **asked,
             progress=onto(bars),
             should_stop=should_stop,
             device=device,
@@ -243,12 +179,14 @@ def pause(ctx: click.Context, output: Output, gallery: str, target: str, wait: f
     ctx.exit(0 if paused.stopped or not wait else BUSY)
 
 
-def _refit(asked: bool) -> Refit | None:
-    if not asked:
-        return None
-    from compatstore.trainers import Refit
+def _settled(request: dict[str, Any], gallery: Gallery, target: str, output: Output) -> dict[str, Any]:
+    """The request as the API takes it: the artifact linked, and the flag for a refit made one."""
+    refit = None
+    if request["refit"]:
+        from compatstore.trainers import Refit
 
-    return Refit()
+        refit = Refit()
+    return {**request, "via": _link_first(gallery, request["via"], target, output), "refit": refit}
 
 
 def _link_first(gallery: Gallery, via: str | None, target: str, output: Output) -> str | None:
