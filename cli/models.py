@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from click import Command
 
     from compatstore.cli.version_settings import VersionSettings
-    from compatstore.storage.registry import ArtifactRecord
+    from compatstore.storage.records import ArtifactRecord
     from compatstore.upgrade.status import VersionStatus
 
 

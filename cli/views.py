@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from compatstore.evaluation import DecisionTable
     from compatstore.ingest.write import Added
     from compatstore.search import SearchPlan
+    from compatstore.storage.history import HistoryEntry
     from compatstore.storage.ledger import Spent
-    from compatstore.storage.registry import ArtifactRecord, HistoryEntry
+    from compatstore.storage.records import ArtifactRecord
     from compatstore.upgrade.activity import Activity
     from compatstore.upgrade.pause import Paused
     from compatstore.upgrade.plan import Plan

@@ -25,9 +25,11 @@ from compatstore.storage import vector_index
 from compatstore.storage.catalog import Catalog, id_arrow_type, require_unregistered
 from compatstore.storage.columns import to_matrix
 from compatstore.storage.create import adopt_table, create_table
+from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import find, read_ids
 from compatstore.storage.location import locate
-from compatstore.storage.registry import ArtifactRecord, HistoryEntry, Registry, RunRecord, edit
+from compatstore.storage.records import ArtifactRecord, RunRecord
+from compatstore.storage.registry import Registry, edit
 from compatstore.storage.store import Store
 from compatstore.storage.vector_index import VectorIndex
 from compatstore.upgrade.abort import abort

@@ -18,7 +18,8 @@ from compatstore.ingest.items import Items
 from compatstore.storage.basis import row_basis
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE, BoolArray, VersionColumns, VersionValues
-from compatstore.storage.registry import Registry, VersionRecord
+from compatstore.storage.records import VersionRecord
+from compatstore.storage.registry import Registry
 from compatstore.upgrade.transform import transformer_of
 
 

@@ -8,7 +8,8 @@ from typing import Literal
 from compatstore.errors import UnknownVersion
 from compatstore.storage.bridges import bridge_to
 from compatstore.storage.columns import VersionColumns
-from compatstore.storage.registry import ArtifactRecord, Registry
+from compatstore.storage.records import ArtifactRecord
+from compatstore.storage.registry import Registry
 
 Merge = Literal["none", "distance", "reciprocal rank"]
 

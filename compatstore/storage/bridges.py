@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from compatstore.artifacts.kinds import kind_named
-from compatstore.storage.registry import ArtifactRecord, Registry
+from compatstore.storage.records import ArtifactRecord
+from compatstore.storage.registry import Registry
 
 
 def bridge_to(registry: Registry, version: str) -> ArtifactRecord | None:

@@ -23,7 +23,8 @@ from compatstore.errors import (
 )
 from compatstore.storage import registry as registry_module
 from compatstore.storage.blobs import Blobs
-from compatstore.storage.registry import ArtifactRecord, Registry, VersionRecord
+from compatstore.storage.records import ArtifactRecord, VersionRecord
+from compatstore.storage.registry import Registry
 from compatstore.storage.store import Store
 from compatstore.versions import EmbeddingVersion
 

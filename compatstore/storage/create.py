@@ -9,9 +9,11 @@ import pyarrow.compute as pc
 
 from compatstore.errors import DimensionMismatch, InvalidInput
 from compatstore.storage.columns import VersionColumns
+from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import build_index, refuse_repeats
 from compatstore.storage.location import Location
-from compatstore.storage.registry import KEY, HistoryEntry, Registry, VersionRecord, start
+from compatstore.storage.records import VersionRecord
+from compatstore.storage.registry import KEY, Registry, start
 from compatstore.storage.store import PRIMARY_KEY, Store
 from compatstore.versions import EmbeddingVersion
 

@@ -52,7 +52,7 @@ class Ledger:
 
     def __init__(self, location: Location, target: str, id_type: Any, run: str) -> None:
         self._location, self._run, self.target = location, run, target
-        self._uri = location.child(FOLDER, f"ledger-{target}.arrow")
+        self._file = f"ledger-{target}.arrow"
         self._schema = pa.schema([("id", id_type), ("basis", pa.uint64()), ("reason", pa.string())])
 
     def load(self) -> tuple[Spent, Any]:
@@ -63,7 +63,7 @@ class Ledger:
         Raises:
             StorageError: The file is damaged.
         """
-        filesystem, path = self._resolve()
+        filesystem, path = self._location.resolve(FOLDER, self._file)
         if filesystem.get_file_info(path).type != fs.FileType.File:
             return Spent(), self._schema.empty_table()
         try:
@@ -104,7 +104,7 @@ class Ledger:
 
     def clear(self) -> None:
         """Forget it all."""
-        filesystem, path = self._resolve()
+        filesystem, path = self._location.resolve(FOLDER, self._file)
         if filesystem.get_file_info(path).type == fs.FileType.File:
             filesystem.delete_file(path)
 
@@ -116,7 +116,7 @@ class Ledger:
         )
 
     def _write(self, data: Any) -> None:
-        filesystem, path = self._resolve()
+        filesystem, path = self._location.resolve(FOLDER, self._file)
         if not self._location.is_local:
             with filesystem.open_output_stream(path) as file:
                 file.write(data)
@@ -129,12 +129,6 @@ class Ledger:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(target)
-
-    def _resolve(self) -> tuple[Any, str]:
-        if self._location.is_local:
-            return fs.LocalFileSystem(), self._uri
-        filesystem, path = fs.FileSystem.from_uri(self._uri)
-        return filesystem, path
 
 
 def without(failed: Any, ids: Sequence[Any]) -> Any:

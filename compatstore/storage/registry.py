@@ -13,163 +13,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from compatstore.encoders.protocol import Encoder
 from compatstore.errors import CorruptArtifact, InvalidInput, StorageError, UnknownVersion
 from compatstore.storage.blobs import Blobs
 from compatstore.storage.columns import VersionColumns
-from compatstore.storage.history import PREFIX, read_entries, turn_page
-from compatstore.storage.history import HistoryEntry as HistoryEntry
-from compatstore.storage.history import now as now
+from compatstore.storage.history import PREFIX, HistoryEntry, read_entries, turn_page
 from compatstore.storage.lance_engine import lance
+from compatstore.storage.records import ArtifactRecord, RunRecord, VersionRecord
 from compatstore.storage.store import Store
-from compatstore.versions import EmbeddingVersion
 
 FORMAT = 1
 KEY = "compatstore.registry"
-
-
-@dataclass(frozen=True)
-class VersionRecord:
-    """What the table knows of an embedding version; see `EmbeddingVersion` for the fields of the same name.
-
-    Attributes:
-        model: Identity of the model, the encoder's fingerprint where it has one.
-        encoder: Spec that builds the encoder, or "".
-        side_encoder: Spec that builds the side-information encoder, or "".
-        head: SHA-256 of the stored classifier head, or None.
-        columns: Where its vectors are, or None while it is only registered.
-        adopted: Whether the vector column belongs to the app whose table was adopted.
-        retired: Whether its columns were dropped.
-        basis_of: The version whose vectors its basis digests, or None.
-    """
-
-    name: str
-    dim: int
-    metric: str
-    normalised: bool
-    dtype: str
-    model: str
-    encoder: str = ""
-    side_dim: int | None = None
-    side_dtype: str = "float32"
-    side_model: str = ""
-    side_encoder: str = ""
-    head: str | None = None
-    columns: VersionColumns | None = None
-    adopted: bool = False
-    retired: bool = False
-    basis_of: str | None = None
-
-    @classmethod
-    def of(cls, version: EmbeddingVersion, **more: Any) -> VersionRecord:
-        """Record a version; `more` sets fields that an `EmbeddingVersion` does not have."""
-        settings: dict[str, Any] = {
-            "name": version.name,
-            "dim": version.dim,
-            "metric": version.metric,
-            "normalised": version.normalised,
-            "dtype": version.dtype,
-            "model": version.identity,
-            "encoder": version.encoder.spec if version.encoder is not None else "",
-            "side_dim": version.side_dim,
-            "side_dtype": version.side_dtype,
-            "side_model": version.side_identity,
-            "side_encoder": version.side_encoder.spec if version.side_encoder is not None else "",
-        }
-        return cls(**{**settings, **more})
-
-    def version(self, encoder: Encoder | None = None, side_encoder: Encoder | None = None) -> EmbeddingVersion:
-        """Make the version again."""
-        return EmbeddingVersion(
-            self.name,
-            dim=self.dim,
-            metric=self.metric,  # type: ignore[arg-type]
-            normalised=self.normalised,
-            dtype=self.dtype,  # type: ignore[arg-type]
-            model=self.model,
-            encoder=encoder,
-            side_dim=self.side_dim,
-            side_dtype=self.side_dtype,  # type: ignore[arg-type]
-            side_model=self.side_model,
-            side_encoder=side_encoder,
-        )
-
-
-@dataclass(frozen=True)
-class ArtifactRecord:
-    """A linked artifact.
-
-    Attributes:
-        id: SHA-256 of its manifest.
-        kind: Its kind.
-        method: What made it.
-        source: Name of its source version in this gallery.
-        target: Name of its target version in this gallery.
-        manifest: SHA-256 of its manifest file's bytes, which lie beside the table under that name.
-        weights: SHA-256 of its weights' bytes, likewise.
-        reads_side: Whether it reads side-information.
-        writes_side: Whether it writes side-information for the next hop.
-    """
-
-    id: str
-    kind: str
-    method: str
-    source: str
-    target: str
-    manifest: str
-    weights: str
-    reads_side: bool = False
-    writes_side: bool = False
-
-
-@dataclass(frozen=True)
-class RunRecord:
-    """An upgrade in progress or done.
-
-    Attributes:
-        target: Version upgraded to.
-        source: Version whose vectors the hop reads.
-        previous: Active version when the run began; where a rollback goes.
-        path: Ids of the artifacts that the hop applies, in order; empty where nothing is transformed.
-        state: One of `STATES`.
-        backfill: Share of the gallery to embed natively, in [0, 1].
-        policy: Order of the backfill.
-        seed: Seed of the order.
-        started_at: ISO 8601, UTC.
-        max_rows: Items that the backfill may embed, or None.
-        max_seconds: Seconds that it may take, or None.
-        max_cost: Money that it may cost, or None.
-        price_per_item: Money that embedding an item costs, or None where that is not known.
-        ended_by: The limit that ended the backfill, or "".
-        natives: How natives are stored: "rows", "columns", or "auto" for what writes less.
-        holdout: Share of the backfill that is drawn at random, for a refit to be judged by; 0 where none was asked for.
-        refit_of: Id of the artifact that a refit took the place of in the path, or "".
-        refit_at: Native items when a refit was last tried.
-    """
-
-    target: str
-    source: str
-    previous: str
-    path: tuple[str, ...]
-    state: str
-    backfill: float
-    policy: str
-    seed: int
-    started_at: str
-    max_rows: int | None = None
-    max_seconds: float | None = None
-    max_cost: float | None = None
-    price_per_item: float | None = None
-    ended_by: str = ""
-    natives: str = "auto"
-    holdout: float = 0.0
-    refit_of: str = ""
-    refit_at: int = 0
-
-    @property
-    def open(self) -> bool:
-        """Whether the target's vectors are being kept up to date."""
-        return self.state not in ("rolled-back", "retired", "aborted")
 
 
 @dataclass(frozen=True)
@@ -284,9 +137,9 @@ class Registry:
                     found=str(data["format"]),
                     fix="Upgrade the package: pip install --upgrade compatstore",
                 )
-            versions = {name: _version_record(record) for name, record in data.pop("versions").items()}
+            versions = {name: VersionRecord.read(record) for name, record in data.pop("versions").items()}
             artifacts = {name: ArtifactRecord(**record) for name, record in data.pop("artifacts").items()}
-            runs = {name: _run_record(record) for name, record in data.pop("runs").items()}
+            runs = {name: RunRecord.read(record) for name, record in data.pop("runs").items()}
             return cls(versions=versions, artifacts=artifacts, runs=runs, **data)
         except (KeyError, TypeError, json.JSONDecodeError) as error:
             raise CorruptArtifact(
@@ -381,14 +234,3 @@ def _with_identities(entry: HistoryEntry, registry: Registry) -> HistoryEntry:
     record, run = registry.versions.get(entry.version), registry.runs.get(entry.version)
     fingerprint = record.version().fingerprint if record is not None else ""
     return replace(entry, fingerprint=fingerprint, source=entry.source or (run.source if run is not None else ""))
-
-
-def _version_record(data: dict[str, Any]) -> VersionRecord:
-    columns = data.pop("columns")
-    return VersionRecord(columns=None if columns is None else VersionColumns(**columns), **data)
-
-
-def _run_record(data: dict[str, Any]) -> RunRecord:
-    data["path"] = tuple(data["path"])
-    known = {field.name for field in dataclasses.fields(RunRecord)}  # earlier releases kept more here
-    return RunRecord(**{name: value for name, value in data.items() if name in known})

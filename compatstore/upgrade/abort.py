@@ -7,8 +7,9 @@ from dataclasses import replace
 from compatstore.errors import UpgradeError
 from compatstore.storage.bridges import unsearchable
 from compatstore.storage.catalog import Catalog
+from compatstore.storage.history import HistoryEntry
 from compatstore.storage.lease_table import LeaseTable
-from compatstore.storage.registry import HistoryEntry, Registry, edit
+from compatstore.storage.registry import Registry, edit
 from compatstore.upgrade.leases.stop_request import ask_to_stop, wait_until_stopped
 from compatstore.upgrade.leases.work import at_work
 from compatstore.upgrade.retire import drop_leftovers, require_unused, without_columns

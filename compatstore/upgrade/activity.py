@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compatstore.storage.registry import RunRecord
+from compatstore.storage.records import RunRecord
 from compatstore.upgrade.leases.lease import FAILED, PAUSED, RUNNING, Lease
 from compatstore.upgrade.states import BACKFILL, EXPAND, HOP
 

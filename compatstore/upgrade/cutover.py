@@ -8,7 +8,9 @@ from compatstore.errors import RowsMissing, UpgradeError
 from compatstore.storage import vector_index
 from compatstore.storage.bridges import unsearchable
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.registry import HistoryEntry, Registry, RunRecord, edit
+from compatstore.storage.history import HistoryEntry
+from compatstore.storage.records import RunRecord
+from compatstore.storage.registry import Registry, edit
 from compatstore.upgrade.leases.work import at_work
 from compatstore.upgrade.run import Controls, catch_up
 from compatstore.upgrade.states import CUTOVER, READY, require_open, run_of

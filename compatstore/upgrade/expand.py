@@ -7,8 +7,10 @@ from typing import Any
 
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
+from compatstore.storage.history import HistoryEntry
 from compatstore.storage.padding import widths
-from compatstore.storage.registry import HistoryEntry, Registry, RunRecord, edit
+from compatstore.storage.records import RunRecord
+from compatstore.storage.registry import Registry, edit
 from compatstore.upgrade.states import HOP, set_run
 
 

@@ -7,7 +7,8 @@ from collections.abc import Collection, Sequence
 
 from compatstore.artifacts.kinds import kind_named
 from compatstore.errors import Incompatible, UnknownArtifact
-from compatstore.storage.registry import ArtifactRecord, Registry
+from compatstore.storage.records import ArtifactRecord
+from compatstore.storage.registry import Registry
 
 
 def forward_artifacts(registry: Registry) -> list[ArtifactRecord]:

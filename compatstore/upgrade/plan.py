@@ -10,7 +10,8 @@ from typing import Any
 from compatstore.encoders import Encoder, encode_readable
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
-from compatstore.storage.registry import Registry, RunRecord
+from compatstore.storage.records import RunRecord
+from compatstore.storage.registry import Registry
 from compatstore.upgrade.backfilling.account import read_account
 from compatstore.upgrade.backfilling.budget import Budget
 from compatstore.upgrade.estimates.estimate import UpgradeEstimate

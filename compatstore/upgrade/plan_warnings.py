@@ -8,7 +8,8 @@ from typing import Any
 from compatstore.storage.bridges import bridge_to
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
-from compatstore.storage.registry import Registry, RunRecord
+from compatstore.storage.records import RunRecord
+from compatstore.storage.registry import Registry
 from compatstore.upgrade.transform import Transformer
 
 EMBEDDED_BY_LANCEDB = b"embedding_functions"  # where LanceDB keeps what embeds an app's rows, in a schema's metadata

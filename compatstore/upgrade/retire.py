@@ -8,7 +8,9 @@ from dataclasses import replace
 from compatstore.errors import RowsMissing, UpgradeError
 from compatstore.storage.bridges import unsearchable
 from compatstore.storage.catalog import Catalog, id_arrow_type
-from compatstore.storage.registry import HistoryEntry, Registry, VersionRecord, edit
+from compatstore.storage.history import HistoryEntry
+from compatstore.storage.records import VersionRecord
+from compatstore.storage.registry import Registry, edit
 from compatstore.storage.staging import Staging
 from compatstore.upgrade.backfilling.account import forget_account
 from compatstore.upgrade.cutover import tag_of

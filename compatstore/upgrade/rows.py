@@ -16,7 +16,8 @@ from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import InvalidInput
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE, BoolArray, to_matrix
-from compatstore.storage.registry import Registry, RunRecord
+from compatstore.storage.records import RunRecord
+from compatstore.storage.registry import Registry
 
 Scores = npt.NDArray[np.float64]
 

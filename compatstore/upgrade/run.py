@@ -10,8 +10,10 @@ from compatstore.artifacts.network import Precision
 from compatstore.storage import vector_index
 from compatstore.storage.bridges import unsearchable
 from compatstore.storage.catalog import Catalog
+from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ledger import Spent
-from compatstore.storage.registry import HistoryEntry, Registry, RunRecord
+from compatstore.storage.records import RunRecord
+from compatstore.storage.registry import Registry
 from compatstore.upgrade.backfilling.account import first_reasons, read_account
 from compatstore.upgrade.backfilling.backfill import Backfill, require_encoder
 from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings

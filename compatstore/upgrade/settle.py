@@ -9,7 +9,9 @@ from compatstore.artifacts.kinds import kind_named
 from compatstore.errors import Incompatible, InvalidInput, UnknownArtifact, UpgradeError
 from compatstore.storage.bridges import bridge_to
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.registry import Registry, RunRecord, now
+from compatstore.storage.history import now
+from compatstore.storage.records import RunRecord
+from compatstore.storage.registry import Registry
 from compatstore.upgrade.backfilling.budget import Budget
 from compatstore.upgrade.backfilling.policies import factors, require_readable
 from compatstore.upgrade.natives.native_ways import require_way

@@ -11,7 +11,9 @@ from dataclasses import replace
 
 from compatstore.errors import Interrupted
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.registry import HistoryEntry, Registry, RunRecord, edit
+from compatstore.storage.history import HistoryEntry
+from compatstore.storage.records import RunRecord
+from compatstore.storage.registry import Registry, edit
 
 EXPAND, HOP, BACKFILL, READY, CUTOVER = "expand", "hop", "backfill", "ready", "cutover"
 ROLLED_BACK, RETIRED, ABORTED = ENDED = "rolled-back", "retired", "aborted"

@@ -8,7 +8,8 @@ from compatstore.storage.bridges import bridge_to
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.ledger import Spent
-from compatstore.storage.registry import Registry, RunRecord, VersionRecord
+from compatstore.storage.records import RunRecord, VersionRecord
+from compatstore.storage.registry import Registry
 from compatstore.storage.staging import Staging
 from compatstore.upgrade.activity import Activity, activity_of
 from compatstore.upgrade.backfilling.account import first_reasons, read_account

@@ -10,7 +10,7 @@ from compatstore.artifacts import Artifact
 from compatstore.artifacts.network import Precision
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import BoolArray, VersionValues
-from compatstore.storage.registry import RunRecord
+from compatstore.storage.records import RunRecord
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from compatstore.storage.columns import VersionColumns
-from compatstore.storage.registry import VersionRecord
+from compatstore.storage.records import VersionRecord
 from compatstore.verification.finding import Finding
 from compatstore.verification.scene import Scene
 

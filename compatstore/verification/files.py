@@ -14,7 +14,7 @@ from compatstore.errors import CompatStoreError, CorruptArtifact
 from compatstore.storage.blobs import FOLDER
 from compatstore.storage.catalog import STORED
 from compatstore.storage.history import pages
-from compatstore.storage.registry import ArtifactRecord, VersionRecord
+from compatstore.storage.records import ArtifactRecord, VersionRecord
 from compatstore.verification.finding import Finding
 from compatstore.verification.scene import Scene
 

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 from compatstore.errors import first_offenders
 from compatstore.storage.columns import NATIVE
-from compatstore.storage.registry import ArtifactRecord
+from compatstore.storage.records import ArtifactRecord
 from compatstore.verification.finding import Finding
 from compatstore.verification.scene import Scene
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 from compatstore.errors import CompatStoreError
 from compatstore.storage import registry as registry_module
-from compatstore.storage.registry import Registry, RunRecord, VersionRecord
+from compatstore.storage.records import RunRecord, VersionRecord
+from compatstore.storage.registry import Registry
 from compatstore.upgrade.cutover import tag_of
 from compatstore.upgrade.states import STATES
 from compatstore.verification.finding import Finding

@@ -13,7 +13,7 @@ from compatstore.errors import first_offenders
 from compatstore.storage.basis import row_basis
 from compatstore.storage.bridges import unsearchable
 from compatstore.storage.columns import NATIVE, BoolArray, VersionColumns, to_matrix
-from compatstore.storage.registry import VersionRecord
+from compatstore.storage.records import VersionRecord
 from compatstore.upgrade.hop import read_source
 from compatstore.verification.finding import Finding, Severity
 from compatstore.verification.scene import Scene

@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
-from compatstore.storage.registry import Registry, RunRecord, VersionRecord
+from compatstore.storage.records import RunRecord, VersionRecord
+from compatstore.storage.registry import Registry
 from compatstore.storage.store import storage_errors
 from compatstore.upgrade.states import run_of
 

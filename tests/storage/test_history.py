@@ -10,9 +10,9 @@ import lance
 import pytest
 
 import compatstore as cs
-from compatstore.storage.history import PAGE, PREFIX
+from compatstore.storage.history import PAGE, PREFIX, HistoryEntry
 from compatstore.storage.location import locate
-from compatstore.storage.registry import HistoryEntry, edit
+from compatstore.storage.registry import edit
 from compatstore.storage.store import Store
 
 

@@ -8,8 +8,9 @@ import pytest
 
 import compatstore as cs
 from compatstore.storage import registry as registry_module
+from compatstore.storage.history import HistoryEntry
 from compatstore.storage.location import locate
-from compatstore.storage.registry import KEY, HistoryEntry, Registry, edit
+from compatstore.storage.registry import KEY, Registry, edit
 from compatstore.storage.store import Store
 
 

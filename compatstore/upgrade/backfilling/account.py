@@ -16,7 +16,8 @@ from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.ids import find
 from compatstore.storage.ledger import Ledger, Spent, without
-from compatstore.storage.registry import Registry, RunRecord
+from compatstore.storage.records import RunRecord
+from compatstore.storage.registry import Registry
 from compatstore.upgrade.backfilling.budget import Budget, Limit
 from compatstore.upgrade.backfilling.embedding import NO_SOURCE, Embedded
 from compatstore.upgrade.hop import read_source

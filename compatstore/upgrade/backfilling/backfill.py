@@ -20,7 +20,8 @@ from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import BoolArray
 from compatstore.storage.ids import find
 from compatstore.storage.ledger import Spent
-from compatstore.storage.registry import Registry, RunRecord
+from compatstore.storage.records import RunRecord
+from compatstore.storage.registry import Registry
 from compatstore.upgrade.backfilling.account import Account, open_account
 from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
 from compatstore.upgrade.backfilling.budget import Limit

@@ -9,7 +9,7 @@ from typing import Literal
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.curve import native_count
 from compatstore.storage.ledger import Spent
-from compatstore.storage.registry import RunRecord
+from compatstore.storage.records import RunRecord
 
 Limit = Literal["", "backfill", "max_rows", "max_seconds", "max_cost"]
 

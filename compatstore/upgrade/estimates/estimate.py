@@ -15,8 +15,10 @@ from typing import Any
 from compatstore.evaluation import Advice, DecisionRow, DecisionTable, Estimate, Flips
 from compatstore.storage import registry as registry_module
 from compatstore.storage.catalog import Catalog
+from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ledger import Spent
-from compatstore.storage.registry import HistoryEntry, RunRecord, edit
+from compatstore.storage.records import RunRecord
+from compatstore.storage.registry import edit
 from compatstore.upgrade.backfilling.budget import Budget
 from compatstore.upgrade.estimates.gates import Gate, Terms, gate_of_advice, judge_gates, require_passed
 from compatstore.upgrade.estimates.trial import BUDGETS, SampleSettings, try_upgrade

@@ -11,7 +11,7 @@ import numpy as np
 from compatstore.errors import UpgradeError
 from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.registry import RunRecord
+from compatstore.storage.records import RunRecord
 from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate
 from compatstore.upgrade.estimates.gates import Terms
 from compatstore.upgrade.estimates.sample import SMALLEST_SAMPLE, draw_sample

@@ -8,7 +8,9 @@ from compatstore.errors import UnknownVersion
 from compatstore.evaluation import DecisionTable
 from compatstore.storage import registry as registry_module
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.registry import HistoryEntry, Registry, RunRecord
+from compatstore.storage.history import HistoryEntry
+from compatstore.storage.records import RunRecord
+from compatstore.storage.registry import Registry
 from compatstore.upgrade.backfilling.account import first_reasons, ledger_of, read_account
 from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate, recall
 from compatstore.upgrade.estimates.gates import Terms

@@ -13,7 +13,8 @@ from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns, VersionValues
 from compatstore.storage.ids import find
-from compatstore.storage.registry import Registry, RunRecord
+from compatstore.storage.records import RunRecord
+from compatstore.storage.registry import Registry
 from compatstore.upgrade.backfilling.policies import random_scores
 from compatstore.upgrade.hop import read_source
 from compatstore.upgrade.transform import transformer_of

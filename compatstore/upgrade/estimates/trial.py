@@ -13,7 +13,7 @@ from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.evaluation import DecisionSettings, DecisionTable, Trial, decide
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionValues
-from compatstore.storage.registry import RunRecord
+from compatstore.storage.records import RunRecord
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.estimates.sample import SMALLEST_SAMPLE, Sample, draw_sample
 from compatstore.upgrade.rows import COSINE_SCALE, ArrayRows

@@ -8,8 +8,8 @@ import time
 from dataclasses import replace
 
 from compatstore.errors import LeaseLost, StorageError
+from compatstore.storage.history import now
 from compatstore.storage.lease_table import LeaseTable
-from compatstore.storage.registry import now
 from compatstore.upgrade.leases.lease import BEATS_PER_TERM, FAILED, Lease, Pulse, key_of, lease_in
 from compatstore.upgrade.leases.rate import RecentRate
 from compatstore.upgrade.leases.stop_request import StopRequest, request_in

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from compatstore.errors import LeaseHeld
+from compatstore.storage.history import now
 from compatstore.storage.lease_table import LeaseTable, Records
-from compatstore.storage.registry import now
 from compatstore.upgrade.leases.holder import Holder
 
 TERM_SECONDS = 30.0

@@ -7,8 +7,8 @@ import json
 import time
 from dataclasses import dataclass
 
+from compatstore.storage.history import now
 from compatstore.storage.lease_table import LeaseTable, Records
-from compatstore.storage.registry import now
 from compatstore.upgrade.leases.holder import Holder
 from compatstore.upgrade.leases.lease import Lease, lease_in
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from compatstore.errors import Interrupted, LeaseLost, StorageError
 from compatstore.storage.catalog import Catalog
+from compatstore.storage.history import HistoryEntry
 from compatstore.storage.lease_table import LeaseTable
-from compatstore.storage.registry import HistoryEntry, edit
+from compatstore.storage.registry import edit
 from compatstore.upgrade.leases.keeper import Keeper
 from compatstore.upgrade.leases.lease import DONE, FAILED, PAUSED, Lease, claim
 from compatstore.upgrade.progress import Progress

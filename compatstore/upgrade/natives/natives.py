@@ -14,7 +14,8 @@ from typing import Any
 from compatstore.encoders import FloatArray
 from compatstore.storage.basis import Digests
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.registry import Registry, RunRecord
+from compatstore.storage.records import RunRecord
+from compatstore.storage.registry import Registry
 from compatstore.upgrade.backfilling.account import ledger_of
 from compatstore.upgrade.backfilling.budget import Budget
 from compatstore.upgrade.natives.native_batch import basis_of

@@ -16,7 +16,9 @@ import pyarrow.compute as pc
 from compatstore.encoders.protocol import FloatArray
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionValues
-from compatstore.storage.registry import HistoryEntry, Registry, RunRecord, edit
+from compatstore.storage.history import HistoryEntry
+from compatstore.storage.records import RunRecord
+from compatstore.storage.registry import Registry, edit
 from compatstore.upgrade.backfilling.account import unbackfillable
 from compatstore.upgrade.hop import read_source
 from compatstore.upgrade.refitting.draw import Positions, draw, judges
