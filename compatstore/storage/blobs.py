@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import tempfile
-from pathlib import Path
-
-from pyarrow import fs
 
 from compatstore.errors import CorruptArtifact, StorageError
+from compatstore.storage.files import Files
 from compatstore.storage.location import Location
 
 FOLDER = "_compatstore"
@@ -23,6 +19,7 @@ class Blobs:
 
     def __init__(self, location: Location) -> None:
         self._location = location
+        self._files = Files(location, FOLDER)
 
     def put(self, data: bytes) -> str:
         """Store bytes and return their SHA-256; durable and atomic, a no-op when they are there and intact.
@@ -31,10 +28,9 @@ class Blobs:
             StorageError: They cannot be written.
         """
         digest = hashlib.sha256(data).hexdigest()
-        if digest_exists(self._location, digest) and self._intact(digest):
-            return digest
         try:
-            self._write(digest, data)
+            if not self._intact(digest):
+                self._files.write(digest, data)
         except OSError as error:
             raise StorageError(
                 f"store {len(data)} bytes beside {self._location.name}",
@@ -52,9 +48,7 @@ class Blobs:
         """
         asked = f"read {digest[:12]} beside {self._location.name}"
         try:
-            filesystem, path = self._location.resolve(FOLDER, digest)
-            with filesystem.open_input_file(path) as file:
-                data = bytes(file.read())
+            data = self._files.read(digest)
         except OSError as error:
             raise CorruptArtifact(
                 asked,
@@ -72,36 +66,15 @@ class Blobs:
             )
         return data
 
+    def names(self) -> list[str]:
+        """Names of all that lies beside the table, blobs or not."""
+        return self._files.names()
+
     def _intact(self, digest: str) -> bool:
+        if not self._files.exists(digest):
+            return False
         try:
             self.get(digest)
         except CorruptArtifact:
             return False
         return True
-
-    def names(self) -> list[str]:
-        """Names of all that lies beside the table, blobs or not."""
-        filesystem, path = self._location.resolve(FOLDER)
-        found = filesystem.get_file_info(fs.FileSelector(path, allow_not_found=True))
-        return sorted(str(info.base_name) for info in found)
-
-    def _write(self, digest: str, data: bytes) -> None:
-        if not self._location.is_local:
-            filesystem, path = self._location.resolve(FOLDER, digest)
-            with filesystem.open_output_stream(path) as file:
-                file.write(data)
-            return
-        target = Path(self._location.child(FOLDER, digest))
-        target.parent.mkdir(exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=target.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-
-
-def digest_exists(location: Location, digest: str) -> bool:
-    """Whether the file is there."""
-    filesystem, path = location.resolve(FOLDER, digest)
-    return bool(filesystem.get_file_info(path).type == fs.FileType.File)

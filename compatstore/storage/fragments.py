@@ -7,7 +7,6 @@ and a shorter file makes the column unreadable. So rows are always read with the
 
 from __future__ import annotations
 
-import os
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import pyarrow as pa
 
 from compatstore.errors import StorageError
 from compatstore.storage.columns import VersionColumns
+from compatstore.storage.files import Files
 from compatstore.storage.full_disk import require_whole
 from compatstore.storage.lance_engine import DataFile, LanceFileWriter, lance
 from compatstore.storage.store import Store
@@ -148,7 +148,7 @@ def write_columns(
     name = f"{uuid.uuid4().hex}.lance"
     path = store.location.child("data", name)
     rows = _write_file(store, snapshot, path, pa.schema(columns.fields), batches)
-    require_whole(store.location, path)
+    require_whole(store.location, f"data/{name}")
     if rows != fragment.rows:
         raise StorageError(
             f"replace the columns of {columns.vector} in fragment {fragment.id}",
@@ -158,7 +158,7 @@ def write_columns(
         )
     ids = field_ids(snapshot)
     major, minor = (int(part) for part in snapshot.data_storage_version.split("."))
-    size = os.path.getsize(path) if store.location.is_local else None
+    size = Files(store.location, "data").size(name)
     names = columns.names
     file = DataFile(name, [ids[n] for n in names], list(range(len(names))), major, minor, size)
     return WrittenColumns(fragment, name, file)

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 import shutil
 
-from pyarrow import fs
-
 from compatstore.errors import StorageError
+from compatstore.storage.files import Files
 from compatstore.storage.location import Location
 
 ROOM_TO_SPARE = 16 << 20  # bytes, for what a commit writes beside the data
@@ -44,12 +43,12 @@ def require_whole(location: Location, path: str) -> None:
 
     Args:
         location: Whose it is; object stores keep a file as a whole or not at all.
-        path: Its path.
+        path: Its path from the table's own folder.
 
     Raises:
         StorageError: Its end is missing.
     """
-    if location.is_local and not ends_whole(path):
+    if location.is_local and not ends_whole(Files(location), path):
         raise StorageError(
             f"write a data file of {location.name}",
             expected="all of it on disk",
@@ -58,11 +57,18 @@ def require_whole(location: Location, path: str) -> None:
         )
 
 
-def ends_whole(path: str) -> bool:
-    """Whether a local Lance file is there to its end."""
+def ends_whole(files: Files, name: str, size: int | None = None) -> bool:
+    """Whether a Lance file is there to its end.
+
+    Args:
+        files: Its folder.
+        name: Its name.
+        size: How many bytes it has, where that is known.
+    """
     try:
-        with fs.LocalFileSystem().open_input_file(path) as file:
-            file.seek(max(file.size() - len(LAST_BYTES), 0))
-            return bool(file.read() == LAST_BYTES)
+        size = files.size(name) if size is None else size
+        if size is None:
+            return files.exists(name)
+        return files.read_range(name, max(size - len(LAST_BYTES), 0), len(LAST_BYTES) + 1) == LAST_BYTES
     except OSError:
         return False

@@ -14,7 +14,7 @@ os.environ.setdefault("LANCE_INCLUDE_VECTOR_CENTROIDS", "false")
 
 import lance
 from lance.commit import CommitConflictError
-from lance.file import LanceFileWriter
+from lance.file import LanceFileSession, LanceFileWriter
 from lance.fragment import DataFile, write_fragments
 
-__all__ = ["CommitConflictError", "DataFile", "LanceFileWriter", "lance", "write_fragments"]
+__all__ = ["CommitConflictError", "DataFile", "LanceFileSession", "LanceFileWriter", "lance", "write_fragments"]

@@ -7,19 +7,17 @@ served gets no table version for it.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyarrow import fs
 
 from compatstore.errors import StorageError
 from compatstore.storage.basis import Digests
 from compatstore.storage.blobs import FOLDER
+from compatstore.storage.files import Files
 from compatstore.storage.location import Location
 
 _SPENT, _RUN = b"spent", b"run"
@@ -52,7 +50,7 @@ class Ledger:
 
     def __init__(self, location: Location, target: str, id_type: Any, run: str) -> None:
         self._location, self._run, self.target = location, run, target
-        self._file = f"ledger-{target}.arrow"
+        self._files, self._name = Files(location, FOLDER), f"ledger-{target}.arrow"
         self._schema = pa.schema([("id", id_type), ("basis", pa.uint64()), ("reason", pa.string())])
 
     def load(self) -> tuple[Spent, Any]:
@@ -63,12 +61,10 @@ class Ledger:
         Raises:
             StorageError: The file is damaged.
         """
-        filesystem, path = self._location.resolve(FOLDER, self._file)
-        if filesystem.get_file_info(path).type != fs.FileType.File:
-            return Spent(), self._schema.empty_table()
         try:
-            with filesystem.open_input_file(path) as file:
-                table = pa.ipc.open_file(file).read_all()
+            if not self._files.exists(self._name):
+                return Spent(), self._schema.empty_table()
+            table = pa.ipc.open_file(self._files.read(self._name)).read_all()
             run, spent = table.schema.metadata[_RUN].decode(), table.schema.metadata[_SPENT]
             if run != self._run:
                 return Spent(), self._schema.empty_table()
@@ -78,7 +74,8 @@ class Ledger:
                 f"read the ledger of a backfill beside {self._location.name}",
                 expected="what a backfill wrote",
                 found=str(error),
-                fix=f"Remove {path}: what was spent and what could not be embedded is forgotten, vectors stay.",
+                fix=f"Remove {self._files.address(self._name)}: what was spent and what could not be embedded is "
+                "forgotten, vectors stay.",
             ) from error
 
     def save(self, spent: Spent, failed: Any) -> None:
@@ -93,7 +90,7 @@ class Ledger:
         with pa.ipc.new_file(sink, self._schema.with_metadata(metadata), options=options) as writer:
             writer.write_table(failed)
         try:
-            self._write(sink.getvalue())
+            self._files.write(self._name, sink.getvalue())
         except OSError as error:
             raise StorageError(
                 f"write the ledger of a backfill beside {self._location.name}",
@@ -104,9 +101,7 @@ class Ledger:
 
     def clear(self) -> None:
         """Forget it all."""
-        filesystem, path = self._location.resolve(FOLDER, self._file)
-        if filesystem.get_file_info(path).type == fs.FileType.File:
-            filesystem.delete_file(path)
+        self._files.delete(self._name)
 
     def rows(self, ids: Sequence[Any], basis: Digests, reasons: Sequence[str]) -> Any:
         """Items that could not be embedded, as an Arrow table of id, basis, reason."""
@@ -114,21 +109,6 @@ class Ledger:
         return pa.table(
             [column.cast(field.type) for column, field in zip(columns, self._schema, strict=True)], self._schema
         )
-
-    def _write(self, data: Any) -> None:
-        filesystem, path = self._location.resolve(FOLDER, self._file)
-        if not self._location.is_local:
-            with filesystem.open_output_stream(path) as file:
-                file.write(data)
-            return
-        target = Path(path)
-        target.parent.mkdir(exist_ok=True)
-        temporary = target.with_suffix(f".{os.getpid()}.tmp")
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
 
 
 def without(failed: Any, ids: Sequence[Any]) -> Any:

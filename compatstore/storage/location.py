@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pyarrow import fs
-
 from compatstore.errors import InvalidInput
 
 
@@ -37,14 +35,6 @@ class Location:
     def child(self, *parts: str) -> str:
         """Address of something inside the table's directory."""
         return "/".join([self.uri.rstrip("/"), *parts])
-
-    def resolve(self, *parts: str) -> tuple[fs.FileSystem, str]:
-        """File system and path of something inside the table's directory."""
-        uri = self.child(*parts)
-        if self.is_local:
-            return fs.LocalFileSystem(), uri
-        filesystem, path = fs.FileSystem.from_uri(uri)
-        return filesystem, path
 
 
 def locate(gallery: Any, storage_options: dict[str, str] | None = None) -> Location:

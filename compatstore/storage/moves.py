@@ -91,7 +91,7 @@ def write_rows(store: Store, snapshot: Any, rows: Any) -> Move:
         storage_options=store.location.storage_options or None,
     )
     for file in (file for fragment in written for file in fragment.files):
-        require_whole(store.location, store.location.child("data", file.path))
+        require_whole(store.location, f"data/{file.path}")
     touched = [int(fragment) for fragment in np.unique(fragments)]
     return Move(
         written=written,

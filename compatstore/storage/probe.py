@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import uuid
 
-from pyarrow import fs
-
 from compatstore.errors import StorageError
+from compatstore.storage.files import Files
 from compatstore.storage.location import Location
 
 WORDS = b"written by compatstore doctor to see whether it can be; safe to remove"
@@ -21,15 +20,13 @@ def probe(location: Location) -> float | None:
     Raises:
         StorageError: It cannot be written.
     """
+    files, name = Files(location), f"probe-{uuid.uuid4().hex}"
     try:
-        filesystem, path = location.resolve(f"probe-{uuid.uuid4().hex}")
         try:
-            with filesystem.open_output_stream(path) as file:
-                file.write(WORDS)
-            written = filesystem.get_file_info(path).mtime
+            files.write(name, WORDS)
+            written = files.changed(name)
         finally:
-            if filesystem.get_file_info(path).type == fs.FileType.File:
-                filesystem.delete_file(path)
+            files.delete(name)
     except OSError as error:
         raise StorageError(
             f"write beside {location.name}",
@@ -37,4 +34,4 @@ def probe(location: Location) -> float | None:
             found=str(error),
             fix="Check permissions and free space. Searches and other verbs that read work all the same.",
         ) from error
-    return None if written is None else float(written.timestamp())
+    return written

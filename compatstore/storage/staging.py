@@ -8,18 +8,17 @@ A staged row says which basis it belongs to; one whose item changed meanwhile is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyarrow import fs
 
 from compatstore.encoders.protocol import FloatArray
 from compatstore.storage.basis import Digests
 from compatstore.storage.blobs import FOLDER
 from compatstore.storage.columns import to_matrix, to_vectors
+from compatstore.storage.files import Files
 from compatstore.storage.full_disk import require_whole
 from compatstore.storage.lance_engine import lance, write_fragments
 from compatstore.storage.location import Location
@@ -42,7 +41,8 @@ class Staging:
     def __init__(self, location: Location, target: str, dim: int, id_type: Any, side_dim: int | None = None) -> None:
         self._location = location
         self._name = f"{PREFIX}{target}{SUFFIX}"
-        self._uri = location.child(FOLDER, self._name)
+        self._files = Files(location, FOLDER)
+        self._uri = self._files.address(self._name)
         self._dim, self._side_dim = dim, side_dim
         lists = {"vector": dim} | ({} if side_dim is None else {"side": side_dim})
         vectors = [pa.field(name, pa.list_(pa.float32(), size)) for name, size in lists.items()]
@@ -78,7 +78,7 @@ class Staging:
         table = table if before is None else table.select(before.schema.names)
         written = write_fragments(table, self._uri, mode=mode, storage_options=self._options)
         for file in (file for fragment in written for file in fragment.files):
-            require_whole(self._location, f"{self._uri}/data/{file.path}")
+            require_whole(self._location, f"{FOLDER}/{self._name}/data/{file.path}")
         operations = lance.LanceOperation
         operation = operations.Overwrite(self._schema, written) if before is None else operations.Append(written)
         read_version = None if before is None else before.version
@@ -116,9 +116,8 @@ class Staging:
         What names the rows goes before the rows: a process that is killed here leaves no table that cannot be read.
         """
         if self._exists():
-            filesystem, path = self._location.resolve(FOLDER, self._name)
-            filesystem.delete_dir(f"{path}/_versions")
-            filesystem.delete_dir(path)
+            self._files.delete_folder(f"{self._name}/_versions")
+            self._files.delete_folder(self._name)
 
     def _open(self) -> Any:
         with storage_errors(f"read vectors staged beside {self._location.name}"):
@@ -129,10 +128,7 @@ class Staging:
         return self._location.storage_options or None
 
     def _exists(self) -> bool:
-        if self._location.is_local:
-            return Path(self._uri, "_versions").is_dir() and any(Path(self._uri, "_versions").iterdir())
-        filesystem, path = self._location.resolve(FOLDER, self._name)
-        return bool(filesystem.get_file_info(f"{path}/_versions").type == fs.FileType.Directory)
+        return self._files.has_folder(f"{self._name}/_versions")
 
 
 def staged_version(name: str) -> str | None:

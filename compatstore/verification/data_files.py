@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from compatstore.errors import first_offenders
+from compatstore.storage.files import Files
 from compatstore.storage.full_disk import ends_whole
 from compatstore.verification.finding import Finding
 from compatstore.verification.scene import Scene
@@ -32,11 +33,7 @@ def _objection(scene: Scene, file: Any) -> str:
     """What is wrong with a file, by Lance's metadata of it; "" where nothing is."""
     if getattr(file, "base_id", None) is not None:  # it lies with another table, which this one was cloned from
         return ""
-    location = scene.catalog.store.location
-    filesystem, path = location.resolve("data", file.path)
-    size = filesystem.get_file_info(path).size
-    if size is None:
+    files = Files(scene.catalog.store.location, "data")
+    if not files.exists(file.path):
         return "gone"
-    if size != (file.file_size_bytes or size) or (location.is_local and not ends_whole(path)):
-        return "cut short"
-    return ""
+    return "" if ends_whole(files, file.path, file.file_size_bytes) else "cut short"

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from compatstore.errors import StorageError
+from compatstore.storage.files import Files
 from compatstore.storage.full_disk import ends_whole, require_whole
 from compatstore.storage.lance_engine import LanceFileWriter
 from compatstore.storage.location import Location
@@ -31,17 +32,18 @@ def file(tmp_path):
 @pytest.mark.parametrize("lost", [1, 14, 100, 4000])
 def test_a_file_that_was_cut_short_is_refused(file, tmp_path, lost):
     location = Location(str(tmp_path))
-    require_whole(location, str(file))
+    require_whole(location, file.name)
     cut = tmp_path / "cut.lance"
     cut.write_bytes(file.read_bytes()[:-lost])
     with pytest.raises(StorageError, match=r"cut short.*Nothing of it was committed"):
-        require_whole(location, str(cut))
+        require_whole(location, cut.name)
 
 
 def test_a_file_that_is_not_there_is_not_whole(tmp_path):
-    assert not ends_whole(str(tmp_path / "nothing.lance"))
+    files = Files(Location(str(tmp_path)))
+    assert not ends_whole(files, "nothing.lance")
     (tmp_path / "empty.lance").touch()
-    assert not ends_whole(str(tmp_path / "empty.lance"))
+    assert not ends_whole(files, "empty.lance")
 
 
 def test_items_are_refused_before_the_disk_is_full(gallery, files, vectors, monkeypatch):

@@ -1,0 +1,129 @@
+"""Small files in a table's folder: on a disk, or in whatever object store Lance keeps the table in.
+
+An object store is asked through Lance's own sessions, so that credentials and endpoint are those of the table.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from compatstore.storage.lance_engine import LanceFileSession
+from compatstore.storage.location import Location
+
+
+class Files:
+    """Files in one folder; all methods raise OSError where the place cannot be reached.
+
+    Args:
+        location: The table.
+        folder: Names of the folders that lead there, from the table's own.
+    """
+
+    def __init__(self, location: Location, *folder: str) -> None:
+        self._location = location
+        self._uri = location.child(*folder) if folder else location.uri
+
+    def address(self, name: str) -> str:
+        """Path or URI of a file, for messages and for Lance."""
+        return f"{self._uri}/{name}"
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such a file."""
+        if self._location.is_local:
+            return Path(self.address(name)).is_file()
+        return bool(self._session.contains(name))
+
+    def read(self, name: str) -> bytes:
+        """All bytes of a file."""
+        if self._location.is_local:
+            return Path(self.address(name)).read_bytes()
+        with _copy() as copy:
+            self._session.download_file(name, str(copy))
+            return copy.read_bytes()
+
+    def read_range(self, name: str, start: int, size: int) -> bytes:
+        """Some bytes of a file, fewer where it ends before."""
+        if self._location.is_local:
+            with Path(self.address(name)).open("rb") as file:
+                file.seek(start)
+                return file.read(size)
+        return bytes(self._session.read_range(name, start, size))
+
+    def size(self, name: str) -> int | None:
+        """Bytes of a file; None where the place does not say."""
+        return Path(self.address(name)).stat().st_size if self._location.is_local else None
+
+    def changed(self, name: str) -> float | None:
+        """When a file was last written by the place's own clock, seconds since 1970; None where it does not say."""
+        return Path(self.address(name)).stat().st_mtime if self._location.is_local else None
+
+    def write(self, name: str, data: Any) -> None:
+        """Write or replace a file; durable, and there as a whole or not at all.
+
+        Args:
+            name: Of the file.
+            data: Bytes, or what can be read as bytes without a copy.
+        """
+        if not self._location.is_local:
+            with _copy() as copy:
+                copy.write_bytes(data)
+                self._session.upload_file(str(copy), name)
+            return
+        target = Path(self.address(name))
+        target.parent.mkdir(exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=target.parent)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, target)
+
+    def delete(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        if self._location.is_local:
+            Path(self.address(name)).unlink(missing_ok=True)
+        elif self.exists(name):
+            self._session.delete_file(name)
+
+    def delete_folder(self, name: str) -> None:
+        """Remove a folder and all that is in it, if it is there."""
+        if self._location.is_local:
+            if Path(self.address(name)).is_dir():
+                shutil.rmtree(self.address(name))
+            return
+        for path in self._session.list(name):
+            self._session.delete_file(path)
+
+    def names(self) -> list[str]:
+        """Names of the files and folders that are there, in order."""
+        if self._location.is_local:
+            folder = Path(self._uri)
+            return sorted(path.name for path in folder.iterdir()) if folder.is_dir() else []
+        found = self._session.list_with_delimiter()
+        return sorted(path.rstrip("/") for path in [*found.common_prefixes, *found.objects])
+
+    def has_folder(self, name: str) -> bool:
+        """Whether there is a folder with anything in it."""
+        if self._location.is_local:
+            folder = Path(self.address(name))
+            return folder.is_dir() and any(folder.iterdir())
+        found = self._session.list_with_delimiter(name)
+        return bool(found.common_prefixes or found.objects)
+
+    @cached_property
+    def _session(self) -> Any:
+        return LanceFileSession(self._uri, storage_options=self._location.storage_options or None)
+
+
+@contextmanager
+def _copy() -> Iterator[Path]:
+    """A place on this machine's disk, removed afterwards: Lance's sessions go from file to file."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield Path(folder, "copy")

@@ -1,0 +1,169 @@
+"""A gallery in an object store lives as one on a disk does, its files beside the table too, and is as safe."""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.request
+from itertools import count
+
+import lancedb
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from moto.server import ThreadedMotoServer
+
+import compatstore as cs
+from compatstore.artifacts import Artifact, Space
+from compatstore.cli.app import app
+from compatstore.errors import CorruptArtifact, DuplicateIds, StorageError
+from compatstore.storage.blobs import FOLDER, Blobs
+from compatstore.storage.files import Files
+from compatstore.storage.location import locate
+from compatstore.trainers import Pairs, Ridge
+
+ROWS = 300
+IDS = [f"item-{number:03d}" for number in range(ROWS)]
+OLD = np.random.default_rng(0).normal(size=(ROWS, 6)).astype(np.float32)
+NEW = OLD[:, :4] + np.float32(0.1) * np.random.default_rng(1).normal(size=(ROWS, 4)).astype(np.float32)
+BROKEN = "source of item-007"
+numbers = count()
+
+
+@pytest.fixture(scope="module")
+def options():
+    """A store that speaks S3, in this process, and what Lance has to know of it."""
+    server = ThreadedMotoServer(port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    endpoint = f"http://{host}:{port}"
+    urllib.request.urlopen(urllib.request.Request(f"{endpoint}/galleries", method="PUT")).close()
+    yield {
+        "aws_endpoint": endpoint,
+        "aws_access_key_id": "key",
+        "aws_secret_access_key": "secret",
+        "aws_region": "us-east-1",
+        "allow_http": "true",
+    }
+    server.stop()
+
+
+@pytest.fixture
+def uri():
+    return f"s3://galleries/{next(numbers)}.lance"
+
+
+def encode(sources):
+    broken = {row: "cannot be read" for row, source in enumerate(sources) if source == BROKEN}
+    if broken:
+        raise cs.errors.SourceError("read", broken)
+    return NEW[[int(source[-3:]) for source in sources]]
+
+
+def versions():
+    encoder = cs.encoders.Function(encode, 4, fingerprint="new")
+    return cs.EmbeddingVersion("v1", dim=6, metric="l2"), cs.EmbeddingVersion("v2", dim=4, metric="l2", encoder=encoder)
+
+
+def make(uri, options):
+    v1, v2 = versions()
+    gallery = cs.Gallery.create(uri, v1, storage_options=options)
+    gallery.add({"id": IDS, "vector": OLD, "source": [f"source of {item}" for item in IDS]})
+    gallery.register(v2)
+    gallery.link(Ridge().fit(Pairs(OLD, NEW, source_version=v1, target_version=v2)))
+    return gallery
+
+
+@pytest.mark.parametrize("way", ["rows", "columns"])
+def test_a_whole_upgrade(uri, options, way):
+    gallery = make(uri, options)
+    gallery.upgrade("v2", backfill=0.5, max_rows=60, natives=way)
+    gallery = cs.Gallery.open(uri, encoders={"v2": versions()[1].encoder}, storage_options=options)
+    report = gallery.upgrade("v2", backfill=1.0, natives=way)
+    assert (report.state, report.missing, report.num_unbackfillable) == ("ready", 0, 1)
+    assert gallery.unbackfillable("v2").column("id").to_pylist() == ["item-007"]
+    gallery.cutover("v2")
+    assert gallery.search(NEW[3], 1).column("id").to_pylist() == ["item-003"]
+    gallery.add({"id": ["new"], "v1": OLD[:1], "v2": NEW[:1]})
+    assert gallery.delete(["new", "item-000"]) == 2
+    gallery.retire("v1")
+    assert len(gallery) == ROWS - 1
+    assert gallery.verify().clean
+    assert [entry.step for entry in gallery.history()][-1] == "retire"
+    left = Files(locate(uri, options), FOLDER)
+    assert not left.exists("ledger-v2.arrow")
+    assert not left.has_folder("staged-v2.lance")
+
+
+def test_a_file_that_is_gone_or_cut_short_is_found(uri, options):
+    gallery = make(uri, options)
+    location = locate(uri, options)
+    data = Files(location, "data")
+    (name,) = (name for name in data.names() if name.endswith(".lance"))
+    whole = data.read(name)
+    data.write(name, whole[:-9])
+    assert any("cut short" in str(finding) for finding in gallery.verify().findings)
+    data.delete(name)
+    assert any("gone" in str(finding) for finding in gallery.verify().findings)
+    data.write(name, whole)
+    assert gallery.verify().clean
+    blobs = Blobs(location)
+    digest = blobs.put(b"weights")
+    assert blobs.put(b"weights") == digest
+    Files(location, FOLDER).write(digest, b"weight")
+    with pytest.raises(CorruptArtifact, match="was changed"):
+        blobs.get(digest)
+
+
+def test_of_two_that_add_the_same_new_id_one_is_refused(uri, options):
+    make(uri, options)
+    barrier, ends = threading.Barrier(4), []
+
+    def add(value):
+        gallery = cs.Gallery.open(uri, storage_options=options)
+        barrier.wait()
+        try:
+            gallery.add({"id": ["same"], "vector": np.full((1, 6), value, np.float32)})
+            ends.append(value)
+        except DuplicateIds:
+            pass
+
+    threads = [threading.Thread(target=add, args=(value,)) for value in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    gallery = cs.Gallery.open(uri, storage_options=options)
+    assert len(ends) == 1
+    assert gallery.vectors(["same"])[0].tolist() == [ends[0]] * 6
+
+
+def test_an_app_in_the_store_is_adopted(options):
+    database = lancedb.connect("s3://galleries/app", storage_options=options)
+    items = [{"key": item, "embedding": vector.tolist()} for item, vector in zip(IDS, OLD, strict=True)]
+    table = database.create_table(f"photos{next(numbers)}", items)
+    v1, _ = versions()
+    gallery = cs.Gallery.adopt(table, v1, vector="embedding", id="key")
+    v2 = cs.EmbeddingVersion("v2", dim=6, metric="l2")
+    gallery.register(v2)
+    gallery.link(Artifact.create("Identity", source=Space.of(v1), target=Space.of(v2)))
+    assert gallery.search(OLD[5], 1, version="v2").column("key").to_pylist() == ["item-005"]
+    table.checkout_latest()
+    assert table.search(OLD[5].tolist()).limit(1).to_list()[0]["key"] == "item-005"
+
+
+def test_the_shell_finds_the_store_by_the_environment(uri, options, monkeypatch):
+    make(uri, options)
+    for name, value in options.items():
+        monkeypatch.setenv(name.upper(), value)
+    ran = {verb: CliRunner().invoke(app, [verb, uri, "--json"]) for verb in ("status", "verify", "doctor")}
+    assert [result.exit_code for result in ran.values()] == [0, 0, 0]
+    assert json.loads(ran["status"].output)["rows"] == ROWS
+    written = [found for found in json.loads(ran["doctor"].output)["diagnoses"] if found["topic"] == "writing"]
+    assert [found["level"] for found in written] == ["ok"]
+
+
+def test_a_store_that_does_not_answer_is_named(uri, options):
+    gone = {**options, "aws_endpoint": "http://127.0.0.1:9", "client_max_retries": "0", "client_retry_timeout": "1"}
+    with pytest.raises(StorageError, match="open a gallery at s3://galleries"):
+        cs.Gallery.open(uri, storage_options=gone)
