@@ -1,0 +1,58 @@
+"""Every example runs, is short enough to read, and shows what its first line says."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def figures(text, name):
+    """The first figures behind each line that begins with a name."""
+    return [float(found) for found in re.findall(rf"^{name}\D*([\d.]+)", text, flags=re.MULTILINE)]
+
+
+def upgrade(text):
+    mean_average_precision = [float(found) for found in re.findall(r"mAP ([\d.]+)", text)]
+    status_quo, hop, _, full = mean_average_precision
+    assert status_quo < hop < full
+
+
+def compatible_model(text):
+    cmc = [float(found) for found in re.findall(r"CMC-1 ([\d.]+)", text)]
+    status_quo, as_is, refreshed = cmc
+    assert status_quo < as_is
+    assert status_quo + 0.03 < refreshed
+
+
+def adopt(text):
+    assert re.search(r"the app finds \['photo-3', 'new'\]", text)
+    assert re.findall(r"^not in v2: (\d)", text, flags=re.MULTILINE) == ["1", "0"]
+    assert text.endswith("active v2 and back v1\n")
+
+
+def priority_backfill(text):
+    (share,) = figures(text, "A backfill of ")
+    embedded, items = map(int, re.findall(r"embedded (\d+) of (\d+) items", text)[0])
+    assert 0 < share < 1
+    assert embedded == int(round(share * items, 6))
+    assert figures(text, "hop alone")[0] < figures(text, f"backfill {share:.0%}")[0]
+
+
+SHOWS = {
+    "upgrade": upgrade,
+    "compatible_model": compatible_model,
+    "adopt": adopt,
+    "priority_backfill": priority_backfill,
+}
+
+
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
+def test_an_example_shows_what_it_says(path, capsys):
+    assert len(path.read_text().splitlines()) <= 50
+    runpy.run_path(str(path))
+    SHOWS[path.stem.split("_", 1)[1]](capsys.readouterr().out)
