@@ -7,6 +7,7 @@ where it was, and a finished one does nothing.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -153,9 +154,12 @@ class Hop:
         return row_basis(source.vectors, source.valid, batch[self.source_column] if self.source_column else None)
 
     def _rewrite(self, snapshot: Any, fragment: Fragment, monitor: Monitor) -> Iterator[dict[str, Any]]:
-        """The target's columns of a fragment; a batch is transformed while the one before is written."""
+        """The target's columns of a fragment; batches are transformed while the one before is written."""
         batches = self._read(snapshot, fragment)
-        for batch, (columns, todo) in ahead(self._remake, batches):
+        # In bfloat16 products are so fast that what is done beside them shows: two batches at a time fill each other's
+        # gaps. In float32 the products of one batch keep all cores busy.
+        at_once = 2 if self.transformer is not None and self.transformer.precision == "bfloat16" else 1
+        for batch, (columns, todo) in ahead(self._remake, batches, at_once):
             yield columns
             monitor.advance(int((todo & _live(batch)).sum()))
 
@@ -171,17 +175,23 @@ class Hop:
         return self.target.encode(target), todo
 
 
-def ahead(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
-    """Give each item with its result, computed in another thread while the caller is busy with the one before."""
-    with ThreadPoolExecutor(1) as worker:
-        waiting: tuple[Any, Future[Any]] | None = None
+def ahead(function: Callable[[Any], Any], items: Iterable[Any], at_once: int = 1) -> Iterator[tuple[Any, Any]]:
+    """Give each item with its result, in order, computed in other threads while the caller is busy with the one before.
+
+    Args:
+        function: What to compute.
+        items: Of what; they are taken one after the other, as threads become free.
+        at_once: Threads.
+    """
+    with ThreadPoolExecutor(at_once) as workers:
+        waiting: deque[tuple[Any, Future[Any]]] = deque()
         for item in items:
-            following = item, worker.submit(function, item)
-            if waiting is not None:
-                yield waiting[0], waiting[1].result()
-            waiting = following
-        if waiting is not None:
-            yield waiting[0], waiting[1].result()
+            waiting.append((item, workers.submit(function, item)))
+            if len(waiting) > at_once:
+                first, made = waiting.popleft()
+                yield first, made.result()
+        for first, made in waiting:
+            yield first, made.result()
 
 
 def read_source(columns: VersionColumns, batch: Any) -> VersionValues:

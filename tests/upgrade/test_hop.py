@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
+
 import hypothesis.strategies as st
 import lance
 import numpy as np
+import pytest
 from hypothesis import given, settings
 
 from compatstore.storage.fragments import Fragment, in_waves
+from compatstore.upgrade.hop import ahead
 from galleries import items, make
 
 APPENDED = 40
@@ -37,3 +41,29 @@ def test_waves_hold_all_fragments_in_order_and_none_is_too_large(rows):
     waves = list(in_waves(fragments, 1024))
     assert [fragment for wave in waves for fragment in wave] == fragments
     assert all(len(wave) == 1 or sum(fragment.rows for fragment in wave) <= 1024 for wave in waves)
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3])
+def test_results_come_in_order_and_no_more_is_taken_than_is_worked_on(at_once):
+    taken = []
+
+    def items():
+        for number in range(10):
+            taken.append(number)
+            yield number
+
+    def work(number):
+        time.sleep(0.02 if number % 2 else 0.0)
+        return number**2
+
+    for number, squared in ahead(work, items(), at_once):
+        assert squared == number**2
+        assert len(taken) <= number + 1 + at_once
+    assert taken == list(range(10))
+
+
+def test_an_error_comes_where_its_item_does():
+    results = ahead(lambda number: 1 // (number - 2), range(5), 2)
+    assert [next(results)[1] for _ in range(2)] == [-1, -1]
+    with pytest.raises(ZeroDivisionError):
+        next(results)
