@@ -95,12 +95,11 @@ def fct(models: Models, side: str = "") -> Record:
     return transform(FCT, models, side=side, **shape)
 
 
-def fastfill(models: Models) -> Record:
-    """FastFill, backfilled in the order of its sigma."""
+def fastfill(models: Models, **settings: Any) -> Record:
+    """FastFill, backfilled in the order of its sigma; its loss through the head is the target's own."""
     width = models.lesson.size.transform_width
-    return transform(
-        FastFill, models, policy="sigma", branch_width=max(width // 2, 1), mixer_width=width, disc="arcface", **ARCFACE
-    )
+    shape = {"branch_width": max(width // 2, 1), "mixer_width": width}
+    return transform(FastFill, models, policy="sigma", **{**shape, "disc": "arcface", **ARCFACE, **settings})
 
 
 def _measured(models: Models, model: Any, seconds: float) -> Record:
@@ -130,5 +129,6 @@ ROWS: dict[str, Row] = {
     "FCT + autoencoder": partial(fct, side="autoencoder"),
     "FCT + another seed": partial(fct, side="another seed"),
     "FastFill, sigma": fastfill,
+    "FastFill balanced, sigma": partial(fastfill, scale=4.0),
     "residual, sigma": partial(transform, Residual, policy="sigma"),
 }
