@@ -39,14 +39,13 @@ class Models:
         other = target and self.lesson.setting == "architecture"
         # Models that know the same classes, from the same start, are comparable without any method.
         apart = ANOTHER_START if target and self.lesson.setting == "data" else 0
-        return {
-            "width": size.width,
-            "architecture": size.transformer if other else size.architecture,
-            "epochs": size.epochs,
-            "batch_size": size.batch_size,
-            "precision": size.precision,
-            "seed": self.lesson.seed + apart,
-        }
+        network = (
+            {"architecture": size.transformer, "width": size.transformer_width, "epochs": size.transformer_epochs}
+            if other
+            else {"architecture": size.architecture, "width": size.width, "epochs": size.epochs}
+        )
+        precision = "auto" if other else size.precision
+        return {**network, "batch_size": size.batch_size, "precision": precision, "seed": self.lesson.seed + apart}
 
     def classifier(self, *, target: bool = True) -> dict[str, Any]:
         """Settings of every classifier; all embeddings have unit length."""

@@ -23,13 +23,15 @@ class Size:
         side: Values of side-information.
         width: Channels of the small convolutional network's first stage.
         architecture: A model of timm instead, or "".
-        transformer: The target's network in the setting "architecture", as `Recipe.architecture` names it.
         epochs: Passes over the images, for every network trained on images.
         batch_size: Images a step.
         transform_epochs: Passes over the pairs, for transforms.
         transform_width: Of the hidden layers of transforms.
         adapter_width: Of DMU's adaptation head.
-        precision: Of the networks on images.
+        transformer: The target's network in the setting "architecture", as `Recipe.architecture` names it.
+        transformer_width: Its `Recipe.width`.
+        transformer_epochs: Its passes over the images, the same for all rows: transformers learn slowly.
+        precision: Of the convolutional networks; transformers have that of the machine.
         alphas: Shares of native vectors that curves are measured at.
 
     Raises:
@@ -50,8 +52,10 @@ class Size:
     transform_epochs: int
     transform_width: int
     adapter_width: int
-    architecture: str = ""
+    transformer_width: int
+    transformer_epochs: int
     transformer: str = "small-vit"
+    architecture: str = ""
     precision: Precision = "auto"
     alphas: int = 11
 
@@ -66,16 +70,19 @@ SIZES = {
         Size(
             name="tiny", pixels=8, images=400, gallery=120, queries=60, dim=12, extra=4, side=8, width=8, epochs=3,
             batch_size=64, transform_epochs=3, transform_width=16, adapter_width=16, alphas=3,
+            transformer_width=8, transformer_epochs=3,
         ),
         Size(
             name="cpu", pixels=32, images=4500, gallery=2000, queries=800, dim=64, extra=16, side=64, width=16,
             epochs=7, batch_size=64, precision="bf16", transform_epochs=30, transform_width=256, adapter_width=256,
+            transformer_width=32, transformer_epochs=28,
         ),
         # The papers' shape on CIFAR-10: ResNet50, 128 values, 100 epochs; one GPU.
         Size(
             name="gpu", pixels=32, images=50_000, gallery=9000, queries=1000, dim=128, extra=32, side=64, width=64,
             architecture="timm:resnet50", epochs=100, batch_size=256,
             transform_epochs=80, transform_width=2048, adapter_width=1024,
+            transformer_width=64, transformer_epochs=100,
         ),
     )
 }  # fmt: skip
