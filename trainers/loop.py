@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 
 import torch
 from accelerate import Accelerator, skip_first_batches
+from accelerate.state import AcceleratorState
 from accelerate.utils import broadcast
 from torch import nn
 from torch.utils.data import DataLoader
@@ -125,7 +126,7 @@ def train(
         CorruptArtifact: The checkpoint is damaged.
     """
     order, start = batches.generator, time.perf_counter()
-    accelerator = Accelerator(mixed_precision=_precision(settings.precision))
+    accelerator = _accelerator(_precision(settings.precision))
     optimiser = _optimiser(objective, settings)
     model, optimiser, batches = accelerator.prepare(objective, optimiser, batches)
     state = Resumable(objective, optimiser, order, accelerator.scaler)
@@ -177,6 +178,13 @@ def _mean(accelerator: Any, losses: list[torch.Tensor]) -> float:
     """Mean over steps and processes."""
     mean: float = accelerator.reduce(torch.stack(losses).mean().to(accelerator.device), reduction="mean").item()
     return mean
+
+
+def _accelerator(precision: str) -> Accelerator:
+    """Accelerate holds one precision for the whole process; trainings that follow each other may have several."""
+    if AcceleratorState._shared_state and AcceleratorState().mixed_precision != precision:
+        AcceleratorState._reset_state()  # processes and devices stay as they are
+    return Accelerator(mixed_precision=precision)
 
 
 def _precision(precision: Precision) -> str:
