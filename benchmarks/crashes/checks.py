@@ -13,7 +13,7 @@ import pyarrow as pa
 
 import compatstore as cs
 from benchmarks.crashes.template import Kind
-from benchmarks.crashes.truth import ENCODERS, source_vector, target_vector
+from benchmarks.crashes.truth import ENCODERS, SIDE_DIM, SIDE_ENCODERS, side_vector, source_vector, target_vector
 from compatstore.artifacts import Artifact
 from compatstore.storage.basis import row_basis
 from compatstore.verification import Verification
@@ -58,7 +58,7 @@ class State:
     @classmethod
     def read(cls, path: Path) -> State:
         """Read a gallery."""
-        gallery = cs.Gallery.open(str(path), encoders=ENCODERS)
+        gallery = cs.Gallery.open(str(path), encoders=ENCODERS, side_encoders=SIDE_ENCODERS)
         table = lance.dataset(str(path)).to_table()
         return cls(table, gallery.status(), gallery.verify(), _artifacts(path, gallery))
 
@@ -142,9 +142,24 @@ def _target_vectors(state: State, expected: Expected, sources: list[str], kind: 
     if wrong:
         named = _first((ids[i], origins[i]) for i in wrong)
         yield f"{len(wrong)} target vectors are not what their origin says: {named}"
+    yield from _side(state, origins, sources, current)
     hidden = [ids[i] for i in stale if _basis_fits(state.table, sources, kind, i)]
     if hidden:
         yield f"{len(hidden)} target vectors belong to an earlier source and no basis tells: {_first(hidden)}"
+
+
+def _side(state: State, origins: list[Any], sources: list[str], current: np.ndarray) -> Iterator[str]:
+    """Natives bring their model's side-information; the artifact writes none."""
+    side, there = _matrix(state.table["v2__side"], SIDE_DIM)
+    native = np.array([origin == "native" for origin in origins], bool)
+    rows = np.flatnonzero(native & current)
+    truth = np.stack([side_vector(sources[i]) for i in rows]) if len(rows) else side[:0]
+    wrong = rows[~there[rows] | (side[rows] != truth).any(axis=1)]
+    if len(wrong):
+        yield f"{len(wrong)} natives have not the side-information of their source: {_first(wrong)}"
+    others = np.flatnonzero(there & ~native)
+    if len(others):
+        yield f"{len(others)} rows that are not native have side-information: {_first(others)}"
 
 
 def _matches(

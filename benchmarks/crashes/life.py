@@ -17,7 +17,7 @@ from benchmarks.crashes.reader import Reader
 from benchmarks.crashes.rehearsal import Template
 from benchmarks.crashes.script import SCRIPT, Aim
 from benchmarks.crashes.template import Kind
-from benchmarks.crashes.truth import ENCODERS
+from benchmarks.crashes.truth import ENCODERS, SIDE_ENCODERS
 from benchmarks.crashes.writer import Hand, Memory, Write, Writer
 
 AIMS: tuple[Aim, ...] = tuple((position, step) for position, command in enumerate(SCRIPT) for step in command.steps)
@@ -142,7 +142,7 @@ class Life:
 def live_undisturbed(path: Path, kind: Kind, writes: Sequence[Write]) -> None:
     """Carry out the writes that came while a command was run, then the command; one after the other."""
     hand = Hand(path, kind)
-    gallery = cs.Gallery.open(str(path), encoders=ENCODERS)
+    gallery = cs.Gallery.open(str(path), encoders=ENCODERS, side_encoders=SIDE_ENCODERS)
     for position, command in enumerate(SCRIPT):
         for write in writes:
             if write.position == position:

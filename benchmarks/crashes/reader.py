@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 import compatstore as cs
-from benchmarks.crashes.truth import ENCODERS
+from benchmarks.crashes.truth import ENCODERS, SIDE_ENCODERS
 from benchmarks.crashes.writer import Memory
 from compatstore.errors import UnknownId
 
@@ -36,7 +36,7 @@ class Reader(threading.Thread):
         super().__init__(daemon=True)
         self.searches = 0
         self.violations: list[str] = []
-        self._gallery = cs.Gallery.open(str(path), encoders=ENCODERS)
+        self._gallery = cs.Gallery.open(str(path), encoders=ENCODERS, side_encoders=SIDE_ENCODERS)
         self._memory, self._id = memory, id_column
         self._random = random.Random(seed)
         self._halt = threading.Event()

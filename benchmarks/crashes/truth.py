@@ -1,4 +1,4 @@
-"""What every vector must be: two models that are functions of an item's source alone, and an artifact between them."""
+"""What every vector must be: models that are functions of an item's source alone, and an artifact."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Space
 from compatstore.upgrade.refitting.refitter import Gathered, Refitted
 
-SOURCE_DIM, TARGET_DIM = 12, 16
+SOURCE_DIM, TARGET_DIM, SIDE_DIM = 12, 16, 5
 SECONDS_PER_ITEM = 1e-4
 _MIXING = np.random.default_rng(0).normal(0, SOURCE_DIM**-0.5, (SOURCE_DIM, TARGET_DIM)).astype(np.float32)
 _ERROR = np.random.default_rng(1).normal(0, 0.05, (SOURCE_DIM, TARGET_DIM)).astype(np.float32)
@@ -38,6 +38,12 @@ def target_vector(source: str) -> np.ndarray:
     return source_vector(source) @ _MIXING + np.float32(0.1) * noise(source, TARGET_DIM, b"target")
 
 
+@lru_cache(1 << 16)
+def side_vector(source: str) -> np.ndarray:
+    """What the target's side-information model makes of it: (5,) float32."""
+    return noise(source, SIDE_DIM, b"side")
+
+
 class Model:
     """An encoder; the target's takes a little time for each item, so that kills can land in it."""
 
@@ -45,21 +51,25 @@ class Model:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.dim = SOURCE_DIM if name == "v1" else TARGET_DIM
+        self.dim, self._vector = _VECTORS[name]
         self.fingerprint = blake2b(name.encode(), digest_size=8).hexdigest()
         self.spec = ""
 
     def encode(self, sources: Sequence[Any]) -> np.ndarray:
         """Embed: n texts -> (n, dim) float32."""
-        if self.name == "v1":
-            return np.stack([source_vector(source) for source in sources])
-        time.sleep(SECONDS_PER_ITEM * len(sources))
-        return np.stack([target_vector(source) for source in sources])
+        if self.name == "v2":
+            time.sleep(SECONDS_PER_ITEM * len(sources))
+        made = [self._vector(source) for source in sources]
+        return np.stack(made) if made else np.empty((0, self.dim), np.float32)
 
 
+_VECTORS = {"v1": (SOURCE_DIM, source_vector), "v2": (TARGET_DIM, target_vector), "v2, side": (SIDE_DIM, side_vector)}
 ENCODERS = {name: Model(name) for name in ("v1", "v2")}
+SIDE_ENCODERS = {"v2": Model("v2, side")}
 SOURCE = cs.EmbeddingVersion("v1", dim=SOURCE_DIM, metric="l2", encoder=ENCODERS["v1"])
-TARGET = cs.EmbeddingVersion("v2", dim=TARGET_DIM, metric="l2", encoder=ENCODERS["v2"])
+TARGET = cs.EmbeddingVersion(
+    "v2", dim=TARGET_DIM, metric="l2", encoder=ENCODERS["v2"], side_dim=SIDE_DIM, side_encoder=SIDE_ENCODERS["v2"]
+)
 
 
 def linear(weight: np.ndarray, method: str) -> Artifact:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.crashes.script import SCRIPT
-from benchmarks.crashes.truth import ENCODERS, Model
+from benchmarks.crashes.truth import ENCODERS, SIDE_ENCODERS, Model
 from compatstore import Gallery
 
 
@@ -54,7 +54,8 @@ class HeardModel(Model):
 def main() -> None:
     path, first = json.loads(sys.stdin.readline())
     announcer = Announcer()
-    gallery = Gallery.open(path, encoders={**ENCODERS, "v2": HeardModel(announcer.say)})
+    encoders = {**ENCODERS, "v2": HeardModel(announcer.say)}
+    gallery = Gallery.open(path, encoders=encoders, side_encoders=SIDE_ENCODERS)
     for position, command in enumerate(SCRIPT[first:], first):
         announcer.position = position
         announcer.say(command.steps[0])

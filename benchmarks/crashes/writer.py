@@ -17,7 +17,7 @@ import lancedb
 import compatstore as cs
 from benchmarks.crashes.script import LAST_PLAIN
 from benchmarks.crashes.template import Kind, item_id
-from benchmarks.crashes.truth import ENCODERS
+from benchmarks.crashes.truth import ENCODERS, SIDE_ENCODERS
 
 PAUSE = 0.12
 PLAIN_ATTEMPTS = 30
@@ -99,7 +99,7 @@ class Hand:
 
     def __init__(self, path: Path, kind: Kind) -> None:
         self._path, self._kind = path, kind
-        self._gallery = cs.Gallery.open(str(path), encoders=ENCODERS)
+        self._gallery = cs.Gallery.open(str(path), encoders=ENCODERS, side_encoders=SIDE_ENCODERS)
         self._table = lancedb.connect(path.parent).open_table(path.stem) if kind.adopted else None
         self.lost_races = 0
 
