@@ -1,10 +1,17 @@
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Side, Space
+from compatstore.storage.records import ArtifactRecord
+from compatstore.storage.registry import Registry
+from compatstore.upgrade.path import find_path
 
 
 def version(number, **more):
@@ -140,3 +147,34 @@ def test_a_direct_hop_from_an_upgraded_version_is_preferred_to_a_chain(gallery):
     gallery.link(second)
     plan = gallery.plan("v3")
     assert (plan.source, plan.path) == ("v2", (second.short_id,)), "what is in v2 may be native; a chain never is"
+
+
+@st.composite
+def links(draw):
+    """Artifacts between five versions, each of which may read and write side-information."""
+    number, flags = st.integers(0, 4), st.booleans()
+    ends = draw(st.lists(st.tuples(number, number, flags, flags), max_size=7))
+    return {
+        f"{index}": ArtifactRecord(f"{index}", "ForwardTransform", "", f"v{a}", f"v{b}", "", "", reads, writes)
+        for index, (a, b, reads, writes) in enumerate(ends)
+    }
+
+
+@given(links(), st.booleans())
+def test_a_path_is_the_shortest_chain_of_all_that_fit(artifacts, named):
+    registry = Registry("id", "string", None, "v0", artifacts=artifacts)
+    via = next((record.id for record in artifacts.values() if record.target == "v4"), None) if named else None
+    chains = [
+        chain
+        for length in range(1, 5)
+        for chain in itertools.permutations(artifacts.values(), length)
+        if chain[0].source == "v0" and chain[-1].target == "v4" and via in (None, chain[-1].id)
+        if all(a.target == b.source and (a.writes_side or not b.reads_side) for a, b in itertools.pairwise(chain))
+    ]
+    try:
+        found = find_path(registry, "v0", "v4", via)
+    except cs.errors.UnknownArtifact:
+        assert not chains
+        return
+    assert found in chains or len(found) > 4
+    assert not chains or len(found) == min(map(len, chains))
