@@ -89,6 +89,7 @@ REFUSED = {
     "queries of another dimension": (search(np.ones((3, 5))), errors.DimensionMismatch, "4 values"),
     "a query with NaN": (search([1, 2, float("nan"), 4]), errors.NonFiniteVectors, "NaN"),
     "an empty query": (search([]), errors.DimensionMismatch, "4 values; found 0"),
+    "no query at all": (search(np.empty((0, 4))), errors.InvalidInput, "one vector or more"),
     "ragged queries": (search([[1, 2, 3, 4], [1]]), errors.InvalidInput, "one length"),
     "a text without an encoder": (search("a cat"), errors.InvalidInput, "an encoder for v1"),
     "a query of another model": (search(fingerprint=V2.fingerprint), errors.FingerprintMismatch, V2.fingerprint),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -39,13 +40,14 @@ def execute(catalog: Catalog, snapshot: Any, plan: SearchPlan, queries: FloatArr
         InvalidInput: The condition is no valid SQL for this table.
     """
     forms = [_form(catalog, part, queries) for part in plan.parts]
-    tables = []
-    for row in range(len(queries)):
+    if len(queries) == 1:
+        return _search(snapshot, plan, [form[0] for form in forms], columns)
+
+    def numbered(row: int) -> Any:
         found = _search(snapshot, plan, [form[row] for form in forms], columns)
-        if len(queries) > 1:
-            found = found.append_column("_query", pa.array([row] * found.num_rows, pa.int32()))
-        tables.append(found)
-    return tables[0] if len(tables) == 1 else pa.concat_tables(tables)
+        return found.append_column("_query", pa.array([row] * found.num_rows, pa.int32()))
+
+    return pa.concat_tables(_queries_at_once().map(numbered, range(len(queries))))
 
 
 def _search(snapshot: Any, plan: SearchPlan, queries: Sequence[FloatArray], columns: Sequence[str]) -> Any:
@@ -66,6 +68,11 @@ def _search(snapshot: Any, plan: SearchPlan, queries: Sequence[FloatArray], colu
         found = [part if exact[number] else find(number, True) for number, part in enumerate(found)]
         rows, _ = merged(found, plan.merge, plan.k)
     return rows
+
+
+@cache
+def _queries_at_once() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=os.cpu_count(), thread_name_prefix="compatstore-queries")
 
 
 @cache

@@ -26,12 +26,14 @@ def as_queries(catalog: Catalog, registry: Registry, version: str, query: Any) -
     Raises:
         DimensionMismatch: The vectors have another length.
         NonFiniteVectors: NaN or infinite values.
-        InvalidInput: A source that cannot be embedded, or no encoder for it.
+        InvalidInput: No vector at all, a source that cannot be embedded, or no encoder for it.
     """
     asked = f"search with a query of {version}"
     dim = registry.record(version).dim
     shape = getattr(query, "shape", None)
     if _is_vectors(query, shape, dim):
+        if shape is not None and len(shape) == 2 and not shape[0]:
+            raise InvalidInput(asked, expected="one vector or more", found="none")
         single = len(shape) == 1 if shape is not None else not any(hasattr(value, "__len__") for value in query)
         return as_matrix(asked, [query] if single else query, dim)
     encoder = catalog.encoder(version)
