@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from typing import Any
 
@@ -28,7 +29,7 @@ from compatstore.storage.create import adopt_table, create_table
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import find, read_ids
 from compatstore.storage.location import locate
-from compatstore.storage.records import ArtifactRecord, RunRecord
+from compatstore.storage.records import ArtifactRecord
 from compatstore.storage.registry import Registry, edit
 from compatstore.storage.store import Store
 from compatstore.storage.vector_index import VectorIndex
@@ -599,22 +600,12 @@ class Gallery:
             max_cost=max_cost,
             price_per_item=price_per_item,
         )
-
         terms = _terms(budget, sample, labels, criterion, target_quality, require, max_negative_flips)
-
-        def settled(catalog: Catalog) -> RunRecord:
-            return settle(
-                catalog,
-                target,
-                via=via,
-                budget=budget,
-                policy_name=policy,
-                seed=seed,
-                natives=natives,
-                holdout=None if refit is None else refit.holdout,
-            )
-
-        run = settled(self._catalog)  # refuses what cannot be before anything is written
+        holdout = None if refit is None else refit.holdout
+        settled = partial(
+            settle, target=target, via=via, policy_name=policy, seed=seed, natives=natives, holdout=holdout
+        )
+        run = settled(self._catalog, budget=budget)  # refuses what cannot be before anything is written
         require_startable(self._catalog, run)
         estimate = agree(self._catalog, run, terms) if terms.asked else None
         if estimate is not None and target_quality is not None:
@@ -624,7 +615,7 @@ class Gallery:
             controls = Controls(work.progress, work.should_stop, device, precision, how, refit)
             if estimate is not None:
                 remember(work.catalog, target, estimate)
-            return run_upgrade(work.catalog, settled(work.catalog), controls)
+            return run_upgrade(work.catalog, settled(work.catalog, budget=budget), controls)
 
     def cutover(
         self,
