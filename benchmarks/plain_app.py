@@ -30,7 +30,7 @@ import numpy as np
 import compatstore as cs
 from benchmarks.crashes.checks import Expected, State, violations
 from benchmarks.crashes.template import ADOPTED, initial_items, item_id, make_template
-from benchmarks.crashes.truth import ENCODERS, Model, source_vector
+from benchmarks.crashes.truth import ENCODERS, SIDE_ENCODERS, Model, source_vector
 
 FRAGMENTS = 10
 SHARE = 0.2
@@ -173,7 +173,8 @@ class PacedModel(Model):
 
 def operate(path: str, seconds_per_item: float, tell: Connection) -> None:
     """The whole upgrade, run by a process of its own; tells when the cutover begins and when it is done."""
-    gallery = cs.Gallery.open(path, encoders={**ENCODERS, "v2": PacedModel(seconds_per_item)})
+    encoders = {**ENCODERS, "v2": PacedModel(seconds_per_item)}
+    gallery = cs.Gallery.open(path, encoders=encoders, side_encoders=SIDE_ENCODERS)
     gallery.upgrade("v2", backfill=SHARE, policy="sigma")
     tell.send(time.monotonic())
     gallery.cutover("v2")
@@ -264,7 +265,7 @@ def _stale_after_cutover(app: PlainApp, path: Path, cutover: float) -> list[str]
 
 def _wrong_at_the_end(app: PlainApp, path: Path) -> list[str]:
     """One more catch-up, and every item is found in the target by what it is now, and no deleted one."""
-    gallery = cs.Gallery.open(str(path), encoders=ENCODERS)
+    gallery = cs.Gallery.open(str(path), encoders=ENCODERS, side_encoders=SIDE_ENCODERS)
     gallery.cutover("v2")
     found = [f"at the end: {violation}" for violation in violations(State.read(path), Expected(app.items), ADOPTED)]
     changed = [item for item in app.written if item in app.items]

@@ -18,7 +18,7 @@ from benchmarks.crashes.checks import Expected, State, violations
 from benchmarks.crashes.life import Life
 from benchmarks.crashes.rehearsal import prepare
 from benchmarks.crashes.template import KINDS, OWN, initial_items, make_template
-from benchmarks.crashes.truth import ENCODERS, source_vector
+from benchmarks.crashes.truth import ENCODERS, SIDE_ENCODERS, source_vector
 from compatstore.storage.basis import row_basis
 
 KILLS, FRAGMENTS, ROWS = 8, 4, 120
@@ -38,7 +38,7 @@ def test_a_gallery_outlives_kills_at_every_step(tmp_path, kind):
 @pytest.fixture(scope="module")
 def cut_over(tmp_path_factory):
     path = make_template(tmp_path_factory.mktemp("cut-over"), OWN, fragments=2, rows=100)
-    gallery = cs.Gallery.open(str(path), encoders=ENCODERS)
+    gallery = cs.Gallery.open(str(path), encoders=ENCODERS, side_encoders=SIDE_ENCODERS)
     gallery.upgrade("v2", backfill=0.2, policy="sigma")
     gallery.cutover("v2")
     return path
@@ -53,8 +53,12 @@ def overwrite(**columns):
     return lambda table: table.update(columns, where=f"id = '{first_id(table)}'")
 
 
-def first_id(table):
-    return first_rows(table)["id"][0].as_py().replace("'", "''")
+def first_id(table, condition="v2__origin <> 'native'"):
+    return table.to_table(columns=["id"], filter=condition, limit=1)["id"][0].as_py().replace("'", "''")
+
+
+def first_native(table):
+    return first_id(table, "v2__origin = 'native'")
 
 
 DAMAGES = {
@@ -65,6 +69,12 @@ DAMAGES = {
     "1 target vectors are not": overwrite(v2="[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0]"),
     "without an origin": overwrite(v2__origin="NULL"),
     "1 items have no vector": overwrite(v2="NULL", v2__origin="NULL"),
+    "1 natives have not the side-information": lambda table: table.update(
+        {"v2__side": "[0,0,0,0,0]"}, where=f"id = '{first_native(table)}'"
+    ),
+    "1 rows that are not native have side-information": lambda table: table.update(
+        {"v2__side": "[0,0,0,0,0]"}, where=f"id = '{first_id(table)}'"
+    ),
 }
 
 
