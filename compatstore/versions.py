@@ -66,7 +66,9 @@ class EmbeddingVersion:
             )
         if self.dim < 1 or (self.side_dim is not None and self.side_dim < 1):
             raise InvalidInput(
-                f"make version {self.name}", expected="dimensions >= 1", found=f"{self.dim} and {self.side_dim}"
+                f"make version {self.name}",
+                expected="dimensions >= 1",
+                found=f"dim {self.dim}, side_dim {self.side_dim}",
             )
         if self.metric not in METRICS:
             raise InvalidInput(f"make version {self.name}", expected=f"metric of {METRICS}", found=repr(self.metric))

@@ -101,7 +101,12 @@ class TrainedModel:
         """
         path = Path(path)
         if not path.is_dir():
-            raise NotFound(f"load model {path}", expected="a folder written by save", found="none")
+            raise NotFound(
+                f"load model {path}",
+                expected="a folder written by save",
+                found="none",
+                fix=f"Check the path, or train one: compatstore train independent --images FOLDER --out {path}",
+            )
         description = _description(path)
         for name in (ENCODER, HEAD):
             if not (path / name).is_file() or _digest(path / name) != description["files"][name]:

@@ -26,7 +26,12 @@ def read_directory(path: Path) -> tuple[bytes, bytes]:
         CorruptArtifact: A file is missing.
     """
     if not path.is_dir():
-        raise UnknownArtifact(f"load artifact {path}", expected="a directory written by Artifact.save", found="none")
+        raise UnknownArtifact(
+            f"load artifact {path}",
+            expected="a directory written by Artifact.save",
+            found="none",
+            fix=f"Check the path, or train one: compatstore train auto ... --out {path}",
+        )
     return _read(path / MANIFEST), _read(path / WEIGHTS)
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from compatstore.encoders import Encoder, FloatArray, encode_readable
 from compatstore.errors import InvalidInput
+from compatstore.ingest.arrow import cast
 from compatstore.ingest.items import Items
 from compatstore.storage.basis import row_basis
 from compatstore.storage.catalog import Catalog
@@ -177,16 +178,5 @@ def to_table(items: Items, values: dict[str, VersionValues], registry: Registry,
         if kept is not None:
             columns.update(kept.encode(values[record.name]))
     names = [name for name in schema.names if name in columns]
-    arrays = [_cast(columns[name], schema.field(name), items.asked) for name in names]
+    arrays = [cast(columns[name], schema.field(name).type, name, items.asked) for name in names]
     return pa.table(arrays, schema=pa.schema([schema.field(name) for name in names]))
-
-
-def _cast(array: Any, field: Any, asked: str) -> Any:
-    if array.type == field.type:
-        return array
-    try:
-        return array.cast(field.type)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
-        raise InvalidInput(
-            asked, expected=f"column {field.name!r} of type {field.type}", found=f"{array.type} ({error})"
-        ) from error

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from compatstore.artifacts.matrix import to_numpy
 from compatstore.errors import InvalidInput, InvalidName, first_offenders
+from compatstore.ingest.arrow import NOT_CONVERTIBLE, as_array, cast
 from compatstore.ingest.vectors import Given, given_side, given_vectors
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.ids import refuse_repeats
@@ -71,11 +71,11 @@ def read_items(data: Any, registry: Registry, version: str, schema: Any, gallery
     sources = None
     if registry.source_column and registry.source_column in columns:
         source_type = schema.field(registry.source_column).type
-        sources = _cast(columns.pop(registry.source_column), source_type, registry.source_column, asked)
+        sources = cast(columns.pop(registry.source_column), source_type, registry.source_column, asked)
     vectors, side = _take_vectors(columns, registry, asked)
     registry.columns(version)
     _refuse_reserved(columns, registry, schema, asked)
-    return Items(ids, sources, vectors, side, {name: _arrow(value) for name, value in columns.items()}, asked)
+    return Items(ids, sources, vectors, side, {name: as_array(value) for name, value in columns.items()}, asked)
 
 
 def _columns(data: Any, asked: str) -> dict[str, Any]:
@@ -148,7 +148,7 @@ def _read_ids(values: Any, registry: Registry, asked: str) -> Any:
     """Ids as an Arrow array; numbers are not made text nor text numbers, for `get` would not find them again."""
     try:
         array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(to_numpy(values))
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+    except NOT_CONVERTIBLE as error:
         raise InvalidInput(
             asked, expected=f"ids of type {registry.id_type} in column {registry.id_column!r}", found=str(error)
         ) from error
@@ -160,37 +160,12 @@ def _read_ids(values: Any, registry: Registry, asked: str) -> Any:
             found=str(array.type),
             fix="Convert them, or create the gallery with id_type='int64'." if whole else "Convert them.",
         )
-    return _cast(array, id_arrow_type(registry), registry.id_column, asked)
+    return cast(array, id_arrow_type(registry), registry.id_column, asked)
 
 
 def _is_text(kind: Any) -> bool:
     plain = kind.value_type if pa.types.is_dictionary(kind) else kind
     return bool(pa.types.is_string(plain) or pa.types.is_large_string(plain) or pa.types.is_string_view(plain))
-
-
-def _cast(values: Any, kind: Any, name: str, asked: str) -> Any:
-    array = _arrow(values)
-    try:
-        return array.cast(kind)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise InvalidInput(
-            asked, expected=f"column {name!r} of type {kind}", found=f"{array.type} ({error})"
-        ) from error
-
-
-def _arrow(values: Any) -> Any:
-    if isinstance(values, pa.ChunkedArray):
-        return values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
-    if isinstance(values, pa.Array):
-        return values
-    if hasattr(values, "detach"):
-        values = values.detach().cpu().numpy()
-    if isinstance(values, np.ndarray) and values.ndim > 1:
-        values = list(values)
-    try:
-        return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-        return pa.array([None if value is None else str(value) for value in values])
 
 
 def _refuse_reserved(columns: Mapping[str, Any], registry: Registry, schema: Any, asked: str) -> None:

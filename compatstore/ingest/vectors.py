@@ -11,6 +11,7 @@ from compatstore.artifacts.matrix import as_matrix, to_numpy
 from compatstore.encoders import FloatArray
 from compatstore.encoders.codes import unpack
 from compatstore.errors import DimensionMismatch, InvalidInput
+from compatstore.ingest.arrow import NOT_CONVERTIBLE
 from compatstore.storage.columns import BoolArray, VersionColumns, to_matrix
 
 Given = tuple[FloatArray, BoolArray]
@@ -82,7 +83,7 @@ def _is_packed(values: Any, size: int) -> bool:
 def _of_size(values: Any, size: int, asked: str) -> Any:
     try:
         return values.cast(pa.binary(size)) if hasattr(values, "cast") else pa.array(values, pa.binary(size))
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+    except NOT_CONVERTIBLE as error:
         raise DimensionMismatch(asked, expected=f"codes of {size} bytes", found=str(error)) from error
 
 

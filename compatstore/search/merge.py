@@ -25,12 +25,12 @@ def merged(parts: Sequence[Found], merge: Merge, k: int) -> tuple[Any, bool]:
     """
     tables = [part.rows for part in parts]
     everything = pa.concat_tables(tables)
-    ranks = np.concatenate([np.arange(table.num_rows) for table in tables])
     if merge == "distance":
         order = pc.sort_indices(everything, [("_distance", "ascending")])[:k]
         last: Any = everything["_distance"][order[-1].as_py()].as_py() if len(order) else None
         bounds = [part.reach for part in parts]
     else:
+        ranks = np.concatenate([np.arange(table.num_rows) for table in tables])
         order = pa.array(np.argsort(-1.0 / (RANK_OFFSET + ranks), kind="stable")[:k])
         last = int(ranks[order.to_numpy()].max(initial=-1))
         bounds = [None if part.reach is None else part.rows.num_rows for part in parts]

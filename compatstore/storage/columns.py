@@ -87,14 +87,19 @@ class VersionColumns:
         if self.basis:
             fields.append(pa.field(self.basis, pa.uint64()))
         if self.side and self.side_dim:
-            fields.append(pa.field(self.side, side_type(self.side_width or self.side_dim, self.side_dtype)))
+            fields.append(pa.field(self.side, side_type(self.side_stored, self.side_dtype)))
         return fields
+
+    @property
+    def side_stored(self) -> int:
+        """Values stored for side-information, 0 where there is none."""
+        return self.side_width or self.side_dim or 0
 
     @property
     def row_bytes(self) -> int:
         """Bytes that all columns take for a row, about."""
         vector = self.width * np.dtype(self.dtype).itemsize
-        side = (self.side_width or self.side_dim or 0) * (4 if self.side_dtype == "float32" else 1 / 8)
+        side = self.side_stored * (4 if self.side_dtype == "float32" else 1 / 8)
         return vector + int(side) + BYTES_BESIDE_VECTOR
 
     @property
@@ -133,7 +138,7 @@ class VersionColumns:
             if self.side_dtype == "bits":
                 arrays[self.side] = to_codes(pack(side), values.side_valid)
             else:
-                arrays[self.side] = to_vectors(side, self.side_width or self.side_dim, "float32", values.side_valid)
+                arrays[self.side] = to_vectors(side, self.side_stored, "float32", values.side_valid)
         return arrays
 
     def decode(self, table: Any) -> VersionValues:

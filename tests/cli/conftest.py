@@ -167,3 +167,14 @@ def slow(tmp_path, monkeypatch, run):
     gallery.add({"id": [f"item-{n}" for n in range(slow.items)], "vector": vectors})
     assert run("register", slow.gallery, "v2", "--encoder", "python:slow_encoder:encoder").code == 0
     return slow
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """Sixty digits of three classes, in class folders."""
+    folder, data = tmp_path_factory.mktemp("photos"), load_digits()
+    for number in np.flatnonzero(data.target < 3)[:60]:
+        path = folder / str(data.target[number]) / f"{number:04d}.png"
+        path.parent.mkdir(exist_ok=True)
+        Image.fromarray((data.images[number] * 15).astype(np.uint8)).save(path)
+    return folder

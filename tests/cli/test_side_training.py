@@ -2,23 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
-from PIL import Image
-from sklearn.datasets import load_digits
 
 SHORT = ("--size", 8, "--mode", "L", "--width", 4, "--epochs", 2, "--batch-size", 16)
-
-
-@pytest.fixture(scope="module")
-def photos(tmp_path_factory):
-    """Sixty digits of three classes, in class folders."""
-    folder, data = tmp_path_factory.mktemp("photos"), load_digits()
-    for number in np.flatnonzero(data.target < 3)[:60]:
-        path = folder / str(data.target[number]) / f"{number:04d}.png"
-        path.parent.mkdir(exist_ok=True)
-        Image.fromarray((data.images[number] * 15).astype(np.uint8)).save(path)
-    return folder
 
 
 def test_bits_are_stored_from_the_first_image_and_read_when_there_is_a_target(run, photos, tmp_path):
