@@ -50,8 +50,10 @@ class DMU(CompatibleTraining):
     refreshed ones and the first source's natives too, an adaptation from those is the better one.
 
     Args:
-        selection: What says how sure the source is of an item, and so how much of it is inherited: "entropy" of its
-            head's prediction (equation 9) or "least-confidence"; "none" inherits all alike.
+        selection: How much of an item is inherited, by the prediction of the source's head: "entropy" (equations 9 and
+            10; nearly even by construction: the deviations from 1/b of a batch of b add up to 2/b at most),
+            "least-confidence" (equation 13: the softmax over the batch of the true class' probability; an item weighs
+            at most e times as much as another); "none" inherits all alike.
         compatibility: What is inherited: the loss through the source's "head" (equation 10), or the "regression" to its
             embedding, 1 - cosine (equation 14).
         adapter_width: Of the three hidden layers of the forward-adaptation head, >= 1.
@@ -139,7 +141,7 @@ class DMUObjective(Classification):
     ) -> None:
         super().__init__(method, network, preprocessing, method.augmentation, len(known.rows))
         self.method, self.source, self.rows = method, source, nn.Buffer(known.rows)
-        self.source_features = known.features
+        self.source_features, self.source_labels = known.features, known.labels
         self.adapter = TwoBranch(
             Architecture(
                 source_dim=source.source_dim,
@@ -156,19 +158,21 @@ class DMUObjective(Classification):
         adapted = self.adapter(of_source[:, : self.source.source_dim], None).vectors
         with torch.autocast(pixels.device.type, enabled=False):
             new: torch.Tensor = self.head(embeddings, labels)
-            inherited = (self.weights(of_source) * self._inheritance(embeddings, of_source, labels)).sum()
+            weights = self.weights(of_source, labels)
+            inherited = (weights * self._inheritance(embeddings, of_source, labels)).sum()
             forward: torch.Tensor = self.head(adapted, labels)
         return new + inherited + forward
 
-    def weights(self, of_source: torch.Tensor) -> torch.Tensor:
-        """How much of each item is inherited, from the source's embeddings: (b, dim) -> (b,), adding up to 1."""
-        return selective_weights(self._logits(of_source), self.method.selection)
+    def weights(self, of_source: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """How much of each item is inherited: source embeddings (b, dim) and labels (b,) -> (b,), adding up to 1."""
+        return selective_weights(self._logits(of_source), labels, self.method.selection)
 
     @torch.no_grad()
     def weight_spread(self, batch_size: int) -> dict[str, float]:
         """Smallest and largest weight of an item in its batch, as multiples of the even weight."""
-        batches = [batch for batch in torch.split(self.source_features, batch_size) if len(batch) > 1]
-        relative = torch.cat([len(batch) * self.weights(batch) for batch in batches])
+        parts = (torch.split(values, batch_size) for values in (self.source_features, self.source_labels))
+        batches = [(features, labels) for features, labels in zip(*parts, strict=True) if len(features) > 1]
+        relative = torch.cat([len(features) * self.weights(features, labels) for features, labels in batches])
         return {"smallest_weight": float(relative.min()), "largest_weight": float(relative.max())}
 
     def _logits(self, of_source: torch.Tensor) -> torch.Tensor:
@@ -185,22 +189,27 @@ class DMUObjective(Classification):
         return recipe.losses(embeddings, self.rows, labels)
 
 
-def selective_weights(logits: torch.Tensor, selection: Selection) -> torch.Tensor:
-    """`(1 - softmax(u)) / (b - 1)` over the batch, u the uncertainty of the source's prediction (equations 9 and 10).
+def selective_weights(logits: torch.Tensor, labels: torch.Tensor, selection: Selection) -> torch.Tensor:
+    """How much of each item of a batch is inherited (DMU, equations 9, 10 and 13).
+
+    "entropy" is `(1 - softmax(u)) / (b - 1)` over the batch, u the entropy of the source's prediction. The weights are
+    nearly even whatever u is: with s = softmax(u), a weight differs from 1/b by `(1/b - s) / (b - 1)`. The absolute
+    values of `1/b - s` add up to at most `2 (1 - 1/b)`, so those of the differences to at most 2/b.
 
     Args:
         logits: (b, classes) float32 of the source's head, b >= 2.
-        selection: u is the "entropy", 1 minus the largest probability ("least-confidence"), or the same for all.
+        labels: (b,) int64, positions among the classes.
+        selection: "entropy"; "least-confidence", the softmax over the batch of the true class' probability under the
+            source; or "none", the same for all.
 
     Returns:
         (b,) float32, adding up to 1.
     """
     probabilities = logits.softmax(dim=1)
-    if selection == "entropy":
-        uncertainty = torch.special.entr(probabilities).sum(dim=1)
-    elif selection == "least-confidence":
-        uncertainty = 1 - probabilities.amax(dim=1)
-    else:
-        uncertainty = torch.zeros_like(probabilities[:, 0])
+    if selection == "least-confidence":
+        return probabilities.gather(1, labels[:, None])[:, 0].softmax(dim=0)
+    if selection == "none":
+        return torch.full_like(probabilities[:, 0], 1 / len(logits))
+    uncertainty = torch.special.entr(probabilities).sum(dim=1)
     weights: torch.Tensor = (1 - uncertainty.softmax(dim=0)) / (len(logits) - 1)
     return weights

@@ -124,6 +124,7 @@ ROWS: dict[str, Row] = {
     "regression, cosine": partial(compatible, Regression),
     "regression, L2": partial(compatible, Regression, distance="l2"),
     "DMU, even weights": partial(dmu, selection="none"),
+    "DMU, least confidence": partial(dmu, selection="least-confidence"),
     "DMU, regression": partial(dmu, compatibility="regression"),
     "DMU, refreshed by distance": dmu_by_distance,
     "FCT + autoencoder": partial(fct, side="autoencoder"),
