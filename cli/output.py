@@ -6,12 +6,14 @@ import dataclasses
 import json
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
-from compatstore.errors import CompatStoreError
+from compatstore.errors import CompatStoreError, CompatStoreWarning
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -55,6 +57,29 @@ class Output:
     def note(self, text: str) -> None:
         """Say something that is no data, on stderr."""
         click.echo(text, err=True)
+
+    @contextmanager
+    def noting_warnings(self) -> Iterator[None]:
+        """Say our own warnings as notes, as soon as they come up."""
+        with warnings.catch_warnings():
+            others = warnings.showwarning
+
+            def show(
+                message: Warning | str,
+                category: type[Warning],
+                filename: str,
+                lineno: int,
+                file: TextIO | None = None,
+                line: str | None = None,
+            ) -> None:
+                if issubclass(category, CompatStoreWarning):
+                    self.note(f"Warning: {message}")
+                else:
+                    others(message, category, filename, lineno, file, line)
+
+            warnings.simplefilter("always", CompatStoreWarning)
+            warnings.showwarning = show
+            yield
 
     def fail(self, error: CompatStoreError, code: int) -> None:
         """Print an error."""

@@ -28,10 +28,10 @@ from compatstore.cli.verb import (
 if TYPE_CHECKING:
     from click import Command
 
-    from compatstore.artifacts.network import Precision
     from compatstore.gallery import Gallery
     from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
     from compatstore.upgrade.plan import Plan
+    from compatstore.upgrade.precision import PrecisionRequest
 
 _POLICY = (
     "Order of the backfill: random (the default), sigma, entropy, margin, least-confidence, a column of numbers "
@@ -61,6 +61,13 @@ _REQUEST = (
     click.option("--refit", is_flag=True, help=_REFIT),
 )
 request_options = bundle("request", _REQUEST)
+precision_option = click.option(
+    "--precision",
+    type=click.Choice(["auto", "float32", "bfloat16"]),
+    default="float32",
+    show_default=True,
+    help="Of the hop; auto tries both and takes bfloat16 where it is faster and gives the same vectors.",
+)
 
 
 def _backfill_settings() -> type:
@@ -76,6 +83,7 @@ def _backfill_settings() -> type:
 @request_options
 @target_encoder_option
 @trust_code_option
+@precision_option
 @pass_output
 @click.pass_context
 def plan(
@@ -86,6 +94,7 @@ def plan(
     request: dict[str, Any],
     encoder: str | None,
     trust_code: bool,
+    precision: PrecisionRequest,
 ) -> None:
     """Show what an upgrade would do and cost.
 
@@ -94,7 +103,7 @@ def plan(
     path: it is linked.
     """
     opened = open_target(gallery, target, encoder, trust_code=trust_code)
-    planned = opened.plan(target, **_settled(request, opened, target, output))
+    planned = opened.plan(target, **_settled(request, opened, target, output), precision=precision)
     _show_plan(ctx, output, planned)
 
 
@@ -107,13 +116,7 @@ def plan(
 @click.option("--dry-run", is_flag=True, help="Show the plan that this command would carry out, and stop.")
 @click.option("--cutover", is_flag=True, help="Cut over when the upgrade is ready.")
 @click.option("--device", metavar="DEVICE", help="Where the hop's network runs: cpu (the default) or cuda.")
-@click.option(
-    "--precision",
-    type=click.Choice(["float32", "bfloat16"]),
-    default="float32",
-    show_default=True,
-    help="Of the hop; bfloat16 is faster where the processor has it.",
-)
+@precision_option
 @pass_output
 @click.pass_context
 def upgrade(
@@ -127,7 +130,7 @@ def upgrade(
     dry_run: bool,
     cutover: bool,
     device: str | None,
-    precision: Precision,
+    precision: PrecisionRequest,
     settings: BackfillSettings,
 ) -> None:
     """Give every item a vector in TARGET.
@@ -138,8 +141,8 @@ def upgrade(
     opened = open_target(gallery, target, encoder, trust_code=trust_code)
     asked = _settled(request, opened, target, output)
     if dry_run:
-        _show_plan(ctx, output, opened.plan(target, **asked))
-    with progress_bars() as bars, stop_on_signals() as should_stop:
+        _show_plan(ctx, output, opened.plan(target, **asked, precision=precision))
+    with progress_bars() as bars, stop_on_signals() as should_stop, output.noting_warnings():
         report = opened.upgrade(
             target,
             **asked,

@@ -161,6 +161,7 @@ def report(result: Report) -> View:
         f"{result.target} is {result.state}: {result.transformed} items transformed, {result.backfilled} embedded "
         f"natively, {result.missing} missing, {result.seconds:.1f} s"
     )
+    yield from (f"warning: {warning}" for warning in result.warnings)
     yield from _spent(result.spent, result.ended_by)
     if result.num_unbackfillable:
         yield f"{result.num_unbackfillable} items could not be embedded natively:"

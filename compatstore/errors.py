@@ -28,6 +28,8 @@ CompatStoreError
 │   └── Interrupted                      a stop was asked for; the same command goes on from here
 └── MissingExtra (ImportError)           an optional dependency is not installed
 
+CompatStoreWarning (UserWarning)         what was asked for is done, and is a bad choice
+
 Each message says what was asked, what was expected, what was found, and what to do next; the same
 operands are attributes.
 """
@@ -36,6 +38,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+
+class CompatStoreWarning(UserWarning):
+    """What was asked for is done, and is a bad choice; the message says why and what to choose."""
 
 
 class CompatStoreError(Exception):

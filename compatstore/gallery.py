@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 
 from compatstore import search as searching
 from compatstore.artifacts import Artifact
-from compatstore.artifacts.network import Precision
 from compatstore.encoders import Encoder, FloatArray
 from compatstore.errors import InvalidInput, UnknownId, first_offenders
 from compatstore.evaluation import DecisionTable
@@ -45,6 +44,7 @@ from compatstore.upgrade.estimates.trial import SampleSettings, try_upgrade
 from compatstore.upgrade.leases.work import at_work
 from compatstore.upgrade.pause import Paused, pause
 from compatstore.upgrade.plan import Plan, make_plan
+from compatstore.upgrade.precision import PrecisionRequest, require_precision
 from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.refitting.refitter import Refitter
 from compatstore.upgrade.retire import retire
@@ -448,6 +448,7 @@ class Gallery:
         target_quality: float | None = None,
         require: Sequence[str] = (),
         max_negative_flips: float | None = None,
+        precision: PrecisionRequest = "float32",
     ) -> Plan:
         """What `upgrade` with the same arguments would do and cost, and what it is expected to give; read-only.
 
@@ -466,6 +467,7 @@ class Gallery:
             max_cost=max_cost,
             price_per_item=price_per_item,
         )
+        require_precision(precision)
         terms = _terms(budget, sample, labels, criterion, target_quality, require, max_negative_flips)
         run = settle(
             self._catalog,
@@ -478,11 +480,11 @@ class Gallery:
             holdout=None if refit is None else refit.holdout,
         )
         if not terms.asked:
-            return make_plan(self._catalog, run)
+            return make_plan(self._catalog, run, precision)
         estimate = estimate_upgrade(self._catalog, run, terms)
         if target_quality is not None:
             run = replace(run, backfill=estimate.share)
-        return replace(make_plan(self._catalog, run), estimate=estimate)
+        return replace(make_plan(self._catalog, run, precision), estimate=estimate)
 
     def evaluate(
         self,
@@ -544,7 +546,7 @@ class Gallery:
         progress: Callable[[Progress], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
         device: str | None = None,
-        precision: Precision = "float32",
+        precision: PrecisionRequest = "float32",
         settings: BackfillSettings | None = None,
     ) -> Report:
         """Give every item a vector in the target version, without touching the source's.
@@ -580,7 +582,9 @@ class Gallery:
             progress: Called after each batch.
             should_stop: Asked before each batch.
             device: Where the hop's network runs: "cpu" (the default) or "cuda", which needs torch.
-            precision: "float32", or "bfloat16", which needs torch and is faster where the processor has it.
+            precision: Of the hop: "float32"; "bfloat16", which needs torch and is faster where the processor has it and
+                slower where not (a warning says so); or "auto", which tries both on rows of the gallery and takes
+                bfloat16 where it is faster and the cosines with float32's vectors are at least 0.999.
             settings: Batches, retries and pace of the backfill.
 
         Raises:
@@ -600,6 +604,7 @@ class Gallery:
             max_cost=max_cost,
             price_per_item=price_per_item,
         )
+        require_precision(precision)
         terms = _terms(budget, sample, labels, criterion, target_quality, require, max_negative_flips)
         holdout = None if refit is None else refit.holdout
         settled = partial(

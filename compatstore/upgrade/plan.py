@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from compatstore.encoders import Encoder, encode_readable
@@ -16,9 +16,10 @@ from compatstore.upgrade.backfilling.account import read_account
 from compatstore.upgrade.backfilling.budget import Budget
 from compatstore.upgrade.estimates.estimate import UpgradeEstimate
 from compatstore.upgrade.expand import columns_for
-from compatstore.upgrade.hop import Hop, read_source
+from compatstore.upgrade.hop import Hop
 from compatstore.upgrade.natives.native_ways import plan_natives, require_way
 from compatstore.upgrade.plan_warnings import warnings_of
+from compatstore.upgrade.precision import PrecisionChoice, PrecisionRequest, choose_precision, sample_source
 from compatstore.upgrade.transform import Transformer, transformer_of
 
 SAMPLE_ROWS = 2048
@@ -73,19 +74,22 @@ class Plan:
     estimate: UpgradeEstimate | None = None
 
 
-def make_plan(catalog: Catalog, run: RunRecord) -> Plan:
+def make_plan(catalog: Catalog, run: RunRecord, precision: PrecisionRequest = "float32") -> Plan:
     """Say what a settled run has left to do and what that costs; read-only, a sample is timed."""
     registry = catalog.registry()
     record = registry.record(run.target)
     target = columns_for(registry, run.target, catalog.store.schema)
     rows = catalog.store.count()
     transformer = transformer_of(catalog, run) if run.path else None
+    todo = _to_transform(catalog, registry, run, transformer, rows)
+    choice = choose_precision(catalog, run, transformer, precision, todo)
     steps = [
         *([] if record.columns else [Step("expand", 0, 0, 0.0, f"add the empty columns {', '.join(target.names)}")]),
-        *_hop_step(catalog, registry, run, transformer, target, rows),
+        *_hop_step(catalog, run, transformer, target, todo, choice),
         *_backfill_step(catalog, run, target, rows),
         *([] if registry.active == run.target else [Step("cutover", 0, 0, 0.0, f"search {run.target}: on your word")]),
     ]
+    warnings = warnings_of(catalog, registry, run, transformer, target)
     quality = transformer.artifacts[-1].manifest.figures if transformer else {}
     short = tuple(artifact.short_id for artifact in transformer.artifacts) if transformer else ()
     return Plan(
@@ -97,37 +101,41 @@ def make_plan(catalog: Catalog, run: RunRecord) -> Plan:
         policy=run.policy,
         steps=tuple(steps),
         quality=dict(quality),
-        warnings=tuple(warnings_of(catalog, registry, run, transformer, target)),
+        warnings=(*([choice.warning] if choice.warning else []), *warnings),
     )
+
+
+def _to_transform(
+    catalog: Catalog, registry: Registry, run: RunRecord, transformer: Transformer | None, rows: int
+) -> int:
+    """Rows that the hop has left to transform."""
+    if transformer is None:
+        return 0
+    if registry.record(run.target).columns is None:
+        return rows
+    return Hop.of(catalog.store, registry, run.source, run.target, transformer).pending()
 
 
 def _hop_step(
     catalog: Catalog,
-    registry: Registry,
     run: RunRecord,
     transformer: Transformer | None,
     target: VersionColumns,
-    rows: int,
+    todo: int,
+    choice: PrecisionChoice,
 ) -> list[Step]:
-    if transformer is None:
+    if transformer is None or not todo:
         return []
-    todo = rows
-    if registry.record(run.target).columns is not None:
-        todo = Hop.of(catalog.store, registry, run.source, run.target, transformer).pending()
-    if not todo:
-        return []
+    transformer = replace(transformer, precision=choice.precision)
     chain = " then ".join(f"{artifact.short_id}" for artifact in transformer.artifacts)
-    seconds = _per_row(catalog, registry, run, transformer) * todo
-    note = f"transform {run.source} by {chain}"
+    seconds = _per_row(catalog, run, transformer) * todo
+    note = f"transform {run.source} by {chain} in {choice.precision}"
     return [Step("hop", todo, todo * target.row_bytes, seconds, note)]
 
 
-def _per_row(catalog: Catalog, registry: Registry, run: RunRecord, transformer: Transformer) -> float:
+def _per_row(catalog: Catalog, run: RunRecord, transformer: Transformer) -> float:
     """Seconds to transform one row, measured on a sample; 0 without one."""
-    columns = registry.columns(run.source)
-    names = [columns.vector, *([columns.side] if columns.side else [])]
-    sample = read_source(columns, catalog.store.scan(names, columns.present, limit=SAMPLE_ROWS))
-    usable = sample.take(transformer.possible(sample))
+    usable = sample_source(catalog, run, transformer, SAMPLE_ROWS)
     if not len(usable.valid):
         return 0.0
     started = time.perf_counter()

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from compatstore.artifacts.network import Precision
+from compatstore.errors import CompatStoreWarning
 from compatstore.storage import vector_index
 from compatstore.storage.bridges import unsearchable
 from compatstore.storage.catalog import Catalog
@@ -20,6 +22,7 @@ from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
 from compatstore.upgrade.backfilling.budget import Budget
 from compatstore.upgrade.expand import expand
 from compatstore.upgrade.hop import Hop
+from compatstore.upgrade.precision import PrecisionChoice, PrecisionRequest, choose_precision
 from compatstore.upgrade.progress import Monitor, Progress
 from compatstore.upgrade.refitting.refit import refit
 from compatstore.upgrade.refitting.refitter import Refitter
@@ -37,7 +40,7 @@ class Controls:
         progress: Called after each batch.
         should_stop: Asked before each batch; true ends the run with `Interrupted`.
         device: Where the hop's network runs: "cpu" or "cuda"; None takes the CPU.
-        precision: "float32" or "bfloat16".
+        precision: "float32", "bfloat16" or "auto", which only `run_upgrade` decides; elsewhere it is float32.
         backfill: Batches, retries and pace of the backfill.
         refit: Corrects the transform by what the backfill has gathered, or None.
     """
@@ -45,7 +48,7 @@ class Controls:
     progress: Callable[[Progress], None] | None = None
     should_stop: Callable[[], bool] | None = None
     device: str | None = None
-    precision: Precision = "float32"
+    precision: PrecisionRequest = "float32"
     backfill: BackfillSettings = field(default_factory=BackfillSettings)
     refit: Refitter | None = None
 
@@ -70,6 +73,8 @@ class Report:
         unbackfillable: (id, reason) of items that could not be embedded natively, the first ones.
         num_unbackfillable: How many there are.
         seconds: Time taken.
+        precision: What the hop ran in: "float32" or "bfloat16".
+        warnings: What speaks against how this call was made.
     """
 
     target: str
@@ -82,6 +87,8 @@ class Report:
     unbackfillable: tuple[tuple[str, str], ...]
     num_unbackfillable: int
     seconds: float
+    precision: Precision = "float32"
+    warnings: tuple[str, ...] = ()
 
 
 def require_startable(catalog: Catalog, run: RunRecord) -> None:
@@ -103,6 +110,8 @@ def run_upgrade(catalog: Catalog, run: RunRecord, controls: Controls) -> Report:
     """
     started = time.monotonic()
     run = expand(catalog, run)
+    choice = _choose(catalog, run, controls)
+    controls = replace(controls, precision=choice.precision)
     hop = _hop_of(catalog, catalog.registry(), run, controls)
     transformed = _hop(catalog, run, controls, hop)
     run, backfilled = _backfill(catalog, run, controls)
@@ -124,7 +133,19 @@ def run_upgrade(catalog: Catalog, run: RunRecord, controls: Controls) -> Report:
         unbackfillable=first_reasons(failed),
         num_unbackfillable=failed.num_rows,
         seconds=time.monotonic() - started,
+        precision=choice.precision,
+        warnings=(choice.warning,) if choice.warning else (),
     )
+
+
+def _choose(catalog: Catalog, run: RunRecord, controls: Controls) -> PrecisionChoice:
+    """The precision of the hop; a bad choice of the caller's is warned of before hours are spent on it."""
+    transformer = transformer_of(catalog, run, device=controls.device) if run.path else None
+    rows = catalog.store.count(catalog.registry().columns(run.target).missing)
+    choice = choose_precision(catalog, run, transformer, controls.precision, rows)
+    if choice.warning:
+        warnings.warn(choice.warning, CompatStoreWarning, stacklevel=2)
+    return choice
 
 
 def catch_up(catalog: Catalog, run: RunRecord, controls: Controls, hop: Hop | None = None) -> int:
@@ -142,7 +163,8 @@ def catch_up(catalog: Catalog, run: RunRecord, controls: Controls, hop: Hop | No
 def _hop_of(catalog: Catalog, registry: Registry, run: RunRecord, controls: Controls) -> Hop:
     transformer = None
     if run.path:
-        transformer = transformer_of(catalog, run, device=controls.device, precision=controls.precision)
+        precision: Precision = "bfloat16" if controls.precision == "bfloat16" else "float32"
+        transformer = transformer_of(catalog, run, device=controls.device, precision=precision)
     return Hop.of(catalog.store, registry, run.source, run.target, transformer)
 
 

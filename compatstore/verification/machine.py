@@ -34,11 +34,13 @@ def accelerator() -> Iterator[Diagnosis]:
         precision = "with bfloat16" if torch.cuda.is_bf16_supported() else "without bfloat16"
         yield Diagnosis(topic="torch", level="ok", what=f"{torch.__version__} on {names}, {precision}")
     else:
-        what = f"{torch.__version__}, no CUDA; products in bfloat16 run at {_bfloat16_speed():.1f}x float32 here"
-        yield Diagnosis(topic="torch", level="ok", what=what)
+        speed = bfloat16_speed()
+        what = f"{torch.__version__}, no CUDA; products in bfloat16 run at {speed:.2f} times the speed of float32 here"
+        fix = "" if speed >= 1 else "Transform in float32 on this machine: --precision float32 (the default) or auto."
+        yield Diagnosis(topic="torch", level="ok", what=what, fix=fix)
 
 
-def _bfloat16_speed() -> float:
+def bfloat16_speed() -> float:
     """Speed of a matrix product in bfloat16, as a multiple of float32's."""
     import torch
 

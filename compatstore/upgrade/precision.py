@@ -1,0 +1,143 @@
+"""The precision that a hop runs in: float32, bfloat16, or the faster of the two on this machine."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from typing import Literal, get_args
+
+import numpy as np
+
+from compatstore.artifacts.network import Precision
+from compatstore.errors import InvalidInput
+from compatstore.storage.catalog import Catalog
+from compatstore.storage.columns import VersionValues
+from compatstore.storage.records import RunRecord
+from compatstore.upgrade.hop import read_source
+from compatstore.upgrade.transform import Transformer
+
+PrecisionRequest = Literal["auto", "float32", "bfloat16"]
+
+TRIAL_ROWS = 1024
+FEWEST_ROWS = 32_768  # a hop of fewer rows ends before a trial has paid for itself
+FASTER = 1.1  # a smaller gain is not told from noise
+CLOSE = 0.999  # bfloat16 keeps 8 bits of a product; a network that loses more than this loses neighbours
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrecisionTrial:
+    """What a trial of both precisions on rows of the gallery measured.
+
+    Args:
+        speed: Rows per second in bfloat16, as a multiple of float32's.
+        cosine: Smallest cosine between a row's two outputs, in [-1, 1].
+    """
+
+    speed: float
+    cosine: float
+
+    @property
+    def gains(self) -> bool:
+        """Whether bfloat16 is faster for sure and gives the vectors that float32 gives."""
+        return self.speed >= FASTER and self.cosine >= CLOSE
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrecisionChoice:
+    """The precision of one hop.
+
+    Args:
+        precision: "float32" or "bfloat16".
+        warning: Why the precision that was asked for is a bad choice here; "" where it is not.
+    """
+
+    precision: Precision
+    warning: str = ""
+
+
+def require_precision(asked: str) -> None:
+    """Refuse a precision that does not exist.
+
+    Raises:
+        InvalidInput: It does not.
+    """
+    if asked not in get_args(PrecisionRequest):
+        names = ", ".join(get_args(PrecisionRequest))
+        raise InvalidInput("choose the precision of a hop", expected=f"one of {names}", found=repr(asked))
+
+
+def choose_precision(
+    catalog: Catalog, run: RunRecord, transformer: Transformer | None, asked: PrecisionRequest, rows: int
+) -> PrecisionChoice:
+    """Try both precisions on rows of the source where the answer can matter; read-only.
+
+    Args:
+        catalog: The gallery.
+        run: The upgrade, settled.
+        transformer: Its hop, or None where nothing is transformed.
+        asked: "float32" is never tried. "auto" takes bfloat16 where it is at least 1.1 times as fast and no output's
+            cosine with float32's is below 0.999. "bfloat16" is taken, with a warning where it is slower or less exact.
+        rows: Rows that are to be transformed; of fewer than 32,768 nothing is tried.
+
+    Returns:
+        The precision to run in, and what to warn of.
+    """
+    require_precision(asked)
+    taken: Precision = "bfloat16" if asked == "bfloat16" else "float32"
+    if transformer is None or asked == "float32" or rows < FEWEST_ROWS:
+        return PrecisionChoice(precision=taken)
+    if asked == "auto" and find_spec("torch") is None:
+        return PrecisionChoice(precision="float32")
+    sample = sample_source(catalog, run, transformer, TRIAL_ROWS)
+    if not len(sample.valid):
+        return PrecisionChoice(precision=taken)
+    trial = try_precisions(transformer, sample)
+    if asked == "auto":
+        return PrecisionChoice(precision="bfloat16" if trial.gains else "float32")
+    return PrecisionChoice(precision="bfloat16", warning=_warning(trial))
+
+
+def try_precisions(transformer: Transformer, sample: VersionValues) -> PrecisionTrial:
+    """Transform the same rows in both precisions.
+
+    Args:
+        transformer: The hop; its own precision is ignored.
+        sample: Rows of the source, all of which can be transformed.
+    """
+    exact, exact_seconds = _timed(replace(transformer, precision="float32"), sample)
+    rough, rough_seconds = _timed(replace(transformer, precision="bfloat16"), sample)
+    products = np.einsum("nd,nd->n", exact.vectors, rough.vectors, dtype=np.float64)
+    lengths = np.linalg.norm(exact.vectors, axis=1) * np.linalg.norm(rough.vectors, axis=1)
+    cosines = np.divide(products, lengths, out=np.ones_like(products), where=lengths > 0)
+    return PrecisionTrial(speed=exact_seconds / rough_seconds, cosine=float(cosines.min()))
+
+
+def sample_source(catalog: Catalog, run: RunRecord, transformer: Transformer, limit: int) -> VersionValues:
+    """The first rows of the source, `limit` at most, less those that cannot be transformed."""
+    columns = catalog.registry().columns(run.source)
+    names = [columns.vector, *([columns.side] if columns.side else [])]
+    sample = read_source(columns, catalog.store.scan(names, columns.present, limit=limit))
+    return sample.take(transformer.possible(sample))
+
+
+def _timed(transformer: Transformer, sample: VersionValues) -> tuple[VersionValues, float]:
+    """What the transformer makes of a sample, and the seconds of the faster of two runs, the first one left out."""
+    made, seconds = transformer.apply(sample), []
+    for _ in range(2):
+        started = time.perf_counter()
+        made = transformer.apply(sample)
+        seconds.append(time.perf_counter() - started)
+    return made, min(seconds)
+
+
+def _warning(trial: PrecisionTrial) -> str:
+    """What speaks against bfloat16 here."""
+    found = []
+    if trial.speed < 1:
+        found.append(f"runs at {trial.speed:.2f} times the speed of float32")
+    if trial.cosine < CLOSE:
+        found.append(f"gives vectors with a cosine of {trial.cosine:.3f} with those of float32")
+    if not found:
+        return ""
+    return f'on this machine the hop in bfloat16 {" and ".join(found)}; precision "auto" takes the better one'

@@ -1,0 +1,113 @@
+"""The precision of a hop: what "auto" takes, and what is said of a bad choice."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+import compatstore as cs
+from compatstore.artifacts import Architecture, Artifact, Space
+from compatstore.errors import CompatStoreWarning, InvalidInput
+from compatstore.upgrade import precision as precisions
+from compatstore.upgrade.precision import PrecisionTrial, sample_source, try_precisions
+from compatstore.upgrade.settle import settle
+from compatstore.upgrade.transform import Transformer
+from galleries import artifact, items, make
+
+IDS = [f"item-{number:06d}" for number in range(1, 97)]
+
+
+@pytest.fixture
+def gallery(tmp_path, monkeypatch):
+    """A small gallery, every hop of which is worth a trial."""
+    monkeypatch.setattr(precisions, "FEWEST_ROWS", 1)
+    return make(str(tmp_path / "gallery.lance"), fragments=2)
+
+
+def cancelling(source, target):
+    """A transform whose outputs are small differences of large values, which bfloat16 cannot hold."""
+    architecture = Architecture(source_dim=source.dim, output_dim=target.dim, source_branch=(2 * target.dim,))
+    weights = np.random.default_rng(0).normal(size=(target.dim, source.dim))
+    same = np.eye(target.dim)
+    tensors = {
+        "h.source.0.weight": np.concatenate([weights, np.zeros_like(weights)]),
+        "h.source.0.bias": np.full(2 * target.dim, 4096.0),
+        "h.mixer.0.weight": np.concatenate([same, -same], axis=1),
+        "h.mixer.0.bias": np.zeros(target.dim),
+    }
+    return Artifact.create(
+        "ForwardTransform",
+        source=Space.of(source),
+        target=Space.of(target),
+        networks={"h": architecture},
+        tensors=tensors,
+    )
+
+
+def test_auto_takes_bfloat16_only_where_it_is_faster_and_as_exact():
+    assert PrecisionTrial(speed=2.7, cosine=0.9999).gains
+    assert not PrecisionTrial(speed=0.41, cosine=0.9999).gains
+    assert not PrecisionTrial(speed=2.7, cosine=0.99).gains
+
+
+def test_auto_gives_what_float32_gives(gallery):
+    gallery.upgrade("v2")
+    exact = gallery.vectors(IDS, "v2")
+    gallery.retire("v2")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        report = gallery.upgrade("v2", precision="auto")
+    assert report.warnings == ()
+    assert report.precision in ("float32", "bfloat16")
+    assert (exact * gallery.vectors(IDS, "v2")).sum(axis=1).min() > 0.999
+
+
+def test_what_bfloat16_cannot_hold_is_warned_of_and_not_taken_by_auto(tmp_path, monkeypatch):
+    monkeypatch.setattr(precisions, "FEWEST_ROWS", 1)
+    source, target = cs.EmbeddingVersion("v1", dim=24, metric="l2"), cs.EmbeddingVersion("v2", dim=6, metric="l2")
+    gallery = cs.Gallery.create(str(tmp_path / "gallery.lance"), source)
+    made = items(0, 300)
+    gallery.add({"id": made["id"], "vector": made["vector"]})
+    gallery.register(target)
+    gallery.link(cancelling(source, target))
+    (warning,) = gallery.plan("v2", precision="bfloat16").warnings
+    assert "a cosine of" in warning
+    assert 'precision "auto"' in warning
+    with pytest.warns(CompatStoreWarning, match="cosine of"):
+        report = gallery.upgrade("v2", precision="bfloat16")
+    assert report.precision == "bfloat16"
+    assert "a cosine of" in report.warnings[0]
+    gallery.retire("v2")
+    assert gallery.plan("v2", precision="auto").warnings == ()
+    assert gallery.upgrade("v2", precision="auto").precision == "float32"
+
+
+def test_a_trial_measures_both_on_rows_of_the_gallery(gallery):
+    run = settle(gallery._catalog, "v2")
+    transformer = Transformer((artifact(),))
+    sample = sample_source(gallery._catalog, run, transformer, 100)
+    assert len(sample.valid) == 100
+    trial = try_precisions(transformer, sample)
+    assert trial.speed > 0
+    assert 0.999 < trial.cosine <= 1.0000001
+
+
+def test_few_rows_are_not_tried(tmp_path):
+    gallery = make(str(tmp_path / "gallery.lance"), fragments=1)
+    assert gallery.plan("v2", precision="bfloat16").warnings == ()
+    assert gallery.upgrade("v2", precision="auto").precision == "float32"
+
+
+def test_the_plan_says_which_precision_its_seconds_are_of(gallery):
+    hop = next(step for step in gallery.plan("v2", precision="bfloat16").steps if step.name == "hop")
+    assert hop.note.endswith("in bfloat16")
+
+
+@pytest.mark.parametrize("verb", ["plan", "upgrade"])
+def test_a_precision_that_does_not_exist_is_refused_before_anything_is_written(gallery, verb):
+    before = gallery.status().table_version
+    with pytest.raises(InvalidInput, match="one of auto, float32, bfloat16; found 'float8'"):
+        getattr(gallery, verb)("v2", precision="float8")
+    assert gallery.status().table_version == before
