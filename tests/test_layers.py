@@ -15,6 +15,8 @@ ROOT = Path(__file__).parents[1]
 LAYERS = [
     "errors",
     "fingerprints",
+    "seeds",
+    "digests",
     "encoders",
     "versions",
     "artifacts",

@@ -124,6 +124,7 @@ class Auto:
                 "h": {**manifest.figures.get("h", {}), **comparison.best.figures},
                 "auto": comparison.to_dict(),
             },
+            seen=pairs.seen,
         )
 
     def compare(self, pairs: Pairs, progress: Report | None = None) -> Comparison:

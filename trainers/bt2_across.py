@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from compatstore.artifacts import Artifact, Space
+from compatstore.digests import digest_half
 from compatstore.encoders.network import Preprocessing
 from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import DimensionMismatch
@@ -84,6 +85,7 @@ def fit_across(
         target=model.space(method.metric),
         settings=asdict(method),
         figures=figures,
+        seen=digest_half(vectors),
     )
     return BT2Model(
         encoder=encoder,

@@ -103,6 +103,7 @@ class ClosedForm(ABC):
             tensors={f"h.{name}": tensor for name, tensor in tensors.items()},
             settings=asdict(self),
             figures={"h": figures},
+            seen=pairs.seen,
         )
 
     def _architecture(self, pairs: Pairs) -> Architecture:

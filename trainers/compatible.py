@@ -6,14 +6,15 @@ import hashlib
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 from torch import nn
 
 from compatstore.artifacts import Artifact
+from compatstore.digests import digest_half
 from compatstore.encoders.backbones import Backbone
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import InvalidInput
@@ -143,7 +144,10 @@ class CompatibleTraining(ClassifierRecipe, ABC):
         model = TrainedModel(encoder=encoder, head=minimised.class_rows(), class_names=images.class_names)
         seconds = time.perf_counter() - start
         figures = {"loss": loss, "images": len(images), "classes": len(images.class_names), "seconds": seconds}
-        return self.model(minimised, source, model, figures, held_out)
+        made = self.model(minimised, source, model, figures, held_out)
+        seen = digest_half(known.features[:, : source.encoder.dim].numpy())
+        informed: dict[str, Any] = {name: artifact.having_seen(seen) for name, artifact in made.artifacts().items()}
+        return replace(made, **informed)
 
     def target_backbone(self, preprocessing: Preprocessing, source_dim: int) -> Backbone:
         """Describe the target's network; a method may ask for more than `dim` values of it."""

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from compatstore.artifacts.manifest import Side, Space
 from compatstore.artifacts.matrix import as_matrix, as_side, to_numpy
+from compatstore.digests import Digests, digest_half
 from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import DimensionMismatch, DuplicateIds, InvalidInput, first_offenders
 from compatstore.trainers.vector_files import VectorFile, read_vectors
@@ -159,6 +160,11 @@ class Pairs:
         count = min(max(1, round(fraction * len(names))), len(names) - 1)
         held_out = np.isin(units, np.random.default_rng(seed).permutation(names)[:count])
         return self.subset(np.flatnonzero(~held_out)), self.subset(np.flatnonzero(held_out))
+
+    @property
+    def seen(self) -> Digests:
+        """(n,) uint64, digests of the source vectors, by which an artifact knows what it has learned from."""
+        return digest_half(self.source)
 
     @property
     def source_space(self) -> Space:

@@ -69,6 +69,7 @@ class QueryAdapter:
             tensors=learned.tensors,
             settings=asdict(self) | {"form": describe(self.form)},
             figures=figures,
+            seen=pairs.seen,
         )
 
 

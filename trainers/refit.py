@@ -73,7 +73,7 @@ class Refit:
         if current.manifest.target.metric != "dot":  # the expected product is the product with the estimate
             corrected = _kept_away(corrected, pairs, min(gathered.native, FARTHEST) * float(after.mean()))
         return Refitted(
-            artifact=self._artifact(current, corrected),
+            artifact=self._artifact(current, corrected, pairs),
             before=float(before.mean()),
             after=float(after.mean()),
             standard_error=float((before - after).std() / len(after) ** 0.5),
@@ -89,7 +89,7 @@ class Refit:
             errors[fold == number] = _squares(layers.corrected(pairs.subset(others)).misses(pairs.subset(asked)))
         return errors
 
-    def _artifact(self, current: Artifact, layers: Layers) -> Artifact:
+    def _artifact(self, current: Artifact, layers: Layers, pairs: Pairs) -> Artifact:
         manifest = current.manifest
         others = {name: tensor for name, tensor in current.tensors.items() if not name.startswith("h.")}
         return Artifact.create(
@@ -102,6 +102,7 @@ class Refit:
             networks={**manifest.networks, "h": layers.architecture},
             tensors=others | {f"h.{name}": tensor for name, tensor in layers.tensors.items()},
             settings={**dict(manifest.settings), "refit": asdict(self), "of": current.id},
+            seen=None if current.seen is None else np.union1d(current.seen, pairs.seen),
         )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from compatstore.seeds import seed_of
 from compatstore.trainers.closed_form import AffineMap, ClosedForm
 from compatstore.trainers.least_squares import LeastSquares
 from compatstore.trainers.moments import Moments
@@ -53,7 +54,7 @@ class Ridge(ClosedForm):
         ranks = self.ranks_up_to(min(dim, pairs.target.shape[1]))
         if len(self.penalties) == len(ranks) == 1:
             return self.penalties[0], ranks[0]
-        fitted, validation = pairs.split(self.validation, self.seed + 1)
+        fitted, validation = pairs.split(self.validation, seed_of("validation", self.seed))
         moments = Moments.of(fitted)
         squares, held_out = LeastSquares(moments), Moments.of(validation, about=moments)
         columns = np.array(ranks) - 1

@@ -96,6 +96,7 @@ class TransformTraining(PairTraining, ABC):
             tensors={f"{part.name}.{key}": tensor for part in parts for key, tensor in part.tensors.items()},
             settings=asdict(self) | {"resolved": dict(objective.resolved)},
             figures={part.name: part.figures for part in parts},
+            seen=pairs.seen,
         )
 
     @abstractmethod

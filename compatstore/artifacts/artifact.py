@@ -23,9 +23,12 @@ from compatstore.artifacts.kinds import Kind, Transformed, kind_named
 from compatstore.artifacts.manifest import Manifest, Side, Space
 from compatstore.artifacts.matrix import as_matrix, as_side, to_numpy
 from compatstore.artifacts.network import Execution, Network, Precision
+from compatstore.digests import Digests
 from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import AlreadyExists, CompatStoreError, CorruptArtifact, InvalidInput
 from compatstore.versions import EmbeddingVersion
+
+SEEN = "seen.source"  # beside the tensors of the networks; no network may be called "seen"
 
 
 class Artifact:
@@ -35,6 +38,8 @@ class Artifact:
         manifest: What it is.
         id: SHA-256 of the manifest, which names the digest of the weights.
         tensors: Weights by name ("h.mixer.0.weight"), float32.
+        seen: (n,) uint64, ascending: digests (`digests.digest_half`) of the source vectors that it has learned from;
+            None where nobody said.
 
     Args:
         manifest: What it is.
@@ -50,7 +55,11 @@ class Artifact:
         self._weights = weights
         self._kind = kind_named(manifest.kind)
         self._kind.require(manifest)
-        self.tensors: Mapping[str, FloatArray] = MappingProxyType(_tensors(manifest, weights))
+        stored = _stored(manifest, weights)
+        self.seen = _seen(manifest, stored.pop(SEEN, None))
+        self.tensors: Mapping[str, FloatArray] = MappingProxyType(
+            {name: _as_float32(tensor) for name, tensor in stored.items()}
+        )
         self._networks = _networks(manifest, self.tensors)
 
     @classmethod
@@ -67,6 +76,7 @@ class Artifact:
         tensors: Mapping[str, Any] | None = None,
         settings: Mapping[str, Any] | None = None,
         figures: Mapping[str, Any] | None = None,
+        seen: Digests | None = None,
     ) -> Artifact:
         """Make an artifact; see `Manifest` for the arguments.
 
@@ -81,12 +91,16 @@ class Artifact:
             tensors: Arrays or torch tensors named "<network>.<tensor of Architecture.shapes>"; stored as float32.
             settings: Settings of the trainer.
             figures: Held-out figures.
+            seen: (n,) uint64 digests of the source vectors that it has learned from, in any order; None for unknown.
 
         Raises:
             CorruptArtifact: Tensors, networks, spaces and kind do not fit together.
             InvalidInput: Settings or figures are not JSON-able.
         """
-        arrays = {name: _as_float32(tensor) for name, tensor in (tensors or {}).items()}
+        arrays: dict[str, Any] = {name: _as_float32(tensor) for name, tensor in (tensors or {}).items()}
+        distinct = None if seen is None else np.unique(np.asarray(seen, np.uint64))
+        if distinct is not None:
+            arrays[SEEN] = distinct
         weights = bytes(safetensors.numpy.save(arrays))
         manifest = Manifest(
             kind=kind,
@@ -101,8 +115,26 @@ class Artifact:
             libraries=_libraries(),
             weights_sha256=hashlib.sha256(weights).hexdigest(),
             created=datetime.now(UTC).isoformat(timespec="seconds"),
+            seen=None if distinct is None else len(distinct),
         )
         return cls(manifest, weights)
+
+    def having_seen(self, seen: Digests) -> Artifact:
+        """The same artifact with another record of the source vectors that it has learned from; see `create`."""
+        manifest = self.manifest
+        return Artifact.create(
+            manifest.kind,
+            method=manifest.method,
+            source=manifest.source,
+            target=manifest.target,
+            side_source=manifest.side_source,
+            side_target=manifest.side_target,
+            networks=manifest.networks,
+            tensors=self.tensors,
+            settings=manifest.settings,
+            figures=manifest.figures,
+            seen=seen,
+        )
 
     @property
     def short_id(self) -> str:
@@ -242,7 +274,7 @@ def _as_float32(tensor: Any) -> FloatArray:
     return np.ascontiguousarray(to_numpy(tensor), dtype=np.float32)
 
 
-def _tensors(manifest: Manifest, weights: bytes) -> dict[str, FloatArray]:
+def _stored(manifest: Manifest, weights: bytes) -> dict[str, Any]:
     digest = hashlib.sha256(weights).hexdigest()
     if digest != manifest.weights_sha256:
         raise CorruptArtifact(
@@ -252,9 +284,18 @@ def _tensors(manifest: Manifest, weights: bytes) -> dict[str, FloatArray]:
             fix="Copy the artifact again from where it was made.",
         )
     try:
-        return {name: _as_float32(tensor) for name, tensor in safetensors.numpy.load(weights).items()}
+        return dict(safetensors.numpy.load(weights))
     except safetensors.SafetensorError as error:
         raise CorruptArtifact(f"read {WEIGHTS}", expected="safetensors", found=str(error)) from error
+
+
+def _seen(manifest: Manifest, digests: Any | None) -> Digests | None:
+    """Check the digests of what was seen against the manifest."""
+    found = None if digests is None else f"{digests.dtype} of shape {digests.shape}"
+    expected = None if manifest.seen is None else f"uint64 of shape ({manifest.seen},)"
+    if found != expected or (digests is not None and (digests[1:] <= digests[:-1]).any()):
+        raise CorruptArtifact(f"read {SEEN}", expected=f"{expected}, ascending", found=f"{found}")
+    return None if digests is None else digests
 
 
 def _networks(manifest: Manifest, tensors: Mapping[str, FloatArray]) -> dict[str, Network]:

@@ -90,6 +90,8 @@ class Manifest:
         libraries: Library -> version that made it.
         weights_sha256: Digest of the weights file.
         created: UTC time, ISO 8601.
+        seen: How many source vectors it has learned from; their digests lie beside the weights. None where nobody said,
+            as in artifacts of earlier releases.
         format: Version of this layout.
     """
 
@@ -105,6 +107,7 @@ class Manifest:
     settings: Mapping[str, Any] = field(default_factory=dict)
     figures: Mapping[str, Any] = field(default_factory=dict)
     libraries: Mapping[str, str] = field(default_factory=dict)
+    seen: int | None = None
     format: int = FORMAT
 
     def to_dict(self) -> dict[str, Any]:
@@ -113,6 +116,8 @@ class Manifest:
         values["networks"] = {name: network.to_dict() for name, network in self.networks.items()}
         values["side_source"] = self.side_source and self.side_source.to_dict()
         values["side_target"] = self.side_target and self.side_target.to_dict()
+        if self.seen is None:  # so that the ids of earlier artifacts stay what they are
+            del values["seen"]
         return values
 
     @property

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from compatstore.digests import Digests, hash_rows, mix
 from compatstore.encoders.protocol import FloatArray
 
-Digests = npt.NDArray[np.uint64]
 CHUNK = 65_536  # texts that are Python objects at once
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
@@ -36,19 +36,8 @@ def row_basis(vectors: FloatArray, valid: npt.NDArray[np.bool_], sources: Any | 
     """
     digests = np.where(valid, hash_rows(vectors), np.uint64(1))
     if sources is not None:
-        digests = _mix(digests) + hash_values(sources)
-    return _mix(digests)
-
-
-def hash_rows(vectors: FloatArray) -> Digests:
-    """Multilinear hash of rows: (n, dim) float32 -> (n,) uint64.
-
-    Odd multipliers are invertible modulo 2^64, so no change of a single value goes unseen.
-    """
-    words = np.ascontiguousarray(vectors, np.float32).view(np.uint32).astype(np.uint64)
-    multipliers = _mix(np.arange(1, words.shape[1] + 1, dtype=np.uint64) * _GOLDEN) | np.uint64(1)
-    digests: Digests = (words * multipliers).sum(axis=1, dtype=np.uint64)
-    return digests
+        digests = mix(digests) + hash_values(sources)
+    return mix(digests)
 
 
 def hash_values(values: Any) -> Digests:
@@ -56,7 +45,7 @@ def hash_values(values: Any) -> Digests:
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
     if pa.types.is_integer(values.type):
-        return _mix(values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.uint64) + _GOLDEN)
+        return mix(values.fill_null(0).to_numpy(zero_copy_only=False).astype(np.uint64) + _GOLDEN)
     parts = (values.slice(start, CHUNK).to_pylist() for start in range(0, len(values), CHUNK))
     return np.fromiter((_hash_text(value) for part in parts for value in part), np.uint64, len(values))
 
@@ -66,11 +55,3 @@ def _hash_text(value: Any) -> int:
         return 0
     data = value if isinstance(value, bytes) else str(value).encode()
     return int.from_bytes(blake2b(data, digest_size=8).digest(), "little")
-
-
-def _mix(x: Digests) -> Digests:
-    """Finaliser of splitmix64: every bit of the input reaches every bit of the output."""
-    with np.errstate(over="ignore"):
-        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return x ^ (x >> np.uint64(31))

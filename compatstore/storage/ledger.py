@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compatstore.digests import Digests
 from compatstore.errors import StorageError
-from compatstore.storage.basis import Digests
 from compatstore.storage.blobs import FOLDER
 from compatstore.storage.files import Files
 from compatstore.storage.location import Location

@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from compatstore.storage.basis import Digests, row_basis
+from compatstore.digests import Digests
+from compatstore.storage.basis import row_basis
 from compatstore.storage.columns import NATIVE, BoolArray, VersionColumns, VersionValues
 from compatstore.storage.fragments import (
     Fragment,

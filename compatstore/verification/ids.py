@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from compatstore.digests import Digests
 from compatstore.errors import first_offenders
-from compatstore.storage.basis import Digests, hash_values
+from compatstore.storage.basis import hash_values
 from compatstore.verification.finding import Finding
 from compatstore.verification.scene import Scene
 

@@ -5,7 +5,8 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
 
-from compatstore.storage.basis import hash_rows, hash_values, row_basis
+from compatstore.digests import hash_rows
+from compatstore.storage.basis import hash_values, row_basis
 
 
 @given(st.integers(1, 40), st.integers(0, 39), st.integers(0, 31), st.integers(0, 2**32 - 1))

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from compatstore.digests import Digests
 from compatstore.encoders import Encoded, Encoder, FloatArray, encode_readable
 from compatstore.encoders.readable import NOT_FINITE
 from compatstore.errors import EncoderFailed, InvalidInput, NonFiniteVectors, first_offenders
-from compatstore.storage.basis import Digests
 from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
 from compatstore.upgrade.backfilling.retries import Hangs, may_pass, with_retries, within
 

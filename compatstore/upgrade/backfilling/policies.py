@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import InvalidInput, first_offenders
+from compatstore.seeds import BACKFILL, seed_of
 from compatstore.storage.basis import hash_values
 from compatstore.upgrade.rows import Rows, Scores, TableRows
 
@@ -37,7 +38,7 @@ def order(policy: str, rows: Rows, seed: int = 0) -> npt.NDArray[np.intp]:
     """
     scores = [_score(name, rows, seed) for name in factors(policy)]
     score = scores[0] if len(scores) == 1 else _product(policy, scores)
-    return np.lexsort((-random_scores(rows.ids, seed), -np.where(np.isnan(score), np.inf, score)))
+    return np.lexsort((-random_scores(rows.ids, BACKFILL, seed), -np.where(np.isnan(score), np.inf, score)))
 
 
 def factors(policy: str) -> list[str]:
@@ -78,18 +79,19 @@ def column_of(name: str) -> str | None:
     return name.removeprefix(COLUMN) or None if name.startswith(COLUMN) else None
 
 
-def random_scores(ids: Any, seed: int) -> Scores:
-    """A random order that depends on nothing but id and seed, so that it is the same on every run.
+def random_scores(ids: Any, domain: str, seed: int) -> Scores:
+    """A random order that depends on nothing but id, domain and seed, so that it is the same on every run.
 
     Args:
         ids: Arrow array of n ids, or a list or array of integers or strings.
+        domain: What is drawn, as in `seed_of`: the orders of two domains have nothing in common.
         seed: Any whole number.
 
     Returns:
         (n,) float64 in [0, 1).
     """
     arrow = ids if isinstance(ids, pa.Array | pa.ChunkedArray) else pa.array(np.asarray(ids).tolist())
-    digests = hash_values(arrow) ^ np.uint64((seed * 0x9E3779B97F4A7C15 + 1) % 2**64)
+    digests = hash_values(arrow) ^ np.uint64(seed_of(domain, seed))
     with np.errstate(over="ignore"):
         mixed = (digests ^ (digests >> np.uint64(31))) * np.uint64(0xD6E8FEB86659FD93)
     return (mixed >> np.uint64(11)).astype(np.float64) / 2.0**53
@@ -133,7 +135,7 @@ def true_loss(transformed: FloatArray, native: FloatArray) -> Scores:
 # "sigma" is the predicted sigma^2, high to low (FastFill, section 4.2). The last three ask a classifier head how sure
 # it is (RACT), which says little of classes that the head was not trained on (FastFill, appendix C.4).
 POLICIES: Mapping[str, Callable[[Rows, int], Scores]] = {
-    "random": lambda rows, seed: random_scores(rows.ids, seed),
+    "random": lambda rows, seed: random_scores(rows.ids, BACKFILL, seed),
     "sigma": lambda rows, _: rows.uncertainty(),
     "entropy": lambda rows, _: rows.by_logits(entropy),
     "margin": lambda rows, _: rows.by_logits(margin),

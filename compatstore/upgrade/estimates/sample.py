@@ -99,12 +99,12 @@ def _draw(
             f"try the upgrade to {run.target}", expected=f"labels in one of {', '.join(schema)}", found=labels
         )
     ids = store.scan([key], source.present).column(key).combine_chunks()
-    chosen = ids.take(np.argsort(-random_scores(ids, seed), kind="stable")[skip : skip + size])
+    chosen = ids.take(np.argsort(-random_scores(ids, "estimate", seed), kind="stable")[skip : skip + size])
     extra = [name for name in (registry.source_column, labels, source.side) if name]
     target = registry.record(run.target).columns
     columns = [key, source.vector, *extra, *(target.names if target else [])]
     rows = find(store, key, chosen.to_pylist(), list(dict.fromkeys(columns))).combine_chunks()
-    return rows.take(np.argsort(-random_scores(rows.column(key), seed), kind="stable")), len(ids)
+    return rows.take(np.argsort(-random_scores(rows.column(key), "estimate", seed), kind="stable")), len(ids)
 
 
 def _embed(

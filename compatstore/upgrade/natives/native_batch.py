@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.compute as pc
 
+from compatstore.digests import Digests
 from compatstore.encoders import FloatArray
-from compatstore.storage.basis import Digests, row_basis
+from compatstore.storage.basis import row_basis
 from compatstore.storage.columns import NATIVE, VersionColumns, VersionValues
 from compatstore.storage.registry import Registry
 from compatstore.upgrade.hop import read_source

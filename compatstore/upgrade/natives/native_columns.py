@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from compatstore.digests import Digests
 from compatstore.encoders import FloatArray
-from compatstore.storage.basis import Digests
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.fragments import (

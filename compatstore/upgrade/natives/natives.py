@@ -11,8 +11,8 @@ from functools import cached_property
 from threading import Lock
 from typing import Any
 
+from compatstore.digests import Digests
 from compatstore.encoders import FloatArray
-from compatstore.storage.basis import Digests
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry

@@ -6,10 +6,11 @@ import numpy as np
 import numpy.typing as npt
 
 from compatstore.storage.columns import BoolArray
-from compatstore.upgrade.backfilling.policies import order
+from compatstore.upgrade.backfilling.policies import order, random_scores
 from compatstore.upgrade.rows import Rows
 
 RANDOM = "random"
+REFIT_DRAW = "refit"
 
 Positions = npt.NDArray[np.intp]
 
@@ -17,9 +18,11 @@ Positions = npt.NDArray[np.intp]
 def draw(policy: str, rows: Rows, seed: int) -> Positions:
     """All rows in the order in which they are drawn: (n,) intp. The policy "random" draws in its own order.
 
-    Other policies break ties in the random order of the seed, so a draw by it would not be independent of them.
+    Other policies break ties in the random order of the backfill, so the draw has a domain of its own.
     """
-    return order(RANDOM, rows, seed if policy == RANDOM else seed + 1)
+    if policy == RANDOM:
+        return order(RANDOM, rows, seed)
+    return np.argsort(-random_scores(rows.ids, REFIT_DRAW, seed), kind="stable")
 
 
 def interleave(urgent: Positions, drawn: Positions, left: int, holdout: float) -> Positions:

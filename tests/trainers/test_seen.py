@@ -1,0 +1,80 @@
+"""Every trainer on pairs says which source vectors its artifact has learned from."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from compatstore.artifacts import Artifact, Space
+from compatstore.digests import digest_half
+from compatstore.trainers import (
+    FCT,
+    LCE,
+    RBT,
+    Auto,
+    DiagonalScale,
+    DMUHead,
+    DriftAdapter,
+    FastFill,
+    LowRankAffine,
+    LowRankRidge,
+    MeanShift,
+    Pairs,
+    Procrustes,
+    QueryAdapter,
+    Refit,
+    Residual,
+    Ridge,
+)
+from compatstore.upgrade.refitting.refitter import Gathered
+
+RANDOM = np.random.default_rng(0)
+SOURCE = RANDOM.normal(size=(120, 6)).astype(np.float32)
+TARGET = (SOURCE @ RANDOM.normal(size=(6, 6))).astype(np.float32)
+LABELS = np.arange(120) % 4
+QUICK = {"epochs": 1, "batch_size": 32}
+TRAINERS = {
+    "fct": FCT(**QUICK, branch_width=8, mixer_width=8),
+    "fastfill": FastFill(**QUICK, branch_width=8, mixer_width=8),
+    "residual": Residual(**QUICK, width=8),
+    "rbt": RBT(**QUICK),
+    "drift adapter": DriftAdapter(**QUICK, width=8),
+    "dmu head": DMUHead(**QUICK, width=8),
+    "lce": LCE(**QUICK, width=8),
+    "mean shift": MeanShift(),
+    "procrustes": Procrustes(),
+    "diagonal": DiagonalScale(),
+    "ridge": Ridge(),
+    "low-rank ridge": LowRankRidge(),
+    "low-rank affine": LowRankAffine(),
+    "query adapter": QueryAdapter(form=Ridge()),
+    "auto": Auto(candidates=(MeanShift(), Ridge()), by="row"),
+}
+
+
+def pairs(rows=slice(None)):
+    return Pairs(SOURCE[rows], TARGET[rows], labels=LABELS[rows])
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_all_rows_that_a_trainer_was_given_are_seen(name):
+    artifact = TRAINERS[name].fit(pairs())
+    assert artifact.seen.tolist() == sorted(set(digest_half(SOURCE).tolist()))
+    assert artifact.manifest.seen == len(SOURCE)
+
+
+def test_a_refit_has_seen_what_its_parent_saw_and_what_it_was_given():
+    first = Ridge().fit(pairs(slice(80)))
+    gathered = Gathered(source=SOURCE[60:], target=TARGET[60:], judges=np.arange(40), native=0.5)
+    assert Refit().fit(first, gathered).artifact.seen.tolist() == sorted(digest_half(SOURCE).tolist())
+
+
+def test_a_refit_of_what_nobody_knows_the_lessons_of_is_not_known_either():
+    known = Ridge().fit(pairs(slice(80)))
+    manifest = known.manifest
+    silent = Artifact.create(
+        known.kind, source=Space(dim=6), target=Space(dim=6), networks=manifest.networks, tensors=known.tensors
+    )
+    gathered = Gathered(source=SOURCE[60:], target=TARGET[60:], judges=np.arange(40), native=0.5)
+    assert silent.seen is None
+    assert Refit().fit(silent, gathered).artifact.seen is None
