@@ -25,6 +25,7 @@ from compatstore.storage import vector_index
 from compatstore.storage.catalog import Catalog, id_arrow_type, require_unregistered
 from compatstore.storage.columns import to_matrix
 from compatstore.storage.create import adopt_table, create_table
+from compatstore.storage.failures import answering, answers
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import find, read_ids
 from compatstore.storage.location import locate
@@ -57,6 +58,7 @@ from compatstore.verification import Verification, verify
 from compatstore.versions import EmbeddingVersion
 
 
+@answers
 class Gallery:
     """A live retrieval gallery on one Lance table.
 
@@ -90,9 +92,10 @@ class Gallery:
             AlreadyExists: Something is there.
             StorageError: The place cannot be written.
         """
-        store = create_table(locate(gallery, storage_options), version, id_type)
-        opened = cls(Catalog(store))
-        opened._catalog.keep_models(version)
+        location = locate(gallery, storage_options)
+        with answering("create", location):
+            opened = cls(Catalog(create_table(location, version, id_type)))
+            opened._catalog.keep_models(version)
         return opened
 
     @classmethod
@@ -119,8 +122,9 @@ class Gallery:
             StorageError: It is a plain Lance table that was not adopted.
             FingerprintMismatch: An encoder is another model than its version was registered with.
         """
-        store = Store.open(locate(gallery, storage_options))
-        return cls(Catalog(store, encoders, side_encoders, trust_code=trust_code))
+        location = locate(gallery, storage_options)
+        with answering("open", location):
+            return cls(Catalog(Store.open(location), encoders, side_encoders, trust_code=trust_code))
 
     @classmethod
     def adopt(
@@ -153,9 +157,11 @@ class Gallery:
             DimensionMismatch: The vectors have another length.
             DuplicateIds: An id occurs twice.
         """
-        store = adopt_table(locate(gallery, storage_options), version, vector=vector, id_column=id, source=source)
-        opened = cls(Catalog(store))
-        opened._catalog.keep_models(version)
+        location = locate(gallery, storage_options)
+        with answering("adopt", location):
+            store = adopt_table(location, version, vector=vector, id_column=id, source=source)
+            opened = cls(Catalog(store))
+            opened._catalog.keep_models(version)
         return opened
 
     # ---- items

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 
-_DROP_FROM_BOUNDING_SET, _OVERRIDE_MODES = 24, 1  # prctl, capabilities
+_DROP_FROM_BOUNDING_SET, _OVERRIDE_MODES, _READ_ANYTHING = 24, 1, 2  # prctl, capabilities
 
 
 def run_confined(program, reads="", words=()):
@@ -44,6 +44,8 @@ def _set_modes(folder, folders, files):
 
 
 if __name__ == "__main__":
-    if os.geteuid() == 0 and ctypes.CDLL(None).prctl(_DROP_FROM_BOUNDING_SET, _OVERRIDE_MODES, 0, 0, 0):
-        sys.exit("root may write everywhere here, and cannot be held back")
+    if os.geteuid() == 0:
+        for capability in (_OVERRIDE_MODES, _READ_ANYTHING):
+            if ctypes.CDLL(None).prctl(_DROP_FROM_BOUNDING_SET, capability, 0, 0, 0):
+                sys.exit("root may read and write everywhere here, and cannot be held back")
     os.execv(sys.executable, [sys.executable, "-c", *sys.argv[1:]])

@@ -25,6 +25,7 @@ from compatstore.artifacts.manifest import Space
 from compatstore.encoders.network import NetworkEncoder
 from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import AlreadyExists, CorruptArtifact, NotFound
+from compatstore.permissions import refused
 from compatstore.versions import EmbeddingVersion, Metric
 
 FORMAT = "compatstore.model.1"
@@ -150,6 +151,8 @@ def _description(path: Path) -> dict[str, Any]:
     try:
         description: dict[str, Any] = json.loads((path / DESCRIPTION).read_text())
         written_as = description["format"]
+    except PermissionError as error:
+        raise refused(f"load model {path}", path / DESCRIPTION, error) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise _corrupt(path, f"{DESCRIPTION}: {type(error).__name__}: {error}") from error
     if written_as != FORMAT:

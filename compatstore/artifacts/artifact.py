@@ -239,6 +239,7 @@ class Artifact:
         Raises:
             UnknownArtifact: There is no such directory.
             CorruptArtifact: A file is missing, truncated or edited, or of an unknown format or kind.
+            StorageError: A file may not be read.
         """
         return cls.from_bytes(*read_directory(Path(path)))
 

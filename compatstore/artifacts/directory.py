@@ -13,6 +13,7 @@ import uuid
 from pathlib import Path
 
 from compatstore.errors import AlreadyExists, CorruptArtifact, UnknownArtifact
+from compatstore.permissions import refused
 
 MANIFEST = "manifest.json"
 WEIGHTS = "weights.safetensors"
@@ -24,6 +25,7 @@ def read_directory(path: Path) -> tuple[bytes, bytes]:
     Raises:
         UnknownArtifact: There is no such directory.
         CorruptArtifact: A file is missing.
+        StorageError: A file may not be read.
     """
     if not path.is_dir():
         raise UnknownArtifact(
@@ -94,6 +96,8 @@ def _is_artifact(path: Path) -> bool:
 def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
+    except PermissionError as error:
+        raise refused(f"read {path}", path, error) from error
     except OSError as error:
         raise CorruptArtifact(f"read {path}", expected="a readable file", found=str(error.strerror)) from error
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from compatstore.encoders.module import require_torch
 from compatstore.errors import CorruptArtifact, NotFound, first_offenders
+from compatstore.permissions import refused
 
 if TYPE_CHECKING:
     from torch import nn
@@ -23,6 +24,7 @@ def load_checkpoint(network: nn.Module, path: str | Path) -> None:
 
     Raises:
         NotFound: There is no such file.
+        StorageError: The file may not be read.
         CorruptArtifact: The file cannot be read, lacks weights of the network, or has them in another shape.
     """
     path = Path(path)
@@ -52,6 +54,8 @@ def _read(path: Path, asked: str) -> dict[str, Any]:
 
     try:
         state = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
+    except PermissionError as error:
+        raise refused(asked, path, error) from error
     except Exception as error:  # whatever the readers raise for bytes that are no weights
         raise CorruptArtifact(asked, expected="weights", found=str(error).splitlines()[0]) from error
     state = state.get("state_dict", state) if isinstance(state, dict) else {}

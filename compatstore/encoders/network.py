@@ -16,6 +16,7 @@ from compatstore.encoders.backbones import Backbone, from_description, to_descri
 from compatstore.encoders.images import MODES, Mode, read_image
 from compatstore.encoders.module import Module, require_torch
 from compatstore.errors import CorruptArtifact, InvalidInput, NotFound
+from compatstore.permissions import refused
 
 if TYPE_CHECKING:
     import torch
@@ -182,11 +183,16 @@ class NetworkEncoder(Module):
         Raises:
             NotFound: There is no such file.
             CorruptArtifact: The file is truncated, edited or of an unknown format.
+            StorageError: The file may not be read.
         """
         path = Path(path).absolute()
         if not path.is_file():
             raise NotFound("load a network encoder", expected="a file", found=f"nothing at {path}")
-        return cls.from_bytes(path.read_bytes(), device=device, roots=roots, spec=f"network:{path}")
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise refused(f"load the network encoder {path}", path, error) from error
+        return cls.from_bytes(content, device=device, roots=roots, spec=f"network:{path}")
 
 
 def _with_weights(backbone: Backbone, weights: Mapping[str, torch.Tensor]) -> torch.nn.Module:

@@ -23,6 +23,7 @@ from compatstore.errors import (
     SourceError,
     first_offenders,
 )
+from compatstore.permissions import refused
 
 Id = str | int
 
@@ -94,6 +95,8 @@ def _read(path: Path, id: str, vector: str) -> tuple[list[Id], npt.NDArray[Any]]
         raise NotFound(asked, expected=f"{id!r} and {vector!r}", found=str(error.args[0])) from error
     except CompatStoreError:
         raise
+    except PermissionError as error:
+        raise refused(asked, path, error) from error
     except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
         raise CorruptArtifact(asked, expected="a readable file", found=str(error)) from error
 

@@ -12,6 +12,7 @@ from compatstore.encoders import FloatArray
 from compatstore.errors import InvalidInput
 from compatstore.search.plan import Part
 from compatstore.storage.columns import NATIVE
+from compatstore.storage.failures import of_files
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ def search_part(
     try:
         table = snapshot.to_table(columns=wanted, nearest=nearest, filter=condition, prefilter=condition is not None)
     except (OSError, ValueError) as error:
+        if of_files(error):
+            raise
         raise InvalidInput(
             f"search {part.version}" + (f" where {where}" if where else ""),
             expected="a condition in SQL on the gallery's columns",

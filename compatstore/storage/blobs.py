@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from compatstore.errors import CorruptArtifact, StorageError
+from compatstore.permissions import refused
 from compatstore.storage.files import Files
 from compatstore.storage.location import Location
 
@@ -28,12 +29,17 @@ class Blobs:
             StorageError: They cannot be written.
         """
         digest = hashlib.sha256(data).hexdigest()
+        asked = f"store {len(data)} bytes beside {self._location.name}"
         try:
             if not self._intact(digest):
                 self._files.write(digest, data)
+        except PermissionError as error:
+            raise refused(asked, self._files.address(digest), error) from error
+        except StorageError:
+            raise
         except OSError as error:
             raise StorageError(
-                f"store {len(data)} bytes beside {self._location.name}",
+                asked,
                 expected="a folder that can be written",
                 found=str(error),
                 fix="Check permissions and free space.",
@@ -45,10 +51,13 @@ class Blobs:
 
         Raises:
             CorruptArtifact: They are gone or are not what was stored.
+            StorageError: They may not be read.
         """
         asked = f"read {digest[:12]} beside {self._location.name}"
         try:
             data = self._files.read(digest)
+        except PermissionError as error:
+            raise refused(asked, self._files.address(digest), error) from error
         except OSError as error:
             raise CorruptArtifact(
                 asked,

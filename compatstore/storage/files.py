@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -78,8 +79,9 @@ class Files:
             return
         target = Path(self.address(name))
         target.parent.mkdir(exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=target.parent)
-        with os.fdopen(handle, "wb") as file:
+        # Not by `tempfile`, whose files nobody but their owner may read: the umask says who reads a gallery.
+        temporary = target.with_name(f"tmp{uuid.uuid4().hex}")
+        with temporary.open("xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

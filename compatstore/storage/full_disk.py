@@ -64,11 +64,16 @@ def ends_whole(files: Files, name: str, size: int | None = None) -> bool:
         files: Its folder.
         name: Its name.
         size: How many bytes it has, where that is known.
+
+    Raises:
+        PermissionError: It may not be read.
     """
     try:
         size = files.size(name) if size is None else size
         if size is None:
             return files.exists(name)
         return files.read_range(name, max(size - len(LAST_BYTES), 0), len(LAST_BYTES) + 1) == LAST_BYTES
+    except PermissionError:
+        raise
     except OSError:
         return False

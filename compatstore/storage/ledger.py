@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from compatstore.digests import Digests
 from compatstore.errors import StorageError
+from compatstore.permissions import refused
 from compatstore.storage.blobs import FOLDER
 from compatstore.storage.files import Files
 from compatstore.storage.location import Location
@@ -69,6 +70,9 @@ class Ledger:
             if run != self._run:
                 return Spent(), self._schema.empty_table()
             return Spent(**json.loads(spent)), table.cast(self._schema)
+        except PermissionError as error:
+            asked = f"read the ledger of a backfill beside {self._location.name}"
+            raise refused(asked, self._files.address(self._name), error) from error
         except (OSError, ValueError, TypeError, KeyError) as error:  # Arrow's errors are ValueErrors
             raise StorageError(
                 f"read the ledger of a backfill beside {self._location.name}",
@@ -91,6 +95,9 @@ class Ledger:
             writer.write_table(failed)
         try:
             self._files.write(self._name, sink.getvalue())
+        except PermissionError as error:
+            asked = f"write the ledger of a backfill beside {self._location.name}"
+            raise refused(asked, self._files.address(self._name), error) from error
         except OSError as error:
             raise StorageError(
                 f"write the ledger of a backfill beside {self._location.name}",

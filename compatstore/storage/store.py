@@ -11,8 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from compatstore.errors import AlreadyExists, CommitConflict, GalleryNotFound, StorageError
-from compatstore.storage.lance_engine import CommitConflictError, lance
+from compatstore.errors import AlreadyExists, CommitConflict, CompatStoreError, GalleryNotFound, StorageError
+from compatstore.storage.failures import WRITABLE, denied_at, is_panic, lost_race, told
+from compatstore.storage.lance_engine import lance
 from compatstore.storage.location import Location
 
 ATTEMPTS = 20
@@ -50,7 +51,7 @@ class Store:
                 asked, expected="nothing there", found="something", fix="Open it, or choose another path."
             )
         empty = pa.Table.from_batches([], schema)
-        with storage_errors(asked):
+        with storage_errors(asked, location):
             dataset = lance.write_dataset(empty, location.uri, storage_options=location.storage_options or None)
         return cls(location, dataset)
 
@@ -63,14 +64,14 @@ class Store:
             StorageError: It cannot be read.
         """
         asked = f"open a gallery at {location.uri}"
-        if location.is_local and not Path(location.uri, "_versions").is_dir():
-            raise GalleryNotFound(
-                asked,
-                expected="a Lance table",
-                found="a folder or file that is none" if Path(location.uri).exists() else "nothing there",
-                fix=f"Make one: compatstore init {location.uri} --version v1 --dim DIM",
-            )
-        with storage_errors(asked):
+        with storage_errors(asked, location):
+            if location.is_local and not Path(location.uri, "_versions").is_dir():
+                raise GalleryNotFound(
+                    asked,
+                    expected="a Lance table",
+                    found="a folder or file that is none" if Path(location.uri).exists() else "nothing there",
+                    fix=f"Make one: compatstore init {location.uri} --version v1 --dim DIM",
+                )
             return cls(location, lance.dataset(location.uri, storage_options=location.storage_options or None))
 
     def fenced(self, fence: Callable[[], None]) -> Store:
@@ -83,7 +84,7 @@ class Store:
         """The table as of now; the returned handle does not move on."""
         with self._moving:
             if self._may_have_moved():
-                with storage_errors(f"read {self.location.uri}"):
+                with storage_errors(f"read {self.location.uri}", self.location):
                     self._dataset.checkout_latest()
                 if self._snapshot.version != self._dataset.version:
                     self._snapshot = self._dataset.checkout_version(self._dataset.version)
@@ -175,7 +176,7 @@ class Store:
         """
         for attempt in range(ATTEMPTS):
             try:
-                with storage_errors(f"{asked} in {self.location.name}"):
+                with storage_errors(f"{asked} in {self.location.name}", self.location):
                     return commit()
             except Conflict:
                 time.sleep(min(0.01 * 2**attempt, 0.5))
@@ -221,8 +222,8 @@ class Conflict(Exception):  # noqa: N818  (a signal between this file's function
 class storage_errors:  # noqa: N801  (reads as a statement: `with storage_errors(asked):`)
     """Turn what Lance raises into our errors: `Conflict` for lost races, `StorageError` for the rest."""
 
-    def __init__(self, asked: str) -> None:
-        self.asked = asked
+    def __init__(self, asked: str, location: Location | None = None) -> None:
+        self.asked, self.location = asked, location
 
     def __enter__(self) -> None:
         return None
@@ -231,15 +232,13 @@ class storage_errors:  # noqa: N801  (reads as a statement: `with storage_errors
         if error is None:
             return
         text = str(error)
-        if isinstance(error, CommitConflictError) or "Too many concurrent writers" in text or "ommit conflict" in text:
+        if lost_race(error):
             raise Conflict(text) from error
         lost = isinstance(error, ValueError) and (text.startswith("Not found") or "LanceError(IO)" in text)
-        if lost or (isinstance(error, OSError) and not isinstance(error, StorageError)):
+        if lost or is_panic(error) or (isinstance(error, OSError) and not isinstance(error, CompatStoreError)):
+            found = told(error) + denied_at(error, self.location)
             raise StorageError(
-                self.asked,
-                expected="a table that can be read and written",
-                found=text.split(", /home/")[0],
-                fix="Check that the path exists, that its disk has room and that you may write there.",
+                self.asked, expected="a table that can be read and written", found=found, fix=WRITABLE
             ) from error
 
 

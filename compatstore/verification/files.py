@@ -10,7 +10,7 @@ import safetensors
 import safetensors.numpy
 
 from compatstore.artifacts import Artifact
-from compatstore.errors import CompatStoreError, CorruptArtifact
+from compatstore.errors import CompatStoreError, CorruptArtifact, StorageError
 from compatstore.storage.blobs import FOLDER
 from compatstore.storage.catalog import STORED
 from compatstore.storage.history import pages
@@ -28,7 +28,8 @@ def check_artifacts(scene: Scene) -> Iterator[Finding]:
             _load(scene, record)
         except CompatStoreError as error:
             what = f"artifact {record.id[:12]}, {record.source} -> {record.target}: {error.asked}; found {error.found}"
-            yield _wrong("artifacts", what, f"Link it again: {scene.command('link')} ARTIFACT")
+            again = f"Link it again: {scene.command('link')} ARTIFACT"
+            yield _wrong("artifacts", what, error.fix if isinstance(error, StorageError) else again)
 
 
 def _load(scene: Scene, record: ArtifactRecord) -> None:
@@ -59,7 +60,8 @@ def check_models(scene: Scene) -> Iterator[Finding]:
             except CompatStoreError as error:
                 path = scene.catalog.store.location.child(FOLDER, digest)
                 what = f"the {role} of {record.name}: {error.asked}; found {error.found}"
-                yield _wrong("models", what, f"Put the file back from a backup: {shlex.quote(path)}")
+                back = f"Put the file back from a backup: {shlex.quote(path)}"
+                yield _wrong("models", what, error.fix if isinstance(error, StorageError) else back)
 
 
 def _stored(record: VersionRecord) -> dict[str, str]:

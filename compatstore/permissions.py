@@ -1,0 +1,54 @@
+"""A permission error says what may not be touched, whose it is and who asks, and is never taken for damage."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import stat
+from os import PathLike
+from pathlib import Path
+
+from compatstore.errors import StorageError
+
+
+def refused(asked: str, path: str | PathLike[str], error: OSError) -> StorageError:
+    """The error for a file or folder that this process may not read or write.
+
+    Args:
+        asked: What the caller wanted.
+        path: What may not be touched.
+        error: What the system said.
+    """
+    return StorageError(
+        asked,
+        expected=f"access to {path}",
+        found=f"{error.strerror or error}{whose(path)}",
+        fix="Give this process access with chmod or chown, or run it as the owner.",
+    )
+
+
+def whose(path: str | PathLike[str]) -> str:
+    """Mode and owner of a path, of the nearest folder above where the path cannot be looked at; for a message."""
+    for place in (Path(path), *Path(path).parents):
+        try:
+            known = place.stat()
+        except OSError:
+            continue
+        return f": {place} has mode {stat.S_IMODE(known.st_mode):04o}, owner {_name(known.st_uid)}; asked by {_me()}"
+    return ""
+
+
+def _name(uid: int) -> str:
+    try:
+        import pwd
+
+        return pwd.getpwuid(uid).pw_name
+    except (ImportError, KeyError):
+        return f"uid {uid}"
+
+
+def _me() -> str:
+    try:
+        return _name(os.geteuid())
+    except AttributeError:  # no such thing as a uid on this system
+        return getpass.getuser()

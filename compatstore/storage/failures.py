@@ -1,0 +1,147 @@
+"""What Lance, Arrow and the file system raise for a table that they cannot read or write, as one error of ours.
+
+Lance raises OSError, ValueError, RuntimeError, KeyError, Arrow's errors for what happens within a scan, and for some
+damaged files a panic, which is no `Exception`. Which of these mean the table, and not the caller's input, is decided
+here: by the text that Lance gives its errors, by the frame that raised, and by the path that an OSError names.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from inspect import isfunction
+from pathlib import Path
+from typing import Any, TypeVar
+
+from compatstore.errors import CommitConflict, CompatStoreError, StorageError
+from compatstore.permissions import whose
+from compatstore.storage.blobs import FOLDER
+from compatstore.storage.location import Location
+
+WRITABLE = "Check that the path exists, that its disk has room and that you may write there."
+_AT_PATH = re.compile(r"""(?:file |on |at path "|: ')(/[^:"']+)""")
+
+Class = TypeVar("Class", bound=type)
+
+
+def answers(verbs: Class) -> Class:
+    """Make `answering` hold for every public method and property of a class of verbs, by its `_catalog`'s gallery."""
+    for name, member in list(vars(verbs).items()):
+        if name.startswith("_") and name not in ("__len__", "__repr__"):
+            continue
+        if isfunction(member):
+            setattr(verbs, name, _answered(name, member))
+        elif isinstance(member, property) and member.fget is not None:
+            setattr(verbs, name, property(_answered(name, member.fget), doc=member.__doc__))
+    return verbs
+
+
+def _answered(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(method)
+    def call(self: Any, *args: Any, **options: Any) -> Any:
+        with answering(name.strip("_").replace("_", " "), self._catalog.store.location):
+            return method(self, *args, **options)
+
+    return call
+
+
+@contextmanager
+def answering(verb: str, location: Location) -> Iterator[None]:
+    """Let nothing out of a verb of a gallery that storage raised and that is no error of ours.
+
+    Args:
+        verb: What the caller wanted.
+        location: The gallery.
+
+    Raises:
+        StorageError: The table, or a file beside it, cannot be read or written.
+    """
+    try:
+        yield
+    except CompatStoreError:
+        raise
+    except BaseException as error:
+        ours = storage_failure(error, f"{verb} {location.name}", location)
+        if ours is None:
+            raise
+        raise ours from error
+
+
+def storage_failure(error: BaseException, asked: str, location: Location) -> StorageError | None:
+    """The error of ours for one that storage raised; None where something else raised it."""
+    if not (_by_lance(error) or _in_gallery(error, location)):
+        return None
+    found = told(error)
+    if lost_race(error):
+        fix = "Nothing of this call was written; run it again."
+        return CommitConflict(asked, expected="a moment without other writers", found=found, fix=fix)
+    denied = denied_at(error, location)
+    if denied:
+        fix = "Give this process access with chmod or chown, or run it as the owner."
+        return StorageError(asked, expected="files that this process may touch", found=found + denied, fix=fix)
+    return StorageError(
+        asked,
+        expected="a table whose files are all there and whole",
+        found=found,
+        fix=f"See what is wrong with it: compatstore verify {location.uri}",
+    )
+
+
+def of_files(error: BaseException) -> bool:
+    """Whether files are the matter, and not what the caller asked for."""
+    text = str(error)
+    return is_panic(error) or "LanceError(IO)" in text or "Permission denied" in text or text.startswith("Not found")
+
+
+def lost_race(error: BaseException) -> bool:
+    """Whether Lance refused a commit because another writer was faster."""
+    text = str(error)
+    named = type(error).__name__ == "CommitConflictError"
+    return named or "Too many concurrent writers" in text or "ommit conflict" in text
+
+
+def is_panic(error: BaseException) -> bool:
+    """Whether Lance's Rust code gave up on data that it does not understand: such an error is no `Exception`."""
+    return type(error).__name__ == "PanicException"
+
+
+def told(error: BaseException) -> str:
+    """What an error says, without the places in Lance's sources; of a panic also that it was one."""
+    text = str(error).split(", /home/")[0].strip()
+    return f"Lance cannot make sense of a file: {text}" if is_panic(error) else text or type(error).__name__
+
+
+def denied_at(error: BaseException, location: Location | None) -> str:
+    """Mode and owner of the file that this process may not touch; "" where that is not what happened."""
+    text = str(error)
+    if not isinstance(error, PermissionError) and "Permission denied" not in text:
+        return ""
+    named = _AT_PATH.search(text)
+    path = getattr(error, "filename", None) or (named[1] if named else None)
+    return whose(path or (_forbidden(location) if location is not None else ""))
+
+
+def _by_lance(error: BaseException) -> bool:
+    if is_panic(error) or "LanceError" in str(error):
+        return True
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    raised_in = "" if frame is None else str(frame.tb_frame.f_globals.get("__name__", ""))
+    return isinstance(error, Exception) and raised_in.partition(".")[0] in ("lance", "lancedb")
+
+
+def _in_gallery(error: BaseException, location: Location) -> bool:
+    path = getattr(error, "filename", None)
+    return isinstance(error, OSError) and path is not None and str(path).startswith(location.uri)
+
+
+def _forbidden(location: Location) -> str:
+    """The first file or folder of a local table that may not be read, else the table itself; Lance does not say."""
+    for path in sorted(Path(location.uri).rglob("*")) if location.is_local else ():
+        if FOLDER not in path.parts and not os.access(path, os.R_OK | (os.X_OK if path.is_dir() else 0)):
+            return str(path)
+    return location.uri
