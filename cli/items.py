@@ -90,7 +90,7 @@ def add(
 @click.option("--vector", metavar="FILE", help="Search with vectors: npy, npz or JSON, one or many rows.")
 @click.option("--id", metavar="ID", help="Search with the stored vector of an item.")
 @click.option("-k", "k", type=int, default=10, show_default=True, help="Results per query.")
-@click.option("--where", metavar="SQL", help="Condition on the gallery's columns.")
+@click.option("--where", metavar="SQL", multiple=True, help="Condition on the gallery's columns; all given must hold.")
 @click.option("--version", help="Version of the query; the active one by default.")
 @click.option("--columns", metavar="A,B,...", help="Columns to show; id, source and metadata by default.")
 @click.option("--explain", is_flag=True, help="Show how the search would go, and do not search.")
@@ -104,7 +104,7 @@ def search(
     vector: str | None,
     id: str | None,
     k: int,
-    where: str | None,
+    where: tuple[str, ...],
     version: str | None,
     columns: str | None,
     explain: bool,

@@ -81,7 +81,21 @@ class InvalidInput(CompatStoreError, ValueError):
 
 
 class DimensionMismatch(InvalidInput):
-    """A vector, head or artifact has another length than its embedding version."""
+    """A vector, head or artifact has another length than its embedding version.
+
+    Args:
+        asked: What the caller wanted.
+        expected: What would have been fine.
+        found: What was there instead.
+        fix: The next thing to do.
+        dim: Length of the vectors that do not fit, where it is one length and known.
+    """
+
+    def __init__(
+        self, asked: str, *, expected: str = "", found: str = "", fix: str = "", dim: int | None = None
+    ) -> None:
+        self.dim = dim
+        super().__init__(asked, expected=expected, found=found, fix=fix)
 
 
 class NonFiniteVectors(InvalidInput):

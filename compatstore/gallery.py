@@ -33,6 +33,7 @@ from compatstore.storage.records import ArtifactRecord
 from compatstore.storage.registry import Registry, edit
 from compatstore.storage.store import Store
 from compatstore.storage.vector_index import VectorIndex
+from compatstore.storage.version_hints import of_fingerprint
 from compatstore.upgrade.abort import abort
 from compatstore.upgrade.backfilling.account import unbackfillable
 from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
@@ -276,7 +277,7 @@ class Gallery:
         query: Any,
         k: int = 10,
         version: str | None = None,
-        where: str | None = None,
+        where: str | Sequence[str] | None = None,
         columns: Sequence[str] | None = None,
         *,
         fingerprint: str | None = None,
@@ -287,7 +288,8 @@ class Gallery:
             query: (d,) or (q, d) vectors of `version`, or one source to embed (path, text, image).
             k: Results per query.
             version: Version of the query; the active one by default.
-            where: Condition on the gallery's columns, in SQL.
+            where: Condition on the gallery's columns, in SQL, or several that must all hold. Each is checked to be one
+                expression, so that a tenant's condition holds whatever the next one, from outside, says.
             columns: Columns to return; id, source and metadata by default.
             fingerprint: Fingerprint of the model that made the query; refused unless it is the version's.
 
@@ -298,7 +300,7 @@ class Gallery:
             DimensionMismatch: The query has another length.
             FingerprintMismatch: The query is another model's.
             NonFiniteVectors: NaN or infinite values.
-            InvalidInput: k < 1, or the condition is no valid SQL.
+            InvalidInput: k < 1, or a condition is no valid SQL, or more than one expression.
             UnknownVersion: There is no such version, or nothing to search with its queries.
         """
         snapshot = self._catalog.store.snapshot()
@@ -306,14 +308,19 @@ class Gallery:
         plan = self._plan_search(registry, k, version, where)
         if fingerprint is not None:
             record = registry.record(plan.version).version()
-            require_fingerprint(f"search with a query of {plan.version}", record.fingerprint, fingerprint)
+            asked, fix = f"search with a query of {plan.version}", of_fingerprint(registry, plan.version, fingerprint)
+            require_fingerprint(asked, record.fingerprint, fingerprint, fix)
         queries = searching.as_queries(self._catalog, registry, plan.version, query)
         schema = snapshot.schema.names
         wanted = _item_columns(registry, schema) if columns is None else _require_columns(columns, schema)
         return searching.execute(self._catalog, snapshot, plan, queries, wanted)
 
     def explain(
-        self, query: Any = None, k: int = 10, version: str | None = None, where: str | None = None
+        self,
+        query: Any = None,
+        k: int = 10,
+        version: str | None = None,
+        where: str | Sequence[str] | None = None,
     ) -> searching.SearchPlan:
         """How `search` with the same arguments would go about it; print it. Nothing is searched."""
         return self._plan_search(self._catalog.registry(), k, version, where)
@@ -761,7 +768,9 @@ class Gallery:
 
     # ---- inside
 
-    def _plan_search(self, registry: Registry, k: int, version: str | None, where: str | None) -> searching.SearchPlan:
+    def _plan_search(
+        self, registry: Registry, k: int, version: str | None, where: str | Sequence[str] | None
+    ) -> searching.SearchPlan:
         if not isinstance(k, int | np.integer) or k < 1:
             raise InvalidInput("search", expected="a whole number k >= 1", found=f"{k}")
         return searching.plan_search(registry, version or registry.active, k, where)

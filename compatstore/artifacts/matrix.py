@@ -31,7 +31,8 @@ def as_matrix(asked: str, values: Any, dim: int | None = None) -> FloatArray:
     if matrix.ndim != 2:
         raise InvalidInput(asked, expected="a matrix, one vector a row", found=f"shape {matrix.shape}")
     if dim is not None and matrix.shape[1] != dim:
-        raise DimensionMismatch(asked, expected=f"vectors of {dim} values", found=f"{matrix.shape[1]} values")
+        length = matrix.shape[1]
+        raise DimensionMismatch(asked, expected=f"vectors of {dim} values", found=f"{length} values", dim=length)
     finite = np.isfinite(matrix).all(axis=1)
     if not finite.all():
         rows = np.flatnonzero(~finite).tolist()

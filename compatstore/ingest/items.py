@@ -9,12 +9,14 @@ from typing import Any
 import pyarrow as pa
 
 from compatstore.artifacts.matrix import to_numpy
-from compatstore.errors import InvalidInput, InvalidName, first_offenders
+from compatstore.errors import DimensionMismatch, InvalidInput, InvalidName, first_offenders
 from compatstore.ingest.arrow import NOT_CONVERTIBLE, as_array, cast
 from compatstore.ingest.vectors import Given, given_side, given_vectors
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.ids import refuse_repeats
 from compatstore.storage.registry import Registry
+from compatstore.storage.store import Store
+from compatstore.storage.version_hints import of_another_length
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ class Items:
         return len(self.ids)
 
 
-def read_items(data: Any, registry: Registry, version: str, schema: Any, gallery: str) -> Items:
+def read_items(data: Any, registry: Registry, version: str, store: Store) -> Items:
     """Check items against a gallery.
 
     Args:
@@ -49,8 +51,7 @@ def read_items(data: Any, registry: Registry, version: str, schema: Any, gallery
             (of `version`; any live version's vectors under its own name), `source`, `side`; all else is metadata.
         registry: The gallery's registry.
         version: Version that `vector` and `side` belong to.
-        schema: Arrow schema of the table.
-        gallery: Name for messages.
+        store: The gallery's table; read-only.
 
     Raises:
         InvalidInput: Columns are missing or of unequal length, or ids have another type.
@@ -59,6 +60,7 @@ def read_items(data: Any, registry: Registry, version: str, schema: Any, gallery
         NonFiniteVectors: NaN or infinite values.
         UnknownVersion: The gallery keeps no vectors of that version.
     """
+    schema, gallery = store.schema, store.location.name
     columns = _columns(data, f"add items to {gallery}")
     n = len(next(iter(columns.values()))) if columns else 0
     asked = f"add {n} items to {gallery}"
@@ -72,7 +74,7 @@ def read_items(data: Any, registry: Registry, version: str, schema: Any, gallery
     if registry.source_column and registry.source_column in columns:
         source_type = schema.field(registry.source_column).type
         sources = cast(columns.pop(registry.source_column), source_type, registry.source_column, asked)
-    vectors, side = _take_vectors(columns, registry, asked)
+    vectors, side = _take_vectors(columns, registry, store, asked)
     registry.columns(version)
     _refuse_reserved(columns, registry, schema, asked)
     return Items(ids, sources, vectors, side, {name: as_array(value) for name, value in columns.items()}, asked)
@@ -120,7 +122,9 @@ def _rename(columns: dict[str, Any], registry: Registry, version: str) -> None:
             columns[name] = columns.pop(word)
 
 
-def _take_vectors(columns: dict[str, Any], registry: Registry, asked: str) -> tuple[dict[str, Given], dict[str, Given]]:
+def _take_vectors(
+    columns: dict[str, Any], registry: Registry, store: Store, asked: str
+) -> tuple[dict[str, Given], dict[str, Given]]:
     vectors: dict[str, Given] = {}
     side: dict[str, Given] = {}
     for record in registry.live:
@@ -128,9 +132,11 @@ def _take_vectors(columns: dict[str, Any], registry: Registry, asked: str) -> tu
         if kept is None:
             continue
         if kept.vector in columns:
-            vectors[record.name] = given_vectors(
-                columns.pop(kept.vector), kept.dim, f"{asked}, vectors of {record.name}"
-            )
+            values, asked_of = columns.pop(kept.vector), f"{asked}, vectors of {record.name}"
+            try:
+                vectors[record.name] = given_vectors(values, kept.dim, asked_of)
+            except DimensionMismatch as error:
+                raise of_another_length(store, registry, record.name, error) from None
         name = f"{record.name}__side"
         if name in columns:
             if kept.side_dim is None:

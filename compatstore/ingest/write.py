@@ -71,7 +71,7 @@ def add(catalog: Catalog, data: Any, version: str | None = None, *, upsert: bool
 def _prepare(catalog: Catalog, data: Any, version: str, upsert: bool) -> _Prepared:
     """Check items and find their vectors in all live versions; all that is written are new columns of metadata."""
     store, registry = catalog.store, catalog.registry()
-    items = read_items(data, registry, version, store.schema, store.location.name)
+    items = read_items(data, registry, version, store)
     if not len(items):
         return _Prepared(registry, items, None, ())
     new_fields = _new_metadata(items, registry, store.schema)

@@ -54,7 +54,7 @@ def search_part(
     nearest = {"column": part.columns.vector, "q": query, "k": k, "metric": part.metric}
     try:
         table = snapshot.to_table(columns=wanted, nearest=nearest, filter=condition, prefilter=condition is not None)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: Lance panicked
         if of_files(error):
             raise
         raise InvalidInput(

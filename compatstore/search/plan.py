@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from compatstore.errors import UnknownVersion
+from compatstore.search.condition import joined
 from compatstore.storage.bridges import bridge_to
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.records import ArtifactRecord
@@ -55,7 +57,7 @@ class SearchPlan:
         k: Results wanted.
         parts: One Lance search each.
         merge: How the parts' results become one list.
-        where: The caller's own condition, or None.
+        where: The caller's own condition, or all of them joined, or None.
     """
 
     version: str
@@ -73,7 +75,7 @@ class SearchPlan:
         return "\n".join(lines)
 
 
-def plan_search(registry: Registry, version: str, k: int, where: str | None) -> SearchPlan:
+def plan_search(registry: Registry, version: str, k: int, where: str | Sequence[str] | None) -> SearchPlan:
     """Plan a search; read-only.
 
     Rows that have a vector of the version are searched with the query as it is. Where an artifact brings such a
@@ -81,8 +83,10 @@ def plan_search(registry: Registry, version: str, k: int, where: str | None) -> 
 
     Raises:
         UnknownVersion: No row can be searched with a query of that version.
+        InvalidInput: A condition is not one SQL expression.
     """
     record = registry.record(version)
+    condition = joined(where, f"search {version}")
     parts = []
     if record.columns is not None:
         parts.append(Part(version, record.columns, record.metric))
@@ -99,7 +103,7 @@ def plan_search(registry: Registry, version: str, k: int, where: str | None) -> 
             found="neither",
             fix=f"Upgrade to it: compatstore upgrade GALLERY {version}",
         )
-    return SearchPlan(version, k, tuple(parts), _merge(registry, parts, bridge), where)
+    return SearchPlan(version, k, tuple(parts), _merge(registry, parts, bridge), condition)
 
 
 def _merge(registry: Registry, parts: list[Part], bridge: ArtifactRecord | None) -> Merge:

@@ -9,6 +9,7 @@ from compatstore.encoders import FloatArray, encode_readable
 from compatstore.errors import DimensionMismatch, InvalidInput
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.registry import Registry
+from compatstore.storage.version_hints import of_another_length
 
 
 def as_queries(catalog: Catalog, registry: Registry, version: str, query: Any) -> FloatArray:
@@ -35,11 +36,15 @@ def as_queries(catalog: Catalog, registry: Registry, version: str, query: Any) -
         if shape is not None and len(shape) == 2 and not shape[0]:
             raise InvalidInput(asked, expected="one vector or more", found="none")
         single = len(shape) == 1 if shape is not None else not any(hasattr(value, "__len__") for value in query)
-        return as_matrix(asked, [query] if single else query, dim)
+        try:
+            return as_matrix(asked, [query] if single else query, dim)
+        except DimensionMismatch as error:
+            raise of_another_length(catalog.store, registry, version, error) from None
     encoder = catalog.encoder(version)
     if encoder is None:
         if shape is not None and len(shape) == 2:
-            raise DimensionMismatch(asked, expected=f"vectors of {dim} values", found=f"shape {tuple(shape)}")
+            unlike = DimensionMismatch(asked, found=f"shape {tuple(shape)}", dim=shape[1])
+            raise of_another_length(catalog.store, registry, version, unlike)
         raise InvalidInput(
             asked,
             expected=f"a vector of {dim} values, or an encoder for {version}",
