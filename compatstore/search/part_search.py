@@ -55,7 +55,7 @@ def search_part(
     try:
         table = snapshot.to_table(columns=wanted, nearest=nearest, filter=condition, prefilter=condition is not None)
     except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: Lance panicked
-        if of_files(error):
+        if where is None or of_files(error):
             raise
         raise InvalidInput(
             f"search {part.version}" + (f" where {where}" if where else ""),
