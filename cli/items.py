@@ -1,4 +1,4 @@
-"""Verbs that make and fill a gallery, and search it: init, adopt, add, search."""
+"""Verbs that make and fill a gallery, and search it: init, adopt, add, drop-columns, search."""
 
 from __future__ import annotations
 
@@ -83,6 +83,19 @@ def add(
     output.show(added, views.added)
 
 
+@verb("drop-columns", example="drop-columns photos.lance caption")
+@gallery_argument
+@click.argument("names", metavar="COLUMN...", nargs=-1, required=True)
+@pass_output
+def drop_columns(output: Output, gallery: str, names: tuple[str, ...]) -> None:
+    """Drop columns of metadata, for good.
+
+    Ids, sources and the columns of versions stay; a version's columns go with `retire`.
+    """
+    left = open_gallery(gallery, trust_code=False).drop_columns(names)
+    output.show({"dropped": list(names), "left": left}, views.dropped_columns)
+
+
 @verb("search", example="search photos.lance --image cat.jpg -k 5 --where \"label = 'cats'\"")
 @gallery_argument
 @click.option("--image", metavar="PATH", help="Search with an image.")
@@ -157,4 +170,4 @@ def _stored_vector(gallery: Gallery, item: str, version: str | None) -> Any:
     return vector
 
 
-VERBS: tuple[Command, ...] = (init, adopt, add, search)
+VERBS: tuple[Command, ...] = (init, adopt, add, drop_columns, search)

@@ -47,6 +47,11 @@ def status(result: Status) -> View:
         yield from _run(run)
 
 
+def dropped_columns(result: Mapping[str, Sequence[str]]) -> View:
+    """Metadata columns that were dropped, and those that are left."""
+    yield f"dropped {', '.join(result['dropped'])}; left: {', '.join(result['left']) or 'none'}"
+
+
 def _run(run: RunStatus) -> Iterator[str]:
     via = f" by {' then '.join(run.path)}" if run.path else ""
     yield f"upgrade {run.source} -> {run.target}{via}: {run.state}, {_doing(run)}"

@@ -18,7 +18,7 @@ from compatstore.encoders import Encoder, FloatArray
 from compatstore.errors import InvalidInput, UnknownId, first_offenders
 from compatstore.evaluation import DecisionTable
 from compatstore.fingerprints import require_fingerprint
-from compatstore.ingest import write
+from compatstore.ingest import metadata, write
 from compatstore.ingest.write import Added
 from compatstore.storage import registry as registry_module
 from compatstore.storage import vector_index
@@ -155,6 +155,7 @@ class Gallery:
         Raises:
             GalleryNotFound: There is no table.
             InvalidInput: A column is missing or of another type, or the table is a gallery already.
+            InvalidName: A column has a name that Lance or a gallery cannot handle.
             DimensionMismatch: The vectors have another length.
             DuplicateIds: An id occurs twice.
         """
@@ -199,6 +200,21 @@ class Gallery:
             InvalidInput: Ids are of another type than the gallery's.
         """
         return write.delete(self._catalog, ids)
+
+    def drop_columns(self, names: Sequence[str]) -> list[str]:
+        """Drop metadata columns, of all items, for good; columns of the same names can be added again.
+
+        Args:
+            names: Columns that `add` made. Ids, sources and the columns of versions are refused, as is a column that
+                orders the backfill of an open upgrade, and every column of an adopted table.
+
+        Returns:
+            The metadata columns that are left.
+
+        Raises:
+            InvalidInput: One of them is not there, or is not to be dropped; none was.
+        """
+        return metadata.drop(self._catalog, names)
 
     def get(self, ids: Sequence[Any], columns: Sequence[str] | None = None) -> Any:
         """Read items.
@@ -803,8 +819,8 @@ def _terms(
 
 def _item_columns(registry: Registry, schema: Sequence[str]) -> list[str]:
     """The user's columns: id, source, metadata."""
-    ours = {column for record in registry.live if record.columns for column in record.columns.names}
-    return [name for name in schema if name not in ours]
+    own = {registry.id_column, registry.source_column, *metadata.own_columns(registry, schema)}
+    return [name for name in schema if name in own]
 
 
 def _require_columns(columns: Sequence[str], schema: Sequence[str]) -> list[str]:

@@ -30,7 +30,7 @@ VERBS = {
     "doctor": ("doctor", "GALLERY"),
 }
 WRITING_VERBS = {
-    *("demo", "init", "adopt", "add", "register", "link", "train"),
+    *("demo", "init", "adopt", "add", "drop-columns", "register", "link", "train"),
     *("upgrade", "pause", "cutover", "rollback", "abort", "retire"),
 }
 
@@ -70,7 +70,7 @@ REFUSED_VERBS = {
 }
 
 WRITING_CALLS = {
-    *("create", "adopt", "open", "add", "delete", "create_index", "register", "link"),
+    *("create", "adopt", "open", "add", "drop_columns", "delete", "create_index", "register", "link"),
     *("upgrade", "pause", "cutover", "rollback", "abort", "retire"),
 }
 

@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from compatstore.artifacts.matrix import to_numpy
-from compatstore.errors import DimensionMismatch, InvalidInput, InvalidName, first_offenders
+from compatstore.errors import DimensionMismatch, InvalidInput, first_offenders
 from compatstore.ingest.arrow import NOT_CONVERTIBLE, as_array, cast
+from compatstore.ingest.metadata import require_names
 from compatstore.ingest.vectors import Given, given_side, given_vectors
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.ids import refuse_repeats
@@ -76,7 +77,7 @@ def read_items(data: Any, registry: Registry, version: str, store: Store) -> Ite
         sources = cast(columns.pop(registry.source_column), source_type, registry.source_column, asked)
     vectors, side = _take_vectors(columns, registry, store, asked)
     registry.columns(version)
-    _refuse_reserved(columns, registry, schema, asked)
+    require_names(columns, registry, schema, asked)
     return Items(ids, sources, vectors, side, {name: as_array(value) for name, value in columns.items()}, asked)
 
 
@@ -172,22 +173,3 @@ def _read_ids(values: Any, registry: Registry, asked: str) -> Any:
 def _is_text(kind: Any) -> bool:
     plain = kind.value_type if pa.types.is_dictionary(kind) else kind
     return bool(pa.types.is_string(plain) or pa.types.is_large_string(plain) or pa.types.is_string_view(plain))
-
-
-def _refuse_reserved(columns: Mapping[str, Any], registry: Registry, schema: Any, asked: str) -> None:
-    """Refuse names that mean something else to us, or to Lance: a column called `_rowid` makes a table unreadable."""
-    for name in columns:
-        if name not in schema.names and (not name or name.startswith("_") or "." in name):
-            raise InvalidName(
-                asked,
-                expected="metadata columns whose names do not start with an underscore and hold no dot",
-                found=repr(name),
-                fix="Rename the column.",
-            )
-        if name in ("vector", "side") or name.rpartition("__")[0] in registry.versions or name in registry.versions:
-            raise InvalidName(
-                asked,
-                expected="metadata columns that are not an embedding version's",
-                found=repr(name),
-                fix="Rename the column, or upgrade to that version first.",
-            )

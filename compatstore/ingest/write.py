@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compatstore.errors import InvalidInput, SourceError
+from compatstore.errors import SourceError
 from compatstore.ingest.complete import Completed, complete, to_table
 from compatstore.ingest.items import Items, read_items
+from compatstore.ingest.metadata import NewColumns, new_fields
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.columns import VersionValues
 from compatstore.storage.full_disk import require_room
@@ -44,44 +45,49 @@ class _Prepared:
         items: Those whose source could be embedded.
         table: Arrow table of them.
         failures: (id, reason) of the others.
+        new_fields: Arrow fields of metadata that the gallery's table does not have yet.
     """
 
     registry: Registry
     items: Items
     table: Any
     failures: tuple[tuple[Any, str], ...]
+    new_fields: Sequence[Any] = ()
 
 
 def add(catalog: Catalog, data: Any, version: str | None = None, *, upsert: bool = False) -> Added:
     """Write items in one commit; see `Gallery.add`."""
     store = catalog.store
     version = version or catalog.registry().active
-    while True:
-        prepared = _prepare(catalog, data, version, upsert)
-        asked, rows = prepared.items.asked, len(prepared.items)
-        if not rows:
-            break
-        require_room(store.location, prepared.table.nbytes, asked)
-        if store.retry(asked, lambda: _commit(catalog, prepared, upsert)):  # noqa: B023
-            refresh_index(store, prepared.registry.id_column)
-            break
+    with NewColumns(store) as columns:
+        while True:
+            prepared = _prepare(catalog, data, version, upsert)
+            asked, rows = prepared.items.asked, len(prepared.items)
+            if not rows:
+                break
+            require_room(store.location, prepared.table.nbytes, asked)
+            columns.make(prepared.new_fields)
+            if store.retry(asked, lambda: _commit(catalog, prepared, upsert)):  # noqa: B023
+                break
+    if rows:
+        refresh_index(store, prepared.registry.id_column)
     return Added(rows, version, prepared.failures)
 
 
 def _prepare(catalog: Catalog, data: Any, version: str, upsert: bool) -> _Prepared:
-    """Check items and find their vectors in all live versions; all that is written are new columns of metadata."""
+    """Check items and find their vectors in all live versions; nothing is written."""
     store, registry = catalog.store, catalog.registry()
     items = read_items(data, registry, version, store)
     if not len(items):
         return _Prepared(registry, items, None, ())
-    new_fields = _new_metadata(items, registry, store.schema)
+    schema = store.schema
+    fields = new_fields(items.metadata, registry, schema, items.asked)
     if not upsert:
         refuse_known(store, registry.id_column, items.ids, items.asked)
     completed = complete(items, catalog, registry, version, _stored_sources(catalog, registry, items, upsert))
     items, values, failures = _without_failures(items, completed)
-    if new_fields:
-        store.add_columns(new_fields)
-    return _Prepared(registry, items, to_table(items, values, registry, store.schema), failures)
+    table = to_table(items, values, registry, pa.schema([*schema, *fields]))
+    return _Prepared(registry, items, table, failures, fields)
 
 
 def delete(catalog: Catalog, ids: Sequence[Any]) -> int:
@@ -134,19 +140,6 @@ def _with_kept_columns(catalog: Catalog, registry: Registry, table: Any) -> Any:
     for name in missing:
         table = table.append_column(schema.field(name), kept.column(name).take(positions))
     return table.select(schema.names)
-
-
-def _new_metadata(items: Items, registry: Registry, schema: Any) -> list[Any]:
-    unknown = [name for name in items.metadata if name not in schema.names]
-    if unknown and registry.adopted:
-        raise InvalidInput(
-            items.asked,
-            expected=f"columns of the adopted table ({', '.join(n for n in schema.names if '__' not in n)})",
-            found=", ".join(unknown),
-            fix="Add the column to your table first.",
-        )
-    fields = [pa.field(name, items.metadata[name].type) for name in unknown]
-    return [field for field in fields if not pa.types.is_null(field.type)]
 
 
 def _stored_sources(catalog: Catalog, registry: Registry, items: Items, upsert: bool) -> Any | None:

@@ -7,7 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compatstore.errors import DimensionMismatch, InvalidInput
+from compatstore.errors import DimensionMismatch, InvalidInput, InvalidName, first_offenders
+from compatstore.storage.column_names import fault_of
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import build_index, refuse_repeats
@@ -60,6 +61,7 @@ def adopt_table(
     Raises:
         GalleryNotFound: There is no table.
         InvalidInput: A column is missing or of another type, or the table is a gallery already.
+        InvalidName: A column has a name that Lance or a gallery cannot handle.
         DimensionMismatch: The vectors have another length.
         DuplicateIds: An id occurs twice.
     """
@@ -67,6 +69,7 @@ def adopt_table(
     asked = f"adopt {location.uri}"
     _require_new(store, asked)
     columns = _adopted_columns(store, version, vector, asked)
+    _require_names(store.schema.names, version.name, vector, asked)
     id_type = _require_ids(store, id_column, asked)
     if source is not None:
         _require_column(store, source, asked)
@@ -86,6 +89,23 @@ def _require_column(store: Store, name: str, asked: str) -> Any:
     if name not in schema.names:
         raise InvalidInput(asked, expected=f"a column of {', '.join(schema.names)}", found=f"no column {name!r}")
     return schema.field(name).type
+
+
+def _require_names(names: list[str], version: str, vector: str, asked: str) -> None:
+    """Refuse a table some columns of which could not be read beside a gallery's own, or would be taken for them."""
+    odd = {name: fault_of(name) for name in names if fault_of(name)}
+    if odd:
+        found = first_offenders([f"{name!a} ({why})" for name, why in odd.items()])
+        fix = "Rename them first, with LanceDB: table.alter_columns({...})."
+        raise InvalidName(asked, expected="columns whose names a gallery can read and search", found=found, fix=fix)
+    taken = [name for name in names if name != vector and (name == version or name.startswith(f"{version}__"))]
+    if taken:
+        raise InvalidName(
+            asked,
+            expected=f"no column of the app's that is called as version {version}'s are",
+            found=first_offenders(taken),
+            fix="Choose another name for the version.",
+        )
 
 
 def _adopted_columns(store: Store, version: EmbeddingVersion, vector: str, asked: str) -> VersionColumns:

@@ -268,3 +268,15 @@ def test_adopt_refuses_what_does_not_fit(run, tmp_path, words, code):
 
 def test_adopt_where_nothing_is(run, tmp_path):
     assert run("adopt", tmp_path / "none", "--version", "v1", "--vector", "v", "--id", "i").code == 3
+
+
+def test_columns_are_dropped_and_every_condition_must_hold(run, gallery):
+    both = ("--id", "digit-0000", "-k", 50, "--where", "label = 3 OR label = 4", "--where", "label > 3", "--json")
+    assert {row["label"] for row in run("search", gallery, *both).json} == {4}
+    broken = run("search", gallery, "--id", "digit-0000", "--where", "label < 3", "--where", "label = 1) OR (label = 9")
+    assert (broken.code, broken.out) == (2, "")
+    assert "closes nothing" in broken.err
+    refused = run("drop-columns", gallery, "label", "id")
+    assert refused.code == 2
+    assert "metadata columns (label)" in refused.err
+    assert run("drop-columns", gallery, "label", "--json").json == {"dropped": ["label"], "left": []}

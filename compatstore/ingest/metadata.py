@@ -1,0 +1,146 @@
+"""The user's own columns: which names they may have, how new ones come with their first rows, and how they go."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from types import TracebackType
+from typing import Any
+
+import pyarrow as pa
+
+from compatstore.errors import CompatStoreError, InvalidInput, InvalidName, first_offenders
+from compatstore.storage.catalog import Catalog
+from compatstore.storage.column_names import fault_of
+from compatstore.storage.history import HistoryEntry
+from compatstore.storage.ids import column
+from compatstore.storage.registry import Registry, edit
+from compatstore.storage.rehearsal import require_storable
+from compatstore.storage.store import Store
+
+
+def require_names(names: Iterable[str], registry: Registry, schema: Any, asked: str) -> None:
+    """Refuse names of metadata that mean something else to the gallery, or that Lance cannot handle.
+
+    Args:
+        names: Columns that are no ids, sources, vectors or side-information.
+        registry: The gallery's registry.
+        schema: Arrow schema of the table; a column that it has keeps its name.
+        asked: What the user wants, for messages.
+
+    Raises:
+        InvalidName: Names the first such column.
+    """
+    for name in names:
+        if name not in schema.names and _unfit(name):
+            raise InvalidName(
+                asked,
+                expected="metadata columns whose names do not start with an underscore and hold no dot, backtick, "
+                "control character or half of one",
+                found=ascii(name),
+                fix="Rename the column.",
+            )
+        if name in ("vector", "side") or name.rpartition("__")[0] in registry.versions or name in registry.versions:
+            raise InvalidName(
+                asked,
+                expected="metadata columns that are not an embedding version's",
+                found=repr(name),
+                fix="Rename the column, or upgrade to that version first.",
+            )
+
+
+def _unfit(name: str) -> bool:
+    return bool(fault_of(name)) or name.startswith("_") or any(unicodedata.category(c) == "Cc" for c in name)
+
+
+def new_fields(metadata: Mapping[str, Any], registry: Registry, schema: Any, asked: str) -> list[Any]:
+    """Arrow fields of the metadata columns that the table does not have yet; none for a column of nulls.
+
+    Raises:
+        InvalidInput: The table is an app's, or Lance cannot keep the values.
+    """
+    unknown = [name for name in metadata if name not in schema.names]
+    if unknown and registry.adopted:
+        raise InvalidInput(
+            asked,
+            expected=f"columns of the adopted table ({', '.join(n for n in schema.names if '__' not in n)})",
+            found=", ".join(unknown),
+            fix="Add the column to your table first.",
+        )
+    kept = [name for name in unknown if not pa.types.is_null(metadata[name].type)]
+    require_storable(pa.table([metadata[name] for name in kept], names=kept), asked)
+    return [pa.field(name, metadata[name].type) for name in kept]
+
+
+class NewColumns:
+    """Columns that are made right before their first rows, and go again where these rows do not come.
+
+    A killed process can leave a column without values behind; the next rows fill it, or `drop` takes it away.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._made: list[str] = []
+
+    def make(self, fields: Sequence[Any]) -> None:
+        """Make those that are not there yet."""
+        names = self._store.schema.names
+        self._made += [field.name for field in fields if field.name not in names]
+        self._store.add_columns(fields)
+
+    def __enter__(self) -> NewColumns:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None or not self._made:
+            return
+        with suppress(CompatStoreError, OSError, ValueError, RuntimeError):  # what went wrong first is what is told
+            there = [name for name in self._made if name in self._store.schema.names]
+            self._store.drop_columns([n for n in there if not self._store.count(f"{column(n)} IS NOT NULL")])
+
+
+def drop(catalog: Catalog, names: Sequence[str]) -> list[str]:
+    """Drop columns of the user's; see `Gallery.drop_columns`."""
+    store, registry = catalog.store, catalog.registry()
+    asked = f"drop {len(names)} columns of {store.location.name}"
+    mine = own_columns(registry, store.schema.names)
+    if registry.adopted:
+        raise InvalidInput(
+            asked,
+            expected="a gallery whose table is not an app's",
+            found="an adopted table",
+            fix="Drop it where the table is made, with LanceDB: table.drop_columns([...]).",
+        )
+    foreign = [name for name in names if name not in mine]
+    if foreign:
+        raise InvalidInput(
+            asked,
+            expected=f"metadata columns ({', '.join(mine) or 'there is none'})",
+            found=first_offenders([ascii(name) for name in foreign]),
+            fix="A version's columns go with it: compatstore retire GALLERY VERSION. Ids and sources stay.",
+        )
+    for run in registry.runs.values():
+        ordered = [factor.strip().removeprefix("column:") for factor in run.policy.split("*")]
+        wanted = [name for name in names if run.open and name in ordered]
+        if wanted:
+            raise InvalidInput(
+                asked,
+                expected="columns that no upgrade needs",
+                found=f"{wanted[0]!r}, which orders the backfill of the upgrade to {run.target}",
+                fix=f"Finish it, or give it another order: compatstore upgrade GALLERY {run.target} --policy random",
+            )
+    if names:
+        store.drop_columns(names)
+        note = ", ".join(ascii(name) for name in names)
+        edit(store, lambda state: state, HistoryEntry("drop columns", registry.active, note=note))
+    return [name for name in mine if name not in names]
+
+
+def own_columns(registry: Registry, schema: Sequence[str]) -> list[str]:
+    """The user's metadata columns: not the id, not the source, no version's, and none that a killed retire left."""
+    ours = {name for record in registry.live if record.columns for name in record.columns.names}
+    ours |= {registry.id_column, *registry.unused(schema)}
+    return [name for name in schema if name not in ours and name != registry.source_column]
