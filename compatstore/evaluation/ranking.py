@@ -79,8 +79,7 @@ def rank_galleries(
     Returns:
         One ranking per gallery.
     """
-    equal = distances.first_equal_rows()
-    columns = [equal[rows[relevance.order]] for rows in galleries]
+    columns = [rows[relevance.order] for rows in galleries]
     return rank_blocks(distances.blocks(), len(distances.left), relevance, columns, map_at=map_at)
 
 

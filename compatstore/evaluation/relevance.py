@@ -85,10 +85,9 @@ def judge_neighbours(
     most = items - int((itself >= 0).any())
     if not 1 <= k <= most:
         raise InvalidInput("find true neighbours", expected=f"1 to {most} of them", found=str(k))
-    columns = distances.first_equal_rows()[order]
     counts, members = [np.zeros(1, np.intp)], []
     for start, block in distances.blocks():
-        found = block[:, columns]
+        found = block[:, order]
         leave_out(found, itself[start : start + len(found)])
         correct = found <= np.partition(found, k - 1, axis=1)[:, k - 1 : k]
         counts.append(correct.sum(axis=1))

@@ -71,8 +71,7 @@ def find_in_galleries(
     sampling: Sampling = WHOLE,
 ) -> list[Found]:
     """Search several galleries of n items each whose vectors are rows of one table; as `rank_galleries`."""
-    equal = distances.first_equal_rows()
-    columns = [equal[rows[relevance.order]] for rows in galleries]
+    columns = [rows[relevance.order] for rows in galleries]
     return find_in_blocks(distances.blocks(), len(distances.left), relevance, columns, ks, sampling)
 
 
@@ -94,7 +93,7 @@ def find_in_blocks(
             correct = _correct(relevance, rows)
             itself = relevance.itself[rows]
             for places, result in zip(columns, found, strict=True):
-                near = block[row : row + step][:, places]
+                near = np.take(block[row : row + step], places, axis=1)
                 near[itself >= 0, itself[itself >= 0]] = np.inf
                 _record(result, rows, near, correct, ks, sampling)
     return [_by_row(result, relevance, sampling) for result in found]
@@ -118,7 +117,8 @@ def _record(
         ranked.cmc_influence(k, moved[metric])
     result.values[-1, rows[some]] = ranked.precision(sampling, moved[-1])[some]
     for metric, lost in enumerate(moved):
-        result.influence[metric] += np.bincount(order.ravel(), lost.ravel(), order.shape[1])
+        # Added one by one, query after query, so that the sums do not depend on the blocks.
+        np.add.at(result.influence[metric], order.ravel(), lost.ravel())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

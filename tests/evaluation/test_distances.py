@@ -1,8 +1,9 @@
-"""Distances are the same numbers however the work is cut."""
+"""Distances are the same numbers however the work is cut, on every processor."""
 
 import numpy as np
 import pytest
 
+from compatstore.errors import NonFiniteVectors
 from compatstore.evaluation import rank_queries
 from compatstore.evaluation.distances import measure
 
@@ -28,6 +29,15 @@ def test_blocks_change_no_figure_even_where_rounding_decides(metric, block):
 
 
 @pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
+def test_reordered_values_change_no_bit_so_that_rows_tie_which_are_equally_far(metric):
+    queries, gallery, labels = reordered()
+    _, here = next(measure(queries, gallery, metric).blocks())
+    _, there = next(measure(queries[:, ::-1], gallery[:, ::-1], metric).blocks())
+    assert np.array_equal(here, there)
+    assert (rank_queries(queries, gallery, labels[:203], labels[203:], metric=metric).ties == 330).all()
+
+
+@pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
 def test_blocks_order_as_the_distances_do(metric):
     random = np.random.default_rng(1)
     queries, gallery = random.standard_normal((70, 5)), random.standard_normal((30, 5))
@@ -42,6 +52,13 @@ def test_blocks_order_as_the_distances_do(metric):
     assert np.array_equal(np.argsort(found, axis=1), np.argsort(exact, axis=1))
 
 
-def test_equal_rows_are_read_at_the_first_of_them():
-    gallery = [[1.0, 2.0], [3.0, 4.0], [1.0, 2.0], [-0.0, 0.0], [0.0, -0.0]]
-    assert measure([[0.0, 1.0]], gallery).first_equal_rows().tolist() == [0, 1, 0, 3, 3]
+@pytest.mark.parametrize("value", [1e153, 5e153])
+def test_vectors_are_measured_or_refused_before_their_distances_overflow(value):
+    vectors = np.array([[value, -value], [-value, value]])
+    try:
+        (_, found), *_ = measure(vectors, vectors).blocks()
+    except NonFiniteVectors:
+        assert value == 5e153
+    else:
+        assert found.argmin(axis=1).tolist() == [0, 1]
+        assert np.isfinite(found).all()

@@ -5,7 +5,7 @@ import pytest
 
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.distances import measure
-from compatstore.evaluation.mixed import rank_mixed
+from compatstore.evaluation.mixed import mixed_blocks, rank_mixed
 from compatstore.evaluation.ranking import rank_queries
 from compatstore.evaluation.relevance import judge, judge_neighbours
 
@@ -37,6 +37,20 @@ def test_two_parts_in_one_space_rank_as_one_gallery(spaces):
     native = np.arange(120) % 3 == 0
     same(mixed(spaces, native, "distance"), whole)
     same(mixed(spaces, native, "calibrated"), whole)
+
+
+@pytest.mark.parametrize("merge", ["distance", "reciprocal rank", "calibrated"])
+def test_blocks_change_no_bit(spaces, merge):
+    native, relevance = np.arange(120) % 3 == 0, judge(*spaces["labels"], *spaces["ids"])
+
+    def merged(block):
+        target = measure(3.0 * spaces["queries"], spaces["gallery"] + 1.0, block=block)
+        source = measure(spaces["queries"], spaces["gallery"], block=block)
+        parts = mixed_blocks(source, target, native, relevance, merge)
+        return np.concatenate([part.copy() for _, part in parts])
+
+    for block in (1, 7, 29):
+        assert np.array_equal(merged(block), merged(None))
 
 
 def test_calibration_undoes_another_scale_and_plain_distance_does_not(spaces):

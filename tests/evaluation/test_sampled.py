@@ -41,6 +41,20 @@ def test_equal_vectors_are_ranked_by_id_and_lonely_queries_are_not_counted():
     assert found.values[:, 2].tolist() == [0, 0, pytest.approx(1 / 3)]
 
 
+def test_blocks_change_no_bit():
+    rows, sampling = np.arange(150), Sampling(weight=4.0)
+    relevance = judge(LABELS[rows], LABELS[rows], rows, rows)
+
+    def found(block):
+        distances = measure(VECTORS[rows], VECTORS[rows], block=block)
+        return find_in_galleries(distances, relevance, [rows], (1, 5), sampling)[0]
+
+    whole = found(None)
+    for parts in (found(1), found(7), found(64)):
+        assert np.array_equal(parts.values, whole.values)
+        assert np.array_equal(parts.influence, whole.influence)
+
+
 def test_samples_give_the_precision_of_the_whole_gallery():
     whole = find(np.arange(len(DIGITS))).values[-1].mean()
     random = np.random.default_rng(1)
