@@ -1,17 +1,17 @@
 """What `import compatstore` costs, beside an interpreter that imports nothing.
 
-python benchmarks/imports.py
+python benchmarks/imports.py [--runs 9]
 """
 
 from __future__ import annotations
 
+import argparse
 import statistics
 import subprocess
 import sys
 import time
 
 BOUND = 0.3
-RUNS = 9
 
 
 def seconds(statement: str) -> float:
@@ -21,9 +21,12 @@ def seconds(statement: str) -> float:
 
 
 def main() -> None:
-    bare = statistics.median(seconds("pass") for _ in range(RUNS))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=9, help="of which the median is taken")
+    runs = range(parser.parse_args().runs)
+    bare = statistics.median(seconds("pass") for _ in runs)
     for statement in ("import compatstore", "import compatstore; compatstore.Gallery"):
-        cost = statistics.median(seconds(statement) for _ in range(RUNS)) - bare
+        cost = statistics.median(seconds(statement) for _ in runs) - bare
         print(
             f"{statement}: {cost:.3f} s over {bare:.3f} s of a bare start, bound <= {BOUND} s, share {cost / BOUND:.2f}"
         )

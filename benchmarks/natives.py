@@ -1,6 +1,6 @@
 """Ways to store natives: bytes and seconds for each vector, and what searches of the source cost afterwards.
 
-    python benchmarks/natives.py [--rows 200000] [--dim 128] [--shares 0.01 0.1 0.5] [--batch 1024] [--ways ...]
+    python benchmarks/natives.py [--rows 200000] [--dim 128] [--shares 0.01 0.1 0.5] [--batch 1024] [--ways rows]
     python benchmarks/natives.py --unindexed 1000 5000 20000
 
 Natives come in sigma order, in batches; each way starts from the same hopped gallery, whose source has an IVF_PQ index.

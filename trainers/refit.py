@@ -13,7 +13,6 @@ from compatstore.trainers.correction import Layers
 from compatstore.trainers.pairs import Pairs
 from compatstore.upgrade.refitting.refitter import FEWEST_JUDGES, FEWEST_ROWS, Gathered, Refitted
 
-FARTHEST = 0.4
 SUFFIX = "+refit"
 
 
@@ -32,6 +31,7 @@ class Refit:
     Args:
         holdout: Share of a backfill's budget that is drawn at random first, in (0, 1). They judge: what a backfill in
             the order of sigma gathers is not like what remains.
+        farthest: Largest share of the held-out squared error that is kept as distance, in [0, 1].
         folds: The judges also teach: each is judged by a correction learned without its fold, >= 2.
         seed: Of the folds.
 
@@ -40,12 +40,14 @@ class Refit:
     """
 
     holdout: float = 0.2
+    farthest: float = 0.4
     folds: int = 4
     seed: int = 0
 
     def __post_init__(self) -> None:
         rules = {
             "holdout between 0 and 1": 0 < self.holdout < 1,
+            "farthest from 0 to 1": 0 <= self.farthest <= 1,
             "folds from 2 to 10": 2 <= self.folds <= FEWEST_JUDGES,
         }
         broken = [rule for rule, holds in rules.items() if not holds]
@@ -71,7 +73,7 @@ class Refit:
         after = self._cross_fitted(layers, pairs, gathered)
         corrected = layers.corrected(pairs).with_sigma_of(pairs)
         if current.manifest.target.metric != "dot":  # the expected product is the product with the estimate
-            corrected = _kept_away(corrected, pairs, min(gathered.native, FARTHEST) * float(after.mean()))
+            corrected = _kept_away(corrected, pairs, min(gathered.native, self.farthest) * float(after.mean()))
         return Refitted(
             artifact=self._artifact(current, corrected, pairs),
             before=float(before.mean()),

@@ -98,7 +98,7 @@ def _spread(records: Sequence[Record], pair: str) -> str:
     values = [record[pair] for record in records if pair in record]
     if not values:
         return ""
-    deviation = f" ± {100 * np.std([value['cmc1'] for value in values]):.1f}" if len(values) > 1 else ""
+    deviation = f" ± {100 * np.std([value['cmc1'] for value in values], ddof=1):.1f}" if len(values) > 1 else ""
     return f"{_mean(values, 'cmc1')}{deviation} / {_mean(values, 'map')}"
 
 

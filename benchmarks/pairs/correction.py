@@ -24,6 +24,7 @@ from benchmarks.pairs.embedded import SOURCE, TARGET, EmbeddedSet
 from benchmarks.pairs.methods import RANDOM, SIGMA, residual
 from benchmarks.pairs.scenario import SETTINGS, Scenario, scenario
 from benchmarks.pairs.settings import SIZES, Size
+from compatstore.artifacts import Artifact
 from compatstore.encoders.protocol import FloatArray
 from compatstore.evaluation.ranking import rank_queries
 from compatstore.trainers import Pairs, Refit
@@ -51,46 +52,52 @@ class Trial:
 def measure(trial: Scenario, size: Size, first: int) -> dict[tuple[str, float], Trial]:
     """Measure a trial in each order at each share."""
     once = replace(residual(size, trial.seed), loss="l2", holdout=0.0).fit(
-        _pairs(trial, np.random.default_rng(trial.seed).permutation(trial.pairs)[:first])
+        pairs_of(trial, np.random.default_rng(trial.seed).permutation(trial.pairs)[:first])
     )
-    gallery = _pairs(trial, trial.gallery)
+    gallery = pairs_of(trial, trial.gallery)
     hopped = once.apply(gallery.source)
     rows = ArrayRows(ids=trial.gallery.tolist(), sigma2=hopped.uncertainty)
     found = {}
     for policy in (RANDOM, SIGMA):
         for share in SHARES:
-            native = _native(policy, rows, share, trial.seed)
-            kept = _figures(trial, np.where(native[:, None], gallery.target, hopped.vectors))
-            gathered = _gathered(gallery, native, judges(policy, rows, trial.seed, native, np.zeros_like(native)))
-            refitted = Refit().fit(once, gathered)
-            refit = kept
-            if refitted.improved:
-                again = refitted.artifact.apply(gallery.source).vectors
-                refit = _figures(trial, np.where(native[:, None], gallery.target, again))
-            found[policy, share] = Trial(kept=kept, refit=refit, taken=refitted.improved)
+            native = native_of(policy, rows, share, trial.seed)
+            kept = figures(trial, np.where(native[:, None], gallery.target, hopped.vectors))
+            gathered = gather(gallery, native, judges(policy, rows, trial.seed, native, np.zeros_like(native)))
+            again = refitted(Refit(), once, gathered, gallery)
+            refit = kept if again is None else figures(trial, np.where(native[:, None], gallery.target, again))
+            found[policy, share] = Trial(kept=kept, refit=refit, taken=again is not None)
     return found
 
 
-def _native(policy: str, rows: ArrayRows, share: float, seed: int) -> npt.NDArray[np.bool_]:
-    """Rows that a backfill of this share embeds, as an upgrade chooses them."""
+def refitted(refit: Refit, once: Artifact, gathered: Gathered, gallery: Pairs) -> FloatArray | None:
+    """Vectors of the gallery after a refit, or None where it is not taken, or rows are too few to try."""
+    found = refit.fit(once, gathered) if gathered.enough else None
+    return found.artifact.apply(gallery.source).vectors if found is not None and found.improved else None
+
+
+def native_of(policy: str, rows: ArrayRows, share: float, seed: int) -> npt.NDArray[np.bool_]:
+    """Rows that a backfill of this share embeds, as an upgrade chooses them: (n,) bool."""
     native, budget, holdout = np.zeros(len(rows.ids), bool), int(share * len(rows.ids)), Refit().holdout
     drawn = draw(policy, rows, seed)[: int(holdout * budget)]
     native[interleave(order(policy, rows, seed), drawn, budget, holdout)] = True
     return native
 
 
-def _pairs(trial: Scenario, rows: npt.NDArray[np.intp]) -> Pairs:
+def pairs_of(trial: Scenario, rows: npt.NDArray[np.intp]) -> Pairs:
+    """Source and target vectors of some rows, without labels."""
     return Pairs(trial.data.vectors[SOURCE][rows], trial.data.vectors[TARGET][rows])
 
 
-def _gathered(gallery: Pairs, native: npt.NDArray[np.bool_], judging: npt.NDArray[np.intp]) -> Gathered:
+def gather(gallery: Pairs, native: npt.NDArray[np.bool_], judging: npt.NDArray[np.intp]) -> Gathered:
+    """What a refit learns from: the native rows, and which of them judge."""
     positions = np.searchsorted(np.flatnonzero(native), judging)
     return Gathered(
         source=gallery.source[native], target=gallery.target[native], judges=positions, native=float(native.mean())
     )
 
 
-def _figures(trial: Scenario, vectors: FloatArray) -> PerQuery:
+def figures(trial: Scenario, vectors: FloatArray) -> PerQuery:
+    """Search a gallery's vectors with the trial's queries: (queries, 2) CMC-1 and average precision in points."""
     labels = trial.data.labels
     queries = trial.data.vectors[TARGET][trial.queries]
     ranking = rank_queries(queries, vectors, labels[trial.queries], labels[trial.gallery])

@@ -1,6 +1,6 @@
 r"""Train models of three generations on glyphs and embed all of them, for `benchmarks.pairs.run`.
 
-    python -m benchmarks.pairs.glyphs --glyphs glyphs.npz --out embedded.npz
+    python -m benchmarks.pairs.glyphs --glyphs glyphs.npz --out embedded.npz [--size cpu]
 
 The npz file holds `x` (n, 32, 32) uint8, `char` (n,) and `font` (n,). A class is a character that 300 fonts or more
 have; every 5th font is kept from all training. The source knows every second class, the middle model three of four, the
@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -56,16 +56,18 @@ GENERATIONS = {
     MIDDLE: Generation(knows=(0, 1, 2), dim=96, width=16, epochs=2, side_epochs=2),
     TARGET: Generation(knows=(0, 1, 2, 3), dim=128, width=24, epochs=4),
 }
+TINY = {name: replace(one, width=4, epochs=2, side_epochs=min(one.side_epochs, 2)) for name, one in GENERATIONS.items()}
+SIZES = {"tiny": TINY, "cpu": GENERATIONS}
 
 
-def read(path: Path) -> tuple[Images, npt.NDArray[np.bool_]]:
-    """Read the glyphs of frequent characters, and which are of fonts kept from training."""
+def read(path: Path, fewest: int = FEWEST_FONTS) -> tuple[Images, npt.NDArray[np.bool_]]:
+    """Read the glyphs of characters that so many fonts have, and which are of fonts kept from training."""
     if not path.is_file():
         raise NotFound("read glyphs", expected="an npz file", found=str(path), fix="Pass --glyphs FILE.")
     with np.load(path) as file:
         pixels, characters, fonts = file["x"], file["char"], file["font"]
     names, labels, counts = np.unique(characters, return_inverse=True, return_counts=True)
-    kept = counts[labels] >= FEWEST_FONTS
+    kept = counts[labels] >= fewest
     chosen, labels = np.unique(labels[kept], return_inverse=True)
     images = Images(pixels[kept], labels, tuple(map(str, names[chosen])))
     return images, fonts[kept] % HELD_OUT_FONTS == 0
@@ -79,14 +81,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--glyphs", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--size", choices=SIZES, default="cpu")
     options = parser.parse_args()
-    images, fresh = read(options.glyphs)
+    images, fresh = read(options.glyphs, 20 if options.size == "tiny" else FEWEST_FONTS)
     training = images.take(np.flatnonzero(~fresh))
     print(f"{len(images):,} glyphs, {len(images.class_names)} characters, {len(training):,} to train on", flush=True)
     vectors: dict[str, FloatArray] = {}
     sides: dict[str, FloatArray] = {}
     heads: dict[str, FloatArray] = {}
-    for version, generation in GENERATIONS.items():
+    for version, generation in SIZES[options.size].items():
         known = [label for label in range(len(images.class_names)) if label % 4 in generation.knows]
         lesson, start = training.of_classes(known), time.perf_counter()
         trainer = Independent(dim=generation.dim, width=generation.width, epochs=generation.epochs)

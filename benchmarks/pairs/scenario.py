@@ -56,7 +56,9 @@ class Scenario:
 
 
 def scenario(data: EmbeddedSet, setting: Setting, size: Size, seed: int) -> Scenario:
-    """Draw a trial. Gallery and queries are fresh items; pairs are drawn from all that is left.
+    """Draw a trial. Gallery and queries are fresh items; pairs are items that are not, where a set has such.
+
+    Where all items of a set are fresh, as with models that were trained elsewhere, pairs are of all that is left.
 
     Args:
         data: The set.
@@ -79,7 +81,8 @@ def scenario(data: EmbeddedSet, setting: Setting, size: Size, seed: int) -> Scen
     searched = fresh[: min(wanted, len(fresh) // 2 if setting == "seen" else len(fresh))]
     count = len(searched) * size.queries // wanted
     left = np.setdiff1d(np.flatnonzero(np.isin(data.labels, to_learn)), searched)
-    pairs = np.sort(random.permutation(left)[: size.pairs])
+    apart = left[~data.fresh[left]]
+    pairs = np.sort(random.permutation(apart if len(apart) else left)[: size.pairs])
     classes = np.unique(data.labels[pairs])
     return Scenario(
         data=data, classes=classes, pairs=pairs, gallery=searched[count:], queries=searched[:count], seed=seed

@@ -46,6 +46,7 @@ def test_only_fresh_items_are_searched_and_none_of_them_is_learned_from(data, se
     searched = np.concatenate([trial.gallery, trial.queries])
     assert len(np.unique(searched)) == len(searched) == TINY.gallery + TINY.queries
     assert data.fresh[searched].all()
+    assert not data.fresh[trial.pairs].any(), "what is kept from the models is kept from the transforms too"
     assert not np.isin(searched, trial.pairs).any()
     shared = np.intersect1d(data.labels[searched], data.labels[trial.pairs])
     assert len(shared) == (10 if setting == "seen" else 0)

@@ -1,0 +1,187 @@
+"""Every benchmark imports, understands the commands that documents name, and starts at its smallest size."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import json
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+from sklearn.datasets import load_digits
+
+from benchmarks.pairs.embedded import EmbeddedSet
+from compatstore.trainers.classifier import Independent
+from compatstore.trainers.images import Images
+
+ROOT = Path(__file__).parents[2]
+MODULES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts): path
+    for path in sorted((ROOT / "benchmarks").rglob("*.py"))
+    if path.name != "__init__.py"
+}
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+LISTINGS = [*sorted((ROOT / "benchmarks").rglob("*.py")), *sorted((ROOT / "examples").glob("*.py"))]
+
+# Started by the crash harness, which hands it a gallery: tests/upgrade/test_crash.py.
+INNER = {"benchmarks.crashes.victim"}
+
+# Module -> its arguments, as small as it goes; names in braces are files of `inputs`, below.
+SMALLEST = {
+    "benchmarks.backfill": "--rows 300 --dim 16 --rate 1e6",
+    "benchmarks.claims": "{page}",
+    "benchmarks.glove": "--source {glove50} --words {words} --target {glove100} --queries 10",
+    "benchmarks.hop": "--rows 600 --repeats 1",
+    "benchmarks.imports": "--runs 1",
+    "benchmarks.memory": "--rows 600 --dim 8",
+    "benchmarks.methods.report": "{methods} {page}",
+    "benchmarks.methods.run": "--set {glyphs} Glyphs --set {folder} Digits --leave-out 9 --journal {new}/methods.jsonl "
+    "--size tiny --seeds 1 --setting classes --row independent DMU",
+    "benchmarks.metrics": "--n 300 --classes 10",
+    "benchmarks.natives": "--rows 1000 --dim 32 --shares 0.1 --ways rows columns",
+    "benchmarks.pairs.attraction": "{embedded} --size tiny --seeds 1",
+    "benchmarks.pairs.correction": "{embedded} --size tiny --seeds 1",
+    "benchmarks.pairs.glyphs": "--glyphs {few} --out {new}/glyphs.npz --size tiny",
+    "benchmarks.pairs.images": "--images {folder} --out {new}/images.npz --name Digits --leave-out 9 "
+    "--source network:{network} --target network:{network} --values 4",
+    "benchmarks.pairs.plain": "--glyphs {few} --fonts {new}/f.npz --characters {new}/c.npz --fewest 4",
+    "benchmarks.pairs.report": "{pairs} {page}",
+    "benchmarks.pairs.run": "{embedded} --journal {new}/pairs.jsonl --size tiny --seeds 1 --part chains",
+    "benchmarks.pairs.tuning": "{embedded} --journal {new}/tuning.jsonl --size tiny --seeds 1",
+    "benchmarks.search": "--rows 600 --dim 32 --queries 2",
+    "benchmarks.side_information.run": "--glyphs {glyphs} --folder {new}/side --size tiny --seeds 1 --row none",
+    "benchmarks.source_rows": "--seeds 1 --epochs 2 --images 100",
+    "benchmarks.stopping": "{embedded} --repeats 1 --sample 60",
+}
+SLOW = {"benchmarks.crashes.__main__": "--kills 2 --seeds 2", "benchmarks.plain_app": "--seconds 3 --rows 500"}
+
+PYTHON = re.compile(r"python (?:-m )?((?:benchmarks|examples)[./][\w./]+)([^`|\n]*)")
+
+
+def documented() -> list[tuple[str, str]]:
+    """Every command that starts a benchmark or an example, as (module, arguments), brackets of options taken off."""
+    texts = [path.read_text() for path in DOCUMENTS]
+    texts += [ast.get_docstring(ast.parse(path.read_text())) or "" for path in LISTINGS]
+    found = dict[tuple[str, str], None]()
+    for text in texts:
+        for name, rest in PYTHON.findall(re.sub(r"\\\n\s*", "", text)):
+            module = name.removesuffix(".py").replace("/", ".")
+            module += ".__main__" if (ROOT / module.replace(".", "/")).is_dir() else ""
+            found[module, re.sub(r"[][]", "", rest).strip()] = None
+    return list(found)
+
+
+def programs() -> set[str]:
+    """Modules that can be started."""
+    return {name for name, path in MODULES.items() if '__name__ == "__main__"' in path.read_text()}
+
+
+class ParsedError(Exception):
+    """The arguments were understood; nothing is to run."""
+
+
+def start(module: str, arguments: str, monkeypatch: pytest.MonkeyPatch) -> object:
+    """Run a benchmark's `main`; return its exit status, by which some say that a bound was missed."""
+    monkeypatch.setattr(sys, "argv", [module, *shlex.split(arguments)])
+    try:
+        importlib.import_module(module).main()
+    except SystemExit as ended:
+        return ended.code
+    return 0
+
+
+def test_every_module_imports() -> None:
+    for name in MODULES:
+        importlib.import_module(name)
+
+
+def test_every_program_has_a_smallest_size_here() -> None:
+    assert programs() == SMALLEST.keys() | SLOW.keys() | INNER
+    named = {module for module, _ in documented()}
+    assert len(named) > 20
+    for module in named:
+        assert module in programs() or (ROOT / f"{module.replace('.', '/', 1)}.py").is_file(), module
+
+
+@pytest.mark.parametrize("command", [f"{module} {arguments}" for module, arguments in documented() if arguments])
+def test_a_documented_command_is_understood(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, _, arguments = command.partition(" ")
+    parse = argparse.ArgumentParser.parse_args
+
+    def parse_only(parser: argparse.ArgumentParser) -> None:
+        parse(parser)
+        raise ParsedError
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_only)
+    with pytest.raises(ParsedError):
+        start(module, arguments, monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A small file of each kind that a benchmark reads, and an empty folder for what it writes."""
+    home, rng = tmp_path_factory.mktemp("inputs"), np.random.default_rng(0)
+    names = (
+        "glyphs.npz",
+        "few.npz",
+        "embedded.npz",
+        "network",
+        "glove50.npy",
+        "words.parquet",
+        "glove100.json",
+        "page.md",
+    )
+    found = {name.split(".")[0]: home / name for name in names} | {"folder": home / "digits", "new": home / "new"}
+    found["new"].mkdir()
+
+    labels = np.repeat(np.arange(4), 300)
+    shapes = rng.integers(0, 255, (4, 32, 32))[labels] + rng.integers(-60, 60, (1200, 32, 32))
+    fonts = np.tile(np.arange(300), 4)
+    pixels = shapes.clip(0, 255).astype(np.uint8)
+    np.savez(found["glyphs"], x=pixels, char=labels, font=fonts)
+    np.savez(found["few"], x=pixels[::10], char=labels[::10], font=fonts[::10] // 10)
+
+    labels = rng.integers(0, 6, 600)
+    items = rng.normal(size=(6, 8))[labels] + 0.4 * rng.normal(size=(600, 8))
+    dims = {"source": 6, "middle": 8, "target": 8}
+    vectors = {name: (items @ rng.normal(size=(8, dim))).astype(np.float32) for name, dim in dims.items()}
+    EmbeddedSet(name="Blobs", labels=labels, fresh=np.ones(600, bool), vectors=vectors).save(found["embedded"])
+
+    digits = load_digits()
+    pixels = (digits.images * 15).astype(np.uint8)
+    for row in range(200):
+        place = found["folder"] / str(digits.target[row])
+        place.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels[row]).save(place / f"{row}.png")
+    few = Images(pixels[:100], digits.target[:100])
+    Independent(dim=8, width=4, epochs=2).fit(few).encoder.save(found["network"])
+
+    words = [f"word{number}" for number in range(300)]
+    np.save(found["glove50"], rng.normal(size=(300, 50)).astype(np.float32))
+    pq.write_table(pa.table({"index": words}), found["words"])
+    vectors100 = dict(zip(words, rng.normal(size=(300, 102)).tolist(), strict=True))
+    found["glove100"].write_text(json.dumps({"vectors": vectors100}))
+
+    found["page"].write_text("no tables\n")
+    return found | {name: ROOT / "docs" / "results" / f"{name}.jsonl" for name in ("methods", "pairs")}
+
+
+@pytest.mark.parametrize("module", SMALLEST)
+def test_a_benchmark_starts_at_its_smallest(module, inputs, capfd, monkeypatch) -> None:
+    assert start(module, SMALLEST[module].format(**inputs), monkeypatch) in (0, 1, None)
+    assert capfd.readouterr().out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("module", SLOW)
+def test_a_benchmark_of_several_processes_starts_at_its_smallest(module, capfd, monkeypatch) -> None:
+    assert start(module, SLOW[module], monkeypatch) in (0, None)
+    assert capfd.readouterr().out

@@ -1,0 +1,97 @@
+"""Sentences about results say what the journals hold: statements beside them hold, and cover every figure."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from benchmarks.claims import Figure, clear, findings, level
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "docs" / "results"
+# Every figure of these pages is a result.
+COVERED = [
+    RESULTS / f"{name}.md"
+    for name in ("methods", "pairs", "chains", "refit", "correction", "side_information", "glove")
+]
+COVERED.append(ROOT / "docs" / "training.md")
+# On the other pages, those beside a measure of retrieval are.
+OTHERS = [ROOT / "README.md", ROOT / "docs" / "architecture.md", ROOT / "docs" / "decisions.md"]
+
+
+def of_retrieval(prose: str) -> bool:
+    """Whether a paragraph gives figures of retrieval, and does not name the page that has them."""
+    return re.search(r"\b(CMC|mAP)\b", prose) is not None and "stopping.md" not in prose
+
+
+@pytest.mark.parametrize("page", COVERED, ids=lambda path: path.stem)
+def test_every_figure_of_a_results_page_is_what_the_journal_holds(page):
+    assert findings(page.read_text()) == []
+
+
+@pytest.mark.parametrize("page", OTHERS, ids=lambda path: path.stem)
+def test_figures_of_retrieval_elsewhere_are_too(page):
+    assert findings(page.read_text(), covered=of_retrieval) == []
+
+
+def test_statements_of_any_page_hold():
+    for page in {*ROOT.glob("docs/**/*.md")} - {RESULTS / "README.md"}:
+        assert findings(page.read_text(), covered=lambda prose: False) == [], page
+
+
+def page(sentence, *lines):
+    return f"# Title\n\n{sentence}\n<!-- check\n" + "\n".join(lines) + "\n-->\n\nMore.\n"
+
+
+GAIN = 'gain = methods("classes", "Glyphs", "BCT", "t/s") - methods("classes", "Glyphs", "independent", "s/s")'
+
+
+def test_a_statement_that_holds_covers_its_figures():
+    assert (
+        findings(page("BCT is 5.8 points of mAP above it, clearly.", GAIN, "gain.map == 5.8 and clear(gain.map)")) == []
+    )
+
+
+@pytest.mark.parametrize(
+    ("sentence", "line", "found"),
+    [
+        ("It is 6 points above.", "gain.map == 7", "does not hold: gain.map == 7 (found 5.82"),
+        ("It is below.", "gain.map < 0", "does not hold"),
+        ("It is clearly above by CMC-1.", "clear(gain.cmc)", "does not hold"),
+        ("The row is there.", 'methods("classes", "Glyphs", "XYZ", "t/s").map > 0', "cannot be checked"),
+        ("It stands at 59.2 / 41.2.", 'methods("classes", "Glyphs", "BCT", "t/s") == "59.2 / 41.2"', "does not hold"),
+    ],
+)
+def test_a_statement_that_does_not_hold_is_found(sentence, line, found):
+    assert findings(page(sentence, GAIN, line))[0].startswith(found)
+
+
+@pytest.mark.parametrize("figure", ["5.9", "3 points", "12 %", "5 to 6 points"])
+def test_a_figure_that_no_statement_covers_is_found(figure):
+    (found,) = findings(page(f"It is {figure} above.", GAIN, "gain.map > 0"))
+    assert found.startswith(f"no statement covers {re.findall(r'[0-9.]+', figure)[0]}")
+
+
+def test_tables_listings_and_names_are_no_sentences():
+    text = "| row | 5.8 |\n|---|---|\n| BCT | 7.1 |\n\n```\n9.9\n```\n\nSet `scale=4.5` ([there](a-1.5.md)).\n"
+    assert findings(text) == []
+
+
+def test_cells_of_the_pages_own_tables_are_looked_up():
+    table = "\n| set | order | right |\n|---|---|---|\n| A | random | 81% ± 2 |\n| A | sigma | 75% |\n\n"
+    holds = table + page("81 % are right.", 'printed("right", "A", "random") == 81')
+    assert findings(holds) == []
+    assert findings(holds.replace("== 81", "== 75"))[0].startswith("does not hold")
+    twice = table + page("Right.", 'printed("right", "A") > 0')
+    assert findings(twice)[0].startswith("cannot be checked")
+
+
+def test_clear_and_level_go_by_the_deviation_over_seeds():
+    steady, scattered = (Figure(dict(enumerate(values)), set()) for values in ([1.0, 1.1, 0.9], [3.0, 0.5, -0.5]))
+    assert clear(steady)
+    assert not clear(scattered)
+    assert level(scattered)
+    assert not level(steady)
+    assert not clear(Figure({0: 5.0}, set())), "of one seed nothing is clear"
