@@ -185,7 +185,7 @@ class LeaseHeld(UpgradeError):
 
     Args:
         asked: What the caller wanted.
-        target: The upgrade's target.
+        target: The upgrade's target, or what else is worked on: "the index of v1", "the gallery".
         holder: Who works: user, host and process.
         verb: What they do.
         since: Since when, ISO 8601, UTC.
@@ -198,7 +198,9 @@ class LeaseHeld(UpgradeError):
             asked,
             expected="nobody else at work on it",
             found=f"{holder}, at {verb} since {since}, with a lease until {expires} that is renewed while they work",
-            fix=f"Follow it: compatstore status GALLERY --watch; stop it: compatstore pause GALLERY {target}",
+            fix="It ends by itself; run the same command again then."
+            if " " in target
+            else f"Follow it: compatstore status GALLERY --watch; stop it: compatstore pause GALLERY {target}",
         )
 
     def to_dict(self) -> dict[str, Any]:

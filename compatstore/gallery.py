@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from os import PathLike
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -55,8 +55,11 @@ from compatstore.upgrade.run import Controls, Report, require_startable, run_upg
 from compatstore.upgrade.settle import settle
 from compatstore.upgrade.status import Status, read_status
 from compatstore.upgrade.switched import Switched
+from compatstore.upkeep.tend import tend
 from compatstore.verification import Verification, verify
 from compatstore.versions import EmbeddingVersion
+
+Result = TypeVar("Result")
 
 
 @answers
@@ -356,6 +359,10 @@ class Gallery:
             kind: IVF_FLAT, IVF_PQ, IVF_SQ, IVF_HNSW_FLAT, IVF_HNSW_PQ or IVF_HNSW_SQ.
             num_partitions: Cells; the square root of the number of items by default.
             num_sub_vectors: Parts of product quantisation; a part for every 8 values by default.
+
+        Raises:
+            InvalidInput: There are too few vectors, or the kind is unknown.
+            LeaseHeld: Somebody else builds this index.
         """
         registry = self._catalog.registry()
         record = registry.record(version or registry.active)
@@ -367,7 +374,9 @@ class Gallery:
             num_partitions or max(1, int(len(self) ** 0.5)),
             (num_sub_vectors or vector_index.sub_vectors(columns.width, columns.width // 8)) if quantised else None,
         )
-        vector_index.build(self._catalog.store, columns.vector, index)
+        tend(self._catalog)
+        with at_work(self._catalog, f"the index of {record.name}", "build") as work:
+            vector_index.build(work.catalog.store, columns.vector, index)
         return index
 
     # ---- versions and artifacts
@@ -649,7 +658,8 @@ class Gallery:
             controls = Controls(work.progress, work.should_stop, device, precision, how, refit)
             if estimate is not None:
                 remember(work.catalog, target, estimate)
-            return run_upgrade(work.catalog, settled(work.catalog, budget=budget), controls)
+            report = run_upgrade(work.catalog, settled(work.catalog, budget=budget), controls)
+        return self._tended(report)
 
     def cutover(
         self,
@@ -673,7 +683,7 @@ class Gallery:
             RowsMissing: Rows have no vector in the target, and `force` is false.
             Interrupted: `should_stop` said so, or somebody asked for a pause; nothing was switched.
         """
-        return cut_over(self._catalog, target, force=force, controls=Controls(progress, should_stop))
+        return self._tended(cut_over(self._catalog, target, force=force, controls=Controls(progress, should_stop)))
 
     def check_cutover(self, target: str) -> int:
         """How many rows stand in the way of a cutover; read-only.
@@ -706,7 +716,7 @@ class Gallery:
             UpgradeError: There is none, it has cut over, or items have a vector in the target only.
             LeaseHeld: Whoever works on it did not stop in time.
         """
-        return abort(self._catalog, target, wait=wait)
+        return self._tended(abort(self._catalog, target, wait=wait))
 
     def rollback(self, target: str | None = None) -> Switched:
         """Go back to the version before an upgrade; atomic, nothing is dropped, rows written since stay.
@@ -714,7 +724,7 @@ class Gallery:
         Raises:
             UpgradeError: There is nothing to roll back.
         """
-        return roll_back(self._catalog, target)
+        return self._tended(roll_back(self._catalog, target))
 
     def retire(self, version: str, *, drop_adopted: bool = False, force: bool = False) -> Switched:
         """Drop a version's vectors for good; with an upgrade's target before its cutover, abandon that upgrade.
@@ -726,7 +736,7 @@ class Gallery:
             UpgradeError: The version is active, or an upgrade reads it.
             RowsMissing: Items have a vector in this version only, and `force` is false.
         """
-        return retire(self._catalog, version, drop_adopted=drop_adopted, force=force)
+        return self._tended(retire(self._catalog, version, drop_adopted=drop_adopted, force=force))
 
     def unbackfillable(self, target: str) -> Any:
         """Items that the upgrade to a target could not embed natively: Arrow table with `id` and `reason`; read-only.
@@ -783,6 +793,11 @@ class Gallery:
         return report_upgrade(self._catalog, target, terms, measure=measure)
 
     # ---- inside
+
+    def _tended(self, result: Result) -> Result:
+        """What a call that writes gives, after the upkeep that it brings about."""
+        tend(self._catalog)
+        return result
 
     def _plan_search(
         self, registry: Registry, k: int, version: str | None, where: str | Sequence[str] | None

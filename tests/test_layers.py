@@ -24,6 +24,7 @@ LAYERS = [
     "evaluation",
     "storage",
     "upgrade",
+    "upkeep",
     "verification",
     "ingest",
     "search",

@@ -17,8 +17,9 @@ from compatstore.ingest.metadata import NewColumns, new_fields
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.columns import VersionValues
 from compatstore.storage.full_disk import require_room
-from compatstore.storage.ids import among, find, read_ids, refresh_index, refuse_known
+from compatstore.storage.ids import among, find, read_ids, refuse_known
 from compatstore.storage.registry import Registry
+from compatstore.upkeep.tend import tend
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def add(catalog: Catalog, data: Any, version: str | None = None, *, upsert: bool
             if store.retry(asked, lambda: _commit(catalog, prepared, upsert)):  # noqa: B023
                 break
     if rows:
-        refresh_index(store, prepared.registry.id_column)
+        tend(catalog)
     return Added(rows, version, prepared.failures)
 
 
@@ -101,6 +102,7 @@ def delete(catalog: Catalog, ids: Sequence[Any]) -> int:
     before = store.count(condition)
     if before:
         store.retry("delete items", lambda: store.writer().delete(condition))
+        tend(catalog)
     return before
 
 

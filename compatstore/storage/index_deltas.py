@@ -1,6 +1,7 @@
 """Indexes brought up to date: rows that one does not hold yet become a delta of it, which costs as much as they are.
 
-Until then Lance finds such rows by a scan. Each delta is searched by itself, so many are merged into one.
+Until then Lance finds such rows by a scan. Each delta is searched by itself, so a new one is merged with those before
+it that are no larger: n rows are in log n deltas, and each row was rewritten as often.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 
 from compatstore.storage.store import Store
 
-DELTAS = 16
+LARGEST_ROWS = 2_000_000  # of a delta that is merged, so that no write waits long for it
 
 
 def take_in(store: Store, names: Sequence[str] | None = None, *, more_than: int = 0) -> None:
@@ -32,11 +33,27 @@ def names_on(store: Store, column: str) -> list[str]:
     return [index.name for index in store.snapshot().describe_indices() if list(index.field_names) == [column]]
 
 
+def deltas_to_merge(rows: Sequence[int], new: int) -> int:
+    """How many of the last deltas are merged with new rows: those that are no larger than all after them together.
+
+    Args:
+        rows: Of each delta, the oldest first.
+        new: Rows that no delta holds yet.
+    """
+    total = new
+    for merged, size in enumerate(reversed(rows)):
+        if size > total or total + size > LARGEST_ROWS:
+            return merged
+        total += size
+    return len(rows)
+
+
 def _take_in(store: Store, snapshot: Any, name: str, more_than: int) -> None:
     statistics = snapshot.stats.index_stats(name)
-    if statistics["num_unindexed_rows"] <= more_than:
+    waiting = int(statistics["num_unindexed_rows"])
+    if waiting <= more_than:
         return
-    merged = statistics["num_indices"] if statistics["num_indices"] >= DELTAS else 0
+    merged = deltas_to_merge([int(rows) for rows in statistics.get("num_indexed_rows_per_delta", [])], waiting)
     store.retry(
         f"bring the index {name} up to date",
         lambda: store.writer().optimize.optimize_indices(num_indices_to_merge=merged, index_names=[name]),

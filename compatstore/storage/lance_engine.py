@@ -16,5 +16,15 @@ import lance
 from lance.commit import CommitConflictError
 from lance.file import LanceFileSession, LanceFileWriter
 from lance.fragment import DataFile, write_fragments
+from lance.optimize import Compaction, CompactionTask
 
-__all__ = ["CommitConflictError", "DataFile", "LanceFileSession", "LanceFileWriter", "lance", "write_fragments"]
+__all__ = [
+    "CommitConflictError",
+    "Compaction",
+    "CompactionTask",
+    "DataFile",
+    "LanceFileSession",
+    "LanceFileWriter",
+    "lance",
+    "write_fragments",
+]

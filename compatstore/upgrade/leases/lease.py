@@ -120,6 +120,11 @@ def lease_in(records: Records, target: str) -> Lease | None:
     return None if text is None else Lease.loads(text)
 
 
+def leases_in(records: Records) -> list[Lease]:
+    """All leases, held or given back."""
+    return [Lease.loads(text) for key, text in records.values.items() if key.startswith(key_of(""))]
+
+
 def claim(table: LeaseTable, target: str, verb: str) -> tuple[Lease, Lease | None]:
     """Take the lease of an upgrade.
 

@@ -1,0 +1,176 @@
+"""Small fragments become larger ones: each fragment costs every search about as much as thousands of rows do.
+
+Lance rewrites the rows of some fragments and puts what it wrote in their place, in one commit that loses against any
+other that changed one of them. Deleted rows and the data of dropped columns are left out. Parts of indexes that hold
+the fragments are rewritten too, which may cost far more than the rows do; so only fragments that the same parts hold
+are merged with each other, and what those hold counts.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import pyarrow as pa
+
+from compatstore.storage.full_disk import require_room, require_whole
+from compatstore.storage.lance_engine import Compaction, CompactionTask, lance
+from compatstore.storage.moves import row_bytes
+from compatstore.storage.store import Store, storage_errors
+
+FEWEST = 5  # fragments that a write merges
+SMALL_ROWS = 1_024  # rewritten again and again for less than a commit costs
+LARGEST_ROWS = 65_536  # so that the write that happens to bring a merge about does not take long
+REMAPPED = 4  # times as many rows as are merged may be rewritten in indexes
+FULL_ROWS = 1_048_576  # of a fragment that needs no others, as Lance has it
+DELETED_SHARE = 0.1  # of a fragment's rows, from which on it is rewritten, as Lance has it
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A fragment as compaction sees it.
+
+    Attributes:
+        id: Its number.
+        rows: Live rows.
+        deleted: Deleted rows that its files still hold.
+        dropped: Whether its files still hold a column that was dropped.
+    """
+
+    id: int
+    rows: int
+    deleted: int = 0
+    dropped: bool = False
+
+
+@dataclass(frozen=True)
+class Group:
+    """Fragments that the same parts of indexes hold.
+
+    Attributes:
+        pieces: The fragments.
+        indexed_rows: Rows that those parts of indexes hold, all together; 0 where no index holds the fragments.
+    """
+
+    pieces: tuple[Piece, ...]
+    indexed_rows: int
+
+    @property
+    def rows(self) -> int:
+        """Live rows."""
+        return sum(piece.rows for piece in self.pieces)
+
+    def worth_merging(self) -> tuple[Piece, ...]:
+        """The smallest of the fragments, as far as merging them now keeps the work for n rows at n log n; () for none.
+
+        No fragment holds more than half of what is merged, so each time a row is rewritten its fragment has at least
+        doubled. Below `SMALL_ROWS` that does not matter.
+        """
+        pieces = sorted(self.pieces, key=lambda piece: piece.rows)
+        total = best = 0
+        for count, piece in enumerate(pieces, 1):
+            total += piece.rows
+            if total > LARGEST_ROWS:
+                break
+            doubles = 2 * piece.rows <= total or (total <= SMALL_ROWS and not self.indexed_rows)
+            if count >= FEWEST and doubles and self.indexed_rows <= REMAPPED * total:
+                best = count
+        return tuple(pieces[:best])
+
+    def to_rewrite(self) -> Iterator[tuple[Piece, ...]]:
+        """All that can be put right: fragments to merge, and those to write anew by themselves, at most full ones."""
+        together: list[Piece] = []
+        for piece in self.pieces:
+            if piece.rows >= FULL_ROWS:
+                if _wasteful(piece):
+                    yield (piece,)
+                continue
+            if sum(other.rows for other in together) + piece.rows > FULL_ROWS:
+                yield from _worthwhile(together)
+                together = []
+            together.append(piece)
+        yield from _worthwhile(together)
+
+
+def _wasteful(piece: Piece) -> bool:
+    return piece.dropped or piece.deleted > DELETED_SHARE * (piece.rows + piece.deleted)
+
+
+def _worthwhile(pieces: list[Piece]) -> Iterator[tuple[Piece, ...]]:
+    if len(pieces) > 1 or any(_wasteful(piece) for piece in pieces):
+        yield tuple(pieces)
+
+
+def groups(table: Any) -> list[Group]:
+    """The fragments of an open table, by the parts of indexes that hold them."""
+    known = set(_field_ids(table.lance_schema.fields()))
+    pieces = {}
+    for fragment in table.get_fragments():
+        data = fragment.metadata
+        dropped = any(field >= 0 and field not in known for file in data.files for field in file.fields)
+        pieces[data.id] = Piece(data.id, data.num_rows, data.num_deletions, dropped)
+    held_by: dict[int, list[int]] = {fragment: [] for fragment in pieces}
+    rows_in: list[int] = []
+    for index in table.describe_indices():
+        for segment in index.segments:
+            held = [fragment for fragment in segment.fragment_ids if fragment in pieces]
+            for fragment in held:
+                held_by[fragment].append(len(rows_in))
+            rows_in.append(sum(pieces[fragment].rows for fragment in held))
+    alike: dict[tuple[int, ...], list[Piece]] = {}
+    for fragment, parts in held_by.items():
+        alike.setdefault(tuple(parts), []).append(pieces[fragment])
+    return [Group(tuple(found), sum(rows_in[part] for part in parts)) for parts, found in alike.items()]
+
+
+def _field_ids(fields: Iterable[Any]) -> Iterator[int]:
+    """Numbers of fields and of the fields in them."""
+    for field in fields:
+        yield field.id()
+        yield from _field_ids(field.children())
+
+
+def merge(store: Store, table: Any, pieces: Sequence[Piece]) -> int:
+    """Write the rows of some fragments of one group anew, as one fragment, in one commit.
+
+    Args:
+        store: The table.
+        table: A handle of it for writing, on the version that the fragments are of; it moves on.
+        pieces: The fragments.
+
+    Returns:
+        Fragments that there are fewer of now.
+
+    Raises:
+        Conflict: Another writer changed one of them; nothing was committed.
+        StorageError: The disk is full.
+    """
+    asked = f"merge {len(pieces)} fragments of {store.location.name}"
+    with storage_errors(asked):
+        require_room(store.location, int(sum(piece.rows for piece in pieces) * row_bytes(table)), asked)
+        result = _task(table, pieces).execute(table)
+        for fragment in json.loads(result.json())["new_fragments"]:
+            for file in fragment["files"]:
+                require_whole(store.location, f"data/{file['path']}")
+        metrics = Compaction.commit(table, [result])
+    return int(metrics.fragments_removed - metrics.fragments_added)
+
+
+def _task(table: Any, pieces: Sequence[Piece]) -> Any:
+    """Lance's task for these fragments: its own planner merges neighbours only, and keeps dropped columns."""
+    in_order = sorted(piece.id for piece in pieces)  # Lance notes the rows' addresses in ascending order
+    fragments = [table.get_fragment(number).metadata.to_json() for number in in_order]
+    options = {**_options(), "data_storage_version": table.data_storage_version}
+    task = {"task": {"fragments": fragments}, "read_version": table.version, "options": options}
+    return CompactionTask.from_json(json.dumps(task))
+
+
+@cache
+def _options() -> dict[str, Any]:
+    """The settings of a task as this version of Lance writes them, taken from a task that it planned."""
+    tiny = lance.write_dataset(pa.table({"n": [0, 1]}), "memory://compaction", max_rows_per_file=1)
+    (task,) = Compaction.plan(tiny, {"target_rows_per_fragment": 1 << 40}).tasks
+    return dict(json.loads(task.json())["options"])

@@ -1,0 +1,100 @@
+"""A gallery of our own stays small and fast by itself; an app's table and work under way are left alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lance
+import lancedb
+import pytest
+
+import compatstore as cs
+from compatstore.errors import StorageError
+from compatstore.storage import old_versions
+from compatstore.storage.compaction import FEWEST
+from compatstore.storage.lease_table import LeaseTable
+from compatstore.upgrade.leases.work import at_work
+from compatstore.upkeep import tend as tend_module
+
+SINGLE = 120
+
+
+def count(path, folder=""):
+    return sum(1 for file in Path(path, folder).rglob("*") if file.is_file())
+
+
+def keep_few(monkeypatch):
+    monkeypatch.setattr(old_versions, "KEPT", 16)
+    monkeypatch.setattr(old_versions, "MOST", 32)
+
+
+@pytest.fixture
+def single(tmp_path, vectors, monkeypatch):
+    """A gallery to which items came one by one, and their vectors; it keeps few versions."""
+    keep_few(monkeypatch)
+    path, given = tmp_path / "single.lance", vectors(SINGLE)
+    gallery = cs.Gallery.create(str(path), cs.EmbeddingVersion("v1", dim=4, metric="l2"))
+    for n, vector in enumerate(given):
+        gallery.add({"id": [str(n)], "vector": vector[None]})
+    return path, gallery, given
+
+
+def test_items_that_come_one_by_one_are_in_few_fragments_and_files(single):
+    path, gallery, given = single
+    assert len(lance.dataset(str(path)).get_fragments()) < FEWEST
+    assert count(path, "_versions") <= old_versions.MOST + tend_module.LOOK_EVERY
+    assert count(path) <= 4 * (old_versions.MOST + tend_module.LOOK_EVERY)
+    assert len(gallery) == SINGLE
+    found = [gallery.search(vector, k=1)["id"][0].as_py() for vector in given[::50]]
+    assert found == [str(n) for n in range(0, SINGLE, 50)]
+    assert gallery.verify().clean
+    assert "compatstore-v1" in lance.dataset(str(path)).tags.list()
+
+
+def test_commits_that_add_no_fragment_are_cleaned_up_after_too(gallery, tmp_path, monkeypatch):
+    keep_few(monkeypatch)
+    path = tmp_path / "gallery.lance"
+    for n in range(45):
+        gallery.register(cs.EmbeddingVersion(f"w{n}", dim=4))
+    assert count(path, "_versions") > 45, "registering is no write of items"
+    rows = gallery.vectors(["b"])
+    for _ in range(tend_module.LOOK_EVERY):
+        gallery.add({"id": ["b"], "vector": rows}, upsert=True)
+    assert count(path, "_versions") <= 32 + tend_module.LOOK_EVERY
+
+
+def test_an_apps_table_is_left_alone(tmp_path, vectors):
+    database = lancedb.connect(tmp_path)
+    table = database.create_table("photos", [{"key": "p0", "vector": vectors(1)[0]}])
+    gallery = cs.Gallery.adopt(table, cs.EmbeddingVersion("v1", dim=4), vector="vector", id="key")
+    for n in range(1, 12):
+        gallery.add({"id": [f"p{n}"], "vector": vectors(1, seed=n)})
+    assert len(lance.dataset(str(tmp_path / "photos.lance")).get_fragments()) == 12
+
+
+def test_nothing_is_merged_while_somebody_works(gallery, tmp_path, vectors):
+    path = str(tmp_path / "gallery.lance")
+    with at_work(gallery._catalog, "v2", "upgrade"):
+        for n in range(2 * FEWEST):
+            gallery.add({"id": [f"m{n}"], "vector": vectors(1, seed=n)})
+        assert len(lance.dataset(path).get_fragments()) == 1 + 2 * FEWEST
+    gallery.delete(["a"])
+    assert len(lance.dataset(path).get_fragments()) == 1
+
+
+def test_a_lease_that_cannot_be_read_stops_the_upkeep_and_not_the_add(gallery, tmp_path, vectors):
+    table = LeaseTable(gallery._catalog.store.location)
+    assert table.swap(0, "lease.v2", "{")
+    for n in range(FEWEST):
+        gallery.add({"id": [f"m{n}"], "vector": vectors(1, seed=n)})
+    assert len(lance.dataset(str(tmp_path / "gallery.lance")).get_fragments()) == 1 + FEWEST
+
+
+def test_a_full_disk_fails_no_add_by_what_follows_it(gallery, tmp_path, vectors, monkeypatch):
+    def full(*_):
+        raise StorageError("merge", expected="room", found="none")
+
+    monkeypatch.setattr(tend_module, "merge", full)
+    for n in range(FEWEST):
+        assert gallery.add({"id": [f"m{n}"], "vector": vectors(1, seed=n)}).rows == 1
+    assert len(lance.dataset(str(tmp_path / "gallery.lance")).get_fragments()) == 1 + FEWEST
