@@ -149,7 +149,7 @@ def merge(store: Store, table: Any, pieces: Sequence[Piece]) -> int:
         StorageError: The disk is full.
     """
     asked = f"merge {len(pieces)} fragments of {store.location.name}"
-    with storage_errors(asked):
+    with storage_errors(asked, store.location):
         require_room(store.location, int(sum(piece.rows for piece in pieces) * row_bytes(table)), asked)
         result = _task(table, pieces).execute(table)
         for fragment in json.loads(result.json())["new_fragments"]:

@@ -41,7 +41,7 @@ def drop_all_but_the_latest(store: Store) -> Freed:
     """Remove versions until `KEPT` are left, if there are more than `MOST`."""
     if count_versions(store) <= MOST:
         return Freed()
-    with storage_errors(f"remove old versions of {store.location.name}"):
+    with storage_errors(f"remove old versions of {store.location.name}", store.location):
         return _freed(store.writer().cleanup_old_versions(retain_versions=KEPT, error_if_tagged_old_versions=False))
 
 
@@ -54,7 +54,7 @@ def drop_older(store: Store, age: timedelta, *, dry_run: bool = False) -> Freed:
         dry_run: Remove nothing.
     """
     table = store.writer()
-    with storage_errors(f"remove old versions of {store.location.name}"):
+    with storage_errors(f"remove old versions of {store.location.name}", store.location):
         if not dry_run:
             return _freed(table.cleanup_old_versions(older_than=age, error_if_tagged_old_versions=False))
         return _freed(table.explain_cleanup_old_versions(older_than=age, error_if_tagged_old_versions=False))
