@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from compatstore.documents import WIDEST
 from compatstore.encoders.protocol import Encoder, FloatArray
 from compatstore.errors import DimensionMismatch, InvalidInput, InvalidName
 from compatstore.fingerprints import fingerprint
@@ -64,10 +65,10 @@ class EmbeddingVersion:
                 expected="letters, digits and single underscores, a letter first",
                 found=repr(self.name),
             )
-        if self.dim < 1 or (self.side_dim is not None and self.side_dim < 1):
+        if not 1 <= self.dim <= WIDEST or (self.side_dim is not None and not 1 <= self.side_dim <= WIDEST):
             raise InvalidInput(
                 f"make version {self.name}",
-                expected="dimensions >= 1",
+                expected=f"dimensions from 1 to {WIDEST}",
                 found=f"dim {self.dim}, side_dim {self.side_dim}",
             )
         if self.metric not in METRICS:

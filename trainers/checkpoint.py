@@ -14,11 +14,28 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
 
+from compatstore.documents import parse, read_record
 from compatstore.errors import CorruptArtifact, Incompatible
+from compatstore.permissions import refused
 
 FORMAT = "compatstore.training.1"
 
 Tensors = dict[str, torch.Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Description:
+    """What a file says of its training beside the tensors; see `Checkpoint`.
+
+    Attributes:
+        format: `FORMAT`.
+        belongs_to: What has to be the same to go on.
+        note: Where the training stood.
+    """
+
+    format: str
+    belongs_to: Mapping[str, Any]
+    note: Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,20 +72,22 @@ class Checkpoint:
         if not self.path.is_file():
             return None
         tensors, description = self._parse()
-        self._require_same(description["belongs_to"])
-        return tensors, description["note"]
+        self._require_same(description.belongs_to)
+        return tensors, dict(description.note)
 
-    def _parse(self) -> tuple[Tensors, dict[str, Any]]:
+    def _parse(self) -> tuple[Tensors, _Description]:
         try:
             with safe_open(self.path, "pt") as file:
-                description = json.loads(file.metadata()["compatstore"])
+                values = parse(file.metadata()["compatstore"])
                 tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            written_as = description["format"]
-        except (SafetensorError, ValueError, KeyError, TypeError) as error:
-            raise self._corrupt(f"{type(error).__name__}: {error}") from error
-        if written_as != FORMAT:
-            raise self._corrupt(f"format {written_as!r}")
-        return tensors, description
+            written_as = values["format"]
+            if written_as == FORMAT:
+                return tensors, read_record(_Description, values, "description")
+        except PermissionError as error:
+            raise refused(f"go on from {self.path}", self.path, error) from error
+        except (SafetensorError, OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
+            raise self.corrupt(f"{type(error).__name__}: {error}") from error
+        raise self.corrupt(f"format {written_as!r:.60}")
 
     def _require_same(self, found: Mapping[str, Any]) -> None:
         expected = json.loads(json.dumps(self.belongs_to))
@@ -81,7 +100,8 @@ class Checkpoint:
                 fix="Train with what it was begun with, or remove the file to begin anew.",
             )
 
-    def _corrupt(self, found: str) -> CorruptArtifact:
+    def corrupt(self, found: str) -> CorruptArtifact:
+        """The error for a file that holds something else than it should."""
         fix = "Remove the file to begin anew."
         return CorruptArtifact(f"go on from {self.path}", expected=f"format {FORMAT}", found=found, fix=fix)
 
@@ -127,6 +147,16 @@ class Resumable:
         if found is None:
             return 0, []
         tensors, note = found
+        try:
+            step = note["step"]
+            if not isinstance(step, int) or step < 0:
+                raise ValueError(f"step {step!r:.60}")
+            self._set_back(tensors, note)
+            return step, list(tensors["losses"])
+        except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+            raise checkpoint.corrupt(f"{type(error).__name__}: {error}"[:200]) from error
+
+    def _set_back(self, tensors: Tensors, note: Mapping[str, Any]) -> None:
         self.objective.load_state_dict(_below("objective.", tensors))
         state = {index: _below(f"optimiser.{name}.", tensors) for index, name in enumerate(self.names)}
         # Parameters that no step has touched have no state, and must get none.
@@ -136,7 +166,6 @@ class Resumable:
             self.scaler.load_state_dict(note["scaler"])
         self.order.set_state(tensors["order"])
         _set_random_state(_below("random.", tensors))
-        return note["step"], list(tensors["losses"])
 
 
 def _own(tensor: torch.Tensor) -> torch.Tensor:

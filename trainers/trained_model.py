@@ -22,6 +22,7 @@ import numpy as np
 
 from compatstore.artifacts import Artifact
 from compatstore.artifacts.manifest import Space
+from compatstore.documents import parse, read_record
 from compatstore.encoders.network import NetworkEncoder
 from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import AlreadyExists, CorruptArtifact, NotFound
@@ -110,13 +111,17 @@ class TrainedModel:
             )
         description = _description(path)
         for name in (ENCODER, HEAD):
-            if not (path / name).is_file() or _digest(path / name) != description["files"][name]:
+            if not (path / name).is_file() or _digest(path / name) != description.files.get(name):
                 raise _corrupt(path, f"{name} missing, truncated or edited")
+        try:
+            head = np.load(path / HEAD, allow_pickle=False)
+        except (ValueError, EOFError) as error:
+            raise _corrupt(path, f"{HEAD}: {error}") from error
         return TrainedModel(
             encoder=NetworkEncoder.load(path / ENCODER, device=device),
-            head=np.load(path / HEAD, allow_pickle=False),
-            class_names=tuple(description["class_names"]),
-            figures=description["figures"],
+            head=head,
+            class_names=description.class_names,
+            figures=description.figures,
         )
 
     def space(self, metric: Metric) -> Space:
@@ -147,17 +152,34 @@ def require_free(path: str | Path, *, overwrite: bool) -> None:
         raise AlreadyExists(f"write model {path}", expected="nothing there", found=found, fix=fix)
 
 
-def _description(path: Path) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class _Description:
+    """What a folder says of its model; see `TrainedModel`.
+
+    Attributes:
+        format: `FORMAT`.
+        class_names: Of the head.
+        figures: Of the training.
+        files: SHA-256 by name.
+    """
+
+    format: str
+    class_names: tuple[str, ...]
+    figures: Mapping[str, Any]
+    files: Mapping[str, str]
+
+
+def _description(path: Path) -> _Description:
     try:
-        description: dict[str, Any] = json.loads((path / DESCRIPTION).read_text())
-        written_as = description["format"]
+        values = parse((path / DESCRIPTION).read_bytes())
+        written_as = values["format"]
+        if written_as == FORMAT:
+            return read_record(_Description, values, "description")
     except PermissionError as error:
         raise refused(f"load model {path}", path / DESCRIPTION, error) from error
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise _corrupt(path, f"{DESCRIPTION}: {type(error).__name__}: {error}") from error
-    if written_as != FORMAT:
-        raise _corrupt(path, f"format {written_as!r}")
-    return description
+    raise _corrupt(path, f"format {written_as!r:.60}")
 
 
 def _digest(file: Path) -> str:

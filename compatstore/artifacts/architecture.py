@@ -12,13 +12,15 @@ trainers fold it into the dense layers.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
+from compatstore.documents import WIDEST
 from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import CorruptArtifact, InvalidInput
 
+MOST_LAYERS = 256
 Shapes = dict[str, tuple[int, ...]]
 
 
@@ -54,26 +56,11 @@ class Architecture:
     def __post_init__(self) -> None:
         side = () if self.side_dim is None else (self.side_dim,)
         widths = (self.source_dim, self.output_dim, *side, *self.source_branch, *self.side_branch, *self.mixer)
-        if not all(isinstance(width, int) and width >= 1 for width in widths):
-            raise InvalidInput("describe a network", expected="widths that are integers >= 1", found=str(widths))
+        if len(widths) > MOST_LAYERS or not all(isinstance(width, int) and 1 <= width <= WIDEST for width in widths):
+            expected = f"at most {MOST_LAYERS} layers, of integer widths from 1 to {WIDEST}"
+            raise InvalidInput("describe a network", expected=expected, found=f"{widths!s:.200}")
         if self.side_dim is None and self.side_branch:
             raise InvalidInput("describe a network", expected="no side branch without side_dim", found="one")
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Architecture:
-        """Read the description back from a manifest.
-
-        Raises:
-            CorruptArtifact: It has other fields or impossible values.
-        """
-        known = {field.name for field in fields(cls)}
-        if set(values) != known:
-            raise CorruptArtifact("read a network", expected=f"the fields {sorted(known)}", found=str(sorted(values)))
-        arguments: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
-        try:
-            return cls(**arguments)
-        except (InvalidInput, TypeError) as error:
-            raise CorruptArtifact("read a network", found=str(error)) from error
 
     def to_dict(self) -> dict[str, Any]:
         """Return the description as JSON-able values."""

@@ -24,6 +24,7 @@ from compatstore.artifacts.manifest import Manifest, Side, Space
 from compatstore.artifacts.matrix import as_matrix, as_side, to_numpy
 from compatstore.artifacts.network import Execution, Network, Precision
 from compatstore.digests import Digests
+from compatstore.documents import Malformed, parse
 from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import AlreadyExists, CompatStoreError, CorruptArtifact, InvalidInput
 from compatstore.versions import EmbeddingVersion
@@ -117,6 +118,10 @@ class Artifact:
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             seen=None if distinct is None else len(distinct),
         )
+        try:
+            parse(manifest.to_bytes())
+        except Malformed as error:
+            raise InvalidInput("write a manifest", expected="values that can be read back", found=str(error)) from error
         return cls(manifest, weights)
 
     def having_seen(self, seen: Digests) -> Artifact:
@@ -286,8 +291,8 @@ def _stored(manifest: Manifest, weights: bytes) -> dict[str, Any]:
         )
     try:
         return dict(safetensors.numpy.load(weights))
-    except safetensors.SafetensorError as error:
-        raise CorruptArtifact(f"read {WEIGHTS}", expected="safetensors", found=str(error)) from error
+    except Exception as error:  # its own errors, and whatever NumPy raises for types and shapes that it does not have
+        raise CorruptArtifact(f"read {WEIGHTS}", expected="safetensors", found=f"{error}"[:200]) from error
 
 
 def _seen(manifest: Manifest, digests: Any | None) -> Digests | None:

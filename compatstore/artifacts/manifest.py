@@ -9,10 +9,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from compatstore.artifacts.architecture import Architecture
-from compatstore.errors import CompatStoreError, CorruptArtifact, InvalidInput
+from compatstore.documents import WIDEST, Malformed, parse, read_record
+from compatstore.errors import CorruptArtifact, InvalidInput
 from compatstore.versions import EmbeddingVersion, Metric, SideDType
 
 FORMAT = 1
+READ = "read manifest.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +34,9 @@ class Space:
     fingerprint: str | None = None
     metric: Metric | None = None
     normalised: bool = False
+
+    def __post_init__(self) -> None:
+        _require_dim("a space", self.dim)
 
     @classmethod
     def of(cls, version: EmbeddingVersion) -> Space:
@@ -58,6 +63,9 @@ class Side:
     dim: int
     fingerprint: str | None = None
     dtype: SideDType = "float32"
+
+    def __post_init__(self) -> None:
+        _require_dim("side-information", self.dim)
 
     @classmethod
     def of(cls, version: EmbeddingVersion) -> Side | None:
@@ -137,54 +145,45 @@ class Manifest:
         Raises:
             CorruptArtifact: It is no JSON, of an unknown format, was edited, or has other fields.
         """
-        values = _parse(content)
-        if values.get("format") != FORMAT:
+        try:
+            return _read(parse(content))
+        except (Malformed, InvalidInput) as error:
             raise CorruptArtifact(
-                "read manifest.json",
-                expected=f"format {FORMAT}",
-                found=f"format {values.get('format')!r}",
-                fix="Read it with the release of compatstore that wrote it, or a newer one.",
-            )
-        stated = values.pop("id", None)
-        found = _digest(values)
-        if found != stated:
-            raise CorruptArtifact(
-                "read manifest.json", expected=f"SHA-256 {stated}", found=f"{found}: it was edited after it was written"
-            )
-        return _build(values)
+                READ, expected="a manifest as it was written", found=str(error), fix="Copy the artifact again."
+            ) from error
+
+
+def _read(values: Any) -> Manifest:
+    if not isinstance(values, dict):
+        raise Malformed(f"a JSON {type(values).__name__}, not an object")
+    if values.get("format") != FORMAT:
+        raise CorruptArtifact(
+            READ,
+            expected=f"format {FORMAT}",
+            found=f"format {values.get('format')!r:.60}",
+            fix="Read it with the release of compatstore that wrote it, or a newer one.",
+        )
+    stated = values.pop("id", None)
+    if not isinstance(stated, str) or _digest(values) != stated:
+        raise CorruptArtifact(READ, expected="its own SHA-256", found="another: it was edited after it was written")
+    manifest = read_record(Manifest, values, "manifest.json")
+    if manifest.id != stated:  # what was left out there would be filled in here
+        raise Malformed("fields are left out")
+    return manifest
+
+
+def _require_dim(what: str, dim: int) -> None:
+    if not 1 <= dim <= WIDEST:
+        raise InvalidInput(f"describe {what}", expected=f"1 to {WIDEST} values", found=f"{dim}")
 
 
 def _canonical(values: Any) -> bytes:
     try:
         text = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-    except (TypeError, ValueError) as error:
+        return text.encode()
+    except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput("write a manifest", expected="JSON-able, finite values", found=str(error)) from error
-    return text.encode()
 
 
 def _digest(values: Any) -> str:
     return hashlib.sha256(_canonical(values)).hexdigest()
-
-
-def _parse(content: bytes) -> dict[str, Any]:
-    try:
-        values = json.loads(content)
-    except ValueError as error:
-        raise CorruptArtifact("read manifest.json", expected="JSON", found=str(error)) from error
-    if not isinstance(values, dict):
-        raise CorruptArtifact("read manifest.json", expected="a JSON object", found=type(values).__name__)
-    return values
-
-
-def _build(values: dict[str, Any]) -> Manifest:
-    try:
-        for name in ("source", "target"):
-            values[name] = Space(**values[name])
-        for name in ("side_source", "side_target"):
-            values[name] = values[name] and Side(**values[name])
-        values["networks"] = {name: Architecture.from_dict(v) for name, v in values["networks"].items()}
-        return Manifest(**values)
-    except CompatStoreError:
-        raise
-    except (AttributeError, KeyError, TypeError) as error:
-        raise CorruptArtifact("read manifest.json", found=f"fields that do not fit: {error}") from error

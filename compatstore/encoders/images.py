@@ -19,37 +19,47 @@ Mode = Literal["L", "RGB"]
 MODES: tuple[str, ...] = get_args(Mode)
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp"})
 FIX = "Remove or repair these files, or leave them out of the batch."
+LARGEST_PIXELS = 100_000_000
+LIMIT = "COMPATSTORE_MAX_PIXELS"
 
 
-def read_image(source: Any, mode: Mode = "RGB", roots: Sequence[str | Path] = ()) -> Image.Image:
+def read_image(
+    source: Any, mode: Mode = "RGB", roots: Sequence[str | Path] = (), max_pixels: int | None = None
+) -> Image.Image:
     """Read one image, turned upright by its EXIF orientation, transparency laid on white.
 
     Args:
         source: A path, a file:// URI, encoded bytes, a PIL image, or an (h, w) or (h, w, c) uint8 array.
         mode: "L" (grey) or "RGB".
         roots: Folders that paths must lie in, after links and ".." are resolved; empty allows every path.
+        max_pixels: Largest image that is decoded, width times height: a file of a few KiB may say that it has any
+            size. None takes the environment's `COMPATSTORE_MAX_PIXELS`, else 100 million. Pillow's own limit
+            (`Image.MAX_IMAGE_PIXELS`, twice 89 million) holds as well.
 
     Raises:
-        SourceError: The source is missing, corrupt, outside `roots` or of no known type (as failure 0).
-        InvalidInput: The mode is unknown.
+        SourceError: The source is missing, corrupt, too large, outside `roots` or of no known type (as failure 0).
+        InvalidInput: The mode or the limit is none.
     """
-    return read_images([source], mode, roots)[0]
+    return read_images([source], mode, roots, max_pixels)[0]
 
 
-def read_images(sources: Sequence[Any], mode: Mode = "RGB", roots: Sequence[str | Path] = ()) -> list[Image.Image]:
+def read_images(
+    sources: Sequence[Any], mode: Mode = "RGB", roots: Sequence[str | Path] = (), max_pixels: int | None = None
+) -> list[Image.Image]:
     """Read a batch of images (see `read_image`).
 
     Raises:
         SourceError: Some cannot be read; its `failures` lists every one of them.
-        InvalidInput: The mode is unknown.
+        InvalidInput: The mode or the limit is none.
     """
+    limit = _limit(max_pixels)
     if mode not in MODES:
         raise InvalidInput("read images", expected=f"mode of {MODES}", found=repr(mode))
     images, failures = [], {}
     for index, source in enumerate(sources):
         # Pillow's decoders raise whatever broken bytes lead them to (struct.error, IndexError, SyntaxError, ...).
         try:
-            images.append(_to_mode(_open(source, roots), mode))
+            images.append(_to_mode(_open(source, roots, limit), mode))
         except Exception as error:
             failures[index] = f"{_name(source)}: {_reason(error)}"
     if failures:
@@ -103,22 +113,42 @@ def find_classes(folder: str | Path) -> tuple[list[Path], list[int], tuple[str, 
     return paths, [label for label, name in enumerate(names) for _ in by_class[name]], names
 
 
-def _open(source: Any, roots: Sequence[str | Path]) -> Image.Image:
+def _limit(max_pixels: int | None) -> int:
+    text = str(max_pixels) if max_pixels is not None else os.environ.get(LIMIT, str(LARGEST_PIXELS))
+    if not (text.isascii() and text.isdigit() and int(text)):
+        raise InvalidInput(
+            "read images",
+            expected="a limit of pixels, a whole number >= 1",
+            found=repr(text[:40]),
+            fix=f"Set max_pixels, or {LIMIT} in the environment.",
+        )
+    return int(text)
+
+
+def _open(source: Any, roots: Sequence[str | Path], limit: int) -> Image.Image:
     if isinstance(source, Image.Image):
-        return source
+        return _small_enough(source, limit)
     if isinstance(source, np.ndarray):
         return _from_array(source)
     if isinstance(source, bytes | bytearray | memoryview):
-        return _decode(io.BytesIO(source))
+        return _decode(io.BytesIO(source), limit)
     if isinstance(source, str | os.PathLike):
-        return _decode(_allowed(_path(source), roots))
+        return _decode(_allowed(_path(source), roots), limit)
     raise TypeError(f"{type(source).__name__} is not a path, URI, bytes, PIL image or array")
 
 
-def _decode(file: Path | io.BytesIO) -> Image.Image:
-    with Image.open(file) as image:
-        image.load()
+def _decode(file: Path | io.BytesIO, limit: int) -> Image.Image:
+    with Image.open(file) as image:  # reads the header alone
+        _small_enough(image, limit).load()
         return image
+
+
+def _small_enough(image: Image.Image, limit: int) -> Image.Image:
+    width, height = image.size
+    if width * height > limit:
+        found = f"{width} x {height} pixels, more than the {limit} that are decoded"
+        raise ValueError(f"{found}; raise the limit with max_pixels, or {LIMIT} in the environment")
+    return image
 
 
 def _from_array(array: np.ndarray[Any, Any]) -> Image.Image:

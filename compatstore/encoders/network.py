@@ -12,16 +12,24 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from PIL import Image
 
-from compatstore.encoders.backbones import Backbone, from_description, to_description
+from compatstore.documents import Malformed, parse, read_record
+from compatstore.encoders.backbones import (
+    Backbone,
+    TimmBackbone,
+    TorchvisionBackbone,
+    from_description,
+    to_description,
+)
 from compatstore.encoders.images import MODES, Mode, read_image
 from compatstore.encoders.module import Module, require_torch
-from compatstore.errors import CorruptArtifact, InvalidInput, NotFound
+from compatstore.errors import CorruptArtifact, InvalidInput, NotFound, first_offenders
 from compatstore.permissions import refused
 
 if TYPE_CHECKING:
     import torch
 
 FORMAT = "compatstore.network.1"
+LARGEST_SIDE = 4096  # pixels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,8 +52,8 @@ class Preprocessing:
     std: float = 0.5
 
     def __post_init__(self) -> None:
-        if self.size < 1 or self.mode not in MODES or not self.std > 0:
-            expected = f"size >= 1, mode of {MODES}, std > 0"
+        if not 1 <= self.size <= LARGEST_SIDE or self.mode not in MODES or not self.std > 0:
+            expected = f"size from 1 to {LARGEST_SIDE}, mode of {MODES}, std > 0"
             raise InvalidInput("describe a preprocessing", expected=expected, found=f"{self}")
 
     @property
@@ -70,6 +78,25 @@ class Preprocessing:
         """(..., channels, size, size) uint8, or float from 0 to 1 -> float32 input of the network."""
         values = pixels if pixels.is_floating_point() else pixels.float() / 255
         return (values - self.mean) / self.std
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Description:
+    """What a file says of its encoder beside the weights.
+
+    Attributes:
+        format: `FORMAT`.
+        backbone: Architecture, as `to_description` gives it.
+        preprocessing: Of the images.
+        normalise: Whether embeddings have unit length.
+        fingerprint: Of the encoder.
+    """
+
+    format: str
+    backbone: Mapping[str, Any]
+    preprocessing: Preprocessing
+    normalise: bool
+    fingerprint: str
 
 
 class NetworkEncoder(Module):
@@ -153,19 +180,21 @@ class NetworkEncoder(Module):
         """
         description, weights = _parse(content)
         try:
+            backbone = from_description(description.backbone)
+            _require_shapes(backbone, weights)
             encoder = cls(
-                from_description(description["backbone"]),
-                Preprocessing(**description["preprocessing"]),
+                backbone,
+                description.preprocessing,
                 weights=weights,
-                normalise=bool(description["normalise"]),
+                normalise=description.normalise,
                 device=device,
                 batch_size=batch_size,
                 roots=roots,
                 spec=spec,
             )
-        except (KeyError, TypeError, InvalidInput) as error:
+        except InvalidInput as error:
             raise _corrupt(str(error)) from error
-        if encoder.fingerprint != description.get("fingerprint"):
+        if encoder.fingerprint != description.fingerprint:
             raise _corrupt("content of another fingerprint than was written")
         return encoder
 
@@ -206,22 +235,46 @@ def _with_weights(backbone: Backbone, weights: Mapping[str, torch.Tensor]) -> to
     return network
 
 
-def _parse(content: bytes) -> tuple[dict[str, Any], dict[str, torch.Tensor]]:
+def _require_shapes(backbone: Backbone, weights: Mapping[str, torch.Tensor]) -> None:
+    """Refuse weights of other shapes than a backbone's, before memory is taken for it.
+
+    Raises:
+        InvalidInput: They are not those of the backbone, or there is no such backbone.
+    """
+    torch = require_torch()
+    try:
+        with torch.random.fork_rng(devices=[]), torch.device("meta"):
+            expected = {name: value.shape for name, value in backbone.build().state_dict().items()}
+    except (RuntimeError, OverflowError, MemoryError) as error:
+        # Published networks may look at their weights while they are built; ours do not.
+        if not _published(backbone) or backbone.dim not in {value.shape[0] for value in weights.values() if value.ndim}:
+            raise InvalidInput("build a network", expected="one that has room", found=f"{error}"[:100]) from error
+        return
+    found = {name: value.shape for name, value in weights.items()}
+    differ = sorted(name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name))
+    if differ:
+        raise InvalidInput("load weights", expected="those of the backbone", found=first_offenders(differ))
+
+
+def _published(backbone: Backbone) -> bool:
+    inner = getattr(backbone, "inner", backbone)
+    return isinstance(inner, TimmBackbone | TorchvisionBackbone) or (inner is not backbone and _published(inner))
+
+
+def _parse(content: bytes) -> tuple[_Description, dict[str, torch.Tensor]]:
     """Split a file into its description and its weights."""
     require_torch()
-    from safetensors import SafetensorError
     from safetensors.torch import load
 
     try:
         weights = load(content)
-        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-        description = json.loads(header["__metadata__"]["compatstore"])
-        written_as = description["format"]
-    except (SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise _corrupt(f"{type(error).__name__}: {error}") from error
-    if written_as != FORMAT:
-        raise _corrupt(f"format {written_as!r}")
-    return description, weights
+        header = parse(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        values = parse(header["__metadata__"]["compatstore"])
+        if values["format"] != FORMAT:
+            raise Malformed(f"format {values['format']!r:.60}")
+        return read_record(_Description, values, "description"), weights
+    except Exception as error:  # what safetensors and torch raise for bytes, types and shapes that they do not know
+        raise _corrupt(f"{type(error).__name__}: {error}"[:200]) from error
 
 
 def _corrupt(found: str) -> CorruptArtifact:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 
 from compatstore.errors import CorruptArtifact, StorageError
 from compatstore.permissions import refused
@@ -10,6 +11,7 @@ from compatstore.storage.files import Files
 from compatstore.storage.location import Location
 
 FOLDER = "_compatstore"
+_DIGEST = re.compile("[0-9a-f]{64}")
 
 
 class Blobs:
@@ -54,6 +56,8 @@ class Blobs:
             StorageError: They may not be read.
         """
         asked = f"read {digest[:12]} beside {self._location.name}"
+        if not _DIGEST.fullmatch(digest):  # a path would lead elsewhere
+            raise CorruptArtifact(asked, expected="a SHA-256 as the name of a file", found=repr(digest[:80]))
         try:
             data = self._files.read(digest)
         except PermissionError as error:

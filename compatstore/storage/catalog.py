@@ -15,6 +15,7 @@ from compatstore.artifacts import Artifact, Space
 from compatstore.encoders import Encoder, FloatArray, from_spec
 from compatstore.errors import (
     AlreadyExists,
+    CorruptArtifact,
     FingerprintMismatch,
     Incompatible,
     InvalidInput,
@@ -156,8 +157,7 @@ class Catalog:
         digest = self.registry().record(name).head
         if digest is None:
             return None
-        head: FloatArray = safetensors.numpy.load(self.blobs.get(digest))["head"]
-        return head
+        return read_head(self.blobs.get(digest), self.registry().record(name).dim)
 
     def encoder(self, name: str) -> Encoder | None:
         """The encoder of a version: handed over, stored beside the table, or built from its spec; None without one.
@@ -254,6 +254,23 @@ def _require_model(record: VersionRecord, encoder: Encoder, *, side: bool) -> En
             fix="Use that model, or register this one as a version of its own.",
         )
     return encoder
+
+
+def read_head(data: bytes, dim: int) -> FloatArray:
+    """Read a stored classifier head: (classes, dim) float32.
+
+    Raises:
+        CorruptArtifact: It is no such head.
+    """
+    asked = "read a classifier head"
+    try:
+        head: FloatArray = safetensors.numpy.load(data)["head"]
+    except Exception as error:  # its own errors, and whatever NumPy raises for types and shapes that it does not have
+        raise CorruptArtifact(asked, expected="a tensor called head", found=f"{error!r}"[:200]) from error
+    if head.dtype != np.float32 or head.ndim != 2 or head.shape[1] != dim:
+        found = f"{head.shape} {head.dtype}"
+        raise CorruptArtifact(asked, expected=f"(classes, {dim}) values of float32", found=found)
+    return head
 
 
 def _head_bytes(head: FloatArray) -> bytes:

@@ -10,8 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from compatstore.documents import WIDEST
 from compatstore.encoders.codes import Codes, pack, unpack
 from compatstore.encoders.protocol import FloatArray
+from compatstore.errors import InvalidInput
 from compatstore.storage.padding import clear_of
 from compatstore.versions import EmbeddingVersion
 
@@ -51,6 +53,15 @@ class VersionColumns:
     side_dim: int | None = None
     side_dtype: str = "float32"
     side_width: int | None = None
+
+    def __post_init__(self) -> None:
+        lists = [(self.dim, self.width), (self.side_dim or 1, self.side_stored or 1)]
+        if self.dtype not in _ARROW_TYPES or not all(1 <= dim <= width <= 2 * WIDEST for dim, width in lists):
+            raise InvalidInput(
+                f"describe the columns of {self.vector}",
+                expected=f"dtype of {', '.join(_ARROW_TYPES)}, 1 <= dim <= width <= {2 * WIDEST}",
+                found=f"{self}",
+            )
 
     @classmethod
     def of(cls, version: EmbeddingVersion, *, avoid: Set[int] = frozenset()) -> VersionColumns:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from compatstore.documents import Malformed, parse, read_record
 from compatstore.errors import CorruptArtifact
 from compatstore.storage.blobs import Blobs
 
@@ -68,6 +69,19 @@ class HistoryEntry:
         return dataclasses.replace(self, number=number, at=self.at or now(), who=self.who or user())
 
 
+@dataclass(frozen=True)
+class Page:
+    """Steps that were moved out of the table's configuration.
+
+    Attributes:
+        previous: SHA-256 of the page before it, or "".
+        entries: JSON of the steps, oldest first.
+    """
+
+    previous: str
+    entries: tuple[str, ...]
+
+
 def read_entries(blobs: Blobs, config: Mapping[str, str], last_page: str) -> list[HistoryEntry]:
     """All steps, oldest first; read-only.
 
@@ -82,8 +96,16 @@ def read_entries(blobs: Blobs, config: Mapping[str, str], last_page: str) -> lis
     texts = [config[key] for key in _keys(config)]
     while last_page:
         page = _read_page(blobs, last_page)
-        texts, last_page = [*page["entries"], *texts], page["previous"]
-    return [HistoryEntry(**json.loads(text)) for text in texts]
+        texts, last_page = [*page.entries, *texts], page.previous
+    try:
+        return [read_record(HistoryEntry, parse(text), "a step") for text in texts]
+    except Malformed as error:
+        raise CorruptArtifact(
+            "read the history",
+            expected="steps as they were written",
+            found=str(error),
+            fix="Restore an earlier table version; nothing that searches or upgrades need is lost.",
+        ) from error
 
 
 def turn_page(blobs: Blobs, config: Mapping[str, str], last_page: str) -> tuple[str, dict[str, None]]:
@@ -100,8 +122,8 @@ def turn_page(blobs: Blobs, config: Mapping[str, str], last_page: str) -> tuple[
     keys = _keys(config)
     if len(keys) < PAGE:
         return last_page, {}
-    page = {"previous": last_page, "entries": [config[key] for key in keys]}
-    return blobs.put(json.dumps(page, indent=0).encode()), dict.fromkeys(keys)
+    page = Page(last_page, tuple(config[key] for key in keys))
+    return blobs.put(json.dumps(dataclasses.asdict(page), indent=0).encode()), dict.fromkeys(keys)
 
 
 def pages(blobs: Blobs, last_page: str) -> list[str]:
@@ -109,7 +131,7 @@ def pages(blobs: Blobs, last_page: str) -> list[str]:
     found = []
     while last_page:
         found.append(last_page)
-        last_page = _read_page(blobs, last_page)["previous"]
+        last_page = _read_page(blobs, last_page).previous
     return found
 
 
@@ -130,14 +152,13 @@ def _keys(config: Mapping[str, str]) -> list[str]:
     return sorted(key for key in config if key.startswith(PREFIX))
 
 
-def _read_page(blobs: Blobs, digest: str) -> dict[str, Any]:
+def _read_page(blobs: Blobs, digest: str) -> Page:
     try:
-        page: dict[str, Any] = json.loads(blobs.get(digest))
-    except CorruptArtifact as error:
+        return read_record(Page, parse(blobs.get(digest)), "a page")
+    except (CorruptArtifact, Malformed) as error:
         raise CorruptArtifact(
             "read the history",
             expected=f"the page {digest[:12]} beside the table, as it was written",
-            found=error.found,
+            found=error.found if isinstance(error, CorruptArtifact) else str(error),
             fix="Restore that file from a backup; nothing that searches or upgrades need is lost.",
         ) from error
-    return page

@@ -7,12 +7,15 @@ would make a version of that table and leave the handles of the apps that use it
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
 
+from compatstore.documents import Malformed, Record, parse, read_record
+from compatstore.errors import StorageError
 from compatstore.storage.blobs import FOLDER
 from compatstore.storage.lance_engine import lance
 from compatstore.storage.location import Location
@@ -29,10 +32,33 @@ class Records:
     Attributes:
         version: The commit, or `NOTHING_YET`.
         values: Text by key.
+        address: Of the table that holds them.
     """
 
     version: int = NOTHING_YET
     values: Mapping[str, str] = field(default_factory=dict)
+    address: str = ""
+
+    def read(self, key: str, kind: type[Record]) -> Record | None:
+        """A record, or None where there is none of that key.
+
+        Args:
+            key: Its name.
+            kind: The dataclass that its JSON holds.
+
+        Raises:
+            StorageError: It is no such record.
+        """
+        text = self.values.get(key)
+        try:
+            return None if text is None else read_record(kind, parse(text), key)
+        except Malformed as error:
+            raise StorageError(
+                "read who works on the gallery",
+                expected="records that managers of upgrades wrote",
+                found=str(error),
+                fix=f"Remove them when nobody is at work: rm -r {shlex.quote(self.address)}",
+            ) from error
 
 
 class LeaseTable:
@@ -58,7 +84,7 @@ class LeaseTable:
                 if "was not found" not in str(error):
                     raise
                 return Records()
-            return Records(dataset.version, dataset.config())
+            return Records(dataset.version, dataset.config(), self._uri)
 
     def swap(self, seen: int, key: str, value: str) -> bool:
         """Write a record, unless it was written since a commit; atomic.

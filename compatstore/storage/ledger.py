@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compatstore.digests import Digests
+from compatstore.documents import parse, read_record
 from compatstore.errors import StorageError
 from compatstore.permissions import refused
 from compatstore.storage.blobs import FOLDER
@@ -69,7 +70,7 @@ class Ledger:
             run, spent = table.schema.metadata[_RUN].decode(), table.schema.metadata[_SPENT]
             if run != self._run:
                 return Spent(), self._schema.empty_table()
-            return Spent(**json.loads(spent)), table.cast(self._schema)
+            return read_record(Spent, parse(spent), "spent"), table.cast(self._schema)
         except PermissionError as error:
             asked = f"read the ledger of a backfill beside {self._location.name}"
             raise refused(asked, self._files.address(self._name), error) from error

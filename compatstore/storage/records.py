@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from compatstore.encoders.protocol import Encoder
 from compatstore.storage.columns import VersionColumns
@@ -43,6 +42,9 @@ class VersionRecord:
     retired: bool = False
     basis_of: str | None = None
 
+    def __post_init__(self) -> None:
+        self.version()  # refuses a name, dimension or metric that no version has
+
     @classmethod
     def of(cls, version: EmbeddingVersion, **more: Any) -> VersionRecord:
         """Record a version; `more` sets fields that an `EmbeddingVersion` does not have."""
@@ -60,12 +62,6 @@ class VersionRecord:
             "side_encoder": version.side_encoder.spec if version.side_encoder is not None else "",
         }
         return cls(**{**settings, **more})
-
-    @classmethod
-    def read(cls, data: dict[str, Any]) -> VersionRecord:
-        """Make one of its JSON."""
-        columns = data["columns"]
-        return cls(**{**data, "columns": None if columns is None else VersionColumns(**columns)})
 
     def version(self, encoder: Encoder | None = None, side_encoder: Encoder | None = None) -> EmbeddingVersion:
         """Make the version again."""
@@ -136,6 +132,8 @@ class RunRecord:
         refit_at: Native items when a refit was last tried.
     """
 
+    LEAVES_OUT: ClassVar[bool] = True  # earlier releases kept more in a run
+
     target: str
     source: str
     previous: str
@@ -159,10 +157,3 @@ class RunRecord:
     def open(self) -> bool:
         """Whether the target's vectors are being kept up to date."""
         return self.state not in ("rolled-back", "retired", "aborted")
-
-    @classmethod
-    def read(cls, data: dict[str, Any]) -> RunRecord:
-        """Make one of its JSON; earlier releases kept more there, and that is left out."""
-        known = {field.name for field in dataclasses.fields(cls)}
-        kept = {name: value for name, value in data.items() if name in known}
-        return cls(**{**kept, "path": tuple(data["path"])})

@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from compatstore.errors import CorruptArtifact, InvalidInput, StorageError, UnknownVersion
+from compatstore.documents import Malformed, parse, read_record
+from compatstore.errors import CorruptArtifact, InvalidInput, StorageError, UnknownVersion, first_offenders
 from compatstore.storage.blobs import Blobs
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.history import PREFIX, HistoryEntry, read_entries, turn_page
@@ -23,6 +24,7 @@ from compatstore.storage.store import Store
 
 FORMAT = 1
 KEY = "compatstore.registry"
+ID_TYPES = ("string", "int64")
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,20 @@ class Registry:
     format: int = FORMAT
     history: int = 0
     history_page: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse names that contradict each other: they become names of columns and of files beside the table."""
+        names = [(name, record.name) for name, record in self.versions.items()]
+        names += [(name, artifact.id) for name, artifact in self.artifacts.items()]
+        names += [(name, run.target) for name, run in self.runs.items()]
+        misnamed = [f"{name!r} names itself {own!r}" for name, own in names if name != own]
+        unregistered = [
+            f"an upgrade to {name!r}, which is no version" for name in self.runs if name not in self.versions
+        ]
+        typed = [] if self.id_type in ID_TYPES else [f"ids of type {self.id_type!r}"]
+        wrong = [*misnamed, *unregistered, *typed, *([] if self.history >= 0 else ["a negative history"])]
+        if wrong:
+            raise InvalidInput("make a registry", expected="records that fit each other", found=first_offenders(wrong))
 
     def record(self, name: str) -> VersionRecord:
         """The record of a version.
@@ -129,24 +145,21 @@ class Registry:
             CorruptArtifact: It is not a registry, or one of a later format.
         """
         try:
-            data = json.loads(text)
-            if data["format"] > FORMAT:
+            data = parse(text)
+            if isinstance(data, dict) and isinstance(data.get("format"), int) and data["format"] > FORMAT:
                 raise CorruptArtifact(
                     f"open {where}",
                     expected=f"registry format <= {FORMAT}",
                     found=str(data["format"]),
                     fix="Upgrade the package: pip install --upgrade compatstore",
                 )
-            versions = {name: VersionRecord.read(record) for name, record in data.pop("versions").items()}
-            artifacts = {name: ArtifactRecord(**record) for name, record in data.pop("artifacts").items()}
-            runs = {name: RunRecord.read(record) for name, record in data.pop("runs").items()}
-            return cls(versions=versions, artifacts=artifacts, runs=runs, **data)
-        except (KeyError, TypeError, json.JSONDecodeError) as error:
+            return read_record(cls, data, "registry")
+        except Malformed as error:
             raise CorruptArtifact(
                 f"open {where}",
                 expected="a readable registry",
-                found=repr(error),
-                fix="Restore an earlier table version.",
+                found=str(error),
+                fix=f"Put the last readable one back, as it says: compatstore verify {where}",
             ) from error
 
 

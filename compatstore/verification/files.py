@@ -6,13 +6,10 @@ import re
 import shlex
 from collections.abc import Iterator
 
-import safetensors
-import safetensors.numpy
-
 from compatstore.artifacts import Artifact
 from compatstore.errors import CompatStoreError, CorruptArtifact, StorageError
 from compatstore.storage.blobs import FOLDER
-from compatstore.storage.catalog import STORED
+from compatstore.storage.catalog import STORED, read_head
 from compatstore.storage.history import pages
 from compatstore.storage.records import ArtifactRecord, VersionRecord
 from compatstore.verification.finding import Finding
@@ -56,7 +53,7 @@ def check_models(scene: Scene) -> Iterator[Finding]:
             try:
                 data = scene.catalog.blobs.get(digest)
                 if role == "head":
-                    _require_head(record, data)
+                    read_head(data, record.dim)
             except CompatStoreError as error:
                 path = scene.catalog.store.location.child(FOLDER, digest)
                 what = f"the {role} of {record.name}: {error.asked}; found {error.found}"
@@ -69,15 +66,6 @@ def _stored(record: VersionRecord) -> dict[str, str]:
     specs = {"encoder": record.encoder, "side-information encoder": record.side_encoder}
     digests = {role: spec.removeprefix(STORED) for role, spec in specs.items() if spec.startswith(STORED)}
     return digests if record.head is None else {**digests, "head": record.head}
-
-
-def _require_head(record: VersionRecord, data: bytes) -> None:
-    try:
-        shape = safetensors.numpy.load(data)["head"].shape
-    except (KeyError, safetensors.SafetensorError) as error:
-        raise CorruptArtifact("read it", expected="a tensor called head", found=repr(error)) from error
-    if len(shape) != 2 or shape[1] != record.dim:
-        raise CorruptArtifact("read it", expected=f"(classes, {record.dim}) values", found=str(shape))
 
 
 def check_leftovers(scene: Scene) -> Iterator[Finding]:

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from compatstore.artifacts import Architecture
 from compatstore.artifacts.network import Execution, Network
+from compatstore.documents import Malformed, read_record
 from compatstore.errors import CorruptArtifact, InvalidInput
 
 
@@ -99,8 +100,8 @@ def test_impossible_architectures_are_refused(wrong):
 
 
 def test_an_architecture_survives_its_dictionary(architecture):
-    assert Architecture.from_dict(architecture.to_dict()) == architecture
-    with pytest.raises(CorruptArtifact):
-        Architecture.from_dict(architecture.to_dict() | {"depth": 3})
-    with pytest.raises(CorruptArtifact):
-        Architecture.from_dict(architecture.to_dict() | {"mixer": ["wide"]})
+    assert read_record(Architecture, architecture.to_dict(), "h") == architecture
+    with pytest.raises(Malformed, match="unknown field 'depth'"):
+        read_record(Architecture, architecture.to_dict() | {"depth": 3}, "h")
+    with pytest.raises(Malformed, match=r"h.mixer\[0\] is 'wide', not of type int"):
+        read_record(Architecture, architecture.to_dict() | {"mixer": ["wide"]}, "h")

@@ -1,5 +1,8 @@
 import contextlib
 import io
+import struct
+import warnings
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -122,3 +125,40 @@ def test_folders_without_images_or_classes_are_named(tmp_path: Path, red: Path) 
         find_images(tmp_path / "nowhere")
     with pytest.raises(NotFound, match="one sub-folder of images per class"):
         find_classes(tmp_path)
+
+
+def bomb(width: int, height: int) -> bytes:
+    """A PNG of a few KiB that says that it is large; its one channel is all white."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    packer = zlib.compressobj(9)
+    row = b"\0" + b"\xff" * ((width + 7) // 8)
+    data = b"".join(packer.compress(row) for _ in range(height)) + packer.flush()
+    header = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", data) + chunk(b"IEND", b"")
+
+
+def test_an_image_of_many_pixels_in_a_few_bytes_is_listed_and_not_decoded(monkeypatch) -> None:
+    small, large = png(Image.new("L", (4, 4))), bomb(13_000, 13_000)
+    assert len(large) < 40_000
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", Image.DecompressionBombWarning)
+        with pytest.raises(SourceError) as raised:
+            read_images([small, large, small], "L")
+        assert list(raised.value.failures) == [1]
+        assert "13000 x 13000 pixels, more than the 100000000 that are decoded" in raised.value.failures[1]
+    assert read_image(bomb(300, 100), max_pixels=30_000).size == (300, 100)
+    with pytest.raises(SourceError, match="300 x 100 pixels"):
+        read_image(bomb(300, 100), max_pixels=29_999)
+    with pytest.raises(SourceError, match="COMPATSTORE_MAX_PIXELS"):
+        read_image(Image.new("L", (200, 200)), max_pixels=100)
+    monkeypatch.setenv("COMPATSTORE_MAX_PIXELS", "1000")
+    with pytest.raises(SourceError, match="more than the 1000 that"):
+        read_image(bomb(300, 100))
+    monkeypatch.setenv("COMPATSTORE_MAX_PIXELS", "many")
+    with pytest.raises(InvalidInput, match="COMPATSTORE_MAX_PIXELS"):
+        read_image(small)
+    with pytest.raises(InvalidInput, match="whole number >= 1"):
+        read_image(small, max_pixels=0)

@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from compatstore.encoders.backbones.backbone import Backbone
 from compatstore.encoders.module import require_torch
 from compatstore.errors import InvalidInput
 
 if TYPE_CHECKING:
     from torch import nn
-
-    from compatstore.encoders.backbones.backbone import Backbone
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from compatstore.documents import Malformed, read_record
 from compatstore.encoders.backbones.backbone import Backbone
 from compatstore.encoders.backbones.basis_transformed import BasisTransformed
 from compatstore.encoders.backbones.final_norm import FinalNorm
@@ -31,18 +32,21 @@ def from_description(description: Mapping[str, Any]) -> Backbone:
     Raises:
         InvalidInput: The kind is unknown or a setting is missing, unknown or out of its range.
     """
+    asked = "describe a network"
+    if not isinstance(description, Mapping):
+        raise InvalidInput(asked, expected="an object", found=type(description).__name__)
     settings = dict(description)
     kind = settings.pop("kind", None)
-    if kind not in _KINDS:
-        raise InvalidInput("describe a network", expected=f"one of {', '.join(_KINDS)}", found=repr(kind))
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise InvalidInput(asked, expected=f"one of {', '.join(_KINDS)}", found=f"{kind!r:.60}")
     nested = {name: from_description(value) for name, value in settings.items() if isinstance(value, Mapping)}
     try:
-        return _KINDS[kind](**settings | nested)
-    except TypeError as error:
-        raise InvalidInput("describe a network", expected=f"the settings of {kind}", found=str(error)) from error
+        return read_record(_KINDS[kind], settings, kind, made=nested)
+    except (Malformed, AttributeError) as error:  # a number where a network belongs has no dimension
+        raise InvalidInput(asked, expected=f"the settings of {kind}", found=str(error)) from error
 
 
-_KINDS: dict[str, Callable[..., Backbone]] = {
+_KINDS: dict[str, type[Backbone]] = {
     kind.__name__: kind
     for kind in (SmallConvNet, SmallVisionTransformer, TimmBackbone, TorchvisionBackbone, BasisTransformed, FinalNorm)
 }

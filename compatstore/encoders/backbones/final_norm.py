@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from compatstore.encoders.backbones.backbone import Backbone
 from compatstore.encoders.module import require_torch
 
 if TYPE_CHECKING:
     from torch import nn
-
-    from compatstore.encoders.backbones.backbone import Backbone
 
 
 @dataclass(frozen=True, kw_only=True)

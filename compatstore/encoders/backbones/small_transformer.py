@@ -41,10 +41,10 @@ class SmallVisionTransformer:
     depth: int = 4
 
     def __post_init__(self) -> None:
-        fine = self.dim >= 1 and self.channels in (1, 3) and self.width % _HEAD == 0 < self.width and self.depth >= 1
-        if not fine or not 8 <= self.size <= 64 or not self.patch:
+        fine = self.dim >= 1 and self.channels in (1, 3) and self.width % _HEAD == 0 < self.width
+        if not fine or not 1 <= self.depth <= 256 or not 8 <= self.size <= 64 or not self.patch:
             sizes = "8 to 64 that splits into 4 to 8 patches (8, 16, 28, 32, 48, 64)"
-            expected = f"size {sizes}, dim >= 1, channels 1 or 3, width a multiple of {_HEAD}, depth >= 1"
+            expected = f"size {sizes}, dim >= 1, channels 1 or 3, width a multiple of {_HEAD}, depth 1 to 256"
             raise InvalidInput("describe a small transformer", expected=expected, found=f"{self}")
 
     @property

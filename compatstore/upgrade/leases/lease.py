@@ -102,12 +102,6 @@ class Lease:
         """JSON text."""
         return json.dumps(dataclasses.asdict(self), separators=(",", ":"))
 
-    @classmethod
-    def loads(cls, text: str) -> Lease:
-        """Read JSON text back."""
-        data = json.loads(text)
-        return cls(holder=Holder(**data.pop("holder")), pulse=Pulse(**data.pop("pulse")), **data)
-
 
 def key_of(target: str) -> str:
     """Name of the record of an upgrade's lease."""
@@ -115,9 +109,12 @@ def key_of(target: str) -> str:
 
 
 def lease_in(records: Records, target: str) -> Lease | None:
-    """The lease of an upgrade, held or given back; None where nobody worked on it yet."""
-    text = records.values.get(key_of(target))
-    return None if text is None else Lease.loads(text)
+    """The lease of an upgrade, held or given back; None where nobody worked on it yet.
+
+    Raises:
+        StorageError: The record is damaged.
+    """
+    return records.read(key_of(target), Lease)
 
 
 def leases_in(records: Records) -> list[Lease]:

@@ -35,8 +35,7 @@ class StopRequest:
 
 def request_in(records: Records, lease: Lease) -> StopRequest | None:
     """The stop that was asked of a lease's holder, or None."""
-    text = records.values.get(_key(lease.target))
-    found = None if text is None else StopRequest(**json.loads(text))
+    found = records.read(_key(lease.target), StopRequest)
     return found if found is not None and found.token == lease.token else None
 
 

@@ -1,0 +1,116 @@
+"""A saved encoder from anywhere loads as it was written, or is refused as corrupt, in bounded memory."""
+
+from __future__ import annotations
+
+import json
+import struct
+
+import pytest
+from crafted import HOSTILE, damages, exchanged, mutations, places
+from hypothesis import given, settings
+
+from compatstore.encoders.backbones import BasisTransformed, FinalNorm, SmallConvNet, SmallVisionTransformer
+from compatstore.encoders.network import NetworkEncoder, Preprocessing
+from compatstore.errors import CorruptArtifact
+from confined import run_confined
+
+INNER = SmallConvNet(size=8, dim=12, width=2)
+GREY = Preprocessing(size=8, mode="L")
+ENCODERS = {
+    "convolutional": NetworkEncoder(FinalNorm(inner=SmallConvNet(size=8, dim=4, width=2)), GREY),
+    "transformer": NetworkEncoder(SmallVisionTransformer(size=8, dim=4, width=16, depth=1), GREY),
+    "basis": NetworkEncoder(BasisTransformed(inner=INNER, source_dim=6, extra=2), GREY),
+}  # fmt: skip
+CONTENTS = {name: encoder.to_bytes() for name, encoder in ENCODERS.items()}
+
+
+def parts(content):
+    """Header, description and the bytes of the weights."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:end])
+    return header, json.loads(header["__metadata__"]["compatstore"]), content[end:]
+
+
+def rebuilt(content, description, header=None):
+    """The bytes of an encoder with another description."""
+    known, _, weights = parts(content)
+    known = header or known
+    text = json.dumps(known | {"__metadata__": {"compatstore": json.dumps(description)}}).encode()
+    return struct.pack("<Q", len(text)) + text + weights
+
+
+def assert_same_or_corrupt(content):
+    try:
+        loaded = NetworkEncoder.from_bytes(content)
+    except CorruptArtifact:
+        return
+    again = NetworkEncoder.from_bytes(loaded.to_bytes())
+    assert (again.fingerprint, again.identity, again.dim) == (loaded.fingerprint, loaded.identity, loaded.dim)
+
+
+@pytest.mark.parametrize("kind", CONTENTS)
+def test_any_damage_is_corrupt(kind):
+    @settings(deadline=None, max_examples=40)
+    @given(damages(CONTENTS[kind]))
+    def damaged(content):
+        assert_same_or_corrupt(content)
+
+    damaged()
+
+
+@pytest.mark.parametrize("kind", CONTENTS)
+def test_another_value_loads_as_it_says_or_is_corrupt(kind):
+    @settings(deadline=None, max_examples=40)
+    @given(mutations(parts(CONTENTS[kind])[1]))
+    def mutated(description):
+        assert_same_or_corrupt(rebuilt(CONTENTS[kind], description))
+
+    mutated()
+
+
+def test_every_field_is_held_against_its_type():
+    content = CONTENTS["basis"]
+    description = parts(content)[1]
+    for path in places(description):
+        for value in (*HOSTILE, ...):
+            changed = exchanged(description, path, value)
+            if changed is not ...:
+                assert_same_or_corrupt(rebuilt(content, changed))
+
+
+MEMORY = """
+import json, resource, sys
+from encoders.test_crafted import CONTENTS, parts, rebuilt
+from compatstore.encoders.network import NetworkEncoder
+from compatstore.errors import CorruptArtifact
+from crafted import deep, exchanged
+
+content = CONTENTS["basis"]
+description = parts(content)[1]
+wide = 3_000_000
+changes = {
+    "width": (("backbone", "inner", "width"), wide),
+    "dim": (("backbone", "inner", "dim"), wide),
+    "extra": (("backbone", "extra"), wide),
+    "source": (("backbone", "source_dim"), wide),
+    "size": (("preprocessing", "size"), wide),
+    "deep": (("backbone", "inner"), json.loads(deep(300))),
+    "a model of 4 GiB": (("backbone",), {"kind": "TimmBackbone", "name": "eva_giant_patch14_224", "dim": wide}),
+}
+NetworkEncoder.from_bytes(content)
+import timm.models  # as much as it takes
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 30), resource.RLIM_INFINITY))
+for name, (path, value) in changes.items():
+    try:
+        NetworkEncoder.from_bytes(rebuilt(content, exchanged(description, path, value)))
+        sys.exit(f"{name}: loaded")
+    except CorruptArtifact as error:
+        print(name, error.found[:60], sep=": ")
+"""
+
+
+def test_crafted_encoders_are_corrupt_within_bounded_memory():
+    done = run_confined(MEMORY)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert len(done.stdout.splitlines()) == 7
