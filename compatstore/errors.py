@@ -18,7 +18,8 @@ CompatStoreError
 ├── CorruptArtifact (ValueError)         a file is truncated, edited or of an unknown format
 ├── SourceError (OSError)                some sources cannot be read (lists which, and why)
 ├── StorageError (OSError)               the table cannot be read or written
-│   └── CommitConflict                   another writer kept winning
+│   ├── CommitConflict                   another writer kept winning
+│   └── TableChanged                     columns of the gallery were dropped, renamed or replaced behind its back
 ├── UpgradeError (RuntimeError)          an upgrade cannot take that step now
 │   ├── RowsMissing                      a cutover while rows have no vector in the target
 │   ├── GateFailed                       the estimate is not sure to reach what was required
@@ -170,6 +171,10 @@ class StorageError(CompatStoreError, OSError):
 
 class CommitConflict(StorageError):
     """Another writer kept winning; nothing of this call was written."""
+
+
+class TableChanged(StorageError):
+    """Columns that the gallery needs were dropped, renamed or replaced by another writer of the table."""
 
 
 class UpgradeError(CompatStoreError, RuntimeError):

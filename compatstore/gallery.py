@@ -29,6 +29,7 @@ from compatstore.storage.failures import answering, answers
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import find, read_ids
 from compatstore.storage.location import locate
+from compatstore.storage.misfits import RESULTS, refuse_taken
 from compatstore.storage.records import ArtifactRecord
 from compatstore.storage.registry import Registry, edit
 from compatstore.storage.store import Store
@@ -233,9 +234,11 @@ class Gallery:
             UnknownId: Some are not there.
             InvalidInput: A column is not there, or ids are of another type than the gallery's.
         """
-        registry = self._catalog.registry()
+        snapshot = self._catalog.store.snapshot()
+        registry = self._catalog.recorded(snapshot)
+        self._catalog.require(snapshot)
         wanted = read_ids(ids, id_arrow_type(registry), f"get items of {self._catalog.store.location.name}")
-        schema = self._catalog.store.schema.names
+        schema = snapshot.schema.names
         names = schema if columns is None else _require_columns(columns, schema)
         found = find(self._catalog.store, registry.id_column, wanted, list(dict.fromkeys([*names, registry.id_column])))
         keys = found.column(registry.id_column)
@@ -256,7 +259,7 @@ class Gallery:
             UnknownId: Some items are not there.
             UnknownVersion: The gallery keeps no vectors of that version.
         """
-        registry = self._catalog.registry()
+        registry = self._registry_with(version)
         columns = registry.columns(version or registry.active)
         matrix, valid = to_matrix(self.get(ids, [columns.vector]).column(columns.vector), columns.dim)
         matrix = matrix.copy()
@@ -273,7 +276,7 @@ class Gallery:
             UnknownVersion: The gallery keeps no vectors of that version.
             InvalidInput: The version has no side-information.
         """
-        registry = self._catalog.registry()
+        registry = self._registry_with(version)
         name = version or registry.active
         columns = registry.columns(name)
         if columns.side is None or columns.side_dim is None:
@@ -286,7 +289,7 @@ class Gallery:
 
     def __repr__(self) -> str:
         return (
-            f"<Gallery {self._catalog.store.location.uri} active={self._catalog.registry().active} items={len(self)}>"
+            f"<Gallery {self._catalog.store.location.uri} active={self._catalog.recorded().active} items={len(self)}>"
         )
 
     # ---- searching
@@ -323,8 +326,10 @@ class Gallery:
             UnknownVersion: There is no such version, or nothing to search with its queries.
         """
         snapshot = self._catalog.store.snapshot()
-        registry = self._catalog.registry(snapshot)
+        registry = self._catalog.recorded(snapshot)
         plan = self._plan_search(registry, k, version, where)
+        self._catalog.require(snapshot, *(part.version for part in plan.parts))
+        refuse_taken("search", snapshot.schema.names, self._catalog.store.location, RESULTS[:1])
         if fingerprint is not None:
             record = registry.record(plan.version).version()
             asked, fix = f"search with a query of {plan.version}", of_fingerprint(registry, plan.version, fingerprint)
@@ -437,21 +442,21 @@ class Gallery:
 
     def versions(self) -> tuple[str, ...]:
         """Names of all versions, in order of registration."""
-        return tuple(self._catalog.registry().versions)
+        return tuple(self._catalog.recorded().versions)
 
     @property
     def active(self) -> str:
         """Name of the version that searches use."""
-        return self._catalog.registry().active
+        return self._catalog.recorded().active
 
     def artifacts(self) -> tuple[ArtifactRecord, ...]:
         """All linked artifacts, in order of linking."""
-        return tuple(self._catalog.registry().artifacts.values())
+        return tuple(self._catalog.recorded().artifacts.values())
 
     @property
     def id_type(self) -> str:
         """Type of the ids, "string" or "int64"."""
-        return self._catalog.registry().id_type
+        return self._catalog.recorded().id_type
 
     def native_ids(self, *versions: str) -> list[Any]:
         """Ids of the items whose vectors are native in all of these versions.
@@ -799,6 +804,13 @@ class Gallery:
         tend(self._catalog)
         return result
 
+    def _registry_with(self, version: str | None) -> Registry:
+        """The registry of a table that has the columns of the items and of a version, the active one by default."""
+        snapshot = self._catalog.store.snapshot()
+        registry = self._catalog.recorded(snapshot)
+        self._catalog.require(snapshot, version or registry.active)
+        return registry
+
     def _plan_search(
         self, registry: Registry, k: int, version: str | None, where: str | Sequence[str] | None
     ) -> searching.SearchPlan:
@@ -835,7 +847,7 @@ def _terms(
 def _item_columns(registry: Registry, schema: Sequence[str]) -> list[str]:
     """The user's columns: id, source, metadata."""
     own = {registry.id_column, registry.source_column, *metadata.own_columns(registry, schema)}
-    return [name for name in schema if name in own]
+    return [name for name in schema if name in own and name not in RESULTS]
 
 
 def _require_columns(columns: Sequence[str], schema: Sequence[str]) -> list[str]:

@@ -16,7 +16,24 @@ DType = Literal["float32", "float16"]
 SideDType = Literal["float32", "bits"]
 METRICS: tuple[str, ...] = get_args(Metric)
 
+LONGEST_NAME = 180  # characters; Lance adds up to 55 in the file of a tag, and 255 is the most
+WORDS = ("id", "source", "vector", "side")  # of `add`, beside which vectors are given under their version's name
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9]*(_[A-Za-z0-9]+)*")
+
+
+def require_usable_name(name: str, asked: str) -> None:
+    """Refuse a name that a gallery cannot give to a new version.
+
+    Raises:
+        InvalidName: It is a word of `add`, or so long that no file could have it in its name.
+    """
+    if name in WORDS or len(name) > LONGEST_NAME:
+        raise InvalidName(
+            asked,
+            expected=f"a name of at most {LONGEST_NAME} characters that is none of {', '.join(WORDS)}",
+            found=f"{len(name)} characters" if len(name) > LONGEST_NAME else repr(name),
+            fix="Choose another name.",
+        )
 
 
 @dataclass(frozen=True)

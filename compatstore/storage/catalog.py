@@ -24,10 +24,11 @@ from compatstore.errors import (
 )
 from compatstore.storage import registry as registry_module
 from compatstore.storage.blobs import Blobs
+from compatstore.storage.misfits import Misfit, misfits, refuse
 from compatstore.storage.records import ArtifactRecord, VersionRecord
 from compatstore.storage.registry import Registry
 from compatstore.storage.store import Store
-from compatstore.versions import EmbeddingVersion
+from compatstore.versions import EmbeddingVersion, require_usable_name
 
 STORED = "stored:"
 CODE = "python:"
@@ -63,8 +64,9 @@ class Catalog:
         self._side_encoders: dict[str, Encoder] = {}
         self._artifacts: dict[str, Artifact] = {}
         # A search reads the registry of its snapshot; parsing it again for the same table version would be waste.
-        self._read: tuple[int, Registry | None] = (0, None)
-        state = self.registry()
+        self._read: tuple[int, Registry | None, tuple[Misfit, ...]] = (0, None, ())
+        self._given_up: str | None = None
+        state = self.recorded()
         for name, encoder in (encoders or {}).items():
             self._encoders[name] = _require_model(state.record(name), encoder, side=False)
         for name, encoder in (side_encoders or {}).items():
@@ -76,14 +78,49 @@ class Catalog:
         other.store = self.store.fenced(fence)
         return other
 
+    def giving_up(self, version: str) -> Catalog:
+        """The same catalog for the retirement of a version, whose columns may be gone."""
+        other = copy.copy(self)
+        other._given_up = version
+        return other
+
     def registry(self, snapshot: Any = None) -> Registry:
-        """The registry as of now, or of an open snapshot."""
+        """The registry as of now, or of an open snapshot, in a table that has all columns that it names.
+
+        Raises:
+            TableChanged: It has not: another writer dropped, renamed or replaced some.
+        """
         snapshot = snapshot or self.store.snapshot()
-        version, registry = self._read
+        registry, found = self._look(snapshot)
+        found = tuple(misfit for misfit in found if misfit.version is None or misfit.version != self._given_up)
+        refuse(found, registry, snapshot, self.store.location)
+        return registry
+
+    def recorded(self, snapshot: Any = None) -> Registry:
+        """The registry alone, as of now or of an open snapshot, whatever columns the table has."""
+        return self._look(snapshot or self.store.snapshot())[0]
+
+    def misfits(self, snapshot: Any = None) -> tuple[Misfit, ...]:
+        """Columns that the registry names and the table has not, or has of another type."""
+        return self._look(snapshot or self.store.snapshot())[1]
+
+    def require(self, snapshot: Any, *versions: str) -> None:
+        """Want the columns of the items and of some versions, of what a read looks at.
+
+        Raises:
+            TableChanged: Some are not there.
+        """
+        registry, found = self._look(snapshot)
+        found = tuple(misfit for misfit in found if misfit.version is None or misfit.version in versions)
+        refuse(found, registry, snapshot, self.store.location)
+
+    def _look(self, snapshot: Any) -> tuple[Registry, tuple[Misfit, ...]]:
+        version, registry, found = self._read
         if registry is None or version != snapshot.version:
             registry = registry_module.read(snapshot, self.store.location.uri)
-            self._read = (snapshot.version, registry)
-        return registry
+            found = misfits(registry, snapshot.schema)
+            self._read = (snapshot.version, registry, found)
+        return registry, found
 
     def add_version(self, version: EmbeddingVersion) -> VersionRecord:
         """Record a version, store its encoders and head where they can be stored, and keep its encoders at hand."""
@@ -117,9 +154,11 @@ class Catalog:
 
         Raises:
             AlreadyExists: The gallery has a version of that name.
+            InvalidName: The name means something else here, or is too long.
             InvalidInput: The user has a column of that name.
         """
-        require_unregistered(self.registry(), name)
+        require_usable_name(name, f"register version {name[:80]}")
+        require_unregistered(self.recorded(), name)
         taken = [column for column in self.store.schema.names if column.split("__")[0] == name]
         if taken:
             raise InvalidInput(
@@ -135,7 +174,7 @@ class Catalog:
         Raises:
             InvalidInput: The artifact carries no fingerprint of a version here.
         """
-        registry = self.registry()
+        registry = self.recorded()
         for record in registry.versions.values():
             if space.fingerprint is not None and record.version().fingerprint == space.fingerprint:
                 return record.name
@@ -150,14 +189,14 @@ class Catalog:
 
     def version(self, name: str) -> EmbeddingVersion:
         """The version without its encoders; see `encoder`."""
-        return self.registry().record(name).version()
+        return self.recorded().record(name).version()
 
     def head(self, name: str) -> FloatArray | None:
         """The frozen classifier head of a version, (classes, dim) float32, or None."""
-        digest = self.registry().record(name).head
+        digest = self.recorded().record(name).head
         if digest is None:
             return None
-        return read_head(self.blobs.get(digest), self.registry().record(name).dim)
+        return read_head(self.blobs.get(digest), self.recorded().record(name).dim)
 
     def encoder(self, name: str) -> Encoder | None:
         """The encoder of a version: handed over, stored beside the table, or built from its spec; None without one.
@@ -166,11 +205,11 @@ class Catalog:
             Incompatible: Its spec names Python code and code is not trusted.
             FingerprintMismatch: What the spec builds is not what the version was registered with.
         """
-        return self._find(self._encoders, self.registry().record(name), side=False)
+        return self._find(self._encoders, self.recorded().record(name), side=False)
 
     def side_encoder(self, name: str) -> Encoder | None:
         """The side-information encoder of a version, found as `encoder` is."""
-        return self._find(self._side_encoders, self.registry().record(name), side=True)
+        return self._find(self._side_encoders, self.recorded().record(name), side=True)
 
     def add_artifact(self, artifact: Artifact, source: str, target: str) -> ArtifactRecord:
         """Store an artifact's files beside the table and return the record to register."""
@@ -208,7 +247,7 @@ class Catalog:
         Raises:
             UnknownArtifact: None, or more than one, has that id.
         """
-        records = self.registry().artifacts
+        records = self.recorded().artifacts
         found = [record for full, record in records.items() if artifact_id and full.startswith(artifact_id)]
         if len(found) != 1:
             raise UnknownArtifact(

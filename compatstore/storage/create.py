@@ -13,10 +13,11 @@ from compatstore.storage.columns import VersionColumns
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import build_index, refuse_repeats
 from compatstore.storage.location import Location
+from compatstore.storage.misfits import refuse_taken
 from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import KEY, Registry, start
 from compatstore.storage.store import PRIMARY_KEY, Store
-from compatstore.versions import EmbeddingVersion
+from compatstore.versions import EmbeddingVersion, require_usable_name
 
 ID, SOURCE = "id", "source"
 _ID_TYPES = {"string": pa.string, "int64": pa.int64}
@@ -26,15 +27,15 @@ def create_table(location: Location, version: EmbeddingVersion, id_type: str) ->
     """Make an empty table with the columns of one version.
 
     Raises:
-        InvalidInput: `id_type` is unknown, or the version's name is that of a column.
+        InvalidInput: `id_type` is unknown.
+        InvalidName: The version's name means something else here, or is too long.
         AlreadyExists: Something is there.
         StorageError: The place cannot be written.
     """
     asked = f"create a gallery at {location.uri}"
     if id_type not in _ID_TYPES:
         raise InvalidInput(asked, expected=f"id_type of {', '.join(_ID_TYPES)}", found=repr(id_type))
-    if version.name in (ID, SOURCE):
-        raise InvalidInput(asked, expected=f"a version not called {ID} or {SOURCE}", found=version.name)
+    require_usable_name(version.name, asked)
     columns = VersionColumns.of(version)
     # Lance keeps two concurrent inserts of one id apart only where the id is declared as the key.
     key = pa.field(ID, _ID_TYPES[id_type](), nullable=False, metadata=PRIMARY_KEY)
@@ -64,10 +65,14 @@ def adopt_table(
         InvalidName: A column has a name that Lance or a gallery cannot handle.
         DimensionMismatch: The vectors have another length.
         DuplicateIds: An id occurs twice.
+        InvalidName: The version's name means something else here, or is too long.
+        TableChanged: A column is called as what searches add to their results.
     """
     store = Store.open(location)
     asked = f"adopt {location.uri}"
     _require_new(store, asked)
+    require_usable_name(version.name, asked)
+    refuse_taken("adopt", store.schema.names, location)
     columns = _adopted_columns(store, version, vector, asked)
     _require_names(store.schema.names, version.name, vector, asked)
     id_type = _require_ids(store, id_column, asked)

@@ -9,6 +9,9 @@ from typing import Any
 
 from compatstore.errors import InvalidInput
 
+# Of the object stores that Lance knows.
+SCHEMES = ("s3", "s3+ddb", "gs", "az", "abfs", "abfss", "oss", "cos", "tos", "hf", "memory", "file-object-store")
+
 
 @dataclass(frozen=True)
 class Location:
@@ -55,8 +58,28 @@ def locate(gallery: Any, storage_options: dict[str, str] | None = None) -> Locat
     if not isinstance(gallery, str | os.PathLike) or not str(gallery):
         raise InvalidInput("open a gallery", expected="a path, a URI or a LanceDB table", found=repr(gallery))
     text = str(gallery)
+    _require_place(text)
     database, mark, table = text.rpartition("#")
     return Location(_local(f"{database.rstrip('/')}/{table}.lance" if mark else text), options)
+
+
+def _require_place(uri: str) -> None:
+    """Refuse addresses where no table can lie.
+
+    Raises:
+        InvalidInput: Its scheme is none of an object store's, or no bucket is named.
+    """
+    scheme, mark, rest = uri.partition("://")
+    if not mark or scheme == "file":
+        return
+    if scheme not in SCHEMES or not rest.partition("#")[0].strip("/") or rest.startswith("/"):
+        bucket = "no bucket" if scheme in SCHEMES else f"{scheme}://"
+        raise InvalidInput(
+            f"open a gallery at {uri[:200]}",
+            expected=f"a path, or BUCKET/TABLE behind one of {', '.join(f'{known}://' for known in SCHEMES)}",
+            found=bucket,
+            fix="Name a bucket and a table: s3://BUCKET/photos.lance",
+        )
 
 
 def _local(uri: str) -> str:

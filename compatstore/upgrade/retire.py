@@ -34,6 +34,7 @@ def retire(catalog: Catalog, name: str, *, drop_adopted: bool = False, force: bo
         RowsMissing: Items have a vector in it and none in the version that took its place.
         LeaseHeld: Somebody works on an upgrade from or to it.
     """
+    catalog = catalog.giving_up(name)
     registry = catalog.registry()
     registry.record(name)
     require_unused(registry, name)
@@ -53,6 +54,8 @@ def _settle_readers(catalog: Catalog, name: str, force: bool) -> None:
     """Catch up with what came since the cutover: without the source nothing could find it or make its vectors."""
     registry = catalog.registry()
     source = registry.record(name).columns
+    if _is_lost(catalog, name):  # there is nothing to catch up with
+        return
     for run in registry.runs.values():
         if source is None or run.source != name or run.state != CUTOVER:
             continue
@@ -71,7 +74,8 @@ def _settle_readers(catalog: Catalog, name: str, force: bool) -> None:
 def _retire(catalog: Catalog, name: str, drop_adopted: bool) -> Switched:
     registry = catalog.registry()
     record = registry.record(name)
-    missing = catalog.store.count(unsearchable(registry, registry.active))
+    rest = _without(registry, name) if _is_lost(catalog, name) else registry
+    missing = catalog.store.count(unsearchable(rest, registry.active))
 
     def change(state: Registry) -> Registry:
         require_unused(state, name)  # a rollback may just have made it active
@@ -84,6 +88,11 @@ def _retire(catalog: Catalog, name: str, drop_adopted: bool) -> Switched:
     dropped = drop_leftovers(catalog, record)
     changed = record.columns is not None or bool(dropped)
     return Switched(registry.active, registry.active, missing, changed=changed, dropped=dropped)
+
+
+def _is_lost(catalog: Catalog, name: str) -> bool:
+    """Whether another writer dropped or replaced columns of a version."""
+    return any(misfit.version == name for misfit in catalog.misfits())
 
 
 def drop_leftovers(catalog: Catalog, record: VersionRecord) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ def roll_back(catalog: Catalog, target: str | None = None) -> Switched:
     Raises:
         UpgradeError: There is nothing to roll back, or the previous version was retired.
     """
-    registry = catalog.registry()
+    registry = catalog.recorded()  # it is also the way out when columns of the target were lost
     if target is not None:
         registry.record(target)
     undone = _run_to_undo(registry, target).target
@@ -45,7 +45,7 @@ def roll_back(catalog: Catalog, target: str | None = None) -> Switched:
     active = edit(catalog.store, flip, entry).active
     with contextlib.suppress(StorageError):  # it is rolled back already
         ask_to_stop(LeaseTable(catalog.store.location), undone, "rollback")
-    return Switched(active, before[0], catalog.store.count(unsearchable(catalog.registry(), active)))
+    return Switched(active, before[0], catalog.store.count(unsearchable(catalog.recorded(), active)))
 
 
 def _return_to(registry: Registry, run: RunRecord) -> str:

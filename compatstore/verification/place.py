@@ -32,7 +32,7 @@ def gallery_place(gallery: object, storage_options: dict[str, str] | None) -> It
     yield Diagnosis(topic="gallery", level="ok", what=f"{location.uri}: {rows} items")
     yield from _writing(location)
     if location.is_local:
-        yield _room(location, _bytes_to_come(catalog.registry(), rows))
+        yield _room(location, _bytes_to_come(catalog.recorded(), rows))
 
 
 def _writing(location: Location) -> Iterator[Diagnosis]:

@@ -7,10 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow as pa
-
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
+from compatstore.storage.misfits import Misfit
 from compatstore.storage.records import RunRecord, VersionRecord
 from compatstore.storage.registry import Registry
 from compatstore.storage.store import storage_errors
@@ -37,21 +36,19 @@ class Scene:
     def of(cls, catalog: Catalog) -> Scene:
         """The gallery as of now."""
         snapshot = catalog.store.snapshot()
-        return cls(catalog, snapshot, catalog.registry(snapshot))
+        return cls(catalog, snapshot, catalog.recorded(snapshot))
 
     @property
     def sound(self) -> list[tuple[VersionRecord, VersionColumns]]:
         """Live versions whose columns are all there and can be read as what they should be."""
+        lost = {misfit.version for misfit in self.misfits}
         live = [(record, record.columns) for record in self.registry.live if record.columns is not None]
-        return [(record, columns) for record, columns in live if not list(self.unfit(columns))]
+        return [(record, columns) for record, columns in live if record.name not in lost]
 
-    def unfit(self, columns: VersionColumns) -> Iterator[tuple[Any, Any]]:
-        """Fields of a version that the table has not, or has of another type: (field, type found or None)."""
-        schema = self.snapshot.schema
-        for field in columns.fields:
-            found = schema.field(field.name).type if field.name in schema.names else None
-            if found is None or not _same_type(found, field.type):
-                yield field, found
+    @property
+    def misfits(self) -> tuple[Misfit, ...]:
+        """Columns that the registry names and the table has not, or has of another type."""
+        return self.catalog.misfits(self.snapshot)
 
     def run(self, version: str) -> RunRecord | None:
         """The open upgrade to a version, or None."""
@@ -72,10 +69,3 @@ class Scene:
     def command(self, verb: str, *words: str) -> str:
         """A command line on this gallery."""
         return shlex.join(["compatstore", verb, self.catalog.store.location.uri, *words])
-
-
-def _same_type(found: Any, expected: Any) -> bool:
-    """Whether two Arrow types hold the same; the name of a list's item field does not count."""
-    if pa.types.is_fixed_size_list(found) and pa.types.is_fixed_size_list(expected):
-        return bool(found.list_size == expected.list_size and found.value_type == expected.value_type)
-    return bool(found == expected)

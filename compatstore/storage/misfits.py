@@ -1,0 +1,163 @@
+"""Whether a table has the columns that its registry names: an app may drop, rename or replace what is in its table.
+
+It is asked where a snapshot and the registry in it are read together (`catalog.py`), so that every verb gives one error
+that says what is gone and what to do, instead of whatever the missing column leads to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from compatstore.errors import TableChanged
+from compatstore.storage.location import Location
+from compatstore.storage.registry import ID_TYPES, Registry
+
+RESULTS = ("_distance", "_version", "_origin", "_query")  # columns that a search adds
+VERSIONS_LOOKED_AT = 200  # earlier table versions, to find what a column is called now
+_IDS = {ID_TYPES[0]: (pa.types.is_string, pa.types.is_large_string), ID_TYPES[1]: (pa.types.is_integer,)}
+
+
+@dataclass(frozen=True)
+class Misfit:
+    """A column that the registry names and the table has not, or has of another type.
+
+    Attributes:
+        column: Its name.
+        version: The embedding version that it belongs to; None for a column of the items.
+        expected: Arrow type, or a word for it.
+        found: Arrow type, or None where the column is gone.
+    """
+
+    column: str
+    version: str | None
+    expected: Any
+    found: Any
+
+    def __str__(self) -> str:
+        whose = "of the items" if self.version is None else f"of {self.version}"
+        is_found = "is gone" if self.found is None else f"is {self.found}, expected {self.expected}"
+        return f"column {self.column} {whose} {is_found}"
+
+
+def misfits(registry: Registry, schema: Any) -> tuple[Misfit, ...]:
+    """All columns that a registry names and an Arrow schema does not hold as they should be."""
+    return tuple(_of_items(registry, schema)) + tuple(
+        Misfit(field.name, record.name, field.type, found)
+        for record in registry.live
+        if record.columns is not None
+        for field in record.columns.fields
+        for found in [_type_of(schema, field.name)]
+        if found is None or not _same_type(found, field.type)
+    )
+
+
+def _of_items(registry: Registry, schema: Any) -> Iterator[Misfit]:
+    found = _type_of(schema, registry.id_column)
+    if found is None or not any(fits(found) for fits in _IDS[registry.id_type]):
+        yield Misfit(registry.id_column, None, registry.id_type, found)
+    if registry.source_column is not None and _type_of(schema, registry.source_column) is None:
+        yield Misfit(registry.source_column, None, "any type", None)
+
+
+def refuse(found: Sequence[Misfit], registry: Registry, snapshot: Any, location: Location) -> None:
+    """Refuse to go on with a table that lacks columns.
+
+    Raises:
+        TableChanged: It does; the error names the first of them, and the way out.
+    """
+    if not found:
+        return
+    asked = f"use {location.name}"
+    if len(found) > 1:
+        asked += f", which lacks {len(found)} columns"
+    raise TableChanged(
+        asked,
+        expected="the columns that the gallery was made of",
+        found="; ".join(str(misfit) for misfit in found[:3]),
+        fix=way_out(found[0], found, registry, snapshot, location),
+    )
+
+
+def refuse_taken(asked: str, names: Sequence[str], location: Location, reserved: Sequence[str] = RESULTS) -> None:
+    """Refuse columns of an app's that are called as what a search adds to its results.
+
+    Raises:
+        TableChanged: There is one. Lance itself cannot search a table with a `_distance`.
+    """
+    taken = [name for name in names if name in reserved]
+    if taken:
+        change = f'{{"path": "{taken[0]}", "name": "{taken[0].lstrip("_")}"}}'
+        raise TableChanged(
+            f"{asked} {location.name}",
+            expected=f"no column called {' or '.join(reserved)}, as searches call what they add",
+            found=f"the table's own column {taken[0]}",
+            fix=f'Give it another name: lance.dataset("{location.uri}").alter_columns({change})',
+        )
+
+
+def way_out(misfit: Misfit, others: Sequence[Misfit], registry: Registry, snapshot: Any, location: Location) -> str:
+    """What to do about a column that is gone: give it its name back, make it again, or restore the table."""
+    uri = location.uri
+    before = _last_with(misfit, snapshot)
+    renamed = None if before is None else _now_called(misfit, before, snapshot)
+    if renamed is not None:
+        change = f'{{"path": "{renamed}", "name": "{misfit.column}"}}'
+        return f'It is called {renamed} now. Give it its name back: lance.dataset("{uri}").alter_columns({change})'
+    if misfit.version is not None:
+        again = f"compatstore retire {uri} {misfit.version} && compatstore upgrade {uri} {misfit.version}"
+        if misfit.version != registry.active:
+            return f"Make it again: {again}"
+        if _can_go_back(registry, {other.version for other in others}):
+            return f"Go back to the version before and make it again: compatstore rollback {uri} && {again}"
+    if before is None:
+        return f"Restore {uri} from a backup, or drop it and make the gallery again."
+    later = "rows and columns written since are undone"
+    return f'Restore the table version before ({later}): lance.dataset("{uri}", version={before.version}).restore()'
+
+
+def _can_go_back(registry: Registry, lost: Set[str | None]) -> bool:
+    run = registry.runs.get(registry.active)
+    whole = run is not None and run.open and run.previous not in lost and None not in lost
+    return whole and run is not None and run.previous in {record.name for record in registry.live}
+
+
+def _last_with(misfit: Misfit, snapshot: Any) -> Any | None:
+    """The last table version that has the column as it should be, or None."""
+    for version in range(snapshot.version - 1, max(0, snapshot.version - 1 - VERSIONS_LOOKED_AT), -1):
+        try:
+            earlier = snapshot.checkout_version(version)
+        except (OSError, ValueError):  # cleaned up
+            continue
+        found = _type_of(earlier.schema, misfit.column)
+        if found is not None and found != misfit.found:
+            return earlier
+    return None
+
+
+def _now_called(misfit: Misfit, before: Any, snapshot: Any) -> str | None:
+    """Another name that the very column has now; Lance's ids of columns stay when these are renamed."""
+    files = [
+        {file.path for part in table.get_fragments() for file in part.data_files()} for table in (before, snapshot)
+    ]
+    if files[0] and not files[0] & files[1]:  # the table was written anew, and ids were given anew
+        return None
+    ids = {field.name(): field.id() for field in before.lance_schema.fields()}
+    names = {field.id(): str(field.name()) for field in snapshot.lance_schema.fields()}
+    name = names.get(ids[misfit.column])
+    same = name is not None and _type_of(snapshot.schema, name) == _type_of(before.schema, misfit.column)
+    return name if same and name != misfit.column else None
+
+
+def _type_of(schema: Any, name: str) -> Any | None:
+    return schema.field(name).type if name in schema.names else None
+
+
+def _same_type(found: Any, expected: Any) -> bool:
+    """Whether two Arrow types hold the same; the name of a list's item field does not count."""
+    if pa.types.is_fixed_size_list(found) and pa.types.is_fixed_size_list(expected):
+        return bool(found.list_size == expected.list_size and found.value_type == expected.value_type)
+    return bool(found == expected)
