@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from compatstore.documents import Malformed, read_record
+from compatstore.documents import WIDEST, Malformed, read_record
 from compatstore.encoders.backbones.backbone import Backbone
 from compatstore.encoders.backbones.basis_transformed import BasisTransformed
 from compatstore.encoders.backbones.final_norm import FinalNorm
@@ -39,6 +39,9 @@ def from_description(description: Mapping[str, Any]) -> Backbone:
     kind = settings.pop("kind", None)
     if not isinstance(kind, str) or kind not in _KINDS:
         raise InvalidInput(asked, expected=f"one of {', '.join(_KINDS)}", found=f"{kind!r:.60}")
+    large = [name for name, value in settings.items() if isinstance(value, int | float) and not value <= WIDEST]
+    if large:
+        raise InvalidInput(asked, expected=f"numbers up to {WIDEST}", found=f"a larger {large[0]:.60}")
     nested = {name: from_description(value) for name, value in settings.items() if isinstance(value, Mapping)}
     try:
         return read_record(_KINDS[kind], settings, kind, made=nested)
