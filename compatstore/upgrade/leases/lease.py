@@ -118,8 +118,13 @@ def lease_in(records: Records, target: str) -> Lease | None:
 
 
 def leases_in(records: Records) -> list[Lease]:
-    """All leases, held or given back."""
-    return [Lease.loads(text) for key, text in records.values.items() if key.startswith(key_of(""))]
+    """All leases, held or given back.
+
+    Raises:
+        StorageError: A record is damaged.
+    """
+    found = [records.read(key, Lease) for key in records.values if key.startswith(key_of(""))]
+    return [lease for lease in found if lease is not None]
 
 
 def claim(table: LeaseTable, target: str, verb: str) -> tuple[Lease, Lease | None]:
