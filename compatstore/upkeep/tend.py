@@ -22,8 +22,9 @@ LOOK_EVERY = 32  # commits
 
 def tend(catalog: Catalog) -> None:
     """Merge, index and clean up as far as it pays now."""
-    store, registry = catalog.store, catalog.registry()
+    store = catalog.store
     with suppress(StorageError, Conflict):
+        registry = catalog.registry()
         if registry.adopted:
             ids.refresh_index(store, registry.id_column)
             return
@@ -37,7 +38,7 @@ def somebody_works(store: Store) -> bool:
     """Whether somebody holds a lease, and has not been silent for too long."""
     try:
         leases = leases_in(LeaseTable(store.location).read())
-    except (ValueError, TypeError, KeyError):  # a record that cannot be read may be anybody's
+    except StorageError:  # a record that cannot be read may be anybody's
         return True
     return any(lease.held and not lease.abandoned for lease in leases)
 
