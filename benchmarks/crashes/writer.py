@@ -22,6 +22,7 @@ from benchmarks.crashes.truth import ENCODERS, SIDE_ENCODERS
 PAUSE = 0.12
 PLAIN_ATTEMPTS = 30
 BUSY = "012"  # last digits of the items that are changed and removed
+FEWEST_BUSY = 16  # with fewer of them the app only adds, however long a life lasts
 
 
 @dataclass(frozen=True)
@@ -160,7 +161,7 @@ class Writer(threading.Thread):
         try:
             while not self._halt.wait(self._random.uniform(0, PAUSE)):
                 with self._memory.lock:
-                    write = self._choose()
+                    write = self.choose()
                     self._memory.begin(write)
                     self._hand.carry_out(write)
                     self._memory.end(write)
@@ -172,9 +173,12 @@ class Writer(threading.Thread):
         self._halt.set()
         self.join()
 
-    def _choose(self) -> Write:
+    def choose(self) -> Write:
+        """What is written next."""
         plain = self.position <= LAST_PLAIN and self._random.random() < 0.5
         make: Callable[[], dict[str, Any]] = self._random.choice((self._added, self._changed, self._removed))
+        if len(self._busy()) < FEWEST_BUSY:
+            make = self._added
         return Write(self.position, plain, **make())
 
     def _added(self) -> dict[str, Any]:
