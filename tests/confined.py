@@ -23,7 +23,7 @@ def run_confined(program, reads="", words=()):
     """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, __file__, program, *map(str, words)]
-    return subprocess.run(command, input=reads, capture_output=True, text=True, env=environment, timeout=250)
+    return subprocess.run(command, input=reads, capture_output=True, text=True, env=environment)
 
 
 def read_only(folder):

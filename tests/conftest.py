@@ -13,14 +13,14 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Space
 from states import at, templates  # noqa: F401  (fixtures)
 
 # No test depends on how fast the machine is.
-settings.register_profile("compatstore", deadline=None)
+settings.register_profile("compatstore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("compatstore")
 
 SOURCE = cs.EmbeddingVersion("v1", dim=4, metric="l2")

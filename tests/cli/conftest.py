@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,10 @@ from sklearn.datasets import load_digits
 
 import compatstore as cs
 from compatstore.cli.app import app
+from compatstore.storage.lease_table import LeaseTable
+from compatstore.storage.location import locate
+from compatstore.upgrade.leases.lease import lease_in
+from compatstore.upgrade.leases.stop_request import request_in
 
 ITEMS = 300
 SLOW_ENCODER = """
@@ -25,10 +30,18 @@ import os, time
 import numpy as np
 from compatstore.encoders import Function
 
+def held():
+    try:
+        with open(os.environ["SEEN"]) as seen, open(os.path.join(os.path.dirname(seen.name), "hold")) as hold:
+            return len(seen.readlines()) >= int(hold.read())
+    except FileNotFoundError:
+        return False
+
 def fn(ids):
     with open(os.environ["SEEN"], "a") as seen:
         seen.write("".join(f"{i}\\n" for i in ids))
-    time.sleep(0.25)
+    while held():
+        time.sleep(0.01)
     return np.ones((len(ids), 3), np.float32)
 
 encoder = Function(fn, 3, fingerprint="slow", reads="id", spec="python:slow_encoder:encoder")
@@ -130,7 +143,7 @@ def linked(run, gallery, artifact):
 
 @dataclass(frozen=True)
 class Slow:
-    """A gallery without vectors in v2, whose encoder takes a quarter of a second for a batch of 256."""
+    """A gallery without vectors in v2, whose encoder can be held at work."""
 
     gallery: Path
     items: int
@@ -147,15 +160,46 @@ class Slow:
         path = self.gallery.parent / "seen.txt"
         return path.read_text().splitlines() if path.exists() else []
 
+    def hold(self, count):
+        """From its `count`-th id on the encoder gives nothing back until it is released."""
+        self._held.with_suffix(".new").write_text(str(count))
+        self._held.with_suffix(".new").replace(self._held)
+
+    def release(self):
+        """Let the encoder go on."""
+        self._held.unlink(missing_ok=True)
+
+    @property
+    def _held(self):
+        return self.gallery.parent / "hold"
+
     def wait(self, process, count):
         """Wait until the encoder was given so many ids."""
-        while len(self.seen()) < count and process.poll() is None:
+        while len(self.seen()) < count:
+            assert process.poll() is None, process.communicate()
             time.sleep(0.01)
+
+    def release_when_asked_to_stop(self):
+        """Let the encoder go on as soon as the manager has heard that it shall stop."""
+        table = LeaseTable(locate(str(self.gallery)))
+
+        def beat():
+            return lease_in(table.read(), "v2").beat
+
+        def listen():
+            while (lease := lease_in(table.read(), "v2")) is None or request_in(table.read(), lease) is None:
+                time.sleep(0.05)
+            asked = beat()
+            while beat() < asked + 2:  # the first renewal that begins after the request hears it
+                time.sleep(0.05)
+            self.release()
+
+        threading.Thread(target=listen, daemon=True).start()
 
 
 @pytest.fixture
 def slow(tmp_path, monkeypatch, run):
-    """A gallery whose v2 is made by an encoder that writes down what it is given, and takes its time."""
+    """A gallery whose v2 is made by an encoder that writes down what it is given."""
     (tmp_path / "slow_encoder.py").write_text(SLOW_ENCODER)
     monkeypatch.setenv("SEEN", str(tmp_path / "seen.txt"))
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))

@@ -9,7 +9,7 @@ import pytest
 
 from states import UPGRADE, open_with_encoder
 
-BATCHES = ("--batch-rows", "16")  # 80 of them, a quarter of a second each
+BATCHES = ("--batch-rows", "16")  # 80 of them
 
 
 def activity(run, gallery):
@@ -17,12 +17,13 @@ def activity(run, gallery):
 
 
 def ending(process):
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate()
     assert "Traceback" not in err
     return process.returncode, json.loads(out)
 
 
 def test_one_of_two_works_and_can_be_followed_paused_and_resumed(slow, run):
+    slow.hold(100)
     first, second = slow.upgrade(*BATCHES), slow.upgrade(*BATCHES)
     both = {first, second}
     while all(process.poll() is None for process in both):
@@ -45,6 +46,7 @@ def test_one_of_two_works_and_can_be_followed_paused_and_resumed(slow, run):
     assert f"upgrade by {now['holder']}" in run("status", slow.gallery).out
     assert run("cutover", slow.gallery, "v2").code == 7  # it is not ready, whoever works
 
+    slow.release_when_asked_to_stop()
     paused = run("pause", slow.gallery, "v2", "--json")
     assert paused.code == 0
     assert paused.json == {"target": "v2", "holder": now["holder"], "stopped": True}
@@ -66,10 +68,12 @@ def test_one_of_two_works_and_can_be_followed_paused_and_resumed(slow, run):
 
 
 def test_an_upgrade_that_runs_is_aborted(slow, run):
+    slow.hold(17)
     worker = slow.upgrade(*BATCHES)
     slow.wait(worker, 17)
     busy = run("abort", slow.gallery, "v2", "--wait", "0", "--json")
     assert (busy.code, busy.json["error"]) == (10, "LeaseHeld")
+    slow.release_when_asked_to_stop()
     aborted = run("abort", slow.gallery, "v2", "--json")
     assert aborted.code == 0
     assert set(aborted.json["dropped"]) >= {"v2", "v2__origin"}

@@ -8,12 +8,22 @@ import signal
 import pytest
 
 
+def wait_until_told(process):
+    """Wait until a process has said that it heard a signal."""
+    assert process.stderr is not None
+    while "once more" not in process.stderr.readline():
+        assert process.poll() is None
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_finishes_the_batch_and_the_same_command_goes_on(slow, run, number, code):
+    slow.hold(1)
     stopped = slow.upgrade()
     slow.wait(stopped, 1)
     stopped.send_signal(number)
-    out, err = stopped.communicate(timeout=60)
+    wait_until_told(stopped)
+    slow.release()
+    out, err = stopped.communicate()
     assert stopped.returncode == code, err
     assert "Traceback" not in err
     assert json.loads(out)["error"] == "Interrupted"
@@ -24,7 +34,7 @@ def test_a_signal_finishes_the_batch_and_the_same_command_goes_on(slow, run, num
     assert run("status", slow.gallery, "--json").json["active"] == "v1"
 
     resumed = slow.upgrade()
-    out, err = resumed.communicate(timeout=60)
+    out, err = resumed.communicate()
     assert resumed.returncode == 0, err
     assert json.loads(out)["missing"] == 0
     assert len(slow.seen()) == len(set(slow.seen())) == slow.items  # no item was embedded twice
@@ -34,14 +44,16 @@ def test_a_signal_finishes_the_batch_and_the_same_command_goes_on(slow, run, num
 
 
 def test_a_second_signal_ends_the_process_and_nobody_waits_for_it(slow, run):
+    slow.hold(193)
     killed = slow.upgrade("--batch-rows", "64")
-    slow.wait(killed, 193)  # the first batches are safe, and their progress is told
-    killed.send_signal(signal.SIGTERM)
-    assert killed.stderr is not None
-    while "once more" not in killed.stderr.readline():
+    slow.wait(killed, 193)  # the first batches are safe
+    while run("status", slow.gallery, "--json").json["upgrades"][0]["activity"]["step"] != "backfill":
         assert killed.poll() is None
     killed.send_signal(signal.SIGTERM)
-    killed.communicate(timeout=60)
+    wait_until_told(killed)
+    killed.send_signal(signal.SIGTERM)
+    killed.communicate()
+    slow.release()
     assert killed.returncode == -signal.SIGTERM
 
     followed = run("status", slow.gallery, "--watch", "--json")
@@ -52,7 +64,7 @@ def test_a_second_signal_ends_the_process_and_nobody_waits_for_it(slow, run):
     assert "interrupted; go on: compatstore upgrade GALLERY v2" in run("status", slow.gallery).out
 
     resumed = slow.upgrade()
-    out, err = resumed.communicate(timeout=60)
+    out, err = resumed.communicate()
     assert resumed.returncode == 0, err
     assert json.loads(out)["missing"] == 0
     steps = [entry["step"] for entry in run("history", slow.gallery, "--json").json]

@@ -48,10 +48,8 @@ def test_a_killed_training_ends_with_the_weights_of_one_that_was_not(tmp_path: P
     path, random = tmp_path / "training.safetensors", np.random.default_rng()
     for _ in range(2):
         process = subprocess.Popen([sys.executable, __file__, str(path)])
-        deadline = time.monotonic() + 240
         before = path.stat().st_mtime_ns if path.exists() else 0
         while process.poll() is None and (path.stat().st_mtime_ns if path.exists() else 0) == before:
-            assert time.monotonic() < deadline
             time.sleep(0.005)
         time.sleep(random.uniform(0, 0.1))
         process.send_signal(signal.SIGKILL)

@@ -153,7 +153,7 @@ def test_an_app_that_writes_meanwhile_loses_nothing(gallery):
     def live():
         rng = random.Random(1)
         try:
-            for turn in range(10_000):
+            for turn in range(120):  # most items stay as they are, however much slower the other thread is
                 if done.is_set():
                     return
                 app, number = lance.dataset(path_of(gallery)), rng.choice(range(1, 300))

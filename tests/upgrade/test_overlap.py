@@ -8,6 +8,8 @@ import pytest
 
 from compatstore.upgrade.backfilling.overlap import overlap
 
+GUARD = 600  # seconds; only what hangs waits so long
+
 
 def counting(n):
     numbers = iter(range(n))
@@ -28,9 +30,9 @@ def test_the_next_is_read_and_the_one_before_written_while_one_is_worked_on():
 
     def work(i):
         if i < 3:
-            assert read[i + 1].wait(10), "the next batch is read meanwhile"
+            assert read[i + 1].wait(GUARD), "the next batch is read meanwhile"
         if i > 0:
-            assert written[i - 1].wait(10), "the batch before is written meanwhile"
+            assert written[i - 1].wait(GUARD), "the batch before is written meanwhile"
         return i
 
     def write(i):
