@@ -8,7 +8,19 @@ from typing import Any
 import click
 
 from compatstore import __version__
-from compatstore.cli import checks, demo, evaluation, items, models, reporting, switching, training, upgrades, watching
+from compatstore.cli import (
+    checks,
+    demo,
+    evaluation,
+    items,
+    models,
+    reporting,
+    switching,
+    training,
+    upgrades,
+    upkeep,
+    watching,
+)
 from compatstore.cli.exit_codes import EXPLANATION, STOPPED, exit_code
 from compatstore.cli.output import Output
 from compatstore.cli.stopping import stopped_code
@@ -58,7 +70,7 @@ def app() -> None:
     """
 
 
-for part in (demo, items, models, training, evaluation, upgrades, switching, watching, reporting, checks):
+for part in (demo, items, models, training, evaluation, upgrades, switching, watching, reporting, checks, upkeep):
     for command in part.VERBS:
         app.add_command(command)
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from compatstore.upgrade.run import Report
     from compatstore.upgrade.status import RunStatus, Status, VersionStatus
     from compatstore.upgrade.switched import Switched
+    from compatstore.upkeep.optimize import Optimized
 
     View = Iterator[str | Table]
 
@@ -267,3 +268,25 @@ def _reasons(reasons: Sequence[tuple[str, str]], total: int) -> Iterator[str]:
     yield from (f"    {item}: {reason}" for item, reason in reasons)
     if total > len(reasons):
         yield f"    and {total - len(reasons)} more"
+
+
+def optimized(result: Optimized) -> View:
+    """What an optimisation did, or would do."""
+    names = ("fragments", "index parts", "table versions", "files", "MB")
+    before, after = (
+        (size.fragments, size.index_parts, size.versions, size.files, f"{size.bytes / 1e6:,.1f}")
+        for size in (result.before, result.after)
+    )
+    yield table(("", "before", "would be" if result.dry_run else "after"), list(zip(names, before, after, strict=True)))
+    verb = "would be removed" if result.dry_run else "removed"
+    for count, what in (
+        (len(result.dropped), f"columns that no version has: {', '.join(result.dropped)}"),
+        (result.orphans, "files of the table that no version names"),
+        (len(result.leftovers), "files beside the table that nothing needs"),
+    ):
+        if count:
+            yield f"{verb}: {count} {what}"
+    if result.tags:
+        yield f"kept: the table versions of {', '.join(result.tags)}"
+    if result.left_alone:
+        yield f"left alone: {result.left_alone}"

@@ -56,6 +56,8 @@ from compatstore.upgrade.run import Controls, Report, require_startable, run_upg
 from compatstore.upgrade.settle import settle
 from compatstore.upgrade.status import Status, read_status
 from compatstore.upgrade.switched import Switched
+from compatstore.upkeep.optimize import Optimized, optimize
+from compatstore.upkeep.removal import unlink, unregister
 from compatstore.upkeep.tend import tend
 from compatstore.verification import Verification, verify
 from compatstore.versions import EmbeddingVersion
@@ -760,6 +762,54 @@ class Gallery:
     def history(self) -> list[HistoryEntry]:
         """All steps so far, oldest first; read-only."""
         return registry_module.history(self._catalog.store)
+
+    def optimize(self, *, adopted: bool = False, grace: float | None = None, dry_run: bool = False) -> Optimized:
+        """Merge fragments and parts of indexes, and remove what nothing needs.
+
+        That is: old table versions but for those that tags pin, deleted rows, the data of dropped columns, files that
+        killed writes left, and blobs, accounts and staged natives of versions that are gone. A gallery of our own does
+        a part of this by itself after a write. Apps may search and write meanwhile.
+
+        Args:
+            adopted: Do it to the table of an app too; else only what lies beside it is looked after.
+            grace: Seconds that a table version stays for its readers after it was superseded: 5 by default, which the
+                call waits, and 7 days in an adopted table. A handle of Lance or LanceDB that stays on an older version
+                does not find its files any more.
+            dry_run: Say what there is to do, and do nothing.
+
+        Returns:
+            Fragments, parts of indexes, versions, files and bytes before and after, and what was removed.
+
+        Raises:
+            LeaseHeld: Somebody works on an upgrade or an index, or optimises; what is finished by then stays.
+            StorageError: The table cannot be written.
+            CorruptArtifact: A page of the history is gone, so it is not known which files are needed.
+        """
+        return optimize(self._catalog, adopted=adopted, grace=grace, dry_run=dry_run)
+
+    def unregister(self, version: str) -> None:
+        """Forget a version that nothing uses; its files go with the next `optimize`.
+
+        Raises:
+            UnknownVersion: There is no such version.
+            UpgradeError: It is active or has vectors, or an upgrade under way or an artifact names it.
+        """
+        unregister(self._catalog, version)
+
+    def unlink(self, artifact: str) -> str:
+        """Forget an artifact that nothing uses; its files go with the next `optimize`.
+
+        Args:
+            artifact: Its id, or the first digits of it.
+
+        Returns:
+            Its id.
+
+        Raises:
+            UnknownArtifact: None is linked that has this id.
+            UpgradeError: An upgrade under way applies it, vectors were made by it, or searches use it.
+        """
+        return unlink(self._catalog, artifact)
 
     def verify(self) -> Verification:
         """Check table, registry, artifacts, tags and indexes against each other; read-only, in bounded memory.

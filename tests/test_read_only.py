@@ -28,10 +28,12 @@ VERBS = {
     "report": ("report", "GALLERY", "v2", "--sample", "100", "--encoder", "ENCODER"),
     "verify": ("verify", "GALLERY"),
     "doctor": ("doctor", "GALLERY"),
+    "optimize --dry-run": ("optimize", "GALLERY", "--dry-run"),
 }
 WRITING_VERBS = {
     *("demo", "init", "adopt", "add", "drop-columns", "register", "link", "train"),
     *("upgrade", "pause", "cutover", "rollback", "abort", "retire"),
+    *("optimize", "unregister", "unlink"),
 }
 
 CALLS = {
@@ -54,6 +56,7 @@ CALLS = {
     "status": lambda gallery: gallery.status(),
     "history": lambda gallery: gallery.history(),
     "verify": lambda gallery: gallery.verify(),
+    "optimize": lambda gallery: gallery.optimize(dry_run=True),
     "__len__": len,
     "__repr__": repr,
 }
@@ -71,12 +74,12 @@ REFUSED_VERBS = {
 
 WRITING_CALLS = {
     *("create", "adopt", "open", "add", "drop_columns", "delete", "create_index", "register", "link"),
-    *("upgrade", "pause", "cutover", "rollback", "abort", "retire"),
+    *("upgrade", "pause", "cutover", "rollback", "abort", "retire", "unregister", "unlink"),
 }
 
 
 def test_every_verb_and_call_is_tried_here_or_writes_by_intention():
-    assert {verb.split()[0] for verb in VERBS} - {"upgrade", "cutover"} == set(app.commands) - WRITING_VERBS
+    assert {verb.split()[0] for verb in VERBS} - {"upgrade", "cutover", "optimize"} == set(app.commands) - WRITING_VERBS
     public = {name for name, _ in inspect.getmembers(cs.Gallery) if not name.startswith("_")}
     assert {name for name in CALLS if not name.startswith("_")} == public - WRITING_CALLS
 

@@ -28,6 +28,15 @@ def take_in(store: Store, names: Sequence[str] | None = None, *, more_than: int 
             _take_in(store, snapshot, index.name, more_than)
 
 
+def merge_deltas(store: Store) -> None:
+    """Make each index one part that holds all rows, however much work that is."""
+    snapshot = store.snapshot()
+    for index in snapshot.describe_indices():
+        statistics = snapshot.stats.index_stats(index.name)
+        if statistics["num_unindexed_rows"] or statistics["num_indices"] > 1:
+            _optimise(store, index.name, int(statistics["num_indices"]))
+
+
 def names_on(store: Store, column: str) -> list[str]:
     """Names of the indexes on one column."""
     return [index.name for index in store.snapshot().describe_indices() if list(index.field_names) == [column]]
@@ -54,6 +63,10 @@ def _take_in(store: Store, snapshot: Any, name: str, more_than: int) -> None:
     if waiting <= more_than:
         return
     merged = deltas_to_merge([int(rows) for rows in statistics.get("num_indexed_rows_per_delta", [])], waiting)
+    _optimise(store, name, merged)
+
+
+def _optimise(store: Store, name: str, merged: int) -> None:
     store.retry(
         f"bring the index {name} up to date",
         lambda: store.writer().optimize.optimize_indices(num_indices_to_merge=merged, index_names=[name]),

@@ -21,6 +21,7 @@ from compatstore.storage.lance_engine import lance
 from compatstore.storage.location import Location
 from compatstore.storage.store import Conflict, storage_errors
 
+LEASES = "leases.lance"
 VERSIONS_KEPT = 20
 NOTHING_YET = 0
 
@@ -70,7 +71,7 @@ class LeaseTable:
 
     def __init__(self, location: Location) -> None:
         self._location = location
-        self._uri = location.child(FOLDER, "leases.lance")
+        self._uri = location.child(FOLDER, LEASES)
         self._options = location.storage_options or None
 
     def read(self) -> Records:

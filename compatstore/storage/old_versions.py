@@ -34,7 +34,7 @@ class Freed:
 
 def count_versions(store: Store) -> int:
     """Versions that the table keeps; one look at a folder."""
-    return len(Files(store.location, "_versions").names())
+    return sum(name.endswith(".manifest") for name in Files(store.location, "_versions").names())
 
 
 def drop_all_but_the_latest(store: Store) -> Freed:

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from compatstore.artifacts import Artifact
 from compatstore.errors import CompatStoreError, CorruptArtifact, StorageError
 from compatstore.storage.blobs import FOLDER
-from compatstore.storage.catalog import STORED, read_head
-from compatstore.storage.history import pages
-from compatstore.storage.records import ArtifactRecord, VersionRecord
+from compatstore.storage.catalog import read_head
+from compatstore.storage.records import ArtifactRecord
+from compatstore.storage.references import referenced, stored_models
 from compatstore.verification.finding import Finding
 from compatstore.verification.scene import Scene
 
@@ -49,7 +49,7 @@ def _load(scene: Scene, record: ArtifactRecord) -> None:
 def check_models(scene: Scene) -> Iterator[Finding]:
     """Heads and encoders that are stored beside the table are there, unchanged and of the right dimension."""
     for record in scene.registry.versions.values():
-        for role, digest in _stored(record).items():
+        for role, digest in stored_models(record).items():
             try:
                 data = scene.catalog.blobs.get(digest)
                 if role == "head":
@@ -61,22 +61,12 @@ def check_models(scene: Scene) -> Iterator[Finding]:
                 yield _wrong("models", what, error.fix if isinstance(error, StorageError) else back)
 
 
-def _stored(record: VersionRecord) -> dict[str, str]:
-    """Digests of a version's models that are kept beside the table, by what they are."""
-    specs = {"encoder": record.encoder, "side-information encoder": record.side_encoder}
-    digests = {role: spec.removeprefix(STORED) for role, spec in specs.items() if spec.startswith(STORED)}
-    return digests if record.head is None else {**digests, "head": record.head}
-
-
 def check_leftovers(scene: Scene) -> Iterator[Finding]:
     """No blob beside the table is without use; a process that was killed while it linked or registered leaves some."""
-    registry = scene.registry
-    used = {digest for artifact in registry.artifacts.values() for digest in (artifact.manifest, artifact.weights)}
     try:
-        used |= set(pages(scene.catalog.blobs, registry.history_page))
+        used = referenced(scene.registry, scene.catalog.blobs)
     except CorruptArtifact:  # the check of the history says so; which files are pages cannot be known
         return
-    used |= {digest for record in registry.versions.values() for digest in _stored(record).values()}
     for name in scene.catalog.blobs.names():
         if _BLOB.fullmatch(name) and name not in used:
             path = scene.catalog.store.location.child(FOLDER, name)

@@ -1,0 +1,109 @@
+"""Unregister a version, unlink an artifact: what nothing uses any more leaves the registry.
+
+So do the upgrades of the past that named it. The history keeps their steps, and `optimize` removes their files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from compatstore.errors import UpgradeError
+from compatstore.storage.bridges import bridge_to
+from compatstore.storage.catalog import Catalog
+from compatstore.storage.history import HistoryEntry
+from compatstore.storage.records import ArtifactRecord
+from compatstore.storage.registry import Registry, edit
+
+
+def unregister(catalog: Catalog, name: str) -> None:
+    """Forget a version that nothing uses.
+
+    Raises:
+        UnknownVersion: There is no such version.
+        UpgradeError: Something uses it; the error says what, and how to end that.
+    """
+    catalog.registry().record(name)
+
+    def change(state: Registry) -> Registry:
+        for found, fix in _uses_of_version(state, name):
+            raise UpgradeError(f"unregister {name}", expected="a version that nothing uses", found=found, fix=fix)
+        runs = {target: run for target, run in state.runs.items() if name not in (target, run.source, run.previous)}
+        versions = {other: record for other, record in state.versions.items() if other != name}
+        return replace(state, versions=versions, runs=runs)
+
+    edit(catalog.store, change, HistoryEntry("unregister", name))
+
+
+def unlink(catalog: Catalog, artifact: str) -> str:
+    """Forget an artifact that nothing uses.
+
+    Args:
+        catalog: The gallery.
+        artifact: Its id, or the first digits of it.
+
+    Returns:
+        Its id.
+
+    Raises:
+        UnknownArtifact: None is linked that has this id.
+        UpgradeError: Something uses it; the error says what, and how to end that.
+    """
+    record = catalog.artifact_record(artifact)
+
+    def change(state: Registry) -> Registry:
+        for found, fix in _uses_of_artifact(catalog, state, record):
+            raise UpgradeError(
+                f"unlink {record.id[:12]}", expected="an artifact that nothing uses", found=found, fix=fix
+            )
+        runs = {target: run for target, run in state.runs.items() if record.id not in (*run.path, run.refit_of)}
+        kept = {other: linked for other, linked in state.artifacts.items() if other != record.id}
+        return replace(state, artifacts=kept, runs=runs)
+
+    note = f"{record.source} -> {record.target}"
+    edit(catalog.store, change, HistoryEntry("unlink", record.target, artifact=record.id, note=note))
+    return record.id
+
+
+def _uses_of_version(registry: Registry, name: str) -> Iterator[tuple[str, str]]:
+    """What uses a version, each with how to end it."""
+    if registry.active == name:
+        yield f"{name} is what searches use", "Cut over to another version first: compatstore cutover GALLERY VERSION"
+    for run in registry.runs.values():
+        if run.open and name in (run.target, run.source, run.previous):
+            yield (
+                f"the upgrade from {run.source} to {run.target} is under way",
+                f"End it first: compatstore abort GALLERY {run.target}",
+            )
+    if registry.versions[name].columns is not None:
+        yield f"the gallery keeps vectors of {name}", f"Drop them first: compatstore retire GALLERY {name}"
+    for artifact in registry.artifacts.values():
+        if name in (artifact.source, artifact.target):
+            yield (
+                f"artifact {artifact.id[:12]} leads from {artifact.source} to {artifact.target}",
+                f"Unlink it first: compatstore unlink GALLERY {artifact.id[:12]}",
+            )
+
+
+def _uses_of_artifact(catalog: Catalog, registry: Registry, record: ArtifactRecord) -> Iterator[tuple[str, str]]:
+    """What uses an artifact, each with how to end it."""
+    for run in registry.runs.values():
+        if run.open and record.id in (*run.path, run.refit_of):
+            yield f"the upgrade to {run.target} applies it", f"End it first: compatstore retire GALLERY {run.source}"
+    for version in registry.live:
+        columns = version.columns
+        if columns is None or columns.origin is None:
+            continue
+        made = catalog.store.count(f"`{columns.origin}` LIKE '%{record.id[:12]}%'")
+        if made:
+            yield (
+                f"{made} vectors of {version.name} were made by it",
+                f"Embed these items: compatstore upgrade GALLERY {version.name} --backfill 1.0; "
+                f"or drop the version: compatstore retire GALLERY {version.name}",
+            )
+    bridge = bridge_to(registry, record.target)
+    if bridge is not None and bridge.id == record.id:
+        yield (
+            f"queries of {record.target} search the vectors of {record.source} through it",
+            f"Drop these first: compatstore retire GALLERY {record.source}",
+        )
