@@ -33,12 +33,14 @@ class Fragment:
         rows: Physical rows, deleted ones included.
         files: Its data files' names; as files never change, equal names mean equal data.
         fields: Ids of the fields that have data in it.
+        deleted: Names its deleted rows; as marks of deleted rows never change, equal names mean the same rows.
     """
 
     id: int
     rows: int
     files: tuple[str, ...]
     fields: frozenset[int]
+    deleted: str = ""
 
     def only_gained(self, before: Fragment, file: str) -> bool:
         """Whether it differs from an earlier state by nothing but one file: others change data by adding files."""
@@ -90,7 +92,9 @@ def in_waves(fragments: Iterable[Fragment], rows: int) -> Iterator[list[Fragment
 def _describe(fragment: Any) -> Fragment:
     metadata = fragment.metadata
     fields = frozenset(field for file in metadata.files for field in file.fields if field >= 0)
-    return Fragment(fragment.fragment_id, metadata.physical_rows, file_names(metadata), fields)
+    marks = metadata.deletion_file
+    deleted = "" if marks is None else f"{marks.read_version}-{marks.id}"
+    return Fragment(fragment.fragment_id, metadata.physical_rows, file_names(metadata), fields, deleted)
 
 
 def file_names(metadata: Any) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from compatstore.errors import RowsMissing, UpgradeError
 from compatstore.storage import vector_index
 from compatstore.storage.bridges import unsearchable
 from compatstore.storage.catalog import Catalog
+from compatstore.storage.fragment_counts import counts_of
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry, edit
@@ -36,7 +37,15 @@ def check_cutover(catalog: Catalog, target: str) -> int:
             found="none" if run is None else f"one in state {run.state}",
             fix=f"Run it: compatstore upgrade GALLERY {target}",
         )
-    return catalog.store.count(unsearchable(registry, target))
+    return _missing(catalog, registry, target)
+
+
+def _missing(catalog: Catalog, registry: Registry, target: str) -> int:
+    """Rows that no query of the target finds; what did not change since it was counted is not read again."""
+    run, condition = run_of(registry, target), unsearchable(registry, target)
+    if run is None or registry.record(run.source).columns is None:
+        return catalog.store.count(condition)
+    return counts_of(catalog.store, registry, run.source, target).count(catalog.store.snapshot(), condition)
 
 
 def cut_over(catalog: Catalog, target: str, *, force: bool = False, controls: Controls | None = None) -> Switched:
@@ -89,7 +98,7 @@ def _cut_over(catalog: Catalog, target: str, force: bool, controls: Controls) ->
     edit(catalog.store, flip, HistoryEntry("cutover", target, note=f"from {previous}", figures={"missing": missing}))
     _pin(catalog, target)
     catch_up(catalog, catalog.registry().runs[target], replace(controls, should_stop=None))
-    return Switched(target, previous, catalog.store.count(unsearchable(catalog.registry(), target)))
+    return Switched(target, previous, _missing(catalog, catalog.registry(), target))
 
 
 def _pin(catalog: Catalog, target: str) -> None:
@@ -103,7 +112,7 @@ def _settle(catalog: Catalog, run: RunRecord, controls: Controls) -> int:
     missing = 0
     for _ in range(ATTEMPTS):
         catch_up(catalog, run, controls)
-        missing = catalog.store.count(unsearchable(catalog.registry(), run.target))
+        missing = _missing(catalog, catalog.registry(), run.target)
         if not missing:
             break
     return missing

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy as np
 from compatstore.digests import Digests
 from compatstore.storage.basis import row_basis
 from compatstore.storage.columns import NATIVE, BoolArray, VersionColumns, VersionValues
+from compatstore.storage.fragment_counts import FragmentCounts, counts_of
 from compatstore.storage.fragments import (
     Fragment,
     WrittenColumns,
@@ -48,6 +49,7 @@ class Hop:
         target: Columns that are written.
         source_column: Column of the items' sources, part of the basis, or None.
         transformer: What is applied, or None: then stale vectors are only cleared.
+        counts: What is known of fragments that did not change since they were looked at.
     """
 
     store: Store
@@ -55,12 +57,13 @@ class Hop:
     target: VersionColumns
     source_column: str | None
     transformer: Transformer | None
-    _clean: dict[int, tuple[str, ...]] = field(default_factory=dict, repr=False)
+    counts: FragmentCounts
 
     @classmethod
     def of(cls, store: Store, registry: Registry, source: str, target: str, transformer: Transformer | None) -> Hop:
         """A hop between two versions of a gallery."""
-        return cls(store, registry.columns(source), registry.columns(target), registry.source_column, transformer)
+        columns = registry.columns(source), registry.columns(target)
+        return cls(store, *columns, registry.source_column, transformer, counts_of(store, registry, source, target))
 
     def run(self, monitor: Monitor) -> int:
         """Go over all fragments once.
@@ -72,7 +75,7 @@ class Hop:
             Interrupted: A stop was asked for; finished fragments stay.
         """
         changed = 0
-        dirty = [f for f in list_fragments(self.store.snapshot()) if self._clean.get(f.id) != f.files]
+        dirty = [fragment for fragment in list_fragments(self.store.snapshot()) if not self._is_clean(fragment)]
         for wave in in_waves(dirty, WAVE_ROWS):
             monitor.check()
             changed += self.store.retry("hop", lambda: self._refresh(wave, monitor))  # noqa: B023
@@ -81,11 +84,24 @@ class Hop:
     def pending(self) -> int:
         """Live rows whose target vector would be made, remade or cleared; read-only."""
         snapshot = self.store.snapshot()
-        return sum(
-            int((self._todo(batch) & _live(batch)).sum())
-            for fragment in list_fragments(snapshot)
-            for batch in self._read(snapshot, fragment)
-        )
+        return sum(self._count(snapshot, fragment) for fragment in list_fragments(snapshot))
+
+    def _count(self, snapshot: Any, fragment: Fragment) -> int:
+        """Live rows of a fragment that need work."""
+        known = self.counts.known(self._question, fragment)
+        if known is not None:
+            return known
+        live = deleted = 0
+        for batch in self._read(snapshot, fragment):
+            todo, lives = self._todo(batch), _live(batch)
+            live, deleted = live + int((todo & lives).sum()), deleted + int((todo & ~lives).sum())
+        self.counts.note(self._question, fragment, live, whatever_is_deleted=not live and not deleted)
+        return live
+
+    @property
+    def _question(self) -> str:
+        """What is counted: rows that need this very transform."""
+        return "hop" if self.transformer is None else f"hop by {self.transformer.origin}"
 
     def _refresh(self, wave: list[Fragment], monitor: Monitor) -> int:
         """Bring some fragments up to date in one commit; 0 when they are gone or have nothing to do."""
@@ -103,27 +119,22 @@ class Hop:
         self._remember(written)
         return monitor.done - before
 
+    def _is_clean(self, fragment: Fragment) -> bool:
+        return self.counts.known(self._question, fragment) == 0
+
     def _is_dirty(self, snapshot: Any, fragment: Fragment) -> bool:
-        if self._clean.get(fragment.id) == fragment.files:
-            return False
-        if self._needs_work(snapshot, fragment):
-            return True
-        self._clean[fragment.id] = fragment.files
-        return False
+        """Whether any live row needs work; a fragment that never had the target's columns is not read to find out."""
+        if not self._holds_target(snapshot, fragment):
+            return self.transformer is not None
+        return self._count(snapshot, fragment) > 0
 
     def _remember(self, written: list[WrittenColumns]) -> None:
-        """What nobody else changed since it was read need not be read again."""
+        """What nobody else changed since it was read need not be read again: deleted rows were made anew too."""
         snapshot = self.store.snapshot()
         for columns in written:
             now = find_fragment(snapshot, columns.fragment.id)
             if now is not None and now.only_gained(columns.fragment, columns.name):
-                self._clean[now.id] = now.files
-
-    def _needs_work(self, snapshot: Any, fragment: Fragment) -> bool:
-        """Whether any live row does; a fragment that never had the target's columns is not read to find out."""
-        if not self._holds_target(snapshot, fragment):
-            return self.transformer is not None
-        return any((self._todo(batch) & _live(batch)).any() for batch in self._read(snapshot, fragment))
+                self.counts.note(self._question, now, 0, whatever_is_deleted=True)
 
     def _holds_target(self, snapshot: Any, fragment: Fragment) -> bool:
         return field_ids(snapshot)[self.target.vector] in fragment.fields

@@ -10,6 +10,7 @@ from typing import Any
 from compatstore.encoders import Encoder, encode_readable
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
+from compatstore.storage.fragment_counts import counts_of
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 from compatstore.upgrade.backfilling.account import read_account
@@ -145,8 +146,11 @@ def _per_row(catalog: Catalog, run: RunRecord, transformer: Transformer) -> floa
 
 def _backfill_step(catalog: Catalog, run: RunRecord, target: VersionColumns, rows: int) -> list[Step]:
     registry, native = catalog.registry(), 0
+    if not run.backfill:
+        return []
     if registry.record(run.target).columns is not None:
-        native = catalog.store.count(target.native)
+        counts = counts_of(catalog.store, registry, run.source, run.target)
+        native = counts.count(catalog.store.snapshot(), target.native)
     budget, (spent, failed) = Budget.of(run), read_account(catalog, registry, run)
     left = budget.rows_left(spent)
     todo = max(budget.share_left(rows, native) - failed.num_rows, 0)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from compatstore.errors import RowsMissing, UpgradeError
 from compatstore.storage.bridges import unsearchable
 from compatstore.storage.catalog import Catalog, id_arrow_type
+from compatstore.storage.fragment_counts import forget_counts
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import Registry, edit
@@ -106,6 +107,7 @@ def drop_leftovers(catalog: Catalog, record: VersionRecord) -> tuple[str, ...]:
     catalog.store.drop_columns(unused)
     Staging(catalog.store.location, record.name, record.dim, id_arrow_type(registry)).clear()
     forget_account(catalog, record.name)
+    forget_counts(catalog.store, record.name)
     catalog.store.untag(tag_of(record.name))
     return unused
 

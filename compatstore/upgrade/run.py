@@ -12,6 +12,7 @@ from compatstore.errors import CompatStoreWarning
 from compatstore.storage import vector_index
 from compatstore.storage.bridges import unsearchable
 from compatstore.storage.catalog import Catalog
+from compatstore.storage.fragment_counts import FragmentCounts, counts_of
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ledger import Spent
 from compatstore.storage.records import RunRecord
@@ -110,11 +111,12 @@ def run_upgrade(catalog: Catalog, run: RunRecord, controls: Controls) -> Report:
     """
     started = time.monotonic()
     run = expand(catalog, run)
-    choice = _choose(catalog, run, controls)
+    counts = counts_of(catalog.store, catalog.registry(), run.source, run.target)
+    choice = _choose(catalog, run, controls, counts)
     controls = replace(controls, precision=choice.precision)
     hop = _hop_of(catalog, catalog.registry(), run, controls)
     transformed = _hop(catalog, run, controls, hop)
-    run, backfilled = _backfill(catalog, run, controls)
+    run, backfilled = _backfill(catalog, run, controls, hop.counts)
     if controls.refit is not None:
         run = refit(catalog, run, controls.refit)
         hop = _hop_of(catalog, catalog.registry(), run, controls)
@@ -122,6 +124,8 @@ def run_upgrade(catalog: Catalog, run: RunRecord, controls: Controls) -> Report:
     run = _ready(catalog, run)
     registry = catalog.registry()
     spent, failed = read_account(catalog, registry, run)
+    missing = hop.counts.count(catalog.store.snapshot(), unsearchable(registry, run.target))
+    hop.counts.save()
     return Report(
         target=run.target,
         state=run.state,
@@ -129,7 +133,7 @@ def run_upgrade(catalog: Catalog, run: RunRecord, controls: Controls) -> Report:
         backfilled=backfilled,
         ended_by=run.ended_by,
         spent=spent,
-        missing=catalog.store.count(unsearchable(registry, run.target)),
+        missing=missing,
         unbackfillable=first_reasons(failed),
         num_unbackfillable=failed.num_rows,
         seconds=time.monotonic() - started,
@@ -138,10 +142,10 @@ def run_upgrade(catalog: Catalog, run: RunRecord, controls: Controls) -> Report:
     )
 
 
-def _choose(catalog: Catalog, run: RunRecord, controls: Controls) -> PrecisionChoice:
+def _choose(catalog: Catalog, run: RunRecord, controls: Controls, counts: FragmentCounts) -> PrecisionChoice:
     """The precision of the hop; a bad choice of the caller's is warned of before hours are spent on it."""
     transformer = transformer_of(catalog, run, device=controls.device) if run.path else None
-    rows = catalog.store.count(catalog.registry().columns(run.target).missing)
+    rows = counts.count(catalog.store.snapshot(), catalog.registry().columns(run.target).missing)
     choice = choose_precision(catalog, run, transformer, controls.precision, rows)
     if choice.warning:
         warnings.warn(choice.warning, CompatStoreWarning, stacklevel=2)
@@ -157,6 +161,7 @@ def catch_up(catalog: Catalog, run: RunRecord, controls: Controls, hop: Hop | No
         done += changed
         if not changed:
             break
+    hop.counts.save()
     return done
 
 
@@ -169,7 +174,7 @@ def _hop_of(catalog: Catalog, registry: Registry, run: RunRecord, controls: Cont
 
 
 def _hop(catalog: Catalog, run: RunRecord, controls: Controls, hop: Hop) -> int:
-    missing = catalog.store.count(catalog.registry().columns(run.target).missing)
+    missing = hop.counts.count(catalog.store.snapshot(), catalog.registry().columns(run.target).missing)
     monitor = controls.monitor("hop", missing)
     changed = hop.run(monitor)
     if changed:
@@ -179,9 +184,13 @@ def _hop(catalog: Catalog, run: RunRecord, controls: Controls, hop: Hop) -> int:
     return changed
 
 
-def _backfill(catalog: Catalog, run: RunRecord, controls: Controls) -> tuple[RunRecord, int]:
+def _backfill(catalog: Catalog, run: RunRecord, controls: Controls, counts: FragmentCounts) -> tuple[RunRecord, int]:
     backfill = Backfill(catalog, catalog.registry(), run, controls.backfill)
-    todo = backfill.remaining() if run.backfill > 0 else ()
+    snapshot, native = catalog.store.snapshot(), catalog.registry().columns(run.target).native
+    done = run.backfill == 0 or not backfill.account.budget.share_left(
+        snapshot.count_rows(), counts.count(snapshot, native)
+    )
+    todo = () if done else backfill.remaining()
     if not len(todo):
         return set_run(catalog, _ended(run, backfill)), backfill.natives.fold()
     if run.state not in (BACKFILL, CUTOVER, READY):

@@ -1,0 +1,153 @@
+"""What was counted in each fragment, kept beside the table: what did not change since is not read again.
+
+A count of a fragment holds as long as its data files and its deleted rows are the same; a count of nothing that was
+made before any of its rows was deleted holds whatever is deleted. Files never change, so whoever wrote to a fragment,
+an app behind our back included, has given it other files. The record is no more than a memory: without it everything
+is counted again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from compatstore.storage.blobs import FOLDER
+from compatstore.storage.bridges import bridge_to
+from compatstore.storage.files import Files
+from compatstore.storage.fragments import Fragment, field_ids, list_fragments
+from compatstore.storage.registry import Registry
+from compatstore.storage.store import Store, storage_errors
+
+WHATEVER_IS_DELETED = "*"
+Entry = tuple[str, str, int]  # digest of the files, deleted rows or `WHATEVER_IS_DELETED`, count
+
+
+class FragmentCounts:
+    """Counts for the upgrade to one target.
+
+    Args:
+        store: The table.
+        target: Name of the version.
+        columns: Columns that counts are about. Where one of them was dropped and added again, nothing is known.
+    """
+
+    def __init__(self, store: Store, target: str, columns: Sequence[str]) -> None:
+        self._store, self._files, self._name = store, Files(store.location, FOLDER), name_of(target)
+        self._columns = sorted(set(columns))
+        self._counts: dict[str, dict[str, Entry]] = self._load()
+        self._changed = False
+
+    def known(self, question: str, fragment: Fragment) -> int | None:
+        """What was counted in a fragment, or None where that may have changed."""
+        entry = self._counts.get(question, {}).get(str(fragment.id))
+        if entry is None:
+            return None
+        files, deleted, count = entry
+        same = files == _digest(fragment) and deleted in (WHATEVER_IS_DELETED, fragment.deleted)
+        return count if same else None
+
+    def note(self, question: str, fragment: Fragment, count: int, *, whatever_is_deleted: bool = False) -> None:
+        """Remember what was counted in a fragment.
+
+        Args:
+            question: What was asked.
+            fragment: As it was when it was read.
+            count: Of its live rows.
+            whatever_is_deleted: Whether the count stays the same when rows are deleted, or come back.
+        """
+        deleted = WHATEVER_IS_DELETED if whatever_is_deleted else fragment.deleted
+        self._counts.setdefault(question, {})[str(fragment.id)] = (_digest(fragment), deleted, count)
+        self._changed = True
+
+    def count(self, snapshot: Any, condition: str) -> int:
+        """Live rows of a table version that fulfil an SQL condition on the columns of this record."""
+        fragments = list_fragments(snapshot)
+        unknown = [fragment for fragment in fragments if self.known(condition, fragment) is None]
+        if unknown:
+            found = self._count(snapshot, unknown, condition)
+            for fragment in unknown:
+                rows = found[fragment.id]
+                self.note(condition, fragment, rows, whatever_is_deleted=not rows and not fragment.deleted)
+        return sum(self.known(condition, fragment) or 0 for fragment in fragments)
+
+    def save(self) -> None:
+        """Keep what was counted, of fragments that are still there; a place that cannot be written is no error."""
+        if not self._changed:
+            return
+        there = {str(fragment.id) for fragment in list_fragments(self._store.snapshot())}
+        self._counts = {
+            question: {number: entry for number, entry in entries.items() if number in there}
+            for question, entries in self._counts.items()
+        }
+        text = json.dumps({"columns": self._ids(), "counts": self._counts}, separators=(",", ":"))
+        with contextlib.suppress(OSError):
+            self._files.write(self._name, f"{_checksum(text)}\n{text}".encode())
+            self._changed = False
+
+    def _count(self, snapshot: Any, fragments: Sequence[Fragment], condition: str) -> Counter[int]:
+        """Rows by fragment."""
+        found: Counter[int] = Counter()
+        with storage_errors(f"count rows of {self._store.location.name}", self._store.location):
+            scanner = snapshot.scanner(
+                fragments=[snapshot.get_fragment(fragment.id) for fragment in fragments],
+                columns=[],
+                filter=condition,
+                with_row_address=True,
+            )
+            for batch in scanner.to_batches():
+                numbers = batch["_rowaddr"].to_numpy() >> np.uint64(32)
+                found.update(
+                    dict(zip(*(part.tolist() for part in np.unique(numbers, return_counts=True)), strict=True))
+                )
+        return found
+
+    def _load(self) -> dict[str, dict[str, Entry]]:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+            checksum, _, text = self._files.read(self._name).decode().partition("\n")
+            kept = json.loads(text)
+            if checksum == _checksum(text) and kept["columns"] == self._ids():
+                return {
+                    question: {
+                        number: (files, deleted, int(count)) for number, (files, deleted, count) in found.items()
+                    }
+                    for question, found in kept["counts"].items()
+                }
+        return {}
+
+    def _ids(self) -> dict[str, int | None]:
+        """Lance's number of each column: a column that was added again has another one."""
+        ids = field_ids(self._store.snapshot())
+        return {column: ids.get(column) for column in self._columns}
+
+
+def counts_of(store: Store, registry: Registry, source: str, target: str) -> FragmentCounts:
+    """The counts of an upgrade: of its two versions, of what its target's queries search, and of the sources."""
+    names = [*registry.columns(source).names, *registry.columns(target).names]
+    bridge = bridge_to(registry, target)
+    if bridge is not None:
+        names += registry.columns(bridge.source).names
+    return FragmentCounts(store, target, [*names, *([registry.source_column] if registry.source_column else [])])
+
+
+def name_of(target: str) -> str:
+    """Name of the file that keeps the counts of an upgrade."""
+    return f"counts-{target}.json"
+
+
+def forget_counts(store: Store, target: str) -> None:
+    """Remove the counts of a target that is dropped."""
+    Files(store.location, FOLDER).delete(name_of(target))
+
+
+def _digest(fragment: Fragment) -> str:
+    return hashlib.blake2b("|".join(fragment.files).encode(), digest_size=8).hexdigest()
+
+
+def _checksum(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
