@@ -11,6 +11,7 @@ from compatstore.upgrade.progress import Progress
 
 Report = Callable[[Progress], None]
 Aim = tuple[int, str]  # number of a command, and one of its steps
+GRACE = 0.5  # seconds in which a search ends
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,12 @@ def abort(gallery: cs.Gallery, _: Report) -> object:
     return gallery.abort("v2")
 
 
+def optimize(gallery: cs.Gallery, _: Report) -> object:
+    """Do all upkeep; an app's handles stay on a table version for long, so its old ones are kept."""
+    adopted = gallery._catalog.registry().adopted
+    return gallery.optimize(adopted=True, grace=None if adopted else GRACE)
+
+
 SCRIPT = (
     Command("upgrade, 20 % native", ("expand", "hop", "backfill", "fold"), upgrade(0.2)),
     Command("abort", ("abort",), abort),
@@ -60,10 +67,11 @@ SCRIPT = (
     Command("upgrade, 30 % native, refit", ("hop", "backfill", "fold", "refit"), upgrade_and_refit(0.3)),
     Command("cutover", ("cutover",), lambda gallery, progress: gallery.cutover("v2", progress=progress)),
     Command("rollback", ("rollback",), roll_back),
+    Command("optimize", ("optimize",), optimize),
     Command("upgrade again", ("expand", "hop"), upgrade(0.3)),
     Command("cutover again", ("cutover",), lambda gallery, progress: gallery.cutover("v2", progress=progress)),
     Command("upgrade, 50 % native, refit, while active", ("hop", "backfill", "fold", "refit"), upgrade_and_refit(0.5)),
     Command("retire", ("retire",), lambda gallery, _: gallery.retire("v1")),
 )
 # From here on nobody writes source vectors behind the gallery's back: what the source is needed for ends.
-LAST_PLAIN = 7
+LAST_PLAIN = 8

@@ -21,7 +21,7 @@ from compatstore.storage.lance_engine import Compaction, CompactionTask, lance
 from compatstore.storage.moves import row_bytes
 from compatstore.storage.store import Store, storage_errors
 
-FEWEST = 5  # fragments that a write merges
+FEWEST = 4  # fragments that a write merges
 SMALL_ROWS = 1_024  # rewritten again and again for less than a commit costs
 LARGEST_ROWS = 65_536  # so that the write that happens to bring a merge about does not take long
 REMAPPED = 4  # times as many rows as are merged may be rewritten in indexes

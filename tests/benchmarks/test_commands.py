@@ -39,6 +39,7 @@ SMALLEST = {
     "benchmarks.backfill": "--rows 300 --dim 16 --rate 1e6",
     "benchmarks.claims": "{page}",
     "benchmarks.glove": "--source {glove50} --words {words} --target {glove100} --queries 10",
+    "benchmarks.growth": "--adds 8 --cycles 1 --rows 600 --dim 8 --queries 2",
     "benchmarks.hop": "--rows 600 --repeats 1",
     "benchmarks.imports": "--runs 1",
     "benchmarks.memory": "--rows 600 --dim 8",

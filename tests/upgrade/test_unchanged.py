@@ -26,9 +26,10 @@ def upgraded(upgradable, tmp_path, vectors):
 
 
 @contextmanager
-def without_data_files(path):
-    """Whoever reads a fragment that is there now fails."""
-    files = list((path / "data").iterdir())
+def without_data_files(path, but=0):
+    """Whoever reads a fragment that is there now fails, but for the youngest."""
+    files = sorted((path / "data").iterdir(), key=lambda file: file.stat().st_mtime_ns)
+    files = files[: len(files) - but]
     for file in files:
         file.rename(path / file.name)
     try:
@@ -57,7 +58,8 @@ def test_only_what_came_is_read(upgraded, vectors):
     lance.dataset(str(path)).delete("id = 'm7'")
     with without_data_files(path):
         _append(path, vectors(1))
-        assert gallery.plan("v2").steps[0].rows == 1
+    assert gallery.plan("v2").steps[0].rows == 1, "a plan reads some rows to see how long they take"
+    with without_data_files(path, but=1):
         assert gallery.upgrade("v2").transformed == 1
         assert gallery.cutover("v2").missing == 0
     assert gallery.vectors(["new"]).shape == (1, 6)
