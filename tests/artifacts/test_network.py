@@ -8,6 +8,8 @@ from compatstore.artifacts.network import Execution, Network
 from compatstore.documents import Malformed, read_record
 from compatstore.errors import CorruptArtifact, InvalidInput
 
+pytestmark = pytest.mark.kernel
+
 
 def reference(tensors, source, side):
     """The drawing in architecture.py, layer by layer, in float64."""

@@ -6,6 +6,8 @@ import pytest
 from compatstore.evaluation import bootstrap
 from compatstore.evaluation.bootstrap import SampledGallery, kept_shares, resample, share_of_queries
 
+pytestmark = pytest.mark.kernel
+
 
 def test_the_interval_of_a_share_is_as_wide_as_the_binomials():
     [figure] = resample((np.arange(400) < 300).astype(float)[None], resamples=4000)

@@ -7,6 +7,8 @@ from compatstore.errors import NonFiniteVectors
 from compatstore.evaluation import rank_queries
 from compatstore.evaluation.distances import measure
 
+pytestmark = pytest.mark.kernel
+
 
 def reordered(seed=0):
     """Queries of one repeated value, and rows that are reorderings of each other: equally far but for rounding."""

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from compatstore.evaluation.exact_products import cut, multiply
 
+pytestmark = pytest.mark.kernel
+
 KERNELS = ("Haswell", "SkylakeX", "Zen", "Sandybridge", "Nehalem", "Prescott")
 DIGEST = """
 import hashlib, numpy as np

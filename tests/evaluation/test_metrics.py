@@ -13,6 +13,8 @@ from sklearn.metrics import average_precision_score
 from compatstore.errors import DimensionMismatch, DuplicateIds, InvalidInput, NonFiniteVectors
 from compatstore.evaluation import flips, rank_queries, recall_at_k, retrieval_metrics, summarise
 
+pytestmark = pytest.mark.kernel
+
 SIMILARITY = {
     "l2": lambda q, g: -np.square(q[:, None] - g[None]).sum(axis=2),
     "cosine": lambda q, g: (q @ g.T) / np.linalg.norm(q, axis=1)[:, None] / np.linalg.norm(g, axis=1),

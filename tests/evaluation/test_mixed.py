@@ -9,6 +9,8 @@ from compatstore.evaluation.mixed import mixed_blocks, rank_mixed
 from compatstore.evaluation.ranking import rank_queries
 from compatstore.evaluation.relevance import judge, judge_neighbours
 
+pytestmark = pytest.mark.kernel
+
 
 @pytest.fixture
 def spaces():

@@ -12,6 +12,8 @@ from compatstore.evaluation.distances import measure
 from compatstore.evaluation.relevance import judge
 from compatstore.evaluation.sampled import WHOLE, Sampling, find_in_galleries
 
+pytestmark = pytest.mark.kernel
+
 VECTORS = DIGITS[:, ::3] + np.random.default_rng(0).normal(0, 3, (len(DIGITS), 22))
 
 

@@ -13,6 +13,8 @@ from compatstore.trainers.procrustes import DiagonalScale, Procrustes
 from compatstore.trainers.ridge import LowRankAffine, LowRankRidge, Ridge
 from compatstore.versions import EmbeddingVersion
 
+pytestmark = pytest.mark.kernel
+
 FORMS = [Procrustes(), DiagonalScale(), Ridge(), LowRankRidge(), LowRankAffine()]
 sizes = st.integers(1, 9)
 

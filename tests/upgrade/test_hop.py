@@ -14,6 +14,8 @@ from compatstore.storage.fragments import Fragment, in_waves
 from compatstore.upgrade.hop import ahead
 from galleries import items, make
 
+pytestmark = pytest.mark.kernel
+
 APPENDED = 40
 
 
