@@ -48,6 +48,36 @@ def test_the_readme_names_the_two_commands():
     assert commands[0][1].endswith("compatstore demo demo-gallery")
 
 
+def named_commands():
+    """Every `compatstore VERB ...` in a document's code, one (document, words) each."""
+    for document in DOCUMENTS:
+        text = document.read_text()
+        code = [
+            *re.findall(r"`([^`\n]+)`", text),
+            *"\n".join(re.findall(r"^```.*?^```", text, re.M | re.S)).splitlines(),
+        ]
+        for line in code:
+            found = re.match(r"(?:\$ )?compatstore ([a-z].*)", line)
+            if found:
+                yield document.name, re.sub(r"[][]", "", found[1])
+
+
+@pytest.mark.parametrize(("document", "words"), sorted(set(named_commands())))
+def test_commands_and_options_that_are_named_exist(document, words):
+    import click
+
+    from compatstore.cli.app import app
+
+    verb, *rest = shlex.split(words)
+    assert verb in app.commands, f"{document}: compatstore {words}"
+    command = app.commands[verb]
+    if rest and isinstance(command, click.Group) and rest[0] in command.commands:
+        command = command.commands[rest[0]]
+    commands = [command, *(command.commands.values() if isinstance(command, click.Group) else ())]
+    options = {name for one in commands for parameter in one.get_params(click.Context(one)) for name in parameter.opts}
+    assert {word for word in rest if word.startswith("-")} <= options, f"{document}: compatstore {words}"
+
+
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
     from compatstore.demo import run_demo

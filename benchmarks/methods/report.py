@@ -87,7 +87,7 @@ def _series(records: Sequence[Record]) -> Iterator[str]:
 def reported(_records: Sequence[Record]) -> Iterator[str]:
     """What the papers report for the rows that they have."""
     papers = list(paper.SOURCE)
-    yield _line(["row", *(f"{name}: t/s (t/h for FCT), t/t" for name in papers)])
+    yield _line(["row", *(f"{name}: t/s (t/h for FCT and DMU), t/t" for name in papers)])
     yield _line(["---"] * (1 + len(papers)))
     yield _line(["s/s", *(paper.SOURCE[name] for name in papers)])
     for row, values in paper.REPORTED.items():
