@@ -60,6 +60,8 @@ def _run(run: RunStatus) -> Iterator[str]:
     if run.staged:
         yield f"  {run.staged} natives are safe beside the table and not in it yet"
     yield from _spent(run.spent, run.ended_by, "  ")
+    if run.missing:
+        yield f"  without a vector that a query of {run.target} finds: {', '.join(run.missing)}, ..."
     if run.unbackfillable:
         yield f"  {run.unbackfillable} items cannot be embedded natively:"
         yield from _reasons(run.reasons, run.unbackfillable)

@@ -22,7 +22,7 @@ from compatstore.ingest import metadata, write
 from compatstore.ingest.write import Added
 from compatstore.storage import registry as registry_module
 from compatstore.storage import vector_index
-from compatstore.storage.catalog import Catalog, id_arrow_type, require_unregistered
+from compatstore.storage.catalog import LEASE_TERM, Catalog, id_arrow_type, require_unregistered
 from compatstore.storage.columns import to_matrix
 from compatstore.storage.create import adopt_table, create_table
 from compatstore.storage.failures import answering, answers
@@ -114,6 +114,7 @@ class Gallery:
         side_encoders: Mapping[str, Encoder] | None = None,
         trust_code: bool = False,
         storage_options: dict[str, str] | None = None,
+        lease_term: float = LEASE_TERM,
     ) -> Gallery:
         """Open a gallery.
 
@@ -123,15 +124,19 @@ class Gallery:
             side_encoders: The same for side-information.
             trust_code: Build encoders that the gallery names as Python code.
             storage_options: What the object store needs.
+            lease_term: Seconds without a sign of life after which another manager may take an upgrade over from one
+                that works through this gallery.
 
         Raises:
             GalleryNotFound: There is none.
             StorageError: It is a plain Lance table that was not adopted.
+            InvalidInput: `lease_term` is no number above 0.
             FingerprintMismatch: An encoder is another model than its version was registered with.
         """
         location = locate(gallery, storage_options)
         with answering("open", location):
-            return cls(Catalog(Store.open(location), encoders, side_encoders, trust_code=trust_code))
+            store = Store.open(location)
+            return cls(Catalog(store, encoders, side_encoders, trust_code=trust_code, lease_term=lease_term))
 
     @classmethod
     def adopt(

@@ -1,21 +1,24 @@
-"""Kill real processes all over an upgrade; print where the kills landed and what did not hold.
+"""Kill and suspend real processes all over an upgrade; print where that was and what did not hold.
 
-    python -m benchmarks.crashes [--kills 300] [--seeds 20]
+    python -m benchmarks.crashes [--kills 300] [--suspensions 100] [--seeds 20] [--journal FILE]
 
-The exit code is 1 when anything did not hold.
+With a journal each life is written down as it ends, and the same command again goes on after the last one. The exit
+code is 1 when anything did not hold.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import itertools
+import json
 import os
 import shutil
 import sys
 import tempfile
-import time
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 # Before NumPy and Lance are loaded, here and in every victim.
 os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "LANCE_LOG": "error"}
@@ -32,57 +35,103 @@ def total(lives: list[Lived]) -> Lived:
     """The sum of lives."""
     return Lived(
         kills=sum((life.kills for life in lives), Counter()),
+        suspensions=sum((life.suspensions for life in lives), Counter()),
         violations=[violation for life in lives for violation in life.violations],
         writes=sum(life.writes for life in lives),
         lost_races=sum(life.lost_races for life in lives),
         searches=sum(life.searches for life in lives),
         natives_apart=sum(life.natives_apart for life in lives),
+        seconds=sum(life.seconds for life in lives),
     )
 
 
-def print_table(lived: Lived, seconds: float) -> None:
-    """Kills by command and step, then the figures of all lives together."""
-    print("| command | step | kills |\n|---|---|---|")
-    for position, step in sorted(lived.kills, key=lambda aim: (aim[0], AIMS.index(aim) if aim in AIMS else 0)):
-        print(f"| {SCRIPT[position].name} | {step} | {lived.kills[position, step]} |")
-    kills = lived.kills.total()
+class Journal:
+    """The lives that have ended, one JSON object a line.
+
+    Args:
+        path: The file, or None for none.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+
+    def read(self) -> list[Lived]:
+        """All lives so far, in the order of their seeds."""
+        if self._path is None or not self._path.exists():
+            return []
+        return [_lived(json.loads(line)) for line in self._path.read_text().splitlines()]
+
+    def add(self, lived: Lived) -> None:
+        """Write one life down."""
+        if self._path is not None:
+            landed = {name: sorted((*aim, n) for aim, n in getattr(lived, name).items()) for name in _COUNTED}
+            with self._path.open("a") as file:
+                print(json.dumps({**dataclasses.asdict(dataclasses.replace(lived, **_NONE)), **landed}), file=file)
+
+
+_COUNTED = ("kills", "suspensions")
+_NONE: dict[str, Any] = {name: Counter() for name in _COUNTED}
+
+
+def _lived(data: dict[str, Any]) -> Lived:
+    landed = {name: Counter({(position, step): n for position, step, n in data[name]}) for name in _COUNTED}
+    return Lived(**{**data, **landed})
+
+
+def print_table(lived: Lived) -> None:
+    """Kills and suspensions by command and step, then the figures of all lives together."""
+    print("| command | step | kills | suspensions |\n|---|---|---|---|")
+    landed = lived.kills | lived.suspensions
+    for aim in sorted(landed, key=lambda aim: (aim[0], AIMS.index(aim) if aim in AIMS else 0)):
+        print(f"| {SCRIPT[aim[0]].name} | {aim[1]} | {lived.kills[aim]} | {lived.suspensions[aim]} |")
     print(
-        f"\n{kills} kills in {seconds:.0f} s, {kills / seconds * 60:.0f} a minute; {lived.writes} writes of the app's "
+        f"\n{lived.kills.total()} kills and {lived.suspensions.total()} suspensions in {lived.seconds:.0f} s; "
+        f"{lived.writes} writes of the app's "
         f"({lived.lost_races} plain ones lost a race and were tried again), {lived.searches} searches and gets; "
         f"{lived.natives_apart} items nobody wrote to are native in one life and not in its undisturbed copy; "
         f"{len(lived.violations)} violations"
     )
 
 
+def enough(lived: Lived, kills: int, suspensions: int) -> bool:
+    """Whether there were as many as asked for."""
+    return lived.kills.total() >= kills and lived.suspensions.total() >= suspensions
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=300)
+    parser.add_argument("--suspensions", type=int, default=100, help="past the term of a lease")
     parser.add_argument("--seeds", type=int, default=20, help="lives, at least; half of them in an adopted table")
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--keep", type=Path, help="folder for the galleries of lives in which something did not hold")
+    parser.add_argument("--journal", type=Path, help="file of the lives that have ended; the next run goes on from it")
     arguments = parser.parse_args()
-    started = time.monotonic()
-    lives: list[Lived] = []
+    journal = Journal(arguments.journal)
+    lives = journal.read()
     with tempfile.TemporaryDirectory() as folder:
         templates = [prepare(Path(folder), kind, FRAGMENTS, ROWS) for kind in KINDS]
-        for seed in itertools.count(arguments.first_seed):
-            if len(lives) >= arguments.seeds and total(lives).kills.total() >= arguments.kills:
+        for seed in itertools.count(arguments.first_seed + len(lives)):
+            if len(lives) >= arguments.seeds and enough(total(lives), arguments.kills, arguments.suspensions):
                 break
             template = templates[seed % len(templates)]
             home = Path(folder, f"life-{seed}")
-            lived = Life(template, home, seed, arguments.kills // arguments.seeds).run()
+            kills, suspensions = arguments.kills // arguments.seeds, arguments.suspensions // arguments.seeds
+            lived = Life(template, home, seed, kills, suspensions).run()
             lives.append(lived)
+            journal.add(lived)
             if lived.violations and arguments.keep:
                 shutil.copytree(home, arguments.keep / home.name)
             shutil.rmtree(home)
             print(
-                f"seed {seed} ({template.kind.name}): {lived.kills.total()} kills",
+                f"seed {seed} ({template.kind.name}): {lived.kills.total()} kills, "
+                f"{lived.suspensions.total()} suspensions",
                 *lived.violations,
                 sep="\n",
                 flush=True,
             )
     summed = total(lives)
-    print_table(summed, time.monotonic() - started)
+    print_table(summed)
     sys.exit(bool(summed.violations))
 
 

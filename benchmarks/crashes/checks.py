@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 import compatstore as cs
+from benchmarks.crashes.script import BEFORE_CUTOVER, LIMITED, MAX_ROWS, SCRIPT
 from benchmarks.crashes.template import Kind
 from benchmarks.crashes.truth import ENCODERS, SIDE_DIM, SIDE_ENCODERS, side_vector, source_vector, target_vector
 from compatstore.artifacts import Artifact
@@ -31,12 +32,14 @@ class Expected:
         behind: Ids last written behind the gallery's back: only these may lack a vector in the active version.
         earlier: Id -> sources that the target vector of such an item may still belong to.
         settled: Whether the operator is done, so that the gallery has nothing left to warn of.
+        position: Command of the operator's that is being run.
     """
 
     items: dict[str, str]
     behind: set[str] = field(default_factory=set)
     earlier: dict[str, set[str]] = field(default_factory=dict)
     settled: bool = False
+    position: int = len(SCRIPT)
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,7 @@ def violations(state: State, expected: Expected, kind: Kind) -> list[str]:
         *_target_vectors(state, expected, sources, kind),
         *_missing(state, expected, kind),
         *_counts(state),
+        *_accounts(state, expected),
         *_verified(state, expected),
     ]
 
@@ -217,6 +221,16 @@ def _counts(state: State) -> Iterator[str]:
         native = sum(origin == "native" for origin in state.table["v2__origin"].to_pylist())
         if (counted["missing"], counted["native"]) != (missing, native):
             yield f"status counts {counted}, the table has {missing} missing and {native} native"
+
+
+def _accounts(state: State, expected: Expected) -> Iterator[str]:
+    """Every native that a backfill stored was charged, and no more was charged than the budget allows."""
+    for run in state.status.upgrades:
+        native = state.rows("v2")["native"] if state.keeps("v2") else 0
+        if expected.position <= BEFORE_CUTOVER and native > run.spent.rows:
+            yield f"{native} items are native and {run.spent.rows} were charged"
+        if expected.position == LIMITED and run.spent.rows > MAX_ROWS:
+            yield f"{run.spent.rows} items were charged, of {MAX_ROWS} that the budget allows"
 
 
 def _verified(state: State, expected: Expected) -> Iterator[str]:

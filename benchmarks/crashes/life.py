@@ -1,4 +1,4 @@
-"""One life of a gallery: killed again and again on its way, compared after each kill and with a life undisturbed."""
+"""One life of a gallery, killed and suspended again and again; compared each time, and with a life undisturbed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from benchmarks.crashes.process import Victim
 from benchmarks.crashes.reader import Reader
 from benchmarks.crashes.rehearsal import Template
 from benchmarks.crashes.script import SCRIPT, Aim
+from benchmarks.crashes.suspension import Suspension, holds_the_lease
 from benchmarks.crashes.template import Kind
 from benchmarks.crashes.truth import ENCODERS, SIDE_ENCODERS
 from benchmarks.crashes.writer import Hand, Memory, Write, Writer
 
 AIMS: tuple[Aim, ...] = tuple((position, step) for position, command in enumerate(SCRIPT) for step in command.steps)
 SLACK = 1.25  # a step takes longer beside an app than in the rehearsal
+KILL, SUSPEND = "kill", "suspend"
 
 
 @dataclass
@@ -30,19 +32,23 @@ class Lived:
 
     Attributes:
         kills: (command, step) -> kills that landed there.
+        suspensions: (command, step) -> managers that were suspended there until another had taken the lease over.
         violations: What did not hold.
         writes: Writes of the app's.
         lost_races: Plain writes that Lance refused once because somebody else had written.
         searches: Searches and gets of the reader's.
         natives_apart: Items nobody wrote to that are native here and transformed in the undisturbed life, or reverse.
+        seconds: How long it took.
     """
 
     kills: Counter[Aim] = field(default_factory=Counter)
+    suspensions: Counter[Aim] = field(default_factory=Counter)
     violations: list[str] = field(default_factory=list)
     writes: int = 0
     lost_races: int = 0
     searches: int = 0
     natives_apart: int = 0
+    seconds: float = 0.0
 
 
 class Life:
@@ -51,15 +57,18 @@ class Life:
     Args:
         template: Where it begins.
         folder: An empty folder for it.
-        seed: Of what the app writes and of when kills come.
+        seed: Of what the app writes and of when kills and suspensions come.
         kills: How many.
+        suspensions: How many.
     """
 
-    def __init__(self, template: Template, folder: Path, seed: int, kills: int) -> None:
+    def __init__(self, template: Template, folder: Path, seed: int, kills: int, suspensions: int = 0) -> None:
         self._template, self._folder = template, folder
         self._path = template.copy(folder / "killed")
         self._random = random.Random(seed)
-        self._aims = sorted(self._random.choices(range(len(AIMS)), k=kills))
+        drawn = self._random.choices(range(len(AIMS)), k=kills + suspensions)
+        self._aims = sorted(zip(drawn, [KILL] * kills + [SUSPEND] * suspensions, strict=True))
+        self._suspension: Suspension | None = None
         self._memory = Memory(template.items)
         self._hand = Hand(self._path, template.kind)
         self._writer = Writer(self._memory, self._hand, template.fragments * template.rows, seed)
@@ -68,6 +77,7 @@ class Life:
 
     def run(self) -> Lived:
         """Live, and compare with the life of a gallery in which nobody was killed."""
+        started = time.monotonic()
         self._writer.start()
         self._reader.start()
         try:
@@ -78,6 +88,7 @@ class Life:
         self._collect()
         if not self.lived.violations:
             self._compare()
+        self.lived.seconds = time.monotonic() - started
         return self.lived
 
     def _operate(self) -> None:
@@ -88,23 +99,38 @@ class Life:
                 position = self._one_victim(victim, position)
                 victim, standby = standby, Victim()
         finally:
+            self._await_suspended()
             victim.kill()
             standby.kill()
 
     def _one_victim(self, victim: Victim, position: int) -> int:
-        """Run one victim until it is killed or done; gives the command to go on with."""
-        aim = AIMS[self._aims.pop(0)] if self._aims else None
+        """Run one victim until it is killed, suspended or done; gives the command that its successor goes on with."""
+        aim, how = (AIMS[self._aims[0][0]], self._aims[0][1]) if self._aims else (None, KILL)
         last = (position, "")
-        for announced in victim.start(self._path, position):
+        victim.start(self._path, position)
+        if self._suspension is not None:
+            self._suspension.follow_up(victim)
+        for announced in victim.announced():
             last = announced
             self._writer.position = announced[0]
             if aim is not None and announced[1] != "done" and _reached(announced, aim):
                 time.sleep(self._random.uniform(0, SLACK * self._template.seconds.get(announced, 0.0)))
-                last = [last, *victim.kill()][-1]
-                if last == (len(SCRIPT) - 1, "done"):
-                    return len(SCRIPT)
-                self._after_kill(last)
+                self._await_suspended()
+                if how == SUSPEND:
+                    victim.suspend()
+                    last = [last, *victim.unheard()][-1]
+                    if not holds_the_lease(victim, self._path):
+                        victim.wake()
+                        continue
+                    self._suspended(victim, last)
+                else:
+                    last = [last, *victim.kill()][-1]
+                    if last == (len(SCRIPT) - 1, "done"):
+                        return len(SCRIPT)
+                    self._after_kill(last)
+                self._aims.pop(0)
                 return last[0]
+        self._await_suspended()
         failure = victim.failure()
         if failure:
             self.lived.violations.append(f"command {SCRIPT[last[0]].name} failed at {last[1]}:\n{failure}")
@@ -112,12 +138,31 @@ class Life:
 
     def _after_kill(self, landed: Aim) -> None:
         self.lived.kills[landed] += 1
+        self._examine(f"after a kill in {SCRIPT[landed[0]].name} ({landed[1]})")
+
+    def _suspended(self, victim: Victim, landed: Aim) -> None:
+        """Leave a victim that holds the lease suspended; its successor is the next one that is started."""
+        self.lived.suspensions[landed] += 1
+        self._suspension = Suspension(victim, landed, self._path, self._random.random())
+
+    def _await_suspended(self) -> None:
+        """Wait until the suspended victim has woken up and ended, and look at what it left."""
+        if self._suspension is None:
+            return
+        suspension, self._suspension = self._suspension, None
+        where = f"after a suspension in {SCRIPT[suspension.landed[0]].name} ({suspension.landed[1]})"
+        with suspension.ended() as failure:
+            self.lived.violations += [f"{where}: {failure}"] if failure else []
+            self._examine(where)
+
+    def _examine(self, where: str) -> None:
         with self._memory.lock:
             state = State.read(self._path)
-            expected = Expected(self._memory.items, self._memory.behind, self._memory.earlier)
+            expected = Expected(
+                self._memory.items, self._memory.behind, self._memory.earlier, position=self._writer.position
+            )
             found = violations(state, expected, self._template.kind)
-        where = f"after a kill in {SCRIPT[landed[0]].name} ({landed[1]}): "
-        self.lived.violations += [where + violation for violation in found]
+        self.lived.violations += [f"{where}: {violation}" for violation in found]
 
     def _collect(self) -> None:
         """At the end everything is caught up with, so nothing is left that may be missing or stale."""

@@ -57,7 +57,8 @@ def rehearse(path: Path) -> dict[Aim, float]:
     victim = Victim()
     before: Aim | None = None
     started = time.monotonic()
-    for announced in victim.start(path, 0):
+    victim.start(path, 0)
+    for announced in victim.announced():
         if before is not None:
             seconds[before] = time.monotonic() - started
         before, started = announced, time.monotonic()

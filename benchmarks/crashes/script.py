@@ -13,6 +13,9 @@ Report = Callable[[Progress], None]
 Aim = tuple[int, str]  # number of a command, and one of its steps
 GRACE = 0.5  # seconds in which a search ends
 
+LEASE_TERM = 1.5  # seconds; a suspended victim's lease is taken over after one to two of these
+MAX_ROWS = 90  # that the second upgrade may embed: less than its share of the galleries of the long runs
+
 
 @dataclass(frozen=True)
 class Command:
@@ -29,9 +32,11 @@ class Command:
     run: Callable[[cs.Gallery, Report], object]
 
 
-def upgrade(share: float) -> Callable[[cs.Gallery, Report], object]:
+def upgrade(share: float, max_rows: int | None = None) -> Callable[[cs.Gallery, Report], object]:
     """Upgrade with a backfill of a share; goes on where a killed one was."""
-    return lambda gallery, progress: gallery.upgrade("v2", backfill=share, policy="sigma", progress=progress)
+    return lambda gallery, progress: gallery.upgrade(
+        "v2", backfill=share, max_rows=max_rows, policy="sigma", progress=progress
+    )
 
 
 def upgrade_and_refit(share: float) -> Callable[[cs.Gallery, Report], object]:
@@ -63,7 +68,7 @@ def optimize(gallery: cs.Gallery, _: Report) -> object:
 SCRIPT = (
     Command("upgrade, 20 % native", ("expand", "hop", "backfill", "fold"), upgrade(0.2)),
     Command("abort", ("abort",), abort),
-    Command("upgrade, 10 % native", ("expand", "hop", "backfill", "fold"), upgrade(0.1)),
+    Command("upgrade, 10 % native", ("expand", "hop", "backfill", "fold"), upgrade(0.1, MAX_ROWS)),
     Command("upgrade, 30 % native, refit", ("hop", "backfill", "fold", "refit"), upgrade_and_refit(0.3)),
     Command("cutover", ("cutover",), lambda gallery, progress: gallery.cutover("v2", progress=progress)),
     Command("rollback", ("rollback",), roll_back),
@@ -73,5 +78,7 @@ SCRIPT = (
     Command("upgrade, 50 % native, refit, while active", ("hop", "backfill", "fold", "refit"), upgrade_and_refit(0.5)),
     Command("retire", ("retire",), lambda gallery, _: gallery.retire("v1")),
 )
+LIMITED = 2  # number of the command whose budget is `MAX_ROWS`
+BEFORE_CUTOVER = 3  # number of the last command until whose end all natives come from a backfill
 # From here on nobody writes source vectors behind the gallery's back: what the source is needed for ends.
 LAST_PLAIN = 8

@@ -2,21 +2,28 @@
 
     echo '["PATH", 0]' | python -m benchmarks.crashes.victim
 
-Each line is the number of a command and the step that begins, or "done".
+Each line is the number of a command and the step that begins, or "done". Where another process holds the lease it asks
+again until that one has not answered for a term. It begins no further command once it has a successor.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
+import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks.crashes.script import SCRIPT
+from benchmarks.crashes.script import LEASE_TERM, SCRIPT, Command
 from benchmarks.crashes.truth import ENCODERS, SIDE_ENCODERS, Model
 from compatstore import Gallery
+from compatstore.errors import LeaseHeld
+
+PATIENCE_SECONDS = 60.0
 
 
 class Announcer:
@@ -51,15 +58,46 @@ class HeardModel(Model):
         return super().encode(sources)
 
 
+def succeed(pid: int, path: Path) -> None:
+    """Tell a victim that its successor goes on from here."""
+    _successor(pid, path).touch()
+
+
+def has_successor(path: Path) -> bool:
+    """Whether another process goes on with the script of this one."""
+    return _successor(os.getpid(), path).exists()
+
+
+def _successor(pid: int, path: Path) -> Path:
+    return path.parent / f"successor-of-{pid}"
+
+
+def run_when_free(command: Command, gallery: Gallery, announcer: Announcer, path: Path) -> None:
+    """Run a command, once nobody else holds the lease."""
+    ends = time.monotonic() + PATIENCE_SECONDS
+    while True:
+        try:
+            command.run(gallery, announcer.progress)
+        except LeaseHeld:
+            if has_successor(path) or time.monotonic() > ends:
+                raise
+            time.sleep(LEASE_TERM / 10)
+        else:
+            return
+
+
 def main() -> None:
-    path, first = json.loads(sys.stdin.readline())
+    name, first = json.loads(sys.stdin.readline())
+    path = Path(name)
     announcer = Announcer()
     encoders = {**ENCODERS, "v2": HeardModel(announcer.say)}
-    gallery = Gallery.open(path, encoders=encoders, side_encoders=SIDE_ENCODERS)
+    gallery = Gallery.open(name, encoders=encoders, side_encoders=SIDE_ENCODERS, lease_term=LEASE_TERM)
     for position, command in enumerate(SCRIPT[first:], first):
+        if has_successor(path):
+            return
         announcer.position = position
         announcer.say(command.steps[0])
-        command.run(gallery, announcer.progress)
+        run_when_free(command, gallery, announcer, path)
         announcer.say("done")
 
 

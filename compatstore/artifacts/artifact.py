@@ -26,7 +26,7 @@ from compatstore.artifacts.network import Execution, Network, Precision
 from compatstore.digests import Digests
 from compatstore.documents import Malformed, parse
 from compatstore.encoders.protocol import FloatArray
-from compatstore.errors import AlreadyExists, CompatStoreError, CorruptArtifact, InvalidInput
+from compatstore.errors import AlreadyExists, CompatStoreError, CorruptArtifact, InvalidInput, first_offenders
 from compatstore.versions import EmbeddingVersion
 
 SEEN = "seen.source"  # beside the tensors of the networks; no network may be called "seen"
@@ -305,6 +305,14 @@ def _seen(manifest: Manifest, digests: Any | None) -> Digests | None:
 
 
 def _networks(manifest: Manifest, tensors: Mapping[str, FloatArray]) -> dict[str, Network]:
+    broken = [name for name, tensor in tensors.items() if not np.isfinite(tensor).all()]
+    if broken:
+        raise CorruptArtifact(
+            "read tensors",
+            expected="finite weights",
+            found=f"NaN, or values beyond float32, in {first_offenders(broken)}",
+            fix="Train it again: a smaller learning rate keeps a training from diverging.",
+        )
     parts: defaultdict[str, dict[str, FloatArray]] = defaultdict(dict)
     for full_name, tensor in tensors.items():
         network, _, name = full_name.partition(".")

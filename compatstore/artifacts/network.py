@@ -123,7 +123,8 @@ class Network:
             batch[:size] = source[start : start + size]
             if side is not None and side_batch is not None:
                 side_batch[:size] = side[start : start + size]
-            output, logs = runner(batch, side_batch)
+            with np.errstate(over="ignore", invalid="ignore"):  # whoever uses the output checks it
+                output, logs = runner(batch, side_batch)
             vectors[start : start + size] = output[:size]
             if log_sigma2 is not None and logs is not None:
                 log_sigma2[start : start + size] = logs[:size]

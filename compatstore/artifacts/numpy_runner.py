@@ -55,7 +55,8 @@ class NumpyRunner:
                 output += self._product("skip_side.weight", side)
         log_sigma2 = self._dense("log_sigma2", output, relu=False)[:, 0] if network.uncertainty else None
         if network.normalise:
-            output /= np.maximum(np.linalg.norm(output, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+            norms = np.maximum(np.linalg.norm(output, axis=1, keepdims=True), np.finfo(np.float32).tiny)
+            output /= np.where(np.isfinite(norms), norms, np.float32(np.nan))  # what overflows must not become zero
         return output, log_sigma2
 
     def _branch(self, part: str, depth: int, values: FloatArray) -> FloatArray:

@@ -83,7 +83,8 @@ class TorchRunner:
                 output += torch.nn.functional.linear(side, self._tensors["skip_side.weight"])
         log_sigma2 = self._dense("log_sigma2", output)[:, 0] if network.uncertainty else None
         if network.normalise:
-            output = torch.nn.functional.normalize(output, dim=1, eps=torch.finfo(torch.float32).tiny)
+            norms = output.norm(dim=1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
+            output = output / torch.where(norms.isfinite(), norms, torch.nan)  # what overflows must not become zero
         return output, log_sigma2
 
     def _branch(self, part: str, depth: int, values: torch.Tensor) -> torch.Tensor:

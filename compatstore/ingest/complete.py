@@ -21,6 +21,7 @@ from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE, BoolArray, VersionColumns, VersionValues
 from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import Registry
+from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.transform import transformer_of
 
 
@@ -104,9 +105,13 @@ def _fill(
 
 
 def _given_values(items: Items, record: VersionRecord) -> VersionValues:
+    """What the user gave, as it will be stored; vectors that no search could find are refused."""
     values = VersionValues.absent(len(items), record.dim)
     if record.name in items.vectors:
         matrix, valid = items.vectors[record.name]
+        form = VectorForm.of(record)
+        matrix = form.stored(matrix)
+        form.require(matrix, valid, items.ids, f"{items.asked}, vectors of {record.name}")
         values.vectors[valid] = matrix[valid]
         values.valid = valid.copy()
         values.origin[valid] = NATIVE
@@ -135,7 +140,7 @@ def _embed(
             + (", and no encoder" if encoder is None else ", and no sources"),
             fix='Give a column "vector", or open the gallery with encoders={...} and give a column "source".',
         )
-    encoded = encode_readable(encoder, [inputs[row] for row in rows])
+    encoded = VectorForm.of(record).keep(encode_readable(encoder, [inputs[row] for row in rows]))
     good = rows[encoded.readable]
     values.vectors[good] = encoded.vectors
     values.valid[good] = True

@@ -16,6 +16,7 @@ from compatstore.search.merge import merged
 from compatstore.search.part_search import Found, search_part
 from compatstore.search.plan import Part, SearchPlan
 from compatstore.storage.catalog import Catalog
+from compatstore.storage.vector_form import VectorForm
 
 # So many times the results wanted are fetched of a part whose rows are known only once they are there. Twice is enough
 # where half of the neighbours belong to it, and wherever the other part's rows are the nearer ones.
@@ -81,8 +82,17 @@ def _side_by_side() -> ThreadPoolExecutor:
 
 
 def _form(catalog: Catalog, part: Part, queries: FloatArray) -> FloatArray:
-    """The queries as a part needs them: adapted, and with zeros behind where the column has them."""
+    """The queries as a part needs them: adapted, and with zeros behind where the column has them.
+
+    Raises:
+        NonFiniteVectors: An artifact makes NaN or infinite values of a query.
+        InvalidInput: A query has length 0, under cosine.
+    """
+    asked = f"search {part.version}"
     if part.artifact is not None:
         queries = catalog.artifact(part.artifact).apply(queries).vectors
+        asked = f"{asked} with what artifact {part.artifact[:12]} makes of a query"
+    there = np.ones(len(queries), bool)
+    VectorForm("float32", part.metric).require(queries, there, [f"query {row}" for row in range(len(queries))], asked)
     extra = part.columns.width - queries.shape[1]
     return np.pad(queries, ((0, 0), (0, extra))) if extra else queries

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +25,7 @@ from compatstore.errors import (
 )
 from compatstore.storage import registry as registry_module
 from compatstore.storage.blobs import Blobs
+from compatstore.storage.fence import Fence
 from compatstore.storage.misfits import Misfit, misfits, refuse
 from compatstore.storage.records import ArtifactRecord, VersionRecord
 from compatstore.storage.registry import Registry
@@ -32,6 +34,7 @@ from compatstore.versions import EmbeddingVersion, require_usable_name
 
 STORED = "stored:"
 CODE = "python:"
+LEASE_TERM = 30.0
 
 
 class Catalog:
@@ -43,6 +46,7 @@ class Catalog:
         side_encoders: The same for side-information.
         trust_code: Build encoders whose spec names Python code ("python:package.module:attribute") when the gallery
             asks for it. Off by default: a gallery from elsewhere must not choose what this program imports.
+        lease_term: Seconds without a sign of life after which another manager may take an upgrade over from this one.
 
     Raises:
         UnknownVersion: An encoder was given for a version that the gallery does not have.
@@ -56,8 +60,12 @@ class Catalog:
         side_encoders: Mapping[str, Encoder] | None = None,
         *,
         trust_code: bool = False,
+        lease_term: float = LEASE_TERM,
     ) -> None:
+        if not isinstance(lease_term, int | float) or not 0 < lease_term < math.inf:
+            raise InvalidInput("set the term of leases", expected="a number of seconds > 0", found=repr(lease_term))
         self.store = store
+        self.lease_term = lease_term
         self.blobs = Blobs(store.location)
         self._trust_code = trust_code
         self._encoders: dict[str, Encoder] = {}
@@ -72,8 +80,8 @@ class Catalog:
         for name, encoder in (side_encoders or {}).items():
             self._side_encoders[name] = _require_model(state.record(name), encoder, side=True)
 
-    def fenced(self, fence: Callable[[], None]) -> Catalog:
-        """The same catalog, whose commits to the table call `fence` first; see `Store.fenced`."""
+    def fenced(self, fence: Fence) -> Catalog:
+        """The same catalog, whose writes are refused once the fence's lease is lost; see `Store.fenced`."""
         other = copy.copy(self)
         other.store = self.store.fenced(fence)
         return other

@@ -14,6 +14,7 @@ from compatstore.storage.index_deltas import take_in
 from compatstore.storage.store import Store
 
 CHUNK = 5_000
+NAMED = 5  # ids in a message
 SMALLEST = -(2**63)
 # Rows appended since the index was built are found by a scan; past this many they are indexed.
 UNINDEXED_ROWS = 20_000
@@ -81,6 +82,17 @@ def find(store: Store, id_column: str, ids: Sequence[Any], columns: Sequence[str
     snapshot = store.snapshot()
     parts = [snapshot.to_table(columns=list(columns), filter=condition) for condition in among(id_column, ids)]
     return pa.concat_tables(parts) if parts else snapshot.to_table(columns=list(columns), limit=0)
+
+
+def first_of(store: Store, id_column: str, condition: str, limit: int = NAMED) -> list[Any]:
+    """Ids of some rows that fulfil an SQL condition, for messages."""
+    ids: list[Any] = store.scan([id_column], condition, limit=limit).column(id_column).to_pylist()
+    return ids
+
+
+def named(ids: Sequence[Any], count: int) -> str:
+    """The first ids, and how many more there are: "a, b, c (and 7 more)"."""
+    return first_offenders([*ids, *[""] * (count - len(ids))], max(len(ids), 1)) if ids else "none"
 
 
 def refuse_repeats(ids: Any, asked: str) -> None:

@@ -2,6 +2,10 @@
 
 One small file, replaced as a whole: after every batch both halves belong to the same moment, and a gallery that is
 served gets no table version for it.
+
+Each lease has a ledger of its own, which begins with what the one before it says; that of the latest lease counts. A
+manager charges a batch to its ledger, looks at its lease, and stores the batch. So whatever a manager stored, its
+successor has read of; and what a manager writes after it lost its lease is read by nobody.
 """
 
 from __future__ import annotations
@@ -18,8 +22,8 @@ from compatstore.digests import Digests
 from compatstore.documents import parse, read_record
 from compatstore.errors import StorageError
 from compatstore.permissions import refused
-from compatstore.storage.blobs import FOLDER
-from compatstore.storage.files import Files
+from compatstore.storage.fence import Fence
+from compatstore.storage.lease_files import LEDGER, LeaseFiles
 from compatstore.storage.location import Location
 
 _SPENT, _RUN = b"spent", b"run"
@@ -48,11 +52,12 @@ class Ledger:
         target: Name of the version.
         id_type: Arrow type of the ids.
         run: What tells this run from an earlier one to the same target, which is forgotten.
+        fence: The lease that is written under; None for those who only read.
     """
 
-    def __init__(self, location: Location, target: str, id_type: Any, run: str) -> None:
+    def __init__(self, location: Location, target: str, id_type: Any, run: str, fence: Fence | None = None) -> None:
         self._location, self._run, self.target = location, run, target
-        self._files, self._name = Files(location, FOLDER), f"ledger-{target}.arrow"
+        self._files = LeaseFiles(location, LEDGER, target, fence)
         self._schema = pa.schema([("id", id_type), ("basis", pa.uint64()), ("reason", pa.string())])
 
     def load(self) -> tuple[Spent, Any]:
@@ -63,23 +68,26 @@ class Ledger:
         Raises:
             StorageError: The file is damaged.
         """
+        latest = self._files.own
         try:
-            if not self._files.exists(self._name):
+            names = self._files.names()
+            if not names:
                 return Spent(), self._schema.empty_table()
-            table = pa.ipc.open_file(self._files.read(self._name)).read_all()
+            latest = names[-1]
+            table = pa.ipc.open_file(self._files.files.read(latest)).read_all()
             run, spent = table.schema.metadata[_RUN].decode(), table.schema.metadata[_SPENT]
             if run != self._run:
                 return Spent(), self._schema.empty_table()
             return read_record(Spent, parse(spent), "spent"), table.cast(self._schema)
         except PermissionError as error:
             asked = f"read the ledger of a backfill beside {self._location.name}"
-            raise refused(asked, self._files.address(self._name), error) from error
+            raise refused(asked, self._files.files.address(latest), error) from error
         except (OSError, ValueError, TypeError, KeyError) as error:  # Arrow's errors are ValueErrors
             raise StorageError(
                 f"read the ledger of a backfill beside {self._location.name}",
                 expected="what a backfill wrote",
                 found=str(error),
-                fix=f"Remove {self._files.address(self._name)}: what was spent and what could not be embedded is "
+                fix=f"Remove {self._files.files.address(latest)}: what was spent and what could not be embedded is "
                 "forgotten, vectors stay.",
             ) from error
 
@@ -87,6 +95,7 @@ class Ledger:
         """Replace the ledger; durable and atomic.
 
         Raises:
+            LeaseLost: The lease is lost; nothing was written.
             StorageError: It cannot be written.
         """
         metadata = {_SPENT: json.dumps(asdict(spent)), _RUN: self._run}
@@ -94,11 +103,13 @@ class Ledger:
         options = pa.ipc.IpcWriteOptions(compression="zstd")
         with pa.ipc.new_file(sink, self._schema.with_metadata(metadata), options=options) as writer:
             writer.write_table(failed)
+        self._files.require_entitled()
         try:
-            self._files.write(self._name, sink.getvalue())
+            self._files.files.write(self._files.own, sink.getvalue())
+            self._remove(self._files.names()[:-1])
         except PermissionError as error:
             asked = f"write the ledger of a backfill beside {self._location.name}"
-            raise refused(asked, self._files.address(self._name), error) from error
+            raise refused(asked, self._files.files.address(self._files.own), error) from error
         except OSError as error:
             raise StorageError(
                 f"write the ledger of a backfill beside {self._location.name}",
@@ -108,8 +119,17 @@ class Ledger:
             ) from error
 
     def clear(self) -> None:
-        """Forget it all."""
-        self._files.delete(self._name)
+        """Forget it all.
+
+        Raises:
+            LeaseLost: The lease is lost; nothing was removed.
+        """
+        self._files.require_entitled()
+        self._remove(self._files.names())
+
+    def _remove(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._files.files.delete(name)
 
     def rows(self, ids: Sequence[Any], basis: Digests, reasons: Sequence[str]) -> Any:
         """Items that could not be embedded, as an Arrow table of id, basis, reason."""

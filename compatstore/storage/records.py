@@ -130,6 +130,9 @@ class RunRecord:
         holdout: Share of the backfill that is drawn at random, for a refit to be judged by; 0 where none was asked for.
         refit_of: Id of the artifact that a refit took the place of in the path, or "".
         refit_at: Native items when a refit was last tried.
+        begun: Number of the lease under which it began, 0 where an earlier release began it.
+        lease: Number of the first lease whose staged natives count: that under which the target's columns were made, or
+            which last folded what was staged.
     """
 
     LEAVES_OUT: ClassVar[bool] = True  # earlier releases kept more in a run
@@ -152,6 +155,8 @@ class RunRecord:
     holdout: float = 0.0
     refit_of: str = ""
     refit_at: int = 0
+    begun: int = 0
+    lease: int = 0
 
     @property
     def open(self) -> bool:

@@ -130,7 +130,10 @@ class Registry:
         return replace(self, artifacts={**self.artifacts, record.id: record})
 
     def with_run(self, run: RunRecord) -> Registry:
-        """A copy with a run added or replaced."""
+        """A copy with a run added or replaced; what it says of leases never goes back."""
+        known = self.runs.get(run.target)
+        if known is not None and known.lease > run.lease:
+            run = replace(run, lease=known.lease)
         return replace(self, runs={**self.runs, run.target: run})
 
     def dumps(self) -> str:
@@ -227,6 +230,16 @@ def edit(store: Store, change: Callable[[Registry], Registry], entry: HistoryEnt
 
     changed: Registry = store.retry("change the registry", commit)
     return changed
+
+
+def touch(store: Store) -> None:
+    """Commit the registry as it is, so that every edit of it that was made ready before is refused."""
+
+    def commit() -> None:
+        snapshot = store.snapshot()
+        _swap(store, snapshot, read(snapshot, store.location.uri), None)
+
+    store.retry("take an upgrade over", commit)
 
 
 def _swap(store: Store, snapshot: Any, registry: Registry, entry: HistoryEntry | None) -> Registry:

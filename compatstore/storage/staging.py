@@ -3,11 +3,14 @@
 A backfill in priority order touches rows all over the gallery, and each fragment's columns are rewritten as a
 whole. So batches are appended to a small table beside the gallery and folded in fragment by fragment, once per wave.
 A staged row says which basis it belongs to; one whose item changed meanwhile is dropped when the wave folds.
+
+Each lease stages in a table of its own. Who holds the lease folds those of the leases before, and removes them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,13 +21,54 @@ from compatstore.digests import Digests
 from compatstore.encoders.protocol import FloatArray
 from compatstore.storage.blobs import FOLDER
 from compatstore.storage.columns import to_matrix, to_vectors
-from compatstore.storage.files import Files
+from compatstore.storage.fence import Fence
 from compatstore.storage.full_disk import require_whole
 from compatstore.storage.lance_engine import lance, write_fragments
+from compatstore.storage.lease_files import STAGED, LeaseFiles, target_of
 from compatstore.storage.location import Location
 from compatstore.storage.store import storage_errors
 
-PREFIX, SUFFIX = "staged-", ".lance"
+
+@dataclass(frozen=True, eq=False)
+class Staged:
+    """Staged rows as of one moment, oldest lease first.
+
+    Attributes:
+        ids: Arrow array of n ids.
+        basis: (n,) uint64, of the rows that the vectors were made from.
+    """
+
+    ids: Any
+    basis: Digests
+    _location: Location
+    _tables: Sequence[Any]
+    _dim: int
+    _side_dim: int | None
+
+    def vectors(self, rows: npt.NDArray[np.int64]) -> FloatArray:
+        """Vectors of some of them, by their positions: (k,) int64 -> (k, dim) float32.
+
+        Raises:
+            StorageError: They cannot be read.
+        """
+        return self._read("vector", rows, self._dim)
+
+    def side(self, rows: npt.NDArray[np.int64]) -> FloatArray | None:
+        """Side-information of some of them: (k,) int64 -> (k, side_dim) float32, NaN where an item has none."""
+        return None if self._side_dim is None else self._read("side", rows, self._side_dim)
+
+    def _read(self, column: str, rows: npt.NDArray[np.int64], dim: int) -> FloatArray:
+        values: FloatArray = np.full((len(rows), dim), np.nan, np.float32)
+        first = 0
+        for table in self._tables:
+            with storage_errors(f"read vectors staged beside {self._location.name}"):
+                end = first + int(table.count_rows())
+                mine = np.flatnonzero((rows >= first) & (rows < end))
+                if len(mine) and column in table.schema.names:  # earlier releases staged vectors alone
+                    taken = table.take((rows[mine] - first).tolist(), columns=[column])
+                    values[mine] = to_matrix(taken[column], dim)[0]
+            first = end
+        return values
 
 
 class Staging:
@@ -36,13 +80,23 @@ class Staging:
         dim: Values of a vector.
         id_type: Arrow type of the ids.
         side_dim: Values of the side-information that comes with a vector, or None.
+        fence: The lease that is written under; None for those who only read.
+        since: Number of the first lease whose rows count. What a manager stages after its upgrade was abandoned counts
+            for none.
     """
 
-    def __init__(self, location: Location, target: str, dim: int, id_type: Any, side_dim: int | None = None) -> None:
-        self._location = location
-        self._name = f"{PREFIX}{target}{SUFFIX}"
-        self._files = Files(location, FOLDER)
-        self._uri = self._files.address(self._name)
+    def __init__(
+        self,
+        location: Location,
+        target: str,
+        dim: int,
+        id_type: Any,
+        side_dim: int | None = None,
+        fence: Fence | None = None,
+        since: int = 0,
+    ) -> None:
+        self._location, self._since = location, since
+        self._files = LeaseFiles(location, STAGED, target, fence)
         self._dim, self._side_dim = dim, side_dim
         lists = {"vector": dim} | ({} if side_dim is None else {"side": side_dim})
         vectors = [pa.field(name, pa.list_(pa.float32(), size)) for name, size in lists.items()]
@@ -58,6 +112,7 @@ class Staging:
             side: (n, side_dim) float32, NaN where an item has none; None for none at all.
 
         Raises:
+            LeaseLost: The lease is lost; nothing was written.
             StorageError: They cannot be written.
         """
         columns = [
@@ -73,65 +128,68 @@ class Staging:
 
     def _commit(self, table: Any) -> None:
         """Append rows, once they are on disk as a whole."""
-        before = self._open() if self._exists() else None
-        mode = "create" if before is None else "append"
+        name = self._files.own
+        before = self._open(name) if self._is_table(name) else None
+        uri, mode = self._files.files.address(name), "create" if before is None else "append"
         table = table if before is None else table.select(before.schema.names)
-        written = write_fragments(table, self._uri, mode=mode, storage_options=self._options)
+        written = write_fragments(table, uri, mode=mode, storage_options=self._options)
         for file in (file for fragment in written for file in fragment.files):
-            require_whole(self._location, f"{FOLDER}/{self._name}/data/{file.path}")
+            require_whole(self._location, f"{FOLDER}/{name}/data/{file.path}")
         operations = lance.LanceOperation
         operation = operations.Overwrite(self._schema, written) if before is None else operations.Append(written)
         read_version = None if before is None else before.version
-        lance.LanceDataset.commit(self._uri, operation, read_version=read_version, storage_options=self._options)
+        self._files.require_entitled()
+        lance.LanceDataset.commit(uri, operation, read_version=read_version, storage_options=self._options)
 
     def __len__(self) -> int:
         """Staged rows; they are counted, not read."""
-        if not self._exists():
-            return 0
-        return int(self._open().count_rows())
+        return sum(int(table.count_rows()) for table in self._tables())
 
-    def keys(self) -> tuple[Any, Digests]:
-        """All staged rows but for their vectors: (Arrow array of n ids, (n,) uint64), oldest first."""
-        if not self._exists():
-            return pa.array([], self._schema.field("id").type), np.zeros(0, np.uint64)
-        table = self._open().to_table(columns=["id", "basis"]).combine_chunks()
-        return table["id"].combine_chunks(), table["basis"].to_numpy()
+    def read(self) -> Staged:
+        """All staged rows; their ids now, their vectors when they are asked for."""
+        tables = self._tables()
+        ids = [pa.array([], self._schema.field("id").type)]
+        basis = [np.zeros(0, np.uint64)]
+        for table in tables:
+            with storage_errors(f"read vectors staged beside {self._location.name}"):
+                keys = table.to_table(columns=["id", "basis"]).combine_chunks()
+            ids.append(keys["id"].combine_chunks().cast(ids[0].type))
+            basis.append(keys["basis"].to_numpy())
+        return Staged(pa.concat_arrays(ids), np.concatenate(basis), self._location, tables, self._dim, self._side_dim)
 
-    def vectors(self, rows: npt.NDArray[np.int64]) -> FloatArray:
-        """Vectors of some staged rows, by their positions among all: (k,) int64 -> (k, dim) float32."""
-        table = self._open().take(rows.tolist(), columns=["vector"])
-        return to_matrix(table["vector"], self._dim)[0]
-
-    def side(self, rows: npt.NDArray[np.int64]) -> FloatArray | None:
-        """Side-information of some staged rows: (k,) int64 -> (k, side_dim) float32, NaN where an item has none."""
-        staged = self._open()
-        if self._side_dim is None or "side" not in staged.schema.names:  # earlier releases staged vectors alone
-            return None
-        table = staged.take(rows.tolist(), columns=["side"])
-        return to_matrix(table["side"], self._side_dim)[0]
+    def tables(self) -> list[str]:
+        """Names of the tables that hold staged rows, the oldest lease's first."""
+        return [name for name in self._files.names(self._since) if self._is_table(name)]
 
     def clear(self) -> None:
         """Remove all staged rows, once they are in the table.
 
         What names the rows goes before the rows: a process that is killed here leaves no table that cannot be read.
-        """
-        if self._exists():
-            self._files.delete_folder(f"{self._name}/_versions")
-            self._files.delete_folder(self._name)
 
-    def _open(self) -> Any:
+        Raises:
+            LeaseLost: The lease is lost; nothing was removed.
+        """
+        self._files.require_entitled()
+        self._since = self._files.number
+        for name in self._files.names():
+            self._files.files.delete_folder(f"{name}/_versions")
+            self._files.files.delete_folder(name)
+
+    def _tables(self) -> list[Any]:
+        return [self._open(name) for name in self.tables()]
+
+    def _open(self, name: str) -> Any:
         with storage_errors(f"read vectors staged beside {self._location.name}"):
-            return lance.dataset(self._uri, storage_options=self._options)
+            return lance.dataset(self._files.files.address(name), storage_options=self._options)
 
     @property
     def _options(self) -> dict[str, str] | None:
         return self._location.storage_options or None
 
-    def _exists(self) -> bool:
-        return self._files.has_folder(f"{self._name}/_versions")
+    def _is_table(self, name: str) -> bool:
+        return self._files.files.has_folder(f"{name}/_versions")
 
 
 def staged_version(name: str) -> str | None:
     """Version whose natives a table beside the gallery stages, by the table's name; None where it is another's."""
-    staged = name.startswith(PREFIX) and name.endswith(SUFFIX)
-    return name.removeprefix(PREFIX).removesuffix(SUFFIX) if staged else None
+    return target_of(name, STAGED)

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from compatstore.errors import AlreadyExists, CommitConflict, CompatStoreError, GalleryNotFound, StorageError
 from compatstore.storage.failures import WRITABLE, denied_at, is_panic, lost_race, told
+from compatstore.storage.fence import Fence
 from compatstore.storage.lance_engine import lance
 from compatstore.storage.location import Location
 
@@ -35,7 +36,7 @@ class Store:
         self._snapshot = dataset.checkout_version(dataset.version)
         self._versions_changed = 0
         self._moving = threading.Lock()  # Lance's handle must not be moved by two threads at once
-        self._fences: tuple[Callable[[], None], ...] = ()
+        self._fences: tuple[Fence, ...] = ()
 
     @classmethod
     def create(cls, location: Location, schema: Any) -> Store:
@@ -74,11 +75,15 @@ class Store:
                 )
             return cls(location, lance.dataset(location.uri, storage_options=location.storage_options or None))
 
-    def fenced(self, fence: Callable[[], None]) -> Store:
-        """Another handle of the same table that calls `fence` before each commit, which raises to prevent it."""
+    def fenced(self, fence: Fence) -> Store:
+        """Another handle of the same table, whose commits are refused once the fence's lease is lost."""
         handle = Store(self.location, self._dataset.checkout_version(self._dataset.version))
         handle._fences = (*self._fences, fence)
         return handle
+
+    def fence_of(self, target: str) -> Fence | None:
+        """The lease of an upgrade that is written under, or None."""
+        return next((fence for fence in self._fences if fence.target == target), None)
 
     def snapshot(self) -> Any:
         """The table as of now; the returned handle does not move on."""
@@ -109,10 +114,11 @@ class Store:
 
     def writer(self) -> Any:
         """A handle of its own on the latest version, for Lance's writing methods: they move their handle on."""
-        self._require_entitled()
         with self._moving:
             self._dataset.checkout_latest()
-            return self._dataset.checkout_version(self._dataset.version)
+            handle = self._dataset.checkout_version(self._dataset.version)
+        self._require_entitled()  # after the handle was made: see `fence.py`
+        return handle
 
     @property
     def schema(self) -> Any:
@@ -169,7 +175,7 @@ class Store:
 
     def _require_entitled(self) -> None:
         for fence in self._fences:
-            fence()
+            fence.require()
 
     def retry(self, asked: str, commit: Callable[[], Any]) -> Any:
         """Run something that commits, again while other writers win.
@@ -205,6 +211,7 @@ class Store:
 
     def tag(self, name: str, version: int | None = None) -> None:
         """Pin a table version (the latest by default) against clean-up, moving the tag if it exists."""
+        self._require_entitled()
         snapshot = self.snapshot()
         target = snapshot.version if version is None else version
         if name in snapshot.tags.list():
@@ -214,6 +221,7 @@ class Store:
 
     def untag(self, name: str) -> None:
         """Remove a tag, if it exists."""
+        self._require_entitled()
         snapshot = self.snapshot()
         if name in snapshot.tags.list():
             snapshot.tags.delete(name)

@@ -48,12 +48,26 @@ def build(store: Store, column: str, index: VectorIndex) -> None:
             fix="Search without an index: it is exact and fast at that size.",
         )
     sub_vectors = {} if index.num_sub_vectors is None else {"num_sub_vectors": index.num_sub_vectors}
-    store.retry(
-        f"index {column}",
-        lambda: store.writer().create_index(
+
+    def commit() -> None:
+        handle = store.writer()
+        handle.create_index(
             column, index.kind, metric=index.metric, num_partitions=index.num_partitions, replace=True, **sub_vectors
-        ),
-    )
+        )
+        _drop_orphans(handle)
+
+    store.retry(f"index {column}", commit)
+
+
+def _drop_orphans(handle: Any) -> None:
+    """Drop indexes on columns that are gone, as where somebody dropped a column while an index was built on it.
+
+    Lance commits such an index, and then fails to count the table's rows.
+    """
+    known = set(handle.schema.names)
+    for found in handle.describe_indices():
+        if not known.intersection(name.partition(".")[0] for name in found.field_names):
+            handle.drop_index(found.name)
 
 
 def describe(store: Store, column: str) -> VectorIndex | None:

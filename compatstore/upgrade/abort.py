@@ -8,6 +8,7 @@ from compatstore.errors import UpgradeError
 from compatstore.storage.bridges import unsearchable
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry
+from compatstore.storage.ids import first_of, named
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.registry import Registry, edit
 from compatstore.upgrade.leases.stop_request import ask_to_stop, wait_until_stopped
@@ -80,12 +81,14 @@ def _require_abortable(catalog: Catalog, registry: Registry, target: str) -> Non
     columns = registry.record(target).columns
     if columns is None:
         return
-    only = catalog.store.count(f"({columns.present}) AND ({registry.columns(registry.active).missing})")
+    condition = f"({columns.present}) AND ({registry.columns(registry.active).missing})"
+    only = catalog.store.count(condition)
     if only:
+        ids = named(first_of(catalog.store, registry.id_column, condition), only)
         raise UpgradeError(
             asked,
             expected=f"items that have a vector in {registry.active} too",
-            found=f"{only} items that have one in {target} only, written while it was active",
+            found=f"{only} items that have one in {target} only, written while it was active: {ids}",
             fix=f"Keep them: compatstore upgrade GALLERY {target} --cutover; or drop their vectors for good: "
-            f"compatstore retire GALLERY {target}",
+            f"compatstore retire GALLERY {target} --force",
         )

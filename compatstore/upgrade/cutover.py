@@ -10,6 +10,7 @@ from compatstore.storage.bridges import unsearchable
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.fragment_counts import counts_of
 from compatstore.storage.history import HistoryEntry
+from compatstore.storage.ids import first_of, named
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry, edit
 from compatstore.upgrade.leases.work import at_work
@@ -77,10 +78,11 @@ def _cut_over(catalog: Catalog, target: str, force: bool, controls: Controls) ->
     run = require_open(registry, target)
     missing = _settle(catalog, run, controls)
     if missing and not force:
+        ids = named(first_of(catalog.store, registry.id_column, unsearchable(registry, target)), missing)
         raise RowsMissing(
             f"cut over to {target}",
             expected="a vector for every item",
-            found=f"{missing} items without one",
+            found=f"{missing} items without one: {ids}",
             fix="See why: compatstore status GALLERY; embed them natively: "
             f"compatstore upgrade GALLERY {target} --backfill 1.0; or cut over all the same with --force.",
         )

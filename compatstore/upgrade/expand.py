@@ -43,8 +43,14 @@ def expand(catalog: Catalog, run: RunRecord) -> RunRecord:
     if record.columns is not None and known is not None and known.open:
         return run if known == run else set_run(catalog, run)
     columns = columns_for(registry, run.target, catalog.store.schema)
+    if record.columns is None:
+        # What a killed expand or retirement left is not used again: one that was suspended and goes on to drop it
+        # would drop ours. Columns of the same names that were added since are others to Lance, which refuses it.
+        catalog.store.drop_columns(columns.names)
     catalog.store.add_columns(columns.fields)
-    run = replace(run, state=HOP)
+    fence = catalog.store.fence_of(run.target)
+    number = 0 if fence is None else fence.number
+    run = replace(run, state=HOP, begun=number, lease=number if record.columns is None else 0)
 
     def change(state: Registry) -> Registry:
         record = replace(state.record(run.target), columns=columns, retired=False, basis_of=run.source)

@@ -126,7 +126,20 @@ class Hop:
         """Whether any live row needs work; a fragment that never had the target's columns is not read to find out."""
         if not self._holds_target(snapshot, fragment):
             return self.transformer is not None
-        return self._count(snapshot, fragment) > 0
+        if not self._count(snapshot, fragment):
+            return False
+        if any(self._would_change(batch) for batch in self._read(snapshot, fragment)):
+            return True
+        self.counts.note(self._question, fragment, 0)
+        return False
+
+    def _would_change(self, batch: Any) -> bool:
+        """Whether any live row would get, lose or change its vector: not where a transform gives nothing of use."""
+        source, target = read_source(self.source, batch), self.target.decode(batch)
+        todo = self._split(source, target, self._basis(batch, source))[0] & _live(batch)
+        if (todo & target.valid).any() or self.transformer is None or not todo.any():
+            return bool(todo.any())
+        return bool(self.transformer.apply(source.take(todo)).valid.any())
 
     def _remember(self, written: list[WrittenColumns]) -> None:
         """What nobody else changed since it was read need not be read again: deleted rows were made anew too."""
@@ -176,15 +189,19 @@ class Hop:
             monitor.advance(int((todo & _live(batch)).sum()))
 
     def _remake(self, batch: Any) -> tuple[dict[str, Any], BoolArray]:
-        """The target's columns of a batch, and which rows were made, remade or cleared."""
+        """The target's columns of a batch, and which rows were made, remade or cleared.
+
+        A row of which the transform gives nothing that a search could find is left without a vector.
+        """
         source, target = read_source(self.source, batch), self.target.decode(batch)
         basis = self._basis(batch, source)
         todo, make = self._split(source, target, basis)
+        before = target.valid.copy()
         target.clear(todo)
         if make.any() and self.transformer is not None:
             target.put(make, self.transformer.apply(source.take(make)))
             target.basis[make] = basis[make]
-        return self.target.encode(target), todo
+        return self.target.encode(target), todo & (before | target.valid)
 
 
 def ahead(function: Callable[[Any], Any], items: Iterable[Any], at_once: int = 1) -> Iterator[tuple[Any, Any]]:

@@ -10,6 +10,7 @@ from compatstore.storage.bridges import unsearchable
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.fragment_counts import forget_counts
 from compatstore.storage.history import HistoryEntry
+from compatstore.storage.ids import first_of, named
 from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import Registry, edit
 from compatstore.storage.staging import Staging
@@ -32,7 +33,7 @@ def retire(catalog: Catalog, name: str, *, drop_adopted: bool = False, force: bo
 
     Raises:
         UpgradeError: The version is active, or an upgrade still reads it.
-        RowsMissing: Items have a vector in it and none in the version that took its place.
+        RowsMissing: Items have a vector in it and none in the version that took its place, or in no other at all.
         LeaseHeld: Somebody works on an upgrade from or to it.
     """
     catalog = catalog.giving_up(name)
@@ -43,6 +44,8 @@ def retire(catalog: Catalog, name: str, *, drop_adopted: bool = False, force: bo
         for target in _upgrades_with(registry, name):
             catalog = leases.enter_context(at_work(catalog, target, "retire")).catalog
         _settle_readers(catalog, name, force)
+        if not force:
+            _require_elsewhere(catalog, name)
         return _retire(catalog, name, drop_adopted)
 
 
@@ -61,15 +64,42 @@ def _settle_readers(catalog: Catalog, name: str, force: bool) -> None:
         if source is None or run.source != name or run.state != CUTOVER:
             continue
         catch_up(catalog, run, Controls())
-        missing = catalog.store.count(f"({registry.columns(run.target).missing}) AND ({source.present})")
+        condition = f"({registry.columns(run.target).missing}) AND ({source.present})"
+        missing = catalog.store.count(condition)
         if missing and not force:
+            ids = named(first_of(catalog.store, registry.id_column, condition), missing)
             raise RowsMissing(
                 f"retire {name}",
                 expected=f"a vector in {run.target} for every item that has one in {name}",
-                found=f"{missing} items without one",
-                fix=f"Embed them: compatstore upgrade GALLERY {run.target} --backfill 1.0; or retire all the same with "
-                "--force.",
+                found=f"{missing} items without one: {ids}",
+                fix=f"Embed them: compatstore upgrade GALLERY {run.target} --backfill 1.0; or drop their vectors for "
+                f"good: compatstore retire GALLERY {name} --force",
             )
+
+
+def _require_elsewhere(catalog: Catalog, name: str) -> None:
+    """Refuse to drop the only vector of an item, as one has that was added while an upgrade's target was active.
+
+    Raises:
+        RowsMissing: There are such items.
+    """
+    registry = catalog.registry()
+    columns = registry.record(name).columns
+    if columns is None:
+        return
+    others = [other.columns.missing for other in registry.live if other.columns is not None and other.name != name]
+    condition = " AND ".join(f"({part})" for part in (columns.present, *others))
+    count = catalog.store.count(condition)
+    if count:
+        ids = named(first_of(catalog.store, registry.id_column, condition), count)
+        run = registry.runs.get(name)
+        keep = f"Keep them: compatstore upgrade GALLERY {name} --cutover; or drop" if run is not None else "Drop"
+        raise RowsMissing(
+            f"retire {name}",
+            expected="another version with a vector of every item",
+            found=f"{count} items that have a vector in {name} only: {ids}",
+            fix=f"{keep} their vectors for good: compatstore retire GALLERY {name} --force",
+        )
 
 
 def _retire(catalog: Catalog, name: str, drop_adopted: bool) -> Switched:
@@ -105,7 +135,9 @@ def drop_leftovers(catalog: Catalog, record: VersionRecord) -> tuple[str, ...]:
     registry = catalog.registry()
     unused = registry.unused(catalog.store.schema.names)
     catalog.store.drop_columns(unused)
-    Staging(catalog.store.location, record.name, record.dim, id_arrow_type(registry)).clear()
+    store = catalog.store
+    fence = store.fence_of(record.name)
+    Staging(store.location, record.name, record.dim, id_arrow_type(registry), fence=fence).clear()
     forget_account(catalog, record.name)
     forget_counts(catalog.store, record.name)
     catalog.store.untag(tag_of(record.name))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compatstore.storage.bridges import bridge_to
+from compatstore.storage.bridges import bridge_to, unsearchable
 from compatstore.storage.catalog import Catalog, id_arrow_type
+from compatstore.storage.ids import first_of
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.ledger import Spent
 from compatstore.storage.records import RunRecord, VersionRecord
@@ -73,6 +74,8 @@ class RunStatus:
         policy: Order of the backfill.
         spent: Items, seconds and money that the backfill has used, over all calls.
         ended_by: The limit that ended the backfill, or "".
+        missing: Once the hop is over, the first ids of items that no query of the target finds: they have nothing to be
+            transformed from, or the transform gives nothing that a search could find.
         unbackfillable: Items that could not be embedded natively.
         reasons: The first of them, with why.
     """
@@ -88,6 +91,7 @@ class RunStatus:
     policy: str
     spent: Spent
     ended_by: str
+    missing: tuple[str, ...]
     unbackfillable: int
     reasons: tuple[tuple[str, str], ...]
 
@@ -171,6 +175,12 @@ def _state(registry: Registry, record: VersionRecord) -> str:
     return "retired" if record.retired else "registered"
 
 
+def _missing(catalog: Catalog, registry: Registry, run: RunRecord) -> tuple[str, ...]:
+    if run.state not in (READY, CUTOVER):
+        return ()
+    return tuple(map(str, first_of(catalog.store, registry.id_column, unsearchable(registry, run.target))))
+
+
 def _run(catalog: Catalog, registry: Registry, run: RunRecord, lease: Lease | None) -> RunStatus:
     record = registry.record(run.target)
     spent, failed = read_account(catalog, registry, run)
@@ -180,12 +190,13 @@ def _run(catalog: Catalog, registry: Registry, run: RunRecord, lease: Lease | No
         state=run.state,
         waiting_for=_WAITING[run.state],
         activity=activity_of(run, lease),
-        staged=len(Staging(catalog.store.location, run.target, record.dim, id_arrow_type(registry))),
+        staged=len(Staging(catalog.store.location, run.target, record.dim, id_arrow_type(registry), since=run.lease)),
         path=tuple(artifact_id[:12] for artifact_id in run.path),
         backfill=run.backfill,
         policy=run.policy,
         spent=spent,
         ended_by=run.ended_by,
+        missing=_missing(catalog, registry, run),
         unbackfillable=failed.num_rows,
         reasons=first_reasons(failed),
     )

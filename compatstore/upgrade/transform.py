@@ -8,9 +8,11 @@ import numpy as np
 
 from compatstore.artifacts import Artifact
 from compatstore.artifacts.network import Precision
+from compatstore.encoders.protocol import FloatArray
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import BoolArray, VersionValues
 from compatstore.storage.records import RunRecord
+from compatstore.storage.vector_form import VectorForm
 
 
 @dataclass(frozen=True)
@@ -21,11 +23,13 @@ class Transformer:
         artifacts: In the order in which they are applied.
         device: "cpu" or "cuda"; None takes the CPU.
         precision: "float32", or "bfloat16" where speed matters more than the last digits.
+        form: How the target keeps what is made; None where it is not kept.
     """
 
     artifacts: tuple[Artifact, ...]
     device: str | None = None
     precision: Precision = "float32"
+    form: VectorForm | None = None
 
     @property
     def origin(self) -> str:
@@ -45,21 +49,36 @@ class Transformer:
         return rows
 
     def apply(self, source: VersionValues) -> VersionValues:
-        """Transform all rows, every one of which must be `possible`; their basis is left to the caller."""
+        """Transform all rows, every one of which must be `possible`; their basis is left to the caller.
+
+        What an artifact makes is checked as what users hand over is: a row that comes out as NaN, infinite, beyond
+        what the target stores or without a direction under its cosine is not valid, and counts as missing. Of
+        side-information and uncertainty only the values at fault are left out.
+        """
+        n = len(source.vectors)
         vectors, side, uncertainty = source.vectors, source.side, None
+        valid, side_valid = np.ones(n, bool), source.side_valid
         for artifact in self.artifacts:
-            read = side if artifact.manifest.side_source is not None else None
+            read = None
+            if artifact.manifest.side_source is not None:
+                read, valid = side, valid & side_valid
             made = artifact.apply(vectors, read, device=self.device, precision=self.precision)
-            vectors, side, uncertainty = made.vectors, made.side, made.uncertainty
-        n = len(vectors)
+            uncertainty, side, side_valid = made.uncertainty, None, np.zeros(n, bool)
+            vectors, finite = _finite(made.vectors)
+            valid = valid & finite
+            if made.side is not None:
+                side, side_valid = _finite(made.side)
+        if self.form is not None:
+            vectors = self.form.stored(vectors)
+            valid = valid & self.form.searchable(vectors)
         return VersionValues(
             vectors=vectors,
-            valid=np.ones(n, bool),
+            valid=valid,
             origin=np.full(n, self.origin, object),
-            uncertainty=np.full(n, np.nan, np.float32) if uncertainty is None else uncertainty,
+            uncertainty=_known(uncertainty, n),
             basis=np.zeros(n, np.uint64),
             side=side,
-            side_valid=np.full(n, side is not None),
+            side_valid=side_valid & valid,
         )
 
     def fill(self, target: VersionValues, source: VersionValues, todo: BoolArray) -> None:
@@ -74,4 +93,17 @@ def transformer_of(
 ) -> Transformer:
     """The transformer of an upgrade; its artifacts are loaded and verified."""
     artifacts = tuple(catalog.artifact(artifact_id) for artifact_id in run.path)
-    return Transformer(artifacts, device, precision)
+    return Transformer(artifacts, device, precision, VectorForm.of(catalog.registry().record(run.target)))
+
+
+def _finite(rows: FloatArray) -> tuple[FloatArray, BoolArray]:
+    """(n, dim) with zeros in place of rows that are not finite, and which rows are."""
+    finite = np.asarray(np.isfinite(rows).all(axis=1), bool)
+    return (rows if finite.all() else np.where(finite[:, None], rows, np.float32(0))), finite
+
+
+def _known(uncertainty: FloatArray | None, n: int) -> FloatArray:
+    """(n,) sigma^2, NaN where it is unknown or no number."""
+    if uncertainty is None:
+        return np.full(n, np.nan, np.float32)
+    return np.where(np.isfinite(uncertainty), uncertainty, np.float32(np.nan))

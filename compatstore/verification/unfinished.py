@@ -17,10 +17,11 @@ from compatstore.verification.scene import Scene
 
 def check_staged(scene: Scene) -> Iterator[Finding]:
     """Natives that wait to be folded into the table can be read, and belong to an upgrade that is open."""
-    for version in filter(None, map(staged_version, scene.catalog.blobs.names())):
+    for version in dict.fromkeys(filter(None, map(staged_version, scene.catalog.blobs.names()))):
         run, record = scene.run(version), scene.registry.versions.get(version)
         dim = 1 if record is None else record.dim
-        rows = len(Staging(scene.catalog.store.location, version, dim, id_arrow_type(scene.registry)))
+        since = 0 if run is None else run.lease
+        rows = len(Staging(scene.catalog.store.location, version, dim, id_arrow_type(scene.registry), since=since))
         use, drop = scene.command("upgrade", version), scene.command("retire", version)
         if rows and run is not None:
             yield _staged("note", f"{rows} natives of {version} are stored, but not in its column yet", f"Go on: {use}")

@@ -14,7 +14,10 @@ import pytest
 
 import compatstore as cs
 from compatstore.storage.blobs import FOLDER, Blobs
+from compatstore.storage.fence import Fence
 from compatstore.storage.fragments import list_fragments, read_physical, replace_columns
+from compatstore.storage.lease_files import last_number
+from compatstore.storage.ledger import Ledger, Spent
 from compatstore.storage.location import Location, locate
 from compatstore.storage.registry import read
 from compatstore.storage.staging import Staging
@@ -67,14 +70,14 @@ def test_the_version_that_was_active_is_pinned_against_clean_up(store):
 
 def test_staged_batches_are_durable_and_go_away(store):
     staging = Staging(store.location, "v2", 3, pa.string())
-    assert len(staging) == len(staging.keys()[0]) == 0
+    assert len(staging) == len(staging.read().ids) == 0
     staging.append(["a"], np.ones((1, 3), np.float32), np.array([7], np.uint64))
     staging.append(["b"], np.zeros((1, 3), np.float32), np.array([2**64 - 1], np.uint64))
     again = Staging(store.location, "v2", 3, pa.string())
-    ids, basis = again.keys()
-    assert ids.to_pylist() == ["a", "b"]
-    assert basis.tolist() == [7, 2**64 - 1]
-    assert again.vectors(np.array([1, 0])).tolist() == [[0, 0, 0], [1, 1, 1]]
+    staged = again.read()
+    assert staged.ids.to_pylist() == ["a", "b"]
+    assert staged.basis.tolist() == [7, 2**64 - 1]
+    assert staged.vectors(np.array([1, 0])).tolist() == [[0, 0, 0], [1, 1, 1]]
     staging.clear()
     assert len(staging) == 0
     staging.clear()
@@ -86,8 +89,63 @@ def test_a_staging_whose_removal_was_killed_is_empty_and_can_be_used_again(store
     shutil.rmtree(Path(store.location.child(FOLDER, "staged-v2.lance", "_versions")))
     assert len(staging) == 0
     staging.append(["b"], np.zeros((1, 3), np.float32), np.array([8], np.uint64))
-    assert staging.keys()[0].to_pylist() == ["b"]
-    assert staging.vectors(np.array([0])).tolist() == [[0, 0, 0]]
+    assert staging.read().ids.to_pylist() == ["b"]
+    assert staging.read().vectors(np.array([0])).tolist() == [[0, 0, 0]]
+
+
+class LostError(Exception):
+    pass
+
+
+def lost():
+    raise LostError
+
+
+def test_each_lease_stages_in_a_table_of_its_own(store):
+    def staging(number, require=lambda: None, side_dim=None):
+        fence = None if number is None else Fence("v2", number, require)
+        return Staging(store.location, "v2", 2, pa.string(), side_dim, fence)
+
+    def stage(into, item, **side):
+        into.append([item], np.full((1, 2), len(item), np.float32), np.array([1], np.uint64), **side)
+
+    stage(staging(None), "a")  # as an earlier release names it
+    stage(staging(9), "bb")
+    stage(staging(10, side_dim=1), "ccc", side=np.ones((1, 1), np.float32))
+    assert [len(staging(number)) for number in (None, 9, 10)] == [3, 2, 3]
+    staged = staging(10, side_dim=1).read()
+    assert staged.ids.to_pylist() == ["a", "bb", "ccc"]
+    assert staged.vectors(np.array([2, 0, 1])).tolist() == [[3, 3], [1, 1], [2, 2]]
+    np.testing.assert_array_equal(staged.side(np.array([2, 0])), [[1], [np.nan]])
+    for late in (lambda: stage(staging(9, lost), "late"), staging(9, lost).clear):
+        with pytest.raises(LostError):
+            late()
+    assert staging(None).read().ids.to_pylist() == ["a", "bb", "ccc"]
+    staging(9).clear()
+    assert staging(None).read().ids.to_pylist() == ["ccc"], "a predecessor takes nothing from its successor"
+    assert last_number(store.location, "v2") == 10
+
+
+def test_the_ledger_of_the_latest_lease_counts(store):
+    def ledger(number, require=lambda: None):
+        fence = None if number is None else Fence("v2", number, require)
+        return Ledger(store.location, "v2", pa.string(), "today", fence)
+
+    def spend(number, rows, **how):
+        ledger(number, **how).save(Spent(rows=rows), ledger(number).rows([], np.zeros(0, np.uint64), []))
+
+    spend(None, 100)
+    spend(9, 200)
+    assert ledger(10).load()[0].rows == 200, "the next lease begins with what the one before it spent"
+    spend(10, 300)
+    spend(9, 900)  # its manager woke up
+    assert [ledger(number).load()[0].rows for number in (None, 9, 10)] == [300, 900, 300]
+    with pytest.raises(LostError):
+        spend(9, 900, require=lost)
+    ledger(9).clear()
+    assert ledger(None).load()[0].rows == 300
+    ledger(10).clear()
+    assert ledger(None).load()[0].rows == 0
 
 
 def test_fragments_are_read_with_deleted_rows_in_equal_batches(gallery, store):

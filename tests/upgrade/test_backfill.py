@@ -288,14 +288,14 @@ def test_an_error_while_storing_ends_the_run_and_keeps_what_is_durable(gallery, 
 
     def misbehave(_):
         if model.calls == 3:
-            (folder / "ledger-v2.arrow").unlink()
-            (folder / "ledger-v2.arrow").mkdir()  # what cannot be replaced by a file
+            (folder / "ledger-v2-1.arrow").unlink()
+            (folder / "ledger-v2-1.arrow").mkdir()  # what cannot be replaced by a file
 
     model.misbehave = misbehave
     with pytest.raises(StorageError, match="the ledger of a backfill"):
         gallery.upgrade("v2", backfill=1.0, settings=AT_ONCE)
     assert model.calls < 7
-    (folder / "ledger-v2.arrow").rmdir()
+    (folder / "ledger-v2-1.arrow").rmdir()
     gallery.upgrade("v2", settings=AT_ONCE)
     assert len(natives(gallery)) == ITEMS
 
@@ -335,9 +335,9 @@ def test_the_list_of_an_unknown_version(gallery):
 
 def test_a_damaged_ledger_is_said_to_be(gallery, tmp_path):
     gallery.upgrade("v2", max_rows=10)
-    ledger = tmp_path / "g.lance" / "_compatstore" / "ledger-v2.arrow"
+    ledger = tmp_path / "g.lance" / "_compatstore" / "ledger-v2-1.arrow"
     ledger.write_bytes(ledger.read_bytes()[:-40])
-    with pytest.raises(StorageError, match=r"the ledger of a backfill.*Remove .*ledger-v2.arrow"):
+    with pytest.raises(StorageError, match=r"the ledger of a backfill.*Remove .*ledger-v2-1.arrow"):
         gallery.upgrade("v2", max_rows=20)
     ledger.unlink()
     assert gallery.upgrade("v2", max_rows=20).spent.rows == 20

@@ -1,4 +1,4 @@
-"""Real processes are killed all over an upgrade, beside an app that writes and searches; nothing may come of it.
+"""Real processes are killed and suspended all over an upgrade, beside an app that works; nothing may come of it.
 
 This is the short form of `python -m benchmarks.crashes`.
 """
@@ -21,15 +21,16 @@ from benchmarks.crashes.template import KINDS, OWN, initial_items, make_template
 from benchmarks.crashes.truth import ENCODERS, SIDE_ENCODERS, source_vector
 from compatstore.storage.basis import row_basis
 
-KILLS, FRAGMENTS, ROWS = 8, 4, 120
+KILLS, SUSPENSIONS, FRAGMENTS, ROWS = 8, 3, 4, 120
 
 
 @pytest.mark.parametrize("kind", KINDS[:2], ids=lambda kind: kind.name)
 def test_a_gallery_outlives_kills_at_every_step(tmp_path, kind):
     template = prepare(tmp_path / "template", kind, FRAGMENTS, ROWS)
-    lived = Life(template, tmp_path / "life", seed=1, kills=KILLS).run()
+    lived = Life(template, tmp_path / "life", seed=1, kills=KILLS, suspensions=SUSPENSIONS).run()
     assert lived.violations == []
     assert lived.kills.total() >= KILLS - 3, "a kill that comes after the last command is none"
+    assert lived.suspensions.total() >= 1
     assert len({position for position, _ in lived.kills}) >= 4, "kills must be spread to mean anything"
     assert lived.writes > 10
     assert lived.searches > 20

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -10,6 +12,7 @@ import compatstore as cs
 from compatstore.encoders import Function
 from compatstore.errors import SourceError
 from compatstore.storage.location import locate
+from compatstore.storage.registry import edit
 from compatstore.storage.staging import Staging
 from compatstore.trainers import FCT, Pairs
 
@@ -104,6 +107,8 @@ def test_what_an_earlier_release_staged_is_folded(tmp_path):
     gallery, _ = make(tmp_path, target(), handed_on=False)
     gallery.upgrade("v2", backfill=0.0)
     location = locate(str(tmp_path / "items.lance"))
+    store = gallery._catalog.store
+    edit(store, lambda state: replace(state, runs={"v2": replace(state.runs["v2"], lease=0)}))  # leases had no numbers
     staging = Staging(location, "v2", 5, pa.string())
     basis = gallery.get(IDS[:3], ["v2__basis"]).column("v2__basis").to_numpy()
     staging.append(IDS[:3], V2_VECTORS[:3], basis)

@@ -196,10 +196,10 @@ class TestFiles:
         (found,) = [finding for finding in verify(path).findings if finding.check == "data files"]
         assert (found.severity, found.what) == ("error", f"1 data files are cut short: {file.name}")
 
-    @pytest.mark.parametrize(("name", "check"), [("ledger-v2.arrow", "accounts"), ("leases.lance", "leases")])
+    @pytest.mark.parametrize(("name", "check"), [("ledger-v2-*.arrow", "accounts"), ("leases.lance", "leases")])
     def test_what_an_upgrade_keeps_that_cannot_be_read(self, at, name, check):
         path = at("ready")
-        place = Path(path, "_compatstore", name)
+        (place,) = Path(path, "_compatstore").glob(name)
         for file in [place] if place.is_file() else (place / "_versions").iterdir():
             file.write_bytes(b"damaged")
         found = the_finding(path, check)
@@ -208,7 +208,7 @@ class TestFiles:
 
     def test_natives_that_are_staged(self, at, tmp_path):
         path = at("ready")
-        staged = Path(path, "_compatstore", "staged-v2.lance")
+        staged = Path(path, "_compatstore", "staged-v2-9.lance")
         table = {"id": ["item-000001"], "basis": pa.array([1], pa.uint64()), "vector": pa.array([[0.0] * 40])}
         lance.write_dataset(pa.table(table), staged)
         assert (the_finding(path, "staged natives").severity, verify(path).clean) == ("note", True)

@@ -149,12 +149,15 @@ def first_reasons(failed: Any) -> tuple[tuple[str, str], ...]:
 
 def ledger_of(catalog: Catalog, registry: Registry, run: RunRecord) -> Ledger:
     """Where a run's account is kept."""
-    return Ledger(catalog.store.location, run.target, id_arrow_type(registry), run.started_at)
+    store = catalog.store
+    name = f"{run.started_at}, lease {run.begun}" if run.begun else run.started_at
+    return Ledger(store.location, run.target, id_arrow_type(registry), name, store.fence_of(run.target))
 
 
 def forget_account(catalog: Catalog, target: str) -> None:
     """Remove the account of a target that is dropped."""
-    Ledger(catalog.store.location, target, id_arrow_type(catalog.registry()), "").clear()
+    store = catalog.store
+    Ledger(store.location, target, id_arrow_type(catalog.registry()), "", store.fence_of(target)).clear()
 
 
 def unbackfillable(catalog: Catalog, target: str) -> Any:

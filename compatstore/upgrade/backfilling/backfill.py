@@ -22,6 +22,7 @@ from compatstore.storage.ids import find
 from compatstore.storage.ledger import Spent
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
+from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.backfilling.account import Account, open_account
 from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
 from compatstore.upgrade.backfilling.budget import Limit
@@ -115,7 +116,8 @@ class Backfill:
         """
         encoder = require_encoder(self.catalog, self.run.target)
         side_encoder = self.catalog.side_encoder(self.run.target)
-        embedder = Embedder(encoder, self.run.target, self.settings, monitor.rest, side_encoder=side_encoder)
+        form = VectorForm.of(self.registry.record(self.run.target))
+        embedder = Embedder(encoder, self.run.target, self.settings, monitor.rest, side_encoder=side_encoder, form=form)
         call = _Call(self, todo, embedder, monitor)
         for rows in overlap(call.take, self._read, call.embed, call.store):
             monitor.advance(rows)

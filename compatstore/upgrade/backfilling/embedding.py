@@ -15,6 +15,7 @@ from compatstore.digests import Digests
 from compatstore.encoders import Encoded, Encoder, FloatArray, encode_readable
 from compatstore.encoders.readable import NOT_FINITE
 from compatstore.errors import EncoderFailed, InvalidInput, NonFiniteVectors, first_offenders
+from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
 from compatstore.upgrade.backfilling.retries import Hangs, may_pass, with_retries, within
 
@@ -73,6 +74,7 @@ class Embedder:
         rest: Waits so many seconds; raises where a stop is asked for.
         rng: Of the waits between tries.
         side_encoder: The target's side-information model, or None.
+        form: How the target keeps vectors; items whose vector it cannot keep fail.
     """
 
     encoder: Encoder
@@ -81,6 +83,7 @@ class Embedder:
     rest: Callable[[float], None]
     rng: random.Random = field(default_factory=random.Random)
     side_encoder: Encoder | None = None
+    form: VectorForm = field(default_factory=lambda: VectorForm("float32", "dot"))
 
     def embed(self, batch: Batch) -> Embedded:
         """Embed a batch.
@@ -126,7 +129,7 @@ class _Attempt:
         inputs = [self._batch.inputs[i] for i in part]
         encoder, limit = self._embedder.encoder, self._embedder.settings.encoder_timeout
         try:
-            encoded = within(limit, lambda: encode_readable(encoder, inputs))
+            encoded = within(limit, lambda: self._embedder.form.keep(encode_readable(encoder, inputs)))
             rows = np.asarray(part, np.int64)[encoded.readable]
             side = within(limit, lambda: self._side(rows))
         except Hangs:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from compatstore.errors import LeaseLost, StorageError
 from compatstore.storage.history import now
 from compatstore.storage.lease_table import LeaseTable
-from compatstore.upgrade.leases.lease import BEATS_PER_TERM, FAILED, Lease, Pulse, key_of, lease_in
+from compatstore.upgrade.leases.lease import BEATS_PER_TERM, FAILED, Lease, Pulse, end_unwritten, key_of, lease_in
 from compatstore.upgrade.leases.rate import RecentRate
 from compatstore.upgrade.leases.stop_request import StopRequest, request_in
 from compatstore.upgrade.progress import Progress
@@ -27,10 +27,12 @@ class Keeper:
 
     Attributes:
         asked: The stop that somebody asked for, or None.
+        lost: Whether a renewal found that somebody took the lease over.
     """
 
     def __init__(self, table: LeaseTable, lease: Lease) -> None:
         self.asked: StopRequest | None = None
+        self.lost = False
         self._table, self._lease = table, lease
         self._rate = RecentRate()
         self._pulse = Pulse()
@@ -72,13 +74,23 @@ class Keeper:
         """End the lease and say how the work ended; a no-op when it was lost.
 
         A failure stays on record until work ends well.
+
+        Raises:
+            StorageError: It cannot be written, as when the disk is full; to this process the lease is over.
         """
         self._over = True
         self._news.set()
         self._thread.join()
         kept = self.lease if outcome != "done" else replace(self.lease, error="", error_at="")
         ended = replace(kept, outcome=outcome, error=error, error_at=now()) if outcome == FAILED else kept
-        self._write(replace(ended, outcome=outcome))
+        ended = replace(ended, outcome=outcome)
+        try:
+            # A stop request or another upgrade's renewal may come first, any number of times.
+            while not self._write(ended):
+                pass
+        except StorageError:
+            end_unwritten(ended)
+            raise
 
     def _renew_until_over(self) -> None:
         while True:
@@ -90,14 +102,18 @@ class Keeper:
             with contextlib.suppress(StorageError):
                 self._write(self.lease)
 
-    def _write(self, lease: Lease) -> None:
+    def _write(self, lease: Lease) -> bool:
+        """Write the record, unless the lease was lost; false where another record was written at that moment."""
         records = self._table.read()
         found = lease_in(records, lease.target)
-        if found is None or found.token != lease.token:
-            return
+        self.lost = found is None or found.token != lease.token
+        if found is None or self.lost:
+            return True
         renewed = replace(lease, beat=found.beat + 1, renewed=time.time())
-        if self._table.swap(records.version, key_of(lease.target), renewed.dumps()):
-            self._lease = renewed
+        if not self._table.swap(records.version, key_of(lease.target), renewed.dumps()):
+            return False
+        self._lease = renewed
         self.asked = self.asked or request_in(records, lease)
         if records.version % COMMITS_BETWEEN_TIDYING == 0:
             self._table.tidy()
+        return True

@@ -19,14 +19,17 @@ import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from compatstore.errors import LeaseHeld
+from compatstore.errors import LeaseHeld, StorageError
+from compatstore.storage.catalog import LEASE_TERM
 from compatstore.storage.history import now
 from compatstore.storage.lease_table import LeaseTable, Records
 from compatstore.upgrade.leases.holder import Holder
 
-TERM_SECONDS = 30.0
 BEATS_PER_TERM = 15
 RUNNING, DONE, PAUSED, FAILED = "running", "done", "paused", "failed"
+
+# Tokens of this process' leases that are over although the record could not be written, as when the disk was full.
+_OVER: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ class Lease:
         holder: Who holds it.
         since: ISO 8601, UTC.
         term: Seconds without a renewal after which it may be taken over.
+        number: Higher than those of all earlier leases of this upgrade; files beside the table carry it.
         renewed: Time of the last renewal by the holder's clock, in seconds since 1970.
         beat: Counts renewals.
         outcome: running while it is held; then done, paused or failed.
@@ -77,6 +81,7 @@ class Lease:
     since: str
     term: float
     renewed: float
+    number: int = 0
     beat: int = 0
     outcome: str = RUNNING
     pulse: Pulse = field(default_factory=Pulse)
@@ -85,8 +90,8 @@ class Lease:
 
     @property
     def held(self) -> bool:
-        """Whether it was not given back; its holder may be gone all the same."""
-        return self.outcome == RUNNING
+        """Whether it was not given back; its holder may be gone for all that."""
+        return self.outcome == RUNNING and self.token not in _OVER
 
     @property
     def expires(self) -> str:
@@ -127,8 +132,22 @@ def leases_in(records: Records) -> list[Lease]:
     return [lease for lease in found if lease is not None]
 
 
-def claim(table: LeaseTable, target: str, verb: str) -> tuple[Lease, Lease | None]:
+def end_unwritten(lease: Lease) -> None:
+    """Remember that a lease of this process is over although its record says otherwise."""
+    _OVER.add(lease.token)
+
+
+def claim(
+    table: LeaseTable, target: str, verb: str, *, term: float = LEASE_TERM, above: int = 0
+) -> tuple[Lease, Lease | None]:
     """Take the lease of an upgrade.
+
+    Args:
+        table: Where leases are.
+        target: The upgrade's target.
+        verb: What for.
+        term: Seconds without a renewal after which it may be taken over.
+        above: A number that the lease's is to be higher than, as it is higher than those of earlier leases.
 
     Returns:
         The new lease, and the one that was found.
@@ -147,12 +166,18 @@ def claim(table: LeaseTable, target: str, verb: str) -> tuple[Lease, Lease | Non
         verb=verb,
         holder=Holder.here(),
         since=now(),
-        term=TERM_SECONDS,
+        term=term,
         renewed=time.time(),
+        number=max(0 if found is None else found.number, above) + 1,
         error="" if found is None else found.error,
         error_at="" if found is None else found.error_at,
     )
-    if not table.swap(records.version, key_of(target), mine.dumps()):
+    try:
+        written = table.swap(records.version, key_of(target), mine.dumps())
+    except StorageError:
+        end_unwritten(mine)
+        raise
+    if not written:
         raise _held(lease_in(table.read(), target) or mine, verb)
     return mine, found
 

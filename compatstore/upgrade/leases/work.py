@@ -9,9 +9,11 @@ from dataclasses import dataclass
 
 from compatstore.errors import Interrupted, LeaseLost, StorageError
 from compatstore.storage.catalog import Catalog
+from compatstore.storage.fence import Fence
 from compatstore.storage.history import HistoryEntry
+from compatstore.storage.lease_files import last_number
 from compatstore.storage.lease_table import LeaseTable
-from compatstore.storage.registry import edit
+from compatstore.storage.registry import edit, touch
 from compatstore.upgrade.leases.keeper import Keeper
 from compatstore.upgrade.leases.lease import DONE, FAILED, PAUSED, Lease, claim
 from compatstore.upgrade.progress import Progress
@@ -28,7 +30,7 @@ class Work:
     Attributes:
         catalog: The gallery; its commits are refused once the lease is lost.
         progress: To be called after each batch.
-        should_stop: To be asked before each batch.
+        should_stop: To be asked before each batch; raises `LeaseLost` where the lease was taken over.
     """
 
     catalog: Catalog
@@ -55,14 +57,19 @@ def at_work(
 
     Raises:
         LeaseHeld: Somebody else works on it.
+        LeaseLost: Somebody else took it over meanwhile.
         StorageError: The lease cannot be written.
     """
     table = LeaseTable(catalog.store.location)
-    lease, before = claim(table, target, verb)
+    above = last_number(catalog.store.location, target)
+    lease, before = claim(table, target, verb, term=catalog.lease_term, above=above)
     keeper = Keeper(table, lease)
+    catalog = catalog.fenced(Fence(target, lease.number, keeper.require_held))
     outcome, error = FAILED, ""
     try:
         if before is not None and before.held:
+            if not before.holder.is_gone():
+                touch(catalog.store)  # it may be about to commit an edit
             _record(catalog, before, "interrupted", f"{before.holder} gave no sign of life")
         yield _work(catalog, keeper, progress, should_stop)
         outcome = DONE
@@ -73,6 +80,8 @@ def at_work(
         _record(catalog, keeper.lease, "pause", _why(keeper))
         raise
     except BaseException as failure:
+        with contextlib.suppress(StorageError):
+            keeper.require_held()  # a successor may have removed what this one was reading
         error = f"{type(failure).__name__}: {failure}"
         _record(catalog, keeper.lease, "failed", error)
         raise
@@ -93,9 +102,11 @@ def _work(
             progress(at)
 
     def stop() -> bool:
+        if keeper.lost:
+            keeper.require_held()
         return keeper.asked is not None or (should_stop is not None and should_stop())
 
-    return Work(catalog.fenced(keeper.require_held), observe, stop)
+    return Work(catalog, observe, stop)
 
 
 def _why(keeper: Keeper) -> str:
@@ -110,5 +121,5 @@ def _record(catalog: Catalog, lease: Lease, step: str, why: str) -> None:
     pulse = lease.pulse
     where = f"in {pulse.step} at {pulse.done} of {pulse.total}: " if pulse.step else ""
     entry = HistoryEntry(step, lease.target, rows=pulse.done, note=f"{where}{why}"[:LONGEST_NOTE])
-    with contextlib.suppress(StorageError):
+    with contextlib.suppress(StorageError, LeaseLost):
         edit(catalog.store, lambda registry: registry, entry)

@@ -8,14 +8,17 @@ lie all over a gallery, so a fold costs nearly the whole column however few they
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from compatstore.digests import Digests
 from compatstore.encoders import FloatArray
+from compatstore.errors import StorageError
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.columns import VersionColumns
+from compatstore.storage.fence import Fence
 from compatstore.storage.fragments import (
     Fragment,
     commit_columns,
@@ -26,11 +29,12 @@ from compatstore.storage.fragments import (
     write_columns,
 )
 from compatstore.storage.index_deltas import names_on, take_in
-from compatstore.storage.registry import Registry
-from compatstore.storage.staging import Staging
+from compatstore.storage.registry import Registry, edit
+from compatstore.storage.staging import Staged, Staging
 from compatstore.storage.store import Store
 from compatstore.upgrade.hop import WAVE_ROWS
 from compatstore.upgrade.natives.native_batch import NativeBatch, basis_of, put_natives
+from compatstore.upgrade.states import require_open
 
 
 class NativeColumns:
@@ -49,11 +53,13 @@ class NativeColumns:
         self._source: VersionColumns = registry.columns(source)
         self._target: VersionColumns = registry.columns(target)
         side_dim = self._target.side_dim
-        self._staging = Staging(store.location, target, self._target.dim, id_arrow_type(registry), side_dim)
+        self._fence, since = store.fence_of(target), registry.runs[target].lease
+        ids = id_arrow_type(registry)
+        self._staging = Staging(store.location, target, self._target.dim, ids, side_dim, self._fence, since)
 
     def waiting(self) -> Any:
         """Arrow array of the ids whose natives are staged."""
-        return self._staging.keys()[0]
+        return self._staging.read().ids
 
     def store(self, ids: Sequence[Any], vectors: FloatArray, basis: Digests, side: FloatArray | None = None) -> int:
         """Stage a batch; durable when it returns."""
@@ -62,16 +68,35 @@ class NativeColumns:
 
     def fold(self) -> int:
         """Write all staged vectors into the target's columns, a few fragments a commit, and empty the staging."""
-        ids, basis = self._staging.keys()
-        if not len(ids):
+        while True:
+            tables = self._staging.tables()
+            try:
+                return self._fold(self._staging.read())
+            except StorageError:
+                # A manager that lost its lease may just remove what it staged and had folded by then.
+                if self._staging.tables() == tables:
+                    raise
+
+    def _fold(self, staged: Staged) -> int:
+        if not len(staged.ids):
             return 0
-        natives = NativeBatch(ids, basis, self._staging.vectors, self._staging.side)
+        natives = NativeBatch(staged.ids, staged.basis, staged.vectors, staged.side)
         folded = 0
         for wave in in_waves(list_fragments(self._store.snapshot()), WAVE_ROWS):
             folded += self._store.retry("fold natives", lambda: self._fold_wave(wave, natives))  # noqa: B023
+        if self._fence is not None:
+            self._forget_predecessors(self._fence)
         self._staging.clear()
         take_in(self._store, names_on(self._store, self._target.vector))
         return folded
+
+    def _forget_predecessors(self, fence: Fence) -> None:
+        """From here on nothing counts that a manager stages which lost its lease before, should it wake up."""
+
+        def change(state: Registry) -> Registry:
+            return state.with_run(replace(require_open(state, fence.target), lease=fence.number))
+
+        edit(self._store, change)
 
     def _fold_wave(self, wave: Sequence[Fragment], natives: NativeBatch) -> int:
         """Fold into some fragments, in one commit; 0 when they are gone or hold none of the items."""

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from compatstore.encoders.protocol import FloatArray
+from compatstore.errors import CorruptArtifact
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionValues
 from compatstore.storage.history import HistoryEntry
@@ -50,7 +51,10 @@ def refit(catalog: Catalog, run: RunRecord, refitter: Refitter) -> RunRecord:
     if not gathered.enough:
         few = f"{len(gathered.source)} native rows, {len(gathered.judges)} of them drawn at random and like the rest"
         return _refuse(catalog, tried, f"too few: {few}", natives)
-    refitted = refitter.fit(catalog.artifact(run.path[-1]), gathered)
+    try:
+        refitted = refitter.fit(catalog.artifact(run.path[-1]), gathered)
+    except CorruptArtifact as error:  # what was learned is not finite
+        return _refuse(catalog, tried, f"no correction: {error.found}", natives)
     if not refitted.improved:
         return _refuse(catalog, tried, refitted.figures, natives)
     return _take(catalog, tried, refitted, natives)
@@ -65,6 +69,7 @@ def gather(catalog: Catalog, run: RunRecord) -> Gathered:
     picked = drawn[native[drawn]][:MOST_ROWS]  # an order by id: rows may have moved, and the artifact is the same
     source, target = _read(registry, run, snapshot, picked)
     usable = transformer.possible(source)
+    usable[usable] = transformer.apply(source.take(usable)).valid
     picked, source = picked[usable], source.take(usable)
     hopped = transformer.apply(source).uncertainty if len(picked) else np.zeros(0, np.float32)
     failed = unbackfillable(catalog, run.target)["id"].combine_chunks()

@@ -1,0 +1,101 @@
+"""The form in which a version's vectors are stored and compared, and so which of them a search can find."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from compatstore.encoders.protocol import FloatArray
+from compatstore.encoders.readable import Encoded
+from compatstore.errors import InvalidInput, NonFiniteVectors, first_offenders
+from compatstore.storage.columns import BoolArray
+from compatstore.storage.records import VersionRecord
+
+
+@dataclass(frozen=True)
+class VectorForm:
+    """How vectors are stored and compared.
+
+    Args:
+        dtype: "float32" or "float16".
+        metric: "l2", "cosine" or "dot".
+    """
+
+    dtype: str
+    metric: str
+
+    @classmethod
+    def of(cls, record: VersionRecord) -> VectorForm:
+        """That of a version; an adopted column has the type that its app gave it."""
+        return cls(record.dtype if record.columns is None else record.columns.dtype, record.metric)
+
+    def stored(self, vectors: FloatArray) -> FloatArray:
+        """What is read back where vectors are written: (n, dim) float32; infinite where the type cannot hold a value.
+
+        Whatever digests, compares or transforms vectors that are not in the table yet must begin with this, or it has
+        other results than what later does so with what the table holds.
+        """
+        if self.dtype == "float32":
+            return vectors
+        with np.errstate(over="ignore"):
+            return vectors.astype(np.dtype(self.dtype)).astype(np.float32)
+
+    def searchable(self, vectors: FloatArray) -> BoolArray:
+        """Which vectors a search can find, as `stored` gives them: (n, dim) float32 -> (n,) bool.
+
+        All values must be finite. Under cosine a vector must have a direction: a length that float32 can tell from 0.
+        """
+        return np.asarray(np.isfinite(vectors).all(axis=1) & self._has_direction(vectors), bool)
+
+    def _has_direction(self, vectors: FloatArray) -> BoolArray:
+        if self.metric != "cosine":
+            return np.ones(len(vectors), bool)
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            squares = np.einsum("ij,ij->i", vectors, vectors)
+        return np.asarray((squares > np.finfo(np.float32).tiny) & np.isfinite(squares), bool)
+
+    def flaw(self, vector: FloatArray) -> str:
+        """Why a search cannot find a vector: (dim,) float32, as `stored` gives it."""
+        if not np.isfinite(vector).all():
+            return f"NaN, or values beyond {self.dtype}"
+        return "a vector of length 0, which has no direction to be compared by cosine"
+
+    def keep(self, encoded: Encoded) -> Encoded:
+        """An encoder's vectors as they are stored; those that no search could find are failures."""
+        vectors = self.stored(encoded.vectors)
+        good = self.searchable(vectors)
+        flawed = {int(encoded.readable[i]): f"the encoder gave {self.flaw(vectors[i])}" for i in np.flatnonzero(~good)}
+        failures = dict(sorted({**encoded.failures, **flawed}.items()))
+        return Encoded(vectors=vectors[good], readable=encoded.readable[good], failures=failures)
+
+    def require(self, vectors: FloatArray, valid: BoolArray, names: Any, asked: str) -> None:
+        """Refuse vectors that no search could find.
+
+        Args:
+            vectors: (n, dim) float32, as `stored` gives them.
+            valid: (n,) bool, which are there.
+            names: n ids or positions, to name the offenders by.
+            asked: What the caller wants, for the message.
+
+        Raises:
+            NonFiniteVectors: Values are NaN, infinite or beyond what the version stores.
+            InvalidInput: A vector has length 0, under cosine.
+        """
+        flawed = np.flatnonzero(valid & ~self.searchable(vectors))
+        if not len(flawed):
+            return
+        infinite = [row for row in flawed if not np.isfinite(vectors[row]).all()]
+        first = infinite or list(flawed)
+        kind = NonFiniteVectors if infinite else InvalidInput
+        raise kind(
+            asked,
+            expected=f"finite values that {self.dtype} can hold" if infinite else "vectors of a length above 0",
+            found=f"{self.flaw(vectors[first[0]])}, for {first_offenders([_named(names[int(row)]) for row in first])}",
+            fix="" if infinite else "Cosine compares directions. Leave these out, or give the version another metric.",
+        )
+
+
+def _named(name: Any) -> Any:
+    return name.as_py() if hasattr(name, "as_py") else name

@@ -1,0 +1,160 @@
+"""A manager that loses its lease at the worst moment: after it looked whether it holds it, and before it writes."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import lance
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import compatstore as cs
+from compatstore.encoders import Function
+from compatstore.storage.lease_table import LeaseTable
+from compatstore.storage.location import locate
+from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
+from compatstore.upgrade.leases.keeper import Keeper
+from compatstore.upgrade.leases.lease import key_of, lease_in
+from galleries import SOURCE, TARGET, artifact, items
+
+ROWS, BUDGET, BATCH = 60, 40, 10
+WAYS = ("rows", "columns")
+
+
+def native_of(ids):
+    """What the encoder makes of items: (n, dim) float32, a function of the id alone."""
+    numbers = np.array([int(i.split("-")[1]) for i in ids])
+    return np.cos(numbers[:, None] + np.arange(TARGET.dim)).astype(np.float32)
+
+
+ENCODER = Function(native_of, dim=TARGET.dim, fingerprint="cosines", reads="id")
+UPGRADED_TO = replace(TARGET, encoder=ENCODER)
+BRIDGE = artifact(SOURCE, UPGRADED_TO)
+
+
+def opened(path):
+    return cs.Gallery.open(str(path), encoders={"v2": ENCODER})
+
+
+def upgrade(gallery, way):
+    return gallery.upgrade("v2", max_rows=BUDGET, natives=way, settings=BackfillSettings(batch_rows=BATCH))
+
+
+VERBS = {
+    "upgrade": upgrade,
+    "cutover": lambda gallery, _: gallery.cutover("v2"),
+    "abort": lambda gallery, _: gallery.abort("v2"),
+    "retire": lambda gallery, _: gallery.retire("v2"),
+}
+# By the verb of the one that is suspended: the state that it finds, and what its successor does.
+STARTS = {
+    "upgrade": ("upgradable", ("upgrade", "abort", "retire")),
+    "cutover": ("ready", ("upgrade", "cutover", "abort")),
+    "abort": ("ready", ("upgrade", "abort", "retire")),
+    "retire": ("ready", ("upgrade", "retire")),
+}
+
+
+@pytest.fixture(scope="module")
+def starts(tmp_path_factory):
+    """By state and way of storing natives, the folder of a gallery."""
+    folder = tmp_path_factory.mktemp("fencing")
+    made = {}
+    for way in WAYS:
+        path = folder / f"{way}.lance"
+        gallery = cs.Gallery.create(str(path), SOURCE)
+        gallery.add(items(0, ROWS))
+        gallery.add(items(ROWS, ROWS))
+        gallery.register(UPGRADED_TO)
+        gallery.link(BRIDGE)
+        made["upgradable", way] = shutil.copytree(path, folder / f"upgradable-{way}" / "g.lance")
+        upgrade(opened(path), way)
+        made["ready", way] = shutil.copytree(path, folder / f"ready-{way}" / "g.lance")
+    return made
+
+
+def take_over(path, work):
+    """Let another manager work, as if the one that holds the lease had not answered for a term."""
+    table = LeaseTable(locate(str(path)))
+    while True:
+        records = table.read()
+        held = lease_in(records, "v2")
+        table.swap(records.version, key_of("v2"), replace(held, renewed=0.0, term=0.001).dumps())
+        with contextlib.suppress(cs.errors.LeaseHeld):  # a renewal came first
+            return work()
+
+
+def suspended_after(monkeypatch, look, meanwhile):
+    """Call `meanwhile` when the lease was looked at for the nth time and found held; what follows comes too late."""
+    looks, real, over = itertools.count(1), Keeper.require_held, []
+
+    def require_held(self):
+        real(self)
+        if not over and next(looks) == look:
+            over.append(look)
+            meanwhile()
+
+    monkeypatch.setattr(Keeper, "require_held", require_held)
+    return over
+
+
+def require_sound(path, way):
+    """Whatever happened: vectors are what their origins say, and nothing was paid for or stored beyond the budget."""
+    gallery = opened(path)
+    table = lance.dataset(str(path)).to_table()
+    assert table.num_rows == 2 * ROWS == len(set(table["id"].to_pylist()))
+    # Natives that are staged too late, and empty columns that are added too late, count for nothing and stay.
+    harmless = ("staged natives", "unused columns")
+    found = [finding for finding in gallery.verify().findings if finding.check not in harmless]
+    assert [finding for finding in found if finding.severity != "note"] == []
+    spent = [run.spent.rows for run in gallery.status().upgrades]
+    report = upgrade(gallery, way) if gallery.active == "v1" else None
+    assert all(rows <= BUDGET for rows in spent)
+    rows = {row["id"]: row for row in lance.dataset(str(path)).to_table().to_pylist()}
+    natives = [key for key, row in rows.items() if row["v2__origin"] == "native"]
+    assert len(natives) <= BUDGET
+    assert len(natives) >= BUDGET - 2 * BATCH, "at most the batches at hand are lost"
+    assert report is None or (report.state, report.missing, report.spent.rows) == ("ready", 0, BUDGET)
+    np.testing.assert_array_equal([rows[key]["v2"] for key in natives], native_of(natives))
+    others = sorted(rows.keys() - set(natives))
+    made = BRIDGE.apply([rows[key]["v1"] for key in others], [rows[key]["v1__side"] for key in others]).vectors
+    np.testing.assert_allclose([rows[key]["v2"] for key in others], made, rtol=1e-4, atol=1e-5)
+    assert gallery.verify().clean, gallery.verify().findings
+
+
+def play(starts, folder, monkeypatch, first, second, way, look):
+    """One manager is suspended after it looked at its lease; another takes over and comes to its end.
+
+    Returns:
+        Whether the first one ever looked at its lease that often.
+    """
+    path = shutil.copytree(starts[STARTS[first][0], way], Path(folder) / "g.lance")
+
+    def meanwhile():
+        with contextlib.suppress(cs.errors.UpgradeError):  # nothing to abort yet, nothing ready yet
+            take_over(path, lambda: VERBS[second](opened(path), way))
+
+    with monkeypatch.context() as patch:
+        over = suspended_after(patch, look, meanwhile)
+        with contextlib.suppress(cs.errors.LeaseLost, cs.errors.Interrupted):
+            VERBS[first](opened(path), way)
+    require_sound(path, way)
+    shutil.rmtree(path)
+    return bool(over)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("first", "second"), [(f, s) for f, (_, others) in STARTS.items() for s in others])
+def test_what_is_written_too_late_has_no_effect(starts, tmp_path_factory, monkeypatch, first, second, way):
+    @given(look=st.integers(1, 45))
+    @settings(max_examples=4, deadline=None)
+    def at(look):
+        play(starts, tmp_path_factory.mktemp("life"), monkeypatch, first, second, way, look)
+
+    at()
