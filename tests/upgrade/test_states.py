@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import compatstore as cs
-from states import UPGRADE, open_with_encoder
+from states import UPGRADE, natives, open_with_encoder
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "states.md"
 
@@ -25,6 +26,11 @@ def stop_in_the_hop(gallery):
         gallery.upgrade("v2", should_stop=lambda: True)
 
 
+def add_in_the_target_and_roll_back(gallery):
+    gallery.add({"id": ["new"], "vector": natives()[:1]})
+    gallery.rollback()
+
+
 # By state: the gallery to start from, and what to do with it.
 ROADS = {
     "none": ("upgradable", lambda gallery: None),
@@ -33,6 +39,7 @@ ROADS = {
     "ready": ("ready", lambda gallery: None),
     "cutover": ("cutover", lambda gallery: None),
     "rolled-back": ("cutover", lambda gallery: gallery.rollback()),
+    "rolled-back, with items in the target only": ("cutover", add_in_the_target_and_roll_back),
     "aborted": ("backfilling", lambda gallery: gallery.abort("v2")),
     "retired": ("ready", lambda gallery: gallery.retire("v2")),
     "finished": ("retired", lambda gallery: None),
@@ -53,6 +60,8 @@ def state(gallery):
     run = gallery._catalog.registry().runs.get("v2")
     if run is None:
         return "none"
+    if run.state == "rolled-back" and "new" in gallery.native_ids("v2"):
+        return "rolled-back, with items in the target only"
     return "finished" if run.state == "retired" and gallery.active == "v2" else run.state
 
 
@@ -116,6 +125,18 @@ def test_an_abort_keeps_vectors_that_are_nowhere_else(gallery_in):
     ):
         gallery.abort("v2")
     assert gallery.vectors(["new"], "v2").tolist() == vector.tolist()
+
+
+def test_a_retirement_keeps_vectors_that_are_nowhere_else(gallery_in):
+    gallery = gallery_in("cutover")
+    new = [f"new-{number}" for number in range(7)]
+    gallery.add({"id": new, "vector": natives()[:7]})
+    gallery.rollback()
+    with pytest.raises(cs.errors.RowsMissing, match=r"7 items .* in v2 only: new-0, .*\(and 2 more\).*v2 --force"):
+        gallery.retire("v2")
+    np.testing.assert_array_equal(gallery.vectors(new, "v2"), natives()[:7])
+    assert "v2" in gallery.retire("v2", force=True).dropped
+    assert gallery.status().missing == 7
 
 
 def test_a_killed_abort_is_finished_by_the_next_one(gallery_in, monkeypatch):

@@ -160,3 +160,32 @@ def test_a_renewal_makes_no_version_of_the_gallery(path):
     before = gallery.status().table_version
     gallery.upgrade("v2", **UPGRADE)
     assert gallery.status().table_version == before
+
+
+@pytest.mark.parametrize("verb", ["upgrade", "abort"])
+def test_a_process_is_not_refused_by_a_lease_that_it_could_not_give_back(path, monkeypatch, verb):
+    """As when its disk got full: nothing can be written, its record neither."""
+    gallery = open_with_encoder(path)
+    full = []
+
+    def fill_the_disk(at):
+        if at.step == "backfill":
+            full.append(at)
+            raise OSError("No space left on device")
+
+    swap = LeaseTable.swap
+
+    def swap_on_a_full_disk(self, *arguments):
+        if full:
+            raise cs.errors.StorageError("note who works", found="No space left on device")
+        return swap(self, *arguments)
+
+    monkeypatch.setattr(LeaseTable, "swap", swap_on_a_full_disk)
+    with pytest.raises((OSError, cs.errors.StorageError), match="No space left"):
+        gallery.upgrade("v2", **UPGRADE, progress=fill_the_disk)
+    with pytest.raises(cs.errors.StorageError, match="No space left"):
+        getattr(gallery, verb)("v2")
+    full.clear()
+    assert lease_in(LeaseTable(locate(path)).read(), "v2").outcome == "running"
+    getattr(gallery, verb)("v2")
+    assert gallery.verify().clean
