@@ -113,9 +113,10 @@ class Life:
         for announced in victim.announced():
             last = announced
             self._writer.position = announced[0]
-            if aim is not None and announced[1] != "done" and _reached(announced, aim):
-                time.sleep(self._random.uniform(0, SLACK * self._template.seconds.get(announced, 0.0)))
+            if self._suspension is not None and self._suspension.over:
                 self._await_suspended()
+            if aim is not None and self._suspension is None and announced[1] != "done" and _reached(announced, aim):
+                time.sleep(self._random.uniform(0, SLACK * self._template.seconds.get(announced, 0.0)))
                 if how == SUSPEND:
                     victim.suspend()
                     last = [last, *victim.unheard()][-1]

@@ -58,6 +58,11 @@ class Suspension:
             self._successor = successor
             self._thread.start()
 
+    @property
+    def over(self) -> bool:
+        """Whether the suspended one has woken up and ended."""
+        return self._successor is not None and not self._thread.is_alive()
+
     @contextmanager
     def ended(self) -> Iterator[str]:
         """Wait for the suspended one's end and hold its successor still for a block; gives what was wrong, or ""."""
