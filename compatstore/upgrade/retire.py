@@ -84,10 +84,12 @@ def _require_elsewhere(catalog: Catalog, name: str) -> None:
         RowsMissing: There are such items.
     """
     registry = catalog.registry()
-    columns = registry.record(name).columns
+    there = set(catalog.store.schema.names)  # an app may have dropped a version's columns, and then it has no vectors
+    live = {record.name: record.columns for record in registry.live if record.columns and record.columns.sign in there}
+    columns = live.pop(name, None)
     if columns is None:
         return
-    others = [other.columns.missing for other in registry.live if other.columns is not None and other.name != name]
+    others = [other.missing for other in live.values()]
     condition = " AND ".join(f"({part})" for part in (columns.present, *others))
     count = catalog.store.count(condition)
     if count:
