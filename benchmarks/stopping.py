@@ -1,172 +1,327 @@
-r"""Does a promised quality hold? Budgets chosen on samples, against what whole galleries give to other queries.
+r"""Do printed intervals hold? What samples of galleries say, against what whole galleries give to queries from outside.
 
-    python -m benchmarks.stopping glyphs.npz caltech.npz [--repeats 50] [--sample 600] [--policy random]
+    python -m benchmarks.stopping characters.npz caltech.npz [--repeats 50] [--sample 300] \
+        [--journal docs/results/stopping.jsonl] [--page docs/results/stopping.md]
 
-The sets are made by `benchmarks.pairs.glyphs` and `benchmarks.pairs.images`. A repeat draws a sample of a gallery,
-estimates from it how much of the full backfill's quality each budget keeps, and takes the smallest budget that is sure
-to keep the target quality. Truth is the whole gallery, searched with queries that are in neither.
+The sets are made by `benchmarks.pairs.plain` and `benchmarks.pairs.images`. A draw is a call of the gallery's own
+estimate, or of its report after a backfill, with another seed of the sample. Every interval that is printed is compared
+with the same figure of the whole gallery, all of it embedded, for queries that are not in the gallery. A run that was
+stopped goes on from its journal.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+import json
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+import compatstore as cs
 from benchmarks.pairs.embedded import SOURCE, TARGET, EmbeddedSet
-from benchmarks.pairs.scenario import SETTINGS, Rows, Scenario, scenario
-from benchmarks.pairs.settings import SIZES
 from compatstore.encoders.protocol import FloatArray
-from compatstore.evaluation import DecisionSettings, DecisionTable, Trial, decide
+from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
+from compatstore.evaluation.compatibility import fit_length
+from compatstore.evaluation.curve import mixed_galleries
+from compatstore.evaluation.distances import measure
+from compatstore.evaluation.mixed import rank_mixed
+from compatstore.evaluation.ranking import Ranking, rank_galleries
+from compatstore.evaluation.relevance import judge, judge_neighbours
+from compatstore.evaluation.ways import sampled_neighbours
+from compatstore.trainers import Pairs
 from compatstore.trainers.residual import Residual
 from compatstore.upgrade.backfilling.policies import order
-from compatstore.upgrade.estimates.trial import BUDGETS
+from compatstore.upgrade.estimates.gates import Terms
+from compatstore.upgrade.estimates.measured import measure_upgrade
+from compatstore.upgrade.estimates.trial import BUDGETS, SampleSettings, try_upgrade
 from compatstore.upgrade.rows import ArrayRows
+from compatstore.upgrade.settle import settle
+from compatstore.upgrade.states import run_of
 
 QUALITIES = (0.9, 0.95, 0.98)
-CRITERIA = ("map", "cmc@1")
-COVERAGE_LIMIT = 0.9
-DRAWS = 10  # samples of one gallery; then classes, gallery and queries are drawn again
-SIZE = replace(SIZES["cpu"], queries=1600, gallery=2400)
+LIMIT = 0.9
+DRAWS = 5  # samples of one gallery; then gallery, queries and transform are drawn again
+NEIGHBOURS = 10
+SHARES = (0.0, *BUDGETS, 1.0)
+LEARNED, EMBEDDABLE = 0.3, 0.85  # shares of the gallery
+TASKS = ("labels", "neighbours", "report 25 %", "report 80 %")
+BEGIN, END = "<!-- begin: benchmarks.stopping -->", "<!-- end: benchmarks.stopping -->"
+
+Rows = npt.NDArray[np.intp]
+Truth = Mapping[str, Mapping[str, float]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Upgrade:
-    """A gallery after its hop, in the order of its backfill.
+class World:
+    """A gallery, queries from outside, and a transform.
 
     Args:
-        trial: Classes, gallery and queries.
-        transformed: (gallery, dim) vectors after the hop.
-        order: (gallery,) rows of the gallery, most urgent first.
+        data: The set.
+        gallery: Rows that are items.
+        queries: Rows that ask, and are no items.
+        pairs: Items that the transform has learned from.
+        embeddable: (n,) bool, items whose source can be embedded.
+        seed: Of all choices.
     """
 
-    trial: Scenario
-    transformed: FloatArray
-    order: Rows
+    data: EmbeddedSet
+    gallery: Rows
+    queries: Rows
+    pairs: Rows
+    embeddable: npt.NDArray[np.bool_]
+    seed: int
 
     @classmethod
-    def of(cls, trial: Scenario, policy: str) -> Upgrade:
-        """Learn the transform from the trial's pairs and apply it to the gallery."""
-        trainer = Residual(epochs=10, width=SIZE.mixer_width, seed=trial.seed, holdout_by="row")
-        hopped = trainer.fit(trial.learn()).apply(trial.data.vectors[SOURCE][trial.gallery])
-        rows = ArrayRows(ids=trial.gallery.tolist(), sigma2=hopped.uncertainty)
-        return cls(trial=trial, transformed=hopped.vectors, order=order(policy, rows, trial.seed))
+    def draw(cls, data: EmbeddedSet, items: int, asked: int, seed: int) -> World:
+        """Draw items and queries of what no model was trained on; the transform learns from some of the items."""
+        random = np.random.default_rng(seed)
+        fresh = random.permutation(np.flatnonzero(data.fresh))
+        items = min(items, len(fresh) // 2)
+        gallery, queries = fresh[:items], fresh[items:][:asked]
+        pairs = random.permutation(gallery)[: round(LEARNED * items)]
+        embeddable = random.random(items) < EMBEDDABLE
+        return cls(data=data, gallery=gallery, queries=queries, pairs=pairs, embeddable=embeddable, seed=seed)
 
-    def whole(self, *, labelled: bool) -> Trial:
-        """The whole gallery and the queries that it has never seen: what is true."""
-        return self._trial(self.trial.queries, np.arange(len(self.trial.gallery)), labelled=labelled)
-
-    def sampled(self, places: Rows, *, labelled: bool) -> Trial:
-        """Some items of the gallery that search each other: what an estimate is made from."""
-        rows = self.trial.gallery[places]
-        drawn = self._trial(rows, places, labelled=labelled)
-        return replace(drawn, query_ids=rows, gallery_ids=rows, population=len(self.trial.gallery))
-
-    def _trial(self, queries: Rows, places: Rows, *, labelled: bool) -> Trial:
-        data, rows = self.trial.data, self.trial.gallery[places]
-        urgency = np.empty(len(self.order), np.intp)
-        urgency[self.order] = np.arange(len(self.order))
-        return Trial(
-            source_queries=data.vectors[SOURCE][queries],
-            target_queries=data.vectors[TARGET][queries],
-            source=data.vectors[SOURCE][rows],
-            transformed=self.transformed[places],
-            native=data.vectors[TARGET][rows],
-            order=np.argsort(urgency[places]),
-            query_labels=data.labels[queries] if labelled else None,
-            gallery_labels=data.labels[rows] if labelled else None,
+    def make(self, folder: str) -> cs.Gallery:
+        """A real gallery with a linked transform; items are named by their rows."""
+        source, target, ids = self.vectors(SOURCE), self.vectors(TARGET), self.gallery.tolist()
+        natives = {row: target[place] for place, row in enumerate(ids) if self.embeddable[place]}
+        v1 = cs.EmbeddingVersion("v1", dim=source.shape[1], metric="l2", model=SOURCE)
+        encoder = cs.encoders.Precomputed(natives)
+        v2 = cs.EmbeddingVersion("v2", dim=target.shape[1], metric="l2", encoder=encoder)
+        gallery = cs.Gallery.create(f"{folder}/gallery.lance", v1, id_type="int64")
+        gallery.add({"id": ids, "vector": source, "label": self.data.labels[self.gallery]})
+        gallery.register(v2)
+        pairs = Pairs(
+            self.data.vectors[SOURCE][self.pairs],
+            self.data.vectors[TARGET][self.pairs],
+            source_version=v1,
+            target_version=v2,
         )
+        gallery.link(Residual(epochs=6, width=256, seed=self.seed, holdout=0.1, holdout_by="row").fit(pairs))
+        return gallery
+
+    def vectors(self, version: str) -> FloatArray:
+        """(n, dim) float32, of the gallery."""
+        vectors: FloatArray = self.data.vectors[version][self.gallery]
+        return vectors
+
+    def truths(self, gallery: cs.Gallery, truth: str, weight: float) -> Truth:
+        """Way -> figure -> what queries from outside get; budgets in the order of a random backfill."""
+        transformed = gallery._catalog.artifact(gallery.artifacts()[-1].id).apply(self.vectors(SOURCE)).vectors
+        native = np.where(self.embeddable[:, None], self.vectors(TARGET), transformed)
+        backfilled = order("random", ArrayRows(ids=self.gallery.tolist()), 0)
+        backfilled = backfilled[np.argsort(~self.embeddable[backfilled], kind="stable")]
+        sources, targets = (self.data.vectors[version][self.queries] for version in (SOURCE, TARGET))
+        exact, table = measure(targets, native), measure(targets, np.concatenate([transformed, native]))
+        old, labels = measure(sources, self.vectors(SOURCE)), self.data.labels
+        swap = measure(fit_length(targets, self.vectors(SOURCE).shape[1]), self.vectors(SOURCE))
+        if truth == "neighbours":
+            near = round(sampled_neighbours(NEIGHBOURS, weight) * weight)
+            relevance = judge_neighbours(exact, near)
+        else:
+            relevance = judge(labels[self.queries], labels[self.gallery])
+        everything = [np.arange(len(native))]
+        merged = np.isin(np.arange(len(native)), backfilled[: len(native) // 4])
+        found = {
+            "status quo": rank_galleries(old, relevance, everything)[0],
+            "naive swap": rank_galleries(swap, relevance, everything)[0],
+            "rank merge 25%": rank_mixed(old, exact, merged, relevance),
+        }
+        names = ["hop alone", *(f"backfill {100 * share:.4g}%" for share in BUDGETS), "full backfill"]
+        shares = mixed_galleries(backfilled, np.array(SHARES))
+        found |= dict(zip(names, rank_galleries(table, relevance, shares), strict=True))
+        return {name: _figures(ranking, found["status quo"], found["full backfill"]) for name, ranking in found.items()}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Promise:
-    """One promise and what became of it.
+def _figures(ranking: Ranking, before: Ranking, full: Ranking) -> dict[str, float]:
+    """All that a table may print of a way, measured."""
+    some = ranking.counted
 
-    Args:
-        criterion: "map" or "cmc@1".
-        quality: Share of the full backfill's figure that was asked for.
-        share: Budget that was chosen.
-        inside: Whether the true share kept lies in the stated interval.
-        kept: Whether it reaches the quality.
-        needed: The smallest of the measured budgets that truly reaches it.
-    """
+    def values(of: Ranking) -> dict[str, npt.NDArray[Any]]:
+        found = {f"cmc@{k}": of.first_match[some] <= k for k in (1, 5)}
+        return {**found, "map": of.average_precision[some]}
 
-    criterion: str
-    quality: float
-    share: float
-    inside: bool
-    kept: bool
-    needed: float
+    own, old, whole = values(ranking), values(before), values(full)
+    figures = {name: float(value.mean()) for name, value in own.items()}
+    gained = {f"{name} gained": figures[name] - float(old[name].mean()) for name in own}
+    kept = {f"{name} kept": min(figures[name] / float(whole[name].mean()), 1.0) for name in own}
+    return {**figures, **gained, **kept, "negative flips": float((old["cmc@1"] & ~own["cmc@1"]).mean())}
 
 
-def promises(estimate: DecisionTable, truth: DecisionTable, criterion: str) -> Iterator[Promise]:
-    """Compare what a sample promises with what is true."""
-    stated = {row.share: row.kept[criterion] for row in estimate.budgets}
-    true = {row.share: row.kept[criterion].value for row in truth.budgets}
+def printed(row: DecisionRow) -> Iterator[tuple[str, Estimate]]:
+    """Every interval of a row, by the names of `_figures`."""
+    yield from row.figures.items()
+    yield from ((f"{name} gained", gain) for name, gain in row.gains.items())
+    yield from ((f"{name} kept", kept) for name, kept in row.kept.items())
+    if row.broken is not None:
+        yield "negative flips", row.broken
+
+
+def judged(table: DecisionTable, truth: Truth, names: Mapping[str, str]) -> dict[str, Any]:
+    """Count the intervals that hold the truth, by way and figure; ways by the names of the truth."""
+    inside: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+    for row in table.rows:
+        true = truth[names.get(row.name, row.name)]
+        way = names.get(row.name, "backfills" if row.name.startswith("backfill") else row.name)
+        for figure, interval in printed(row):
+            # Figures are averages of many: a hair's breadth is not a miss.
+            holds = interval.low - 1e-9 <= true[figure] <= interval.high + 1e-9
+            inside[f"{way}|{figure}"][0] += int(holds)
+            inside[f"{way}|{figure}"][1] += 1
+    return {"queries": table.num_queries, "inside": dict(inside)}
+
+
+def promises(table: DecisionTable, truth: Truth) -> list[list[float]]:
+    """[quality, budget promised, share truly kept, budget needed] for each quality, by mAP."""
+    true = {row.share: truth[row.name]["map kept"] for row in table.budgets}
+    made = []
     for quality in QUALITIES:
-        share = min(share for share, kept in stated.items() if kept.low >= quality)
-        yield Promise(
-            criterion=criterion,
-            quality=quality,
-            share=share,
-            inside=stated[share].low <= true[share] <= stated[share].high,
-            kept=true[share] >= quality,
-            needed=min(share for share, kept in true.items() if kept >= quality),
-        )
+        share = table.smallest_share(quality)
+        taken = 1.0 if share is None else share
+        made.append([quality, taken, true[taken], min(share for share, kept in true.items() if kept >= quality)])
+    return made
 
 
-def settings(criterion: str = "map", weight: float = 1.0) -> DecisionSettings:
-    """All budgets; without labels as many true neighbours in the whole gallery as a sample of it can tell apart."""
-    return DecisionSettings(criterion=criterion, shares=BUDGETS, neighbours=max(10, round(5 * weight)))
+class Journal:
+    """Finished draws, a JSON line each."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        lines = path.read_text().splitlines() if path.exists() else []
+        self.records: list[dict[str, Any]] = [json.loads(line) for line in lines]
+
+    def has(self, **key: Any) -> bool:
+        """Whether a draw is done."""
+        return any(all(record.get(name) == value for name, value in key.items()) for record in self.records)
+
+    def add(self, record: dict[str, Any]) -> None:
+        """Write a draw down."""
+        self.records.append(record)
+        with self.path.open("a") as file:
+            file.write(json.dumps(record) + "\n")
 
 
-def repeat(upgrade: Upgrade, sample: int, draws: int, *, labelled: bool) -> Iterator[Promise]:
-    """Make promises from several samples of one gallery."""
-    items = len(upgrade.trial.gallery)
-    chosen = settings(weight=items / sample)
-    truth = decide(upgrade.whole(labelled=labelled), chosen)
-    random = np.random.default_rng(upgrade.trial.seed)
-    for _ in range(draws):
-        places = random.choice(items, min(sample, items), replace=False)
-        estimate = decide(upgrade.sampled(places, labelled=labelled), chosen)
-        for criterion in CRITERIA:
-            yield from promises(estimate, truth, criterion)
+def run(data: EmbeddedSet, journal: Journal, options: argparse.Namespace) -> None:
+    """Make the draws of one set that are missing."""
+    for split in range(options.part[0], -(-options.repeats // DRAWS), options.part[1]):
+        draws = range(split * DRAWS, min((split + 1) * DRAWS, options.repeats))
+        todo = [
+            (task, draw) for task in TASKS for draw in draws if not journal.has(set=data.name, task=task, draw=draw)
+        ]
+        if not todo:
+            continue
+        world = World.draw(data, options.items, options.queries, split)
+        with tempfile.TemporaryDirectory() as folder:
+            gallery = world.make(folder)
+            weight = len(world.gallery) / min(options.sample, len(world.gallery))
+            kinds = dict.fromkeys("neighbours" if task == "neighbours" else "labels" for task, _ in todo)
+            truths = {kind: world.truths(gallery, kind, weight) for kind in kinds}
+            for task, draw in todo:
+                truth = truths["neighbours" if task == "neighbours" else "labels"]
+                found = one(gallery, truth, task, options.sample, draw)
+                journal.add({"set": data.name, "task": task, "draw": draw, **found})
+        print(f"{data.name}: {split + 1} of {-(-options.repeats // DRAWS)} galleries", flush=True)
 
 
-def line(name: str, made: Sequence[Promise]) -> str:
-    """A row of the table: promises that left something out of the backfill, and all."""
-    partial = [promise for promise in made if promise.share < 1]
-    inside, kept = (float(np.mean([getattr(p, what) for p in made])) for what in ("inside", "kept"))
-    saved, possible = (1 - float(np.mean([getattr(p, what) for p in made])) for what in ("share", "needed"))
-    strict = f"{np.mean([p.inside for p in partial]):.0%}" if partial else "-"
-    verdict = f"{COVERAGE_LIMIT:.0%} | {inside / COVERAGE_LIMIT:.2f}"
-    return f"| {name} | {len(made)} | {inside:.0%} | {strict} | {verdict} | {kept:.0%} | {saved:.0%} | {possible:.0%} |"
+def one(gallery: cs.Gallery, truth: Truth, task: str, sample: int, draw: int) -> dict[str, Any]:
+    """One draw: an estimate before the upgrade, or a report after a backfill of a random share."""
+    catalog = gallery._catalog
+    if not task.startswith("report"):
+        labels = "label" if task == "labels" else None
+        table = try_upgrade(catalog, settle(catalog, "v2"), SampleSettings(sample=sample, labels=labels, seed=draw))
+        return {**judged(table, truth, {}), "promises": promises(table, truth)}
+    share = int(task.split()[1]) / 100
+    gallery.upgrade("v2", backfill=share)
+    opened = run_of(catalog.registry(), "v2")
+    assert opened is not None
+    table = measure_upgrade(catalog, replace(opened, seed=draw), Terms(sample=sample, labels="label"), 0)
+    served = {"hop alone": "as served"}
+    shown = replace(table, rows=tuple(row for row in table.rows if row.notation in ("s/s", "t/h", "t/t")))
+    return judged(shown, {**truth, "as served": _nearest(truth, share)}, served)
+
+
+def _nearest(truth: Truth, share: float) -> Mapping[str, float]:
+    return truth[f"backfill {100 * share:.4g}%"]
+
+
+def tables(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Coverage by set, case and way, and what promises came to."""
+    counts: defaultdict[tuple[str, ...], Counter[str]] = defaultdict(Counter)
+    for record in records:
+        for key, (inside, asked) in record["inside"].items():
+            way, figure = key.split("|")
+            case = (record["set"], record["task"], way)
+            counts[case][f"{figure}|in"] += inside
+            counts[case][f"{figure}|of"] += asked
+    figures = list(dict.fromkeys(key.split("|")[0] for counter in counts.values() for key in counter))
+    figures = [name for name in figures if not name.startswith("cmc@5") or name == "cmc@5"]
+    yield f"| set | truth | way | {' | '.join(figures)} |"
+    yield "|---|---|---|" + "---:|" * len(figures)
+    for case, counter in counts.items():
+        cells = [f"{counter[f'{f}|in']}/{counter[f'{f}|of']}" if counter[f"{f}|of"] else "-" for f in figures]
+        yield f"| {' | '.join(case)} | {' | '.join(cells)} |"
+    yield ""
+    shares = {
+        (*case, key.split("|")[0]): counter[key] / counter[key.replace("|in", "|of")]
+        for case, counter in counts.items()
+        for key in counter
+        if key.endswith("|in")
+    }
+    below = {case: share for case, share in shares.items() if share < LIMIT}
+    inside = sum(number for counter in counts.values() for key, number in counter.items() if key.endswith("|in"))
+    asked = sum(number for counter in counts.values() for key, number in counter.items() if key.endswith("|of"))
+    yield (
+        f"{inside} of {asked} printed intervals hold the truth ({inside / asked:.1%}). "
+        f"Of the {len(shares)} kinds above, {len(below)} are below {LIMIT:.0%}; the lowest is "
+        f"{min(shares.values()):.0%}."
+    )
+    yield from (f"Below {LIMIT:.0%}: {', '.join(case)}: {share:.0%}." for case, share in below.items())
+    yield ""
+    yield "| set | truth | promises | kept | saved | possible |"
+    yield "|---|---|---:|---:|---:|---:|"
+    made: defaultdict[tuple[str, ...], list[list[float]]] = defaultdict(list)
+    for record in records:
+        made[record["set"], record["task"]] += record.get("promises", [])
+    for names, rows in made.items():
+        if rows:
+            quality, taken, true, needed = np.array(rows).T
+            cells = [
+                f"{len(rows)}",
+                *(f"{x:.0%}" for x in ((true >= quality).mean(), 1 - taken.mean(), 1 - needed.mean())),
+            ]
+            yield f"| {' | '.join((*names, *cells))} |"
 
 
 def main() -> None:
-    """Print the table."""
+    """Draw, and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sets", type=Path, nargs="+")
     parser.add_argument("--repeats", type=int, default=50)
-    parser.add_argument("--sample", type=int, default=600)
-    parser.add_argument("--policy", default="random")
+    parser.add_argument("--sample", type=int, default=300)
+    parser.add_argument("--items", type=int, default=1200)
+    parser.add_argument("--queries", type=int, default=3500)
+    parser.add_argument("--part", type=int, nargs=2, default=(0, 1), help="every n-th gallery from the i-th on: i n")
+    parser.add_argument("--journal", type=Path, help="JSON lines; in a temporary folder by default")
+    parser.add_argument("--page", type=Path, help="Markdown whose marked part is replaced by the tables")
     options = parser.parse_args()
-    print("| set, classes, truth, figure | promises | inside | partial | limit | ratio | kept | saved | possible |")
-    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
-    for path in options.sets:
-        data = EmbeddedSet.load(path)
-        for setting in SETTINGS:
-            splits = -(-options.repeats // DRAWS)
-            upgrades = [Upgrade.of(scenario(data, setting, SIZE, seed), options.policy) for seed in range(splits)]
-            for labelled in (True, False):
-                made = [p for u in upgrades for p in repeat(u, options.sample, DRAWS, labelled=labelled)]
-                for criterion in CRITERIA:
-                    truth = "labels" if labelled else "neighbours"
-                    name = f"{data.name}, {setting}, {truth}, {criterion}"
-                    print(line(name, [p for p in made if p.criterion == criterion]), flush=True)
+    with tempfile.TemporaryDirectory() as folder:
+        journal = Journal(options.journal or Path(folder) / "stopping.jsonl")
+        for path in options.sets:
+            run(EmbeddedSet.load(path), journal, options)
+        text = "\n".join(tables(journal.records))
+    if options.page is None:
+        print(text)
+        return
+    before, _, rest = options.page.read_text().partition(BEGIN)
+    after = rest.partition(END)[2]
+    options.page.write_text(f"{before}{BEGIN}\n\n{text}\n\n{END}{after}")
 
 
 if __name__ == "__main__":

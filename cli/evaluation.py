@@ -20,13 +20,13 @@ from compatstore.cli.verb import gallery_argument, open_target, target_encoder_o
 @click.option("--sample", type=int, default=2000, show_default=True, help="Items to look at.")
 @click.option(
     "--criterion",
-    type=click.Choice(["cmc@1", "cmc@5", "map"]),
-    default="cmc@1",
+    type=click.Choice(["map", "cmc@1", "cmc@5"]),
+    default="map",
     show_default=True,
     help="The figure that decides.",
 )
 @click.option(
-    "--shares", type=float, multiple=True, metavar="SHARE", help="Budget of the backfill to measure; repeat for more."
+    "--shares", type=float, multiple=True, metavar="SHARE", help="Budget of the backfill to show; repeat for more."
 )
 @click.option("--via", metavar="ARTIFACT", help="Artifact to use: its id, or the first digits of it.")
 @click.option("--policy", help="Order of the backfill.")

@@ -84,6 +84,8 @@ def _view(result: UpgradeReport) -> Iterator[str | Table]:
     )
     if result.estimate is not None:
         yield from terms.estimate(result.estimate)
+    if result.measured is not None and result.measured.provenance:
+        yield result.measured.provenance
     if result.compared:
         yield ""
         yield table(
@@ -104,8 +106,9 @@ def _measured(result: DecisionTable) -> Iterator[Table]:
     from compatstore.upgrade.estimates.measured import what_matters
 
     found = what_matters(result)
-    names = (f"{name} %" for name in found[0][1].figures)
-    yield table(("way", *names), [(what, *(f.percent for f in row.figures.values())) for what, row in found])
+    names = list(dict.fromkeys(name for _, row in found for name in row.figures))
+    rows = [(what, *(row.percent_of(name) for name in names)) for what, row in found]
+    yield table(("way", *(f"{name} %" for name in names)), rows)
 
 
 VERBS: tuple[Command, ...] = (report,)

@@ -12,6 +12,7 @@ from compatstore.cli.output import table
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from compatstore.evaluation import DecisionRow
     from compatstore.upgrade.estimates.estimate import UpgradeEstimate
     from compatstore.upgrade.estimates.gates import Gate
 
@@ -59,14 +60,16 @@ def estimate(result: UpgradeEstimate) -> Iterator[str | Table]:
     """What an upgrade is expected to give."""
     measured, criterion = result.table, result.table.criterion
     rows = [
-        (_mark(row.share, result), row.name, row.figures[criterion].percent, row.kept[criterion].percent)
+        (_mark(row.share, result), row.name, row.percent_of(criterion), _kept(row, criterion))
         for row in measured.budgets
     ]
     before = measured.rows[0]
     yield ""
+    if measured.provenance:
+        yield measured.provenance
     yield table(
         ("", "way", f"{criterion} %", "of full backfill %"),
-        [("", before.name, before.figures[criterion].percent, before.kept[criterion].percent), *rows],
+        [("", before.name, before.percent_of(criterion), _kept(before, criterion)), *rows],
     )
     yield (
         f"{measured.num_queries} queries, correct by {measured.truth}, intervals of {measured.confidence:.0%}; "
@@ -81,6 +84,10 @@ def gates(judged: Sequence[Gate]) -> Iterator[str]:
     """Which gates are passed."""
     for gate in judged:
         yield f"{'passed' if gate.passed else 'FAILED'}: {gate.name}, estimated {gate.estimate.percent} %"
+
+
+def _kept(row: DecisionRow, criterion: str) -> str:
+    return row.kept[criterion].percent if criterion in row.kept else "-"
 
 
 def _mark(share: float, result: UpgradeEstimate) -> str:

@@ -142,17 +142,20 @@ def plan(result: Plan) -> View:
 
 def decision(result: DecisionTable) -> View:
     """What every way to serve the gallery is worth, and what to do."""
-    names, criterion = list(result.rows[0].figures), result.criterion
+    names = list(dict.fromkeys(name for row in result.rows for name in row.figures))
+    criterion = result.criterion
     rows = [
         (
             row.name,
             row.notation,
-            *(row.figures[name].percent for name in names),
-            row.gains[result.criterion].percent,
+            *(row.percent_of(name) for name in names),
+            row.gains[criterion].percent if criterion in row.gains else "-",
         )
         for row in result.rows
     ]
     headings = ("way", "query/gallery", *(f"{name} %" for name in names), f"{criterion} gained")
+    if result.provenance:
+        yield result.provenance
     yield table(headings, rows)
     yield f"{result.num_queries} queries, correct by {result.truth}, intervals of {result.confidence:.0%}"
     yield f"{result.advice.verdict}: {result.advice.text}"

@@ -542,7 +542,7 @@ class Gallery:
         *,
         labels: str | None = None,
         sample: int = 2000,
-        criterion: str = "cmc@1",
+        criterion: str = "map",
         shares: Sequence[float] = (0.1, 0.25, 0.5),
         via: str | None = None,
         policy: str | None = None,
@@ -557,8 +557,8 @@ class Gallery:
             labels: Column that says which items are correct for each other; without one, what the target itself finds
                 is taken as correct.
             sample: Items to look at; those that are not native in the target yet are embedded, and not kept.
-            criterion: The figure that decides: "cmc@1", "cmc@5" or "map".
-            shares: Budgets of the backfill to measure, in (0, 1).
+            criterion: The figure that decides: "map", or "cmc@1" or "cmc@5" of the ways that need no backfill.
+            shares: Budgets of the backfill to show, in (0, 1), beside the one that is advised: more are compared.
             via: Id of the artifact to use.
             policy: Order of the backfill, as in `upgrade`.
             seed: Of the sample and of the bootstrap.
@@ -571,7 +571,7 @@ class Gallery:
         """
         run = settle(self._catalog, target, via=via, policy_name=policy)
         settings = SampleSettings(sample=sample, labels=labels, criterion=criterion, shares=tuple(shares), seed=seed)
-        return try_upgrade(self._catalog, run, settings)
+        return try_upgrade(self._catalog, run, settings).showing(settings.shares)
 
     def upgrade(
         self,

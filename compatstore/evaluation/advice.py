@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from compatstore.evaluation.bootstrap import Estimate, Resampled, kept_shares
+from compatstore.evaluation.bootstrap import Estimate, Resampled, gains_together, kept_shares
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,29 +50,28 @@ class Option:
 def advise(status_quo: Option, options: Sequence[Option], metric: str) -> Advice:
     """Choose the best of the options that beat the status quo for certain.
 
-    For certain means that the whole paired interval lies above zero. Intervals are not widened for the choice among
-    several options, so what is chosen looks a little better than it is.
+    For certain means that the whole paired interval lies above zero; the intervals hold for all options together.
 
     Args:
         status_quo: Leaving things as they are.
         options: All else.
         metric: Name of the figure.
     """
-    better = [option for option in options if option.figure.over(status_quo.figure).low > 0]
+    gains = gains_together([option.figure for option in options], status_quo.figure)
+    better = [option for option, gain in zip(options, gains, strict=True) if gain.low > 0]
+    best = max(better or options, key=_worth)
+    gain = gains[options.index(best)]
     if not better:
-        best = max(options, key=_worth)
         return Advice(
             verdict="do not upgrade",
             row=status_quo.name,
             share=0.0,
             text=f"Do not upgrade: the best of all, {best.name}, has {metric} {best.value:.1%} against "
-            f"{status_quo.value:.1%} as it is ({_points(best.figure.over(status_quo.figure))}), "
+            f"{status_quo.value:.1%} as it is ({_points(gain)}), "
             "no gain that other queries would confirm.",
         )
-    best = max(better, key=_worth)
     text = (
-        f"Upgrade by {best.name}: {metric} {best.value:.1%} against {status_quo.value:.1%} as it is "
-        f"({_points(best.figure.over(status_quo.figure))})."
+        f"Upgrade by {best.name}: {metric} {best.value:.1%} against {status_quo.value:.1%} as it is ({_points(gain)})."
     )
     text += _worse_though_larger(best, options, metric) + _as_good_but_cheaper(best, better)
     return Advice(verdict="upgrade", row=best.name, share=best.share, text=text)

@@ -8,7 +8,7 @@ order, by how far each of them moves the mean (the infinitesimal jackknife).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import NormalDist
 
 import numpy as np
@@ -33,6 +33,12 @@ class Estimate:
     value: float
     low: float
     high: float
+
+    def within(self, least: float, most: float) -> Estimate:
+        """The same, cut off at what such a figure can be."""
+        return Estimate(
+            **{end: min(max(number, least), most) for end, number in asdict(self).items()},
+        )
 
     @property
     def percent(self) -> str:
@@ -82,10 +88,13 @@ class SampledGallery:
         influence: (r, n) float64, for each of r figures n times what its mean would lose without an item, centred.
         places: (q,) intp, where queries that are items stand in the gallery, so that an item is drawn as both; None
             where queries are no items.
+        doubt: (r,) float64, deviation of what else is not known of the means, the same in all of them but for its size;
+            None for none.
     """
 
     influence: Doubles
     places: Positions | None = None
+    doubt: Doubles | None = None
 
 
 def resample(
@@ -116,24 +125,43 @@ def resample(
     else:
         draws = _draws(random, gallery.influence.shape[1], resamples)
         means = _joint_means(values, gallery.influence, gallery.places, draws)
+    if gallery is not None and gallery.doubt is not None:
+        means += random.normal(size=(len(means), 1)) * gallery.doubt
     return [
         Resampled(values=row, means=drawn, confidence=confidence) for row, drawn in zip(values, means.T, strict=True)
     ]
 
 
+def figures_together(figures: Sequence[Resampled]) -> list[Estimate]:
+    """The means of several, with intervals that hold for all of them together."""
+    return _together([figure.value for figure in figures], [figure.means for figure in figures], figures[0].confidence)
+
+
+def gains_together(figures: Sequence[Resampled], before: Resampled) -> list[Estimate]:
+    """The difference of each to one of them, query by query, with intervals that hold for all of them together."""
+    values = [float((figure.values - before.values).mean()) for figure in figures]
+    return _together(values, [figure.means - before.means for figure in figures], before.confidence)
+
+
 def kept_shares(figures: Sequence[Resampled], full: Resampled) -> list[Estimate]:
     """The ratio of each figure to the full one, with intervals that hold for all of them together.
 
-    Whoever picks one of several by its interval needs that: the luckiest of many is no accident. The intervals are
-    studentised and widened to the largest deviation among them (max-t). A full figure of 0 makes ratios as large as
-    numbers get.
+    A full figure of 0 makes ratios as large as numbers get.
     """
     tiny = float(np.finfo(np.float32).tiny)
-    values = np.array([figure.value for figure in figures]) / max(full.value, tiny)
-    drawn = np.array([figure.means for figure in figures]) / np.maximum(full.means, tiny)
+    values = [figure.value / max(full.value, tiny) for figure in figures]
+    return _together(values, [figure.means / np.maximum(full.means, tiny) for figure in figures], full.confidence)
+
+
+def _together(values: Sequence[float], means: Sequence[Doubles], confidence: float) -> list[Estimate]:
+    """Intervals that hold for all figures together: studentised and widened to the largest deviation (max-t).
+
+    Whoever picks one of several by its interval needs that: the luckiest of many looks better than it is.
+    """
+    drawn = np.array(means)
     spread = drawn.std(axis=1)
     apart = np.abs(drawn - drawn.mean(axis=1, keepdims=True)) / np.where(spread > 0, spread, np.inf)[:, None]
-    wide = float(np.quantile(apart.max(axis=0), full.confidence)) * spread
+    wide = float(np.quantile(apart.max(axis=0), confidence)) * spread
     return [
         Estimate(value=float(value), low=float(value - half), high=float(value + half))
         for value, half in zip(values, wide, strict=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -13,6 +13,8 @@ from compatstore.evaluation.bootstrap import (
     Estimate,
     Resampled,
     SampledGallery,
+    figures_together,
+    gains_together,
     kept_shares,
     resample,
     share_of_queries,
@@ -34,12 +36,13 @@ class DecisionRow:
         name: In words.
         notation: Query / gallery: s source, t target, h transformed, + mixed.
         share: Share of the gallery that it embeds natively.
-        figures: "cmc@1", ..., "map" -> the figure with its interval.
+        figures: "cmc@1", ..., "map" -> the figure with its interval. What cannot be told from a sample is left out: CMC
+            of ways that need native vectors which do not exist yet.
         gains: The same names -> difference to the status quo, query by query, with its interval.
-        kept: The same names -> share of the full backfill's figure; paired as well, with intervals that hold for all
-            rows together, so that a row may be picked by them.
-        flips: Queries mended and broken since the status quo, at the smallest k.
-        broken: The share of queries broken, with its interval.
+        kept: Names -> share of the full backfill's figure, 1 at most; paired as well. Only figures that the full
+            backfill has.
+        flips: Queries mended and broken since the status quo, at the smallest k; None where CMC is left out.
+        broken: The share of queries broken, with its interval; None likewise.
         note: What there is to know about it, or "".
     """
 
@@ -49,9 +52,13 @@ class DecisionRow:
     figures: dict[str, Estimate]
     gains: dict[str, Estimate]
     kept: dict[str, Estimate]
-    flips: Flips
-    broken: Estimate
+    flips: Flips | None
+    broken: Estimate | None
     note: str = ""
+
+    def percent_of(self, metric: str) -> str:
+        """A figure for people, in percent; "-" where it is not known."""
+        return self.figures[metric].percent if metric in self.figures else "-"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,9 +70,11 @@ class DecisionTable:
         advice: What to do by `criterion`.
         criterion: The figure that decided.
         truth: What counted as right: "labels", or "the target's 10 nearest neighbours".
-        confidence: Of all intervals.
+        confidence: Of all intervals; those of one figure, or of one kind, hold for all rows together, so that a row may
+            be picked by them.
         num_queries: Queries counted.
         num_skipped: Queries left out, as no item of the gallery is correct for them.
+        provenance: Where the queries come from, in a sentence, or "".
     """
 
     rows: tuple[DecisionRow, ...]
@@ -75,6 +84,7 @@ class DecisionTable:
     confidence: float
     num_queries: int
     num_skipped: int
+    provenance: str = ""
 
     def row(self, name: str) -> DecisionRow:
         """Find a row by its name or its notation.
@@ -97,7 +107,20 @@ class DecisionTable:
         Returns:
             The share to embed natively, or None when none of those measured is sure to reach it.
         """
-        return min((row.share for row in self.budgets if row.kept[self.criterion].low >= quality), default=None)
+        judged = [row for row in self.budgets if self.criterion in row.kept]
+        return min((row.share for row in judged if row.kept[self.criterion].low >= quality), default=None)
+
+    def showing(self, shares: Sequence[float]) -> DecisionTable:
+        """The same with fewer partial backfills: those of some shares, the one that is advised and the best."""
+        best = self.best
+        kept = tuple(
+            row
+            for row in self.rows
+            if row.notation != "t/h+t"
+            or row.name in (self.advice.row, best.name)
+            or any(abs(row.share - share) < SAME_SHARE for share in shares)
+        )
+        return replace(self, rows=kept)
 
     @property
     def budgets(self) -> tuple[DecisionRow, ...]:
@@ -119,7 +142,8 @@ class DecisionTable:
     @property
     def best(self) -> DecisionRow:
         """The budget with the best figure, of equals the smallest; more is not always better."""
-        return max(self.budgets, key=lambda row: (row.figures[self.criterion].value, -row.share))
+        judged = [row for row in self.budgets if self.criterion in row.figures]
+        return max(judged, key=lambda row: (row.figures[self.criterion].value, -row.share))
 
 
 def decide(trial: Trial, settings: DecisionSettings | None = None) -> DecisionTable:
@@ -140,11 +164,22 @@ def _table(trial: Trial, settings: DecisionSettings, ways: Sequence[Way]) -> Dec
     counted = ways[0].found.counted
     require_counted(counted)
     figures = _resampled(trial, ways, settings)
-    kept = {name: kept_shares([own[name] for own in figures], figures[-1][name]) for name in settings.metrics}
+    require_measured(figures, settings.criterion)
+    rows = [_Intervals() for _ in ways]
+    for name in settings.metrics:
+        having = [place for place, own in enumerate(figures) if name in own]
+        drawn = [figures[place][name] for place in having]
+        shares = kept_shares(drawn, figures[-1][name]) if name in figures[-1] else []
+        for place, figure in zip(having, figures_together(drawn) if drawn else [], strict=True):
+            rows[place].figures[name] = figure.within(0.0, 1.0)
+        for place, gain in zip(having, gains_together(drawn, figures[0][name]) if drawn else [], strict=True):
+            rows[place].gains[name] = gain.within(-1.0, 1.0)
+        for place, share in zip(having, shares, strict=bool(shares)):
+            rows[place].kept[name] = share.within(0.0, 1.0)
+    flips = sum(settings.metrics[settings.ks.index(min(settings.ks))] in own for own in figures)
     return DecisionTable(
         rows=tuple(
-            _row(way, ways[0], own, figures[0], {name: kept[name][i] for name in kept}, settings)
-            for i, (way, own) in enumerate(zip(ways, figures, strict=True))
+            _row(way, ways[0], intervals, settings, of=flips) for way, intervals in zip(ways, rows, strict=True)
         ),
         advice=_advice(ways, figures, settings, labelled=trial.query_labels is not None),
         criterion=settings.criterion,
@@ -163,17 +198,37 @@ def _truth(trial: Trial, settings: DecisionSettings) -> str:
 
 
 def _resampled(trial: Trial, ways: Sequence[Way], settings: DecisionSettings) -> list[dict[str, Resampled]]:
-    """For each way its figures by name, all over the same draws."""
+    """For each way the figures that it has, by name, all over the same draws."""
     counted = ways[0].found.counted
     values = np.concatenate([way.found.values[:, counted] for way in ways])
     gallery = None
     if trial.population is not None:
         places = _places(trial)
         influence = np.concatenate([way.found.influence for way in ways])
-        gallery = SampledGallery(influence=influence, places=None if places is None else places[counted])
+        gallery = SampledGallery(
+            influence=influence,
+            places=None if places is None else places[counted],
+            doubt=np.repeat([way.found.doubt for way in ways], len(settings.metrics)),
+        )
     drawn = resample(values, settings.resamples, settings.seed, settings.confidence, gallery)
     size = len(settings.metrics)
-    return [dict(zip(settings.metrics, drawn[size * i : size * (i + 1)], strict=True)) for i in range(len(ways))]
+    named = [dict(zip(settings.metrics, drawn[size * i : size * (i + 1)], strict=True)) for i in range(len(ways))]
+    return [{name: figure for name, figure in own.items() if not np.isnan(figure.value)} for own in named]
+
+
+def require_measured(figures: Sequence[Mapping[str, Resampled]], criterion: str) -> None:
+    """Refuse to decide by a figure that no way beside the status quo has.
+
+    Raises:
+        InvalidInput: It is CMC, of a sample.
+    """
+    if not any(criterion in own for own in figures[1:]):
+        raise InvalidInput(
+            f"decide by {criterion}",
+            expected=f"one of {', '.join(figures[0])}",
+            found=f"{criterion}, which a sample cannot tell without labels",
+            fix="Decide by map, name a column of labels, or take a sample of the whole gallery.",
+        )
 
 
 def _places(trial: Trial) -> Positions | None:
@@ -184,25 +239,30 @@ def _places(trial: Trial) -> Positions | None:
     return places if (places >= 0).all() else None
 
 
-def _row(
-    way: Way,
-    status_quo: Way,
-    own: dict[str, Resampled],
-    before: dict[str, Resampled],
-    kept: dict[str, Estimate],
-    settings: DecisionSettings,
-) -> DecisionRow:
+@dataclass(frozen=True)
+class _Intervals:
+    """Of one way, by figure."""
+
+    figures: dict[str, Estimate] = field(default_factory=dict)
+    gains: dict[str, Estimate] = field(default_factory=dict)
+    kept: dict[str, Estimate] = field(default_factory=dict)
+
+
+def _row(way: Way, status_quo: Way, intervals: _Intervals, settings: DecisionSettings, *, of: int) -> DecisionRow:
+    """A row; the interval of broken queries is one of so many that hold together (Bonferroni)."""
     counted, nearest = status_quo.found.counted, settings.ks.index(min(settings.ks))
     was, now = (found.values[nearest, counted] > 0 for found in (status_quo.found, way.found))
+    known = settings.metrics[nearest] in intervals.figures
+    confidence = 1.0 - (1.0 - settings.confidence) / max(of, 1)
     return DecisionRow(
         name=way.name,
         notation=way.notation,
         share=way.share,
-        figures={metric: figure.estimate() for metric, figure in own.items()},
-        gains={metric: figure.over(before[metric]) for metric, figure in own.items()},
-        kept=kept,
-        flips=Flips(positive=float(np.mean(~was & now)), negative=float(np.mean(was & ~now))),
-        broken=share_of_queries(was & ~now, settings.confidence),
+        figures=intervals.figures,
+        gains=intervals.gains,
+        kept=intervals.kept,
+        flips=Flips(positive=float(np.mean(~was & now)), negative=float(np.mean(was & ~now))) if known else None,
+        broken=share_of_queries(was & ~now, confidence) if known else None,
         note=way.note,
     )
 
@@ -212,7 +272,9 @@ def _advice(
 ) -> Advice:
     metric = settings.criterion
     options = [
-        Option(name=way.name, share=way.share, figure=own[metric]) for way, own in zip(ways, figures, strict=True)
+        Option(name=way.name, share=way.share, figure=own[metric])
+        for way, own in zip(ways, figures, strict=True)
+        if metric in own
     ]
     if labelled:
         return advise(options[0], options[1:], metric)

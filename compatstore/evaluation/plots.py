@@ -78,6 +78,8 @@ def plot_decision(table: DecisionTable, path: str | Path, *, metric: str | None 
         axes = figure.add_subplot()
         axes.axvline(100 * before.value, color=_REFERENCE_COLOUR, linewidth=1.0, linestyle="--")
         for place, row in enumerate(table.rows):
+            if name not in row.figures:
+                continue
             advised = name == table.criterion and row.name == table.advice.row
             _draw_estimate(axes, place, row.figures[name], _COLOURS[0] if advised else _REFERENCE_COLOUR)
         axes.set_yticks(range(len(table.rows)), [f"{row.name}  {row.notation}" for row in table.rows])
@@ -108,8 +110,9 @@ def plot_budgets(
     """
     name = metric or table.criterion
     before = _figure_of(table.rows[0], name)
-    shares = [100 * row.share for row in table.budgets]
-    lows, values, highs = zip(*(_in_percent(_figure_of(row, name)) for row in table.budgets), strict=True)
+    budgets = [row for row in table.budgets if name in row.figures]
+    shares = [100 * row.share for row in budgets]
+    lows, values, highs = zip(*(_in_percent(_figure_of(row, name)) for row in budgets), strict=True)
     with canvas(6.0, 4.0) as figure:
         figure.set_layout_engine("constrained")
         axes = figure.add_subplot()

@@ -3,7 +3,7 @@
 A sample is easier to search than the gallery it was drawn from: fewer items stand between a query and what it looks
 for. Average precision is put right item by item. Where c of t nearer items are correct in a sample of 1 in w, about
 w c of w t are in the whole gallery, so that the precision there is (1 + w c) / (1 + w t). CMC asks for the very nearest
-items, of which a sample has few: it stays as it is in the sample, below that of the whole gallery.
+items, of which a sample has few: of a sample it is not measured (see `known.py`).
 """
 
 from __future__ import annotations
@@ -29,10 +29,13 @@ class Sampling:
         own: Where the whole gallery counts an item itself, in [1, weight]. 1 for an item that is correct whether it
             was sampled or not; (1 + weight) / 2 where being among the nearest of the sample is what makes it correct,
             as then half of the items that stand between two sampled ones are on its near side.
+        asked: (q,) float64, what each query weighs in the mean; None for equal weights. Queries that have no correct
+            item in the sample count nothing, so that one that has counts for those like it that have none.
     """
 
     weight: float = 1.0
     own: float = 1.0
+    asked: Doubles | None = None
 
     @property
     def unseen(self) -> float:
@@ -51,10 +54,12 @@ class Found:
         values: (metrics, q) float64: CMC at each k, then average precision; NaN for a query without a correct item.
         influence: (metrics, n) float64, how much the mean over queries would lose without each gallery item, times
             n; zero where the gallery is not a sample.
+        doubt: Deviation of what is not known of the mean, beside the draw of queries and items.
     """
 
     values: Doubles
     influence: Doubles
+    doubt: float = 0.0
 
     @property
     def counted(self) -> npt.NDArray[np.bool_]:
@@ -116,6 +121,8 @@ def _record(
         result.values[metric, rows[some]] = (ranked.first < k)[some]
         ranked.cmc_influence(k, moved[metric])
     result.values[-1, rows[some]] = ranked.precision(sampling, moved[-1])[some]
+    if sampling.asked is not None:
+        moved *= sampling.asked[rows, None]
     for metric, lost in enumerate(moved):
         # Added one by one, query after query, so that the sums do not depend on the blocks.
         np.add.at(result.influence[metric], order.ravel(), lost.ravel())
@@ -176,7 +183,8 @@ def _by_row(result: Found, relevance: Relevance, sampling: Sampling) -> Found:
     """Put influences in the order of the gallery's rows, scale them to means, and centre them."""
     influence = np.empty_like(result.influence)
     influence[:, relevance.order] = result.influence
-    influence *= sampling.unseen * influence.shape[1] / max(result.counted.sum(), 1)
+    weights = result.counted if sampling.asked is None else sampling.asked * result.counted
+    influence *= sampling.unseen * influence.shape[1] / max(weights.sum(), 1)
     return Found(values=result.values, influence=influence - influence.mean(axis=1, keepdims=True))
 
 

@@ -12,6 +12,7 @@ from compatstore.evaluation.curve import as_permutation
 from compatstore.evaluation.metrics import require_ranks
 from compatstore.evaluation.mixed import Merge
 from compatstore.evaluation.relevance import require_length
+from compatstore.evaluation.whole import WholeFigures
 from compatstore.versions import Metric
 
 
@@ -32,6 +33,9 @@ class Trial:
         gallery_ids: (n,) of the same kind, each once, or None.
         population: Items of the gallery that these n were drawn from at random, >= n; None where they are all of it.
             Figures are then as of that gallery, and intervals allow for the draw.
+        whole: What the same queries found in the whole of that gallery by the ways that need no native vector of it
+            ("s/s", "t/s", "t/h"), or None where nobody looked. Without it CMC is not measured where these items are a
+            sample, as a sample has few of the very nearest items.
 
     Raises:
         DimensionMismatch: Shapes or numbers do not match.
@@ -49,6 +53,7 @@ class Trial:
     query_ids: npt.ArrayLike | None = None
     gallery_ids: npt.ArrayLike | None = None
     population: int | None = None
+    whole: WholeFigures | None = None
 
     def __post_init__(self) -> None:
         if self.transformed.shape != self.native.shape:
@@ -64,6 +69,11 @@ class Trial:
         for values in ("native", "gallery_labels", "gallery_ids"):
             require_length(getattr(self, values), len(self.source), values)
         as_permutation(self.order, len(self.source))
+
+    @property
+    def complete(self) -> bool:
+        """Whether the gallery is here as a whole, so that every figure is exact."""
+        return self.population is None or self.population == len(self.source)
 
     @property
     def weight(self) -> float:
@@ -95,7 +105,7 @@ class DecisionSettings:
     """
 
     ks: tuple[int, ...] = (1, 5)
-    criterion: str = "cmc@1"
+    criterion: str = "map"
     shares: tuple[float, ...] = (0.1, 0.25, 0.5)
     merge: Merge = "calibrated"
     merge_share: float = 0.25

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from compatstore.evaluation.compatibility import fit_length
 from compatstore.evaluation.curve import as_permutation, mixed_galleries, native_rows
 from compatstore.evaluation.distances import Distances, Doubles, Positions, measure
+from compatstore.evaluation.known import map_alone, put_right, reach
 from compatstore.evaluation.mixed import mixed_blocks
 from compatstore.evaluation.relevance import Relevance, judge, judge_neighbours
 from compatstore.evaluation.sampled import Found, Sampling, find_in_blocks, find_in_galleries
@@ -33,7 +34,16 @@ def rank_ways(trial: Trial, settings: DecisionSettings) -> list[Way]:
     """Rank by the status quo, naive swap, rank merge, hop alone, the budgets and the full backfill, in this order."""
     native = measure(trial.target_queries, trial.native, settings.target_metric)
     search = _Search(relevance=_truth(trial, native, settings), ks=settings.ks, sampling=_sampling(trial))
-    return [*_without_transform(trial, native, search, settings), *_backfills(trial, search, settings)]
+    ways = [*_without_transform(trial, native, search, settings), *_backfills(trial, search, settings)]
+    if trial.complete:
+        return ways
+    founds = [way.found for way in ways]
+    if trial.whole is None:
+        known = [map_alone(found) for found in founds]
+    else:
+        asked = np.ones(len(trial.source_queries)) if search.sampling.asked is None else search.sampling.asked
+        known = put_right([way.notation for way in ways], founds, trial.whole, asked)
+    return [replace(way, found=found) for way, found in zip(ways, known, strict=True)]
 
 
 def sampled_neighbours(neighbours: int, weight: float) -> int:
@@ -67,7 +77,12 @@ def _truth(trial: Trial, native: Distances, settings: DecisionSettings) -> Relev
 
 
 def _sampling(trial: Trial) -> Sampling:
-    return Sampling(weight=trial.weight, own=1.0 if trial.query_labels is not None else (1.0 + trial.weight) / 2.0)
+    whole, items = trial.whole, len(trial.source)
+    return Sampling(
+        weight=trial.weight,
+        own=1.0 if trial.query_labels is not None else (1.0 + trial.weight) / 2.0,
+        asked=None if whole is None else 1.0 / reach(whole.correct, items, trial.population or items),
+    )
 
 
 def _without_transform(trial: Trial, native: Distances, search: _Search, settings: DecisionSettings) -> list[Way]:

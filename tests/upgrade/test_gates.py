@@ -19,7 +19,7 @@ def steps(gallery):
 def test_a_plan_picks_the_smallest_budget_that_is_sure_and_writes_nothing(tmp_path):
     gallery = gallery_of(tmp_path, NOISY, DIGITS)
     before = gallery.status().table_version
-    plans = {q: gallery.plan("v2", target_quality=q, **TERMS) for q in (0.5, 0.8, 0.93)}
+    plans = {q: gallery.plan("v2", target_quality=q, **TERMS) for q in (0.5, 0.8, 0.92)}
     assert gallery.status().table_version == before
     shares = [plan.backfill for plan in plans.values()]
     assert shares == sorted(shares)
@@ -31,7 +31,7 @@ def test_a_plan_picks_the_smallest_budget_that_is_sure_and_writes_nothing(tmp_pa
         assert all(row.kept["map"].low < quality for row in smaller)
         assert f"A backfill of {plan.backfill:.4g} keeps " in estimate.promise
         assert estimate.best >= plan.backfill
-    assert [step.rows for step in plans[0.93].steps if step.name == "backfill"] == [int(1797 * plans[0.93].backfill)]
+    assert [step.rows for step in plans[0.92].steps if step.name == "backfill"] == [int(1797 * plans[0.92].backfill)]
 
 
 def test_without_terms_a_plan_estimates_nothing(tmp_path):
@@ -57,22 +57,48 @@ def test_without_labels_the_targets_neighbours_are_the_truth(tmp_path):
     assert 0 < estimate.share <= 1
 
 
-@pytest.mark.parametrize("terms", [{"require": ["map>=0.99"]}, {"max_negative_flips": 0.0001}])
+@pytest.mark.parametrize(
+    "terms",
+    [
+        {"require": ["map>=0.99"], "backfill": 0.2},
+        {"require": ["cmc@1>=0.99"], "backfill": 0.0},
+        {"max_negative_flips": 0.0001, "backfill": 0.0},
+        {"max_negative_flips": 0.0001, "backfill": 0.2, "sample": 1797},
+    ],
+)
 def test_a_gate_that_fails_is_told_by_the_plan_and_stops_the_upgrade_before_it_writes(tmp_path, terms):
     gallery = gallery_of(tmp_path, NOISY, DIGITS)
     before = gallery.status().table_version
-    [gate] = gallery.plan("v2", backfill=0.2, **terms, **TERMS).estimate.gates
+    [gate] = gallery.plan("v2", **{**TERMS, **terms}).estimate.gates
     assert not gate.passed
     with pytest.raises(cs.errors.GateFailed, match=r"for certain; found 0\.\d+ \(0\.\d+ to 0\.\d+\)"):
-        gallery.upgrade("v2", backfill=0.2, **terms, **TERMS)
+        gallery.upgrade("v2", **{**TERMS, **terms})
     assert gallery.status().table_version == before
 
 
 def test_gates_that_hold_let_an_upgrade_pass(tmp_path):
     gallery = gallery_of(tmp_path, NOISY, DIGITS)
-    terms = {"require": ["map>=0.3", "cmc@1 >= 0.5"], "max_negative_flips": 0.2, "backfill": 0.25}
+    terms = {"require": ["map>=0.3", "cmc@1 >= 0.5"], "max_negative_flips": 0.2, "backfill": 0.0}
     assert [gate.passed for gate in gallery.plan("v2", **terms, **TERMS).estimate.gates] == [True, True, True]
+    whole = {**terms, **TERMS, "sample": 1797, "backfill": 0.25}
+    assert [gate.passed for gate in gallery.plan("v2", **whole).estimate.gates] == [True, True, True]
     assert gallery.upgrade("v2", **terms, **TERMS).state == "ready"
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        {"require": ["cmc@1>=0.5"], "backfill": 0.25},
+        {"max_negative_flips": 0.5, "backfill": 0.25},
+        {"criterion": "cmc@1", "target_quality": 0.9},
+        {"require": ["cmc@5>=0.5"], "labels": None},
+        {"criterion": "cmc@1", "labels": None},
+    ],
+)
+def test_what_a_sample_cannot_tell_is_no_gate_and_nothing_is_embedded_to_say_so(tmp_path, terms):
+    gallery = gallery_of(tmp_path, NOISY, DIGITS, encoder=False)
+    with pytest.raises(cs.errors.InvalidInput, match=r"map of any budget; cmc@k and negative flips of a hop alone"):
+        gallery.plan("v2", **{**TERMS, **terms})
 
 
 def test_an_upgrade_to_a_worse_target_is_not_begun(tmp_path):

@@ -47,6 +47,8 @@ def test_what_is_served_is_measured_not_what_was_planned(upgraded):
     assert kept.estimated.value < 0.9
     assert kept.measured.value == 1.0
     assert not kept.agrees
+    assert report.advice.startswith("Look before you cut over: not as estimated: ")
+    assert "map kept of a full backfill" in report.advice
 
 
 def test_without_an_estimate_a_sample_has_to_be_named(tmp_path):

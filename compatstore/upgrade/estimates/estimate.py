@@ -20,8 +20,15 @@ from compatstore.storage.ledger import Spent
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import edit
 from compatstore.upgrade.backfilling.budget import Budget
-from compatstore.upgrade.estimates.gates import Gate, Terms, gate_of_advice, judge_gates, require_passed
-from compatstore.upgrade.estimates.trial import BUDGETS, SampleSettings, try_upgrade
+from compatstore.upgrade.estimates.gates import (
+    Gate,
+    Terms,
+    gate_of_advice,
+    judge_gates,
+    require_measurable,
+    require_passed,
+)
+from compatstore.upgrade.estimates.trial import SampleSettings, try_upgrade
 from compatstore.upgrade.states import run_of
 
 STEP = "estimate"
@@ -71,7 +78,9 @@ class UpgradeEstimate:
     @property
     def promise(self) -> str:
         """What is promised, in words."""
-        kept, table = self.row.kept[self.table.criterion], self.table
+        table, kept = self.table, self.row.kept.get(self.table.criterion)
+        if kept is None:
+            return f"A backfill of {self.share:.4g} has {table.criterion} {self.row.percent_of(table.criterion)} %."
         return (
             f"A backfill of {self.share:.4g} keeps {kept.value:.1%} ({kept.low:.1%} to {kept.high:.1%}) of the full "
             f"backfill's {table.criterion}, correct by {table.truth}, for queries like the gallery's items."
@@ -82,17 +91,21 @@ def estimate_upgrade(catalog: Catalog, run: RunRecord, terms: Terms) -> UpgradeE
     """Estimate every budget on a sample and choose the smallest that is sure of the target quality; read-only.
 
     Raises:
-        UpgradeError: There is nothing to transform with, or too few items could be embedded natively.
-        InvalidInput: There is no such column of labels, or the sample is too small.
+        UpgradeError: There is nothing to transform with, or too few items can be queries.
+        InvalidInput: There is no such column of labels, the sample is too small, or a term is of a figure that a sample
+            cannot tell.
     """
     asked = _asked_share(catalog, run)
     settings = SampleSettings(
         sample=terms.sample or SAMPLE,
         labels=terms.labels,
         criterion=terms.criterion,
-        shares=tuple(sorted({*BUDGETS, *([asked] if 0 < asked < 1 else [])})),
+        shares=(asked,) if 0 < asked < 1 else (),
         seed=run.seed,
     )
+    items = catalog.store.count(catalog.registry().columns(run.source).present)
+    judged = asked if terms.target_quality is None else None
+    require_measurable(terms, judged, complete=settings.sample >= items)
     table = try_upgrade(catalog, run, settings)
     share = asked if terms.target_quality is None else _smallest(table, terms.target_quality)
     return UpgradeEstimate(
@@ -171,7 +184,10 @@ def _row(data: Mapping[str, Any]) -> DecisionRow:
         field: {name: Estimate(**value) for name, value in data[field].items()}
         for field in ("figures", "gains", "kept")
     }
-    return DecisionRow(**{**data, **figures, "flips": Flips(**data["flips"]), "broken": Estimate(**data["broken"])})
+    flips, broken = data["flips"], data["broken"]
+    return DecisionRow(
+        **{**data, **figures, "flips": flips and Flips(**flips), "broken": broken and Estimate(**broken)}
+    )
 
 
 def _rounded(value: Any) -> Any:

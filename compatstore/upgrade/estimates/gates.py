@@ -70,15 +70,58 @@ class Gate:
     passed: bool
 
 
+def require_measurable(terms: Terms, share: float | None, *, complete: bool) -> None:
+    """Refuse terms that no estimate can tell, before anything is embedded for it.
+
+    Of a sample of the gallery, CMC and negative flips are known where labels say what is correct and no native vector
+    is needed that does not exist yet: for a hop alone. mAP can be told of every budget.
+
+    Args:
+        terms: What is asked.
+        share: The budget that is judged; None where the estimate is to pick it.
+        complete: Whether the sample is the whole gallery.
+
+    Raises:
+        InvalidInput: A figure that nobody can tell is asked for.
+    """
+    wanted = [text for text in terms.require if read_requirement(text)[0] != "map"]
+    if terms.max_negative_flips is not None:
+        wanted.append(f"negative flips<={terms.max_negative_flips:g}")
+    hop_alone = terms.labels is not None and not share
+    if terms.criterion != "map" and (terms.labels is None or terms.target_quality is not None):
+        wanted, hop_alone = [f"the criterion {terms.criterion}"], False
+    if wanted and not complete and not hop_alone:
+        needs = "a full backfill" if share is None else f"a backfill of {share:g}"
+        raise _not_measurable(wanted[0], "the target's own neighbours" if terms.labels is None else needs)
+
+
+def _not_measurable(wanted: str, found: str) -> InvalidInput:
+    return InvalidInput(
+        f"estimate {wanted}",
+        expected="a figure that a sample can tell: map of any budget; cmc@k and negative flips of a hop alone "
+        "(backfill 0) with labels, or of a sample that is the whole gallery",
+        found=f"{found}, which needs native vectors that do not exist yet",
+        fix="Ask for map, or measure CMC after the upgrade: compatstore report GALLERY",
+    )
+
+
 def judge_gates(row: DecisionRow, terms: Terms) -> tuple[Gate, ...]:
-    """Judge one way to serve the gallery by the worse ends of its intervals."""
+    """Judge one way to serve the gallery by the worse ends of its intervals.
+
+    Raises:
+        InvalidInput: A gate is of a figure that is not known of this way.
+    """
     gates = []
     for text in terms.require:
         metric, bound = read_requirement(text)
+        if metric not in row.figures:
+            raise _not_measurable(f"{metric} of a {row.name}", f"a backfill of {row.share:g}")
         figure = row.figures[metric]
         gates.append(Gate(name=f"{metric}>={bound:g}", estimate=figure, passed=figure.low >= bound))
     most = terms.max_negative_flips
     if most is not None:
+        if row.broken is None:
+            raise _not_measurable(f"negative flips of a {row.name}", f"a backfill of {row.share:g}")
         gates.append(Gate(name=f"negative flips<={most:g}", estimate=row.broken, passed=row.broken.high <= most))
     return tuple(gates)
 

@@ -14,7 +14,7 @@ from compatstore.storage.catalog import Catalog
 from compatstore.storage.records import RunRecord
 from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate
 from compatstore.upgrade.estimates.gates import Terms
-from compatstore.upgrade.estimates.sample import SMALLEST_SAMPLE, draw_sample
+from compatstore.upgrade.estimates.sample import REPORT_DRAW, SMALLEST_SAMPLE, draw_sample
 from compatstore.upgrade.estimates.trial import SampleSettings, decide_on_sample
 
 AS_SERVED = "t/h"  # a trial's row for the vectors that it is given; here they are the table's own
@@ -44,47 +44,53 @@ class Compared:
         return cls(what=what, estimated=estimated, measured=measured, agrees=agrees)
 
 
-def measure_upgrade(catalog: Catalog, run: RunRecord, terms: Terms, seen: int) -> DecisionTable:
+def measure_upgrade(catalog: Catalog, run: RunRecord, terms: Terms, estimated: int) -> DecisionTable:
     """Let items that the estimate has not seen search the vectors that the table has now; read-only.
 
-    The draw goes on where the sample of the estimate ended. Items without a native vector are embedded to know what a
-    full backfill would give, and not kept.
+    The draw has a domain of its own, so that native and transformed rows are in it as they are in the gallery. With
+    labels its queries search the whole gallery as it is served. Items without a native vector are embedded to know
+    what a full backfill would give, and not kept.
 
     Args:
         catalog: The gallery.
         run: The upgrade.
         terms: Sample, labels and figure.
-        seen: Items that the estimate has drawn.
+        estimated: Items that the estimate has drawn.
 
     Returns:
         A table whose rows are the status quo ("s/s"), the gallery as it is served (`AS_SERVED`) and a full backfill,
         among others.
 
     Raises:
-        UpgradeError: The gallery has too few other items, or too few of them can be embedded natively.
+        UpgradeError: The gallery has too few other items, or too few of them can be queries.
+        InvalidInput: The criterion is CMC, and there are no labels.
     """
     size = terms.sample or SAMPLE
-    left = catalog.store.count(catalog.registry().columns(run.source).present) - seen
+    left = catalog.store.count(catalog.registry().columns(run.source).present) - estimated
     if left < SMALLEST_SAMPLE:
         raise UpgradeError(
             f"measure the upgrade to {run.target}",
             expected=f"{SMALLEST_SAMPLE} items that the estimate has not seen",
-            found=f"{max(left, 0)} beside its sample of {seen}",
+            found=f"{max(left, 0)} beside its sample of {estimated}",
             fix="Report without measuring: compatstore report GALLERY --no-measure",
         )
-    fresh = draw_sample(catalog, run, size, labels=terms.labels, seed=run.seed, skip=seen).served_only()
-    settings = SampleSettings(sample=size, labels=terms.labels, criterion=terms.criterion, shares=(), seed=run.seed)
-    return decide_on_sample(catalog, run, fresh, fresh.served.vectors, np.arange(len(fresh.native)), settings)
+    fresh = draw_sample(
+        catalog, run, size, labels=terms.labels, seed=run.seed, domain=REPORT_DRAW, estimated=estimated
+    ).served_only()
+    settings = SampleSettings(sample=size, labels=terms.labels, criterion=terms.criterion, seed=run.seed)
+    order = np.arange(len(fresh.native))
+    return decide_on_sample(catalog, run, fresh, fresh.served.vectors, order, settings, served=True)
 
 
 def compare(estimate: UpgradeEstimate, measured: DecisionTable) -> tuple[Compared, ...]:
-    """Set figures of the budget that was taken beside what was measured."""
+    """Set figures of the budget that was taken beside what was measured, as far as both are known."""
     before = (estimate.table.row("s/s"), estimate.row, estimate.table.row("t/t"))
     pairs = ((name, row, after) for row, (name, after) in zip(before, what_matters(measured), strict=True))
     figures = (
         Compared.of(f"{name}: {metric}", before.figures[metric], after.figures[metric])
         for name, before, after in pairs
         for metric in before.figures
+        if metric in after.figures
     )
     return (*figures, *_shares(estimate.table.criterion, estimate.row, measured.row(AS_SERVED)))
 
@@ -99,9 +105,12 @@ def what_matters(measured: DecisionTable) -> tuple[tuple[str, DecisionRow], ...]
 
 
 def _shares(criterion: str, before: DecisionRow, after: DecisionRow) -> Iterator[Compared]:
-    yield Compared.of(f"{criterion} gained", before.gains[criterion], after.gains[criterion])
-    yield Compared.of(f"{criterion} kept of a full backfill", before.kept[criterion], after.kept[criterion])
-    yield Compared.of("negative flips", before.broken, after.broken)
+    for what, named in (("gained", "gains"), ("kept of a full backfill", "kept")):
+        estimated, measured = getattr(before, named), getattr(after, named)
+        if criterion in estimated and criterion in measured:
+            yield Compared.of(f"{criterion} {what}", estimated[criterion], measured[criterion])
+    if before.broken is not None and after.broken is not None:
+        yield Compared.of("negative flips", before.broken, after.broken)
 
 
 def _half(estimate: Estimate) -> float:

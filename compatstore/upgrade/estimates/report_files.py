@@ -89,6 +89,8 @@ def _comparison(report: UpgradeReport) -> Iterator[str]:
     if report.measured is None:
         yield "Nothing was measured afterwards."
         return
+    if report.measured.provenance:
+        yield report.measured.provenance
     yield (
         f"Measured with {report.measured.num_queries} items that the estimate has not seen, correct by "
         f"{report.measured.truth}; intervals of {report.measured.confidence:.0%}."
@@ -98,8 +100,9 @@ def _comparison(report: UpgradeReport) -> Iterator[str]:
         yield _table(("figure", "estimated %", "measured %", "agree"), rows)
         return
     found = what_matters(report.measured)
-    names = (f"{name} %" for name in found[0][1].figures)
-    yield _table(("way", *names), [(what, *(f.percent for f in row.figures.values())) for what, row in found])
+    names = list(dict.fromkeys(name for _, row in found for name in row.figures))
+    lines = [(what, *(row.percent_of(name) for name in names)) for what, row in found]
+    yield _table(("way", *(f"{name} %" for name in names)), lines)
 
 
 def _steps(report: UpgradeReport) -> Iterator[tuple[str, ...]]:

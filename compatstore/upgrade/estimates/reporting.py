@@ -91,6 +91,7 @@ def report_upgrade(
     seen = 0 if estimate is None else estimate.terms.sample or SAMPLE
     both = all(registry.record(version).columns is not None for version in (run.source, run.target))
     measured = measure_upgrade(catalog, run, asked, seen) if measure and asked is not None and both else None
+    compared = () if estimate is None or measured is None else compare(estimate, measured)
     counts, steps = _counts(catalog, registry, run), _steps(catalog, run)
     spent, failed = read_account(catalog, registry, run) if both else ledger_of(catalog, registry, run).load()
     return UpgradeReport(
@@ -113,22 +114,42 @@ def report_upgrade(
         history=steps,
         estimate=estimate,
         measured=measured,
-        compared=() if estimate is None or measured is None else compare(estimate, measured),
-        advice=_advice(run.target, counts[2], estimate, measured),
+        compared=compared,
+        advice=_advice(run.target, counts[2], estimate, measured, compared),
     )
 
 
-def _advice(target: str, missing: int, estimate: UpgradeEstimate | None, measured: DecisionTable | None) -> str:
+def _advice(
+    target: str,
+    missing: int,
+    estimate: UpgradeEstimate | None,
+    measured: DecisionTable | None,
+    compared: tuple[Compared, ...],
+) -> str:
+    """What to do, from the very rows that are shown."""
     if missing:
         return f"{missing} items have no vector in {target}: run the upgrade."
     if measured is None:
         return "" if estimate is None else estimate.table.advice.text
     served, criterion = measured.row(AS_SERVED), measured.criterion
-    if measured.truth == "labels" and served.gains[criterion].high < 0:
-        return f"Do not cut over, or roll back: {criterion} is below the status quo for certain."
+    gain, kept = served.gains[criterion], served.kept.get(criterion)
+    labelled = measured.truth == "labels"
     quality = None if estimate is None else estimate.terms.target_quality
-    if quality is not None and served.kept[criterion].high < quality:
-        return f"Backfill more: less than {quality:.0%} of the full backfill's {criterion} is kept for certain."
+    if labelled and gain.high < 0:
+        return f"Do not cut over, or roll back: {criterion} is below the status quo for certain."
+    against = []
+    if labelled and gain.low <= 0:
+        against.append(f"{criterion} is not above the status quo for certain ({gain.percent} points)")
+    if quality is not None and kept is not None and kept.low < quality:
+        surely = "is kept for certain" if kept.high < quality else "may be kept"
+        against.append(f"less than {quality:.0%} of the full backfill's {criterion} {surely} ({kept.percent} %)")
+    if quality is not None and kept is not None and kept.high < quality:
+        return f"Backfill more: {'; '.join(against)}."
+    apart = [row.what for row in compared if not row.agrees]
+    if apart:
+        against.append(f"not as estimated: {', '.join(apart)}; go by what was measured")
+    if against:
+        return f"Look before you cut over: {'; '.join(against)}."
     return "Nothing that was measured speaks against it."
 
 

@@ -1,66 +1,93 @@
-"""A random sample of a gallery, embedded in both versions of an upgrade; read-only."""
+"""A random sample of a gallery, embedded in both versions of an upgrade, and which of its items may ask; read-only."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from compatstore.encoders import FloatArray, encode_readable
 from compatstore.errors import InvalidInput, UpgradeError
+from compatstore.evaluation.distances import Positions
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.columns import VersionColumns, VersionValues
-from compatstore.storage.ids import find
+from compatstore.storage.columns import NATIVE, BoolArray, VersionColumns, VersionValues
+from compatstore.storage.ids import among
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 from compatstore.upgrade.backfilling.policies import random_scores
+from compatstore.upgrade.estimates.lessons import lessons_of
 from compatstore.upgrade.hop import read_source
 from compatstore.upgrade.transform import transformer_of
 
 SMALLEST_SAMPLE = 40
+ESTIMATE_DRAW, REPORT_DRAW = "estimate", "report"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Sample:
-    """n items in random order.
+    """n items in random order, of which some are queries.
 
     Args:
+        snapshot: The table version that they were read from.
         ids: Arrow array.
+        places: (n,) intp, where they stand among the gallery's items that have a vector in the source.
         source: Their vectors, and side-information, in the source.
         served: Their vectors in the target as the table has them now.
-        native: (n, dim) float32, embedded with the target's model.
-        labels: (n,) what is correct, or None.
-        population: Items that they were drawn from.
+        native: (n, dim) float32, embedded with the target's model; rows that are not `embedded` hold anything.
+        embedded: (n,) bool, items that have, or could be given, a native vector.
+        asks: (n,) bool, items that are queries: embedded, with a label where there are labels, and not learned from.
+        classes: (population,) intp, the class of every item of the gallery by place, -1 for none; None without labels.
+        provenance: Where the queries come from, in a sentence.
     """
 
+    snapshot: Any
     ids: Any
+    places: Positions
     source: VersionValues
     served: VersionValues
     native: FloatArray
-    labels: npt.NDArray[Any] | None
+    embedded: BoolArray
+    asks: BoolArray
+    classes: Positions | None
     population: int
+    provenance: str
 
     def served_only(self) -> Sample:
         """The items that searches in the target find."""
         rows = self.served.valid
         return Sample(
+            snapshot=self.snapshot,
             ids=self.ids.filter(rows),
+            places=self.places[rows],
             source=self.source.take(rows),
             served=self.served.take(rows),
             native=self.native[rows],
-            labels=None if self.labels is None else self.labels[rows],
+            embedded=self.embedded[rows],
+            asks=self.asks[rows],
+            classes=self.classes,
             population=self.population,
+            provenance=self.provenance,
         )
 
 
 def draw_sample(
-    catalog: Catalog, run: RunRecord, size: int, *, labels: str | None = None, seed: int = 0, skip: int = 0
+    catalog: Catalog,
+    run: RunRecord,
+    size: int,
+    *,
+    labels: str | None = None,
+    seed: int = 0,
+    domain: str = ESTIMATE_DRAW,
+    estimated: int = 0,
 ) -> Sample:
     """Draw items and embed them natively; those that are native in the table are taken as they are.
 
-    The order is a function of ids and seed alone: what one sample leaves is what `skip` lets another one begin with.
+    The order is a function of ids, domain and seed alone. It has nothing in common with the order of a backfill, so
+    that native rows are in a sample as often as they are in the gallery.
 
     Args:
         catalog: The gallery.
@@ -68,55 +95,98 @@ def draw_sample(
         size: Items to draw.
         labels: Column of labels, or None.
         seed: Of the draw.
-        skip: Items of the order to leave out, because an earlier sample had them.
+        domain: Which draw it is.
+        estimated: Items that an estimate of the same seed has drawn, which are left out.
 
     Raises:
-        UpgradeError: Too few items could be embedded natively.
+        UpgradeError: Too few items can be queries.
         InvalidInput: There is no such column of labels.
     """
-    registry = catalog.registry()
-    rows, population = _draw(catalog, registry, run, size, labels, seed, skip)
-    source, served, native, kept = _embed(catalog, registry, run, rows)
+    registry, snapshot = catalog.registry(), catalog.store.snapshot()
+    _require_labels(snapshot.schema, run.target, labels)
+    key, source = registry.id_column, registry.columns(run.source)
+    everything = snapshot.to_table(columns=[key, *([labels] if labels else [])], filter=source.present)
+    ids = everything.column(key).combine_chunks()
+    order = np.argsort(-random_scores(ids, domain, seed), kind="stable")
+    if estimated:
+        before = np.argsort(-random_scores(ids, ESTIMATE_DRAW, seed), kind="stable")[:estimated]
+        order = order[~np.isin(order, before)]
+    places = order[:size]
+    rows = _read(registry, run, snapshot, ids.take(places))
+    classes = None if labels is None else _classes(everything.column(labels))
+    return _sample(catalog, registry, run, snapshot, rows, places, classes, len(ids))
+
+
+def _read(registry: Registry, run: RunRecord, snapshot: Any, ids: Any) -> Any:
+    """All that is read of chosen items, in their order."""
+    key, source = registry.id_column, registry.columns(run.source)
+    target = registry.record(run.target).columns
+    extra = [name for name in (registry.source_column, source.side) if name]
+    columns = list(dict.fromkeys([key, source.vector, *extra, *(target.names if target else [])]))
+    parts = [snapshot.to_table(columns=columns, filter=condition) for condition in among(key, ids.to_pylist())]
+    rows = pa.concat_tables(parts) if parts else snapshot.to_table(columns=columns, limit=0)
+    return rows.take(pc.index_in(ids, value_set=rows.column(key).combine_chunks())).combine_chunks()
+
+
+def _sample(
+    catalog: Catalog,
+    registry: Registry,
+    run: RunRecord,
+    snapshot: Any,
+    rows: Any,
+    places: Positions,
+    classes: Positions | None,
+    population: int,
+) -> Sample:
+    """Embed what was read, and say which items are queries."""
+    source = read_source(registry.columns(run.source), rows)
+    usable = np.flatnonzero(transformer_of(catalog, run).possible(source) if run.path else source.valid)
+    drawn, rows, places, source = len(places), rows.take(usable), places[usable], source.take(usable)
+    record = registry.record(run.target)
+    served = _served(record.columns, record.dim, rows)
+    native, embedded = _embed(catalog, registry, run, rows, served)
+    labelled = np.ones(len(places), bool) if classes is None else classes[places] >= 0
+    lessons = lessons_of(catalog, run, source, rows.column(registry.id_column))
+    asks = embedded & labelled & ~lessons.seen
+    left_out = {
+        "cannot be transformed": drawn - len(places),
+        "have no label": int((~labelled).sum()),
+        "were learned from by the artifact": int((labelled & lessons.seen).sum()),
+        "cannot be embedded": int((labelled & ~lessons.seen & ~embedded).sum()),
+    }
+    provenance = _provenance(int(asks.sum()), drawn, population, left_out, known=lessons.known)
+    if asks.sum() < SMALLEST_SAMPLE:
+        encoder = catalog.encoder(run.target)
+        raise UpgradeError(
+            f"try the upgrade to {run.target}",
+            expected=f"{SMALLEST_SAMPLE} queries: items that the artifact was not trained on, with a native vector in "
+            f"{run.target}, or an encoder and sources",
+            found=provenance + (" There is no encoder." if encoder is None else ""),
+            fix=f"Open the gallery with encoders={{'{run.target}': ...}}."
+            if encoder is None
+            else "Take a larger sample, or train on fewer of the gallery's items.",
+        )
     return Sample(
-        ids=rows.column(registry.id_column).take(kept),
+        snapshot=snapshot,
+        ids=rows.column(registry.id_column).combine_chunks(),
+        places=places,
         source=source,
         served=served,
         native=native,
-        labels=rows.column(labels).take(kept).to_numpy() if labels else None,
-        population=max(population, len(kept)),
+        embedded=embedded,
+        asks=asks,
+        classes=classes,
+        population=population,
+        provenance=provenance,
     )
 
 
-def _draw(
-    catalog: Catalog, registry: Registry, run: RunRecord, size: int, labels: str | None, seed: int, skip: int
-) -> tuple[Any, int]:
-    """Items that have a vector in the source, with all that is read of them, in random order; and how many have."""
-    store, key = catalog.store, registry.id_column
-    source = registry.columns(run.source)
-    schema = store.schema.names
-    if labels is not None and labels not in schema:
-        raise InvalidInput(
-            f"try the upgrade to {run.target}", expected=f"labels in one of {', '.join(schema)}", found=labels
-        )
-    ids = store.scan([key], source.present).column(key).combine_chunks()
-    chosen = ids.take(np.argsort(-random_scores(ids, "estimate", seed), kind="stable")[skip : skip + size])
-    extra = [name for name in (registry.source_column, labels, source.side) if name]
-    target = registry.record(run.target).columns
-    columns = [key, source.vector, *extra, *(target.names if target else [])]
-    rows = find(store, key, chosen.to_pylist(), list(dict.fromkeys(columns))).combine_chunks()
-    return rows.take(np.argsort(-random_scores(rows.column(key), "estimate", seed), kind="stable")), len(ids)
-
-
 def _embed(
-    catalog: Catalog, registry: Registry, run: RunRecord, rows: Any
-) -> tuple[VersionValues, VersionValues, FloatArray, npt.NDArray[np.intp]]:
-    """Source and target values and native vectors of the rows that have all that is needed, and which these are."""
-    source = read_source(registry.columns(run.source), rows)
-    record = registry.record(run.target)
-    served = _served(record.columns, record.dim, rows)
-    native, known = served.vectors.copy(), served.valid & (served.origin == "native")
-    usable = transformer_of(catalog, run).possible(source) if run.path else source.valid
-    todo = np.flatnonzero(usable & ~known)
+    catalog: Catalog, registry: Registry, run: RunRecord, rows: Any, served: VersionValues
+) -> tuple[FloatArray, BoolArray]:
+    """Native vectors of the rows that have one or can be given one, and which these are."""
+    native, known = served.vectors.copy(), served.valid & (served.origin == NATIVE)
+    todo = np.flatnonzero(~known)
     encoder = catalog.encoder(run.target)
     column = registry.id_column if encoder is not None and encoder.reads == "id" else registry.source_column
     if encoder is not None and column is not None and len(todo):
@@ -125,15 +195,7 @@ def _embed(
         encoded = encode_readable(encoder, [inputs[i] for i in there])
         good = todo[[there[i] for i in encoded.readable]]
         native[good], known[good] = encoded.vectors, True
-    kept = np.flatnonzero(usable & known)
-    if len(kept) < SMALLEST_SAMPLE:
-        raise UpgradeError(
-            f"try the upgrade to {run.target}",
-            expected=f"{SMALLEST_SAMPLE} items with a native vector in {run.target}, or an encoder and sources",
-            found=f"{len(kept)}" + (" and no encoder" if encoder is None else ""),
-            fix=f"Open the gallery with encoders={{'{run.target}': ...}}.",
-        )
-    return source.take(kept), served.take(kept), native[kept], kept
+    return native, known
 
 
 def _served(columns: VersionColumns | None, dim: int, rows: Any) -> VersionValues:
@@ -141,3 +203,39 @@ def _served(columns: VersionColumns | None, dim: int, rows: Any) -> VersionValue
     if columns is not None:
         return columns.decode(rows)
     return VersionValues.absent(rows.num_rows, dim)
+
+
+def _require_labels(schema: Any, target: str, labels: str | None) -> None:
+    """Refuse a column that cannot say what is correct.
+
+    Raises:
+        InvalidInput: There is no such column, or it holds neither text nor whole numbers.
+    """
+    if labels is None:
+        return
+    asked = f"try the upgrade to {target}"
+    if labels not in schema.names:
+        raise InvalidInput(asked, expected=f"labels in one of {', '.join(schema.names)}", found=labels)
+    kind = schema.field(labels).type
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    if not any(check(plain) for check in (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer)) and (
+        not pa.types.is_boolean(plain)
+    ):
+        raise InvalidInput(asked, expected=f"text or whole numbers in the column {labels}", found=str(kind))
+
+
+def _classes(labels: Any) -> Positions:
+    """Labels as numbers from 0, -1 for an item that has none: (n,) intp."""
+    combined = labels.combine_chunks()
+    numbers = combined if pa.types.is_dictionary(combined.type) else combined.dictionary_encode()
+    classes: Positions = numbers.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.intp)
+    return classes
+
+
+def _provenance(queries: int, drawn: int, population: int, left_out: Mapping[str, int], *, known: bool) -> str:
+    """Where queries come from, and why there are fewer of them than items were drawn."""
+    reasons = ", ".join(f"{count} {why}" for why, count in left_out.items() if count)
+    text = f"{queries} queries from {drawn} items drawn of {population}" + (f" ({reasons})." if reasons else ".")
+    if not known:
+        text += " It is unknown what the artifact was trained on: figures are too good where that is in the sample."
+    return text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,9 +16,12 @@ from compatstore.storage.columns import VersionValues
 from compatstore.storage.records import RunRecord
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.estimates.sample import SMALLEST_SAMPLE, Sample, draw_sample
+from compatstore.upgrade.estimates.streaming import SOURCE_WAYS, TARGET_WAY, search_whole
 from compatstore.upgrade.rows import COSINE_SCALE, ArrayRows
 from compatstore.upgrade.transform import transformer_of
+from compatstore.versions import Metric
 
+KS = (1, 5)
 BUDGETS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
@@ -29,8 +32,8 @@ class SampleSettings:
     Args:
         sample: Items to look at: each is a query, and what the others search.
         labels: Column that says what is correct, or None: then it is what the target itself finds.
-        criterion: The figure that decides: "cmc@1", "cmc@5" or "map".
-        shares: Budgets between a hop alone and a full backfill, in (0, 1).
+        criterion: The figure that decides: "map", "cmc@1" or "cmc@5".
+        shares: Budgets to measure beside `BUDGETS`, in (0, 1).
         seed: Of the sample and of the bootstrap.
 
     Raises:
@@ -39,8 +42,8 @@ class SampleSettings:
 
     sample: int = 2000
     labels: str | None = None
-    criterion: str = "cmc@1"
-    shares: tuple[float, ...] = (0.1, 0.25, 0.5)
+    criterion: str = "map"
+    shares: tuple[float, ...] = ()
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -52,8 +55,10 @@ def try_upgrade(catalog: Catalog, run: RunRecord, settings: SampleSettings) -> D
     """Measure an upgrade on items of the gallery before, or while, it runs.
 
     Items that are native in the target already are taken as they are, the others are embedded for the trial and
-    not kept. Each item of the sample searches the others, and the sample stands for the gallery that it was drawn
-    from: mAP is as of the whole gallery, CMC, which falls with fewer correct items at hand, as of the sample.
+    not kept. Queries are the items of the sample that the artifact has not learned from. With labels they search the
+    whole gallery by the ways that need no native vector of it; what a backfill gives is seen in the sample, and put
+    right by what is known of the other ways. Whoever asks, the same budgets are compared, so that one gallery and one
+    sample give one advice.
 
     Args:
         catalog: The gallery.
@@ -73,7 +78,9 @@ def try_upgrade(catalog: Catalog, run: RunRecord, settings: SampleSettings) -> D
         )
     sample = draw_sample(catalog, run, settings.sample, labels=settings.labels, seed=settings.seed)
     hopped = transformer_of(catalog, run).apply(sample.source)
-    return decide_on_sample(catalog, run, sample, hopped.vectors, _order(catalog, run, sample.ids, hopped), settings)
+    urgent = _order(catalog, run, sample.ids, hopped)
+    shares = tuple(sorted({*BUDGETS, *settings.shares}))
+    return decide_on_sample(catalog, run, sample, hopped.vectors, urgent, replace(settings, shares=shares))
 
 
 def decide_on_sample(
@@ -83,8 +90,10 @@ def decide_on_sample(
     transformed: FloatArray,
     urgent: npt.NDArray[np.intp],
     settings: SampleSettings,
+    *,
+    served: bool = False,
 ) -> DecisionTable:
-    """Let the items of a sample search each other, in every way.
+    """Let the queries of a sample search its items, and the whole gallery where nothing has to be embedded for that.
 
     Args:
         catalog: The gallery.
@@ -93,32 +102,48 @@ def decide_on_sample(
         transformed: (n, dim) float32, what serves where nothing more is embedded natively.
         urgent: (n,) rows of the sample in the order of the backfill.
         settings: What decides.
+        served: Whether `transformed` is what the table has in the target now, rather than a hop.
     """
-    registry = catalog.registry()
-    ids = sample.ids.to_numpy(zero_copy_only=False)
+    metrics = _metrics(catalog, run)
+    asks, whole = sample.asks, None
+    complete = sample.population == len(sample.places)
+    if sample.classes is not None and not complete:
+        whole = search_whole(catalog, run, sample, metrics, served=served, seed=settings.seed).figures(KS)
+    labels = None if sample.classes is None else sample.classes[sample.places]
+    ids = np.arange(len(sample.places))
     trial = Trial(
-        source_queries=sample.source.vectors,
-        target_queries=sample.native,
+        source_queries=sample.source.vectors[asks],
+        target_queries=sample.native[asks],
         source=sample.source.vectors,
         transformed=transformed,
-        native=sample.native,
-        order=urgent,
-        query_labels=sample.labels,
-        gallery_labels=sample.labels,
-        query_ids=ids,
+        native=np.where(sample.embedded[:, None], sample.native, transformed),
+        # What cannot be embedded gives way to the next in order.
+        order=urgent[np.argsort(~sample.embedded[urgent], kind="stable")],
+        query_labels=None if labels is None else labels[asks],
+        gallery_labels=labels,
+        query_ids=ids[asks],
         gallery_ids=ids,
         population=sample.population,
+        whole=whole,
     )
-    return decide(
+    decided = decide(
         trial,
         DecisionSettings(
+            ks=KS,
             criterion=settings.criterion,
             shares=settings.shares,
-            source_metric=registry.record(run.source).version().metric,
-            target_metric=registry.record(run.target).version().metric,
+            source_metric=metrics["s/s"],
+            target_metric=metrics["t/h"],
             seed=settings.seed,
         ),
     )
+    return replace(decided, provenance=sample.provenance)
+
+
+def _metrics(catalog: Catalog, run: RunRecord) -> dict[str, Metric]:
+    """Distance of the space that each way searches."""
+    source, target = (catalog.registry().record(name).version().metric for name in (run.source, run.target))
+    return {**dict.fromkeys(SOURCE_WAYS, source), TARGET_WAY: target}
 
 
 def _order(catalog: Catalog, run: RunRecord, ids: Any, transformed: VersionValues) -> npt.NDArray[np.intp]:
