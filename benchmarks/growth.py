@@ -21,6 +21,7 @@ import numpy as np
 
 import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Space
+from compatstore.storage.compaction import FEWEST
 from compatstore.storage.old_versions import MOST
 
 SEARCHES = 2.0  # times as long as when all came at once
@@ -69,6 +70,17 @@ def transform(source: cs.EmbeddingVersion, target: cs.EmbeddingVersion) -> Artif
     return Artifact.create("ForwardTransform", **spaces, networks={"h": architecture}, tensors=tensors)
 
 
+def compare(single: cs.Gallery, at_once: cs.Gallery, queries: np.ndarray, what: str) -> float:
+    """Median time of a search in the one over that in the other, query by query by turns."""
+    took: tuple[list[float], list[float]] = ([], [])
+    for query in queries:
+        for gallery, times in zip((single, at_once), took, strict=True):
+            times.append(seconds(lambda: gallery.search(query, k=10)))  # noqa: B023
+    one_by_one, together = (statistics.median(times) for times in took)
+    print(f"{what} fragments: search p50 {one_by_one * 1e3:.2f} ms, of all at once {together * 1e3:.2f} ms")
+    return one_by_one / together
+
+
 def single_adds(folder: Path, adds: int, dim: int, queries: int) -> list[bool]:
     """Items one by one, beside the same items at once."""
     vectors = np.random.default_rng(0).normal(size=(adds, dim)).astype(np.float32)
@@ -76,20 +88,17 @@ def single_adds(folder: Path, adds: int, dim: int, queries: int) -> list[bool]:
     source, _ = versions(dim)
     single, at_once = (cs.Gallery.create(str(folder / name), source) for name in ("single.lance", "at_once.lance"))
     at_once.add({"id": ids, "vector": vectors})
-    most = 0
+    most, fragments, ratios = 0, 0, []
     for n in range(adds):
         single.add({"id": [ids[n]], "vector": vectors[n : n + 1]})
         if n % 50 == 49:
             most = max(most, files(folder / "single.lance"))
-    took: dict[str, list[float]] = {"single": [], "at once": []}
-    for query in np.resize(vectors, (queries, dim)):
-        took["at once"].append(seconds(lambda: at_once.search(query, k=10)))  # noqa: B023
-        took["single"].append(seconds(lambda: single.search(query, k=10)))  # noqa: B023
-    p50 = {name: statistics.median(values) for name, values in took.items()}
-    print(f"{adds} items: search p50 {p50['single'] * 1e3:.2f} ms, of all at once {p50['at once'] * 1e3:.2f} ms")
-    fragments = len(lance.dataset(str(folder / "single.lance")).get_fragments())
+        if n >= adds - FEWEST:  # from just before one merge to just before the next
+            there = len(lance.dataset(str(folder / "single.lance")).get_fragments())
+            fragments = max(fragments, there)
+            ratios.append(compare(single, at_once, np.resize(vectors, (queries, dim)), f"{n + 1} items in {there}"))
     return [
-        show("search p50, one by one over at once", p50["single"] / p50["at once"], SEARCHES),
+        show("search p50, one by one over at once", max(ratios), SEARCHES),
         show("fragments", fragments, FRAGMENTS),
         show("files, at the most", most, FILES),
         show("bytes of the largest manifest", max(manifests(folder / "single.lance")), MANIFEST_BYTES),

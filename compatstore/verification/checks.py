@@ -18,6 +18,7 @@ from compatstore.verification.rows import check_missing, check_rows
 from compatstore.verification.scene import Scene
 from compatstore.verification.unfinished import check_accounts, check_leases, check_staged
 
+ATTEMPTS = 3
 Check = Callable[[Scene], Iterable[Finding]]
 
 CHECKS: dict[str, Check] = {
@@ -46,9 +47,13 @@ def verify(catalog: Catalog) -> Verification:
     """Make all checks, of one table version; read-only, in bounded memory.
 
     Whatever is wrong becomes a finding; also a check that cannot be carried out, because a file is gone or unreadable.
+    Where the version itself went meanwhile, the checks are made of the latest one.
     """
-    scene = Scene.of(catalog)
-    findings = tuple(finding for name, check in CHECKS.items() for finding in _carry_out(name, check, scene))
+    for _ in range(ATTEMPTS):
+        scene = Scene.of(catalog)
+        findings = tuple(finding for name, check in CHECKS.items() for finding in _carry_out(name, check, scene))
+        if not findings or catalog.store.has_version(scene.snapshot.version):
+            break  # else writes were so many that a clean-up took the version that was read, and its files
     return Verification(
         gallery=catalog.store.location.uri,
         table_version=scene.snapshot.version,
