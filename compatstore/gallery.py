@@ -786,6 +786,7 @@ class Gallery:
             Fragments, parts of indexes, versions, files and bytes before and after, and what was removed.
 
         Raises:
+            InvalidInput: The grace is negative or no number.
             LeaseHeld: Somebody works on an upgrade or an index, or optimises; what is finished by then stays.
             StorageError: The table cannot be written.
             CorruptArtifact: A page of the history is gone, so it is not known which files are needed.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from compatstore.errors import LeaseHeld
+from compatstore.errors import InvalidInput, LeaseHeld
 from compatstore.storage.blobs import FOLDER
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.compaction import Group, groups, merge
@@ -29,6 +29,7 @@ from compatstore.upkeep.leftovers import leftovers
 GALLERY, VERB = "the gallery", "optimize"
 GRACE_SECONDS = 5.0
 GRACE_ADOPTED = 7 * 86_400.0  # as LanceDB's own; its handles stay on a version until they are told
+LONGEST_GRACE = 100 * 365 * 86_400.0
 ABANDONED = timedelta(hours=1)  # no write of ours takes as long between a file and its commit
 ABANDONED_ADOPTED = timedelta(days=7)  # as Lance has it
 
@@ -81,6 +82,10 @@ def optimize(
     catalog: Catalog, *, adopted: bool = False, grace: float | None = None, dry_run: bool = False
 ) -> Optimized:
     """Do all upkeep, or say what there is; see `Gallery.optimize`."""
+    if grace is not None and not 0 <= grace <= LONGEST_GRACE:
+        raise InvalidInput(
+            f"{VERB} {GALLERY}", expected=f"a grace from 0 to {LONGEST_GRACE:,.0f} seconds", found=f"{grace:g}"
+        )
     whole = adopted or not catalog.registry().adopted
     seconds = grace if grace is not None else GRACE_ADOPTED if catalog.registry().adopted else GRACE_SECONDS
     if dry_run:

@@ -164,6 +164,12 @@ def test_what_a_tagged_version_names_stays(worn):
     assert len(gallery.optimize(grace=GRACE).leftovers) == 2
 
 
+@pytest.mark.parametrize("grace", [-1.0, float("nan"), float("inf")])
+def test_a_grace_that_is_none_is_refused(gallery, grace):
+    with pytest.raises(cs.errors.InvalidInput, match="grace"):
+        gallery.optimize(grace=grace)
+
+
 @pytest.mark.parametrize("target", ["v2", "the index of v1", "the gallery"])
 def test_it_is_refused_while_somebody_works(worn, files, target):
     gallery, path = worn
