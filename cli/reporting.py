@@ -95,6 +95,8 @@ def _view(result: UpgradeReport) -> Iterator[str | Table]:
     elif result.measured is not None:
         yield ""
         yield from _measured(result.measured)
+    if result.unbackfillable:
+        yield f"{result.embeddable} items can be embedded natively, {result.unbackfillable} cannot:"
     for item, reason in result.reasons:
         yield f"not embedded: {item}: {reason}"
     if result.advice:

@@ -63,7 +63,7 @@ def _run(run: RunStatus) -> Iterator[str]:
     if run.missing:
         yield f"  without a vector that a query of {run.target} finds: {', '.join(run.missing)}, ..."
     if run.unbackfillable:
-        yield f"  {run.unbackfillable} items cannot be embedded natively:"
+        yield f"  {run.embeddable} items can be embedded natively, {run.unbackfillable} cannot:"
         yield from _reasons(run.reasons, run.unbackfillable)
 
 
@@ -175,7 +175,7 @@ def report(result: Report) -> View:
     yield from (f"warning: {warning}" for warning in result.warnings)
     yield from _spent(result.spent, result.ended_by)
     if result.num_unbackfillable:
-        yield f"{result.num_unbackfillable} items could not be embedded natively:"
+        yield f"{result.embeddable} items can be embedded natively, {result.num_unbackfillable} cannot:"
         yield from _reasons(result.unbackfillable, result.num_unbackfillable)
     if result.state == "ready":
         yield f"next: compatstore cutover GALLERY {result.target}"

@@ -42,6 +42,7 @@ from compatstore.upgrade.backfilling.budget import Budget
 from compatstore.upgrade.cutover import check_cutover, cut_over
 from compatstore.upgrade.estimates.estimate import agree, estimate_upgrade, remember
 from compatstore.upgrade.estimates.gates import Terms
+from compatstore.upgrade.estimates.reach import gate_of_reach, require_within_reach
 from compatstore.upgrade.estimates.reporting import UpgradeReport, report_upgrade
 from compatstore.upgrade.estimates.trial import SampleSettings, try_upgrade
 from compatstore.upgrade.leases.work import at_work
@@ -534,6 +535,7 @@ class Gallery:
         estimate = estimate_upgrade(self._catalog, run, terms)
         if target_quality is not None:
             run = replace(run, backfill=estimate.share)
+            estimate = replace(estimate, gates=(*estimate.gates, *gate_of_reach(self._catalog, run, estimate)))
         return replace(make_plan(self._catalog, run, precision), estimate=estimate)
 
     def evaluate(
@@ -664,6 +666,7 @@ class Gallery:
         require_startable(self._catalog, run)
         estimate = agree(self._catalog, run, terms) if terms.asked else None
         if estimate is not None and target_quality is not None:
+            require_within_reach(self._catalog, run, estimate)
             budget = replace(budget, backfill=estimate.share)
         with at_work(self._catalog, target, "upgrade", progress, should_stop) as work:
             how = settings or BackfillSettings()

@@ -79,6 +79,10 @@ class Precomputed:
             raise SourceError(f"look {len(sources)} vectors up", failures, fix="Compute the vectors of these ids.")
         return self._vectors[np.array(rows, np.int64)]
 
+    def knows(self, ids: Sequence[Any]) -> npt.NDArray[np.bool_]:
+        """Which of n ids have a vector: (n,) bool."""
+        return np.array([key in self._rows for key in ids], bool)
+
 
 def _read(path: Path, id: str, vector: str) -> tuple[list[Id], npt.NDArray[Any]]:
     readers = {

@@ -133,6 +133,7 @@ class RunRecord:
         begun: Number of the lease under which it began, 0 where an earlier release began it.
         lease: Number of the first lease whose staged natives count: that under which the target's columns were made, or
             which last folded what was staged.
+        reads: What the backfill's encoder embeds items from: their "source" or their "id"; "" before any backfill.
     """
 
     LEAVES_OUT: ClassVar[bool] = True  # earlier releases kept more in a run
@@ -157,6 +158,7 @@ class RunRecord:
     refit_at: int = 0
     begun: int = 0
     lease: int = 0
+    reads: str = ""
 
     @property
     def open(self) -> bool:

@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from compatstore.encoders import Encoder, encode_readable
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
-from compatstore.storage.fragment_counts import counts_of
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 from compatstore.upgrade.backfilling.account import read_account
 from compatstore.upgrade.backfilling.budget import Budget
+from compatstore.upgrade.backfilling.embeddable import Embeddable, probe_embeddable
 from compatstore.upgrade.estimates.estimate import UpgradeEstimate
 from compatstore.upgrade.expand import columns_for
 from compatstore.upgrade.hop import Hop
@@ -24,7 +23,6 @@ from compatstore.upgrade.precision import PrecisionChoice, PrecisionRequest, cho
 from compatstore.upgrade.transform import Transformer, transformer_of
 
 SAMPLE_ROWS = 2048
-SAMPLE_SOURCES = 16
 
 
 @dataclass(frozen=True)
@@ -60,6 +58,7 @@ class Plan:
         steps: What is left to do.
         quality: Held-out figures of the last artifact of the path.
         warnings: What may surprise.
+        embeddable: Items that can be embedded natively, by a sample; None where none is to be.
         estimate: What it is expected to give, where terms were named.
     """
 
@@ -72,6 +71,7 @@ class Plan:
     steps: tuple[Step, ...]
     quality: Mapping[str, Any]
     warnings: tuple[str, ...]
+    embeddable: int | None = None
     estimate: UpgradeEstimate | None = None
 
 
@@ -84,13 +84,14 @@ def make_plan(catalog: Catalog, run: RunRecord, precision: PrecisionRequest = "f
     transformer = transformer_of(catalog, run) if run.path else None
     todo = _to_transform(catalog, registry, run, transformer, rows)
     choice = choose_precision(catalog, run, transformer, precision, todo)
+    possible = _possible(catalog, registry, run)
     steps = [
         *([] if record.columns else [Step("expand", 0, 0, 0.0, f"add the empty columns {', '.join(target.names)}")]),
         *_hop_step(catalog, run, transformer, target, todo, choice),
-        *_backfill_step(catalog, run, target, rows),
+        *(_backfill_steps(catalog, registry, run, target, possible) if possible else []),
         *([] if registry.active == run.target else [Step("cutover", 0, 0, 0.0, f"search {run.target}: on your word")]),
     ]
-    warnings = warnings_of(catalog, registry, run, transformer, target)
+    warnings = warnings_of(catalog, registry, run, transformer, target, possible)
     quality = transformer.artifacts[-1].manifest.figures if transformer else {}
     short = tuple(artifact.short_id for artifact in transformer.artifacts) if transformer else ()
     return Plan(
@@ -103,6 +104,7 @@ def make_plan(catalog: Catalog, run: RunRecord, precision: PrecisionRequest = "f
         steps=tuple(steps),
         quality=dict(quality),
         warnings=(*([choice.warning] if choice.warning else []), *warnings),
+        embeddable=None if possible is None else possible.expected,
     )
 
 
@@ -115,6 +117,13 @@ def _to_transform(
     if registry.record(run.target).columns is None:
         return rows
     return Hop.of(catalog.store, registry, run.source, run.target, transformer).pending()
+
+
+def _possible(catalog: Catalog, registry: Registry, run: RunRecord) -> Embeddable | None:
+    """What can be embedded at all, by a sample; None where nothing is to be embedded."""
+    if not run.backfill:
+        return None
+    return probe_embeddable(catalog, registry, run, read_account(catalog, registry, run)[1]["id"].combine_chunks())
 
 
 def _hop_step(
@@ -144,20 +153,16 @@ def _per_row(catalog: Catalog, run: RunRecord, transformer: Transformer) -> floa
     return (time.perf_counter() - started) / len(usable.valid)
 
 
-def _backfill_step(catalog: Catalog, run: RunRecord, target: VersionColumns, rows: int) -> list[Step]:
-    registry, native = catalog.registry(), 0
-    if not run.backfill:
-        return []
-    if registry.record(run.target).columns is not None:
-        counts = counts_of(catalog.store, registry, run.source, run.target)
-        native = counts.count(catalog.store.snapshot(), target.native)
-    budget, (spent, failed) = Budget.of(run), read_account(catalog, registry, run)
-    left = budget.rows_left(spent)
-    todo = max(budget.share_left(rows, native) - failed.num_rows, 0)
+def _backfill_steps(
+    catalog: Catalog, registry: Registry, run: RunRecord, target: VersionColumns, possible: Embeddable
+) -> list[Step]:
+    budget, spent = Budget.of(run), read_account(catalog, registry, run)[0]
+    left, items = budget.rows_left(spent), possible.items
+    todo = min(budget.share_left(items, possible.native), possible.expected - possible.native)
     todo = todo if left is None else min(todo, left)
-    if not todo or budget.ended_by(spent):
+    if todo < 1 or budget.ended_by(spent):
         return []
-    seconds, time_left = _seconds_per_source(catalog, run), budget.seconds_left(spent)
+    seconds, time_left = possible.seconds, budget.seconds_left(spent)
     if seconds and time_left is not None:
         todo = min(todo, max(int(time_left / seconds), 1))
     costs = f", costs {budget.price(todo):g}" if budget.price_per_item else ""
@@ -165,27 +170,7 @@ def _backfill_step(catalog: Catalog, run: RunRecord, target: VersionColumns, row
     note = f"embed natively in {run.policy} order: {budget}{costs}; {stored}"
     steps = [Step("backfill", todo, stored.bytes, None if seconds is None else seconds * todo, note)]
     if run.holdout and run.path:
-        remain = rows - native - todo
+        remain = items - possible.native - todo
         note = "correct the transform by what was embedded and hop the rest again, where held-out rows come nearer"
         steps.append(Step("refit", remain, remain * target.row_bytes, None, note))
     return steps
-
-
-def _seconds_per_source(catalog: Catalog, run: RunRecord) -> float | None:
-    """Seconds to embed one item, measured on a few; None when that cannot be tried."""
-    seconds = _seconds_in(catalog, catalog.encoder(run.target))
-    side_encoder = catalog.side_encoder(run.target)
-    return seconds if seconds is None else seconds + (_seconds_in(catalog, side_encoder) or 0.0)
-
-
-def _seconds_in(catalog: Catalog, encoder: Encoder | None) -> float | None:
-    registry = catalog.registry()
-    column = registry.id_column if encoder is None or encoder.reads == "id" else registry.source_column
-    if encoder is None or column is None:
-        return None
-    sources = catalog.store.scan([column], f"`{column}` IS NOT NULL", limit=SAMPLE_SOURCES).column(column).to_pylist()
-    if not sources:
-        return None
-    started = time.perf_counter()
-    encode_readable(encoder, sources)
-    return (time.perf_counter() - started) / len(sources)

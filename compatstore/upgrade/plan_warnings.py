@@ -5,18 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from compatstore.evaluation.curve import native_count
 from compatstore.storage.bridges import bridge_to
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
+from compatstore.upgrade.backfilling.embeddable import Embeddable
 from compatstore.upgrade.transform import Transformer
 
 EMBEDDED_BY_LANCEDB = b"embedding_functions"  # where LanceDB keeps what embeds an app's rows, in a schema's metadata
 
 
 def warnings_of(
-    catalog: Catalog, registry: Registry, run: RunRecord, transformer: Transformer | None, target: VersionColumns
+    catalog: Catalog,
+    registry: Registry,
+    run: RunRecord,
+    transformer: Transformer | None,
+    target: VersionColumns,
+    possible: Embeddable | None,
 ) -> Iterator[str]:
     """Warn, in sentences.
 
@@ -26,7 +33,11 @@ def warnings_of(
         run: The upgrade that is planned.
         transformer: Its hop, or None where nothing is transformed.
         target: Columns of the version that is upgraded to; they need not be in the table yet.
+        possible: What can be embedded at all; None where nothing is to be embedded.
     """
+    if possible is not None and possible.expected < possible.items:
+        beyond = native_count(run.backfill, possible.items) > possible.expected
+        yield f"{possible}" + (f": a backfill of {run.backfill:.4g} ends before its share is reached" if beyond else "")
     yield from _of_encoders(catalog, run, transformer, target)
     yield from _of_transforms(catalog, registry, run, transformer)
     yield from _of_the_app(registry, run, target, catalog.store.schema)

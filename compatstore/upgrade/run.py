@@ -17,7 +17,7 @@ from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ledger import Spent
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
-from compatstore.upgrade.backfilling.account import first_reasons, read_account
+from compatstore.upgrade.backfilling.account import read_account, read_refusals
 from compatstore.upgrade.backfilling.backfill import Backfill, require_encoder
 from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
 from compatstore.upgrade.backfilling.budget import Budget
@@ -71,7 +71,8 @@ class Report:
             all that can be embedded is.
         spent: What the upgrade's backfill used up in rows, seconds and money, over all calls.
         missing: Rows without a vector in the target.
-        unbackfillable: (id, reason) of items that could not be embedded natively, the first ones.
+        embeddable: Items that can be embedded natively, as far as is known.
+        unbackfillable: (id, reason) of items that cannot be embedded natively, the first ones.
         num_unbackfillable: How many there are.
         seconds: Time taken.
         precision: What the hop ran in: "float32" or "bfloat16".
@@ -85,6 +86,7 @@ class Report:
     ended_by: str
     spent: Spent
     missing: int
+    embeddable: int
     unbackfillable: tuple[tuple[str, str], ...]
     num_unbackfillable: int
     seconds: float
@@ -125,6 +127,7 @@ def run_upgrade(catalog: Catalog, run: RunRecord, controls: Controls) -> Report:
     registry = catalog.registry()
     spent, failed = read_account(catalog, registry, run)
     missing = hop.counts.count(catalog.store.snapshot(), unsearchable(registry, run.target))
+    refusals = read_refusals(catalog, registry, run, failed, hop.counts)
     hop.counts.save()
     return Report(
         target=run.target,
@@ -134,8 +137,9 @@ def run_upgrade(catalog: Catalog, run: RunRecord, controls: Controls) -> Report:
         ended_by=run.ended_by,
         spent=spent,
         missing=missing,
-        unbackfillable=first_reasons(failed),
-        num_unbackfillable=failed.num_rows,
+        embeddable=refusals.embeddable,
+        unbackfillable=refusals.reasons,
+        num_unbackfillable=refusals.count,
         seconds=time.monotonic() - started,
         precision=choice.precision,
         warnings=(choice.warning,) if choice.warning else (),
@@ -187,27 +191,24 @@ def _hop(catalog: Catalog, run: RunRecord, controls: Controls, hop: Hop) -> int:
 def _backfill(catalog: Catalog, run: RunRecord, controls: Controls, counts: FragmentCounts) -> tuple[RunRecord, int]:
     backfill = Backfill(catalog, catalog.registry(), run, controls.backfill)
     snapshot, native = catalog.store.snapshot(), catalog.registry().columns(run.target).native
-    done = run.backfill == 0 or not backfill.account.budget.share_left(
-        snapshot.count_rows(), counts.count(snapshot, native)
-    )
-    todo = () if done else backfill.remaining()
-    if not len(todo):
-        return set_run(catalog, _ended(run, backfill)), backfill.natives.fold()
+    lacking = backfill.account.budget.share_left(snapshot.count_rows(), counts.count(snapshot, native))
+    if run.backfill == 0 or not lacking:
+        ended = backfill.ended_by(lacking) if run.backfill else run.ended_by
+        return set_run(catalog, replace(run, ended_by=ended)), backfill.natives.fold()
+    choice = backfill.choice()
+    run = replace(run, reads=backfill.run.reads)
+    if not len(choice):
+        return set_run(catalog, replace(run, ended_by=backfill.ended_by(choice.lacking))), backfill.natives.fold()
     if run.state not in (BACKFILL, CUTOVER, READY):
         run = advance(catalog, run, BACKFILL)
-    monitor = controls.monitor("backfill", backfill.allowed(len(todo)))
-    rows = backfill.embed(todo, monitor)
-    run = _ended(run, backfill)
+    monitor = controls.monitor("backfill", backfill.allowed(len(choice)))
+    rows = backfill.embed(choice, monitor)
+    run = replace(run, ended_by=backfill.ended_by(choice.lacking))
     if not rows:
         return set_run(catalog, run), 0
     note = f"{Budget.of(run)} in {run.policy} order"
     entry = HistoryEntry("backfill", run.target, rows=rows, seconds=round(monitor.seconds, 3), note=note)
     return advance(catalog, run, BACKFILL, entry), rows
-
-
-def _ended(run: RunRecord, backfill: Backfill) -> RunRecord:
-    """The run with what ended its backfill."""
-    return replace(run, ended_by=backfill.ended_by()) if run.backfill else run
 
 
 def _ready(catalog: Catalog, run: RunRecord) -> RunRecord:

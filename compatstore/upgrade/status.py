@@ -13,7 +13,7 @@ from compatstore.storage.records import RunRecord, VersionRecord
 from compatstore.storage.registry import Registry
 from compatstore.storage.staging import Staging
 from compatstore.upgrade.activity import Activity, activity_of
-from compatstore.upgrade.backfilling.account import first_reasons, read_account
+from compatstore.upgrade.backfilling.account import read_account, read_refusals
 from compatstore.upgrade.leases.lease import Lease, lease_in
 from compatstore.upgrade.states import ABORTED, BACKFILL, CUTOVER, EXPAND, HOP, READY, RETIRED, ROLLED_BACK
 
@@ -76,7 +76,8 @@ class RunStatus:
         ended_by: The limit that ended the backfill, or "".
         missing: Once the hop is over, the first ids of items that no query of the target finds: they have nothing to be
             transformed from, or the transform gives nothing that a search could find.
-        unbackfillable: Items that could not be embedded natively.
+        embeddable: Items that can be embedded natively, as far as is known.
+        unbackfillable: Items that cannot be.
         reasons: The first of them, with why.
     """
 
@@ -92,6 +93,7 @@ class RunStatus:
     spent: Spent
     ended_by: str
     missing: tuple[str, ...]
+    embeddable: int
     unbackfillable: int
     reasons: tuple[tuple[str, str], ...]
 
@@ -184,6 +186,7 @@ def _missing(catalog: Catalog, registry: Registry, run: RunRecord) -> tuple[str,
 def _run(catalog: Catalog, registry: Registry, run: RunRecord, lease: Lease | None) -> RunStatus:
     record = registry.record(run.target)
     spent, failed = read_account(catalog, registry, run)
+    refusals = read_refusals(catalog, registry, run, failed)
     return RunStatus(
         source=run.source,
         target=run.target,
@@ -197,6 +200,7 @@ def _run(catalog: Catalog, registry: Registry, run: RunRecord, lease: Lease | No
         spent=spent,
         ended_by=run.ended_by,
         missing=_missing(catalog, registry, run),
-        unbackfillable=failed.num_rows,
-        reasons=first_reasons(failed),
+        embeddable=refusals.embeddable,
+        unbackfillable=refusals.count,
+        reasons=refusals.reasons,
     )

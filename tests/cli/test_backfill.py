@@ -60,7 +60,7 @@ def test_what_cannot_be_embedded_is_listed_in_full(run, linked):
     cs.Gallery.open(linked).add({"id": strangers, "vector": [[0.5] * 64] * 30})
     upgraded = run("upgrade", linked, "v2", "--backfill", 1.0)
     assert upgraded.code == 0
-    assert "30 items could not be embedded natively" in upgraded.out
+    assert "300 items can be embedded natively, 30 cannot" in upgraded.out
     assert "and 10 more" in upgraded.out
     listed = run("unbackfillable", linked, "v2", "--json").json
     assert sorted(row["id"] for row in listed) == strangers

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -14,11 +14,13 @@ from compatstore.errors import EncoderFailed, first_offenders
 from compatstore.storage.basis import row_basis
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.columns import NATIVE
+from compatstore.storage.fragment_counts import FragmentCounts
 from compatstore.storage.ids import find
 from compatstore.storage.ledger import Ledger, Spent, without
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 from compatstore.upgrade.backfilling.budget import Budget, Limit
+from compatstore.upgrade.backfilling.embeddable import count_embeddable, sourceless
 from compatstore.upgrade.backfilling.embedding import NO_SOURCE, Embedded
 from compatstore.upgrade.hop import read_source
 
@@ -96,6 +98,11 @@ class Account:
         self.tick()
         self.save(*self.statement())
 
+    @property
+    def failing(self) -> Any:
+        """Arrow array of the ids that could not be embedded, those included of which it is not certain yet."""
+        return pa.concat_tables([self.failed, self._doubtful])["id"].combine_chunks()
+
     def statement(self) -> tuple[Spent, Any]:
         """What there is to save, as of now."""
         return self.spent, self.failed
@@ -134,17 +141,58 @@ def open_account(catalog: Catalog, registry: Registry, run: RunRecord, patience:
 
 
 def read_account(catalog: Catalog, registry: Registry, run: RunRecord) -> tuple[Spent, Any]:
-    """What a run has spent, and the items that it could not embed: Arrow table of id, basis, reason; read-only."""
+    """What a run has spent, and the items that it tried in vain: Arrow table of id, basis, reason; read-only.
+
+    Items without a source are not among them: nothing is tried with them.
+    """
     spent, failed = ledger_of(catalog, registry, run).load()
     if registry.record(run.target).columns is None:
         return spent, failed.slice(0, 0)
+    if run.reads == "source":
+        failed = failed.filter(pc.not_equal(failed["reason"], NO_SOURCE))
     return spent, still_failed(catalog, registry, run, failed)
 
 
-def first_reasons(failed: Any) -> tuple[tuple[str, str], ...]:
-    """Some of the items that could not be embedded, as (id, reason)."""
-    first = failed.slice(0, REASONS_SHOWN)
-    return tuple(zip(map(str, first["id"].to_pylist()), first["reason"].to_pylist(), strict=True))
+@dataclass(frozen=True)
+class Refusals:
+    """Items that cannot be embedded natively.
+
+    Attributes:
+        embeddable: How many of the gallery's items can be, as far as is known.
+        count: How many cannot.
+        reasons: The first of these, as (id, reason).
+    """
+
+    embeddable: int
+    count: int
+    reasons: tuple[tuple[str, str], ...]
+
+
+def read_refusals(
+    catalog: Catalog, registry: Registry, run: RunRecord, failed: Any, counts: FragmentCounts | None = None
+) -> Refusals:
+    """Count the items that cannot be embedded, those without a source included; read-only.
+
+    Args:
+        catalog: The gallery.
+        registry: Its state.
+        run: The upgrade.
+        failed: What was tried in vain, as `read_account` gives it.
+        counts: As in `count_embeddable`.
+    """
+    counted = count_embeddable(catalog, registry, run, failed.num_rows, counts)
+    first = failed.select(["id", "reason"]).slice(0, REASONS_SHOWN)
+    more = _without_source(catalog, registry, run, limit=REASONS_SHOWN - first.num_rows)
+    shown = pa.concat_tables([first, more]).to_pylist()
+    reasons = tuple((str(row["id"]), row["reason"]) for row in shown)
+    return Refusals(counted.most, counted.items - counted.most, reasons)
+
+
+def _without_source(catalog: Catalog, registry: Registry, run: RunRecord, limit: int | None = None) -> Any:
+    """Items that are not native and have nothing to be embedded from: Arrow table of id, reason."""
+    condition, key = sourceless(registry, run), registry.id_column
+    ids = catalog.store.scan([key], condition, limit=limit if condition else 0).column(key)
+    return pa.table([ids, pa.array([NO_SOURCE] * len(ids), pa.string())], ["id", "reason"])
 
 
 def ledger_of(catalog: Catalog, registry: Registry, run: RunRecord) -> Ledger:
@@ -171,7 +219,8 @@ def unbackfillable(catalog: Catalog, target: str) -> Any:
     run = registry.runs.get(target)
     if run is None:
         return pa.schema([("id", id_arrow_type(registry)), ("reason", pa.string())]).empty_table()
-    return read_account(catalog, registry, run)[1].select(["id", "reason"])
+    failed = read_account(catalog, registry, run)[1].select(["id", "reason"])
+    return pa.concat_tables([failed, _without_source(catalog, registry, run)])
 
 
 def still_failed(catalog: Catalog, registry: Registry, run: RunRecord, failed: Any) -> Any:

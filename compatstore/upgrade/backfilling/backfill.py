@@ -10,14 +10,10 @@ from collections import deque
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from compatstore.encoders import Encoder
 from compatstore.errors import UpgradeError
 from compatstore.storage.basis import row_basis
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.columns import BoolArray
 from compatstore.storage.ids import find
 from compatstore.storage.ledger import Spent
 from compatstore.storage.records import RunRecord
@@ -26,13 +22,13 @@ from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.backfilling.account import Account, open_account
 from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
 from compatstore.upgrade.backfilling.budget import Limit
+from compatstore.upgrade.backfilling.choice import Choice
+from compatstore.upgrade.backfilling.embeddable import inputs_of, without_source
 from compatstore.upgrade.backfilling.embedding import Batch, Embedded, Embedder
 from compatstore.upgrade.backfilling.overlap import overlap
-from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.hop import read_source
 from compatstore.upgrade.natives.natives import Natives
 from compatstore.upgrade.progress import Monitor
-from compatstore.upgrade.refitting.draw import RANDOM, Positions, draw, interleave
 from compatstore.upgrade.rows import TableRows
 
 
@@ -58,51 +54,41 @@ class Backfill:
         self.account: Account = open_account(catalog, registry, run, self.settings.failures_in_a_row)
         self.natives = Natives(catalog, registry, run)
 
-    def remaining(self) -> Any:
-        """Arrow array of the ids that are still to be embedded, most urgent first; read-only.
+    def choice(self) -> Choice:
+        """What is still to be embedded; read-only.
 
-        Native rows count as chosen already, and the rest of the share is the first of the order among the others. A
-        row that became native has lost what the policy looked at (its uncertainty, its transformed vector), but then
-        it was chosen: what is left of the order that stood before the backfill is the order of what is left. So a
-        rerun ends with the very set of an uninterrupted run, and rows that cannot be embedded give way to no others
-        within the share. They are left out once they were tried, unless the settings say otherwise.
+        What was tried in vain is left out, unless the settings say otherwise, and so are items without a source.
         """
         rows = TableRows(self.catalog, self.registry, self.run, self.catalog.store.snapshot())
-        native = rows.native()
-        left = self.account.budget.share_left(len(native), int(native.sum()))
-        if not left or self.account.ended_by:
-            return rows.none()
-        chosen = order(self.run.policy, rows, self.run.seed)
-        urgent = chosen[~native[chosen]]
-        if self.run.holdout and self.run.policy != RANDOM:
-            urgent = self._with_drawn(urgent, rows, native, left)
-        todo = rows.ids.take(pa.array(urgent[:left]))
-        tried = [] if self.settings.retry_unbackfillable else self.account.failed["id"].to_pylist()
-        skip = pa.concat_arrays([self.natives.waiting().cast(todo.type), pa.array(tried, todo.type)])
-        return todo.filter(pc.invert(pc.is_in(todo, value_set=skip)))
-
-    def _with_drawn(self, urgent: Positions, rows: TableRows, native: BoolArray, left: int) -> Positions:
-        """The order with the rows in it that are drawn at random for a refit."""
-        budget = self.account.budget.share_left(len(native), 0)
-        drawn = draw(self.run.policy, rows, self.run.seed)[: int(self.run.holdout * budget)]
-        return interleave(urgent, drawn[~native[drawn]], left, self.run.holdout)
+        share = 0.0 if self.account.ended_by else self.account.budget.share
+        tried = self.account.failing.slice(0, 0 if self.settings.retry_unbackfillable else None)
+        choice = Choice(rows, share, self.natives.waiting(), tried)
+        if len(choice) and not self.run.reads:
+            self.run = replace(self.run, reads=require_encoder(self.catalog, self.run.target).reads)
+        if len(choice) and self.run.reads == "source":
+            choice.leave_out(without_source(self.registry, self.run, rows.snapshot))
+        return choice
 
     def allowed(self, items: int) -> int:
         """How many of so many items the limits of items and money allow."""
         left = self.account.budget.rows_left(self.account.spent)
         return items if left is None else min(items, left)
 
-    def ended_by(self) -> Limit:
-        """The limit that keeps the rest of the gallery from being embedded, or "" where none does."""
+    def ended_by(self, lacking: int) -> Limit:
+        """The limit that keeps the rest from being embedded, or "" where all is embedded that can be.
+
+        Args:
+            lacking: Natives that the share lacks.
+        """
         if self.account.ended_by:
             return self.account.ended_by
-        return "backfill" if self.account.budget.share < 1 else ""
+        return "backfill" if self.account.budget.share < 1 and not lacking else ""
 
-    def embed(self, todo: Any, monitor: Monitor) -> int:
+    def embed(self, choice: Choice, monitor: Monitor) -> int:
         """Embed and store items until they or the budget come to an end, and fold what is stored.
 
         Args:
-            todo: Arrow array of ids, as `remaining` gives them.
+            choice: What is to be embedded.
             monitor: Progress and stop.
 
         Returns:
@@ -118,7 +104,7 @@ class Backfill:
         side_encoder = self.catalog.side_encoder(self.run.target)
         form = VectorForm.of(self.registry.record(self.run.target))
         embedder = Embedder(encoder, self.run.target, self.settings, monitor.rest, side_encoder=side_encoder, form=form)
-        call = _Call(self, todo, embedder, monitor)
+        call = _Call(self, choice, embedder, monitor)
         for rows in overlap(call.take, self._read, call.embed, call.store):
             monitor.advance(rows)
         self.account.close()
@@ -135,23 +121,25 @@ class Backfill:
         encoder, side = require_encoder(self.catalog, self.run.target), self.catalog.side_encoder(self.run.target)
         return Batch(
             ids=found,
-            inputs=found if encoder.reads == "id" else given,
+            inputs=inputs_of(encoder, found, given),
             basis=basis,
-            side_inputs=[] if side is None else found if side.reads == "id" else given,
+            side_inputs=inputs_of(side, found, given),
         )
 
 
 class _Call:
     """One call's way through the items: names batches, sends them through the encoder, stores what came out.
 
-    Items that fail are tried a second time after all the others, when a passing fault may be over.
+    Items that fail are tried a second time after all the others of their round, when a passing fault may be over. The
+    next round makes up for those that fail then.
     """
 
-    def __init__(self, backfill: Backfill, todo: Any, embedder: Embedder, monitor: Monitor) -> None:
+    def __init__(self, backfill: Backfill, choice: Choice, embedder: Embedder, monitor: Monitor) -> None:
         self._account, self._natives = backfill.account, backfill.natives
         self._pace, self._size = backfill.settings.pace(), backfill.settings.batch_size()
         self._embedder, self._monitor = embedder, monitor
-        self._todo, self._position, self._again = todo, 0, list[Any]()
+        self._choice, self._again = choice, list[Any]()
+        self._todo, self._position = choice.next_round(self._account.failing), 0
         self._promised = deque[int]()
         self._waiting, self.folded = len(self._natives.waiting()), 0
 
@@ -168,6 +156,10 @@ class _Call:
         self._position += len(ids)
         if not ids:
             ids, self._again = self._again[:rows], self._again[rows:]
+        if not ids and not self._promised:  # else the batch at hand may fail yet; then this is asked once more
+            self._todo, self._position = self._choice.next_round(self._account.failing), 0
+            ids = self._todo.slice(0, rows).to_pylist()
+            self._position = len(ids)
         if not ids:
             return None
         self._promised.append(len(ids))
@@ -190,12 +182,12 @@ class _Call:
         self._account.save(made.spent, made.failed)
         embedded, batch = made.embedded, made.embedded.batch
         if not len(embedded.rows):
-            return len(batch.ids)
+            return 0
         ids = [batch.ids[row] for row in embedded.rows]
         self._waiting += self._natives.store(ids, embedded.vectors, batch.basis[embedded.rows], embedded.side)
         if self._waiting >= self._natives.wave_rows:
             self.folded, self._waiting = self.folded + self._natives.fold(), 0
-        return len(batch.ids)
+        return len(ids)
 
 
 class _Made(NamedTuple):

@@ -63,7 +63,7 @@ def to_markdown(report: UpgradeReport, *, picture: bool = False) -> str:
         ["## Estimated and measured", *_comparison(report)] if report.estimate or report.measured else [],
         [f"![What each budget gives]({PICTURE})"] if picture else [],
         ["## Steps", _table(("at", "step", "rows", "seconds", "who", "note"), _steps(report))],
-        ["## Items that could not be embedded", *_refusals(report)] if report.unbackfillable else [],
+        ["## Items that cannot be embedded", *_refusals(report)] if report.unbackfillable else [],
     ]
     return "\n\n".join(paragraph for part in parts for paragraph in part) + "\n"
 
@@ -73,9 +73,15 @@ def _facts(report: UpgradeReport) -> Iterator[str]:
     yield (
         f"{report.gallery}: {report.rows} items, of which {report.native} are native, {report.transformed} transformed"
         f"{by} and {report.missing} missing in {report.target}. "
-        f"A backfill of {report.backfill:.4g} in {report.policy} order embedded {report.embedded} items. "
+        f"A backfill of {report.backfill:.4g} in {report.policy} order embedded {report.embedded} items"
+        f"{_possible(report)}. "
         f"All steps took {report.seconds:.1f} s" + (f" and cost {report.cost:.4g}." if report.cost else ".")
     )
+
+
+def _possible(report: UpgradeReport) -> str:
+    """How many items can be embedded at all, where not all can."""
+    return f"; {report.embeddable} can be embedded at all" if report.unbackfillable else ""
 
 
 def _comparison(report: UpgradeReport) -> Iterator[str]:

@@ -11,7 +11,7 @@ from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
-from compatstore.upgrade.backfilling.account import first_reasons, ledger_of, read_account
+from compatstore.upgrade.backfilling.account import ledger_of, read_account, read_refusals
 from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate, recall
 from compatstore.upgrade.estimates.gates import Terms
 from compatstore.upgrade.estimates.measured import AS_SERVED, Compared, compare, measure_upgrade
@@ -36,7 +36,8 @@ class UpgradeReport:
         embedded: Items that the backfill embedded, over all calls.
         seconds: Time of all steps.
         cost: What embedding has cost, at the prices given; 0 where none was.
-        unbackfillable: Items that could not be embedded natively: how many.
+        embeddable: Items that can be embedded natively, as far as is known.
+        unbackfillable: Items that cannot be: how many.
         reasons: Some of them, with why.
         history: The steps of this upgrade, oldest first.
         estimate: What it was expected to give, or None where nothing was estimated.
@@ -59,6 +60,7 @@ class UpgradeReport:
     embedded: int
     seconds: float
     cost: float
+    embeddable: int
     unbackfillable: int
     reasons: tuple[tuple[str, str], ...]
     history: tuple[HistoryEntry, ...]
@@ -94,6 +96,7 @@ def report_upgrade(
     compared = () if estimate is None or measured is None else compare(estimate, measured)
     counts, steps = _counts(catalog, registry, run), _steps(catalog, run)
     spent, failed = read_account(catalog, registry, run) if both else ledger_of(catalog, registry, run).load()
+    refusals = read_refusals(catalog, registry, run, failed)
     return UpgradeReport(
         gallery=catalog.store.location.uri,
         source=run.source,
@@ -109,8 +112,9 @@ def report_upgrade(
         embedded=spent.rows,
         seconds=sum(step.seconds for step in steps),
         cost=spent.cost,
-        unbackfillable=failed.num_rows,
-        reasons=first_reasons(failed),
+        embeddable=refusals.embeddable,
+        unbackfillable=refusals.count,
+        reasons=refusals.reasons,
         history=steps,
         estimate=estimate,
         measured=measured,

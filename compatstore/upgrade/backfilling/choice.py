@@ -1,0 +1,96 @@
+"""What a backfill embeds next: the first of its order that can be embedded, until its share is native."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compatstore.evaluation.curve import native_count
+from compatstore.storage.columns import BoolArray
+from compatstore.upgrade.backfilling.policies import order
+from compatstore.upgrade.refitting.draw import RANDOM, Positions, draw, interleave
+from compatstore.upgrade.rows import TableRows
+
+
+class Choice:
+    """The items of one call, chosen in rounds.
+
+    Native items count as chosen already, and the rest of the share is the first of the order among the others. An item
+    that became native has lost what the policy looked at (its uncertainty, its transformed vector), but then it was
+    chosen: what is left of the order that stood before the backfill is the order of what is left. An item that turns
+    out not to be embeddable gives way to the next in order: each round chooses as many as the share lacks by then. So
+    the set of native items depends on which items can be embedded, and not on where calls were stopped.
+
+    Args:
+        rows: Items as of when the call began.
+        share: Share of them that is to be native.
+        staged: Arrow array of ids whose natives wait to come into the table.
+        tried: Arrow array of ids that could not be embedded before and are not to be tried again.
+    """
+
+    def __init__(self, rows: TableRows, share: float, staged: Any, tried: Any) -> None:
+        self._rows = rows
+        self._native = rows.native()
+        self._quota = native_count(share, len(self._native))
+        self._out = np.zeros(len(self._native), bool)
+        self._round: npt.NDArray[np.intp] = np.zeros(0, np.intp)
+        if self.lacking:
+            self._native |= self._among(staged)
+            self.leave_out(self._among(tried))
+
+    @property
+    def lacking(self) -> int:
+        """Native items that the share lacks."""
+        return max(self._quota - int(self._native.sum()), 0)
+
+    def __len__(self) -> int:
+        """Items of the next round."""
+        return min(self.lacking, int((~self._native & ~self._out).sum()))
+
+    def leave_out(self, items: BoolArray) -> None:
+        """Choose none of these items: (n,) bool, in the order of the rows."""
+        self._out |= items & ~self._native
+
+    def next_round(self, failing: Any) -> Any:
+        """Arrow array of ids, most urgent first: as many as the share lacks, or all that are left.
+
+        Args:
+            failing: Arrow array of the ids that could not be embedded; all else of the round before was.
+        """
+        failed = pc.is_in(self._ids(self._round), value_set=failing.cast(self._rows.ids.type))
+        failed = failed.to_numpy(zero_copy_only=False)
+        self._out[self._round[failed]] = True
+        self._native[self._round[~failed]] = True
+        self._round = self._chosen() if len(self) else self._round[:0]
+        return self._ids(self._round)
+
+    def _chosen(self) -> Positions:
+        urgent = self._order[~(self._native | self._out)[self._order]]
+        policy, holdout = self._rows.run.policy, self._rows.run.holdout
+        if not holdout or policy == RANDOM:
+            return urgent[: self.lacking]
+        drawn = self._drawn[~self._out[self._drawn]][: int(holdout * self._quota)]
+        return interleave(urgent, drawn[~self._native[drawn]], self.lacking, holdout)
+
+    @cached_property
+    def _order(self) -> Positions:
+        return order(self._rows.run.policy, self._rows, self._rows.run.seed)
+
+    @cached_property
+    def _drawn(self) -> Positions:
+        """All rows as they are drawn at random, for a refit to be judged by."""
+        return draw(self._rows.run.policy, self._rows, self._rows.run.seed)
+
+    def _ids(self, positions: Positions) -> Any:
+        return self._rows.ids.take(pa.array(positions))
+
+    def _among(self, ids: Any) -> BoolArray:
+        if not len(ids):
+            return np.zeros(len(self._native), bool)
+        found = pc.is_in(self._rows.ids, value_set=ids.cast(self._rows.ids.type))
+        return np.asarray(found.to_numpy(zero_copy_only=False))

@@ -1,0 +1,209 @@
+"""How many items of a gallery can be embedded natively at all: those with a source, less those that were tried in vain.
+
+Items without a source are counted in the table and not listed beside it: there may be very many of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compatstore.encoders import Encoder
+from compatstore.storage.catalog import Catalog
+from compatstore.storage.columns import BoolArray
+from compatstore.storage.fragment_counts import FragmentCounts, counts_of
+from compatstore.storage.ids import column, find
+from compatstore.storage.records import RunRecord
+from compatstore.storage.registry import Registry
+from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
+from compatstore.upgrade.backfilling.embedding import Batch, Embedded, Embedder
+
+PROBE_BATCH, MOST_PROBED, PROBE_SECONDS = 16, 128, 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Embeddable:
+    """What of a gallery can be embedded natively.
+
+    Args:
+        items: Items of the gallery.
+        native: Those that are native already.
+        without_source: Those of the others that have nothing to be embedded from.
+        refused: Those that were tried in vain, or that the encoder says it does not know.
+        probed: Items of a random sample of the rest that were embedded to see whether that can be done; 0 for none.
+        readable: Those of the sample that could be embedded.
+        seconds: Time that one of them took; None where none was embedded.
+    """
+
+    items: int
+    native: int = 0
+    without_source: int = 0
+    refused: int = 0
+    probed: int = 0
+    readable: int = 0
+    seconds: float | None = None
+
+    @property
+    def most(self) -> int:
+        """Items that can be native at most, as far as is known for certain."""
+        return self.items - self.without_source - self.refused
+
+    @property
+    def expected(self) -> int:
+        """Items that can be native, by the sample; `most` without one."""
+        share = self.readable / self.probed if self.probed else 1.0
+        return self.native + round((self.most - self.native) * share)
+
+    def __str__(self) -> str:
+        unreadable = self.probed - self.readable
+        reasons = (
+            (self.without_source, f"{self.without_source} have no source"),
+            (self.refused, f"{self.refused} are unknown to the encoder or were tried in vain"),
+            (unreadable, f"{unreadable} of {self.probed} others that were tried cannot be embedded"),
+        )
+        why = "; ".join(words for count, words in reasons if count)
+        about = "about " if unreadable else ""
+        return f"{about}{self.expected} of {self.items} items can be embedded natively" + (f" ({why})" if why else "")
+
+
+def count_embeddable(
+    catalog: Catalog, registry: Registry, run: RunRecord, refused: int, counts: FragmentCounts | None = None
+) -> Embeddable:
+    """Count, without an encoder, what can be embedded; read-only.
+
+    Args:
+        catalog: The gallery.
+        registry: Its state.
+        run: The upgrade; its `reads` says whether items need a source.
+        refused: Items that were tried in vain.
+        counts: What is known of fragments that did not change; read where it is not given.
+    """
+    columns, nothing, store = registry.record(run.target).columns, sourceless(registry, run), catalog.store
+    if counts is None and columns is not None and registry.record(run.source).columns is not None:
+        counts = counts_of(store, registry, run.source, run.target)
+
+    def count(condition: str) -> int:
+        return store.count(condition) if counts is None else counts.count(store.snapshot(), condition)
+
+    return Embeddable(
+        items=store.count(),
+        native=0 if columns is None else count(columns.native),
+        without_source=0 if nothing is None else count(nothing),
+        refused=refused,
+    )
+
+
+def ask_embeddable(catalog: Catalog, registry: Registry, run: RunRecord, refused: Any) -> tuple[Embeddable, Any]:
+    """Count what can be embedded, with the encoder's help; read-only.
+
+    An encoder that says which ids it knows (`Precomputed`) is asked about all of them.
+
+    Args:
+        catalog: The gallery.
+        registry: Its state.
+        run: The upgrade.
+        refused: Arrow array of the ids that were tried in vain.
+
+    Returns:
+        The counts, and an Arrow array of the ids that may be embeddable and are not native; none without an encoder.
+    """
+    encoder = catalog.encoder(run.target)
+    if encoder is None:
+        return count_embeddable(catalog, registry, run, len(refused)), refused.slice(0, 0)
+    run = replace(run, reads=encoder.reads)
+    counted = count_embeddable(catalog, registry, run, len(refused))
+    ids = _untried(catalog, registry, run, refused)
+    knows = getattr(encoder, "knows", None)
+    if knows is not None:
+        known = pa.array(np.asarray(knows(ids.to_pylist()), bool))
+        counted = replace(counted, refused=counted.refused + len(ids) - known.true_count)
+        ids = ids.filter(known)
+    return counted, ids
+
+
+def probe_embeddable(catalog: Catalog, registry: Registry, run: RunRecord, refused: Any) -> Embeddable:
+    """Count what can be embedded as `ask_embeddable`, and embed a random sample to see; nothing is kept."""
+    counted, ids = ask_embeddable(catalog, registry, run, refused)
+    picked = np.random.default_rng(run.seed).permutation(len(ids))[:MOST_PROBED]
+    made = list(_embed(catalog, registry, run, ids.take(pa.array(picked))))
+    if not made:
+        return counted
+    last = made[-1]
+    return replace(
+        counted,
+        probed=sum(len(each.batch.ids) for each in made),
+        readable=sum(len(each.rows) for each in made),
+        seconds=last.seconds / len(last.rows) if len(last.rows) else None,
+    )
+
+
+def sourceless(registry: Registry, run: RunRecord) -> str | None:
+    """SQL condition: the item is not native and has nothing to be embedded from; None where none can be so."""
+    if run.reads != "source":
+        return None
+    nothing = f"{column(registry.source_column)} IS NULL" if registry.source_column else "TRUE"
+    return f"({_not_native(registry, run)}) AND ({nothing})"
+
+
+def without_source(registry: Registry, run: RunRecord, snapshot: Any) -> BoolArray:
+    """(n,) bool, items with nothing to be embedded from, in the order of the table; read in batches."""
+    source = registry.source_column
+    if run.reads != "source" or source is None:
+        return np.full(snapshot.count_rows(), run.reads == "source")
+    batches = snapshot.to_batches(columns=[source])
+    found = (batch[source].is_null().to_numpy(zero_copy_only=False) for batch in batches)
+    return np.concatenate([np.zeros(0, bool), *found])
+
+
+def inputs_of(encoder: Encoder | None, ids: list[Any], sources: list[Any]) -> list[Any]:
+    """What an encoder is given of items: their ids or their sources; nothing without an encoder."""
+    return [] if encoder is None else ids if encoder.reads == "id" else sources
+
+
+def _not_native(registry: Registry, run: RunRecord) -> str:
+    columns = registry.record(run.target).columns
+    if columns is None:
+        return "TRUE"
+    return f"{columns.missing} OR NOT ({columns.native})" if columns.origin else columns.missing
+
+
+def _untried(catalog: Catalog, registry: Registry, run: RunRecord, refused: Any) -> Any:
+    """Arrow array of the ids that are not native, have what the encoder reads, and were not tried in vain."""
+    condition, source = f"({_not_native(registry, run)})", registry.source_column
+    if run.reads == "source":
+        condition += f" AND {column(source)} IS NOT NULL" if source else " AND FALSE"
+    ids = catalog.store.scan([registry.id_column], condition).column(0).combine_chunks()
+    return ids.filter(pc.invert(pc.is_in(ids, value_set=refused.cast(ids.type))))
+
+
+def _embed(catalog: Catalog, registry: Registry, run: RunRecord, ids: Any) -> Iterator[Embedded]:
+    """Embed items as a backfill would, for a while."""
+    encoder, side_encoder = catalog.encoder(run.target), catalog.side_encoder(run.target)
+    if encoder is None:
+        return
+    settings = BackfillSettings(retries=0)
+    embedder = Embedder(encoder, run.target, settings, lambda _: None, side_encoder=side_encoder)
+    key, source = registry.id_column, registry.source_column
+    seconds = 0.0
+    for start in range(0, len(ids), PROBE_BATCH):
+        names = [key, *([source] if source else [])]
+        rows = find(catalog.store, key, ids.slice(start, PROBE_BATCH).to_pylist(), names)
+        found = rows[key].to_pylist()
+        sources = rows[source].to_pylist() if source else [None] * len(found)
+        made = embedder.embed(
+            Batch(
+                ids=found,
+                inputs=inputs_of(encoder, found, sources),
+                basis=np.zeros(len(found), np.uint64),
+                side_inputs=inputs_of(side_encoder, found, sources),
+            )
+        )
+        yield made
+        seconds += made.seconds
+        if seconds > PROBE_SECONDS:
+            return
