@@ -45,7 +45,7 @@ def add_feeds(
         raise InvalidInput("add items", expected="--batch-size >= 1", found=f"{batch_size}")
     rows, done, failures = 0, 0, list[tuple[Any, str]]()
     total = sum(feed.rows for feed in feeds)
-    with progress_bars() as bars:
+    with progress_bars("add") as bars:
         for batch in (batch for feed in feeds for batch in feed.read(batch_size or feed.batch_size)):
             try:
                 added = _add(gallery, batch, version, upsert)

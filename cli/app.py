@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
+import traceback
 from itertools import takewhile
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -21,10 +25,11 @@ from compatstore.cli import (
     upkeep,
     watching,
 )
-from compatstore.cli.exit_codes import EXPLANATION, STOPPED, exit_code
+from compatstore.cli.exit_codes import EXPLANATION, STOPPED, UNEXPECTED, exit_code
 from compatstore.cli.output import Output
 from compatstore.cli.stopping import stopped_code
 from compatstore.errors import CompatStoreError
+from compatstore.visible import visible
 
 
 class App(click.Group):
@@ -37,24 +42,33 @@ class App(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Decide how to speak before anything can go wrong."""
         ctx.obj = Output(as_json="--json" in takewhile(lambda word: word != "--", args))
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            ctx.obj.fail_usage(error)
+            return ctx.exit(error.exit_code)
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a verb; every error that is expected ends here, without a traceback."""
         output: Output = ctx.obj
         try:
-            return super().invoke(ctx)
+            try:
+                return super().invoke(ctx)
+            finally:
+                sys.stdout.flush()  # a reader that has gone is noticed here and not when the program ends
         except CompatStoreError as error:
             code = stopped_code(ctx, exit_code(error))
             output.fail(error, code)
         except click.UsageError as error:
-            if not output.as_json:
-                raise
             code = error.exit_code
             output.fail_usage(error)
+        except BrokenPipeError:
+            code = STOPPED + signal.SIGPIPE
+            _silence(sys.stdout)
         except KeyboardInterrupt:
-            code = STOPPED + 2
-            output.note("\nStopped.")
+            code = STOPPED + signal.SIGINT
+            output.note("")
+            output.note("Stopped.")
         return ctx.exit(code)
 
 
@@ -77,4 +91,18 @@ for part in (demo, items, models, training, evaluation, upgrades, switching, wat
 
 def main() -> None:
     """Run the program."""
-    app(prog_name="compatstore")
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # what the terminal's encoding lacks ends no command
+    try:
+        app(prog_name="compatstore")
+    except Exception:
+        # The traceback names what failed, in words from elsewhere.
+        for line in traceback.format_exc().splitlines():
+            click.echo(visible(line), err=True)
+        sys.exit(UNEXPECTED)
+
+
+def _silence(stream: TextIO) -> None:
+    """Let what is still to be written to a stream that nobody reads go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())

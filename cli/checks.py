@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from compatstore.cli.exit_codes import FOUND
-from compatstore.cli.output import Output, pass_output, table
+from compatstore.cli.output import Output, pass_output
+from compatstore.cli.tables import Table, table
 from compatstore.cli.verb import gallery_argument, open_gallery, verb
 
 if TYPE_CHECKING:
     from click import Command
-    from rich.table import Table
 
     from compatstore.verification import Examination, Verification
 

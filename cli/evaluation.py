@@ -9,6 +9,7 @@ import click
 from compatstore.cli import views
 from compatstore.cli.exit_codes import GATE_FAILED
 from compatstore.cli.output import Output, pass_output
+from compatstore.cli.progress import progress_bars
 from compatstore.cli.terms import gate_options, gates, labels_option
 from compatstore.cli.verb import gallery_argument, open_target, target_encoder_option, trust_code_option, verb
 
@@ -66,16 +67,17 @@ def evaluate(
 
     asked = Terms(require=require, max_negative_flips=max_negative_flips)
     opened = open_target(gallery, target, encoder, trust_code=trust_code)
-    measured = opened.evaluate(
-        target,
-        labels=labels,
-        sample=sample,
-        criterion=criterion,
-        shares=shares or (0.1, 0.25, 0.5),
-        via=via,
-        policy=policy,
-        seed=seed,
-    )
+    with progress_bars("evaluate"):
+        measured = opened.evaluate(
+            target,
+            labels=labels,
+            sample=sample,
+            criterion=criterion,
+            shares=shares or (0.1, 0.25, 0.5),
+            via=via,
+            policy=policy,
+            seed=seed,
+        )
     output.show(measured, views.decision)
     if plot is not None:
         from compatstore.evaluation import plot_decision

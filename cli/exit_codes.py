@@ -58,7 +58,7 @@ Exit codes:
     9  verify found errors or warnings, or doctor a problem
    10  another process works on the upgrade
    11  the estimate of the upgrade is not sure to pass a gate
-  130  stopped by Ctrl-C   143  stopped by SIGTERM"""
+  130  stopped by Ctrl-C   143  stopped by SIGTERM   141  nobody reads the output"""
 
 
 def exit_code(error: CompatStoreError) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from compatstore.cli import views
 from compatstore.cli.exit_codes import STOPPED, exit_code
-from compatstore.cli.output import Output
+from compatstore.cli.output import Output, console, fitted
 from compatstore.errors import UpgradeError
 
 if TYPE_CHECKING:
@@ -41,13 +41,13 @@ def following(output: Output) -> Iterator[Callable[[Status], None]]:
     elif sys.stdout.isatty():
         from rich.console import Group
         from rich.live import Live
-        from rich.text import Text
+
+        drawn = console()
 
         def draw(status: Status) -> None:
-            parts = [Text(part) if isinstance(part, str) else part for part in views.status(status)]
-            live.update(Group(*parts), refresh=True)
+            live.update(Group(*(fitted(part, drawn.width) for part in views.status(status))), refresh=True)
 
-        with Live(auto_refresh=False) as live:
+        with Live(console=drawn, auto_refresh=False) as live:
             yield draw
     else:
         yield lambda status: output.show(status, views.status)

@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from compatstore.cli.output import Output, pass_output, table
+from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import Bars, progress_bars
+from compatstore.cli.tables import Table, table
 from compatstore.cli.verb import Verb, verb
 from compatstore.errors import first_offenders
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from compatstore.encoders.images import Mode
     from compatstore.trainers.classifier import Independent
     from compatstore.trainers.compatible import CompatibleTraining
@@ -103,7 +102,7 @@ def _method(name: str, trainer: str, summary: str, *, compatible: bool) -> Verb:
         found = read_images(images, settings.mode or "RGB", output, drop_unreadable=drop_unreadable)
         kept, measured = (found, None) if held_out is None else found.split(held_out, seed=settings.seed)
         trainer = replace(settings, augmentation=Augmentation()) if augment else settings
-        with progress_bars() as bars:
+        with progress_bars("train") as bars:
             model = _fit(trainer, kept, known, measured, epochs_onto(bars), checkpoint)
         model.save(out, overwrite=overwrite)
         output.show(_result(model, out, getattr(settings, "metric", None)), trained_on_images)

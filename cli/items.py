@@ -105,7 +105,12 @@ def drop_columns(output: Output, gallery: str, names: tuple[str, ...]) -> None:
 @click.option("-k", "k", type=int, default=10, show_default=True, help="Results per query.")
 @click.option("--where", metavar="SQL", multiple=True, help="Condition on the gallery's columns; all given must hold.")
 @click.option("--version", help="Version of the query; the active one by default.")
-@click.option("--columns", metavar="A,B,...", help="Columns to show; id, source and metadata by default.")
+@click.option(
+    "--columns",
+    metavar="A,B,...",
+    help="Columns to show; id, source and metadata by default, and "
+    "with them _distance, _version and _origin, unless some of these are named.",
+)
 @click.option("--explain", is_flag=True, help="Show how the search would go, and do not search.")
 @trust_code_option
 @pass_output
@@ -127,6 +132,8 @@ def search(
 
     Give one of --image, --text, --vector and --id.
     """
+    from compatstore.search import COMPUTED
+
     forms = {"--image": image, "--text": text, "--vector": vector, "--id": id}
     given = [name for name, value in forms.items() if value is not None]
     if len(given) > 1 or not (given or explain):
@@ -136,8 +143,11 @@ def search(
         output.show(opened.explain(k=k, version=version, where=where), views.search_plan)
         return
     query = image or text or (_vectors(vector) if vector is not None else _stored_vector(opened, str(id), version))
-    chosen = None if columns is None else columns.split(",")
-    output.show(opened.search(query, k, version, where, chosen), views.found)
+    chosen = None if columns is None else [name.strip() for name in columns.split(",")]
+    found = opened.search(query, k, version, where, chosen)
+    if chosen is not None and not set(chosen).isdisjoint(COMPUTED):
+        found = found.select([name for name in chosen if name in found.column_names])
+    output.show(found, views.found)
 
 
 def _stored_dim(gallery: str, vector: str) -> int | None:

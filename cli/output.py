@@ -1,10 +1,15 @@
-"""Where a command's words go: data on stdout as tables or JSON, notes, progress and errors on stderr."""
+"""Where a command's words go: data on stdout as tables or JSON, notes, progress and errors on stderr.
+
+Everything for people passes through here and is made visible: no id, name or message of a library reaches a terminal
+with characters that steer it. JSON is exact; it spells such characters out by itself.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import math
+import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,10 +19,12 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 import click
 
 from compatstore.errors import CompatStoreError, CompatStoreWarning
+from compatstore.visible import visible
 
 if TYPE_CHECKING:
-    from rich.console import Console
-    from rich.table import Table
+    from rich.console import Console, RenderableType
+
+    from compatstore.cli.tables import Table
 
 T = TypeVar("T")
 WIDE = 10_000  # columns of a stdout that is no terminal: nothing is wrapped or cut
@@ -43,20 +50,19 @@ class Output:
         if self.as_json:
             click.echo(json.dumps(plain(result), indent=2))
             return
-        console = _console()
+        drawn = console()
         for part in view(result):
-            if isinstance(part, str):
-                click.echo(part)
-            else:
-                console.print(part)
+            with drawn.capture() as text:
+                drawn.print(fitted(part, drawn.width), soft_wrap=isinstance(part, str))
+            click.echo(text.get(), nl=False)
 
     def show_line(self, result: Any) -> None:
         """Print one of many results as one line of JSON, at once."""
         click.echo(json.dumps(plain(result)))
 
     def note(self, text: str) -> None:
-        """Say something that is no data, on stderr."""
-        click.echo(text, err=True)
+        """Say something that is no data, one line on stderr."""
+        click.echo(visible(text), err=True)
 
     @contextmanager
     def noting_warnings(self) -> Iterator[None]:
@@ -89,8 +95,14 @@ class Output:
             self.note(f"Error: {error}")
 
     def fail_usage(self, error: click.UsageError) -> None:
-        """Print a wrong option or argument as JSON; for people click does it, with the usage line."""
+        """Print a wrong option or argument; for people with the usage line."""
         message = error.format_message()
+        if not self.as_json:
+            usage = "" if error.ctx is None else error.ctx.get_usage()
+            hint = "" if error.ctx is None else f"Try '{error.ctx.command_path} --help' for help."
+            for line in (*usage.splitlines(), *([hint, ""] if hint else []), f"Error: {message}"):
+                self.note(line)
+            return
         fields = {"error": "UsageError", "message": message, "asked": "", "expected": "", "found": "", "fix": ""}
         click.echo(json.dumps({**fields, "exit_code": error.exit_code}, indent=2))
 
@@ -117,30 +129,17 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, str | bool | int) else str(value)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
-    """A table without lines: numbers to the right, text to the left, nothing read as markup."""
-    from rich.table import Table
+def fitted(part: str | Table, width: int) -> RenderableType:
+    """A line or a table of a view, as rich draws it on so many columns."""
     from rich.text import Text
 
-    cells = [list(row) for row in rows]
-    made = Table(box=None, pad_edge=False, header_style="bold")
-    for position, name in enumerate(columns):
-        numeric = bool(cells) and all(isinstance(row[position], int | float) for row in cells)
-        made.add_column(Text(name), justify="right" if numeric else "left", overflow="fold")
-    for row in cells:
-        made.add_row(*(Text(_cell(value)) for value in row))
-    return made
+    return Text(visible(part)) if isinstance(part, str) else part.fitted(width)
 
 
-def _cell(value: Any) -> str:
-    if value is None:
-        return ""
-    if isinstance(value, float):
-        return f"{value:.4f}".rstrip("0").rstrip(".")
-    return value.hex() if isinstance(value, bytes) else str(value)
-
-
-def _console() -> Console:
+def console(*, stderr: bool = False) -> Console:
+    """What draws on stdout or stderr: as wide as the terminal, without styles where NO_COLOR asks for none."""
     from rich.console import Console
 
-    return Console(width=None if sys.stdout.isatty() else WIDE)
+    terminal = (sys.stderr if stderr else sys.stdout).isatty()
+    colours = None if os.environ.get("NO_COLOR") else "auto"
+    return Console(stderr=stderr, width=None if terminal else WIDE, color_system=colours)  # type: ignore[arg-type]

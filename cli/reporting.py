@@ -7,9 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from compatstore.cli import terms
-from compatstore.cli.output import Output, pass_output, table
+from compatstore.cli.output import Output, pass_output
+from compatstore.cli.progress import progress_bars
+from compatstore.cli.tables import Table, table
 from compatstore.cli.verb import (
     gallery_argument,
     open_gallery,
@@ -21,7 +24,6 @@ from compatstore.cli.verb import (
 
 if TYPE_CHECKING:
     from click import Command
-    from rich.table import Table
 
     from compatstore.evaluation import DecisionTable
     from compatstore.upgrade.estimates.reporting import UpgradeReport
@@ -31,14 +33,22 @@ if TYPE_CHECKING:
 @gallery_argument
 @click.argument("target", required=False)
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write Markdown, JSON and a picture there.")
-@click.option("--sample", type=int, metavar="N", help="Items to measure with; as many as the estimate had by default.")
+@click.option(
+    "--sample",
+    type=int,
+    metavar="N",
+    help="Items to measure with; by default as many "
+    "as the estimate had, or 2000 where --labels or --criterion is named.",
+)
 @terms.labels_option
 @terms.criterion_option
 @click.option("--no-measure", is_flag=True, help="Only tell what was done and estimated.")
 @target_encoder_option
 @trust_code_option
 @pass_output
+@click.pass_context
 def report(
+    ctx: click.Context,
     output: Output,
     gallery: str,
     target: str | None,
@@ -53,8 +63,11 @@ def report(
     """Tell the life of an upgrade, and what it gave.
 
     What was estimated before it, with plan's terms, stands beside what is measured now, with items that the estimate
-    has not seen. TARGET is that of the last upgrade, where it is left out.
+    has not seen. Where nothing was estimated, --sample, --labels or --criterion asks for a measurement. TARGET is that
+    of the last upgrade, where it is left out.
     """
+    from compatstore.upgrade.estimates.estimate import SAMPLE
+
     if encoder is not None and target is None:
         raise click.UsageError("--encoder needs TARGET.")
     opened = (
@@ -62,7 +75,10 @@ def report(
         if target is None
         else open_target(gallery, target, encoder, trust_code=trust_code)
     )
-    told = opened.report(target, sample=sample, labels=labels, criterion=criterion, measure=not no_measure)
+    if sample is None and not no_measure and (labels is not None or _named(ctx, "criterion")):
+        sample = SAMPLE
+    with progress_bars("report"):
+        told = opened.report(target, sample=sample, labels=labels, criterion=criterion, measure=not no_measure)
     output.show(told, _view)
     if out is not None:
         from compatstore.upgrade.estimates.report_files import write_report
@@ -101,6 +117,13 @@ def _view(result: UpgradeReport) -> Iterator[str | Table]:
         yield f"not embedded: {item}: {reason}"
     if result.advice:
         yield result.advice
+    if result.measured is None and result.estimate is None:
+        yield "nothing was estimated or measured; measure it: compatstore report GALLERY TARGET --sample 500"
+
+
+def _named(ctx: click.Context, option: str) -> bool:
+    """Whether the command line names an option."""
+    return ctx.get_parameter_source(option) is ParameterSource.COMMANDLINE
 
 
 def _measured(result: DecisionTable) -> Iterator[Table]:

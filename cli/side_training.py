@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from compatstore.cli.image_training import epochs_onto, read_images, trainer_loader
-from compatstore.cli.output import Output, pass_output, table
+from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import progress_bars
+from compatstore.cli.tables import Table, table
 from compatstore.cli.verb import Verb, require_free, verb
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from compatstore.trainers.side_trainer import SideTrainer
 
 # Name of the verb, module and trainer, what it is. Torch loads when a verb's options are needed and not before.
@@ -73,7 +72,7 @@ def _method(name: str, trainer: str, summary: str, *, augment: bool) -> Verb:
         encoder = _source(source)
         found = read_images(images, settings.mode or "RGB", output, drop_unreadable=drop_unreadable)
         trainer = _with_views(settings) if augment else settings
-        with progress_bars() as bars:
+        with progress_bars("train") as bars:
             made = trainer.fit(found, source=encoder, report=epochs_onto(bars), checkpoint=checkpoint)
         made.encoder.save(out)
         output.show(SideTrained(out, f"network:{out}", made.encoder.dim, trainer.codes, made.figures), side_trained)

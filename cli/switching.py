@@ -34,7 +34,7 @@ def cutover(
         checked = CutoverCheck(target, opened.check_cutover(target))
         output.show(checked, views.cutover_check)
         ctx.exit(checked.exit_code)
-    with progress_bars() as bars, stop_on_signals() as should_stop:
+    with progress_bars("cutover") as bars, stop_on_signals() as should_stop:
         switched = opened.cutover(target, force=force, progress=onto(bars), should_stop=should_stop)
     output.show(switched, views.switched)
 

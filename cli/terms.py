@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from compatstore.cli.output import table
+from compatstore.cli.tables import Table, table
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from compatstore.evaluation import DecisionRow
     from compatstore.upgrade.estimates.estimate import UpgradeEstimate
     from compatstore.upgrade.estimates.gates import Gate

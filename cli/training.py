@@ -109,7 +109,7 @@ def _method(name: str, trainer: str, summary: str) -> Verb:
         )
         require_free(out, overwrite)
         pairs = files.read()
-        with progress_bars() as bars:
+        with progress_bars("train") as bars:
             artifact = settings.fit(pairs, _onto(bars))
         artifact.save(out, overwrite=overwrite)
         output.show(Trained(artifact.id, out, artifact.manifest), views.trained)

@@ -38,6 +38,7 @@ _POLICY = (
     "(column:views), or a product of these (sigma*column:views)."
 )
 _LIMITS = "The limits that are named replace those of earlier calls; the smallest ends the backfill."
+_NONE = "Without it and the four limits below nothing is embedded; later calls keep what an earlier one named."
 _NATIVES = (
     "How native vectors are stored: rows moves the rows that get one, columns leaves every row where it is, auto (the "
     "default) moves them where that writes much less, and never in an adopted table."
@@ -49,7 +50,7 @@ _REFIT = (
 _ARTIFACT_ID = re.compile(r"[0-9a-f]+")
 _REQUEST = (
     click.option("--via", metavar="ARTIFACT", help="Artifact to use: id, its first digits, or a path to link first."),
-    click.option("--backfill", type=float, metavar="SHARE", help="Share to embed natively, from 0 to 1."),
+    click.option("--backfill", type=float, metavar="SHARE", help=f"Share to embed natively, from 0 to 1. {_NONE}"),
     click.option("--max-rows", type=int, metavar="N", help=f"Items to embed natively. {_LIMITS}"),
     click.option("--max-seconds", type=float, metavar="S", help="Wall time of the backfill."),
     click.option("--max-cost", type=float, metavar="C", help="Money to spend on embedding, with --price-per-item."),
@@ -103,7 +104,8 @@ def plan(
     path: it is linked.
     """
     opened = open_target(gallery, target, encoder, trust_code=trust_code)
-    planned = opened.plan(target, **_settled(request, opened, target, output), precision=precision)
+    with progress_bars("plan"):
+        planned = opened.plan(target, **_settled(request, opened, target, output), precision=precision)
     _show_plan(ctx, output, planned)
 
 
@@ -141,8 +143,10 @@ def upgrade(
     opened = open_target(gallery, target, encoder, trust_code=trust_code)
     asked = _settled(request, opened, target, output)
     if dry_run:
-        _show_plan(ctx, output, opened.plan(target, **asked, precision=precision))
-    with progress_bars() as bars, stop_on_signals() as should_stop, output.noting_warnings():
+        with progress_bars("plan"):
+            planned = opened.plan(target, **asked, precision=precision)
+        _show_plan(ctx, output, planned)
+    with progress_bars("upgrade") as bars, stop_on_signals() as should_stop, output.noting_warnings():
         report = opened.upgrade(
             target,
             **asked,
@@ -155,7 +159,7 @@ def upgrade(
     if not cutover:
         output.show(report, views.report)
         return
-    with progress_bars() as bars, stop_on_signals() as should_stop:
+    with progress_bars("cutover") as bars, stop_on_signals() as should_stop:
         switched = opened.cutover(target, progress=onto(bars), should_stop=should_stop)
     output.show({"upgrade": report, "cutover": switched}, views.report_and_switched)
 

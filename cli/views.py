@@ -6,11 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from compatstore.cli import terms
-from compatstore.cli.output import table
+from compatstore.cli.tables import Table, table
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from compatstore.cli.cutover_check import CutoverCheck
     from compatstore.cli.models import Models
     from compatstore.cli.training import Trained
@@ -124,7 +122,7 @@ def found(result: Any) -> View:
 
 def search_plan(result: SearchPlan) -> View:
     """How a search would go."""
-    yield str(result)
+    yield from str(result).splitlines()
 
 
 def plan(result: Plan) -> View:
@@ -167,7 +165,13 @@ def unbackfillable(result: Any) -> View:
 
 
 def report(result: Report) -> View:
-    """What an upgrade did."""
+    """What an upgrade did, and what comes next."""
+    yield from _done(result)
+    if result.state == "ready":
+        yield f"next: compatstore cutover GALLERY {result.target}"
+
+
+def _done(result: Report) -> View:
     yield (
         f"{result.target} is {result.state}: {result.transformed} items transformed, {result.backfilled} embedded "
         f"natively, {result.missing} missing, {result.seconds:.1f} s"
@@ -177,8 +181,6 @@ def report(result: Report) -> View:
     if result.num_unbackfillable:
         yield f"{result.embeddable} items can be embedded natively, {result.num_unbackfillable} cannot:"
         yield from _reasons(result.unbackfillable, result.num_unbackfillable)
-    if result.state == "ready":
-        yield f"next: compatstore cutover GALLERY {result.target}"
 
 
 def paused(result: Paused) -> View:
@@ -209,7 +211,7 @@ def _spent(spent: Spent, ended_by: str, margin: str = "") -> Iterator[str]:
 
 def report_and_switched(result: Mapping[str, Any]) -> View:
     """What an upgrade and its cutover did."""
-    yield from report(result["upgrade"])
+    yield from _done(result["upgrade"])
     yield from switched(result["cutover"])
 
 
@@ -258,15 +260,35 @@ def _encoder(version: VersionStatus) -> str:
 
 
 def _figures(figures: Mapping[str, Any]) -> View:
-    """Held-out figures of an artifact: name -> value, or network -> name -> value."""
-    rows = [
-        (name, *pair)
-        for name, value in figures.items()
-        for pair in (value.items() if isinstance(value, Mapping) else [("", value)])
-    ]
+    """Held-out figures of an artifact: of each network, and a table for each list of candidates."""
+    rows = [(path[0], " ".join(path[1:]), value) for path, value in flat(figures) if not _is_list(value)]
     if rows:
         yield ""
         yield table(("held out", "figure", "value"), rows)
+    for _, value in flat(figures):
+        if _is_list(value):
+            yield ""
+            yield _records(value)
+
+
+def flat(values: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Names from the outside to the inside, and the value, of mappings in mappings."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, (*path, name))
+        else:
+            yield (*path, name), value
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value)
+
+
+def _records(items: Sequence[Mapping[str, Any]]) -> Table:
+    """A row for each item; a column for each value that one of them has."""
+    rows = [{" ".join(path): value for path, value in flat(item)} for item in items]
+    names = [name for name in dict.fromkeys(name for row in rows for name in row) if any(row.get(name) for row in rows)]
+    return table(names, [[row.get(name) for name in names] for row in rows])
 
 
 def _reasons(reasons: Sequence[tuple[str, str]], total: int) -> Iterator[str]:

@@ -320,7 +320,7 @@ class Gallery:
             version: Version of the query; the active one by default.
             where: Condition on the gallery's columns, in SQL, or several that must all hold. Each is checked to be one
                 expression, so that a tenant's condition holds whatever the next one, from outside, says.
-            columns: Columns to return; id, source and metadata by default.
+            columns: Columns to return; id, source and metadata by default. What is computed comes in any case.
             fingerprint: Fingerprint of the model that made the query; refused unless it is the version's.
 
         Returns:
@@ -344,7 +344,8 @@ class Gallery:
             require_fingerprint(asked, record.fingerprint, fingerprint, fix)
         queries = searching.as_queries(self._catalog, registry, plan.version, query)
         schema = snapshot.schema.names
-        wanted = _item_columns(registry, schema) if columns is None else _require_columns(columns, schema)
+        named = None if columns is None else [name for name in columns if name not in searching.COMPUTED]
+        wanted = _item_columns(registry, schema) if named is None else _require_columns(named, schema)
         return searching.execute(self._catalog, snapshot, plan, queries, wanted)
 
     def explain(

@@ -16,6 +16,7 @@ LAYERS = [
     "errors",
     "permissions",
     "documents",
+    "visible",
     "fingerprints",
     "seeds",
     "digests",

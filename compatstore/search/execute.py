@@ -22,6 +22,8 @@ from compatstore.storage.vector_form import VectorForm
 # where half of the neighbours belong to it, and wherever the other part's rows are the nearer ones.
 FETCHED = 2
 
+COMPUTED = ("_distance", "_version", "_origin", "_query")  # columns of a result that no table has
+
 
 def execute(catalog: Catalog, snapshot: Any, plan: SearchPlan, queries: FloatArray, columns: Sequence[str]) -> Any:
     """Search.

@@ -20,10 +20,12 @@ class Location:
     Args:
         uri: Path or object-store URI of the table's directory.
         storage_options: What the object store needs (credentials, endpoint), as Lance takes it.
+        given: What the user called it; the address where that is not known.
     """
 
     uri: str
     storage_options: dict[str, str] = field(default_factory=dict, compare=False)
+    given: str = field(default="", compare=False)
 
     @property
     def is_local(self) -> bool:
@@ -32,8 +34,8 @@ class Location:
 
     @property
     def name(self) -> str:
-        """Last part of the address, without its suffix."""
-        return Path(self.uri).stem if self.is_local else self.uri.rstrip("/").rsplit("/", 1)[-1].removesuffix(".lance")
+        """What messages call it: what the user did."""
+        return self.given or self.uri
 
     def child(self, *parts: str) -> str:
         """Address of something inside the table's directory."""
@@ -60,7 +62,7 @@ def locate(gallery: Any, storage_options: dict[str, str] | None = None) -> Locat
     text = str(gallery)
     _require_place(text)
     database, mark, table = text.rpartition("#")
-    return Location(_local(f"{database.rstrip('/')}/{table}.lance" if mark else text), options)
+    return Location(_local(f"{database.rstrip('/')}/{table}.lance" if mark else text), options, text)
 
 
 def _require_place(uri: str) -> None:

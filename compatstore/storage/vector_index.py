@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,17 +89,37 @@ def unindexed_rows(store: Store, column: str) -> int:
     return 0
 
 
-def mirror(store: Store, source: str, target: str, width: int, metric: str) -> bool:
+def mirrored(store: Store, source: str, width: int, metric: str) -> VectorIndex | None:
+    """The index that a target column gets to be indexed as the source column is; None where the source has none."""
+    index = describe(store, source)
+    if index is None:
+        return None
+    parts = None if index.num_sub_vectors is None else sub_vectors(width, index.num_sub_vectors)
+    return VectorIndex(index.kind, metric, index.num_partitions, parts)
+
+
+def mirror(
+    store: Store, source: str, target: str, width: int, metric: str, begins: Callable[[], None] | None = None
+) -> bool:
     """Index the target column as the source column is, trained on what the target holds now.
+
+    Args:
+        store: The table.
+        source: Column whose index is the model.
+        target: Column that gets one.
+        width: Values of the target's vectors, as they are stored.
+        metric: Distance of the target.
+        begins: Called where an index is about to be built, which takes long.
 
     Returns:
         Whether an index was built: not when the source has none, or when there are too few rows for one.
     """
-    index = describe(store, source)
+    index = mirrored(store, source, width, metric)
     if index is None or store.count(f"`{target}` IS NOT NULL") < MINIMUM_ROWS:
         return False
-    parts = None if index.num_sub_vectors is None else sub_vectors(width, index.num_sub_vectors)
-    build(store, target, VectorIndex(index.kind, metric, index.num_partitions, parts))
+    if begins is not None:
+        begins()
+    build(store, target, index)
     return True
 
 

@@ -90,7 +90,7 @@ def _cut_over(catalog: Catalog, target: str, force: bool, controls: Controls) ->
         if tag_of(target) not in catalog.store.tags():  # the cutover was killed before it
             _pin(catalog, target)
         return Switched(target, target, missing, changed=False)
-    _refresh_index(catalog, run)
+    _refresh_index(catalog, run, controls)
     previous = registry.active
 
     def flip(state: Registry) -> Registry:
@@ -120,15 +120,17 @@ def _settle(catalog: Catalog, run: RunRecord, controls: Controls) -> int:
     return missing
 
 
-def _refresh_index(catalog: Catalog, run: RunRecord) -> None:
+def _refresh_index(catalog: Catalog, run: RunRecord, controls: Controls) -> None:
     """Build the target's index anew when rows came after it, so that searches are fast from the first one on."""
     registry = catalog.registry()
     source, target = registry.columns(run.source), registry.columns(run.target)
     index = vector_index.describe(catalog.store, target.vector)
+    monitor = controls.monitor("index", catalog.store.count(target.present))
     if index is None:
         metric = registry.record(run.target).metric
-        vector_index.mirror(catalog.store, source.vector, target.vector, target.width, metric)
+        vector_index.mirror(catalog.store, source.vector, target.vector, target.width, metric, monitor.begin)
     elif vector_index.unindexed_rows(catalog.store, target.vector):
+        monitor.begin()
         vector_index.build(catalog.store, target.vector, index)
 
 

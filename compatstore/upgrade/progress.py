@@ -70,6 +70,14 @@ class Monitor:
         if self._report is not None:
             self._report(Progress(self._step, self.done, max(self._total, self.done), self.seconds))
 
+    def begin(self) -> None:
+        """Report that a step begins which says nothing until it ends."""
+        self.advance(0)
+
+    def finish(self) -> None:
+        """Report all rows as done."""
+        self.advance(self._total - self.done)
+
     def rest(self, seconds: float) -> None:
         """Wait so many seconds, or until a stop is asked for.
 

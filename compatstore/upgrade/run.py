@@ -123,7 +123,7 @@ def run_upgrade(catalog: Catalog, run: RunRecord, controls: Controls) -> Report:
         run = refit(catalog, run, controls.refit)
         hop = _hop_of(catalog, catalog.registry(), run, controls)
     transformed += catch_up(catalog, run, controls, hop)
-    run = _ready(catalog, run)
+    run = _ready(catalog, run, controls)
     registry = catalog.registry()
     spent, failed = read_account(catalog, registry, run)
     missing = hop.counts.count(catalog.store.snapshot(), unsearchable(registry, run.target))
@@ -211,14 +211,22 @@ def _backfill(catalog: Catalog, run: RunRecord, controls: Controls, counts: Frag
     return advance(catalog, run, BACKFILL, entry), rows
 
 
-def _ready(catalog: Catalog, run: RunRecord) -> RunRecord:
+def _ready(catalog: Catalog, run: RunRecord, controls: Controls) -> RunRecord:
     """Index the target as the source is, and wait for the word to cut over."""
     if run.state in (READY, CUTOVER):
         return run
     registry = catalog.registry()
     source, target = registry.columns(run.source), registry.columns(run.target)
+    monitor = controls.monitor("index", catalog.store.count(target.present))
     built = vector_index.mirror(
-        catalog.store, source.vector, target.vector, target.width, registry.record(run.target).metric
+        catalog.store,
+        source.vector,
+        target.vector,
+        target.width,
+        registry.record(run.target).metric,
+        begins=monitor.begin,
     )
+    if built:
+        monitor.finish()
     note = "indexed as the source is" if built else ""
     return advance(catalog, run, READY, HistoryEntry("ready", run.target, note=note))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -9,11 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pytest
+from rich.console import Console
 
 from compatstore import errors
 from compatstore.cli.app import app
 from compatstore.cli.exit_codes import exit_code
-from compatstore.cli.output import Output, plain, table
+from compatstore.cli.output import Output, plain
+from compatstore.cli.tables import cell, table
 
 
 @dataclass(frozen=True)
@@ -97,4 +101,86 @@ def test_a_real_process_keeps_stdout_clean(gallery):
     words = ("upgrade", str(gallery), "v2", "--backfill", "1.0")
     done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, check=True)
     assert done.stdout.startswith("v2 is ready: 0 items transformed, 300 embedded natively, 0 missing, ")
-    assert done.stderr == ""
+    assert all(line.startswith("backfill: ") for line in done.stderr.splitlines())
+
+
+LONG = "word " * 30
+ROWS = [("v1", 128, LONG, 0.25), ("v2-of-a-long-name", 7, "short", 1234.5)]
+
+
+def drawn(width, columns=("name", "dim", "note", "value"), rows=ROWS):
+    console = Console(width=width, file=io.StringIO(), color_system=None)
+    console.print(table(columns, rows).fitted(width))
+    return console.file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [20, 50, 80, 200])
+def test_a_table_keeps_each_cell_whole_at_any_width(width):
+    lines = drawn(width)
+    assert max(map(len, lines)) <= width
+    words = " ".join(" ".join(lines).split())
+    assert words.count("word") == 30
+    for whole in ("dim", "128"):
+        assert whole in words.split(), "a heading or a number is never taken apart"
+    if width >= 50:
+        assert "v2-of-a-long-name" in words
+
+
+def test_a_table_too_wide_for_its_terminal_becomes_records():
+    columns = [f"column-{number}" for number in range(9)]
+    lines = drawn(50, columns, [list(range(9)), list(range(9, 18))])
+    assert lines[0].split() == ["column-0", "0"]
+    assert lines[10].split() == ["column-0", "9"]
+    assert drawn(200, columns, [list(range(9))])[0].split() == columns
+
+
+def test_cells_are_read_by_people():
+    assert cell({"ridge": {"mse": 0.123456, "cos": 1.0}, "best": True}) == "ridge=mse=0.1235, cos=1, best=True"
+    assert (cell(0.00001234), cell(0.0), cell(2.0), cell((1, None, "a"))) == ("1.234e-05", "0", "2", "1, , a")
+
+
+@pytest.mark.parametrize(("no_color", "styled"), [("1", False), ("", True)])
+def test_no_color_leaves_no_style_at_all(gallery, no_color, styled):
+    """In a terminal, as NO_COLOR is about what a terminal shows."""
+    import pty
+
+    ours, theirs = pty.openpty()
+    program = "from compatstore.cli.app import main; main()"
+    environment = {**os.environ, "NO_COLOR": no_color, "TERM": "xterm-256color", "COLUMNS": "200"}
+    words = [sys.executable, "-c", program, "versions", str(gallery)]
+    with subprocess.Popen(words, stdout=theirs, stderr=subprocess.PIPE, env=environment) as process:
+        os.close(theirs)
+        seen = b""
+        while True:
+            try:
+                part = os.read(ours, 65536)
+            except OSError:  # how Linux tells that the other side is closed
+                part = b""
+            if not part:
+                break
+            seen += part
+    os.close(ours)
+    assert process.returncode == 0
+    assert (b"\x1b[" in seen) == styled, seen
+
+
+@pytest.mark.parametrize("words", [("status",), ("history", "--json"), ("versions",)])
+def test_a_reader_that_has_gone_ends_a_verb_without_a_word(gallery, words):
+    program = "from compatstore.cli.app import main; main()"
+    verb, *more = words
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [sys.executable, "-c", program, verb, str(gallery), *more], stdout=writing, stderr=subprocess.PIPE, check=False
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_a_terminal_without_unicode_ends_no_verb(gallery, tmp_path):
+    program = "from compatstore.cli.app import main; main()"
+    environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}
+    words = [sys.executable, "-c", program, "status", str(tmp_path / "文.lance")]
+    done = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 3
+    assert r"\u6587.lance" in done.stderr

@@ -173,3 +173,12 @@ def test_rows_drawn_for_a_refit_are_drawn_from_what_can_be_embedded(gallery):
     rows = ArrayRows(ids=IDS)
     drawn = [IDS[row] for row in order("random", rows, 1) if IDS[row] in GOOD]
     assert set(drawn[:20]) <= whole
+
+
+def test_an_upgrade_begun_again_lists_what_it_cannot_embed(known):
+    """After a rollback all that can be embedded is native; that the rest fails does not speak against the encoder."""
+    known.upgrade("v2", backfill=1.0)
+    known.cutover("v2")
+    known.rollback()
+    again = known.upgrade("v2", backfill=1.0)
+    assert (again.backfilled, again.num_unbackfillable) == (0, ITEMS - len(GOOD))

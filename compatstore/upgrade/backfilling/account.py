@@ -31,7 +31,7 @@ class Account:
     """Keeps the ledger of one run while a call works on it.
 
     An item that fails is the item's fault only if the encoder works. So failures wait until another item is embedded
-    after them; when too many come in a row, or nothing was ever embedded, none of them is entered and the run ends.
+    after them; when too many come in a row, or the target has no native vector yet, none is entered and the run ends.
 
     Args:
         ledger: Where it is kept.
@@ -39,13 +39,17 @@ class Account:
         spent: What was, so far.
         failed: Arrow table of id, basis, reason: items that could not be embedded.
         patience: Items that may fail in a row.
+        proven: Whether the target has native vectors already.
 
     Attributes:
         spent: What was spent, this call's part included.
         failed: Items that could not be embedded.
     """
 
-    def __init__(self, ledger: Ledger, budget: Budget, spent: Spent, failed: Any, patience: int) -> None:
+    def __init__(
+        self, ledger: Ledger, budget: Budget, spent: Spent, failed: Any, patience: int, *, proven: bool
+    ) -> None:
+        self._proven = proven
         self._ledger, self.budget, self.spent, self.failed, self._patience = ledger, budget, spent, failed, patience
         self._tried: set[Any] = set()
         self._listed: set[Any] = set(failed["id"].to_pylist())
@@ -90,9 +94,9 @@ class Account:
         """End a call.
 
         Raises:
-            EncoderFailed: Items failed, and the run never embedded one.
+            EncoderFailed: Items failed, and none was ever embedded.
         """
-        if self._doubtful.num_rows and not self.spent.rows:
+        if self._doubtful.num_rows and not self.spent.rows and not self._proven:
             raise self._embeds_nothing()
         self._clear_doubt()
         self.tick()
@@ -137,7 +141,8 @@ class Account:
 def open_account(catalog: Catalog, registry: Registry, run: RunRecord, patience: int) -> Account:
     """The account of a run; failures of items that changed since, or are native or gone, are left out."""
     spent, failed = read_account(catalog, registry, run)
-    return Account(ledger_of(catalog, registry, run), Budget.of(run), spent, failed, patience)
+    proven = catalog.store.count(registry.columns(run.target).native) > 0
+    return Account(ledger_of(catalog, registry, run), Budget.of(run), spent, failed, patience, proven=proven)
 
 
 def read_account(catalog: Catalog, registry: Registry, run: RunRecord) -> tuple[Spent, Any]:

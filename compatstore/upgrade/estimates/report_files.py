@@ -11,6 +11,7 @@ from compatstore.errors import StorageError
 from compatstore.evaluation import plot_budgets
 from compatstore.upgrade.estimates.measured import AS_SERVED, what_matters
 from compatstore.upgrade.estimates.reporting import UpgradeReport
+from compatstore.visible import markdown
 
 MARKDOWN, JSON, PICTURE = "report.md", "report.json", "budgets.svg"
 
@@ -57,9 +58,9 @@ def to_markdown(report: UpgradeReport, *, picture: bool = False) -> str:
         picture: Whether a picture of the budgets lies beside it.
     """
     parts = [
-        [f"# Upgrade of {report.source} to {report.target}: {report.state}"],
-        [report.advice] if report.advice else [],
-        list(_facts(report)),
+        [f"# {markdown(f'Upgrade of {report.source} to {report.target}: {report.state}')}"],
+        [markdown(report.advice)] if report.advice else [],
+        [markdown(paragraph) for paragraph in _facts(report)],
         ["## Estimated and measured", *_comparison(report)] if report.estimate or report.measured else [],
         [f"![What each budget gives]({PICTURE})"] if picture else [],
         ["## Steps", _table(("at", "step", "rows", "seconds", "who", "note"), _steps(report))],
@@ -71,8 +72,8 @@ def to_markdown(report: UpgradeReport, *, picture: bool = False) -> str:
 def _facts(report: UpgradeReport) -> Iterator[str]:
     by = f" by {' then '.join(report.path)}" if report.path else ""
     yield (
-        f"{report.gallery}: {report.rows} items, of which {report.native} are native, {report.transformed} transformed"
-        f"{by} and {report.missing} missing in {report.target}. "
+        f"Gallery {report.gallery}: {report.rows} items, of which {report.native} are native, "
+        f"{report.transformed} transformed{by} and {report.missing} missing in {report.target}. "
         f"A backfill of {report.backfill:.4g} in {report.policy} order embedded {report.embedded} items"
         f"{_possible(report)}. "
         f"All steps took {report.seconds:.1f} s" + (f" and cost {report.cost:.4g}." if report.cost else ".")
@@ -86,7 +87,7 @@ def _possible(report: UpgradeReport) -> str:
 
 def _comparison(report: UpgradeReport) -> Iterator[str]:
     if report.estimate is not None:
-        yield report.estimate.promise
+        yield markdown(report.estimate.promise)
         if report.estimate.gates:
             yield _table(
                 ("gate", "estimated %", ""),
@@ -96,8 +97,8 @@ def _comparison(report: UpgradeReport) -> Iterator[str]:
         yield "Nothing was measured afterwards."
         return
     if report.measured.provenance:
-        yield report.measured.provenance
-    yield (
+        yield markdown(report.measured.provenance)
+    yield markdown(
         f"Measured with {report.measured.num_queries} items that the estimate has not seen, correct by "
         f"{report.measured.truth}; intervals of {report.measured.confidence:.0%}."
     )
@@ -120,9 +121,9 @@ def _refusals(report: UpgradeReport) -> Iterator[str]:
     yield _table(("item", "reason"), report.reasons)
     if report.unbackfillable > len(report.reasons):
         more = report.unbackfillable - len(report.reasons)
-        yield f"And {more} more: compatstore unbackfillable GALLERY {report.target}"
+        yield markdown(f"And {more} more: compatstore unbackfillable GALLERY {report.target}")
 
 
 def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [headings, ["---"] * len(headings), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+    return "\n".join("| " + " | ".join(markdown(cell) for cell in line) + " |" for line in lines)
