@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
-
-import numpy as np
 
 from compatstore.cli.array_files import read_array
 from compatstore.errors import InvalidInput
 from compatstore.gallery import Gallery
 from compatstore.trainers import Pairs
+from compatstore.trainers.gallery_pairs import is_file, match_pairs
 from compatstore.versions import EmbeddingVersion
+
+_SIDES = ("--source", "--target")
+_WAYS = (
+    "Vectors come from files (--source FILE --target FILE), or from a gallery: with --gallery each of --source and "
+    "--target is a version of it, a column of it, or a file with ids."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,20 +25,20 @@ class PairFiles:
     """Where pairs come from.
 
     Args:
-        source: File of source vectors, or None to take the gallery's.
-        target: File of target vectors, likewise.
+        source: File of source vectors; with a gallery also a version or a column of it, by default `source_version`.
+        target: The same of the target vectors, by default `target_version`.
         side: File of side-information of the source, or None for the column `side` of `source`.
         target_side: The same of the target.
-        labels: File of classes, in the order of `source`.
+        labels: File of classes, in the order of `source`; with a gallery a column of it.
         target_head: File of the classifier head of the target model.
         drop_missing: Leave out ids that only one file has.
         gallery: Gallery whose versions the pairs are of, or None.
-        source_version: Name of the source version in it.
-        target_version: Name of the target version in it.
+        source_version: Name of the version in it that the source vectors are of.
+        target_version: Name of the version in it that the target vectors are of.
         trust_code: Build encoders that the gallery names as Python code.
 
     Raises:
-        InvalidInput: Of two options that need each other one is missing.
+        InvalidInput: A side is missing, or the gallery of a version.
     """
 
     source: str | None = None
@@ -48,35 +54,55 @@ class PairFiles:
     trust_code: bool = False
 
     def __post_init__(self) -> None:
-        together = {
-            "--source and --target": (self.source, self.target),
-            "--gallery, --from and --to": (self.gallery, self.source_version, self.target_version),
-        }
-        given = [name for name, options in together.items() if all(options)]
-        broken = [name for name, options in together.items() if any(options) and not all(options)]
-        if broken or not given:
-            found = f"only some of {', '.join(broken)}" if broken else "neither"
-            raise InvalidInput("train on pairs", expected=" and/or ".join(together), found=found)
-        beside = [name for name in ("side", "target_side", "labels") if getattr(self, name) is not None]
-        if self.source is None and beside:
-            flags = ", ".join(f"--{name.replace('_', '-')}" for name in beside)
-            raise InvalidInput(f"train with {flags}", expected="--source and --target too", found="neither")
+        source, target = self.sides
+        if source is None or target is None:
+            wanted = "--source and --target" + ("" if self.gallery is None else ", or --from and --to")
+            missing = " and ".join(name for name, value in zip(_SIDES, self.sides, strict=True) if value is None)
+            raise InvalidInput("train on pairs", expected=wanted, found=f"nothing for {missing}", fix=_WAYS)
+        versions = (self.source_version, self.target_version)
+        if self.gallery is None and any(versions):
+            raise InvalidInput("train with --from and --to", expected="--gallery too", found="none")
 
-    def read(self) -> Pairs:
+    @property
+    def sides(self) -> tuple[str | None, str | None]:
+        """What the source and the target vectors are: as named, or the versions that they are of."""
+        return self.source or self.source_version, self.target or self.target_version
+
+    def read(self, say: Callable[[str], None]) -> Pairs:
         """Read the pairs.
+
+        Args:
+            say: Told how many items were matched.
 
         Raises:
             InvalidInput: A file cannot be read, rows cannot be joined, or the gallery has no pairs.
-            NotFound: A file, the gallery or a version does not exist.
+            NotFound: A file, column, gallery or version does not exist.
         """
         head = None if self.target_head is None else read_array(self.target_head, "head")
         if self.gallery is None:
             return self._from_files(None, None, head)
         gallery = Gallery.open(self.gallery, trust_code=self.trust_code)
-        source, target = gallery.version(self.source_version), gallery.version(self.target_version)
-        if self.source is not None:
-            return self._from_files(source, target, head)
-        return _native_pairs(gallery, source, target, head)
+        source, target = (str(side) for side in self.sides)
+        if is_file(gallery, source) and is_file(gallery, target):
+            left, right = (None if name is None else gallery.version(name) for name in self._versions)
+            return self._from_files(left, right, head)
+        matched = match_pairs(
+            gallery,
+            source,
+            target,
+            labels=self.labels,
+            side=self.side,
+            target_side=self.target_side,
+            head=head,
+            source_version=self.source_version,
+            target_version=self.target_version,
+        )
+        say(str(matched))
+        return matched.pairs
+
+    @property
+    def _versions(self) -> tuple[str | None, str | None]:
+        return self.source_version, self.target_version
 
     def _from_files(self, source: EmbeddingVersion | None, target: EmbeddingVersion | None, head: Any) -> Pairs:
         pairs = Pairs.load(
@@ -106,33 +132,3 @@ class PairFiles:
         if missing:
             raise InvalidInput(f"pair rows by id with {path}", expected="all ids", found=f"no {missing[0]!r}")
         return joined.target[[rows[item] for item in pairs.ids.tolist()]]
-
-
-def _native_pairs(gallery: Gallery, source: EmbeddingVersion, target: EmbeddingVersion, head: Any) -> Pairs:
-    """The items that are native in both versions."""
-    ids = gallery.native_ids(source.name, target.name)
-    if not ids:
-        raise InvalidInput(
-            f"train on the pairs of {source.name} and {target.name}",
-            expected="items that are native in both",
-            found="none",
-            fix="Give --source and --target, or add items with vectors of both versions.",
-        )
-    return Pairs(
-        gallery.vectors(ids, source.name),
-        gallery.vectors(ids, target.name),
-        side=_side(gallery, ids, source),
-        target_side=_side(gallery, ids, target),
-        head=head,
-        ids=np.asarray(ids),
-        source_version=source,
-        target_version=target,
-    )
-
-
-def _side(gallery: Gallery, ids: list[Any], version: EmbeddingVersion) -> Any:
-    """Side-information of items, or None where the version has none or an item lacks it."""
-    if version.side_dim is None:
-        return None
-    values = gallery.side_information(ids, version.name)
-    return None if np.isnan(values).any() else values

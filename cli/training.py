@@ -57,22 +57,32 @@ def train() -> None:
     """Train on pairs of embeddings, or on images."""
 
 
+_KINDS = "a file (Parquet, Arrow, Feather, npz, npy); with --gallery also one of its versions or columns."
+_LABELS = "Classes: with --gallery one of its columns, else a file (npy, npz, JSON) in the source's order."
+_FILES = (
+    "Files hold `vector`, and perhaps `id`, `label` and `side`; rows are joined by id, or else by their order. With "
+    "--gallery each of --source and --target is a version of it (its native vectors), a column of it, or a file with "
+    "ids, and all are joined by id: train ridge --gallery photos.lance --source v1 --target v2.npz --to v2. --from and "
+    "--to bind the artifact to versions, and are what --source and --target are where these are left out."
+)
+
+
 def _method(name: str, trainer: str, summary: str) -> Verb:
     """Make the verb of one trainer; its settings become options."""
 
     @verb(name, example=f"train {name} --source v1.npz --target v2.npz --out h.compat", settings=_loader(trainer))
     @click.option("--out", required=True, metavar="ARTIFACT", help="Directory to write, by custom NAME.compat.")
     @click.option("--overwrite", is_flag=True, help="Replace what is there.")
-    @click.option("--source", metavar="FILE", help="Source vectors: Parquet, Arrow, Feather, npz or npy.")
-    @click.option("--target", metavar="FILE", help="Target vectors of the same items, by id or in the same order.")
+    @click.option("--source", metavar="SOURCE", help=f"Source vectors: {_KINDS}")
+    @click.option("--target", metavar="TARGET", help=f"Target vectors of the same items: {_KINDS}")
     @click.option("--side", metavar="FILE", help="Side-information of the source, by id or in the source's order.")
     @click.option("--target-side", metavar="FILE", help="Side-information of the target, likewise.")
-    @click.option("--labels", metavar="FILE", help="Classes of the items (npy, npz, JSON), in the source's order.")
+    @click.option("--labels", metavar="LABELS", help=_LABELS)
     @click.option("--target-head", metavar="FILE", help="Classifier head of the target model (npy, npz).")
     @click.option("--drop-missing", is_flag=True, help="Leave ids out that only one file has; else they are refused.")
-    @click.option("--gallery", help="Gallery whose versions it is for; learn from its vectors where no file is given.")
-    @click.option("--from", "source_version", metavar="VERSION", help="Version of the source vectors in --gallery.")
-    @click.option("--to", "target_version", metavar="VERSION", help="Version of the target vectors in --gallery.")
+    @click.option("--gallery", help="Gallery whose versions the artifact is for, or whose vectors it learns from.")
+    @click.option("--from", "source_version", metavar="VERSION", help="Version in --gallery of the source vectors.")
+    @click.option("--to", "target_version", metavar="VERSION", help="Version in --gallery of the target vectors.")
     @trust_code_option
     @pass_output
     def method(
@@ -108,7 +118,7 @@ def _method(name: str, trainer: str, summary: str) -> Verb:
             trust_code=trust_code,
         )
         require_free(out, overwrite)
-        pairs = files.read()
+        pairs = files.read(output.note)
         with progress_bars("train") as bars:
             artifact = settings.fit(pairs, _onto(bars))
         artifact.save(out, overwrite=overwrite)
@@ -116,12 +126,6 @@ def _method(name: str, trainer: str, summary: str) -> Verb:
 
     method.help = f"{summary}\n\n{_FILES}"
     return method
-
-
-_FILES = (
-    "Files hold `vector`, and perhaps `id`, `label` and `side`. With --gallery, --from and --to the artifact is bound "
-    "to these versions, and learns from the items that are native in both where no files are given."
-)
 
 
 def _loader(trainer: str) -> Callable[[], type]:

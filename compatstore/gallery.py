@@ -468,14 +468,14 @@ class Gallery:
         return self._catalog.recorded().id_type
 
     def native_ids(self, *versions: str) -> list[Any]:
-        """Ids of the items whose vectors are native in all of these versions.
+        """Ids of the items whose vectors are native in all of these versions; of all items where none is named.
 
         Raises:
             UnknownVersion: The gallery keeps no vectors of one of them.
         """
         registry = self._catalog.registry()
         condition = " AND ".join(f"({registry.columns(version).native})" for version in versions)
-        found = self._catalog.store.scan([registry.id_column], condition)
+        found = self._catalog.store.scan([registry.id_column], condition or None)
         return list(found.column(registry.id_column).to_pylist())
 
     # ---- upgrades

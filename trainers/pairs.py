@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, fields, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,9 @@ from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import DimensionMismatch, DuplicateIds, InvalidInput, first_offenders
 from compatstore.trainers.vector_files import VectorFile, read_vectors
 from compatstore.versions import EmbeddingVersion
+
+if TYPE_CHECKING:
+    from compatstore.gallery import Gallery
 
 # A space counts as normalised when every vector's length is within this of 1; float16 storage moves it by 5e-4.
 _UNIT = 2e-3
@@ -129,6 +132,52 @@ class Pairs:
             source_version=source_version,
             target_version=target_version,
         )
+
+    @classmethod
+    def from_gallery(
+        cls,
+        gallery: Gallery,
+        source: str | PathLike[str],
+        target: str | PathLike[str],
+        *,
+        labels: str | None = None,
+        side: str | PathLike[str] | None = None,
+        target_side: str | PathLike[str] | None = None,
+        head: Any = None,
+        source_version: str | None = None,
+        target_version: str | None = None,
+    ) -> Pairs:
+        """Pair up, by id, what a gallery holds, or a gallery and a file.
+
+        Args:
+            gallery: The gallery.
+            source: A version of it (its native vectors), a column of vectors, or a file with `id` and `vector`.
+            target: The same of the target.
+            labels: Column of classes; by default the `label` of a file, where one has it.
+            side: File of side-information of the source; by default that of the version or file.
+            target_side: The same of the target.
+            head: As in `Pairs`.
+            source_version: Version that the source vectors are of, where `source` is a column or a file.
+            target_version: The same of the target.
+
+        Raises:
+            NotFound: A name is neither a version, nor a column, nor a file.
+            UnknownVersion: A version has no vectors in the gallery.
+            InvalidInput: No item is on both sides, or what was named holds no vectors, ids or labels.
+        """
+        from compatstore.trainers.gallery_pairs import match_pairs
+
+        return match_pairs(
+            gallery,
+            source,
+            target,
+            labels=labels,
+            side=side,
+            target_side=target_side,
+            head=head,
+            source_version=source_version,
+            target_version=target_version,
+        ).pairs
 
     def subset(self, rows: Rows | Sequence[int]) -> Pairs:
         """Return some rows, in the given order."""

@@ -97,16 +97,22 @@ def _read_arrow(path: Path, vector: str, names: tuple[str, ...]) -> Columns:
 
 
 def _columns(table: Any) -> Columns:
-    return {name: _as_array(name, table[name].combine_chunks()) for name in table.column_names}
+    return {name: as_array(name, table[name].combine_chunks()) for name in table.column_names}
 
 
-def _as_array(name: str, column: Any) -> npt.NDArray[Any]:
+def as_array(name: str, column: Any) -> npt.NDArray[Any]:
+    """An Arrow array as NumPy's: (n,), or (n, d) of lists of one length.
+
+    Raises:
+        ValueError: It has nulls, or lists of several lengths.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if column.null_count:
         raise ValueError(f"column {name!r} has {column.null_count} nulls")
-    if not (pa.types.is_list(column.type) or pa.types.is_fixed_size_list(column.type)):
+    lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    if not any(is_kind(column.type) for is_kind in lists):
         # Arrow's strings come as objects; NumPy's own string type sorts and compares without surprises.
         array = column.to_numpy(zero_copy_only=False)
         return np.asarray(array.tolist()) if array.dtype == object else np.asarray(array)
