@@ -12,14 +12,18 @@ import numpy as np
 import numpy.typing as npt
 
 from compatstore.encoders.protocol import FloatArray
-from compatstore.errors import InvalidInput, NotFound, first_offenders
+from compatstore.errors import InvalidInput, NotFound, UnknownVersion, first_offenders
 from compatstore.gallery import Gallery
 from compatstore.trainers.pairs import Pairs, require_unique
-from compatstore.trainers.vector_files import as_array, read_vectors
+from compatstore.trainers.vector_files import as_array, is_list, read_vectors
 from compatstore.versions import EmbeddingVersion
 
 Ids = npt.NDArray[Any]
 COLUMNS = ("vector", "id", "label", "side")
+_ELSEWHERE = (
+    "Of --source and --target name for one a file with ids, or a column of the gallery, with vectors of the other's "
+    "items; --from and --to say which versions they are of."
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -113,7 +117,7 @@ def match_pairs(
             f"pair {left.what} with {right.what}",
             expected="items that have both",
             found=f"none among {len(left.ids)} and {len(right.ids)}",
-            fix="Name for one side a file, or a column of the gallery, that has vectors of the other side's items.",
+            fix=_ELSEWHERE,
         )
     given = left.labels or right.labels
     return Matched(
@@ -151,15 +155,22 @@ def _read(gallery: Gallery, name: str | PathLike[str], version: str | None) -> _
         return _of_column(gallery, text, known)
     if Path(text).is_file():
         return _of_file(text, known)
+    schema = gallery.get([]).schema
+    vectors = ", ".join(field.name for field in schema if is_list(field.type) and field.name not in gallery.versions())
     raise NotFound(
         f"train on {text}",
-        expected=f"a version ({', '.join(gallery.versions())}), a column ({', '.join(columns)}) or a file",
+        expected=f"a version ({', '.join(gallery.versions())}), a column of vectors ({vectors}) or a file",
         found="none of that name",
     )
 
 
 def _of_version(gallery: Gallery, name: str) -> _Side:
     version = gallery.version(name)
+    try:
+        ids = gallery.native_ids(name)
+    except UnknownVersion as error:
+        expected = "a version with vectors in the gallery"
+        raise UnknownVersion(f"train on {name}", expected=expected, found="none", fix=_ELSEWHERE) from error
 
     def side(ids: Ids) -> Any:
         values = gallery.side_information(ids.tolist(), name)
@@ -167,7 +178,7 @@ def _of_version(gallery: Gallery, name: str) -> _Side:
 
     return _Side(
         what=f"{name} (native)",
-        ids=np.asarray(gallery.native_ids(name)),
+        ids=np.asarray(ids),
         vectors=lambda ids: gallery.vectors(ids.tolist(), name),
         side=None if version.side_dim is None else side,
         version=version,

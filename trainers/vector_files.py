@@ -106,13 +106,11 @@ def as_array(name: str, column: Any) -> npt.NDArray[Any]:
     Raises:
         ValueError: It has nulls, or lists of several lengths.
     """
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     if column.null_count:
         raise ValueError(f"column {name!r} has {column.null_count} nulls")
-    lists = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
-    if not any(is_kind(column.type) for is_kind in lists):
+    if not is_list(column.type):
         # Arrow's strings come as objects; NumPy's own string type sorts and compares without surprises.
         array = column.to_numpy(zero_copy_only=False)
         return np.asarray(array.tolist()) if array.dtype == object else np.asarray(array)
@@ -120,6 +118,13 @@ def as_array(name: str, column: Any) -> npt.NDArray[Any]:
     if len(lengths) != 1:
         raise ValueError(f"column {name!r} holds {len(lengths)} lengths of lists")
     return np.asarray(column.flatten().to_numpy(zero_copy_only=False)).reshape(-1, lengths[0])
+
+
+def is_list(kind: Any) -> bool:
+    """Whether an Arrow type is one of lists."""
+    import pyarrow as pa
+
+    return any(is_kind(kind) for is_kind in (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list))
 
 
 _READERS: dict[str, Callable[[Path, str, tuple[str, ...]], Columns]] = {

@@ -7,22 +7,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from compatstore.storage import vector_index
+from compatstore.storage.basis import row_basis
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
+from compatstore.storage.fragments import list_fragments
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
+from compatstore.storage.vector_index import VectorIndex
 from compatstore.upgrade.backfilling.account import read_account
 from compatstore.upgrade.backfilling.budget import Budget
 from compatstore.upgrade.backfilling.embeddable import Embeddable, probe_embeddable
 from compatstore.upgrade.estimates.estimate import UpgradeEstimate
 from compatstore.upgrade.expand import columns_for
-from compatstore.upgrade.hop import Hop
+from compatstore.upgrade.hop import Hop, read_source
 from compatstore.upgrade.natives.native_ways import plan_natives, require_way
 from compatstore.upgrade.plan_warnings import warnings_of
 from compatstore.upgrade.precision import PrecisionChoice, PrecisionRequest, choose_precision, sample_source
 from compatstore.upgrade.transform import Transformer, transformer_of
 
 SAMPLE_ROWS = 2048
+COMMIT_SECONDS, FRAGMENT_SECONDS = 0.02, 0.0002  # of a commit that touches the metadata of all fragments
 
 
 @dataclass(frozen=True)
@@ -30,7 +35,7 @@ class Step:
     """One step of a plan.
 
     Attributes:
-        name: expand, hop, backfill, cutover.
+        name: expand, hop, backfill, refit, catch-up, index, cutover.
         rows: Rows that it writes.
         bytes: Bytes that it writes to the table, about.
         seconds: Time that it takes on this machine, about; None where nothing can be measured.
@@ -85,12 +90,12 @@ def make_plan(catalog: Catalog, run: RunRecord, precision: PrecisionRequest = "f
     todo = _to_transform(catalog, registry, run, transformer, rows)
     choice = choose_precision(catalog, run, transformer, precision, todo)
     possible = _possible(catalog, registry, run)
-    steps = [
-        *([] if record.columns else [Step("expand", 0, 0, 0.0, f"add the empty columns {', '.join(target.names)}")]),
+    work = [
+        *([] if record.columns else [_expand_step(catalog, target)]),
         *_hop_step(catalog, run, transformer, target, todo, choice),
         *(_backfill_steps(catalog, registry, run, target, possible) if possible else []),
-        *([] if registry.active == run.target else [Step("cutover", 0, 0, 0.0, f"search {run.target}: on your word")]),
     ]
+    steps = [*work, *_closing_steps(catalog, registry, run, target, rows, busy=bool(work))]
     warnings = warnings_of(catalog, registry, run, transformer, target, possible)
     quality = transformer.artifacts[-1].manifest.figures if transformer else {}
     short = tuple(artifact.short_id for artifact in transformer.artifacts) if transformer else ()
@@ -117,6 +122,52 @@ def _to_transform(
     if registry.record(run.target).columns is None:
         return rows
     return Hop.of(catalog.store, registry, run.source, run.target, transformer).pending()
+
+
+def _expand_step(catalog: Catalog, target: VersionColumns) -> Step:
+    """A commit that names the columns; nothing is written for a row."""
+    seconds = COMMIT_SECONDS + FRAGMENT_SECONDS * len(list_fragments(catalog.store.snapshot()))
+    return Step("expand", 0, 0, seconds, f"add the empty columns {', '.join(target.names)}")
+
+
+def _closing_steps(
+    catalog: Catalog, registry: Registry, run: RunRecord, target: VersionColumns, rows: int, *, busy: bool
+) -> list[Step]:
+    """What follows where all have a vector: a look at what changed meanwhile, the index, and the switch."""
+    steps = []
+    if busy:
+        seconds = _seconds_to_look(catalog, registry, run, rows)
+        steps.append(Step("catch-up", 0, 0, seconds, "look for what came or changed meanwhile, and transform it"))
+    index, own = _index_of(catalog, registry, run, target), vector_index.describe(catalog.store, target.vector)
+    stale = own is not None and (busy or vector_index.unindexed_rows(catalog.store, target.vector) > 0)
+    if index is not None and (own is None or stale) and rows >= vector_index.MINIMUM_ROWS:
+        seconds = vector_index.build_seconds(index, rows, target.width)
+        size = vector_index.index_bytes(index, rows, target.width)
+        note = f"build {index.kind} of {index.num_partitions} cells, as {run.source} has" + (" (at cutover)" * stale)
+        steps.append(Step("index", rows, size, seconds, note))
+    if registry.active != run.target:
+        steps.append(Step("cutover", 0, 0, 0.0, f"search {run.target}: on your word"))
+    return steps
+
+
+def _index_of(catalog: Catalog, registry: Registry, run: RunRecord, target: VersionColumns) -> VectorIndex | None:
+    """The index that the target gets, or has; None where nothing is built any more, or the source has none."""
+    if registry.active == run.target:
+        return None
+    source, metric = registry.columns(run.source), registry.record(run.target).metric
+    own = vector_index.describe(catalog.store, target.vector)
+    return own or vector_index.mirrored(catalog.store, source.vector, target.width, metric)
+
+
+def _seconds_to_look(catalog: Catalog, registry: Registry, run: RunRecord, rows: int) -> float:
+    """Seconds to compare all rows with the basis of their vectors, from a sample."""
+    source, names = registry.columns(run.source), [registry.columns(run.source).vector]
+    sources = registry.source_column
+    started = time.perf_counter()
+    read = catalog.store.scan([*names, *([sources] if sources else [])], limit=SAMPLE_ROWS)
+    values = read_source(replace(source, side=None, side_dim=None), read)
+    row_basis(values.vectors, values.valid, read[sources] if sources else None)
+    return (time.perf_counter() - started) * rows / max(int(read.num_rows), 1)
 
 
 def _possible(catalog: Catalog, registry: Registry, run: RunRecord) -> Embeddable | None:

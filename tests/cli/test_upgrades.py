@@ -58,6 +58,7 @@ def test_plan_is_what_a_dry_run_shows_and_writes_nothing(run, linked):
         "expand": 0,
         "hop": 300,
         "backfill": 75,
+        "catch-up": 0,
         "cutover": 0,
     }
     assert run("status", linked, "--json").json == before

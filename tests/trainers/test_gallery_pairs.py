@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 
@@ -35,7 +36,7 @@ def write(path, rows, **more):
         np.savez(path, **columns)
     else:
         table = pa.table({name: pa.array(value.tolist()) for name, value in columns.items()})
-        (pq.write_table if path.suffix == ".parquet" else pa.feather.write_feather)(table, path)
+        (pq.write_table if path.suffix == ".parquet" else feather.write_feather)(table, path)
     return path
 
 
@@ -97,7 +98,7 @@ def test_labels_and_side_information_of_files(gallery, tmp_path):
 @pytest.mark.parametrize(
     ("source", "target", "error", "said"),
     [
-        ("v1", "nowhere", NotFound, r"a version \(v1, v2\), a column \(id, v1.*other, class\) or a file"),
+        ("v1", "nowhere", NotFound, r"a version \(v1, v2\), a column of vectors \((vector|other)\) or a file"),
         ("v1", "class", InvalidInput, "lists of numbers"),
         ("v1", "numbers.npz", InvalidInput, "ids of one type, as item-0"),
         ("v1", "strangers.npz", InvalidInput, "none among 60 and 2"),

@@ -39,7 +39,7 @@ def test_a_plan_writes_nothing_and_is_what_the_upgrade_does(gallery):
     before = table_version(gallery)
     plan = gallery.plan("v2", backfill=0.25)
     assert table_version(gallery) == before
-    assert [step.name for step in plan.steps] == ["expand", "hop", "backfill", "cutover"]
+    assert [step.name for step in plan.steps] == ["expand", "hop", "backfill", "catch-up", "cutover"]
     rows = {step.name: step.rows for step in plan.steps}
     report = gallery.upgrade("v2", backfill=0.25)
     assert (report.transformed, report.backfilled) == (rows["hop"], rows["backfill"]) == (1797, 449)
