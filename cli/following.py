@@ -45,7 +45,9 @@ def following(output: Output) -> Iterator[Callable[[Status], None]]:
         drawn = console()
 
         def draw(status: Status) -> None:
-            live.update(Group(*(fitted(part, drawn.width) for part in views.status(status))), refresh=True)
+            live.update(
+                Group(*(fitted(output.addressed(part), drawn.width) for part in views.status(status))), refresh=True
+            )
 
         with Live(console=drawn, auto_refresh=False) as live:
             yield draw

@@ -10,6 +10,8 @@ import dataclasses
 import json
 import math
 import os
+import re
+import shlex
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from compatstore.cli.tables import Table
 
 T = TypeVar("T")
+_COMMAND = re.compile(r"(compatstore (?:[a-z-]+ )+)GALLERY\b")
 WIDE = 10_000  # columns of a stdout that is no terminal: nothing is wrapped or cut
 
 
@@ -35,10 +38,13 @@ class Output:
 
     Args:
         as_json: Print results and errors as JSON on stdout, instead of tables on stdout and errors on stderr.
+
+    Attributes:
+        gallery: What the user called the gallery; commands that are advised name it. "" before that is known.
     """
 
     def __init__(self, *, as_json: bool) -> None:
-        self.as_json = as_json
+        self.as_json, self.gallery = as_json, ""
 
     def show(self, result: T, view: Callable[[T], Iterable[str | Table]]) -> None:
         """Print a result.
@@ -53,7 +59,7 @@ class Output:
         drawn = console()
         for part in view(result):
             with drawn.capture() as text:
-                drawn.print(fitted(part, drawn.width), soft_wrap=isinstance(part, str))
+                drawn.print(fitted(self.addressed(part), drawn.width), soft_wrap=isinstance(part, str))
             click.echo(text.get(), nl=False)
 
     def show_line(self, result: Any) -> None:
@@ -62,7 +68,18 @@ class Output:
 
     def note(self, text: str) -> None:
         """Say something that is no data, one line on stderr."""
-        click.echo(visible(text), err=True)
+        click.echo(visible(self._named(text)), err=True)
+
+    def addressed(self, part: str | Table) -> str | Table:
+        """The same with commands that can be copied: "compatstore status GALLERY" names the gallery at hand."""
+        if isinstance(part, str):
+            return self._named(part)
+        return dataclasses.replace(part, rows=tuple(tuple(map(self._named, row)) for row in part.rows))
+
+    def _named(self, text: str) -> str:
+        if not self.gallery:
+            return text
+        return _COMMAND.sub(lambda found: visible(f"{found[1]}{shlex.quote(self.gallery)}"), text)
 
     @contextmanager
     def noting_warnings(self) -> Iterator[None]:

@@ -34,6 +34,8 @@ class Verb(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
+        if isinstance(ctx.params.get("gallery"), str):
+            ctx.obj.gallery = ctx.params["gallery"]
         if self.settings is not None:
             ctx.params["settings"] = collect(self.settings(), ctx.params)
         return super().invoke(ctx)

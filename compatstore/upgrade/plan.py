@@ -17,7 +17,7 @@ from compatstore.storage.registry import Registry
 from compatstore.storage.vector_index import VectorIndex
 from compatstore.upgrade.backfilling.account import read_account
 from compatstore.upgrade.backfilling.budget import Budget
-from compatstore.upgrade.backfilling.embeddable import Embeddable, probe_embeddable
+from compatstore.upgrade.backfilling.embeddable import Embeddable, count_embeddable, probe_embeddable
 from compatstore.upgrade.estimates.estimate import UpgradeEstimate
 from compatstore.upgrade.expand import columns_for
 from compatstore.upgrade.hop import Hop, read_source
@@ -174,7 +174,11 @@ def _possible(catalog: Catalog, registry: Registry, run: RunRecord) -> Embeddabl
     """What can be embedded at all, by a sample; None where nothing is to be embedded."""
     if not run.backfill:
         return None
-    return probe_embeddable(catalog, registry, run, read_account(catalog, registry, run)[1]["id"].combine_chunks())
+    budget, (spent, failed) = Budget.of(run), read_account(catalog, registry, run)
+    counted = count_embeddable(catalog, registry, run, failed.num_rows)
+    if not budget.share_left(counted.items, counted.native) or budget.ended_by(spent):
+        return counted  # nothing is to be embedded any more: no model is loaded to find out how fast it is
+    return probe_embeddable(catalog, registry, run, failed["id"].combine_chunks())
 
 
 def _hop_step(

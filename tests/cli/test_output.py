@@ -184,3 +184,11 @@ def test_a_terminal_without_unicode_ends_no_verb(gallery, tmp_path):
     done = subprocess.run(words, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 3
     assert r"\u6587.lance" in done.stderr
+
+
+def test_commands_that_are_advised_name_the_gallery(run, linked):
+    told = run("upgrade", linked, "v2")
+    assert f"next: compatstore cutover {linked} v2" in told.out
+    assert "GALLERY" not in run("cutover", linked, "v9").err
+    assert "GALLERY" in run("cutover", linked, "v9", "--json").json["fix"], "JSON is what the API says"
+    assert "next:" not in run("upgrade", linked, "v2", "--cutover").out
