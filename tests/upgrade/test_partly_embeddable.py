@@ -10,6 +10,7 @@ from compatstore.errors import GateFailed, Interrupted, SourceError
 from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.estimates.report_files import to_markdown
+from compatstore.upgrade.refitting.draw import draw
 from compatstore.upgrade.rows import ArrayRows
 from galleries import SOURCE, artifact, items
 
@@ -171,7 +172,7 @@ def test_rows_drawn_for_a_refit_are_drawn_from_what_can_be_embedded(gallery):
     whole = natives(gallery)
     assert len(whole) == 100
     rows = ArrayRows(ids=IDS)
-    drawn = [IDS[row] for row in order("random", rows, 1) if IDS[row] in GOOD]
+    drawn = [IDS[row] for row in draw("sigma", rows, 0) if IDS[row] in GOOD]
     assert set(drawn[:20]) <= whole
 
 
