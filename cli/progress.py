@@ -80,14 +80,14 @@ class Lines:
         self._said = ""
 
     def update(self, step: str, done: int, total: int | None, note: str = "") -> None:
-        """Note where a step is; say so where it has just begun."""
+        """Note where a step is; say so where it has just begun, and not ended at once."""
         with self._lock:
             begins = step != self._step or done < self._done  # another candidate's training has the name of the last
             if begins:
                 self._finish()
-                self._step, self._began, self._first = step, self._clock(), done
+                self._step, self._began, self._first, self._said = step, self._clock(), done, ""
             self._done, self._total, self._note = done, total, note
-            if begins:
+            if begins and (total is None or done < total):
                 self._say(self._line())
 
     def tick(self) -> None:

@@ -46,6 +46,13 @@ def test_each_step_is_said_once_and_what_it_came_to(lines, clock, said):
     ]
 
 
+def test_a_step_that_ends_at_once_is_not_worth_a_line(lines, said):
+    lines.update("add", 300, 300)
+    lines.update("hop", 20, 20)
+    lines.close()
+    assert said == []
+
+
 def test_now_and_then_a_line_has_the_rate_and_the_time_left(lines, clock, said):
     lines.update("backfill", 1_000, 61_000)
     for _ in range(3):
