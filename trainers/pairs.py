@@ -325,7 +325,7 @@ def _require_ids(path: Path, ids: npt.NDArray[Any], needed: npt.NDArray[Any]) ->
             f"pair rows by id with {path}",
             expected="every id of the other file",
             found=f"missing: {first_offenders(lacking)}",
-            fix='Pass missing="drop" to pair the others.',
+            fix='Pair the others: missing="drop" (--drop-missing).',
         )
 
 
