@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from compatstore.cli.output import Output
 from compatstore.cli.settings import collect, options_of
 from compatstore.errors import AlreadyExists
 
@@ -34,8 +35,9 @@ class Verb(click.Command):
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
-        if isinstance(ctx.params.get("gallery"), str):
-            ctx.obj.gallery = ctx.params["gallery"]
+        output = ctx.find_object(Output)
+        if output is not None:
+            output.gallery = ctx.params.get("gallery") or ""
         if self.settings is not None:
             ctx.params["settings"] = collect(self.settings(), ctx.params)
         return super().invoke(ctx)
