@@ -210,7 +210,7 @@ def require_encoder(catalog: Catalog, target: str) -> Encoder:
             f"embed items in {target}",
             expected=f"an encoder for {target}",
             found="none: its vectors come from outside",
-            fix=f"Hand one over, a Precomputed one will do: Gallery.open(..., encoders={{'{target}': ...}}), or --encoder; "
-            "or upgrade without a backfill.",
+            fix=f"Hand one over, a Precomputed one will do: Gallery.open(..., encoders={{'{target}': ...}}), or "
+            "--encoder; or upgrade without a backfill.",
         )
     return encoder
