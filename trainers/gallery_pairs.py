@@ -105,7 +105,7 @@ def match_pairs(
     """
     left = _read(gallery, source, source_version)
     right = _read(gallery, target, target_version)
-    if left.ids.dtype.kind != right.ids.dtype.kind:
+    if len(left.ids) and len(right.ids) and left.ids.dtype.kind != right.ids.dtype.kind:
         raise InvalidInput(
             f"pair {left.what} with {right.what}",
             expected=f"ids of one type, as {first_offenders(left.ids.tolist(), 2)}",

@@ -41,7 +41,7 @@ def test_every_table_of_every_verb_is_whole_at_50_and_at_200_columns(run, linked
         ("history", linked),
         ("verify", linked),
         ("doctor", linked),
-        ("train", "mean-shift", "--gallery", linked, "--from", "v1", "--to", "v2", "--out", tmp_path / "h.compat"),
+        ("train", "ridge", "--gallery", linked, "--from", "v1", "--to", "v2", "--out", tmp_path / "h.compat"),
     ):
         assert run(*words).code in (0, 9), words
     assert len(tables) > 12

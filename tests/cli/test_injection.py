@@ -30,7 +30,7 @@ EVIL = (
 STEERING = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 ITEMS = 60
 IDS = [f"{EVIL[number % len(EVIL)].replace(chr(0), '')}-{number}" for number in range(ITEMS)]
-NAME = "caption\x1b[31m\u202e"
+NAME = "caption\u202e<b>|*x*"
 
 
 def vectors(dim):

@@ -153,7 +153,7 @@ def test_an_artifact_is_not_overwritten_unless_asked(run, digits, artifact, tmp_
         (("--gallery", "g", "--from", "v1"), 2),
         (("--gallery", "no-such", "--from", "v1", "--to", "v2"), 3),
         (("--source", "no-such.npz", "--target", "no-such.npz"), 2),
-        (("--gallery", "g", "--from", "v1", "--to", "v2", "--side", "s.npz"), 2),
+        (("--gallery", "no-such", "--from", "v1", "--to", "v2", "--side", "s.npz"), 3),
     ],
 )
 def test_train_refuses(run, tmp_path, words, code):
@@ -169,7 +169,7 @@ def test_a_setting_out_of_its_range_is_refused(run, digits, tmp_path):
 
 def test_train_pairs_a_gallerys_version_with_a_file_and_says_how_many_matched(run, gallery, digits, tmp_path):
     words = ("--gallery", gallery, "--source", "v1", "--target", digits / "v2.npz", "--to", "v2")
-    trained = run("train", "mean-shift", *words, "--labels", "label", "--out", tmp_path / "h.compat", "--json")
+    trained = run("train", "ridge", *words, "--labels", "label", "--out", tmp_path / "h.compat", "--json")
     assert trained.code == 0
     assert "300 pairs, joined by id: 300 items of v1 (native), 300 of " in trained.err
     assert run("link", gallery, tmp_path / "h.compat", "--json").json["source"] == "v1"
@@ -178,9 +178,9 @@ def test_train_pairs_a_gallerys_version_with_a_file_and_says_how_many_matched(ru
 def test_from_and_to_stand_for_what_is_not_named(run, gallery, digits, tmp_path):
     """What the advice of a refused training says works: --target beside --gallery, --from and --to."""
     versions = ("--gallery", gallery, "--from", "v1", "--to", "v2")
-    refused = run("train", "mean-shift", *versions, "--out", tmp_path / "h.compat")
+    refused = run("train", "ridge", *versions, "--out", tmp_path / "h.compat")
     assert (refused.code, "--target" in refused.err) == (3, True)
-    trained = run("train", "mean-shift", *versions, "--target", digits / "v2.npz", "--out", tmp_path / "h.compat")
+    trained = run("train", "ridge", *versions, "--target", digits / "v2.npz", "--out", tmp_path / "h.compat")
     assert trained.code == 0
 
 
@@ -190,7 +190,7 @@ def test_train_on_an_apps_own_column(run, digits, tmp_path):
     gallery = cs.Gallery.create(str(tmp_path / "g.lance"), cs.EmbeddingVersion("v1", dim=64, metric="l2"))
     gallery.add(pa.table(columns))
     words = ("--gallery", tmp_path / "g.lance", "--source", "v1", "--target", "ours")
-    trained = run("train", "mean-shift", *words, "--out", tmp_path / "h.compat", "--json")
+    trained = run("train", "ridge", *words, "--out", tmp_path / "h.compat", "--json")
     assert trained.code == 0
     assert trained.json["manifest"]["target"]["dim"] == 24
 
@@ -199,6 +199,6 @@ def test_train_on_an_apps_own_column(run, digits, tmp_path):
     "words", [(), ("--source", "v1"), ("--gallery", "g", "--from", "v1"), ("--from", "a", "--to", "b")]
 )
 def test_training_without_one_side_says_where_vectors_can_come_from(run, tmp_path, words):
-    refused = run("train", "mean-shift", *words, "--out", tmp_path / "h.compat")
+    refused = run("train", "ridge", *words, "--out", tmp_path / "h.compat")
     assert refused.code == 2
     assert "--gallery" in refused.err
