@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,7 +40,7 @@ class Account:
         spent: What was, so far.
         failed: Arrow table of id, basis, reason: items that could not be embedded.
         patience: Items that may fail in a row.
-        proven: Whether the target has native vectors already.
+        proven: Says whether the target has native vectors already; asked where it matters.
 
     Attributes:
         spent: What was spent, this call's part included.
@@ -47,7 +48,7 @@ class Account:
     """
 
     def __init__(
-        self, ledger: Ledger, budget: Budget, spent: Spent, failed: Any, patience: int, *, proven: bool
+        self, ledger: Ledger, budget: Budget, spent: Spent, failed: Any, patience: int, *, proven: Callable[[], bool]
     ) -> None:
         self._proven = proven
         self._ledger, self.budget, self.spent, self.failed, self._patience = ledger, budget, spent, failed, patience
@@ -96,7 +97,7 @@ class Account:
         Raises:
             EncoderFailed: Items failed, and none was ever embedded.
         """
-        if self._doubtful.num_rows and not self.spent.rows and not self._proven:
+        if self._doubtful.num_rows and not self.spent.rows and not self._proven():
             raise self._embeds_nothing()
         self._clear_doubt()
         self.tick()
@@ -141,7 +142,10 @@ class Account:
 def open_account(catalog: Catalog, registry: Registry, run: RunRecord, patience: int) -> Account:
     """The account of a run; failures of items that changed since, or are native or gone, are left out."""
     spent, failed = read_account(catalog, registry, run)
-    proven = catalog.store.count(registry.columns(run.target).native) > 0
+
+    def proven() -> bool:
+        return catalog.store.count(registry.columns(run.target).native) > 0
+
     return Account(ledger_of(catalog, registry, run), Budget.of(run), spent, failed, patience, proven=proven)
 
 
