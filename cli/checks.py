@@ -9,6 +9,7 @@ import click
 
 from compatstore.cli.exit_codes import FOUND
 from compatstore.cli.output import Output, pass_output
+from compatstore.cli.progress import progress_bars
 from compatstore.cli.tables import Table, table
 from compatstore.cli.verb import gallery_argument, open_gallery, verb
 
@@ -28,7 +29,8 @@ def verify(ctx: click.Context, output: Output, gallery: str) -> None:
     Table, registry, files, tags and indexes are held against each other. Nothing is written; each finding comes with
     its repair. The exit code is 9 where an error or a warning is found, 0 where there is nothing but notes.
     """
-    result = open_gallery(gallery, trust_code=False).verify()
+    with progress_bars("verify"):
+        result = open_gallery(gallery, trust_code=False).verify()
     output.show(result, _findings)
     ctx.exit(0 if result.clean else FOUND)
 

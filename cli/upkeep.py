@@ -8,6 +8,7 @@ import click
 
 from compatstore.cli import views
 from compatstore.cli.output import Output, pass_output
+from compatstore.cli.progress import progress_bars
 from compatstore.cli.verb import gallery_argument, open_gallery, verb
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ def optimize(output: Output, gallery: str, dry_run: bool, adopted: bool, grace: 
     kept. Galleries of our own merge small fragments by themselves; this does the rest at once.
     """
     opened = open_gallery(gallery, trust_code=False)
-    output.show(opened.optimize(adopted=adopted, grace=grace, dry_run=dry_run), views.optimized)
+    with progress_bars("optimize"):
+        result = opened.optimize(adopted=adopted, grace=grace, dry_run=dry_run)
+    output.show(result, views.optimized)
 
 
 @verb("unregister", example="unregister photos.lance v1")
