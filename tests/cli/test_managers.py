@@ -96,7 +96,7 @@ def test_who_follows_learns_of_a_failure(run, at):
         open_with_encoder(path).upgrade("v2", **UPGRADE, progress=fail)
     followed = run("status", path, "--watch")
     assert followed.code == 7
-    assert "backfill, failed; go on: compatstore upgrade GALLERY v2" in followed.out
+    assert f"backfill, failed; go on: compatstore upgrade {path} v2" in followed.out
     assert "OSError: no route to the model" in followed.out
 
 

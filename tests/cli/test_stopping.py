@@ -61,7 +61,7 @@ def test_a_second_signal_ends_the_process_and_nobody_waits_for_it(slow, run):
     activity = followed.json["upgrades"][0]["activity"]
     assert (activity["doing"], activity["step"]) == ("interrupted", "backfill")
     assert f"process {killed.pid}" in activity["holder"]
-    assert "interrupted; go on: compatstore upgrade GALLERY v2" in run("status", slow.gallery).out
+    assert f"interrupted; go on: compatstore upgrade {slow.gallery} v2" in run("status", slow.gallery).out
 
     resumed = slow.upgrade()
     out, err = resumed.communicate()

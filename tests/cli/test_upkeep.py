@@ -29,7 +29,7 @@ def test_versions_and_artifacts_are_forgotten_once_nothing_uses_them(run, linked
     refused = run("unregister", linked, "v2")
     assert refused.code == 7
     artifact = run("versions", linked, "--json").json["artifacts"][0]["id"]
-    assert f"compatstore unlink GALLERY {artifact[:12]}" in refused.err
+    assert f"compatstore unlink {linked} {artifact[:12]}" in refused.err
     assert run("unlink", linked, artifact[:8]).code == 0
     assert run("unregister", linked, "v2").code == 0
     left = run("versions", linked, "--json").json
