@@ -44,11 +44,12 @@ class LeaseFiles:
         """Names of the files that are there, the latest lease's last; none of leases later than the fence's.
 
         Args:
-            since: Number of the first lease whose files are named.
+            since: Number of the first lease whose files are named, beside one's own.
         """
         numbers = (_number(name, self._kind, self._target) for name in self.files.names())
         last = math.inf if self._fence is None else self.number
-        return [self._named(n) for n in sorted(n for n in numbers if n is not None and since <= n <= last)]
+        counts = (n for n in numbers if n is not None and (since <= n <= last or n == self.number))
+        return [self._named(n) for n in sorted(counts)]
 
     def require_entitled(self) -> None:
         """Look whether the lease is held; to be called before each write.
