@@ -11,7 +11,7 @@ from compatstore.cli.exit_codes import FOUND
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import progress_bars
 from compatstore.cli.tables import Table, table
-from compatstore.cli.verb import gallery_argument, open_gallery, verb
+from compatstore.cli.verb import gallery_argument, verb
 
 if TYPE_CHECKING:
     from click import Command
@@ -29,8 +29,11 @@ def verify(ctx: click.Context, output: Output, gallery: str) -> None:
     Table, registry, files, tags and indexes are held against each other. Nothing is written; each finding comes with
     its repair. The exit code is 9 where an error or a warning is found, 0 where there is nothing but notes.
     """
+    from compatstore.storage.location import locate
+    from compatstore.verification import verify_at
+
     with progress_bars("verify"):
-        result = open_gallery(gallery, trust_code=False).verify()
+        result = verify_at(locate(gallery))
     output.show(result, _findings)
     ctx.exit(0 if result.clean else FOUND)
 

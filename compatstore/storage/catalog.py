@@ -97,9 +97,17 @@ class Catalog:
 
         Raises:
             TableChanged: It has not: another writer dropped, renamed or replaced some.
+            CorruptArtifact: The records contradict each other.
         """
         snapshot = snapshot or self.store.snapshot()
         registry, found = self._look(snapshot)
+        if registry.contradictions:
+            raise CorruptArtifact(
+                f"use {self.store.location.name}",
+                expected="a registry whose records fit together",
+                found=first_offenders(registry.contradictions),
+                fix=f"See how to put it back: compatstore verify {self.store.location.uri}",
+            )
         found = tuple(misfit for misfit in found if misfit.version is None or misfit.version != self._given_up)
         refuse(found, registry, snapshot, self.store.location)
         return registry

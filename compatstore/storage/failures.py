@@ -22,6 +22,14 @@ from compatstore.storage.blobs import FOLDER
 from compatstore.storage.location import Location
 
 WRITABLE = "Check that the path exists, that its disk has room and that you may write there."
+_OF_FILES = (
+    "LanceError(IO)",
+    "Permission denied",
+    "Not found:",
+    "not appear to be a Lance file",
+    "/lance-file/",
+    "/lance-encoding/",
+)
 _AT_PATH = re.compile(r"""(?:file |on |at path "|: ')(/[^:"']+)""")
 
 Class = TypeVar("Class", bound=type)
@@ -93,7 +101,7 @@ def storage_failure(error: BaseException, asked: str, location: Location) -> Sto
 def of_files(error: BaseException) -> bool:
     """Whether files are the matter, and not what the caller asked for."""
     text = str(error)
-    return is_panic(error) or "LanceError(IO)" in text or "Permission denied" in text or text.startswith("Not found")
+    return is_panic(error) or any(sign in text for sign in _OF_FILES)
 
 
 def lost_race(error: BaseException) -> bool:
@@ -125,7 +133,8 @@ def denied_at(error: BaseException, location: Location | None) -> str:
 
 
 def _by_lance(error: BaseException) -> bool:
-    if is_panic(error) or "LanceError" in str(error):
+    text = str(error)
+    if is_panic(error) or "LanceError" in text or "/lance/rust/" in text:  # Arrow passes Lance's text on
         return True
     frame = error.__traceback__
     while frame is not None and frame.tb_next is not None:

@@ -10,7 +10,9 @@ successor has read of; and what a manager writes after it lost its lease is read
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -27,6 +29,7 @@ from compatstore.storage.lease_files import LEDGER, LeaseFiles
 from compatstore.storage.location import Location
 
 _SPENT, _RUN = b"spent", b"run"
+_ARROW, _SEAL = b"ARROW1", 32
 
 
 @dataclass(frozen=True)
@@ -74,7 +77,7 @@ class Ledger:
             if not names:
                 return Spent(), self._schema.empty_table()
             latest = names[-1]
-            table = pa.ipc.open_file(self._files.files.read(latest)).read_all()
+            table = pa.ipc.open_file(_unsealed(self._files.files.read(latest))).read_all()
             run, spent = table.schema.metadata[_RUN].decode(), table.schema.metadata[_SPENT]
             if run != self._run:
                 return Spent(), self._schema.empty_table()
@@ -87,8 +90,8 @@ class Ledger:
                 f"read the ledger of a backfill beside {self._location.name}",
                 expected="what a backfill wrote",
                 found=str(error),
-                fix=f"Remove {self._files.files.address(latest)}: what was spent and what could not be embedded is "
-                "forgotten, vectors stay.",
+                fix="Remove it: what was spent and what could not be embedded is forgotten, vectors stay: "
+                f"rm {shlex.quote(self._files.files.address(latest))}",
             ) from error
 
     def save(self, spent: Spent, failed: Any) -> None:
@@ -105,7 +108,7 @@ class Ledger:
             writer.write_table(failed)
         self._files.require_entitled()
         try:
-            self._files.files.write(self._files.own, sink.getvalue())
+            self._files.files.write(self._files.own, _sealed(sink.getvalue().to_pybytes()))
             self._remove(self._files.names()[:-1])
         except PermissionError as error:
             asked = f"write the ledger of a backfill beside {self._location.name}"
@@ -137,6 +140,20 @@ class Ledger:
         return pa.table(
             [column.cast(field.type) for column, field in zip(columns, self._schema, strict=True)], self._schema
         )
+
+
+def _sealed(content: bytes) -> bytes:
+    return content + hashlib.sha256(content).digest()
+
+
+def _unsealed(data: bytes) -> bytes:
+    """The content of a file that ends with its SHA-256; ledgers of earlier releases end as Arrow files do."""
+    if data.endswith(_ARROW):
+        return data
+    content = data[:-_SEAL]
+    if hashlib.sha256(content).digest() != data[-_SEAL:]:
+        raise ValueError("content of another SHA-256 than was written")
+    return content
 
 
 def without(failed: Any, ids: Sequence[Any]) -> Any:

@@ -45,6 +45,19 @@ class VersionRecord:
     def __post_init__(self) -> None:
         self.version()  # refuses a name, dimension or metric that no version has
 
+    @property
+    def contradictions(self) -> list[str]:
+        """What its columns keep that is not what it says."""
+        columns = self.columns
+        if columns is None:
+            return []
+        said, kept = (f"{r.dim} values of {r.dtype}" for r in (self, columns))
+        wrong = [] if said == kept else [f"says {said}, its columns {kept}"]
+        if columns.side_dim is not None:
+            said, kept = (f"side-information of {r.side_dim} values of {r.side_dtype}" for r in (self, columns))
+            wrong += [] if said == kept else [f"says {said}, its columns {kept}"]
+        return wrong
+
     @classmethod
     def of(cls, version: EmbeddingVersion, **more: Any) -> VersionRecord:
         """Record a version; `more` sets fields that an `EmbeddingVersion` does not have."""

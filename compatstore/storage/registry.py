@@ -14,7 +14,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from compatstore.documents import Malformed, parse, read_record
-from compatstore.errors import CorruptArtifact, InvalidInput, StorageError, UnknownVersion, first_offenders
+from compatstore.errors import (
+    CompatStoreError,
+    CorruptArtifact,
+    InvalidInput,
+    StorageError,
+    UnknownVersion,
+    first_offenders,
+)
 from compatstore.storage.blobs import Blobs
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.history import PREFIX, HistoryEntry, read_entries, turn_page
@@ -106,6 +113,20 @@ class Registry:
         return [record for record in self.versions.values() if record.columns is not None]
 
     @property
+    def contradictions(self) -> list[str]:
+        """What cannot be together, though each record can be read."""
+        wrong, active = [], self.versions.get(self.active)
+        if active is None or active.columns is None:
+            why = "is not registered" if active is None else "has no columns"
+            wrong.append(f"the active version {self.active} {why}")
+        there = {record.name for record in self.live}
+        for record in self.live:
+            wrong += [f"the record of version {record.name} {why}" for why in record.contradictions]
+            if record.basis_of is not None and record.basis_of not in there:
+                wrong.append(f"version {record.name} has vectors made from {record.basis_of}, which has none")
+        return wrong
+
+    @property
     def adopted(self) -> bool:
         """Whether the table is an app's that was adopted; it stays the app's when the adopted version is retired."""
         return any(record.adopted for record in self.versions.values())
@@ -181,6 +202,18 @@ def read(snapshot: Any, where: str) -> Registry:
             fix=f"Adopt it: compatstore adopt {where} --version v1 --vector COLUMN --id COLUMN",
         )
     return Registry.loads(text, where)
+
+
+def last_readable(store: Store) -> int | None:
+    """Number of the last table version whose registry can be read, or None."""
+    snapshot = store.snapshot()
+    for version in range(snapshot.version, 0, -1):
+        try:
+            read(snapshot.checkout_version(version), store.location.uri)
+        except (CompatStoreError, OSError, ValueError):  # none, none that can be read, or cleaned up
+            continue
+        return version
+    return None
 
 
 def history(store: Store, snapshot: Any = None) -> list[HistoryEntry]:

@@ -22,10 +22,12 @@ from compatstore.encoders.protocol import FloatArray
 from compatstore.storage.blobs import FOLDER
 from compatstore.storage.columns import to_matrix, to_vectors
 from compatstore.storage.fence import Fence
+from compatstore.storage.files import Files
 from compatstore.storage.full_disk import require_whole
 from compatstore.storage.lance_engine import lance, write_fragments
 from compatstore.storage.lease_files import STAGED, LeaseFiles, target_of
 from compatstore.storage.location import Location
+from compatstore.storage.row_check import CHECK, checked, require_unchanged
 from compatstore.storage.store import storage_errors
 
 
@@ -42,6 +44,7 @@ class Staged:
     basis: Digests
     _location: Location
     _tables: Sequence[Any]
+    _addresses: Sequence[str]
     _dim: int
     _side_dim: int | None
 
@@ -49,7 +52,7 @@ class Staged:
         """Vectors of some of them, by their positions: (k,) int64 -> (k, dim) float32.
 
         Raises:
-            StorageError: They cannot be read.
+            StorageError: They cannot be read, or are not what was staged.
         """
         return self._read("vector", rows, self._dim)
 
@@ -60,12 +63,12 @@ class Staged:
     def _read(self, column: str, rows: npt.NDArray[np.int64], dim: int) -> FloatArray:
         values: FloatArray = np.full((len(rows), dim), np.nan, np.float32)
         first = 0
-        for table in self._tables:
+        for table, address in zip(self._tables, self._addresses, strict=True):
             with storage_errors(f"read vectors staged beside {self._location.name}"):
                 end = first + int(table.count_rows())
                 mine = np.flatnonzero((rows >= first) & (rows < end))
                 if len(mine) and column in table.schema.names:  # earlier releases staged vectors alone
-                    taken = table.take((rows[mine] - first).tolist(), columns=[column])
+                    taken = require_unchanged(table.take((rows[mine] - first).tolist()), address)
                     values[mine] = to_matrix(taken[column], dim)[0]
             first = end
         return values
@@ -101,6 +104,7 @@ class Staging:
         lists = {"vector": dim} | ({} if side_dim is None else {"side": side_dim})
         vectors = [pa.field(name, pa.list_(pa.float32(), size)) for name, size in lists.items()]
         self._schema = pa.schema([pa.field("id", id_type), pa.field("basis", pa.uint64()), *vectors])
+        self._stored = self._schema.append(pa.field(CHECK, pa.uint64()))
 
     def append(self, ids: Sequence[Any], vectors: FloatArray, basis: Digests, side: FloatArray | None = None) -> None:
         """Make a batch durable, in one commit.
@@ -124,7 +128,7 @@ class Staging:
             none = np.full((len(basis), self._side_dim), np.nan, np.float32)
             columns.append(to_vectors(none if side is None else side, self._side_dim, "float32"))
         with storage_errors(f"stage {len(basis)} vectors beside {self._location.name}"):
-            self._commit(pa.table(columns, schema=self._schema))
+            self._commit(checked(pa.table(columns, schema=self._schema)))
 
     def _commit(self, table: Any) -> None:
         """Append rows, once they are on disk as a whole."""
@@ -136,7 +140,7 @@ class Staging:
         for file in (file for fragment in written for file in fragment.files):
             require_whole(self._location, f"{FOLDER}/{name}/data/{file.path}")
         operations = lance.LanceOperation
-        operation = operations.Overwrite(self._schema, written) if before is None else operations.Append(written)
+        operation = operations.Overwrite(self._stored, written) if before is None else operations.Append(written)
         read_version = None if before is None else before.version
         self._files.require_entitled()
         lance.LanceDataset.commit(uri, operation, read_version=read_version, storage_options=self._options)
@@ -147,7 +151,8 @@ class Staging:
 
     def read(self) -> Staged:
         """All staged rows; their ids now, their vectors when they are asked for."""
-        tables = self._tables()
+        names = self.tables()
+        tables = [self._open(name) for name in names]
         ids = [pa.array([], self._schema.field("id").type)]
         basis = [np.zeros(0, np.uint64)]
         for table in tables:
@@ -155,7 +160,37 @@ class Staging:
                 keys = table.to_table(columns=["id", "basis"]).combine_chunks()
             ids.append(keys["id"].combine_chunks().cast(ids[0].type))
             basis.append(keys["basis"].to_numpy())
-        return Staged(pa.concat_arrays(ids), np.concatenate(basis), self._location, tables, self._dim, self._side_dim)
+        return Staged(
+            pa.concat_arrays(ids),
+            np.concatenate(basis),
+            self._location,
+            tables,
+            [self._files.files.address(name) for name in names],
+            self._dim,
+            self._side_dim,
+        )
+
+    def address(self, name: str) -> str:
+        """Path or URI of a table that holds staged rows."""
+        return self._files.files.address(name)
+
+    def examine(self, name: str) -> int:
+        """Read all rows of a table that holds staged rows, and look whether they are what was staged.
+
+        Returns:
+            Data files that no row is in: of an append that was killed, or of a commit that was lost.
+
+        Raises:
+            StorageError: Rows cannot be read, or are not what was staged.
+        """
+        files = Files(self._location, FOLDER, name, "data").names()
+        if not self._is_table(name):
+            return len(files)
+        table = self._open(name)
+        with storage_errors(f"read vectors staged beside {self._location.name}"):
+            for batch in table.to_batches():
+                require_unchanged(pa.Table.from_batches([batch]), self.address(name))
+        return len(set(files) - {file.path for fragment in table.get_fragments() for file in fragment.data_files()})
 
     def tables(self) -> list[str]:
         """Names of the tables that hold staged rows, the oldest lease's first."""

@@ -227,6 +227,14 @@ class Store:
             snapshot.tags.delete(name)
 
 
+def newest_manifest(location: Location) -> str | None:
+    """Path of the file of a local table's last commit, or None; Lance names them so that the last comes first."""
+    if not location.is_local:
+        return None
+    names = sorted(path.name for path in Path(location.child("_versions")).glob("*.manifest"))
+    return location.child("_versions", names[0]) if names else None
+
+
 class Conflict(Exception):  # noqa: N818  (a signal between this file's functions, never seen by users)
     """Another writer committed first."""
 

@@ -191,7 +191,7 @@ def _run(catalog: Catalog, registry: Registry, run: RunRecord, lease: Lease | No
         source=run.source,
         target=run.target,
         state=run.state,
-        waiting_for=_WAITING[run.state],
+        waiting_for=_WAITING.get(run.state, "a release that knows this state"),
         activity=activity_of(run, lease),
         staged=len(Staging(catalog.store.location, run.target, record.dim, id_arrow_type(registry), since=run.lease)),
         path=tuple(artifact_id[:12] for artifact_id in run.path),

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from compatstore.errors import CompatStoreError
+from compatstore.errors import CompatStoreError, GalleryNotFound
+from compatstore.storage import registry as registry_module
 from compatstore.storage.catalog import Catalog
+from compatstore.storage.failures import answering, is_panic, told
+from compatstore.storage.location import Location
+from compatstore.storage.registry import last_readable
+from compatstore.storage.store import Store, newest_manifest
 from compatstore.verification.columns import check_columns, check_unused_columns
-from compatstore.verification.data_files import check_data_files
+from compatstore.verification.data_files import check_data_files, check_index_files
 from compatstore.verification.files import check_artifacts, check_leftovers, check_models
 from compatstore.verification.finding import Finding, Verification
 from compatstore.verification.ids import check_ids
@@ -26,6 +31,7 @@ CHECKS: dict[str, Check] = {
     "columns": check_columns,
     "unused columns": check_unused_columns,
     "data files": check_data_files,
+    "index files": check_index_files,
     "ids": check_ids,
     "rows": check_rows,
     "missing": check_missing,
@@ -49,11 +55,14 @@ def verify(catalog: Catalog) -> Verification:
     Whatever is wrong becomes a finding; also a check that cannot be carried out, because a file is gone or unreadable.
     Where the version itself went meanwhile, the checks are made of the latest one.
     """
-    for _ in range(ATTEMPTS):
-        scene = Scene.of(catalog)
-        findings = tuple(finding for name, check in CHECKS.items() for finding in _carry_out(name, check, scene))
-        if not findings or catalog.store.has_version(scene.snapshot.version):
-            break  # else writes were so many that a clean-up took the version that was read, and its files
+    try:
+        for _ in range(ATTEMPTS):
+            scene = Scene.of(catalog)
+            findings = tuple(finding for name, check in CHECKS.items() for finding in _carry_out(name, check, scene))
+            if not findings or catalog.store.has_version(scene.snapshot.version):
+                break  # else writes were so many that a clean-up took the version that was read, and its files
+    except CompatStoreError as error:
+        return _unopened(catalog.store.location, error)
     return Verification(
         gallery=catalog.store.location.uri,
         table_version=scene.snapshot.version,
@@ -63,15 +72,57 @@ def verify(catalog: Catalog) -> Verification:
     )
 
 
+def verify_at(location: Location) -> Verification:
+    """Make all checks of a gallery that may be too damaged to be opened.
+
+    Raises:
+        GalleryNotFound: There is no table at all.
+    """
+    try:
+        with answering("open", location):
+            catalog = Catalog(Store.open(location))
+    except GalleryNotFound:
+        raise
+    except CompatStoreError as error:
+        return _unopened(location, error)
+    return verify(catalog)
+
+
+def _unopened(location: Location, error: CompatStoreError) -> Verification:
+    """What can be said of a table that does not open, or has a registry that cannot be read."""
+    finding = Finding(check="registry", severity="error", what=str(error), repair=_way_back(location) or error.fix)
+    return Verification(gallery=location.uri, table_version=0, rows=0, checks=("registry",), findings=(finding,))
+
+
+def _way_back(location: Location) -> str:
+    """How to get the last registry that can be read, of this table version or one before it; "" where there is none."""
+    try:
+        with answering("open", location):
+            store = Store.open(location)
+    except CompatStoreError:
+        newest = newest_manifest(location)
+        back = f"the table is then as it was before its last commit: rm {newest}" if newest else ""
+        return f"Restore the table's files from a backup, or remove the file of the last commit; {back}" if back else ""
+    before = last_readable(store)
+    if before is None:
+        return ""
+    table, key = f'lance.dataset("{location.uri}")', registry_module.KEY
+    last = f'lance.dataset("{location.uri}", version={before}).config()["{key}"]'
+    return f'Put back that of table version {before}: {table}.update_config({{"{key}": {last}}})'
+
+
 def _carry_out(name: str, check: Check, scene: Scene) -> Iterator[Finding]:
     try:
         yield from check(scene)
     except CompatStoreError as error:
         yield _unreadable(name, error, error.fix)
-    except (OSError, ValueError, RuntimeError) as error:  # what Lance and Arrow raise for files they cannot read
+    except BaseException as error:  # what Lance and Arrow raise for files they cannot read, panics among it
+        if not isinstance(error, Exception) and not is_panic(error):
+            raise
         yield _unreadable(name, error, "")
 
 
-def _unreadable(name: str, error: Exception, fix: str) -> Finding:
-    what = f"the check could not be carried out: {error}"
+def _unreadable(name: str, error: BaseException, fix: str) -> Finding:
+    kind = "" if isinstance(error, CompatStoreError) else f"{type(error).__name__}: "
+    what = f"the check could not be carried out: {kind}{told(error)}"
     return Finding(check=name, severity="error", what=what, repair=fix or "Restore the table's files from a backup.")

@@ -29,6 +29,38 @@ def check_data_files(scene: Scene) -> Iterator[Finding]:
         )
 
 
+def check_index_files(scene: Scene) -> Iterator[Finding]:
+    """No file of an index is gone or cut short."""
+    store = scene.catalog.store
+    for index in scene.snapshot.describe_indices():
+        for segment in index.segments:
+            if getattr(segment, "base_id", None) is not None:
+                continue
+            files = Files(store.location, "_indices", str(segment.uuid))
+            sizes = [files.size(name) for name in files.names()]
+            kept = sum(size for size in sizes if size is not None)
+            short = [name for name in files.names() if not ends_whole(files, name)]
+            lacking = None not in sizes and segment.size_bytes is not None and kept != segment.size_bytes
+            if short or lacking or not sizes:
+                yield Finding(
+                    check="index files",
+                    severity="error",
+                    what=f"files of the index {index.name} are gone or cut short: {first_offenders(short)}",
+                    repair=f"Build it again: {_building(scene, list(index.field_names))}",
+                )
+
+
+def _building(scene: Scene, columns: list[str]) -> str:
+    """How to build the index on a column again."""
+    uri, registry = scene.catalog.store.location.uri, scene.registry
+    if columns == [registry.id_column]:
+        return f'lance.dataset("{uri}").create_scalar_index("{columns[0]}", "BTREE", replace=True)'
+    for record in registry.live:
+        if record.columns is not None and columns == [record.columns.vector]:
+            return f'compatstore.Gallery.open("{uri}").create_index("{record.name}")'
+    return f'as it was built: lance.dataset("{uri}").create_index("{columns[0]}", ..., replace=True)'
+
+
 def _objection(scene: Scene, file: Any) -> str:
     """What is wrong with a file, by Lance's metadata of it; "" where nothing is."""
     if getattr(file, "base_id", None) is not None:  # it lies with another table, which this one was cloned from

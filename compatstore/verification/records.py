@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from compatstore.storage import registry as registry_module
-from compatstore.storage.records import RunRecord, VersionRecord
+from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 from compatstore.upgrade.cutover import tag_of
 from compatstore.upgrade.states import STATES
@@ -19,26 +19,8 @@ RESTORE = "Restore an earlier table version."
 
 def check_versions(scene: Scene) -> Iterator[Finding]:
     """Every version's record makes sense, and the active one has vectors."""
-    registry = scene.registry
-    active = registry.versions.get(registry.active)
-    if active is None or active.columns is None:
-        found = "is not registered" if active is None else "has no columns"
-        yield _wrong("versions", f"the active version {registry.active} {found}", RESTORE)
-    for name, record in registry.versions.items():
-        for why in _objections(registry, record):
-            yield _wrong("versions", f"the record of version {name} {why}", RESTORE)
-
-
-def _objections(registry: Registry, record: VersionRecord) -> Iterator[str]:
-    columns = record.columns
-    if columns is not None and (columns.dim, columns.dtype) != (record.dim, record.dtype):
-        yield f"says {record.dim} values of {record.dtype}, its columns {columns.dim} of {columns.dtype}"
-    if columns is not None and columns.side_dim is not None:
-        said, kept = (f"{r.side_dim} values of {r.side_dtype}" for r in (record, columns))
-        if said != kept:
-            yield f"says side-information of {said}, its columns {kept}"
-    if record.basis_of is not None and registry.versions.get(record.basis_of, record).columns is None:
-        yield f"has vectors made from {record.basis_of}, which has none"
+    for what in scene.registry.contradictions:
+        yield _wrong("versions", what, RESTORE)
 
 
 def check_runs(scene: Scene) -> Iterator[Finding]:

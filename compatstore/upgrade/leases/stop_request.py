@@ -77,5 +77,15 @@ def wait_until_stopped(table: LeaseTable, lease: Lease, seconds: float) -> bool:
         time.sleep(LOOK_EVERY_SECONDS)
 
 
+def requests_in(records: Records) -> list[StopRequest]:
+    """All stops that were ever asked for.
+
+    Raises:
+        StorageError: A record is damaged.
+    """
+    found = [records.read(key, StopRequest) for key in records.values if key.startswith(_key(""))]
+    return [request for request in found if request is not None]
+
+
 def _key(target: str) -> str:
     return f"stop.{target}"
