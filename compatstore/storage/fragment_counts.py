@@ -108,7 +108,7 @@ class FragmentCounts:
         return found
 
     def _load(self) -> dict[str, dict[str, Entry]]:
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             checksum, _, text = self._files.read(self._name).decode().partition("\n")
             kept = json.loads(text)
             if checksum == _checksum(text) and kept["columns"] == self._ids():

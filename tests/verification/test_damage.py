@@ -159,6 +159,13 @@ def test_files_beside_the_table(template, tmp_path, pattern, damage):
         verbs(path)
 
 
+@pytest.mark.parametrize("content", [b"", b"{", b"x" * 1000, b"[" * 100_000])
+def test_counts_that_are_damaged_are_counted_again(path, content):
+    (path / "_compatstore" / "counts-v2.json").write_bytes(content)
+    assert found(path) == []
+    assert opened(path).upgrade("v2").state == "ready"
+
+
 @pytest.mark.parametrize("at", [0.1, 0.3, 0.6, 0.9])
 def test_any_bit_of_a_staged_vector_is_seen(path, at):
     for file in (path / "_compatstore").glob("staged-v2*.lance/data/*"):
