@@ -22,6 +22,7 @@ from benchmarks.crashes.truth import ENCODERS, SIDE_ENCODERS
 from benchmarks.crashes.writer import Hand, Memory, Write, Writer
 
 AIMS: tuple[Aim, ...] = tuple((position, step) for position, command in enumerate(SCRIPT) for step in command.steps)
+SEARCHES = 3  # before each victim is started, at least
 SLACK = 1.25  # a step takes longer beside an app than in the rehearsal
 KILL, SUSPEND = "kill", "suspend"
 
@@ -96,6 +97,7 @@ class Life:
         victim, standby, position = Victim(), Victim(), 0
         try:
             while position < len(SCRIPT) and not self.lived.violations:
+                self._await_app()
                 position = self._one_victim(victim, position)
                 victim, standby = standby, Victim()
         finally:
@@ -183,6 +185,14 @@ class Life:
             State.read(self._path), State.read(path), self._template.kind, self._memory.touched
         )
         self.lived.violations += [f"other than undisturbed: {difference}" for difference in found]
+
+    def _await_app(self) -> None:
+        """Wait for a write and some searches before each victim, so that they come however slow the machine is."""
+        writes, searches = len(self._memory.writes), self._reader.searches
+        while len(self._memory.writes) == writes or self._reader.searches < searches + SEARCHES:
+            if not (self._writer.is_alive() and self._reader.is_alive()):
+                return  # its failure is a violation
+            time.sleep(0.01)
 
 
 def live_undisturbed(path: Path, kind: Kind, writes: Sequence[Write]) -> None:
