@@ -63,7 +63,8 @@ class CompatStoreError(Exception):
         if found:
             parts.append(f"found {found}")
         message = "; ".join(parts) + "."
-        super().__init__(f"{message} {fix}".strip())
+        # Half characters, of a text that was refused for them, can be written nowhere.
+        super().__init__(f"{message} {fix}".strip().encode(errors="backslashreplace").decode())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the operands for machine readers (`--json`)."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from os import PathLike
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from compatstore import search as searching
 from compatstore.artifacts import Artifact
+from compatstore.boundary import checked, shown
 from compatstore.encoders import Encoder, FloatArray
 from compatstore.errors import InvalidInput, UnknownId, first_offenders
 from compatstore.evaluation import DecisionTable
@@ -64,8 +65,11 @@ from compatstore.verification import Verification, verify
 from compatstore.versions import EmbeddingVersion
 
 Result = TypeVar("Result")
+MOST_RESULTS = 2**31 - 1
+Ids: TypeAlias = Sequence[Any] | str | int  # one id, or a list or array of them
 
 
+@checked
 @answers
 class Gallery:
     """A live retrieval gallery on one Lance table.
@@ -205,7 +209,7 @@ class Gallery:
         """
         return write.add(self._catalog, data, version, upsert=upsert)
 
-    def delete(self, ids: Sequence[Any]) -> int:
+    def delete(self, ids: Ids) -> int:
         """Remove items, in one commit; ids that are not there are ignored. Returns how many were removed.
 
         Raises:
@@ -228,7 +232,7 @@ class Gallery:
         """
         return metadata.drop(self._catalog, names)
 
-    def get(self, ids: Sequence[Any], columns: Sequence[str] | None = None) -> Any:
+    def get(self, ids: Ids, columns: Sequence[str] | None = None) -> Any:
         """Read items.
 
         Args:
@@ -260,7 +264,7 @@ class Gallery:
             )
         return found.take(positions).select(names)
 
-    def vectors(self, ids: Sequence[Any], version: str | None = None) -> FloatArray:
+    def vectors(self, ids: Ids, version: str | None = None) -> FloatArray:
         """Read vectors of items: (n, dim) float32, in the order of `ids`, NaN where an item has none.
 
         Raises:
@@ -274,7 +278,7 @@ class Gallery:
         matrix[~valid] = float("nan")
         return matrix
 
-    def side_information(self, ids: Sequence[Any], version: str | None = None) -> FloatArray:
+    def side_information(self, ids: Ids, version: str | None = None) -> FloatArray:
         """Read side-information of items: (n, side_dim) float32, in the order of `ids`, NaN where an item has none.
 
         Of a version that stores bits it is -1 and 1, as transforms read it.
@@ -429,7 +433,7 @@ class Gallery:
             CorruptArtifact: Its files are truncated or edited.
         """
         if not isinstance(artifact, Artifact | str | PathLike):
-            raise InvalidInput("link an artifact", expected="an artifact, or the path of one", found=repr(artifact))
+            raise InvalidInput("link an artifact", expected="an artifact, or the path of one", found=shown(artifact))
         loaded = artifact if isinstance(artifact, Artifact) else Artifact.load(artifact)
         source = source or self._catalog.version_of(loaded.manifest.source, "source")
         target = target or self._catalog.version_of(loaded.manifest.target, "target")
@@ -876,6 +880,8 @@ class Gallery:
     ) -> searching.SearchPlan:
         if not isinstance(k, int | np.integer) or k < 1:
             raise InvalidInput("search", expected="a whole number k >= 1", found=f"{k}")
+        if k > MOST_RESULTS:
+            raise InvalidInput("search", expected=f"{MOST_RESULTS} results at most", found=f"{k}")
         return searching.plan_search(registry, version or registry.active, k, where)
 
 

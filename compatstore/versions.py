@@ -6,6 +6,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+import numpy as np
+
+from compatstore.boundary import foreign, require_fields
 from compatstore.documents import WIDEST
 from compatstore.encoders.protocol import Encoder, FloatArray
 from compatstore.errors import DimensionMismatch, InvalidInput, InvalidName
@@ -76,6 +79,7 @@ class EmbeddingVersion:
     head: FloatArray | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
+        require_fields(self)
         if not _NAME.fullmatch(self.name):
             raise InvalidName(
                 "name an embedding version",
@@ -98,6 +102,9 @@ class EmbeddingVersion:
                 raise DimensionMismatch(
                     f"make version {self.name}", expected=f"an encoder of {dim} values", found=f"{encoder.dim}"
                 )
+        if self.head is not None:
+            with foreign(f"make version {self.name}", "a head that is a matrix of numbers"):
+                object.__setattr__(self, "head", np.asarray(self.head, np.float32))
         if self.head is not None and (self.head.ndim != 2 or self.head.shape[1] != self.dim):
             raise DimensionMismatch(
                 f"make version {self.name}", expected=f"a head of (classes, {self.dim})", found=f"{self.head.shape}"

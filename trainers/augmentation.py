@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torchvision.transforms import v2
 
+from compatstore.boundary import require_fields
 from compatstore.errors import InvalidInput
 
 
@@ -39,6 +40,7 @@ class Augmentation:
     group: int = 4
 
     def __post_init__(self) -> None:
+        require_fields(self)
         least = min(self.degrees, self.blur, self.noise, self.jitter)
         if not 0 < self.smallest_crop <= self.largest_crop <= 1 or least < 0 or self.group < 1:
             expected = "0 < smallest_crop <= largest_crop <= 1, amounts >= 0, group >= 1"

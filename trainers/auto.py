@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 
 from compatstore.artifacts.artifact import Artifact
+from compatstore.boundary import checked, require_fields
 from compatstore.errors import CompatStoreError, InvalidInput
 from compatstore.trainers.comparison import Candidate, Comparison, Lead, bootstrap, figures_by_group, group_means
 from compatstore.trainers.drift_adapter import DriftAdapter
@@ -81,6 +82,7 @@ class Auto:
     needs_holdout: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        require_fields(self)
         rules = {
             "candidates, at least one": len(self.candidates) > 0,
             "holdout in (0, 1)": 0 < self.holdout < 1,
@@ -92,6 +94,7 @@ class Auto:
         }
         require_settings("Auto", rules)
 
+    @checked
     def fit(self, pairs: Pairs, progress: Report | None = None) -> Artifact:
         """Choose, and fit the winner on all pairs.
 
@@ -127,6 +130,7 @@ class Auto:
             seen=pairs.seen,
         )
 
+    @checked
     def compare(self, pairs: Pairs, progress: Report | None = None) -> Comparison:
         """Fit and measure every candidate, and keep none; arguments and errors as in `fit`."""
         return self._compare(pairs, progress)[1]

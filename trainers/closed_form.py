@@ -12,6 +12,7 @@ import numpy as np
 from compatstore.artifacts.architecture import Architecture
 from compatstore.artifacts.artifact import Artifact
 from compatstore.artifacts.network import Execution, Network
+from compatstore.boundary import checked, require_fields
 from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import InvalidInput
 from compatstore.trainers.held_out import held_out_figures
@@ -59,6 +60,7 @@ class ClosedForm(ABC):
     reads_side: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
+        require_fields(self)
         require_settings(type(self).__name__, {"holdout in [0, 1)": 0 <= self.holdout < 1} | self.rules())
 
     def rules(self) -> dict[str, bool]:
@@ -73,6 +75,7 @@ class ClosedForm(ABC):
             InvalidInput: The form cannot map between these dimensions, or there are too few rows.
         """
 
+    @checked
     def fit(self, pairs: Pairs, progress: Report | None = None) -> Artifact:
         """Solve on pairs.
 

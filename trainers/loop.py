@@ -16,6 +16,7 @@ from accelerate.utils import broadcast
 from torch import nn
 from torch.utils.data import DataLoader
 
+from compatstore.boundary import require_fields
 from compatstore.errors import InvalidInput
 from compatstore.trainers.checkpoint import Checkpoint, Resumable
 from compatstore.trainers.schedule import warmup_cosine
@@ -57,6 +58,7 @@ class LoopSettings:
     checkpoint_steps: int | None = None
 
     def __post_init__(self) -> None:
+        require_fields(self)
         checks = {
             "epochs >= 1": self.epochs >= 1,
             "batch_size >= 2": self.batch_size >= 2,

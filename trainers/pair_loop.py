@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from compatstore.artifacts.network import DEVICE, Precision
+from compatstore.boundary import require_fields
 from compatstore.errors import InvalidInput
 from compatstore.trainers.pair_losses import Batch, Loss
 from compatstore.trainers.schedule import warmup_cosine
@@ -58,6 +59,7 @@ class PairTraining:
     device: str | None = None
 
     def __post_init__(self) -> None:
+        require_fields(self)
         rules = {
             "epochs >= 1": self.epochs >= 1,
             f"optimiser of {get_args(Optimiser)}": self.optimiser in get_args(Optimiser),

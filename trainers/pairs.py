@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from compatstore.artifacts.manifest import Side, Space
 from compatstore.artifacts.matrix import as_matrix, as_side, to_numpy
+from compatstore.boundary import array_of, checked, foreign, require_fields, shown
 from compatstore.digests import Digests, digest_half
 from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import DimensionMismatch, DuplicateIds, InvalidInput, first_offenders
@@ -28,6 +29,7 @@ _UNIT = 2e-3
 Rows = npt.NDArray[np.int64]
 
 
+@checked
 @dataclass(frozen=True, eq=False)
 class Pairs:
     """n items, row i of each array belonging to item i. Arrays or torch tensors.
@@ -63,6 +65,7 @@ class Pairs:
     target_version: EmbeddingVersion | None = None
 
     def __post_init__(self) -> None:
+        require_fields(self)
         source, target = self.source_version, self.target_version
         self._check_matrix("source", None if source is None else source.dim)
         self._check_matrix("target", None if target is None else target.dim)
@@ -73,7 +76,10 @@ class Pairs:
         self._check_matrix("head", self.target.shape[1])
         for name in ("labels", "ids"):
             if getattr(self, name) is not None:
-                self._set(name, np.asarray(to_numpy(getattr(self, name))))
+                asked, values = f"pair vectors, {name}", getattr(self, name)
+                with foreign(asked, "an array"):
+                    values = to_numpy(values)
+                self._set(name, array_of(values, asked, name, ndim=1))
         self._check_rows()
         self._check_unit("source", source)
         self._check_unit("target", target)
@@ -181,7 +187,10 @@ class Pairs:
 
     def subset(self, rows: Rows | Sequence[int]) -> Pairs:
         """Return some rows, in the given order."""
-        chosen = np.asarray(rows, dtype=np.int64)
+        chosen = array_of(rows, "choose pairs", "rows", ndim=1)
+        if chosen.size and (chosen.dtype.kind not in "iu" or chosen.min() < -len(self) or chosen.max() >= len(self)):
+            raise InvalidInput("choose pairs", expected=f"rows from 0 to {len(self) - 1}", found=shown(rows))
+        chosen = chosen.astype(np.int64)
         by_row = ("source", "target", "side", "target_side", "labels", "ids")
         arrays: dict[str, Any] = {name: getattr(self, name) for name in by_row}
         return replace(self, **{name: array[chosen] for name, array in arrays.items() if array is not None})

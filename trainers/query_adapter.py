@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from compatstore.artifacts.artifact import Artifact
+from compatstore.boundary import checked, require_fields
 from compatstore.trainers.held_out import held_out_figures
 from compatstore.trainers.pair_loop import Report, require_settings
 from compatstore.trainers.pair_trainer import PairTrainer, describe, without_holdout
@@ -33,8 +34,10 @@ class QueryAdapter:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        require_fields(self)
         require_settings("QueryAdapter", {"holdout in [0, 1)": 0 <= self.holdout < 1})
 
+    @checked
     def fit(self, pairs: Pairs, progress: Report | None = None) -> Artifact:
         """Learn from pairs in the direction of the upgrade, source to target; they are turned round here.
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from compatstore.artifacts.artifact import Artifact
+from compatstore.boundary import checked, require_fields
 from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import InvalidInput
 from compatstore.trainers.correction import Layers
@@ -45,6 +46,7 @@ class Refit:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        require_fields(self)
         rules = {
             "holdout between 0 and 1": 0 < self.holdout < 1,
             "farthest from 0 to 1": 0 <= self.farthest <= 1,
@@ -54,6 +56,7 @@ class Refit:
         if broken:
             raise InvalidInput("set up a refit", expected=", ".join(broken), found=repr(self))
 
+    @checked
     def fit(self, current: Artifact, gathered: Gathered) -> Refitted:
         """Correct a transform.
 

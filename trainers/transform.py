@@ -12,6 +12,7 @@ import torch
 from compatstore.artifacts.architecture import Architecture
 from compatstore.artifacts.artifact import Artifact
 from compatstore.artifacts.network import Execution, Network
+from compatstore.boundary import checked
 from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import InvalidInput
 from compatstore.trainers.fold import Tensors, fold
@@ -64,6 +65,7 @@ class TransformTraining(PairTraining, ABC):
         }
         require_settings(type(self).__name__, rules)
 
+    @checked
     def fit(self, pairs: Pairs, progress: Report | None = None) -> Artifact:
         """Train on pairs.
 

@@ -23,6 +23,7 @@ from compatstore.artifacts.kinds import Kind, Transformed, kind_named
 from compatstore.artifacts.manifest import Manifest, Side, Space
 from compatstore.artifacts.matrix import as_matrix, as_side, to_numpy
 from compatstore.artifacts.network import Execution, Network, Precision
+from compatstore.boundary import array_of, checked, foreign
 from compatstore.digests import Digests
 from compatstore.documents import Malformed, parse
 from compatstore.encoders.protocol import FloatArray
@@ -32,6 +33,7 @@ from compatstore.versions import EmbeddingVersion
 SEEN = "seen.source"  # beside the tensors of the networks; no network may be called "seen"
 
 
+@checked
 class Artifact:
     """A manifest and its weights; immutable.
 
@@ -98,8 +100,10 @@ class Artifact:
             CorruptArtifact: Tensors, networks, spaces and kind do not fit together.
             InvalidInput: Settings or figures are not JSON-able.
         """
-        arrays: dict[str, Any] = {name: _as_float32(tensor) for name, tensor in (tensors or {}).items()}
-        distinct = None if seen is None else np.unique(np.asarray(seen, np.uint64))
+        asked = f"make a {kind}"
+        with foreign(asked, "tensors of numbers"):
+            arrays: dict[str, Any] = {name: _as_float32(tensor) for name, tensor in (tensors or {}).items()}
+        distinct = None if seen is None else np.unique(array_of(seen, asked, "digests", ndim=1, dtype=np.uint64))
         if distinct is not None:
             arrays[SEEN] = distinct
         weights = bytes(safetensors.numpy.save(arrays))

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from compatstore.boundary import foreign, refuse_masked
 from compatstore.encoders.codes import signs, unpack
 from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import DimensionMismatch, InvalidInput, NonFiniteVectors, first_offenders
@@ -74,9 +75,13 @@ def to_numpy(values: Any) -> Any:
 
 
 def _to_float32(asked: str, values: Any) -> FloatArray:
+    refuse_masked(values, asked)
     try:
-        array = np.asarray(to_numpy(values))
-    except ValueError as error:
+        with foreign(asked, "vectors, an array of numbers"):
+            array = np.asarray(to_numpy(values))
+    except InvalidInput as error:
+        if not isinstance(error.__cause__, ValueError) or not hasattr(values, "__len__"):
+            raise
         raise InvalidInput(
             asked, expected="vectors of one length", found=f"{len(values)} of different lengths or shapes"
         ) from error

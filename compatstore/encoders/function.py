@@ -8,11 +8,13 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from compatstore.boundary import checked, foreign
 from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import DimensionMismatch, InvalidInput
 from compatstore.fingerprints import fingerprint as digest
 
 
+@checked
 class Function:
     """Embeds with a callable.
 
@@ -55,7 +57,9 @@ class Function:
         """
         if not len(sources):
             return np.empty((0, self.dim), np.float32)
-        vectors = np.asarray(self.fn(sources), dtype=np.float32)
+        given = self.fn(sources)
+        with foreign("encode with a function", "vectors of numbers from it"):
+            vectors = np.asarray(given, dtype=np.float32)
         if vectors.shape != (len(sources), self.dim):
             raise DimensionMismatch(
                 "encode with a function", expected=f"shape {(len(sources), self.dim)}", found=f"{vectors.shape}"

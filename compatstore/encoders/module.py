@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from compatstore.boundary import checked, foreign, shown
 from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import DimensionMismatch, InvalidInput, MissingExtra, SourceError
 from compatstore.fingerprints import fingerprint as digest
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 Preprocess = Callable[[Any], "torch.Tensor"]
 
 
+@checked
 class Module:
     """Embeds with a torch module, in evaluation mode and without gradients.
 
@@ -59,8 +61,12 @@ class Module:
             dim, preprocess, normalise, batch_size, spec
         )  # fmt: skip
         self.identity = identity or describe(preprocess)
-        self.device = device or ("cuda" if require_torch().cuda.is_available() else "cpu")
-        self.module = module.to(self.device).eval()
+        torch = require_torch()
+        if not isinstance(module, torch.nn.Module):
+            raise InvalidInput("embed with a module", expected="a torch module", found=shown(module))
+        self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        with foreign("embed with a module", "a device of torch's that is there"):
+            self.module = module.to(self.device).eval()
 
     @cached_property
     def fingerprint(self) -> str:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from PIL import Image
 
+from compatstore.boundary import checked, foreign
 from compatstore.documents import Malformed, parse, read_record
 from compatstore.encoders.backbones import (
     Backbone,
@@ -99,6 +100,7 @@ class _Description:
     fingerprint: str
 
 
+@checked
 class NetworkEncoder(Module):
     """Embeds images with a network that can be saved, in one file, and loaded without the program that made it.
 
@@ -228,10 +230,8 @@ def _with_weights(backbone: Backbone, weights: Mapping[str, torch.Tensor]) -> to
     """Build a network; the caller's random state is not used up by weights that are replaced at once."""
     with require_torch().random.fork_rng(devices=[]):
         network = backbone.build()
-    try:
+    with foreign("load weights", "those of the backbone"):
         network.load_state_dict(dict(weights))
-    except RuntimeError as error:
-        raise InvalidInput("load weights", expected="those of the backbone", found=str(error)) from error
     return network
 
 

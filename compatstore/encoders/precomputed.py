@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from compatstore.boundary import checked, foreign, shown
 from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import (
     CompatStoreError,
@@ -28,6 +29,7 @@ from compatstore.permissions import refused
 Id = str | int
 
 
+@checked
 class Precomputed:
     """Vectors that exist already, by id.
 
@@ -73,8 +75,8 @@ class Precomputed:
         Raises:
             SourceError: Some ids are unknown.
         """
-        rows = [self._rows.get(key, -1) for key in sources]
-        failures = {i: f"no vector for id {sources[i]!r}" for i, row in enumerate(rows) if row < 0}
+        rows = [self._rows.get(key, -1) if isinstance(key, Hashable) else -1 for key in sources]
+        failures = {i: f"no vector for id {shown(sources[i])}" for i, row in enumerate(rows) if row < 0}
         if failures:
             raise SourceError(f"look {len(sources)} vectors up", failures, fix="Compute the vectors of these ids.")
         return self._vectors[np.array(rows, np.int64)]
@@ -137,7 +139,8 @@ def _read_npy(path: Path, id: str, vector: str) -> tuple[list[Id], npt.NDArray[A
 
 
 def _matrix(rows: list[npt.ArrayLike]) -> npt.NDArray[Any]:
-    arrays = [np.asarray(row, np.float32) for row in rows]
+    with foreign("use precomputed vectors", "vectors of numbers"):
+        arrays = [np.asarray(row, np.float32) for row in rows]
     if len({array.shape for array in arrays}) > 1:
         raise _ragged({array.size for array in arrays})
     return np.stack(arrays) if arrays else np.empty((0, 0), np.float32)
@@ -152,6 +155,10 @@ def _checked(ids: list[Id], vectors: npt.NDArray[Any]) -> FloatArray:
         raise InvalidInput("use precomputed vectors", expected="(n, dim) vectors", found=f"{vectors.shape}")
     if len(ids) != len(vectors):
         raise DimensionMismatch("use vectors", expected=f"{len(ids)} vectors", found=f"{len(vectors)}")
+    odd = [key for key in ids if isinstance(key, bool) or not isinstance(key, str | int | np.integer)]
+    if odd:
+        found = first_offenders([shown(key) for key in odd])
+        raise InvalidInput("use precomputed vectors", expected="ids that are text or whole numbers", found=found)
     if len(set(ids)) < len(ids):
         seen: set[Id] = set()
         twice = [key for key in ids if key in seen or seen.add(key)]  # type: ignore[func-returns-value]

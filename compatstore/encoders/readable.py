@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from compatstore.boundary import checked
 from compatstore.encoders.protocol import Encoder, FloatArray
 from compatstore.errors import DimensionMismatch, InvalidInput, SourceError
 
@@ -30,6 +31,7 @@ class Encoded:
     failures: Mapping[int, str]
 
 
+@checked
 def encode_readable(encoder: Encoder, sources: Sequence[Any]) -> Encoded:
     """Embed the sources that can be embedded.
 

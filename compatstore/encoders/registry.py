@@ -5,10 +5,12 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 
+from compatstore.boundary import checked
 from compatstore.encoders.protocol import Encoder
 from compatstore.errors import InvalidInput, NotFound
 
 
+@checked
 def from_spec(spec: str) -> Encoder:
     """Build an encoder from its spec.
 

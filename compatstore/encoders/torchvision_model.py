@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from compatstore.boundary import checked
 from compatstore.encoders.checkpoint import load_checkpoint, sized_like
 from compatstore.encoders.images import read_image
 from compatstore.encoders.module import Module, require_torch
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     import torch
 
 
+@checked
 class TorchvisionModel(Module):
     """A torchvision classifier whose last linear layer is replaced by the identity.
 

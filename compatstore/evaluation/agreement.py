@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from compatstore.boundary import array_of, checked
 from compatstore.errors import DimensionMismatch, InvalidInput
 from compatstore.evaluation.curve import BackfillCurve
 from compatstore.evaluation.distances import Doubles, checked_vectors
@@ -16,6 +17,7 @@ from compatstore.evaluation.relevance import as_keys, require_length
 _ROWS = 8192
 
 
+@checked
 def kendall_tau(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
     """Kendall's tau-b of two orders, such as predicted sigma and the true loss; O(n log n).
 
@@ -30,7 +32,7 @@ def kendall_tau(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
         DimensionMismatch: Not two lists of one length.
         InvalidInput: Fewer than 2 values, values that are not finite, or all values of a list equal.
     """
-    x, y = np.asarray(first, np.float64), np.asarray(second, np.float64)
+    x, y = (array_of(values, "compare two orders", "numbers", dtype=np.float64) for values in (first, second))
     if x.ndim != 1 or x.shape != y.shape:
         raise DimensionMismatch("compare two orders", expected=f"(n,) twice, here {x.shape}", found=f"{y.shape}")
     if not (np.isfinite(x).all() and np.isfinite(y).all()):
@@ -45,6 +47,7 @@ def kendall_tau(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
     return agreeing / math.sqrt((pairs - x_tied) * (pairs - y_tied))
 
 
+@checked
 def linear_cka(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
     """Linear centred kernel alignment of two spaces (Kornblith et al. 2019, equation 4), in one pass over the rows.
 
@@ -62,7 +65,7 @@ def linear_cka(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
         NonFiniteVectors: A value is NaN or infinite.
         InvalidInput: There are no rows, or all rows of a table are equal.
     """
-    x, y = np.asarray(first), np.asarray(second)
+    x, y = (array_of(values, "compare two spaces", "embeddings") for values in (first, second))
     if x.ndim != 2 or y.ndim != 2 or len(x) != len(y):
         raise DimensionMismatch("compare two spaces", expected=f"(n, d) twice, here {x.shape}", found=f"{y.shape}")
     covariance, split = _covariance(x, y), x.shape[1]
@@ -73,6 +76,7 @@ def linear_cka(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
     return float(np.linalg.norm(across) ** 2 / norms)
 
 
+@checked
 def subgroup_gap(curve: BackfillCurve, groups: npt.ArrayLike, k: int = 1) -> Doubles:
     """Largest minus smallest CMC@k over groups of queries, at each step of a backfill (FastFill, section 5.5).
 

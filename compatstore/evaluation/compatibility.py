@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from compatstore.boundary import array_of, checked
 from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import DimensionMismatch, InvalidInput
 from compatstore.evaluation.distances import Doubles
@@ -15,6 +16,7 @@ from compatstore.evaluation.metrics import retrieval_metrics
 from compatstore.versions import Metric
 
 
+@checked
 def upgrade_gain(cross: float, status_quo: float) -> float:
     """What target queries gain on the source's gallery: (M(t/s) - M(s/s)) / M(s/s) (DMU, section 4.1).
 
@@ -28,6 +30,7 @@ def upgrade_gain(cross: float, status_quo: float) -> float:
     return (cross - status_quo) / _positive(status_quo, "M(s/s)")
 
 
+@checked
 def degradation(oracle: float, compatible: float) -> float:
     """What compatibility costs the target model: (M(o/o) - M(t/t)) / M(o/o) (DMU, section 4.1).
 
@@ -81,6 +84,7 @@ class CompatibilityMatrix:
         return float(self.values[np.tril_indices(len(self.names))].mean())
 
 
+@checked
 def compatibility_matrix(
     names: Sequence[str],
     queries: Sequence[FloatArray],
@@ -116,6 +120,9 @@ def compatibility_matrix(
         found = f"{len(queries)} tables of queries, {len(galleries)} galleries"
         raise DimensionMismatch("compare versions", expected=f"{len(names)} of each", found=found)
     k = 1 if metric == "map" else rank_of(metric)
+    queries, galleries = (
+        [array_of(table, "compare versions", "vectors", ndim=2) for table in tables] for tables in (queries, galleries)
+    )
 
     def entry(query: FloatArray, gallery: FloatArray) -> float:
         fitted, labels, ids = (

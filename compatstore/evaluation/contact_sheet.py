@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from compatstore.boundary import checked
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.canvas import canvas, write
 
@@ -56,6 +57,7 @@ class SheetRow:
     caption: str = ""
 
 
+@checked
 def contact_sheet(
     rows: Sequence[SheetRow],
     path: str | Path,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from compatstore.boundary import array_of, checked
 from compatstore.errors import DimensionMismatch, InvalidInput
 from compatstore.evaluation.distances import Doubles, Positions, measure
 from compatstore.evaluation.metrics import Flips, flips, require_ranks, summarise
@@ -76,6 +77,7 @@ class BackfillCurve:
         return tuple(flips(before or self.rankings[0], ranking, k) for ranking in self.rankings)
 
 
+@checked
 def backfill_curve(
     queries: npt.ArrayLike,
     transformed: npt.ArrayLike,
@@ -113,7 +115,8 @@ def backfill_curve(
     """
     require_ranks(ks)
     shares = _shares(alphas)
-    before, after = np.asarray(transformed), np.asarray(native)
+    asked = "measure a backfill"
+    before, after = (array_of(x, asked, "vectors", ndim=2) for x in (transformed, native))
     if before.shape != after.shape:
         raise DimensionMismatch(
             "measure a backfill", expected=f"native vectors of shape {before.shape}", found=f"{after.shape}"
@@ -163,12 +166,12 @@ def as_permutation(order: npt.ArrayLike, items: int) -> Positions:
     Raises:
         InvalidInput: It is not a permutation of the gallery's rows.
     """
-    rows = np.asarray(order)
-    if not np.array_equal(np.sort(rows, axis=None), np.arange(items)) or rows.ndim != 1:
+    rows = array_of(order, "order a backfill", "rows", ndim=1)
+    if rows.dtype.kind not in "iu" or not np.array_equal(np.sort(rows), np.arange(items)):
         raise InvalidInput(
             "order a backfill",
             expected=f"each row of 0 to {items - 1} once",
-            found=f"{rows.size} values, {np.unique(rows).size} distinct",
+            found=f"{rows.size} values of type {rows.dtype}",
         )
     return rows.astype(np.intp)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from compatstore.boundary import checked
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.advice import Advice, Option, advise, advise_without_labels
 from compatstore.evaluation.bootstrap import (
@@ -146,6 +147,7 @@ class DecisionTable:
         return max(judged, key=lambda row: (row.figures[self.criterion].value, -row.share))
 
 
+@checked
 def decide(trial: Trial, settings: DecisionSettings | None = None) -> DecisionTable:
     """Measure every way to serve the gallery and say which one to take.
 

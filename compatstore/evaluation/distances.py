@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from compatstore.boundary import foreign, refuse_masked
 from compatstore.errors import DimensionMismatch, InvalidInput, NonFiniteVectors, first_offenders
 from compatstore.evaluation.exact_products import Slices, cut, multiply
 from compatstore.versions import METRICS, Metric
@@ -105,10 +106,9 @@ def checked_vectors(vectors: npt.ArrayLike, name: str) -> Doubles:
         NonFiniteVectors: A row holds NaN or infinite values, or values whose squares overflow.
         InvalidInput: There are no rows or no values.
     """
-    try:
+    refuse_masked(vectors, f"read {name}")
+    with foreign(f"read {name}", "an array of numbers"):
         doubles = np.asarray(vectors, dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"read {name}", expected="an array of numbers", found=str(error)) from error
     if doubles.ndim != 2:
         raise DimensionMismatch(f"read {name}", expected="vectors of shape (n, d)", found=f"{doubles.shape}")
     if not doubles.size:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from compatstore.boundary import checked, foreign
 from compatstore.errors import DimensionMismatch, InvalidInput
 from compatstore.evaluation.ranking import Ranking, rank_queries
 from compatstore.versions import Metric
@@ -48,6 +49,7 @@ class Flips:
     negative: float
 
 
+@checked
 def retrieval_metrics(
     queries: npt.ArrayLike,
     gallery: npt.ArrayLike,
@@ -106,6 +108,7 @@ def retrieval_metrics(
     return summarise(ranking, ks)
 
 
+@checked
 def summarise(ranking: Ranking, ks: Sequence[int] = (1, 5)) -> RetrievalMetrics:
     """Average what single queries found.
 
@@ -126,6 +129,7 @@ def summarise(ranking: Ranking, ks: Sequence[int] = (1, 5)) -> RetrievalMetrics:
     )
 
 
+@checked
 def flips(before: Ranking, after: Ranking, k: int = 1) -> Flips:
     """Compare two rankings of the same queries: right means a correct item among the k nearest.
 
@@ -147,6 +151,7 @@ def flips(before: Ranking, after: Ranking, k: int = 1) -> Flips:
     return Flips(positive=float(np.mean(~was & now)), negative=float(np.mean(was & ~now)))
 
 
+@checked
 def recall_at_k(
     found: Iterable[Collection[Hashable]] | npt.NDArray[np.generic],
     truth: Iterable[Collection[Hashable]] | npt.NDArray[np.generic],
@@ -164,10 +169,8 @@ def recall_at_k(
         DimensionMismatch: Another number of queries on the two sides.
         InvalidInput: No true neighbours.
     """
-    found_sets, true_sets = (
-        [set(np.asarray(row).tolist()) for row in found],
-        [set(np.asarray(row).tolist()) for row in truth],
-    )
+    with foreign("measure recall", "lists of ids, one for each query"):
+        found_sets, true_sets = ([set(np.asarray(row).tolist()) for row in side] for side in (found, truth))
     if len(found_sets) != len(true_sets):
         raise DimensionMismatch("measure recall", expected=f"{len(true_sets)} queries", found=f"{len(found_sets)}")
     wanted = sum(map(len, true_sets))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from compatstore.boundary import checked
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.bootstrap import Estimate
 from compatstore.evaluation.canvas import canvas, write
@@ -19,6 +20,7 @@ _REFERENCE_COLOUR = "#4D4D4D"
 _REFERENCE_DASHES = ((5, 2), (1, 1.5), (5, 1.5, 1, 1.5), (2, 2))
 
 
+@checked
 def plot_curve(
     curves: Mapping[str, BackfillCurve],
     path: str | Path,
@@ -54,6 +56,7 @@ def plot_curve(
         return write(figure, path)
 
 
+@checked
 def plot_decision(table: DecisionTable, path: str | Path, *, metric: str | None = None) -> Path:
     """Draw a decision table: a dot and its interval for each way, 6 inches wide.
 
@@ -90,6 +93,7 @@ def plot_decision(table: DecisionTable, path: str | Path, *, metric: str | None 
         return write(figure, path)
 
 
+@checked
 def plot_budgets(
     table: DecisionTable, path: str | Path, *, metric: str | None = None, taken: tuple[float, Estimate] | None = None
 ) -> Path:

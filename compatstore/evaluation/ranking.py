@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from compatstore.boundary import checked
 from compatstore.evaluation.distances import Distances, Doubles, Positions, measure
 from compatstore.evaluation.relevance import Relevance, judge, require_length
 from compatstore.versions import Metric
@@ -43,6 +44,7 @@ class Ranking:
         return self.first_match > 0
 
 
+@checked
 def rank_queries(
     queries: npt.ArrayLike,
     gallery: npt.ArrayLike,

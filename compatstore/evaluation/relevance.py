@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from compatstore.boundary import array_of
 from compatstore.errors import DimensionMismatch, DuplicateIds, InvalidInput, first_offenders
 from compatstore.evaluation.distances import Distances, Doubles, Positions
 
@@ -142,7 +143,7 @@ def require_length(values: npt.ArrayLike | None, expected: int, name: str) -> No
     Raises:
         DimensionMismatch: Another number of values than `expected`; None passes.
     """
-    if values is not None and (found := len(np.asarray(values))) != expected:
+    if values is not None and (found := len(array_of(values, f"read {name}", "values"))) != expected:
         raise DimensionMismatch(f"read {name}", expected=f"{expected}, one for each vector", found=f"{found}")
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy.typing as npt
 
+from compatstore.boundary import array_of, require_fields
 from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import DimensionMismatch, InvalidInput
 from compatstore.evaluation.curve import as_permutation
@@ -56,6 +57,9 @@ class Trial:
     whole: WholeFigures | None = None
 
     def __post_init__(self) -> None:
+        require_fields(self)
+        for name in ("source_queries", "target_queries", "source", "transformed", "native"):
+            object.__setattr__(self, name, array_of(getattr(self, name), "try an upgrade", name, ndim=2))
         if self.transformed.shape != self.native.shape:
             found = f"{self.transformed.shape}"
             raise DimensionMismatch("try an upgrade", expected=f"transformed of {self.native.shape}", found=found)
@@ -118,6 +122,7 @@ class DecisionSettings:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        require_fields(self)
         require_ranks(self.ks)
         for holds, expected, found in (
             (self.criterion in self.metrics, f"a criterion of {self.metrics}", repr(self.criterion)),

@@ -91,7 +91,7 @@ def _prepare(catalog: Catalog, data: Any, version: str, upsert: bool) -> _Prepar
     return _Prepared(registry, items, table, failures, fields)
 
 
-def delete(catalog: Catalog, ids: Sequence[Any]) -> int:
+def delete(catalog: Catalog, ids: Any) -> int:
     """Remove items in one commit; see `Gallery.delete`."""
     registry = catalog.registry()
     store = catalog.store

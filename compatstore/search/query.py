@@ -32,6 +32,7 @@ def as_queries(catalog: Catalog, registry: Registry, version: str, query: Any) -
     asked = f"search with a query of {version}"
     dim = registry.record(version).dim
     shape = getattr(query, "shape", None)
+    shape = shape if isinstance(shape, tuple) else None
     if _is_vectors(query, shape, dim):
         if shape is not None and len(shape) == 2 and not shape[0]:
             raise InvalidInput(asked, expected="one vector or more", found="none")

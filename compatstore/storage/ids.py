@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compatstore.boundary import foreign, shown
 from compatstore.errors import DuplicateIds, InvalidInput, first_offenders
 from compatstore.storage.index_deltas import take_in
 from compatstore.storage.store import Store
@@ -46,9 +47,9 @@ def read_ids(ids: Any, kind: Any, asked: str) -> list[Any]:
     Raises:
         InvalidInput: Some are not of the gallery's type; the first offenders are named.
     """
-    if hasattr(ids, "tolist"):
-        ids = ids.tolist()
-    given = [ids] if isinstance(ids, str | int) else ids
+    with foreign(asked, "a list or array of ids"):
+        given = ids.to_pylist() if hasattr(ids, "to_pylist") else ids.tolist() if hasattr(ids, "tolist") else ids
+        given = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else [given]
     wanted = [item.item() if isinstance(item, np.generic) else item for item in given]
     whole = pa.types.is_integer(kind)
     wrong = [item for item in wanted if not (_is_int64(item) if whole else isinstance(item, str))]
@@ -56,7 +57,7 @@ def read_ids(ids: Any, kind: Any, asked: str) -> list[Any]:
         raise InvalidInput(
             asked,
             expected=f"ids that are {'whole numbers of 64 bits' if whole else 'text'}",
-            found=first_offenders([repr(item) for item in wrong]),
+            found=first_offenders([shown(item) for item in wrong]),
         )
     return wanted
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from compatstore.boundary import shown
 from compatstore.errors import InvalidInput
 
 # Of the object stores that Lance knows.
@@ -58,7 +59,7 @@ def locate(gallery: Any, storage_options: dict[str, str] | None = None) -> Locat
     if type(gallery).__module__.startswith("lancedb"):
         return Location(_local(str(gallery.uri)), {**(gallery.initial_storage_options() or {}), **options})
     if not isinstance(gallery, str | os.PathLike) or not str(gallery):
-        raise InvalidInput("open a gallery", expected="a path, a URI or a LanceDB table", found=repr(gallery))
+        raise InvalidInput("open a gallery", expected="a path, a URI or a LanceDB table", found=shown(gallery))
     text = str(gallery)
     _require_place(text)
     database, mark, table = text.rpartition("#")

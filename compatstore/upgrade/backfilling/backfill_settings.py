@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from compatstore.boundary import require_fields
 from compatstore.errors import InvalidInput
 from compatstore.upgrade.backfilling.batches import MOST_ROWS, BatchSize
 from compatstore.upgrade.backfilling.pace import Pace, read_latency
@@ -46,6 +47,7 @@ class BackfillSettings:
     latency: Callable[[], float | None] | None = None
 
     def __post_init__(self) -> None:
+        require_fields(self)
         for name in ("batch_rows", "encoder_timeout", "throttle", "latency_bound", "failures_in_a_row"):
             value = getattr(self, name)
             if value is not None and value <= 0:

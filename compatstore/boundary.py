@@ -1,0 +1,368 @@
+"""The boundary: what callers hand to the public API is held against the types that its signatures declare.
+
+`checked` wraps a function or a class of verbs, `require_fields` is called by a dataclass of settings. A value of
+another type is refused there with one error, before any code of ours works with it; NumPy's scalars become Python's.
+Nothing is caught: an error of our own code stays the error that it is. What a signature leaves open (`Any`, arrays,
+items) is read by whoever turns it into arrays, within `foreign` where another library does the reading.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import os
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache, wraps
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+import numpy as np
+import numpy.typing as npt
+
+from compatstore.errors import CompatStoreError, DimensionMismatch, InvalidInput
+
+Checker = Callable[[Any], Any]
+Checked = TypeVar("Checked", bound=Callable[..., Any])
+LONGEST = 120  # characters of a value in a message
+MOST_ITEMS = 10_000_000
+
+
+class Unfit(Exception):  # noqa: N818  (a signal from a checker, never seen by users)
+    """A value is of another type; the message says what was expected."""
+
+
+def checked(public: Checked) -> Checked:
+    """Check the arguments of a function, or of all public methods of a class, by their annotations."""
+    if isinstance(public, type):
+        made = "" if dataclasses.is_dataclass(public) else "__init__"  # a dataclass calls `require_fields`
+        for name, member in list(vars(public).items()):
+            if name.startswith("_") and name != made:
+                continue
+            if isinstance(member, classmethod | staticmethod):
+                setattr(public, name, type(member)(_checked(member.__func__)))
+            elif inspect.isfunction(member):
+                setattr(public, name, _checked(member))
+        return public
+    return _checked(public)  # type: ignore[return-value]
+
+
+def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
+    signature = inspect.signature(function)
+    asked = f"call {function.__qualname__}"
+
+    @wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        bound = signature.bind(*args, **options)
+        for name, checker in _checkers(function).items():
+            if name in bound.arguments:
+                bound.arguments[name] = _fit(bound.arguments[name], checker, name, asked)
+        return function(*bound.args, **bound.kwargs)
+
+    return call
+
+
+def require_fields(settings: Any) -> None:
+    """Check the fields of a frozen dataclass by their annotations, in its `__post_init__`.
+
+    Raises:
+        InvalidInput: A field is of another type, or no number at all.
+    """
+    kind = type(settings)
+    for name, checker in _field_checkers(kind).items():  # type: ignore[arg-type]
+        value = getattr(settings, name)
+        fitted = _fit(value, checker, name, f"make {kind.__name__}")
+        if isinstance(fitted, float) and fitted != fitted:
+            raise InvalidInput(f"make {kind.__name__}", expected=f"{name} that is a number", found="nan")
+        if fitted is not value:
+            object.__setattr__(settings, name, fitted)
+
+
+@contextmanager
+def foreign(asked: str, expected: str) -> Iterator[None]:
+    """Let another library read what a caller handed over; whatever it raises for that is one error of ours.
+
+    Only the call of that library belongs inside, no code of ours.
+
+    Raises:
+        InvalidInput: It could not.
+    """
+    try:
+        yield
+    except CompatStoreError:
+        raise
+    except Exception as error:
+        raise InvalidInput(asked, expected=expected, found=_one_line(error)) from error
+
+
+def array_of(values: Any, asked: str, name: str, *, ndim: int | None = None, dtype: Any = None) -> npt.NDArray[Any]:
+    """Read an array.
+
+    Args:
+        values: What NumPy makes an array of; without masked values, for NumPy would take what is behind the mask.
+        asked: What the caller wants, for messages.
+        name: Of the array, for messages.
+        ndim: Dimensions that it must have, or None for one or more.
+        dtype: Type that it is converted to, or None.
+
+    Raises:
+        InvalidInput: It is none, or holds masked values.
+        DimensionMismatch: It has other dimensions.
+    """
+    refuse_masked(values, asked)
+    with foreign(asked, f"{name} that are an array"):
+        array = np.asarray(values, dtype)
+    if array.ndim != ndim and (ndim is not None or not array.ndim):
+        expected = f"{name} of {'one dimension or more' if ndim is None else f'{ndim} dimensions'}"
+        raise DimensionMismatch(asked, expected=expected, found=f"shape {array.shape}")
+    return array
+
+
+def refuse_masked(values: Any, asked: str) -> None:
+    """Refuse an array with masked values.
+
+    Raises:
+        InvalidInput: It has some.
+    """
+    if isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        raise InvalidInput(asked, expected="an array without masked values", found=f"{values.mask.sum()} masked")
+
+
+def shown(value: Any) -> str:
+    """A value for a message: short, in ASCII, and whatever its own `repr` does."""
+    try:
+        text = ascii(value)
+    except Exception:
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
+def _one_line(error: Exception) -> str:
+    try:
+        text = " ".join(str(error).split()).encode("ascii", "backslashreplace").decode()
+    except Exception:
+        text = ""
+    return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__
+
+
+def _fit(value: Any, checker: Checker, name: str, asked: str) -> Any:
+    try:
+        return checker(value)
+    except Unfit as unfit:
+        raise InvalidInput(asked, expected=f"{name}: {unfit}", found=shown(value)) from None
+
+
+@cache
+def _checkers(function: Callable[..., Any]) -> dict[str, Checker]:
+    found, scope = {}, inspect.unwrap(function).__globals__
+    for name, parameter in inspect.signature(function).parameters.items():
+        bare = parameter.annotation is parameter.empty
+        checker = None if bare else _checker(_resolved(parameter.annotation, scope))
+        if checker is not None and parameter.kind is parameter.VAR_POSITIONAL:
+            checker = _items_of(checker, tuple)
+        if checker is not None:
+            found[name] = checker
+    return found
+
+
+@cache
+def _field_checkers(kind: type) -> dict[str, Checker]:
+    homes = {name: base for base in reversed(kind.__mro__) for name in vars(base).get("__annotations__", {})}
+    found = {}
+    for field in dataclasses.fields(kind):
+        scope = vars(inspect.getmodule(homes[field.name]))
+        checker = _checker(_resolved(field.type, scope))
+        if checker is not None:
+            found[field.name] = checker
+    return found
+
+
+def _resolved(annotation: Any, scope: Mapping[str, Any]) -> Any:
+    """An annotation as a type; Any for one of a library that is not loaded, as torch's are while nothing needs it."""
+    if not isinstance(annotation, str):
+        return annotation
+    try:
+        return eval(annotation, dict(scope))
+    except NameError:
+        return Any
+
+
+def _checker(hint: Any) -> Checker | None:
+    """What checks values of a type; None for types that are open, or that whoever reads the value checks."""
+    if hint is None or hint is types.NoneType:
+        return _none
+    if hint in _PLAIN:
+        return _PLAIN[hint]
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return _any_of([_checker(argument) for argument in arguments], arguments)
+    if origin is Literal:
+        return _any_of([_PLAIN.get(type(value)) for value in arguments], arguments)
+    if origin is tuple and arguments[1:] != (Ellipsis,):
+        return _record_of([_checker(argument) for argument in arguments])
+    if origin is Sequence and arguments[0] is Any:
+        return _sequence
+    if origin in (tuple, list, Sequence):
+        return _items_of(_checker(arguments[0]), tuple if origin is tuple else list)
+    if origin is not None and isinstance(origin, type) and issubclass(origin, Mapping):
+        return _mapping_of(_checker(arguments[0]), _checker(arguments[1]))
+    if origin is Callable:
+        return _callable
+    kind = origin or hint
+    if not isinstance(kind, type) or kind in (Any, object, np.ndarray):
+        return None
+    return _instance_of(kind)
+
+
+def _none(value: Any) -> None:
+    if value is not None:
+        raise Unfit("None")
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise Unfit("a text")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise Unfit("a text without half characters") from None
+    return value
+
+
+def _whole(value: Any) -> int:
+    if isinstance(value, bool | np.bool_ | np.timedelta64) or not isinstance(value, int | np.integer):
+        raise Unfit("a whole number")
+    if not -(2**63) <= int(value) < 2**64:  # a seed may be unsigned
+        raise Unfit("a whole number of 64 bits")
+    return int(value) if isinstance(value, np.integer) else value
+
+
+def _number(value: Any) -> float:
+    wrong = isinstance(value, bool | np.bool_ | np.timedelta64)
+    if wrong or not isinstance(value, int | float | np.integer | np.floating):
+        raise Unfit("a number")
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise Unfit("a number of 64 bits")
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _truth(value: Any) -> bool:
+    if not isinstance(value, bool | np.bool_):
+        raise Unfit("True or False")
+    return bool(value)
+
+
+def _bytes(value: Any) -> bytes:
+    if not isinstance(value, bytes):
+        raise Unfit("bytes")
+    return value
+
+
+def _callable(value: Any) -> Any:
+    if not callable(value):
+        raise Unfit("a function")
+    return value
+
+
+def _any_of(checkers: Sequence[Checker | None], hints: Sequence[Any]) -> Checker | None:
+    """What a union takes; paths, where it takes them, hold no NUL."""
+    closed = [checker for checker in dict.fromkeys(checkers) if checker is not None]
+    arrays = any(str(getattr(get_origin(hint) or hint, "__module__", "")).startswith("numpy") for hint in hints)
+    if arrays or None in checkers:
+        return None
+    kinds = [get_origin(hint) or hint for hint in hints]
+    paths = any(isinstance(kind, type) and issubclass(kind, os.PathLike) for kind in kinds)
+
+    def check(value: Any) -> Any:
+        expected = []
+        for checker in closed:
+            try:
+                fitted = checker(value)
+            except Unfit as unfit:
+                expected.append(str(unfit))
+                continue
+            if paths and "\0" in str(fitted):
+                raise Unfit("a path without NUL")
+            return fitted
+        raise Unfit(" or ".join(expected))
+
+    return check
+
+
+def _items_of(checker: Checker | None, kind: type) -> Checker:
+    def check(value: Any) -> Any:
+        if isinstance(value, np.ndarray) and value.ndim == 1:
+            value = value.tolist()
+        if not isinstance(value, list | tuple | range):
+            raise Unfit("a list or tuple")
+        if len(value) > MOST_ITEMS:
+            raise Unfit(f"{MOST_ITEMS} items at most")
+        if checker is None:
+            return value if isinstance(value, kind) else kind(value)
+        try:
+            return kind(checker(item) for item in value)
+        except Unfit as unfit:
+            raise Unfit(f"a list or tuple, each item {unfit}") from None
+
+    return check
+
+
+def _sequence(value: Any) -> Any:
+    """Anything that is counted and indexed by numbers: a list, an array of whatever library."""
+    kind = type(value)
+    if isinstance(value, str | bytes | Mapping) or not (hasattr(kind, "__len__") and hasattr(kind, "__getitem__")):
+        raise Unfit("a list, tuple or array")
+    if isinstance(value, np.ndarray) and not value.ndim:
+        raise Unfit("a list, tuple or array of one dimension or more")
+    return value
+
+
+def _record_of(checkers: Sequence[Checker | None]) -> Checker:
+    def check(value: Any) -> Any:
+        if not isinstance(value, list | tuple) or len(value) != len(checkers):
+            raise Unfit(f"{len(checkers)} values")
+        pairs = zip(value, checkers, strict=True)
+        return tuple(item if checker is None else checker(item) for item, checker in pairs)
+
+    return check
+
+
+def _mapping_of(keys: Checker | None, values: Checker | None) -> Checker:
+    def check(value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            raise Unfit("a mapping")
+        for key, item in value.items():
+            for checker, part, name in ((keys, key, "key"), (values, item, "value")):
+                try:
+                    if checker is not None:
+                        checker(part)
+                except Unfit as unfit:
+                    raise Unfit(f"a mapping, each {name} {unfit}") from None
+        return value
+
+    return check
+
+
+def _instance_of(kind: type) -> Checker:
+    article = "an" if kind.__name__[0] in "AEIOU" else "a"
+    protocol = getattr(kind, "_is_protocol", False)
+    parts = {**vars(kind), **vars(kind).get("__annotations__", {})} if protocol else {}
+    needed = [name for name in parts if not name.startswith("_")]
+
+    def check(value: Any) -> Any:
+        if isinstance(value, type) or not (
+            all(hasattr(value, name) for name in needed) if protocol else isinstance(value, kind)
+        ):
+            raise Unfit(f"{article} {kind.__name__}")
+        return value
+
+    return check
+
+
+_PLAIN: dict[Any, Checker] = {
+    str: _text,
+    int: _whole,
+    float: _number,
+    bool: _truth,
+    bytes: _bytes,
+}
