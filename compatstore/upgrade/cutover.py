@@ -125,7 +125,7 @@ def _refresh_index(catalog: Catalog, run: RunRecord, controls: Controls) -> None
     registry = catalog.registry()
     source, target = registry.columns(run.source), registry.columns(run.target)
     index = vector_index.describe(catalog.store, target.vector)
-    monitor = controls.monitor("index", catalog.store.count(target.present))
+    monitor = controls.monitor("index", catalog.store.count())
     if index is None:
         metric = registry.record(run.target).metric
         vector_index.mirror(catalog.store, source.vector, target.vector, target.width, metric, monitor.begin)
