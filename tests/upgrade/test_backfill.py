@@ -193,7 +193,7 @@ def test_an_item_leaves_the_list_with_another_source_or_the_gallery(gallery, mod
     model.misbehave = poison(10, 11, 12)
     gallery.upgrade("v2", backfill=1.0, settings=AT_ONCE)
     gallery.delete([IDS[10]])
-    new = {"id": [IDS[11]], "vector": np.zeros((1, 2), np.float32), "source": [f"source-{IDS[11]}#repaired"]}
+    new = {"id": [IDS[11]], "vector": np.ones((1, 2), np.float32), "source": [f"source-{IDS[11]}#repaired"]}
     gallery.add(new, upsert=True)
     assert gallery.unbackfillable("v2")["id"].to_pylist() == [IDS[12]]
     gallery.upgrade("v2", backfill=1.0, settings=AT_ONCE)
