@@ -865,7 +865,7 @@ class Gallery:
 
     def _tended(self, result: Result) -> Result:
         """What a call that writes gives, after the upkeep that it brings about."""
-        tend(self._catalog)
+        tend(self._catalog, count=True)
         return result
 
     def _registry_with(self, version: str | None) -> Registry:

@@ -17,11 +17,16 @@ from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.store import Conflict, Store
 from compatstore.upgrade.leases.lease import leases_in
 
-LOOK_EVERY = 32  # commits
+LOOK_EVERY = 32  # commits of single writes, for which counting versions is not worth it each time
 
 
-def tend(catalog: Catalog) -> None:
-    """Merge, index and clean up as far as it pays now."""
+def tend(catalog: Catalog, *, count: bool = False) -> None:
+    """Merge, index and clean up as far as it pays now.
+
+    Args:
+        catalog: The gallery.
+        count: Count the table's versions now, after a verb that made several; else at every 32nd commit.
+    """
     store = catalog.store
     with suppress(StorageError, Conflict):
         registry = catalog.registry()
@@ -30,7 +35,8 @@ def tend(catalog: Catalog) -> None:
             return
         merged = _merge_small(store)
         ids.refresh_index(store, registry.id_column)
-        if (merged or store.snapshot().version % LOOK_EVERY == 0) and not somebody_works(store):
+        look = count or merged or store.snapshot().version % LOOK_EVERY == 0
+        if look and not somebody_works(store):
             old_versions.drop_all_but_the_latest(store)
 
 

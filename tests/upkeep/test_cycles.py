@@ -21,16 +21,18 @@ def test_cycles_of_upgrade_cutover_rollback_and_abort_leave_nothing(gallery, tmp
     target = cs.EmbeddingVersion("v2", dim=6, metric="l2", encoder=encoder)
     gallery.register(target)
     gallery.link(linear(target=target))
-    files, manifests, beside = [], [], []
+    files, versions, manifests, beside = [], [], [], []
     for _ in range(CYCLES):
         gallery.upgrade("v2", backfill=0.1)
         gallery.cutover("v2")
         gallery.rollback()
         gallery.abort("v2")
         files.append(sum(file.is_file() for folder in ("data", "_versions") for file in (path / folder).iterdir()))
+        versions.append(old_versions.count_versions(gallery._catalog.store))
         manifests.append(max(file.stat().st_size for file in (path / "_versions").glob("*.manifest")))
         beside.append({name.name for name in (path / "_compatstore").iterdir() if len(name.name) < 64})
     assert max(files) <= 4 * 32
+    assert max(versions) <= 32 + 1  # the clean-up's own count comes before the next verb's commits
     assert max(manifests[CYCLES // 2 :]) <= 1.2 * max(manifests[: CYCLES // 2])
     assert beside[-1] <= beside[0]
     assert len(lance.dataset(str(path)).get_fragments()) < 8
