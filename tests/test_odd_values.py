@@ -235,7 +235,15 @@ def method_targets():
     for name in trainers.__all__:
         if hasattr(getattr(trainers, name), "fit") and name != "Refit":
             yield Target(f"{name}.fit", lambda gallery, name=name: quick(name).fit, lambda: {"pairs": pairs()})
-    yield Target("Refit.fit", lambda gallery: trainers.Refit().fit, dict)
+    yield Target(
+        "Refit.fit", lambda gallery: trainers.Refit().fit, lambda: {"current": linear(), "gathered": gathered()}
+    )
+
+
+def gathered():
+    from compatstore.upgrade.refitting.refitter import Gathered
+
+    return Gathered(source=OLD, target=NEW, judges=np.arange(20), native=0.5)
 
 
 def function():
