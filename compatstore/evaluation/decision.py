@@ -173,6 +173,9 @@ def _table(trial: Trial, settings: DecisionSettings, ways: Sequence[Way]) -> Dec
         drawn = [figures[place][name] for place in having]
         shares = kept_shares(drawn, figures[-1][name]) if name in figures[-1] else []
         for place, figure in zip(having, figures_together(drawn) if drawn else [], strict=True):
+            if name != "map":  # a share of queries, of which few may be right: the bootstrap of none is certain of none
+                few = share_of_queries(figures[place][name].values > 0, _of_many(settings.confidence, len(having)))
+                figure = Estimate(value=figure.value, low=min(figure.low, few.low), high=max(figure.high, few.high))
             rows[place].figures[name] = figure.within(0.0, 1.0)
         for place, gain in zip(having, gains_together(drawn, figures[0][name]) if drawn else [], strict=True):
             rows[place].gains[name] = gain.within(-1.0, 1.0)
@@ -250,12 +253,17 @@ class _Intervals:
     kept: dict[str, Estimate] = field(default_factory=dict)
 
 
+def _of_many(confidence: float, intervals: int) -> float:
+    """Confidence of each of some intervals that hold together (Bonferroni)."""
+    return 1.0 - (1.0 - confidence) / max(intervals, 1)
+
+
 def _row(way: Way, status_quo: Way, intervals: _Intervals, settings: DecisionSettings, *, of: int) -> DecisionRow:
     """A row; the interval of broken queries is one of so many that hold together (Bonferroni)."""
     counted, nearest = status_quo.found.counted, settings.ks.index(min(settings.ks))
     was, now = (found.values[nearest, counted] > 0 for found in (status_quo.found, way.found))
     known = settings.metrics[nearest] in intervals.figures
-    confidence = 1.0 - (1.0 - settings.confidence) / max(of, 1)
+    confidence = _of_many(settings.confidence, of)
     return DecisionRow(
         name=way.name,
         notation=way.notation,

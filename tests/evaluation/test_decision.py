@@ -167,3 +167,20 @@ def test_settings_out_of_range_are_refused(setting):
 def test_a_row_that_is_not_there_is_refused():
     with pytest.raises(InvalidInput, match="status quo, naive swap"):
         decide(trial()).row("magic")
+
+
+def test_intervals_of_one_figure_hold_together_and_lie_within_its_range():
+    table = decide(trial(hop=0.5, target=0.1))
+    for row in table.rows:
+        for share in (*row.figures.values(), *row.kept.values(), row.broken):
+            assert 0 <= share.low <= share.value <= share.high <= 1
+    alone = decide(trial(hop=0.5, target=0.1), DecisionSettings(shares=()))
+    assert len(alone.rows) < len(table.rows)
+    assert alone.row("t/t").figures["map"].low >= table.row("t/t").figures["map"].low
+
+
+def test_no_right_query_among_few_does_not_mean_that_none_will_be():
+    wrong = replace(trial(), target_queries=-trial().target_queries)
+    figure = decide(wrong).row("full backfill").figures["cmc@1"]
+    assert figure.value < 0.05
+    assert figure.high > 0.04
