@@ -24,13 +24,14 @@ from compatstore.ingest.write import Added
 from compatstore.storage import registry as registry_module
 from compatstore.storage import vector_index
 from compatstore.storage.catalog import LEASE_TERM, Catalog, id_arrow_type, require_unregistered
+from compatstore.storage.column_names import OF_RESULTS
 from compatstore.storage.columns import to_matrix
 from compatstore.storage.create import adopt_table, create_table
 from compatstore.storage.failures import answering, answers
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import find, read_ids
 from compatstore.storage.location import locate
-from compatstore.storage.misfits import RESULTS, refuse_taken
+from compatstore.storage.misfits import refuse_distance
 from compatstore.storage.records import ArtifactRecord
 from compatstore.storage.registry import Registry, edit
 from compatstore.storage.store import Store
@@ -341,7 +342,7 @@ class Gallery:
         registry = self._catalog.recorded(snapshot)
         plan = self._plan_search(registry, k, version, where)
         self._catalog.require(snapshot, *(part.version for part in plan.parts))
-        refuse_taken("search", snapshot.schema.names, self._catalog.store.location, RESULTS[:1])
+        refuse_distance(snapshot.schema.names, self._catalog.store.location)
         if fingerprint is not None:
             record = registry.record(plan.version).version()
             asked, fix = f"search with a query of {plan.version}", of_fingerprint(registry, plan.version, fingerprint)
@@ -913,7 +914,7 @@ def _terms(
 def _item_columns(registry: Registry, schema: Sequence[str]) -> list[str]:
     """The user's columns: id, source, metadata."""
     own = {registry.id_column, registry.source_column, *metadata.own_columns(registry, schema)}
-    return [name for name in schema if name in own and name not in RESULTS]
+    return [name for name in schema if name in own and name not in OF_RESULTS]
 
 
 def _require_columns(columns: Sequence[str], schema: Sequence[str]) -> list[str]:

@@ -13,7 +13,7 @@ from compatstore.storage.columns import VersionColumns
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import build_index, refuse_repeats
 from compatstore.storage.location import Location
-from compatstore.storage.misfits import refuse_taken
+from compatstore.storage.misfits import renaming
 from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import KEY, Registry, start
 from compatstore.storage.store import PRIMARY_KEY, Store
@@ -66,15 +66,13 @@ def adopt_table(
         DimensionMismatch: The vectors have another length.
         DuplicateIds: An id occurs twice.
         InvalidName: The version's name means something else here, or is too long.
-        TableChanged: A column is called as what searches add to their results.
     """
     store = Store.open(location)
     asked = f"adopt {location.uri}"
     _require_new(store, asked)
     require_usable_name(version.name, asked)
-    refuse_taken("adopt", store.schema.names, location)
     columns = _adopted_columns(store, version, vector, asked)
-    _require_names(store.schema.names, version.name, vector, asked)
+    _require_names(store, version.name, vector, asked)
     id_type = _require_ids(store, id_column, asked)
     if source is not None:
         _require_column(store, source, asked)
@@ -96,12 +94,13 @@ def _require_column(store: Store, name: str, asked: str) -> Any:
     return schema.field(name).type
 
 
-def _require_names(names: list[str], version: str, vector: str, asked: str) -> None:
+def _require_names(store: Store, version: str, vector: str, asked: str) -> None:
     """Refuse a table some columns of which could not be read beside a gallery's own, or would be taken for them."""
+    names = store.schema.names
     odd = {name: fault_of(name) for name in names if fault_of(name)}
     if odd:
         found = first_offenders([f"{name!a} ({why})" for name, why in odd.items()])
-        fix = "Rename them first, with LanceDB: table.alter_columns({...})."
+        fix = renaming(next(iter(odd)), store.location)
         raise InvalidName(asked, expected="columns whose names a gallery can read and search", found=found, fix=fix)
     taken = [name for name in names if name != vector and (name == version or name.startswith(f"{version}__"))]
     if taken:

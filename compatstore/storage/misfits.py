@@ -16,7 +16,7 @@ from compatstore.errors import TableChanged
 from compatstore.storage.location import Location
 from compatstore.storage.registry import ID_TYPES, Registry
 
-RESULTS = ("_distance", "_version", "_origin", "_query")  # columns that a search adds
+DISTANCE = "_distance"
 VERSIONS_LOOKED_AT = 200  # earlier table versions, to find what a column is called now
 _IDS = {ID_TYPES[0]: (pa.types.is_string, pa.types.is_large_string), ID_TYPES[1]: (pa.types.is_integer,)}
 
@@ -82,21 +82,26 @@ def refuse(found: Sequence[Misfit], registry: Registry, snapshot: Any, location:
     )
 
 
-def refuse_taken(asked: str, names: Sequence[str], location: Location, reserved: Sequence[str] = RESULTS) -> None:
-    """Refuse columns of an app's that are called as what a search adds to its results.
+def refuse_distance(names: Sequence[str], location: Location) -> None:
+    """Refuse to search a table with a column of an app's that is called `_distance`: Lance cannot.
 
     Raises:
-        TableChanged: There is one. Lance itself cannot search a table with a `_distance`.
+        TableChanged: There is one.
     """
-    taken = [name for name in names if name in reserved]
-    if taken:
-        change = f'{{"path": "{taken[0]}", "name": "{taken[0].lstrip("_")}"}}'
+    if DISTANCE in names:
         raise TableChanged(
-            f"{asked} {location.name}",
-            expected=f"no column called {' or '.join(reserved)}, as searches call what they add",
-            found=f"the table's own column {taken[0]}",
-            fix=f'Give it another name: lance.dataset("{location.uri}").alter_columns({change})',
+            f"search {location.name}",
+            expected=f"no column called {DISTANCE}, as searches call what they add",
+            found=f"the table's own column {DISTANCE}",
+            fix=renaming(DISTANCE, location),
         )
+
+
+def renaming(name: str, location: Location) -> str:
+    """How to give a column of an app's a name that a gallery can read: a command where Lance can address the column."""
+    plain = "".join(character for character in name if character.isalnum() or character == "_").strip("_") or "column"
+    change = f'{{"path": "{name}", "name": "{plain}"}}'
+    return f'Give it another name: lance.dataset("{location.uri}").alter_columns({change})'
 
 
 def way_out(misfit: Misfit, others: Sequence[Misfit], registry: Registry, snapshot: Any, location: Location) -> str:

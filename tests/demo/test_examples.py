@@ -17,5 +17,5 @@ def test_the_first_example_shows_the_life_of_an_upgrade(
     first = [float(value) for value in re.findall(r"CMC-1 (\S+)", printed)]
     assert len(first) == 4
     assert first[-1] > first[0]
-    assert "plan: expand, hop, backfill, cutover" in printed
+    assert "plan: expand, hop, backfill, catch-up, cutover" in printed
     assert "active=v2 items=800" in printed

@@ -64,9 +64,9 @@ def test_a_failure_at_no_position_of_the_batch_is_passed_on() -> None:
 
 def test_wrong_shapes_and_types_are_refused_with_both_values() -> None:
     with pytest.raises(DimensionMismatch, match=r"expected shape \(3, 2\).*found \(3, 5\)"):
-        encode_readable(Shaped(np.zeros((3, 5), np.float32)), "abc")
+        encode_readable(Shaped(np.zeros((3, 5), np.float32)), list("abc"))
     with pytest.raises(InvalidInput, match=r"expected float32.*found float64"):
-        encode_readable(Shaped(np.zeros((3, 2))), "abc")
+        encode_readable(Shaped(np.zeros((3, 2))), list("abc"))
 
 
 def test_shipped_encoders_follow_the_protocol() -> None:

@@ -112,7 +112,7 @@ UNSOUND = {
     "n = ?": r"'\?'",
     "n < 5 \\": "which no condition has",
     "n < 5 \0": "which no condition has",
-    "note = '\ud800'": "half a character",
+    "note = '\ud800'": "half characters",
     "n < 5 LIMIT 3": "in SQL",
     "n < 5 ORDER BY n": "in SQL",
     "n < 5 UNION SELECT 1": "in SQL",

@@ -202,7 +202,9 @@ def test_columns_that_become_of_another_type(database):
 @pytest.mark.parametrize("name", ["_distance", "_version", "_origin", "_query"])
 def test_columns_called_as_what_a_search_adds(database, name, tmp_path):
     taken = lancedb.connect(tmp_path / "other").create_table("t", rows(**{name: 1.5}))
-    with pytest.raises(TableChanged, match=rf"table's own column {name}\. Give it another name") as raised:
+    with pytest.raises(
+        InvalidName, match=rf"'{name}' \(results have a column of that name\)\. Give it another name"
+    ) as raised:
         cs.Gallery.adopt(taken, V1, vector="vector", id="key")
     carry_out(None, raised.value.fix)
     cs.Gallery.adopt(lancedb.connect(tmp_path / "other").open_table("t"), V1, vector="vector", id="key")

@@ -172,9 +172,10 @@ def test_locations():
     assert locate("/data/photos.lance").uri == "/data/photos.lance"
     assert locate("/data/db#photos").uri == "/data/db/photos.lance"
     assert locate("s3://bucket/db/#photos").uri == "s3://bucket/db/photos.lance"
-    assert locate("file:///data/photos.lance").name == "photos"
+    assert locate("file:///data/photos.lance").uri == "/data/photos.lance"
     assert not locate("gs://bucket/photos.lance").is_local
-    assert locate("s3://bucket/photos.lance").name == "photos"
+    assert locate("s3://bucket/photos.lance").name == "s3://bucket/photos.lance"
+    assert locate("db#photos").name == "db#photos"
     assert locate(Location("/x")) == Location("/x")
     assert Path(locate("relative.lance").uri).is_absolute()
     for wrong in ("", None, 7):
