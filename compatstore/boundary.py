@@ -314,6 +314,8 @@ def _sequence(value: Any) -> Any:
         raise Unfit("a list, tuple or array")
     if isinstance(value, np.ndarray) and not value.ndim:
         raise Unfit("a list, tuple or array of one dimension or more")
+    if isinstance(value, range) and len(value) > MOST_ITEMS:  # whoever counts its items would fill the memory
+        raise Unfit(f"a range of {MOST_ITEMS} items at most")
     return value
 
 

@@ -109,6 +109,24 @@ class Target:
     good: object = dict
 
 
+def columns_of(gallery):
+    def add(id=None, vector=None, source=None, n=None, new=None):
+        given = {"id": id, "vector": vector, "source": source, "n": n, "new": new}
+        return gallery.add({name: values for name, values in given.items() if values is not None})
+
+    return add
+
+
+def items_of(gallery):
+    def add(id=None, vector=None, source=None, n=None, new=None, name=None):
+        item = {"id": id, "vector": vector, "source": source, "n": n, "new": new}
+        with contextlib.suppress(TypeError):  # what cannot be a key is no name
+            item |= {name: 1}
+        return gallery.add([item, item | {"id": "other"}])
+
+    return add
+
+
 def gallery_targets():
     good = {
         "abort": lambda: {"target": "v2"},
@@ -134,6 +152,8 @@ def gallery_targets():
         "upgrade": lambda: {"target": "v2"},
         "vectors": lambda: {"ids": ["i1"]},
     }
+    yield Target("Gallery.add of columns", columns_of, lambda: {"id": ["p", "q"], "vector": OLD[:2]})
+    yield Target("Gallery.add of items", items_of, lambda: {"id": "p", "vector": OLD[0]})
     for name, member in inspect.getmembers(cs.Gallery):
         if not name.startswith("_") and callable(member):
             yield Target(f"Gallery.{name}", lambda gallery, name=name: getattr(gallery, name), good.get(name, dict))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import zipfile
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -75,7 +75,7 @@ class Precomputed:
         Raises:
             SourceError: Some ids are unknown.
         """
-        rows = [self._rows.get(key, -1) if isinstance(key, Hashable) else -1 for key in sources]
+        rows = [self._rows.get(key, -1) if isinstance(key, str | int | np.integer) else -1 for key in sources]
         failures = {i: f"no vector for id {shown(sources[i])}" for i, row in enumerate(rows) if row < 0}
         if failures:
             raise SourceError(f"look {len(sources)} vectors up", failures, fix="Compute the vectors of these ids.")

@@ -7,8 +7,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from compatstore.artifacts.matrix import to_numpy
+from compatstore.boundary import foreign
 from compatstore.errors import InvalidInput
 
+DEEPEST = 32  # levels of lists in a value
 NOT_CONVERTIBLE = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError)
 
 
@@ -24,7 +27,7 @@ def cast(values: Any, kind: Any, name: str, asked: str) -> Any:
     Raises:
         InvalidInput: They are none of that type.
     """
-    array = as_array(values)
+    array = as_array(values, asked)
     if array.type == kind:
         return array
     try:
@@ -35,17 +38,44 @@ def cast(values: Any, kind: Any, name: str, asked: str) -> Any:
         ) from error
 
 
-def as_array(values: Any) -> Any:
-    """Make n values of any kind one Arrow array; what Arrow does not know becomes text."""
+def countable(values: Any, name: str, asked: str) -> Any:
+    """What a caller gives for a column, as values that can be counted and that Arrow can look through.
+
+    Arrow walks through nested lists without a limit and overflows the stack of the process.
+
+    Raises:
+        InvalidInput: It is no list or array, or lists lie too deep in it.
+    """
+    with foreign(asked, f"a list or array of values in column {name!r}"):
+        given = to_numpy(values)
+        len(given)
+    nested = given.tolist() if isinstance(given, np.ndarray) and given.dtype == object else given
+    if not _is_shallow(nested, DEEPEST):
+        raise InvalidInput(asked, expected=f"{DEEPEST} levels at most in column {name!r}", found="more")
+    return given
+
+
+def _is_shallow(values: Any, levels: int) -> bool:
+    if not isinstance(values, list | tuple | dict):
+        return True
+    inner = values.values() if isinstance(values, dict) else values
+    return levels > 0 and all(_is_shallow(value, levels - 1) for value in inner)
+
+
+def as_array(values: Any, asked: str) -> Any:
+    """Make n values of any kind one Arrow array; what Arrow does not know becomes text.
+
+    Raises:
+        InvalidInput: Neither can be made of them.
+    """
     if isinstance(values, pa.ChunkedArray):
         return values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)
     if isinstance(values, pa.Array):
         return values
-    if hasattr(values, "detach"):
-        values = values.detach().cpu().numpy()
-    if isinstance(values, np.ndarray) and values.ndim > 1:
-        values = list(values)
-    try:
-        return pa.array(values)
-    except NOT_CONVERTIBLE:
-        return pa.array([None if value is None else str(value) for value in values])
+    with foreign(asked, "values that Arrow knows, or that have a text"):
+        if isinstance(values, np.ndarray) and values.ndim > 1:
+            values = list(values)
+        try:
+            return pa.array(values)
+        except NOT_CONVERTIBLE:
+            return pa.array([None if value is None else str(value) for value in values])

@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from compatstore.artifacts.matrix import to_numpy
+from compatstore.boundary import foreign, shown
 from compatstore.errors import DimensionMismatch, InvalidInput, first_offenders
-from compatstore.ingest.arrow import NOT_CONVERTIBLE, as_array, cast
+from compatstore.ingest.arrow import as_array, cast, countable
 from compatstore.ingest.metadata import require_names
 from compatstore.ingest.vectors import Given, given_side, given_vectors
 from compatstore.storage.catalog import id_arrow_type
@@ -62,7 +62,7 @@ def read_items(data: Any, registry: Registry, version: str, store: Store) -> Ite
         UnknownVersion: The gallery keeps no vectors of that version.
     """
     schema, gallery = store.schema, store.location.name
-    columns = _columns(data, f"add items to {gallery}")
+    columns = _countable(_columns(data, f"add items to {gallery}"), f"add items to {gallery}")
     n = len(next(iter(columns.values()))) if columns else 0
     asked = f"add {n} items to {gallery}"
     _require_equal_lengths(columns, asked)
@@ -78,11 +78,14 @@ def read_items(data: Any, registry: Registry, version: str, store: Store) -> Ite
     vectors, side = _take_vectors(columns, registry, store, asked)
     registry.columns(version)
     require_names(columns, registry, schema, asked)
-    return Items(ids, sources, vectors, side, {name: as_array(value) for name, value in columns.items()}, asked)
+    return Items(ids, sources, vectors, side, {name: as_array(value, asked) for name, value in columns.items()}, asked)
 
 
 def _columns(data: Any, asked: str) -> dict[str, Any]:
     if isinstance(data, pa.RecordBatch | pa.Table):
+        twice = sorted({name for name in data.schema.names if data.schema.names.count(name) > 1})
+        if twice:
+            raise InvalidInput(asked, expected="each column once", found=f"twice: {first_offenders(twice)}")
         return {name: data.column(name) for name in data.schema.names}
     if isinstance(data, Mapping):
         single = [
@@ -92,7 +95,7 @@ def _columns(data: Any, asked: str) -> dict[str, Any]:
             raise InvalidInput(
                 asked,
                 expected="a list or array of values in every column",
-                found=f"one value in {first_offenders(single)}",
+                found=f"one value in {first_offenders([shown(name) for name in single])}",
             )
         return dict(data)
     if isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
@@ -100,6 +103,13 @@ def _columns(data: Any, asked: str) -> dict[str, Any]:
     raise InvalidInput(
         asked, expected="an Arrow table, a mapping of columns or a list of rows", found=type(data).__name__
     )
+
+
+def _countable(columns: Mapping[Any, Any], asked: str) -> dict[str, Any]:
+    odd = [shown(name) for name in columns if not isinstance(name, str)]
+    if odd:
+        raise InvalidInput(asked, expected="columns whose names are text", found=first_offenders(odd))
+    return {name: countable(values, name, asked) for name, values in columns.items()}
 
 
 def _require_equal_lengths(columns: Mapping[str, Any], asked: str) -> None:
@@ -153,12 +163,8 @@ def _take_vectors(
 
 def _read_ids(values: Any, registry: Registry, asked: str) -> Any:
     """Ids as an Arrow array; numbers are not made text nor text numbers, for `get` would not find them again."""
-    try:
-        array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(to_numpy(values))
-    except NOT_CONVERTIBLE as error:
-        raise InvalidInput(
-            asked, expected=f"ids of type {registry.id_type} in column {registry.id_column!r}", found=str(error)
-        ) from error
+    with foreign(asked, f"ids of type {registry.id_type} in column {registry.id_column!r}"):
+        array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
     whole, text = pa.types.is_integer(array.type), _is_text(array.type)
     if not pa.types.is_null(array.type) and not (whole if registry.id_type == "int64" else text):
         raise InvalidInput(
