@@ -51,7 +51,10 @@ class VersionRecord:
         columns = self.columns
         if columns is None:
             return []
-        said, kept = (f"{r.dim} values of {r.dtype}" for r in (self, columns))
+        if self.adopted:  # an app's column has the type that the app gave it
+            said, kept = f"{self.dim} values", f"{columns.dim} values"
+        else:
+            said, kept = (f"{r.dim} values of {r.dtype}" for r in (self, columns))
         wrong = [] if said == kept else [f"says {said}, its columns {kept}"]
         if columns.side_dim is not None:
             said, kept = (f"side-information of {r.side_dim} values of {r.side_dtype}" for r in (self, columns))
