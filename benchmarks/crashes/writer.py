@@ -8,6 +8,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,9 @@ class Hand:
     def __init__(self, path: Path, kind: Kind) -> None:
         self._path, self._kind = path, kind
         self._gallery = cs.Gallery.open(str(path), encoders=ENCODERS, side_encoders=SIDE_ENCODERS)
-        self._table = lancedb.connect(path.parent).open_table(path.stem) if kind.adopted else None
+        # LanceDB's handles stay on a version by themselves: a delete would not see what the API has added since.
+        database = lancedb.connect(path.parent, read_consistency_interval=timedelta(0)) if kind.adopted else None
+        self._table = None if database is None else database.open_table(path.stem)
         self.lost_races = 0
 
     def carry_out(self, write: Write) -> None:
