@@ -262,6 +262,9 @@ def tables(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             counts[case][f"{figure}|of"] += asked
     figures = list(dict.fromkeys(key.split("|")[0] for counter in counts.values() for key in counter))
     figures = [name for name in figures if not name.startswith("cmc@5") or name == "cmc@5"]
+    draws = Counter((record["set"], record["task"]) for record in records)
+    yield f"{min(draws.values())} to {max(draws.values())} draws of each set and truth are in the journal."
+    yield ""
     yield f"| set | truth | way | {' | '.join(figures)} |"
     yield "|---|---|---|" + "---:|" * len(figures)
     for case, counter in counts.items():
@@ -308,12 +311,13 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=1200)
     parser.add_argument("--queries", type=int, default=3500)
     parser.add_argument("--part", type=int, nargs=2, default=(0, 1), help="every n-th gallery from the i-th on: i n")
+    parser.add_argument("--tables", action="store_true", help="only write the tables of what the journal has")
     parser.add_argument("--journal", type=Path, help="JSON lines; in a temporary folder by default")
     parser.add_argument("--page", type=Path, help="Markdown whose marked part is replaced by the tables")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         journal = Journal(options.journal or Path(folder) / "stopping.jsonl")
-        for path in options.sets:
+        for path in [] if options.tables else options.sets:
             run(EmbeddedSet.load(path), journal, options)
         text = "\n".join(tables(journal.records))
     if options.page is None:

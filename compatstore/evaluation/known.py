@@ -28,10 +28,13 @@ def reach(correct: Positions, items: int, population: int) -> Doubles:
     return np.where(correct > 0, np.maximum(chance, 1e-12), 1.0)
 
 
-def map_alone(found: Found) -> Found:
-    """What a sample says without anything to put it right by: mAP."""
+def map_alone(found: Found, *, merged: bool = False) -> Found:
+    """What a sample says without anything to put it right by: mAP.
+
+    Nothing of a rank merge: its calibration is by sampled natives, and its intervals held too seldom.
+    """
     values = found.values.copy()
-    values[:-1] = np.nan
+    values[: None if merged else -1] = np.nan
     return replace(found, values=values)
 
 

@@ -17,6 +17,7 @@ from compatstore.evaluation.sampled import Found, Sampling, find_in_blocks, find
 from compatstore.evaluation.trial import DecisionSettings, Trial
 
 FEWEST_NEIGHBOURS = 5
+MERGED = "s/s+t/t"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -39,7 +40,7 @@ def rank_ways(trial: Trial, settings: DecisionSettings) -> list[Way]:
         return ways
     founds = [way.found for way in ways]
     if trial.whole is None:
-        known = [map_alone(found) for found in founds]
+        known = [map_alone(way.found, merged=way.notation == MERGED) for way in ways]
     else:
         asked = np.ones(len(trial.source_queries)) if search.sampling.asked is None else search.sampling.asked
         known = put_right([way.notation for way in ways], founds, trial.whole, asked)
@@ -99,7 +100,7 @@ def _without_transform(trial: Trial, native: Distances, search: _Search, setting
     return [
         Way(name="status quo", notation="s/s", share=0.0, found=status_quo),
         Way(name="naive swap", notation="t/s", share=0.0, found=swap, note=note),
-        Way(name=f"rank merge {share:.0%}", notation="s/s+t/t", share=share, found=mixed, note=settings.merge),
+        Way(name=f"rank merge {share:.0%}", notation=MERGED, share=share, found=mixed, note=settings.merge),
     ]
 
 

@@ -169,6 +169,17 @@ def test_a_row_that_is_not_there_is_refused():
         decide(trial()).row("magic")
 
 
+def test_of_a_sample_without_labels_only_what_holds_is_known():
+    data = replace(trial(), query_labels=None, gallery_labels=None, population=900)
+    table = decide(data)
+    assert {name: set(row.figures) for name, row in ((row.name, row) for row in table.rows)} == {
+        row.name: set() if row.notation == "s/s+t/t" else {"map"} for row in table.rows
+    }
+    assert all(row.broken is None for row in table.rows)
+    with pytest.raises(InvalidInput, match=r"expected one of map; found cmc@1"):
+        decide(data, DecisionSettings(criterion="cmc@1"))
+
+
 def test_intervals_of_one_figure_hold_together_and_lie_within_its_range():
     table = decide(trial(hop=0.5, target=0.1))
     for row in table.rows:
