@@ -393,6 +393,7 @@ class Gallery:
             num_partitions or max(1, int(len(self) ** 0.5)),
             (num_sub_vectors or vector_index.sub_vectors(columns.width, columns.width // 8)) if quantised else None,
         )
+        vector_index.require_enough(self._catalog.store, columns.vector)  # before anything is written, a lease too
         tend(self._catalog)
         with at_work(self._catalog, f"the index of {record.name}", "build") as work:
             vector_index.build(work.catalog.store, columns.vector, index)

@@ -57,7 +57,7 @@ def named_commands():
             *"\n".join(re.findall(r"^```.*?^```", text, re.M | re.S)).splitlines(),
         ]
         for line in code:
-            found = re.match(r"(?:\$ )?compatstore ([a-z].*)", line)
+            found = re.match(r"(?:\$ )?compatstore ([a-z][^|]*)", line)
             if found:
                 yield document.name, re.sub(r"[][]", "", found[1])
 

@@ -72,11 +72,11 @@ def index_bytes(index: VectorIndex, rows: int, width: int) -> int:
     return rows * (stored[index.kind.rsplit("_", 1)[-1]] + 8 + edges)
 
 
-def build(store: Store, column: str, index: VectorIndex) -> None:
-    """Build an index on a column, or build it anew.
+def require_enough(store: Store, column: str) -> None:
+    """Refuse to index a column that holds too few vectors to train an index; read-only.
 
     Raises:
-        InvalidInput: There are too few rows to train it.
+        InvalidInput: It does.
     """
     rows = store.count(f"`{column}` IS NOT NULL")
     if rows < MINIMUM_ROWS:
@@ -86,6 +86,15 @@ def build(store: Store, column: str, index: VectorIndex) -> None:
             found=f"{rows}",
             fix="Search without an index: it is exact and fast at that size.",
         )
+
+
+def build(store: Store, column: str, index: VectorIndex) -> None:
+    """Build an index on a column, or replace the one that it has.
+
+    Raises:
+        InvalidInput: There are too few rows to train it.
+    """
+    require_enough(store, column)
     sub_vectors = {} if index.num_sub_vectors is None else {"num_sub_vectors": index.num_sub_vectors}
 
     def commit() -> None:

@@ -201,6 +201,7 @@ def _without_source(catalog: Catalog, registry: Registry, run: RunRecord, limit:
     """Items that are not native and have nothing to be embedded from: Arrow table of id, reason."""
     condition, key = sourceless(registry, run), registry.id_column
     ids = catalog.store.scan([key], condition, limit=limit if condition else 0).column(key)
+    ids = ids.cast(id_arrow_type(registry))  # an app's ids may be of a type near the account's
     return pa.table([ids, pa.array([NO_SOURCE] * len(ids), pa.string())], ["id", "reason"])
 
 
