@@ -174,4 +174,4 @@ def test_records_that_disagree_on_the_bits_are_found(gallery):
     said = registry.replace('"side_dtype":"bits"', '"side_dtype":"float32"', 1)
     table.update_config({"compatstore.registry": said})
     (found,) = (finding for finding in gallery.verify().findings if finding.check == "versions")
-    assert "128 values of float32, its columns 128 values of bits" in found.what
+    assert "128 values of float32, its columns side-information of 128 values of bits" in found.what
