@@ -83,9 +83,8 @@ class Output:
 
     @contextmanager
     def noting_warnings(self) -> Iterator[None]:
-        """Say our own warnings as notes, as soon as they come up."""
+        """Say warnings as notes, as soon as they come up; those of other libraries with the place they come from."""
         with warnings.catch_warnings():
-            others = warnings.showwarning
 
             def show(
                 message: Warning | str,
@@ -95,10 +94,8 @@ class Output:
                 file: TextIO | None = None,
                 line: str | None = None,
             ) -> None:
-                if issubclass(category, CompatStoreWarning):
-                    self.note(f"Warning: {message}")
-                else:
-                    others(message, category, filename, lineno, file, line)
+                ours = issubclass(category, CompatStoreWarning)
+                self.note(f"Warning: {message}" if ours else f"{filename}:{lineno}: {category.__name__}: {message}")
 
             warnings.simplefilter("always", CompatStoreWarning)
             warnings.showwarning = show

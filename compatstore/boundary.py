@@ -281,7 +281,7 @@ def _any_of(checkers: Sequence[Checker | None], hints: Sequence[Any]) -> Checker
             except Unfit as unfit:
                 expected.append(str(unfit))
                 continue
-            if paths and "\0" in str(fitted):
+            if paths and isinstance(fitted, str | os.PathLike) and "\0" in str(fitted):
                 raise Unfit("a path without NUL")
             return fitted
         raise Unfit(" or ".join(expected))

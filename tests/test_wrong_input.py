@@ -391,7 +391,7 @@ def persistent(tmp_path_factory):
     return gallery
 
 
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(names)
 def test_an_id_is_never_anything_but_an_id(persistent, ids):
     ids = [name for name in ids if name != "bystander"] or ["'"]
@@ -416,7 +416,7 @@ def numbered(tmp_path_factory):
     return cs.Gallery.create(str(tmp_path_factory.mktemp("numbered") / "gallery.lance"), V1, id_type="int64")
 
 
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=5, unique=True))
 @example([-(2**63), 2**63 - 1])
 def test_whole_numbers_of_any_size_are_ids(numbered, ids):

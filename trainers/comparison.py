@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from compatstore.evaluation.exact_products import cut, multiply
 from compatstore.trainers.retrieval_test import Doubles, Outcome, Positions
 
 
@@ -140,4 +141,6 @@ def _resampled_means(scores: Doubles, units: Positions, resamples: int, random: 
     sums, sizes = np.bincount(unit, scores[counted]), np.bincount(unit)
     # Every draw takes as many units as there are, so at least one query.
     draws = random.multinomial(len(names), np.full(len(names), 1 / len(names)), size=resamples)
-    return np.asarray((draws @ sums) / (draws @ sizes))
+    # Exact products: the same interval on every processor.
+    drawn = multiply(cut(draws.astype(np.float64)), cut(np.array([sums, sizes], np.float64)))
+    return np.asarray(drawn[:, 0] / drawn[:, 1])

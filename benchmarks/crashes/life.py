@@ -15,7 +15,7 @@ from benchmarks.crashes.compare import differences
 from benchmarks.crashes.process import Victim
 from benchmarks.crashes.reader import Reader
 from benchmarks.crashes.rehearsal import Template
-from benchmarks.crashes.script import SCRIPT, Aim
+from benchmarks.crashes.script import DONE, SCRIPT, Aim
 from benchmarks.crashes.suspension import Suspension, holds_the_lease
 from benchmarks.crashes.template import Kind
 from benchmarks.crashes.truth import ENCODERS, SIDE_ENCODERS
@@ -117,36 +117,38 @@ class Life:
             self._writer.position = announced[0]
             if self._suspension is not None and self._suspension.over:
                 self._await_suspended()
-            if aim is not None and self._suspension is None and announced[1] != "done" and _reached(announced, aim):
+            if aim is not None and self._suspension is None and announced[1] != DONE and _reached(announced, aim):
                 time.sleep(self._random.uniform(0, SLACK * self._template.seconds.get(announced, 0.0)))
-                if how == SUSPEND:
-                    victim.suspend()
-                    last = [last, *victim.unheard()][-1]
-                    if not holds_the_lease(victim, self._path):
-                        victim.wake()
-                        continue
-                    self._suspended(victim, last)
-                else:
-                    last = [last, *victim.kill()][-1]
-                    if last == (len(SCRIPT) - 1, "done"):
-                        return len(SCRIPT)
-                    self._after_kill(last)
-                self._aims.pop(0)
-                return last[0]
+                last = [last, *(victim.kill() if how == KILL else victim.suspend())][-1]
+                if how == KILL and last == (len(SCRIPT) - 1, DONE):
+                    return len(SCRIPT)
+                if how == KILL or holds_the_lease(victim, self._path):
+                    self._aims.pop(0)
+                    self._after(how, victim, last)
+                    return last[0]
+                victim.wake()
+            if last[1] == DONE:
+                self._before_next_command(victim)
         self._await_suspended()
         failure = victim.failure()
         if failure:
             self.lived.violations.append(f"command {SCRIPT[last[0]].name} failed at {last[1]}:\n{failure}")
         return len(SCRIPT)
 
-    def _after_kill(self, landed: Aim) -> None:
-        self.lived.kills[landed] += 1
-        self._examine(f"after a kill in {SCRIPT[landed[0]].name} ({landed[1]})")
+    def _before_next_command(self, victim: Victim) -> None:
+        """However fast a victim is, the next aim finds it before the command that is aimed at."""
+        if self._suspension is not None and self._suspension.taken_over:
+            self._await_suspended()
+        victim.go_on()
 
-    def _suspended(self, victim: Victim, landed: Aim) -> None:
-        """Leave a victim that holds the lease suspended; its successor is the next one that is started."""
-        self.lived.suspensions[landed] += 1
-        self._suspension = Suspension(victim, landed, self._path, self._random.random())
+    def _after(self, how: str, victim: Victim, landed: Aim) -> None:
+        """Look at what a killed victim left; one that is suspended stays so, its successor is started next."""
+        if how == KILL:
+            self.lived.kills[landed] += 1
+            self._examine(f"after a kill in {SCRIPT[landed[0]].name} ({landed[1]})")
+        else:
+            self.lived.suspensions[landed] += 1
+            self._suspension = Suspension(victim, landed, self._path, self._random.random())
 
     def _await_suspended(self) -> None:
         """Wait until the suspended victim has woken up and ended, and look at what it left."""

@@ -40,8 +40,16 @@ class Victim:
 
     def start(self, path: Path, position: int) -> None:
         """Run from a command on; `announced` gives what it says."""
+        self._tell(json.dumps([str(path), position]))
+
+    def go_on(self) -> None:
+        """Begin the next command, after one is done."""
+        with contextlib.suppress(BrokenPipeError):  # it was the last
+            self._tell("")
+
+    def _tell(self, line: str) -> None:
         assert self._process.stdin is not None
-        print(json.dumps([str(path), position]), file=self._process.stdin, flush=True)
+        print(line, file=self._process.stdin, flush=True)
 
     def announced(self) -> Iterator[Aim]:
         """What it announces and nobody has heard, until it ends."""
@@ -55,12 +63,13 @@ class Victim:
         self._end()
         return unheard
 
-    def suspend(self) -> None:
-        """Suspend it."""
+    def hold(self) -> None:
+        """Suspend it; what it has announced is heard later."""
         self._process.send_signal(signal.SIGSTOP)
 
-    def unheard(self) -> list[Aim]:
-        """What a suspended one had announced and nobody had heard."""
+    def suspend(self) -> list[Aim]:
+        """Suspend it; gives what it had announced and nobody had heard."""
+        self.hold()
         time.sleep(PIPE_SECONDS)
         unheard = []
         while True:

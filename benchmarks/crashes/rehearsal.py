@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.crashes.process import Victim
-from benchmarks.crashes.script import Aim
+from benchmarks.crashes.script import DONE, Aim
 from benchmarks.crashes.template import Kind, initial_items, make_template
 
 
@@ -62,6 +62,8 @@ def rehearse(path: Path) -> dict[Aim, float]:
         if before is not None:
             seconds[before] = time.monotonic() - started
         before, started = announced, time.monotonic()
+        if announced[1] == DONE:
+            victim.go_on()
     failure = victim.failure()
     if failure:
         raise RuntimeError(failure)

@@ -11,6 +11,7 @@ from compatstore.upgrade.progress import Progress
 
 Report = Callable[[Progress], None]
 Aim = tuple[int, str]  # number of a command, and one of its steps
+DONE = "done"  # announced after the last step of a command
 GRACE = 0.5  # seconds in which a search ends
 
 LEASE_TERM = 1.5  # seconds; a suspended victim's lease is taken over after one to two of these

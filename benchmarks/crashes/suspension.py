@@ -59,6 +59,12 @@ class Suspension:
             self._thread.start()
 
     @property
+    def taken_over(self) -> bool:
+        """Whether its successor holds the lease, or another after it."""
+        lease = lease_of(self._path)
+        return self._successor is not None and (lease is None or lease.token != self._token)
+
+    @property
     def over(self) -> bool:
         """Whether the suspended one has woken up and ended."""
         return self._successor is not None and not self._thread.is_alive()
@@ -71,7 +77,7 @@ class Suspension:
             yield ""
             return
         self._thread.join()
-        self._successor.suspend()
+        self._successor.hold()
         try:
             yield self._failure
         finally:
@@ -79,7 +85,7 @@ class Suspension:
 
     def _wake_late(self) -> None:
         ends = time.monotonic() + TAKE_OVER_SECONDS
-        while (lease := lease_of(self._path)) is not None and lease.token == self._token:
+        while not self.taken_over:
             if time.monotonic() > ends:
                 self._failure = "nobody took the lease over"
                 break

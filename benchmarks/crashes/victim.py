@@ -2,8 +2,9 @@
 
     echo '["PATH", 0]' | python -m benchmarks.crashes.victim
 
-Each line is the number of a command and the step that begins, or "done". Where another process holds the lease it asks
-again until that one has not answered for a term. It begins no further command once it has a successor.
+Each line is the number of a command and the step that begins, or "done". After "done" it waits for a line before it
+begins the next command: how fast it is decides nothing. Where another process holds the lease it asks again until that
+one has not answered for a term. It begins no further command once it has a successor.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.crashes.script import LEASE_TERM, SCRIPT, Command
+from benchmarks.crashes.script import DONE, LEASE_TERM, SCRIPT, Command
 from benchmarks.crashes.truth import ENCODERS, SIDE_ENCODERS, Model
 from compatstore import Gallery
 from compatstore.errors import LeaseHeld
@@ -93,12 +94,12 @@ def main() -> None:
     encoders = {**ENCODERS, "v2": HeardModel(announcer.say)}
     gallery = Gallery.open(name, encoders=encoders, side_encoders=SIDE_ENCODERS, lease_term=LEASE_TERM)
     for position, command in enumerate(SCRIPT[first:], first):
-        if has_successor(path):
+        if has_successor(path) or (position > first and not sys.stdin.readline()):
             return
         announcer.position = position
         announcer.say(command.steps[0])
         run_when_free(command, gallery, announcer, path)
-        announcer.say("done")
+        announcer.say(DONE)
 
 
 if __name__ == "__main__":

@@ -192,6 +192,10 @@ class Staging:
                 require_unchanged(pa.Table.from_batches([batch]), self.address(name))
         return len(set(files) - {file.path for fragment in table.get_fragments() for file in fragment.data_files()})
 
+    def counts(self, name: str) -> bool:
+        """Whether what a table stages counts, and not what a manager wrote whose lease was lost by then."""
+        return name in self._files.names(self._since)
+
     def tables(self) -> list[str]:
         """Names of the tables that hold staged rows, the oldest lease's first."""
         return [name for name in self._files.names(self._since) if self._is_table(name)]

@@ -24,13 +24,13 @@ def of_another_length(store: Store, registry: Registry, version: str, error: Dim
     expected = f"vectors of {in_use(store, registry, version)}, which are vectors of {dim} values"
     fits = [name for name, record in registry.versions.items() if record.dim == error.dim]
     usable = [name for name in fits if _searchable(registry, name)]
-    embed = f"mbed with the model of {version}."
+    embed = f"embed with the model of {version}."
     if usable:
-        fix = f"{_has(usable, dim=error.dim)}: name it, version={usable[0]!r} (--version {usable[0]}), or e{embed}"
+        fix = f"{_has(usable, dim=error.dim)}: name it, version={usable[0]!r} (--version {usable[0]}), or {embed}"
     elif fits:
-        fix = f"{_has(fits, dim=error.dim)}, and no vectors in this gallery: e{embed}"
+        fix = f"{_has(fits, dim=error.dim)}, and no vectors in this gallery: {embed}"
     else:
-        fix = f"No version of this gallery has {error.dim} values: e{embed}"
+        fix = f"No version of this gallery has {error.dim} values: {embed}"
     return DimensionMismatch(error.asked, expected=expected, found=error.found, fix=fix, dim=error.dim)
 
 
@@ -38,10 +38,9 @@ def of_fingerprint(registry: Registry, version: str, fingerprint: str) -> str:
     """What to do about vectors of a model that is not a version's."""
     same = [name for name, r in registry.versions.items() if r.version().fingerprint == fingerprint]
     usable = [name for name in same if _searchable(registry, name)]
-    embed = f"mbed with the model of {version}."
     if not usable:
-        return f"E{embed}"
-    return f"That is the model of {usable[0]}: name it, version={usable[0]!r}, or e{embed}"
+        return f"Embed with the model of {version}."
+    return f"That is the model of {usable[0]}: name it, version={usable[0]!r}, or embed with the model of {version}."
 
 
 def in_use(store: Store, registry: Registry, version: str) -> str:

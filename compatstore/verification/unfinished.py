@@ -26,6 +26,10 @@ def check_staged(scene: Scene) -> Iterator[Finding]:
     for name in names:
         version = str(staged_version(name))
         staging = _staging(scene, version)
+        if not staging.counts(name):
+            what = f"{name} was written by a manager that had lost its lease to {version}; nothing reads it"
+            yield _staged("note", what, f"Remove it: rm -r {shlex.quote(staging.address(name))}")
+            continue
         try:
             lost, why = staging.examine(name), ""
         except BaseException as error:

@@ -44,7 +44,7 @@ def assert_same_or_corrupt(manifest, weights):
     assert all(np.array_equal(again.tensors[name], loaded.tensors[name], equal_nan=True) for name in loaded.tensors)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(damages(MANIFEST), damages(WEIGHTS))
 def test_any_damage_is_corrupt(manifest, weights):
     for pair in ((manifest, WEIGHTS), (MANIFEST, weights)):
@@ -55,7 +55,7 @@ def test_any_damage_is_corrupt(manifest, weights):
                 continue
 
 
-@settings(deadline=None, max_examples=400)
+@settings(max_examples=400)
 @given(mutations(VALUES))
 def test_a_signed_manifest_with_another_value_loads_as_it_says_or_is_corrupt(values):
     assert_same_or_corrupt(signed(values), WEIGHTS)
@@ -69,7 +69,7 @@ def test_every_field_is_held_against_its_type(path):
             assert_same_or_corrupt(signed(values), WEIGHTS)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(damages(WEIGHTS))
 def test_signed_weights_of_any_bytes(weights):
     assert_same_or_corrupt(for_weights(weights), weights)

@@ -48,7 +48,7 @@ def test_bfloat16_runs_on_torch_and_stays_close(architecture, tensors, inputs):
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(rows=st.integers(1, 300), batch=st.sampled_from([32, 100, 128]))
 def test_rows_have_the_same_bits_however_many_follow(precision, rows, batch):
     architecture = Architecture(source_dim=48, output_dim=40, source_branch=(70,), mixer=(130,), uncertainty=True)

@@ -85,6 +85,7 @@ def test_no_verb_that_succeeds_lets_a_character_steer_the_terminal(run, evil):
         ("history", gallery),
         ("report", gallery, "v2", "--out", evil / "report"),
         ("doctor", gallery),
+        ("optimize", gallery),
         ("pause", gallery, "v2"),
     ):
         assert told(run, *words).code in (0, 9), words
@@ -127,6 +128,11 @@ def test_no_error_lets_a_character_steer_the_terminal(run, evil, text):
         ("upgrade", gallery, typed),
         ("cutover", gallery, typed),
         ("retire", gallery, typed),
+        ("unregister", gallery, typed),
+        ("unlink", gallery, typed),
+        ("drop-columns", gallery, typed),
+        ("optimize", gallery, "--grace", typed),
+        ("optimize", evil / typed),
         ("report", gallery, typed),
         ("train", typed),
         ("train", "mean-shift", "--source", evil / typed, "--target", evil / typed, "--out", evil / "h.compat"),

@@ -84,7 +84,7 @@ def test_a_field_without_a_default_is_required():
         thing=st.just(Base()),
     )
 )
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 def test_every_setting_can_be_said(wanted):
     words = [f"--rate={wanted.rate}", f"--count={wanted.count}", f"--steps={','.join(map(str, wanted.steps))}"]
     words += [] if wanted.name is None else [f"--name={wanted.name}"]

@@ -32,7 +32,7 @@ def column(batch, name):
 
 
 @given(st.sampled_from(["v.parquet", "v.npz", "v.npy"]), st.integers(1, ROWS + 5))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_batches_hold_everything_once(files, name, size):
     (feed,) = open_feeds([str(files / name)], "string")
     batches = list(feed.read(size))

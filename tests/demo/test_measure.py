@@ -2,7 +2,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from compatstore.demo.digits import ImageFiles, write_digits
@@ -11,7 +11,6 @@ from compatstore.demo.measure import CURVE_STEPS, Judge
 from compatstore.evaluation.compatibility import fit_length
 
 
-@settings(deadline=None)
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 5))
 def test_vectors_are_cut_or_filled_up_to_fit(have: int, want: int, rows: int) -> None:
     vectors = np.random.default_rng(0).normal(size=(rows, have)).astype(np.float32)

@@ -24,7 +24,7 @@ COLOUR = Images(np.random.default_rng(0).integers(0, 255, (12, 32, 32, 3), np.ui
     channels=st.sampled_from([1, 3]),
     depth=st.integers(1, 2),
 )
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 def test_small_transformers_embed_every_size_and_are_described(size: int, dim: int, channels: int, depth: int) -> None:
     backbone = SmallVisionTransformer(size=size, dim=dim, channels=channels, width=16, depth=depth)
     assert 4 <= size // backbone.patch <= 8

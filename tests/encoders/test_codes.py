@@ -1,6 +1,6 @@
 import hypothesis.strategies as st
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis.extra.numpy import arrays
 
 from compatstore.encoders.codes import pack, signs, unpack
@@ -9,7 +9,6 @@ from compatstore.encoders.codes import pack, signs, unpack
 @given(
     arrays(np.float32, st.tuples(st.integers(0, 5), st.sampled_from([8, 16, 128])), elements=st.floats(-2, 2, width=32))
 )
-@settings(deadline=None)
 def test_a_code_keeps_the_signs(values: np.ndarray) -> None:
     codes = pack(values)
     assert codes.shape == (len(values), values.shape[1] // 8)

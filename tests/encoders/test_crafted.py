@@ -50,7 +50,7 @@ def assert_same_or_corrupt(content):
 
 @pytest.mark.parametrize("kind", CONTENTS)
 def test_any_damage_is_corrupt(kind):
-    @settings(deadline=None, max_examples=40)
+    @settings(max_examples=40)
     @given(damages(CONTENTS[kind]))
     def damaged(content):
         assert_same_or_corrupt(content)
@@ -60,7 +60,7 @@ def test_any_damage_is_corrupt(kind):
 
 @pytest.mark.parametrize("kind", CONTENTS)
 def test_another_value_loads_as_it_says_or_is_corrupt(kind):
-    @settings(deadline=None, max_examples=40)
+    @settings(max_examples=40)
     @given(mutations(parts(CONTENTS[kind])[1]))
     def mutated(description):
         assert_same_or_corrupt(rebuilt(CONTENTS[kind], description))

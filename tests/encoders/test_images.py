@@ -82,7 +82,7 @@ def test_all_failures_of_a_batch_are_listed_with_their_reasons(red: Path, tmp_pa
     content=st.binary(max_size=60),
     magic=st.sampled_from([b"", b"\x89PNG\r\n\x1a\n", b"GIF89a", b"\xff\xd8\xff", b"BM"]),
 )
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_no_bytes_cause_another_error(content: bytes, magic: bytes) -> None:
     with contextlib.suppress(SourceError):
         assert read_image(magic + content).mode == "RGB"

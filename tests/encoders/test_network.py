@@ -29,7 +29,7 @@ CONTENT = ENCODER.to_bytes()
 
 
 @given(size=st.integers(8, 64), dim=st.integers(1, 9), channels=st.sampled_from([1, 3]), norm=st.booleans())
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 def test_small_networks_embed_every_size_and_are_described(size: int, dim: int, channels: int, norm: bool) -> None:
     backbone = SmallConvNet(size=size, dim=dim, channels=channels, width=2)
     if norm:
@@ -80,14 +80,14 @@ def test_unreadable_images_are_left_out_and_listed(tmp_path: Path) -> None:
 
 
 @given(cut=st.integers(0, len(CONTENT) - 1))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_truncated_files_are_refused(cut: int) -> None:
     with pytest.raises(CorruptArtifact):
         NetworkEncoder.from_bytes(CONTENT[:cut])
 
 
 @given(position=st.integers(0, len(CONTENT) - 1), bit=st.integers(0, 7))
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_a_flipped_bit_never_gives_another_model(position: int, bit: int) -> None:
     edited = bytearray(CONTENT)
     edited[position] ^= 1 << bit

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from compatstore.encoders import Encoder, Function, Precomputed, encode_readable
@@ -22,7 +22,6 @@ class Shaped:
 
 
 @given(ids=st.lists(st.sampled_from(["a", "b", "c", "x", "y"]), max_size=12))
-@settings(deadline=None)
 def test_readable_and_failures_split_the_batch(ids: list[str]) -> None:
     encoded = encode_readable(Precomputed(VECTORS), ids)
     assert [ids[i] for i in encoded.readable] == [key for key in ids if key in VECTORS]

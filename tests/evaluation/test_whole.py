@@ -29,7 +29,7 @@ def search(queries, gallery, query_classes, classes, itself, *, batch=37, there=
     ).run(batches, KS)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 10**6), batch=st.integers(1, 120), spread=st.sampled_from([2, 50]))
 def test_queries_from_outside_find_what_they_find_in_memory(seed, batch, spread):
     random = np.random.default_rng(seed)

@@ -175,7 +175,7 @@ def conditions(draw):
     return text
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(conditions())
 @example(BREAKS_OUT)
 @example("true) OR (true")

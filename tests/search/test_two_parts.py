@@ -59,7 +59,7 @@ def brute_force(query, stored, native, is_native, metric):
 
 @pytest.mark.parametrize("kind", ["Identity", "Prefix"])
 @pytest.mark.parametrize("metric", DISTANCES)
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=3)
 @given(seed=st.integers(0, 10_000), share=st.floats(0, 1), k=st.integers(1, ROWS))
 def test_a_mixed_gallery_is_ranked_as_comparing_with_every_vector_ranks_it(kind, metric, seed, share, k):
     with tempfile.TemporaryDirectory() as folder:

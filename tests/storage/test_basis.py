@@ -3,14 +3,13 @@ from __future__ import annotations
 import hypothesis.strategies as st
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 
 from compatstore.digests import hash_rows
 from compatstore.storage.basis import hash_values, row_basis
 
 
 @given(st.integers(1, 40), st.integers(0, 39), st.integers(0, 31), st.integers(0, 2**32 - 1))
-@settings(deadline=None)
 def test_a_change_of_any_single_bit_is_seen(dim, position, bit, seed):
     row = np.random.default_rng(seed).normal(size=(1, dim)).astype(np.float32)
     changed = row.copy()

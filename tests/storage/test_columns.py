@@ -4,7 +4,7 @@ import hypothesis.strategies as st
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 import compatstore as cs
 from compatstore.storage.columns import VersionColumns, VersionValues, to_matrix, to_vectors
@@ -18,7 +18,6 @@ from compatstore.storage.padding import PADDING, clear_of
     side=st.sampled_from([(None, "float32"), (1, "float32"), (4, "float32"), (8, "bits"), (24, "bits")]),
     seed=st.integers(0, 99),
 )
-@settings(deadline=None)
 def test_values_come_back_as_they_went_in(n, dim, avoid, side, seed):
     rng, (side_dim, side_dtype) = np.random.default_rng(seed), side
     version = cs.EmbeddingVersion("v", dim=dim, side_dim=side_dim, side_dtype=side_dtype)

@@ -22,7 +22,7 @@ def group(rows, indexed_rows=0):
     return Group(tuple(Piece(number, size) for number, size in enumerate(rows)), indexed_rows)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.integers(1, 3_000), min_size=1, max_size=400))
 def test_fragments_stay_few_and_the_work_near_n_log_n(batches):
     rows, rewritten = [], 0
@@ -38,7 +38,7 @@ def test_fragments_stay_few_and_the_work_near_n_log_n(batches):
     assert rewritten <= total * (np.log2(total + 1) + 1) + SMALL_ROWS * len(batches)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.integers(1, 50_000), min_size=1, max_size=300))
 def test_deltas_of_an_index_stay_few(batches):
     rows, rewritten = [], 0

@@ -35,7 +35,7 @@ def layer(artifact):
     return artifact.tensors["h.mixer.0.weight"], artifact.tensors["h.mixer.0.bias"]
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(dim=sizes, other=sizes, seed=st.integers(0, 100))
 def test_procrustes_finds_a_rotation_and_its_scale(dim, other, seed):
     short, long = sorted((dim, other))
@@ -78,7 +78,7 @@ def test_mean_shift_moves_the_mean_and_nothing_else():
         DiagonalScale(rotate=False).fit(Pairs(source, vectors(300, 7)))
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(dim=sizes, other=sizes, penalty=st.sampled_from([0.0, 1e-3, 1.0]), seed=st.integers(0, 100))
 def test_ridge_is_the_textbook_solution(dim, other, penalty, seed):
     source, target = vectors(50, dim, seed), vectors(50, other, seed + 1)

@@ -96,7 +96,7 @@ def close(found: torch.Tensor, expected: float) -> None:
 
 
 @given(seed=st.integers(0, 99), head=st.sampled_from(["linear", "cosine", "arcface"]), smoothing=st.floats(0, 0.5))
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 def test_bct_classifies_through_the_source_s_rows(seed: int, head: str, smoothing: float) -> None:
     method = BCT(dim=DIM, head=head, weight=2.5, scale=7.0, margin=0.4, label_smoothing=smoothing)
     views, known = batch(seed), knowledge(seed + 50)

@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @given(labels=st.lists(st.integers(0, 3), min_size=1, max_size=40), fraction=st.floats(0.05, 0.95))
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 def test_a_split_shares_every_image_once_and_every_class_of_two(labels: list[int], fraction: float) -> None:
     images = flat(labels)
     if max(labels.count(label) for label in labels) < 2:

@@ -60,7 +60,7 @@ LOSSES = {
 
 @pytest.mark.parametrize("name", LOSSES)
 @given(seed=st.integers(0, 10**6))
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 def test_a_loss_through_the_head_is_its_plain_formula(name, seed):
     prediction, batch, head = drawn(seed)
     make, plain = LOSSES[name]
@@ -152,7 +152,6 @@ def test_labels_find_their_rows_of_the_head():
 
 
 @given(st.lists(st.tuples(st.integers(-3, 3), st.floats(-2, 2, width=16)), min_size=2, max_size=60))
-@settings(deadline=None)
 def test_kendalls_tau_is_scipys(values):
     one, other = zip(*values, strict=True)
     if len(set(one)) == 1 or len(set(other)) == 1:

@@ -3,7 +3,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import feather
 
@@ -62,7 +62,6 @@ def test_spaces_come_from_the_versions_and_the_vectors():
     assert Pairs(unit, TARGET).source_space.fingerprint is None
 
 
-@settings(deadline=None)
 @given(n=st.integers(2, 60), fraction=st.floats(0.01, 0.99), seed=st.integers(0, 99))
 def test_a_split_is_a_partition(n, fraction, seed):
     matrix = np.arange(n, dtype=np.float32)[:, None]

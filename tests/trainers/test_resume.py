@@ -60,7 +60,7 @@ def test_a_killed_training_ends_with_the_weights_of_one_that_was_not(tmp_path: P
 
 @pytest.mark.parametrize("optimiser", ["adamw", "sgd"])
 @given(epoch=st.integers(1, 3), every=st.sampled_from([None, 1, 2, 5]))
-@settings(deadline=None, max_examples=3)
+@settings(max_examples=3)
 def test_where_it_stops_and_how_often_it_is_saved_change_nothing(
     tmp_path_factory: pytest.TempPathFactory, optimiser: str, epoch: int, every: int | None
 ) -> None:

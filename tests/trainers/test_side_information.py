@@ -94,7 +94,7 @@ def test_a_killed_training_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
 
 
 @given(st.integers(0, 999))
-@hypothesis_settings(deadline=None, max_examples=20)
+@hypothesis_settings(max_examples=20)
 def test_mixup_blends_each_image_with_another_and_sees_more_of_its_own(seed: int) -> None:
     torch.manual_seed(seed)
     pixels = torch.randint(0, 256, (6, 1, 4, 4), dtype=torch.uint8)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from compatstore.upgrade.backfilling.policies import order
@@ -23,7 +23,6 @@ def backfill(rows, policy, native, budget):
 
 
 @given(n=st.integers(1, 60), share=st.floats(0, 1), stop=st.floats(0, 1), seed=st.integers(0, 99))
-@settings(deadline=None)
 def test_a_stopped_backfill_ends_with_the_same_rows(n, share, stop, seed):
     rows = ArrayRows(ids=list(range(n)), sigma2=np.random.default_rng(seed).random(n))
     budget, native = int(share * n), np.zeros(n, bool)

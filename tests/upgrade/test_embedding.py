@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from compatstore.encoders import Function
@@ -35,7 +35,6 @@ def batch(kinds):
     return Batch(ids=ids, inputs=inputs, basis=np.arange(len(kinds), dtype=np.uint64))
 
 
-@settings(deadline=None)
 @given(st.lists(KINDS, max_size=60))
 def test_each_item_is_embedded_or_has_its_reason(kinds):
     calls = []

@@ -153,7 +153,7 @@ def play(starts, folder, monkeypatch, first, second, way, look):
 @pytest.mark.parametrize(("first", "second"), [(f, s) for f, (_, others) in STARTS.items() for s in others])
 def test_what_is_written_too_late_has_no_effect(starts, tmp_path_factory, monkeypatch, first, second, way):
     @given(look=st.integers(1, 45))
-    @settings(max_examples=4, deadline=None)
+    @settings(max_examples=4)
     def at(look):
         play(starts, tmp_path_factory.mktemp("life"), monkeypatch, first, second, way, look)
 

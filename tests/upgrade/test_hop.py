@@ -8,7 +8,7 @@ import hypothesis.strategies as st
 import lance
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from compatstore.storage.fragments import Fragment, in_waves
 from compatstore.upgrade.hop import ahead
@@ -37,7 +37,6 @@ def test_many_small_fragments_share_a_commit(tmp_path):
     np.testing.assert_allclose(vectors, np.broadcast_to(vectors[0], vectors.shape), rtol=1e-5, atol=1e-6)
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 3000), max_size=30))
 def test_waves_hold_all_fragments_in_order_and_none_is_too_large(rows):
     fragments = [Fragment(number, count, (), frozenset()) for number, count in enumerate(rows)]

@@ -168,4 +168,4 @@ class Owner(RuleBasedStateMachine):
 
 
 TestOwner = Owner.TestCase
-TestOwner.settings = settings(max_examples=25, stateful_step_count=18, deadline=None)
+TestOwner.settings = settings(max_examples=25, stateful_step_count=18)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from compatstore.errors import InvalidInput
@@ -29,7 +29,6 @@ def embed(pace, clock, rows, seconds):
     return began
 
 
-@settings(deadline=None)
 @given(st.floats(0.5, 500), st.lists(st.tuples(st.integers(0, 200), st.floats(0, 5)), min_size=2, max_size=40))
 def test_no_span_of_time_sees_more_than_the_rate_and_one_batch(rate, batches):
     clock = Clock()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import shutil
+import subprocess
 from pathlib import Path
 
 import lance
@@ -219,6 +220,19 @@ class TestFiles:
         assert (found.severity, found.what) == ("warning", "1 natives of v2 wait for an upgrade that is not open")
         carry_out(found.repair.partition("or drop them: ")[2])
         assert verify(path).clean
+
+    def test_what_a_manager_staged_after_its_lease_was_lost(self, at):
+        """Its successor had removed its data files by then: the table cannot be read, and nobody wants to."""
+        path = at("ready")
+        staged = Path(path, "_compatstore", "staged-v2-3.lance")
+        lance.write_dataset(pa.table({"id": ["item-000001"]}), staged)
+        shutil.rmtree(staged / "data")
+        assert the_finding(path, "staged natives").severity == "error", "it may be what an upgrade paid for"
+        edit_registry(path, lambda registry: registry["runs"]["v2"].update(lease=4))
+        found = the_finding(path, "staged natives")
+        assert (found.severity, verify(path).clean) == ("note", True)
+        subprocess.run(shlex.split(found.repair.partition("Remove it: ")[2]), check=True)
+        assert verify(path).findings == ()
 
     def test_a_data_file_that_is_gone(self, at):
         path = at("cutover")
