@@ -300,14 +300,34 @@ def findings(page: str, *, covered: Callable[[str], bool] = lambda prose: True) 
     found = []
     for block in _BLOCKS.split(_SKIPPED.sub("", page)):
         statements, prose = Statements(page), _CHECK.sub("", block)
-        lines = [line.strip() for check in _CHECK.findall(block) for line in check.splitlines() if line.strip()]
-        found += filter(None, map(statements.wrong, lines))
+        found += filter(None, map(statements.wrong, _statements(block)))
         if covered(prose):
             figures = _FIGURES.findall(re.sub(r"<!--.*?-->", "", _SPANS.sub(" ", prose), flags=re.DOTALL))
             bare = [figure for figure in dict.fromkeys(figures) if figure not in statements.said]
             if bare:
                 found.append(f"no statement covers {', '.join(bare)} in: {' '.join(prose.split())[:100]}")
     return found
+
+
+def _statements(block: str) -> Iterator[str]:
+    """The statements beside a block; one ends with the line at which it can be parsed."""
+    for check in _CHECK.findall(block):
+        waiting = ""
+        for line in filter(str.strip, check.splitlines()):
+            waiting = f"{waiting} {line.strip()}".strip()
+            if _parses(waiting):
+                yield waiting
+                waiting = ""
+        if waiting:
+            yield waiting
+
+
+def _parses(statement: str) -> bool:
+    try:
+        ast.parse(statement)
+    except SyntaxError:
+        return False
+    return True
 
 
 def main() -> None:

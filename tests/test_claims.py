@@ -54,6 +54,12 @@ def test_a_statement_that_holds_covers_its_figures():
     )
 
 
+def test_a_statement_may_take_several_lines():
+    assert findings(page("BCT is 5.8 points above it.", GAIN, "clear(", "    gain.map", ") and gain.map == 5.8")) == []
+    (found,) = findings(page("BCT is above it.", GAIN, "clear(", "    gain.map"))
+    assert found.startswith("cannot be checked: clear( gain.map")
+
+
 @pytest.mark.parametrize(
     ("sentence", "line", "found"),
     [

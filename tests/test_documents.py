@@ -35,6 +35,14 @@ def test_python_runs(document, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_lines_have_at_most_120_characters(document):
+    lines = document.read_text().splitlines()
+    # A row of a table is one line, however long.
+    too_long = [number for number, line in enumerate(lines, 1) if len(line) > 120 and not line.startswith("|")]
+    assert too_long == []
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_somewhere(document):
     for target in re.findall(r"\]\(([^)#]+)", document.read_text()):
         if "://" not in target:

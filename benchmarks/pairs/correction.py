@@ -153,7 +153,7 @@ def verdict(setting: str, differences: list[Difference]) -> Iterator[str]:
         better = sum(mean > 2 * error for mean, error in zip(means, errors, strict=True))
         yield (
             f"{setting}, {measured}: of {len(means)} cells {worse} are worse and {better} better by more than two "
-            f"standard errors; mean {statistics.mean(means):+.2f}, lowest {min(means):+.2f}, "
+            f"standard errors;\n    mean {statistics.mean(means):+.2f}, lowest {min(means):+.2f}, "
             f"highest {max(means):+.2f} points"
         )
 
