@@ -41,6 +41,7 @@ SMALLEST = {
     "benchmarks.glove": "--source {glove50} --words {words} --target {glove100} --queries 10",
     "benchmarks.growth": "--adds 8 --cycles 1 --rows 600 --dim 8 --queries 2",
     "benchmarks.hop": "--rows 600 --repeats 1",
+    "benchmarks.house": "--page {house}",
     "benchmarks.imports": "--runs 1",
     "benchmarks.memory": "--rows 600 --dim 8",
     "benchmarks.methods.report": "{methods} {page}",
@@ -139,6 +140,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "words.parquet",
         "glove100.json",
         "page.md",
+        "house.md",
     )
     found = {name.split(".")[0]: home / name for name in names} | {"folder": home / "digits", "new": home / "new"}
     found["new"].mkdir()
@@ -172,6 +174,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     found["glove100"].write_text(json.dumps({"vectors": vectors100}))
 
     found["page"].write_text("no tables\n")
+    found["house"].write_text("| files | 3 | |\n")
     return found | {name: ROOT / "docs" / "results" / f"{name}.jsonl" for name in ("methods", "pairs")}
 
 
