@@ -28,14 +28,10 @@ import pyarrow.parquet as pq
 
 from compatstore.evaluation import recall_at_k
 from compatstore.evaluation.distances import measure
-from compatstore.trainers.auto import DEFAULT, Auto
-from compatstore.trainers.comparison import Comparison
-from compatstore.trainers.fct import FCT
-from compatstore.trainers.footprint import footprint
-from compatstore.trainers.pair_trainer import PairTrainer, describe, without_holdout
-from compatstore.trainers.pairs import Pairs
-from compatstore.trainers.residual import Residual
-from compatstore.trainers.ridge import LowRankAffine
+from compatstore.trainers import FCT, Auto, Comparison, LowRankAffine, Pairs, Residual
+from compatstore.trainers.pairs.auto import DEFAULT
+from compatstore.trainers.pairs.footprint import footprint
+from compatstore.trainers.pairs.trainer import PairTrainer, describe, without_holdout
 from compatstore.versions import EmbeddingVersion
 
 QUICK: tuple[PairTrainer, ...] = (*DEFAULT, LowRankAffine(rank=25))

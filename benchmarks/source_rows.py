@@ -12,9 +12,7 @@ import argparse
 import numpy as np
 from sklearn.datasets import load_digits
 
-from compatstore.trainers.bct import BCT
-from compatstore.trainers.classifier import Independent
-from compatstore.trainers.images import Images
+from compatstore.trainers import BCT, Images, Independent
 
 
 def main() -> None:

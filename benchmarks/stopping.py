@@ -34,8 +34,7 @@ from compatstore.evaluation.mixed import rank_mixed
 from compatstore.evaluation.ranking import Ranking, rank_galleries
 from compatstore.evaluation.relevance import judge, judge_neighbours
 from compatstore.evaluation.ways import sampled_neighbours
-from compatstore.trainers import Pairs
-from compatstore.trainers.residual import Residual
+from compatstore.trainers import Pairs, Residual
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.estimates.gates import Terms
 from compatstore.upgrade.estimates.measured import measure_upgrade

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,23 +16,21 @@ from compatstore.errors import first_offenders
 
 if TYPE_CHECKING:
     from compatstore.encoders.images import Mode
-    from compatstore.trainers.classifier import Independent
-    from compatstore.trainers.compatible import CompatibleTraining
-    from compatstore.trainers.images import Images
-    from compatstore.trainers.loop import Progress
-    from compatstore.trainers.trained_model import TrainedModel
+    from compatstore.trainers import Images, Independent, TrainedModel
+    from compatstore.trainers.images.compatible import CompatibleTraining
+    from compatstore.trainers.images.loop import Progress
 
-# Name of the verb, module and trainer, what it is. Torch loads when a verb's options are needed and not before.
-ALONE = (("independent", "classifier:Independent", "A classifier that knows nothing of any other model."),)
+# Name of the verb, trainer, what it is. Torch loads when a verb's options are needed and not before.
+ALONE = (("independent", "Independent", "A classifier that knows nothing of any other model."),)
 COMPATIBLE = (
-    ("bct", "bct:BCT", "Backward-compatible training, through the source's classifier head."),
-    ("ract", "ract:RACT", "Contrast with the source's embeddings (RACT)."),
-    ("regression", "regression:Regression", "Regression to the source's embeddings."),
-    ("focal-distillation", "focal_distillation:FocalDistillation", "Regression, above all where the source is right."),
-    ("unibct", "unibct:UniBCT", "BCT through prototypes refined over their neighbours."),
-    ("lce-alignment", "lce_alignment:LCEAlignment", "Classes stand where they stood in the source (LCE, joint)."),
-    ("bt2", "bt2:BT2", "Basis transformations: the first values are compared with the source."),
-    ("dmu", "dmu:DMU", "Darwinian model upgrade: selective inheritance, and a head that adapts the gallery."),
+    ("bct", "BCT", "Backward-compatible training, through the source's classifier head."),
+    ("ract", "RACT", "Contrast with the source's embeddings (RACT)."),
+    ("regression", "Regression", "Regression to the source's embeddings."),
+    ("focal-distillation", "FocalDistillation", "Regression, above all where the source is right."),
+    ("unibct", "UniBCT", "BCT through prototypes refined over their neighbours."),
+    ("lce-alignment", "LCEAlignment", "Classes stand where they stood in the source (LCE, joint)."),
+    ("bt2", "BT2", "Basis transformations: the first values are compared with the source."),
+    ("dmu", "DMU", "Darwinian model upgrade: selective inheritance, and a head that adapts the gallery."),
 )
 
 
@@ -94,8 +91,8 @@ def _method(name: str, trainer: str, summary: str, *, compatible: bool) -> Verb:
         settings: Independent | CompatibleTraining,
         source: str | None = None,
     ) -> None:
-        from compatstore.trainers.augmentation import Augmentation
-        from compatstore.trainers.trained_model import TrainedModel, require_free
+        from compatstore.trainers import Augmentation, TrainedModel
+        from compatstore.trainers.images.trained_model import require_free
 
         require_free(out, overwrite=overwrite)
         known = None if source is None else TrainedModel.load(source)
@@ -124,7 +121,7 @@ _AFTERWARDS = (
 
 def read_images(folder: str, mode: Mode, output: Output, *, drop_unreadable: bool) -> Images:
     """List a folder of class folders, and say what of it is left out."""
-    from compatstore.trainers.images import Images
+    from compatstore.trainers import Images
 
     images = Images.from_folder(folder)
     if not drop_unreadable:
@@ -174,11 +171,12 @@ def trained_on_images(result: TrainedOnImages) -> Iterator[str | Table]:
 
 
 def trainer_loader(trainer: str) -> Callable[[], type]:
-    """What loads a trainer, "module:Name", when it is called."""
-    module, _, name = trainer.partition(":")
+    """What loads a trainer, by its name in `compatstore.trainers`, when it is called."""
 
     def load() -> type:
-        found: type = getattr(import_module(f"compatstore.trainers.{module}"), name)
+        from compatstore import trainers
+
+        found: type = getattr(trainers, trainer)
         return found
 
     return load

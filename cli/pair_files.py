@@ -10,7 +10,7 @@ from compatstore.cli.array_files import read_array
 from compatstore.errors import InvalidInput
 from compatstore.gallery import Gallery
 from compatstore.trainers import Pairs
-from compatstore.trainers.gallery_pairs import is_file, match_pairs
+from compatstore.trainers.pairs.gallery_pairs import is_file, match_pairs
 from compatstore.versions import EmbeddingVersion
 
 _SIDES = ("--source", "--target")

@@ -15,13 +15,13 @@ from compatstore.cli.tables import Table, table
 from compatstore.cli.verb import Verb, require_free, verb
 
 if TYPE_CHECKING:
-    from compatstore.trainers.side_trainer import SideTrainer
+    from compatstore.trainers.side.training import SideTrainer
 
-# Name of the verb, module and trainer, what it is. Torch loads when a verb's options are needed and not before.
+# Name of the verb, trainer, what it is. Torch loads when a verb's options are needed and not before.
 KINDS = (
-    ("simclr", "simclr:SimCLR", "Side-information from images alone: two views of one image are close."),
-    ("autoencoder", "autoencoder:Autoencoder", "Side-information that an image can be drawn again from."),
-    ("alternate", "alternate:Alternate", "Side-information from a second source model, of another seed."),
+    ("simclr", "SimCLR", "Side-information from images alone: two views of one image are close."),
+    ("autoencoder", "Autoencoder", "Side-information that an image can be drawn again from."),
+    ("alternate", "Alternate", "Side-information from a second source model, of another seed."),
 )
 
 
@@ -101,13 +101,13 @@ def side_trained(result: SideTrained) -> Iterator[str | Table]:
 def _source(folder: str | None) -> Any:
     if folder is None:
         return None
-    from compatstore.trainers.trained_model import TrainedModel
+    from compatstore.trainers import TrainedModel
 
     return TrainedModel.load(folder).encoder
 
 
 def _with_views(settings: Any) -> Any:
-    from compatstore.trainers.augmentation import Augmentation
+    from compatstore.trainers import Augmentation
 
     return replace(settings, augmentation=Augmentation())
 

@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING
 import click
 
 from compatstore.cli import image_training, side_training, views
+from compatstore.cli.image_training import trainer_loader
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import Bars, progress_bars
 from compatstore.cli.verb import Verb, require_free, trust_code_option, verb
 
 if TYPE_CHECKING:
     from compatstore.artifacts.manifest import Manifest
-    from compatstore.trainers.pair_loop import PairProgress
-    from compatstore.trainers.pair_trainer import PairTrainer
+    from compatstore.trainers.pairs.loop import PairProgress
+    from compatstore.trainers.pairs.trainer import PairTrainer
 
 # Name of the verb, trainer, what it is. Torch loads when a verb's options are needed and not before.
 METHODS = (
@@ -70,7 +71,11 @@ _FILES = (
 def _method(name: str, trainer: str, summary: str) -> Verb:
     """Make the verb of one trainer; its settings become options."""
 
-    @verb(name, example=f"train {name} --source v1.npz --target v2.npz --out h.compat", settings=_loader(trainer))
+    @verb(
+        name,
+        example=f"train {name} --source v1.npz --target v2.npz --out h.compat",
+        settings=trainer_loader(trainer),
+    )
     @click.option("--out", required=True, metavar="ARTIFACT", help="Directory to write, by custom NAME.compat.")
     @click.option("--overwrite", is_flag=True, help="Replace what is there.")
     @click.option("--source", metavar="SOURCE", help=f"Source vectors: {_KINDS}")
@@ -126,16 +131,6 @@ def _method(name: str, trainer: str, summary: str) -> Verb:
 
     method.help = f"{summary}\n\n{_FILES}"
     return method
-
-
-def _loader(trainer: str) -> Callable[[], type]:
-    def load() -> type:
-        from compatstore import trainers
-
-        found: type = getattr(trainers, trainer)
-        return found
-
-    return load
 
 
 def _onto(bars: Bars) -> Callable[[PairProgress], None]:

@@ -6,10 +6,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 import compatstore as cs
-from compatstore.trainers import Pairs, Residual
-from compatstore.trainers.bct import BCT
-from compatstore.trainers.classifier import Independent
-from compatstore.trainers.images import Images
+from compatstore.trainers import BCT, Images, Independent, Pairs, Residual
 
 digits = load_digits()
 pixels, labels = (digits.images * 255 / 16).astype(np.uint8), digits.target

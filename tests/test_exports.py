@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import inspect
+import pkgutil
 import re
 import subprocess
 import sys
@@ -10,7 +13,7 @@ import sys
 import pytest
 
 import compatstore as cs
-from compatstore import errors
+from compatstore import errors, trainers
 
 
 def test_all_names_exist():
@@ -58,3 +61,40 @@ except compatstore.errors.MissingExtra as error:
 """
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     assert 'pip install "compatstore[train]"' in said
+
+
+def test_trainers_export_what_they_say():
+    assert sorted(trainers.__all__) == dir(trainers)
+    assert set(trainers.__all__) == trainers._HOMES.keys()
+    for name in trainers.__all__:
+        found = getattr(trainers, name)
+        assert found.__name__ == name
+        assert found.__module__ == f"compatstore.trainers.{trainers._HOMES[name]}"
+
+
+def test_every_trainer_is_exported():
+    modules = [
+        importlib.import_module(m.name) for m in pkgutil.walk_packages(trainers.__path__, "compatstore.trainers.")
+    ]
+    classes = {kind for module in modules for _, kind in inspect.getmembers(module, inspect.isclass)}
+    fitted = {
+        kind.__name__
+        for kind in classes
+        if kind.__module__.startswith("compatstore.trainers.")
+        and hasattr(kind, "fit")
+        and not inspect.isabstract(kind)
+        and not getattr(kind, "_is_protocol", False)
+    }
+    assert len(fitted) >= 27
+    assert fitted <= set(trainers.__all__)
+
+
+def test_an_unknown_trainer_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'FastFil'"):
+        trainers.FastFil  # noqa: B018
+
+
+def test_importing_trainers_loads_no_torch():
+    program = "import compatstore.trainers, sys; print(sorted({name.split('.')[0] for name in sys.modules}))"
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert not set(ast.literal_eval(said)) & {"torch", "numpy", "accelerate", "lance"}

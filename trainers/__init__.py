@@ -1,36 +1,77 @@
-"""Trainers: what makes artifacts from pairs of embeddings, and models from images."""
+"""Trainers: what makes artifacts from pairs of embeddings, models from images, and models of side-information.
 
+`import compatstore.trainers` loads no trainer and not torch: a name is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
 from importlib.util import find_spec
+from typing import TYPE_CHECKING
 
 from compatstore.errors import MissingExtra
 
 if find_spec("torch") is None:
     raise MissingExtra("torch", "train")
 
-from compatstore.trainers.auto import Auto
-from compatstore.trainers.dmu_head import DMUHead
-from compatstore.trainers.drift_adapter import DriftAdapter
-from compatstore.trainers.fastfill import FastFill
-from compatstore.trainers.fct import FCT
-from compatstore.trainers.lce import LCE
-from compatstore.trainers.mean_shift import MeanShift
-from compatstore.trainers.pairs import Pairs
-from compatstore.trainers.procrustes import DiagonalScale, Procrustes
-from compatstore.trainers.query_adapter import QueryAdapter
-from compatstore.trainers.rbt import RBT
-from compatstore.trainers.refit import Refit
-from compatstore.trainers.residual import Residual
-from compatstore.trainers.ridge import LowRankAffine, LowRankRidge, Ridge
+if TYPE_CHECKING:
+    from compatstore.trainers.images.augmentation import Augmentation
+    from compatstore.trainers.images.bct import BCT
+    from compatstore.trainers.images.bt2 import BT2, BT2Model
+    from compatstore.trainers.images.compatible import CompatibleModel
+    from compatstore.trainers.images.dmu import DMU, DMUModel
+    from compatstore.trainers.images.focal_distillation import FocalDistillation
+    from compatstore.trainers.images.images import Images
+    from compatstore.trainers.images.independent import Independent
+    from compatstore.trainers.images.lce_alignment import LCEAlignment
+    from compatstore.trainers.images.ract import RACT
+    from compatstore.trainers.images.regression import Regression
+    from compatstore.trainers.images.trained_model import TrainedModel
+    from compatstore.trainers.images.unibct import UniBCT
+    from compatstore.trainers.pairs.auto import Auto
+    from compatstore.trainers.pairs.comparison import Comparison
+    from compatstore.trainers.pairs.dmu_head import DMUHead
+    from compatstore.trainers.pairs.drift_adapter import DriftAdapter
+    from compatstore.trainers.pairs.fastfill import FastFill
+    from compatstore.trainers.pairs.fct import FCT
+    from compatstore.trainers.pairs.lce import LCE
+    from compatstore.trainers.pairs.mean_shift import MeanShift
+    from compatstore.trainers.pairs.pairs import Pairs
+    from compatstore.trainers.pairs.procrustes import DiagonalScale, Procrustes
+    from compatstore.trainers.pairs.query_adapter import QueryAdapter
+    from compatstore.trainers.pairs.rbt import RBT
+    from compatstore.trainers.pairs.refit import Refit
+    from compatstore.trainers.pairs.residual import Residual
+    from compatstore.trainers.pairs.ridge import LowRankAffine, LowRankRidge, Ridge
+    from compatstore.trainers.side.alternate import Alternate
+    from compatstore.trainers.side.autoencoder import Autoencoder
+    from compatstore.trainers.side.simclr import SimCLR
+    from compatstore.trainers.side.training import SideModel
 
 __all__ = [
+    "BCT",
+    "BT2",
+    "DMU",
     "FCT",
     "LCE",
+    "RACT",
     "RBT",
+    "Alternate",
+    "Augmentation",
     "Auto",
+    "Autoencoder",
+    "BT2Model",
+    "Comparison",
+    "CompatibleModel",
     "DMUHead",
+    "DMUModel",
     "DiagonalScale",
     "DriftAdapter",
     "FastFill",
+    "FocalDistillation",
+    "Images",
+    "Independent",
+    "LCEAlignment",
     "LowRankAffine",
     "LowRankRidge",
     "MeanShift",
@@ -38,6 +79,63 @@ __all__ = [
     "Procrustes",
     "QueryAdapter",
     "Refit",
+    "Regression",
     "Residual",
     "Ridge",
+    "SideModel",
+    "SimCLR",
+    "TrainedModel",
+    "UniBCT",
 ]
+
+_HOMES = {
+    "BCT": "images.bct",
+    "BT2": "images.bt2",
+    "DMU": "images.dmu",
+    "FCT": "pairs.fct",
+    "LCE": "pairs.lce",
+    "RACT": "images.ract",
+    "RBT": "pairs.rbt",
+    "Alternate": "side.alternate",
+    "Augmentation": "images.augmentation",
+    "Auto": "pairs.auto",
+    "Autoencoder": "side.autoencoder",
+    "BT2Model": "images.bt2",
+    "Comparison": "pairs.comparison",
+    "CompatibleModel": "images.compatible",
+    "DMUHead": "pairs.dmu_head",
+    "DMUModel": "images.dmu",
+    "DiagonalScale": "pairs.procrustes",
+    "DriftAdapter": "pairs.drift_adapter",
+    "FastFill": "pairs.fastfill",
+    "FocalDistillation": "images.focal_distillation",
+    "Images": "images.images",
+    "Independent": "images.independent",
+    "LCEAlignment": "images.lce_alignment",
+    "LowRankAffine": "pairs.ridge",
+    "LowRankRidge": "pairs.ridge",
+    "MeanShift": "pairs.mean_shift",
+    "Pairs": "pairs.pairs",
+    "Procrustes": "pairs.procrustes",
+    "QueryAdapter": "pairs.query_adapter",
+    "Refit": "pairs.refit",
+    "Regression": "images.regression",
+    "Residual": "pairs.residual",
+    "Ridge": "pairs.ridge",
+    "SideModel": "side.training",
+    "SimCLR": "side.simclr",
+    "TrainedModel": "images.trained_model",
+    "UniBCT": "images.unibct",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOMES:
+        value: object = getattr(importlib.import_module(f"compatstore.trainers.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'compatstore.trainers' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -12,7 +12,7 @@ from PIL import Image
 
 from benchmarks.pairs.glyphs import read as read_glyphs
 from compatstore.encoders.images import find_classes
-from compatstore.trainers.images import Images
+from compatstore.trainers import Images
 
 TEST_SHARE = 0.3
 

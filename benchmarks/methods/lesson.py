@@ -10,7 +10,7 @@ import numpy as np
 from benchmarks.methods.data import ImageSet
 from benchmarks.methods.settings import Size
 from compatstore.errors import InvalidInput
-from compatstore.trainers.images import Images
+from compatstore.trainers import Images
 
 Setting = Literal["classes", "data", "architecture", "series"]
 SETTINGS: tuple[Setting, ...] = ("classes", "data", "architecture", "series")

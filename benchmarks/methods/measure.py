@@ -15,7 +15,7 @@ from benchmarks.pairs.journal import Record
 from compatstore.encoders import Encoder
 from compatstore.encoders.protocol import FloatArray
 from compatstore.evaluation import backfill_curve, retrieval_metrics
-from compatstore.trainers.classifier import TrainedModel
+from compatstore.trainers import TrainedModel
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.rows import ArrayRows
 

@@ -12,11 +12,7 @@ import numpy as np
 from benchmarks.methods.lesson import Lesson
 from compatstore.encoders import Encoder
 from compatstore.encoders.protocol import FloatArray
-from compatstore.trainers import Pairs
-from compatstore.trainers.autoencoder import Autoencoder
-from compatstore.trainers.classifier import Independent, TrainedModel
-from compatstore.trainers.images import Images
-from compatstore.trainers.simclr import SimCLR
+from compatstore.trainers import Autoencoder, Images, Independent, Pairs, SimCLR, TrainedModel
 
 # Of every classifier, as in DMU's paper on landmarks.
 ARCFACE = {"scale": 30.0, "margin": 0.3}

@@ -10,18 +10,20 @@ from typing import Any
 from benchmarks.methods.measure import figures, own, searched_as_is, transformed
 from benchmarks.methods.models import ARCFACE, Models, embed
 from benchmarks.pairs.journal import Record
-from compatstore.trainers.bct import BCT
-from compatstore.trainers.bt2 import BT2
-from compatstore.trainers.compatible import CompatibleTraining
-from compatstore.trainers.dmu import DMU
-from compatstore.trainers.fastfill import FastFill
-from compatstore.trainers.fct import FCT
-from compatstore.trainers.focal_distillation import FocalDistillation
-from compatstore.trainers.lce_alignment import LCEAlignment
-from compatstore.trainers.ract import RACT
-from compatstore.trainers.regression import Regression
-from compatstore.trainers.residual import Residual
-from compatstore.trainers.unibct import UniBCT
+from compatstore.trainers import (
+    BCT,
+    BT2,
+    DMU,
+    FCT,
+    RACT,
+    FastFill,
+    FocalDistillation,
+    LCEAlignment,
+    Regression,
+    Residual,
+    UniBCT,
+)
+from compatstore.trainers.images.compatible import CompatibleTraining
 
 Row = Callable[[Models], Record]
 

@@ -13,10 +13,7 @@ from benchmarks.methods.measure import figures
 from benchmarks.methods.models import Models, embed
 from benchmarks.pairs.journal import Record
 from compatstore.encoders.protocol import FloatArray
-from compatstore.trainers.bct import BCT
-from compatstore.trainers.bt2 import BT2
-from compatstore.trainers.classifier import Independent, TrainedModel
-from compatstore.trainers.dmu import DMU
+from compatstore.trainers import BCT, BT2, DMU, Independent, TrainedModel
 
 Step = Callable[[Models, Any, TrainedModel], TrainedModel]
 

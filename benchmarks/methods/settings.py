@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compatstore.errors import InvalidInput
-from compatstore.trainers.loop import Precision
+from compatstore.trainers.images.loop import Precision
 
 
 @dataclass(frozen=True, kw_only=True)

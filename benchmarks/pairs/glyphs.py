@@ -21,10 +21,8 @@ import numpy.typing as npt
 from benchmarks.pairs.embedded import MIDDLE, SOURCE, TARGET, EmbeddedSet
 from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import NotFound
-from compatstore.trainers.classifier import Independent
-from compatstore.trainers.images import Images
-from compatstore.trainers.loop import Progress
-from compatstore.trainers.simclr import SimCLR
+from compatstore.trainers import Images, Independent, SimCLR
+from compatstore.trainers.images.loop import Progress
 
 FEWEST_FONTS = 300
 HELD_OUT_FONTS = 5

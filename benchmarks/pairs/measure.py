@@ -18,10 +18,10 @@ from compatstore.artifacts import Transformed
 from compatstore.encoders.protocol import FloatArray
 from compatstore.evaluation import backfill_curve
 from compatstore.trainers import FastFill, Pairs
-from compatstore.trainers.kendall import kendall_tau
-from compatstore.trainers.pair_losses import Batch
-from compatstore.trainers.pairs import unit_length
-from compatstore.trainers.two_branch import Prediction
+from compatstore.trainers.pairs.kendall import kendall_tau
+from compatstore.trainers.pairs.losses import Batch
+from compatstore.trainers.pairs.pairs import unit_length
+from compatstore.trainers.pairs.two_branch import Prediction
 from compatstore.upgrade.backfilling.policies import order, true_loss
 from compatstore.upgrade.rows import COSINE_SCALE, ArrayRows, Scores
 

@@ -6,10 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from benchmarks.pairs.settings import Size
-from compatstore.trainers import FCT, FastFill, Ridge
-from compatstore.trainers.alignment import AlignmentLoss
-from compatstore.trainers.pair_trainer import PairTrainer
-from compatstore.trainers.residual import Residual
+from compatstore.trainers import FCT, FastFill, Residual, Ridge
+from compatstore.trainers.pairs.alignment import AlignmentLoss
+from compatstore.trainers.pairs.trainer import PairTrainer
 
 RANDOM, SIGMA, ORACLE = "random", "sigma", "oracle"
 HEAD_ORDERS = ("entropy", "margin", "least-confidence")

@@ -19,8 +19,7 @@ from benchmarks.pairs.settings import Size
 from compatstore.artifacts import Artifact
 from compatstore.encoders.protocol import FloatArray
 from compatstore.evaluation.curve import native_rows
-from compatstore.trainers import Pairs
-from compatstore.trainers.residual import Residual
+from compatstore.trainers import Pairs, Residual
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.rows import ArrayRows
 

@@ -24,7 +24,7 @@ from benchmarks.pairs.methods import BALANCE, BALANCE_UNIT, METHODS, SWEEP
 from benchmarks.pairs.refit import FIRST_PAIRS, measure_refit
 from benchmarks.pairs.scenario import SETTINGS, Scenario, scenario
 from benchmarks.pairs.settings import SIZES, Size
-from compatstore.trainers.pairs import unit_length
+from compatstore.trainers.pairs.pairs import unit_length
 
 PARTS = ("rows", "balance", "lambda", "chains", "refit")
 

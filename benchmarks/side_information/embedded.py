@@ -14,10 +14,7 @@ import numpy as np
 from benchmarks.methods.lesson import Lesson
 from compatstore.encoders import Encoder
 from compatstore.encoders.protocol import FloatArray
-from compatstore.trainers.alternate import Alternate
-from compatstore.trainers.autoencoder import Autoencoder
-from compatstore.trainers.classifier import Independent
-from compatstore.trainers.simclr import SimCLR
+from compatstore.trainers import Alternate, Autoencoder, Independent, SimCLR
 
 LEARNT, GALLERY, QUERIES = "learnt", "gallery", "queries"
 Parts = dict[str, FloatArray]

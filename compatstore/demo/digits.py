@@ -11,7 +11,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from compatstore.demo.directory import DemoDirectory
-from compatstore.trainers.images import Images
+from compatstore.trainers import Images
 
 NOT_TRAINED_ON = 0.6  # of all images; two thirds of these are the gallery, the others queries
 QUERIES = 1 / 3

@@ -7,11 +7,7 @@ from dataclasses import dataclass
 from compatstore.artifacts import Artifact
 from compatstore.demo.settings import DemoSettings
 from compatstore.encoders import FloatArray, NetworkEncoder
-from compatstore.trainers import FCT, Pairs
-from compatstore.trainers.augmentation import Augmentation
-from compatstore.trainers.autoencoder import Autoencoder
-from compatstore.trainers.classifier import Independent
-from compatstore.trainers.images import Images
+from compatstore.trainers import FCT, Augmentation, Autoencoder, Images, Independent, Pairs
 from compatstore.versions import EmbeddingVersion
 
 SOURCE_DIGITS = range(5)

@@ -19,8 +19,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from benchmarks.pairs.embedded import EmbeddedSet
-from compatstore.trainers.classifier import Independent
-from compatstore.trainers.images import Images
+from compatstore.trainers import Images, Independent
 
 ROOT = Path(__file__).parents[2]
 MODULES = {

@@ -19,7 +19,7 @@ from benchmarks.methods.run import run
 from benchmarks.methods.series import SERIES
 from benchmarks.methods.settings import SIZES
 from benchmarks.pairs.journal import Journal
-from compatstore.trainers.images import Images
+from compatstore.trainers import Images
 
 TINY = replace(SIZES["tiny"], images=200, gallery=80, queries=40, epochs=2, transform_epochs=2)
 CHOSEN = ("independent", "BCT", "BT2", "DMU", "FCT")

@@ -14,7 +14,7 @@ from benchmarks.methods.settings import SIZES
 from benchmarks.side_information import table
 from benchmarks.side_information.embedded import GALLERY, LEARNT, QUERIES, Embedded
 from benchmarks.side_information.measure import ROWS, bounds, bytes_per_item, measure
-from compatstore.trainers.images import Images
+from compatstore.trainers import Images
 
 KEY = {"set": "Digits", "setting": "classes"}
 

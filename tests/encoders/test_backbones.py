@@ -12,8 +12,7 @@ from compatstore.encoders.backbones.small_transformer import SmallVisionTransfor
 from compatstore.encoders.backbones.torchvision_backbone import TorchvisionBackbone
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import InvalidInput
-from compatstore.trainers.classifier import Independent
-from compatstore.trainers.images import Images
+from compatstore.trainers import Images, Independent
 
 COLOUR = Images(np.random.default_rng(0).integers(0, 255, (12, 32, 32, 3), np.uint8), np.arange(12) % 2)
 

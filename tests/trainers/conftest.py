@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from compatstore.trainers.images import Images
+from compatstore.trainers import Images
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,155 @@
+"""What every method of compatible training shares, shown with BCT."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+
+import compatstore as cs
+from compatstore.encoders import NetworkEncoder
+from compatstore.encoders.backbones import SmallConvNet
+from compatstore.encoders.network import Preprocessing
+from compatstore.errors import FingerprintMismatch, Incompatible, InvalidInput
+from compatstore.trainers import BCT, Augmentation, Images, Independent, TrainedModel
+from compatstore.trainers.images.source_model import FrozenSource, SourceKnowledge, class_means
+
+DATA = load_digits()
+TRAIN, TEST = Images((DATA.images * 255 / 16).astype(np.uint8), DATA.target).split(0.4, seed=0)
+
+
+@pytest.fixture(scope="module")
+def source() -> TrainedModel:
+    return Independent(dim=12, width=8, epochs=8, head="cosine").fit(TRAIN.of_classes(range(5)))
+
+
+@pytest.fixture(scope="module", params=[12, 20], ids=["BCT", "BCT(+8)"])
+def target(request: pytest.FixtureRequest, source: TrainedModel):
+    trainer = BCT(dim=request.param, width=12, epochs=10, batch_size=32, head="cosine")
+    return trainer.fit(TRAIN, source, held_out=TEST)
+
+
+def nearest_is_right(gallery: cs.Gallery, version: str | None = None) -> float:
+    """Share of test images whose nearest other image in the gallery is of their class."""
+    right = []
+    for row, image in enumerate(TEST.images[:80]):
+        found = gallery.search(image, k=2, version=version, columns=["id", "digit"]).to_pydict()
+        other = next(i for i, item in enumerate(found["id"]) if item != str(row))
+        right.append(found["digit"][other] == TEST.labels[row])
+    return float(np.mean(right))
+
+
+def test_target_queries_search_the_source_gallery_before_any_backfill(tmp_path: Path, source, target) -> None:
+    gallery = cs.Gallery.create(str(tmp_path / "digits.lance"), source.version("v1"))
+    vectors = source.encoder.encode(list(TEST.images))
+    gallery.add({"id": [str(i) for i in range(len(TEST))], "vector": vectors, "digit": list(TEST.labels)})
+    gallery.register(target.version("v2"))
+    gallery.link(target.artifact, "v1", "v2")
+    assert nearest_is_right(gallery, "v2") > 0.6
+    assert target.figures["t/s"] > 0.6
+    assert target.figures["t/t"] > 0.9
+    assert target.artifact.manifest.figures == target.figures
+    assert target.artifact.kind == ("Identity" if target.encoder.dim == 12 else "Prefix")
+
+
+def test_an_artifact_belongs_to_its_two_models_and_their_metric(source, target) -> None:
+    target.artifact.check(source.version("v1"), target.version("v2"))
+    for v1, v2 in (
+        (source.version("v1", metric="l2"), target.version("v2", metric="l2")),
+        (source.version("v1"), Independent(dim=target.encoder.dim, width=2, epochs=1, warmup_epochs=0)
+         .fit(TRAIN.take(range(64))).version("v2")),
+    ):  # fmt: skip
+        with pytest.raises(FingerprintMismatch):
+            target.artifact.check(v1, v2)
+
+
+def test_training_leaves_the_source_as_it_was_and_repeats(source) -> None:
+    before = source.encoder.fingerprint, source.head.tobytes()
+    state = copy.deepcopy(source.encoder.module.state_dict())
+    trainer = BCT(dim=12, width=4, epochs=2, batch_size=32, augmentation=Augmentation())
+    few = TRAIN.take(range(150))
+    prints = {trainer.fit(few, source).encoder.fingerprint for _ in range(2)}
+    assert len(prints) == 1
+    assert (source.encoder.fingerprint, source.head.tobytes()) == before
+    for name, tensor in source.encoder.module.state_dict().items():
+        assert torch.equal(tensor, state[name])
+
+
+def test_only_the_target_is_trained(source) -> None:
+    method = BCT(dim=12, width=4, head="cosine")
+    few = TRAIN.take(range(64))
+    known = SourceKnowledge.of(source, few, dim=12)
+    preprocessing = method.preprocessing(few)
+    objective = method.objective(
+        method.backbone(preprocessing).build(), preprocessing, FrozenSource(source.encoder, 12), known
+    )
+    objective.train()
+    assert not any(module.training for module in objective.source.modules())
+    pixels = torch.from_numpy(few.images)[:, None]
+    objective(pixels, torch.from_numpy(few.labels)).backward()
+    for name, parameter in objective.named_parameters():
+        frozen = name.startswith("source.")
+        assert parameter.requires_grad != frozen
+        assert (parameter.grad is None) == frozen
+
+
+def test_the_source_sees_views_as_its_own_encoder_would() -> None:
+    images = np.random.default_rng(0).integers(0, 255, (5, 16, 16, 3), np.uint8)
+    views = torch.from_numpy(images).permute(0, 3, 1, 2)
+    torch.manual_seed(0)
+    for size, mode in ((16, "RGB"), (16, "L"), (8, "RGB"), (8, "L")):
+        backbone = SmallConvNet(size=size, dim=6, channels=len(mode), width=4)
+        encoder = NetworkEncoder(backbone, Preprocessing(size=size, mode=mode), normalise=True, device="cpu")
+        seen = FrozenSource(encoder, 9)(views).numpy()
+        # Pillow rounds grey values and resized pixels to whole numbers.
+        np.testing.assert_allclose(seen[:, :6], encoder.encode(list(images)), atol=5e-3)
+        assert not seen[:, 6:].any()
+
+
+def test_classes_new_to_the_source_get_the_mean_of_its_features(source) -> None:
+    known = SourceKnowledge.of(source, TRAIN, dim=15, take="head")
+    features = source.encoder.encode(list(TRAIN.images))
+    assert known.known.tolist() == [True] * 5 + [False] * 5
+    np.testing.assert_array_equal(known.rows[:5, :12], source.head)
+    for digit in range(5, 10):
+        mean = features[np.asarray(TRAIN.labels) == digit].mean(axis=0)
+        np.testing.assert_allclose(known.rows[digit, :12], mean / np.linalg.norm(mean), rtol=1e-4, atol=1e-5)
+    assert not known.rows[:, 12:].any()
+    means = SourceKnowledge.of(source, TRAIN, dim=12)
+    assert not np.allclose(means.rows[:5], source.head, atol=1e-3)
+    seen = TRAIN.of_classes(range(4))
+    np.testing.assert_array_equal(SourceKnowledge.of(source, seen, dim=12).rows, source.head[:4])
+    assert class_means(torch.ones(2, 3), torch.tensor([2, 2]), 4).tolist() == [[0] * 3, [0] * 3, [1] * 3, [0] * 3]
+
+
+def test_a_model_that_was_trained_compatibly_is_the_next_ones_source(source) -> None:
+    trainer, few = BCT(dim=12, width=4, epochs=1, warmup_epochs=0, head="cosine"), TRAIN.take(range(200))
+    second = trainer.fit(few, source)
+    third = trainer.fit(few, second)
+    third.artifact.check(second.version("v2"), third.version("v3"))
+
+
+def test_a_checkpoint_of_another_source_is_refused(tmp_path: Path, source, target) -> None:
+    trainer, few = BCT(dim=20, width=4, epochs=1, warmup_epochs=0), TRAIN.take(range(80))
+    path = tmp_path / "training.safetensors"
+    first = trainer.fit(few, source, checkpoint=path)
+    assert trainer.fit(few, source, checkpoint=path).encoder.fingerprint == first.encoder.fingerprint
+    with pytest.raises(Incompatible, match="expected source"):
+        trainer.fit(few, target, checkpoint=path)
+
+
+def test_what_cannot_be_compared_is_refused(source) -> None:
+    with pytest.raises(InvalidInput, match="at most 8 values; found 12"):
+        BCT(dim=8).fit(TRAIN, source)
+    with pytest.raises(InvalidInput, match='metric="cosine"'):
+        BCT(dim=12, head="linear", metric="l2").fit(TRAIN, source)
+    with pytest.raises(InvalidInput, match="two classes"):
+        BCT(dim=12).fit(TRAIN.of_classes([1]), source)
+    with pytest.raises(InvalidInput, match="weight >= 0"):
+        BCT(dim=12, weight=-1.0)
+    with pytest.raises(InvalidInput, match="metric of"):
+        BCT(dim=12, metric="far")

@@ -1,0 +1,90 @@
+"""A checkpoint or a trained model from anywhere loads as it was written, or is refused as corrupt."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from crafted import damages, mutations
+from hypothesis import given, settings
+
+from compatstore.encoders.backbones import SmallConvNet
+from compatstore.encoders.network import NetworkEncoder, Preprocessing
+from compatstore.errors import CorruptArtifact, Incompatible
+from compatstore.trainers import TrainedModel
+from compatstore.trainers.images.checkpoint import Checkpoint, Resumable
+
+
+def resumable():
+    torch.manual_seed(0)
+    objective = torch.nn.Linear(2, 1)
+    optimiser = torch.optim.SGD(objective.parameters(), lr=0.1, momentum=0.9)
+    objective(torch.ones(1, 2)).sum().backward()
+    optimiser.step()
+    return Resumable(objective, optimiser, torch.Generator(), None)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    """A checkpoint and the bytes of its file."""
+    kept = Checkpoint(path=tmp_path_factory.mktemp("run") / "c.safetensors", every=None, belongs_to={"trainer": "t"})
+    training = resumable()
+    training.save(kept, 3, [torch.tensor(0.5)], training.order.get_state())
+    return kept, kept.path.read_bytes()
+
+
+def assert_goes_on_or_is_refused(checkpoint, content):
+    checkpoint.path.write_bytes(content)
+    try:
+        step, losses = resumable().resume(checkpoint)
+    except (CorruptArtifact, Incompatible):
+        return
+    assert step >= 0
+    assert all(isinstance(loss, torch.Tensor) for loss in losses)
+
+
+def test_damaged_checkpoints(checkpoint):
+    kept, content = checkpoint
+
+    @settings(max_examples=150)
+    @given(damages(content))
+    def damaged(content):
+        assert_goes_on_or_is_refused(kept, content)
+
+    damaged()
+
+
+def test_checkpoints_with_another_note(checkpoint):
+    kept, content = checkpoint
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:end])
+    description = json.loads(header["__metadata__"]["compatstore"])
+
+    @settings(max_examples=150)
+    @given(mutations(description))
+    def mutated(description):
+        text = json.dumps(header | {"__metadata__": {"compatstore": json.dumps(description)}}).encode()
+        assert_goes_on_or_is_refused(kept, len(text).to_bytes(8, "little") + text + content[end:])
+
+    mutated()
+
+
+def test_models_with_another_description(tmp_path):
+    encoder = NetworkEncoder(SmallConvNet(size=8, dim=4, width=2), Preprocessing(size=8, mode="L"))
+    model = TrainedModel(encoder=encoder, head=np.eye(2, 4, dtype=np.float32), class_names=("a", "b"))
+    model.save(tmp_path / "m.model")
+    description = json.loads((tmp_path / "m.model" / "model.json").read_text())
+
+    @settings(max_examples=150)
+    @given(mutations(description))
+    def mutated(description):
+        (tmp_path / "m.model" / "model.json").write_text(json.dumps(description))
+        try:
+            loaded = TrainedModel.load(tmp_path / "m.model")
+        except CorruptArtifact:
+            return
+        assert loaded.encoder.fingerprint == encoder.fingerprint
+
+    mutated()

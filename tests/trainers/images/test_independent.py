@@ -1,0 +1,109 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.datasets import load_digits
+from sklearn.neighbors import KNeighborsClassifier
+
+from compatstore.encoders import NetworkEncoder
+from compatstore.errors import InvalidInput
+from compatstore.trainers import Images, Independent
+from compatstore.trainers.images.independent import accuracy
+from compatstore.trainers.images.loop import Progress
+
+
+def digits() -> tuple[Images, Images]:
+    data = load_digits()
+    return Images((data.images * 255 / 16).astype(np.uint8), data.target).split(0.4, seed=0)
+
+
+TRAIN, TEST = digits()
+
+
+def first_neighbour(encoder: NetworkEncoder, images: Images) -> float:
+    """Share of images whose nearest other image is of the same class (CMC-1)."""
+    vectors, labels = encoder.encode(list(images.images)), np.asarray(images.labels)
+    nearest = KNeighborsClassifier(1).fit(vectors, labels).kneighbors(n_neighbors=1, return_distance=False)[:, 0]
+    return float(np.mean(labels[nearest] == labels))
+
+
+def test_a_model_of_five_digits_is_good_at_them_and_weaker_on_all_ten() -> None:
+    source = Independent(dim=16, width=8, epochs=10).fit(TRAIN.of_classes(range(5)), held_out=TEST.of_classes(range(5)))
+    target = Independent(dim=64, width=16, epochs=10).fit(TRAIN, held_out=TEST)
+    assert source.figures["accuracy"] > 0.95
+    assert target.figures["accuracy"] > 0.95
+    assert 0.5 < first_neighbour(source.encoder, TEST) < first_neighbour(target.encoder, TEST) - 0.05
+    assert source.class_names == ("0", "1", "2", "3", "4")
+    assert (source.head.shape, source.head.dtype) == ((5, 16), np.float32)
+
+
+@pytest.mark.parametrize("head", ["linear", "cosine", "arcface"])
+def test_every_head_classifies_with_its_rows(head: str) -> None:
+    few = TRAIN.of_classes(["3", "8"])
+    model = Independent(dim=8, width=4, epochs=20, head=head).fit(few)
+    assert accuracy(model.encoder, model.head, TEST.of_classes(["3", "8"])) > 0.9
+    lengths = np.linalg.norm(model.encoder.encode(list(few.images)), axis=1)
+    assert np.allclose(lengths, 1, atol=1e-5) == (head != "linear")
+
+
+def test_seeds_repeat_a_run_and_leave_the_callers_random_state_alone() -> None:
+    import torch
+
+    torch.manual_seed(7)
+    expected = torch.rand(1)
+    torch.manual_seed(7)
+    few = TRAIN.take(range(100))
+    prints = [
+        Independent(dim=4, width=4, epochs=1, warmup_epochs=0, seed=seed).fit(few).encoder.fingerprint
+        for seed in (0, 0, 1)
+    ]
+    assert prints[0] == prints[1] != prints[2]
+    assert torch.equal(torch.rand(1), expected)
+
+
+def test_progress_is_reported_once_an_epoch() -> None:
+    seen: list[Progress] = []
+    Independent(dim=4, width=4, epochs=3).fit(TRAIN.take(range(64)), report=seen.append)
+    assert [(progress.epoch, progress.epochs) for progress in seen] == [(1, 3), (2, 3), (3, 3)]
+    assert seen[-1].loss < seen[0].loss
+
+
+def test_files_of_every_mode_can_be_trained_on(tmp_path: Path) -> None:
+    for name in ("light", "dark"):
+        (tmp_path / name).mkdir()
+        for index, mode in enumerate(("L", "RGB", "RGBA", "P")):
+            grey = Image.new("L", (20, 14), 230 if name == "light" else 20)
+            grey.convert(mode).save(tmp_path / name / f"{index}.png")
+    (tmp_path / "single").mkdir()
+    Image.new("L", (20, 14), 128).save(tmp_path / "single" / "only.png")
+    images = Images.from_folder(tmp_path)
+    model = Independent(dim=4, width=4, epochs=2, size=16, batch_size=4).fit(images)
+    assert model.head.shape == (3, 4)
+    assert NetworkEncoder.from_bytes(model.encoder.to_bytes()).encode(list(images.images)).shape == (9, 4)
+    with pytest.raises(InvalidInput, match="size in pixels"):
+        Independent(dim=4).fit(images)
+
+
+def test_what_cannot_be_trained_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="two classes"):
+        Independent(dim=4).fit(TRAIN.of_classes(["1"]))
+    with pytest.raises(InvalidInput, match="measure a classifier"):
+        Independent(dim=4).fit(TRAIN, held_out=TEST.of_classes(range(5)))
+    with pytest.raises(InvalidInput, match="finite loss"):
+        Independent(dim=4, width=4, epochs=2, optimiser="sgd", learning_rate=1e30).fit(TRAIN.take(range(64)))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"dim": 0}, "dim >= 1"),
+        ({"dim": 4, "epochs": 0}, "epochs >= 1"),
+        ({"dim": 4, "head": "tall"}, "head of"),
+        ({"dim": 4, "learning_rate": 0.0}, "learning_rate > 0"),
+        ({"dim": 4, "warmup_epochs": 99.0}, "warmup_epochs"),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings: dict[str, object], words: str) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        Independent(**settings)

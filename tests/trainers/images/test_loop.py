@@ -1,0 +1,32 @@
+"""Trainings that follow each other in one process do not know of each other."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from sklearn.datasets import load_digits
+
+from compatstore.trainers import Images, Independent
+
+DIGITS = load_digits()
+IMAGES = Images((DIGITS.images[:200] * 255 / 16).astype(np.uint8), DIGITS.target[:200])
+
+
+def weights(precision):
+    model = Independent(dim=8, width=8, epochs=2, precision=precision, warmup_epochs=0.0).fit(IMAGES)
+    return model.encoder.encode(list(IMAGES.images[:20]))
+
+
+def test_each_training_has_its_own_precision():
+    single, half = weights("no"), weights("bf16")
+    assert not np.array_equal(single, half)
+    np.testing.assert_array_equal(weights("no"), single)
+    np.testing.assert_array_equal(weights("bf16"), half)
+
+
+def test_a_training_leaves_the_callers_random_state_alone():
+    torch.manual_seed(3)
+    expected = torch.rand(4)
+    torch.manual_seed(3)
+    weights("no")
+    assert torch.equal(torch.rand(4), expected)

@@ -1,0 +1,110 @@
+"""A training that was killed and begun again, against one that was not."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from compatstore.errors import CompatStoreError, CorruptArtifact, Incompatible
+from compatstore.trainers import Augmentation, Images, Independent
+from compatstore.trainers.images.loop import Progress
+
+# The fingerprint of an encoder is a digest of every bit of its weights.
+IMAGES = Images(np.random.default_rng(0).integers(0, 255, (90, 8, 8), np.uint8), np.arange(90) % 3)
+TRAINER = Independent(
+    dim=4, width=4, epochs=15, batch_size=8, warmup_epochs=2, augmentation=Augmentation(), checkpoint_steps=3
+)
+
+
+class Stopped(Exception):  # noqa: N818
+    """Stands for whatever ends a process."""
+
+
+def stop_after(epoch: int):
+    def report(progress: Progress) -> None:
+        if progress.epoch == epoch:
+            raise Stopped
+
+    return report
+
+
+@pytest.fixture(scope="module")
+def whole() -> tuple[str, float]:
+    model = TRAINER.fit(IMAGES)
+    return model.encoder.fingerprint, model.figures["loss"]
+
+
+def test_a_killed_training_ends_with_the_weights_of_one_that_was_not(tmp_path: Path, whole: tuple[str, float]) -> None:
+    path, random = tmp_path / "training.safetensors", np.random.default_rng()
+    for _ in range(2):
+        process = subprocess.Popen([sys.executable, __file__, str(path)])
+        before = path.stat().st_mtime_ns if path.exists() else 0
+        while process.poll() is None and (path.stat().st_mtime_ns if path.exists() else 0) == before:
+            time.sleep(0.005)
+        time.sleep(random.uniform(0, 0.1))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    model = TRAINER.fit(IMAGES, checkpoint=path)
+    assert (model.encoder.fingerprint, model.figures["loss"]) == whole
+
+
+@pytest.mark.parametrize("optimiser", ["adamw", "sgd"])
+@given(epoch=st.integers(1, 3), every=st.sampled_from([None, 1, 2, 5]))
+@settings(max_examples=3)
+def test_where_it_stops_and_how_often_it_is_saved_change_nothing(
+    tmp_path_factory: pytest.TempPathFactory, optimiser: str, epoch: int, every: int | None
+) -> None:
+    short = Independent(dim=4, width=2, epochs=4, batch_size=16, optimiser=optimiser, checkpoint_steps=every)
+    path = tmp_path_factory.mktemp("stopped") / "training.safetensors"
+    with pytest.raises(Stopped):
+        short.fit(IMAGES, checkpoint=path, report=stop_after(epoch))
+    seen: list[int] = []
+    resumed = short.fit(IMAGES, checkpoint=path, report=lambda progress: seen.append(progress.epoch))
+    assert resumed.encoder.fingerprint == short.fit(IMAGES).encoder.fingerprint
+    assert seen == list(range(epoch + 1, 5))
+
+
+def test_a_finished_training_is_not_repeated(tmp_path: Path) -> None:
+    short = Independent(dim=4, width=2, epochs=2)
+    path = tmp_path / "new folder" / "training.safetensors"
+    first = short.fit(IMAGES, checkpoint=path)
+    seen: list[Progress] = []
+    again = short.fit(IMAGES, checkpoint=path, report=seen.append)
+    assert seen == []
+    assert again.encoder.fingerprint == first.encoder.fingerprint
+    assert again.figures["loss"] == first.figures["loss"]
+
+
+def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
+    short, path = Independent(dim=4, width=2, epochs=2), tmp_path / "training.safetensors"
+    short.fit(IMAGES, checkpoint=path)
+    with pytest.raises(Incompatible, match=r"expected epochs 3; found 2.*remove the file"):
+        Independent(dim=4, width=2, epochs=3).fit(IMAGES, checkpoint=path)
+    with pytest.raises(Incompatible, match="expected images"):
+        short.fit(IMAGES.take(range(60)), checkpoint=path)
+    Independent(dim=4, width=2, epochs=2, checkpoint_steps=7).fit(IMAGES, checkpoint=path)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
+def test_a_damaged_checkpoint_is_refused(tmp_path: Path, share: float) -> None:
+    short, path = Independent(dim=4, width=2, epochs=1, warmup_epochs=0), tmp_path / "training.safetensors"
+    short.fit(IMAGES, checkpoint=path)
+    content = path.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(CorruptArtifact, match="Remove the file"):
+        short.fit(IMAGES, checkpoint=path)
+    path.write_bytes(b"no safetensors at all")
+    with pytest.raises(CompatStoreError):
+        short.fit(IMAGES, checkpoint=path)
+
+
+if __name__ == "__main__":
+    TRAINER.fit(IMAGES, checkpoint=sys.argv[1])

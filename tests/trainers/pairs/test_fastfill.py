@@ -1,0 +1,195 @@
+import numpy as np
+import pytest
+import torch
+
+from compatstore.artifacts import Artifact
+from compatstore.errors import InvalidInput
+from compatstore.evaluation import backfill_curve
+from compatstore.trainers import FCT, FastFill, Pairs
+from compatstore.trainers.pairs.head import class_means, given_head, logistic_regression
+from compatstore.trainers.pairs.kendall import kendall_tau
+
+SMALL = {"epochs": 30, "branch_width": 32, "mixer_width": 64, "batch_size": 128, "learning_rate": 4e-3}
+
+
+def heteroscedastic(n=2000, seed=0):
+    """A linear map whose noise has a deviation that the first value of x decides."""
+    rng = np.random.default_rng(seed)
+    source = rng.normal(size=(n, 4))
+    maps = np.random.default_rng(99).normal(size=(4, 6))
+    deviation = 0.5 * np.exp(source[:, 0])
+    return source, source @ maps + deviation[:, None] * rng.normal(size=(n, 6)), deviation
+
+
+def classes(n=1500, seed=0, unit=True):
+    """Six classes in a target space of which the source sees only some directions."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(6, size=n)
+    centres = np.random.default_rng(7).normal(size=(6, 8))
+    native = centres[labels] + 0.4 * rng.normal(size=(n, 8))
+    source = np.tanh(native[:, :4] + 0.3 * rng.normal(size=(n, 4)))
+    if unit:
+        native /= np.linalg.norm(native, axis=1, keepdims=True)
+    return source, native, labels
+
+
+def fit(seed=0, unit=True, **changed):
+    source, native, labels = classes(unit=unit)
+    return FastFill(**SMALL | {"seed": seed} | changed).fit(Pairs(source, native, labels=labels))
+
+
+@pytest.fixture(scope="module")
+def aligned():
+    return fit()
+
+
+def test_sigma2_follows_the_variance_of_the_noise_where_that_is_known():
+    source, target, _ = heteroscedastic()
+    artifact = FastFill(**SMALL, loss="l2").fit(Pairs(source, target))
+    fresh, _, deviation = heteroscedastic(seed=1)
+    sigma2 = artifact.apply(fresh).uncertainty
+    assert kendall_tau(sigma2, deviation) > 0.7
+    assert 0.3 < np.median(sigma2 / deviation**2) < 3
+    assert artifact.manifest.figures["h"]["kendall_tau"] > 0.4
+
+
+def test_the_backfill_gains_most_in_the_order_of_sigma2(aligned):
+    source, native, labels = classes(600, seed=1)
+    moved = aligned.apply(source)
+
+    def area(artifact, order):
+        vectors = artifact.apply(source).vectors
+        ids = np.arange(600)
+        curve = backfill_curve(native, vectors, native, labels, labels, order, query_ids=ids, gallery_ids=ids)
+        return curve.area["map"]
+
+    by_sigma = area(aligned, np.argsort(-moved.uncertainty))
+    assert by_sigma > area(aligned, np.random.default_rng(0).permutation(600))
+    assert by_sigma > area(aligned, np.argsort(moved.uncertainty))
+    l2 = FCT(**SMALL).fit(Pairs(*classes()[:2]))
+    assert by_sigma > area(l2, np.random.default_rng(0).permutation(600))
+
+
+def test_figures_say_how_well_sigma2_orders_the_losses(aligned):
+    figures = Artifact.from_bytes(*aligned.to_bytes()).manifest.figures["h"]
+    assert figures["rows"] == 150
+    assert figures["kendall_tau"] > 0.3
+    assert figures["kendall_tau_l2"] > 0.2
+    assert figures["mean_sigma2"] > 0
+
+
+@pytest.mark.parametrize(("unit", "disc", "head"), [(True, "arcface", "means"), (False, "cross-entropy", "regression")])
+def test_loss_and_head_follow_the_space_and_stand_in_the_manifest(unit, disc, head):
+    resolved = fit(unit=unit, epochs=1).manifest.settings["resolved"]
+    assert (resolved["loss"], resolved["disc"], resolved["inverse_lambda"]) == (
+        "l2+disc",
+        disc,
+        FastFill().inverse_lambda * 8,
+    )
+    assert head in resolved["head"]
+
+
+def test_the_targets_own_head_is_taken_where_there_is_one():
+    source, native, labels = classes()
+    head = class_means(Pairs(source, native, labels=labels)).rows
+    pairs = Pairs(source, native, labels=labels, head=head)
+    short = SMALL | {"epochs": 1}
+    assert FastFill(**short).fit(pairs).manifest.settings["resolved"]["head"] == "given"
+    assert "fitted" in FastFill(**short, head="fitted").fit(pairs).manifest.settings["resolved"]["head"]
+
+
+def test_labels_that_are_no_rows_of_the_head_are_refused_by_name():
+    source, native, labels = classes(40)
+    for wrong, named in ((labels + 3, "8"), (np.array(["a", "b"])[labels % 2], "b")):
+        pairs = Pairs(source, native, labels=wrong, head=np.eye(8)[:6])
+        with pytest.raises(InvalidInput, match=f"0 to 5.*{named}.*fitted"):
+            FastFill(**SMALL).fit(pairs)
+    with pytest.raises(InvalidInput, match="a head"):
+        given_head(Pairs(source, native, labels=labels))
+
+
+def test_without_labels_it_says_what_is_lost():
+    source, native, _ = classes()
+    notes = set()
+    artifact = FastFill(**SMALL | {"epochs": 2}).fit(Pairs(source, native), lambda report: notes.add(report.note))
+    assert len(notes) == 1
+    assert "no labels" in notes.pop()
+    assert artifact.manifest.settings["resolved"]["loss"] == "l2"
+    assert "no labels" in artifact.manifest.settings["resolved"]["note"]
+    assert artifact.apply(source).uncertainty is not None
+    with pytest.raises(InvalidInput, match="labels"):
+        FastFill(**SMALL, loss="disc").fit(Pairs(source, native))
+
+
+def test_the_loss_through_the_head_keeps_items_in_their_class():
+    source, native, labels = classes(800, seed=2, unit=False)
+    both, plain = (fit(unit=False, loss=loss, uncertainty=False).apply(source).vectors for loss in ("l2+disc", "l2"))
+    centres = np.array([native[labels == label].mean(axis=0) for label in range(6)])
+    logits = [vectors @ centres.T for vectors in (both, plain)]
+    doubt = [np.log(np.exp(each).sum(axis=1)) - each[np.arange(800), labels] for each in logits]
+    assert doubt[0].mean() < doubt[1].mean()
+
+
+def test_fitted_heads_know_their_classes():
+    source, native, labels = classes(unit=False)
+    pairs = Pairs(source, 50 * native, labels=np.array(list("abcdef"))[labels])
+    regression = logistic_regression(pairs, label_smoothing=0.1, seed=0, device=torch.device("cpu"))
+    for head in (regression, class_means(pairs)):
+        assert head.names.tolist() == list("abcdef")
+        assert (regression.names[(pairs.target @ head.rows.T).argmax(axis=1)] == pairs.labels).mean() > 0.9
+    np.testing.assert_allclose(np.linalg.norm(class_means(pairs).rows, axis=1), 1, atol=1e-6)
+    with pytest.raises(InvalidInput, match="two classes"):
+        class_means(Pairs(source, native, labels=np.zeros(len(source))))
+
+
+def test_side_information_is_read_by_h_and_made_by_g():
+    source, native, labels = classes()
+    side = native[:, 4:]
+    pairs = Pairs(source, native, labels=labels, side=side, target_side=side[:, :2])
+    short = SMALL | {"epochs": 12}
+    artifact = FastFill(**short, side_transform=True).fit(pairs)
+    moved = artifact.apply(source, side)
+    blind = FastFill(**short).fit(Pairs(source, native, labels=labels)).apply(source)
+    assert np.square(moved.vectors - native).mean() < np.square(blind.vectors - native).mean()
+    assert moved.side.shape == (1500, 2)
+    assert artifact.manifest.figures["g"].keys().isdisjoint({"kendall_tau", "mean_sigma2"})
+
+
+def test_equal_seeds_give_equal_weights():
+    first, again, other = fit(epochs=2, device="cpu"), fit(epochs=2, device="cpu"), fit(epochs=2, device="cpu", seed=1)
+    assert first.manifest.weights_sha256 == again.manifest.weights_sha256 != other.manifest.weights_sha256
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_both_precisions_learn_under_a_clipped_gradient(precision):
+    source, native, labels = classes(600)
+    pairs = Pairs(source, native, labels=labels)
+    artifact = FastFill(**SMALL | {"epochs": 8}, precision=precision, clip_norm=5.0).fit(pairs)
+    figures = artifact.manifest.figures["h"]
+    assert figures["mean_squared_error"] < 0.8 * figures["mean_squared_error_of_mean"]
+    assert all(tensor.dtype == np.float32 for tensor in artifact.tensors.values())
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"loss": "l1"},
+        {"inverse_lambda": 0.0},
+        {"disc": "hinge"},
+        {"head": "borrowed"},
+        {"label_smoothing": 1.0},
+        {"margin": 2.0},
+        {"scale": 0.0},
+        {"branch_width": 0},
+        {"mixer_width": 0},
+        {"clip_norm": 0.0},
+        {"precision": "float8"},
+        {"optimiser": "newton"},
+        {"holdout": 1.0},
+        {"holdout_by": "font"},
+    ],
+    ids=str,
+)
+def test_settings_out_of_range_are_refused(wrong):
+    with pytest.raises(InvalidInput, match=next(iter(wrong))):
+        FastFill(**wrong)

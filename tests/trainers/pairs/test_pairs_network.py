@@ -1,0 +1,116 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from compatstore.artifacts.architecture import Architecture
+from compatstore.artifacts.network import Execution, Network
+from compatstore.trainers.pairs.fold import fold, fold_zero_side
+from compatstore.trainers.pairs.loop import PairTraining, train_on_pairs
+from compatstore.trainers.pairs.losses import Batch, head_divergence, squared_distance
+from compatstore.trainers.pairs.two_branch import Prediction, TwoBranch
+from compatstore.trainers.schedule import warmup_cosine
+
+FULL = Architecture(
+    source_dim=6,
+    side_dim=5,
+    output_dim=4,
+    source_branch=(16, 16),
+    side_branch=(16, 16),
+    mixer=(32, 32),
+    skip=True,
+    uncertainty=True,
+    normalise=True,
+)
+
+
+def data(n=64):
+    generator = torch.Generator().manual_seed(0)
+    source, side, target = (torch.randn(n, dim, generator=generator) for dim in (6, 5, 4))
+    return Batch(source=source, side=side, target=target)
+
+
+def trained(architecture, pairs, **settings):
+    torch.manual_seed(0)
+    model = TwoBranch(architecture, bias=settings.pop("bias", True))
+    defaults = {"epochs": 6, "batch_size": 16, "device": "cpu"}
+    train_on_pairs(model, pairs, PairTraining(**defaults | settings), squared_distance)
+    return model
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_folded_network_is_the_trained_one(bias):
+    pairs = data()
+    model = trained(FULL, pairs, bias=bias)
+    with torch.inference_mode():
+        expected = model(pairs.source, pairs.side)
+    tensors = {name: tensor.float().numpy() for name, tensor in fold(model).items()}
+    FULL.require("h", tensors)
+    vectors, sigma2 = Network(FULL, tensors).run(pairs.source.numpy(), pairs.side.numpy(), Execution())
+    np.testing.assert_allclose(vectors, expected.vectors.numpy(), atol=1e-5)
+    np.testing.assert_allclose(sigma2, expected.log_sigma2.exp().numpy(), rtol=1e-4)
+
+
+def test_a_side_branch_fed_zeros_folds_into_the_mixer():
+    pairs = data()
+    zeros = Batch(source=pairs.source, side=torch.zeros_like(pairs.side), target=pairs.target)
+    model = trained(FULL, zeros)
+    with torch.inference_mode():
+        expected = model(zeros.source, zeros.side).vectors
+    architecture, tensors = fold_zero_side(FULL, fold(model))
+    arrays = {name: tensor.float().numpy() for name, tensor in tensors.items()}
+    architecture.require("h", arrays)
+    vectors, _ = Network(architecture, arrays).run(pairs.source.numpy(), None, Execution())
+    np.testing.assert_allclose(vectors, expected.numpy(), atol=2e-5)
+
+
+def test_running_statistics_are_held_after_the_freeze_while_weights_learn():
+    pairs = data()
+    seen = []
+    torch.manual_seed(0)
+    model = TwoBranch(FULL)
+    training = PairTraining(epochs=6, batch_size=16, freeze_statistics_at=3, device="cpu")
+
+    def keep(progress):
+        seen.append({name: value.clone() for name, value in model.state_dict().items()})
+
+    train_on_pairs(model, pairs, training, squared_distance, report=keep)
+    affine = "mixer.1.weight"
+    running = [name for name in seen[0] if "running" in name]
+    assert running
+    for name in running:
+        assert not torch.equal(seen[1][name], seen[2][name])
+        assert torch.equal(seen[2][name], seen[3][name])
+        assert torch.equal(seen[2][name], seen[5][name])
+    assert not torch.equal(seen[3][affine], seen[5][affine])
+
+
+@given(steps=st.integers(1, 500), share=st.floats(0, 1))
+def test_the_schedule_rises_then_falls_within_bounds(steps, share):
+    rates = [warmup_cosine(step, steps=steps, warmup=share * steps) for step in range(steps)]
+    assert all(0 < rate <= 1 for rate in rates)
+    top = rates.index(max(rates))
+    assert rates[: top + 1] == sorted(rates[: top + 1])
+    assert rates[top:] == sorted(rates[top:], reverse=True)
+
+
+def test_squared_distance_sums_over_dimensions():
+    batch = Batch(source=torch.zeros(2, 1), target=torch.tensor([[0.0, 0.0], [1.0, 1.0]]))
+    prediction = Prediction(torch.tensor([[3.0, 4.0], [1.0, 1.0]]), None)
+    assert squared_distance(prediction, batch).mean().item() == 12.5
+
+
+def test_the_divergence_is_zero_on_the_target_and_reverses():
+    head = torch.eye(2)
+    target = torch.log(torch.tensor([[0.8, 0.2]]))
+    said = torch.log(torch.tensor([[0.5, 0.5]]))
+    batch = Batch(source=torch.zeros(1, 1), target=target)
+    forward, reverse = head_divergence(head, reverse=False), head_divergence(head, reverse=True)
+    assert forward(Prediction(target, None), batch).item() == pytest.approx(0, abs=1e-6)
+    expected = 0.8 * math.log(0.8 / 0.5) + 0.2 * math.log(0.2 / 0.5)
+    assert forward(Prediction(said, None), batch).item() == pytest.approx(expected, rel=1e-5)
+    expected = 0.5 * math.log(0.5 / 0.8) + 0.5 * math.log(0.5 / 0.2)
+    assert reverse(Prediction(said, None), batch).item() == pytest.approx(expected, rel=1e-5)

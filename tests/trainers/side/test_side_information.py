@@ -1,0 +1,166 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+from pytorch_metric_learning import losses
+from sklearn.datasets import load_digits
+from sklearn.neighbors import KNeighborsClassifier
+
+from compatstore.encoders import NetworkEncoder
+from compatstore.encoders.backbones.final_norm import FinalNorm
+from compatstore.encoders.codes import signs
+from compatstore.encoders.network import Preprocessing
+from compatstore.errors import InvalidInput
+from compatstore.trainers import Alternate, Augmentation, Autoencoder, Images, Independent, SimCLR
+from compatstore.trainers.images.loop import Progress
+from compatstore.trainers.images.mixup import Mixup
+from compatstore.trainers.side.training import SideTrainer, StraightThrough
+
+DATA = load_digits()
+TRAIN, TEST = Images((DATA.images * 255 / 16).astype(np.uint8), DATA.target).split(0.4, seed=0)
+
+
+def first_neighbour(encoder: NetworkEncoder, *, codes: bool = False) -> float:
+    seen, held_out = encoder.encode(list(TRAIN.images)), encoder.encode(list(TEST.images))
+    if codes:
+        seen, held_out = signs(seen), signs(held_out)
+    return float(KNeighborsClassifier(1).fit(seen, TRAIN.labels).score(held_out, TEST.labels))
+
+
+@pytest.mark.parametrize("trainer", [SimCLR(dim=32, width=8, epochs=8), Autoencoder(dim=32, width=8, epochs=6)])
+def test_side_information_tells_digits_apart_without_labels(trainer: SimCLR | Autoencoder) -> None:
+    encoder = trainer.fit(TRAIN).encoder
+    assert first_neighbour(encoder) > 0.85
+    again = NetworkEncoder.from_bytes(encoder.to_bytes())
+    assert again.fingerprint == encoder.fingerprint
+    assert encoder.dim == 32
+
+
+@pytest.mark.parametrize(
+    "trainer",
+    [
+        SimCLR(dim=64, width=8, epochs=4, batch_size=64, codes=True),
+        SimCLR(dim=32, width=8, epochs=3, batch_size=64, local_views=2),
+        Autoencoder(dim=64, width=8, epochs=5, codes=True),
+        Alternate(dim=32, width=8, epochs=3),
+        Alternate(dim=32, width=8, epochs=4, mixup=0.5, head="cosine"),
+    ],
+)
+def test_every_kind_tells_digits_apart_and_codes_by_their_signs(trainer: SideTrainer) -> None:
+    made = trainer.fit(TRAIN)
+    assert first_neighbour(made.encoder, codes=trainer.codes) > 0.8
+    assert made.figures["images"] == len(TRAIN)
+    if trainer.codes:
+        share = (made.encoder.encode(list(TEST.images)) > 0).mean(axis=0)
+        assert 0.2 < share.mean() < 0.8
+    if trainer.codes or isinstance(trainer, SimCLR):
+        assert isinstance(made.encoder.backbone, FinalNorm)
+
+
+def test_figures_tell_how_much_a_model_adds_to_the_source() -> None:
+    few, held_out = TRAIN.split(0.4, seed=0)
+    source = Independent(dim=16, width=4, epochs=2, seed=0).fit(few).encoder
+    settings = {"dim": 16, "width": 4, "epochs": 2}
+    alike = Alternate(**settings, seed=0).fit(few, source=source, held_out=held_out)
+    alternate = Alternate(**settings).fit(few, source=source, held_out=held_out)
+    apart = Autoencoder(**settings).fit(few, source=source, held_out=held_out)
+    assert alike.encoder.fingerprint == source.fingerprint
+    assert alike.figures["cka"] == pytest.approx(1)
+    assert max(alternate.figures["cka"], apart.figures["cka"]) < 0.9
+    assert "cka" not in Autoencoder(**{**settings, "epochs": 1}, warmup_epochs=0).fit(few).figures
+
+
+def test_a_killed_training_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
+    few = TRAIN.take(range(120))
+    trainer = SimCLR(dim=8, width=4, epochs=3, batch_size=40)
+
+    def kill(progress: Progress) -> None:
+        if progress.epoch == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        trainer.fit(few, checkpoint=tmp_path / "side.checkpoint", report=kill)
+    went_on = trainer.fit(few, checkpoint=tmp_path / "side.checkpoint")
+    assert went_on.encoder.fingerprint == trainer.fit(few).encoder.fingerprint
+
+
+@given(st.integers(0, 999))
+@hypothesis_settings(max_examples=20)
+def test_mixup_blends_each_image_with_another_and_sees_more_of_its_own(seed: int) -> None:
+    torch.manual_seed(seed)
+    pixels = torch.randint(0, 256, (6, 1, 4, 4), dtype=torch.uint8)
+    blended, own = Mixup(alpha=0.5)(pixels), pixels.float() / 255
+    other = own.roll(1, dims=0)
+    for mixed, mine, others in zip(blended, own, other, strict=True):
+        weights = ((mixed - others) / (mine - others))[(mine - others).abs() > 0.05]
+        assert weights.std() < 1e-3
+        assert 0.5 - 1e-3 <= weights.mean() <= 1 + 1e-3
+    assert blended.dtype == torch.float32
+
+
+def test_the_gradient_passes_the_sign() -> None:
+    values = torch.tensor([-2.0, -0.5, 0.0, 0.5, 2.0], requires_grad=True)
+    codes = StraightThrough()(values)
+    codes.backward(torch.arange(1.0, 6.0))
+    assert codes.tolist() == [-1, -1, -1, 1, 1]
+    assert values.grad is not None
+    assert values.grad.tolist() == [0, 2, 3, 4, 0]
+
+
+@pytest.mark.parametrize("kind", [SimCLR, Autoencoder])
+def test_seeds_repeat_a_run_and_labels_change_nothing(kind: type[SimCLR] | type[Autoencoder]) -> None:
+    few = TRAIN.take(range(60))
+    unlabelled = Images(few.images, np.zeros(60, int))
+    trainer = kind(dim=4, width=4, epochs=1, warmup_epochs=0)
+    assert trainer.fit(few).encoder.fingerprint == trainer.fit(unlabelled).encoder.fingerprint
+
+
+@pytest.mark.parametrize(("size", "mode"), [(9, "RGB"), (20, "L"), (64, "RGB")])
+def test_other_sizes_and_colours_train(size: int, mode: str) -> None:
+    colour = Images(np.random.default_rng(0).integers(0, 255, (4, 12, 10, 3), np.uint8), [0, 1, 0, 1])
+    for trainer in (
+        SimCLR(dim=4, width=2, epochs=1, warmup_epochs=0, size=size, mode=mode),
+        Autoencoder(dim=4, width=2, epochs=1, warmup_epochs=0, size=size, mode=mode),
+    ):
+        encoder = trainer.fit(colour).encoder
+        assert encoder.preprocessing == Preprocessing(size=size, mode=mode)
+        assert encoder.encode(list(colour.images)).shape == (4, 4)
+
+
+def test_the_contrastive_loss_is_nt_xent() -> None:
+    torch.manual_seed(0)
+    one, other = torch.randn(2, 9, 5)
+    fast, plain = (losses.SelfSupervisedLoss(kind(temperature=0.2)) for kind in (losses.SupConLoss, losses.NTXentLoss))
+    torch.testing.assert_close(fast(one, other), plain(one, other))
+
+
+def test_views_keep_the_shape_differ_and_are_not_mirrored() -> None:
+    torch.manual_seed(0)
+    half = torch.zeros(64, 1, 16, 16, dtype=torch.uint8)
+    half[..., :8] = 255
+    views = Augmentation(group=1)(half)
+    assert views.shape == half.shape
+    assert (views[..., :5].mean(dim=(1, 2, 3)) > views[..., -5:].mean(dim=(1, 2, 3))).all()
+    assert len({view.numpy().tobytes() for view in views}) == 64
+    mirrored = Augmentation(group=1, flip=True)(half)
+    assert (mirrored[..., :5].mean(dim=(1, 2, 3)) < mirrored[..., -5:].mean(dim=(1, 2, 3))).any()
+
+
+def test_settings_out_of_range_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="temperature"):
+        SimCLR(temperature=0.0)
+    with pytest.raises(InvalidInput, match="local_views"):
+        SimCLR(local_views=-1)
+    for settings in ({"smallest_crop": 0.0}, {"smallest_crop": 0.5, "largest_crop": 0.4}):
+        with pytest.raises(InvalidInput, match="smallest_crop"):
+            Augmentation(**settings)
+    with pytest.raises(InvalidInput, match="alpha > 0"):
+        Mixup(alpha=0.0)
+    with pytest.raises(InvalidInput, match="mixup >= 0"):
+        Alternate(mixup=-1.0)
+    with pytest.raises(InvalidInput, match="two classes"):
+        Alternate().fit(TRAIN.of_classes([3]))

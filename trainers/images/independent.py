@@ -1,0 +1,146 @@
+"""Independent training: a classifier whose embedding knows nothing of any other model's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from compatstore.encoders.network import NetworkEncoder, Preprocessing
+from compatstore.encoders.protocol import FloatArray
+from compatstore.errors import InvalidInput
+from compatstore.trainers.images.augmentation import Augmentation
+from compatstore.trainers.images.class_head import ClassHead, ClassifierRecipe
+from compatstore.trainers.images.images import Images
+from compatstore.trainers.images.loop import Report, seeded
+from compatstore.trainers.images.recipe import encoder_of
+from compatstore.trainers.images.trained_model import TrainedModel
+
+
+@dataclass(frozen=True, kw_only=True)
+class Independent(ClassifierRecipe):
+    """Train a network to classify, and keep its embedding.
+
+    Args:
+        augmentation: Random views to train on; None trains on the images as they are.
+
+    Raises:
+        InvalidInput: A setting is out of its range.
+    """
+
+    augmentation: Augmentation | None = None
+
+    def fit(
+        self,
+        images: Images,
+        *,
+        held_out: Images | None = None,
+        report: Report | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> TrainedModel:
+        """Train from random weights.
+
+        Args:
+            images: What to train on; at least two classes.
+            held_out: Images of the same classes, to measure the accuracy on.
+            report: Called after each epoch.
+            checkpoint: File to save to, and to go on from after a kill.
+
+        Raises:
+            InvalidInput: There are fewer than two classes or images, or the held-out classes are others.
+            SourceError: Some files cannot be read.
+            Incompatible: The checkpoint is of other settings or images.
+            CorruptArtifact: The checkpoint is damaged.
+        """
+        require_classes(images, held_out)
+        preprocessing = self.preprocessing(images)
+        images.require_readable(preprocessing.mode)
+        backbone = self.backbone(preprocessing)
+        start = time.perf_counter()
+        with seeded(self.seed):
+            head_of = len(images.class_names)
+            objective = Classification(self, backbone.build(), preprocessing, self.augmentation, head_of)
+            loss = self.minimise(objective, images, preprocessing, report=report, checkpoint=checkpoint)
+        figures = {"loss": loss, "images": len(images), "classes": head_of, "seconds": time.perf_counter() - start}
+        encoder = encoder_of(backbone, preprocessing, objective.finished(), normalise=self.normalise)
+        head = objective.class_rows()
+        if held_out is not None:
+            figures["accuracy"] = accuracy(encoder, head, held_out)
+        return TrainedModel(encoder=encoder, head=head, class_names=images.class_names, figures=figures)
+
+
+class Classification(nn.Module):
+    """The loss of a batch: (b, c, s, s) uint8 and (b,) labels -> scalar.
+
+    Args:
+        recipe: How embeddings are classified, and whether they have unit length.
+        network: (b, c, s, s) float32 -> (b, dim).
+        preprocessing: From pixels to the input of the network.
+        augmentation: Random views of the pixels, or None.
+        classes: Rows of the head, which starts at random.
+    """
+
+    def __init__(
+        self,
+        recipe: ClassifierRecipe,
+        network: nn.Module,
+        preprocessing: Preprocessing,
+        augmentation: Callable[[torch.Tensor], torch.Tensor] | None,
+        classes: int,
+    ) -> None:
+        super().__init__()
+        self.network, self.preprocessing, self.augmentation = network, preprocessing, augmentation
+        self.normalise = recipe.normalise
+        self.head = ClassHead(recipe, classes)
+
+    def forward(self, pixels: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Loss of a batch, ()."""
+        embeddings = self.embed(self.views(pixels))
+        with torch.autocast(pixels.device.type, enabled=False):
+            loss: torch.Tensor = self.head(embeddings, labels)
+        return loss
+
+    def views(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Draw what the network sees of each image: uint8 as it is, or float32 from 0 to 1."""
+        return pixels if self.augmentation is None else self.augmentation(pixels)
+
+    def embed(self, views: torch.Tensor) -> torch.Tensor:
+        """(b, c, s, s) views -> (b, dim) float32, of unit length where the encoder's are."""
+        embeddings: torch.Tensor = self.network(self.preprocessing.scale(views)).float()
+        return functional.normalize(embeddings, dim=1) if self.normalise else embeddings
+
+    def finished(self) -> nn.Module:
+        """Return the network as it is to be stored, once it is trained."""
+        return self.network
+
+    def class_rows(self) -> FloatArray:
+        """(classes, dim) float32: the head of the stored network's embeddings."""
+        return self.head.to_numpy()
+
+
+def accuracy(encoder: NetworkEncoder, head: FloatArray, images: Images) -> float:
+    """Share of images whose label is the row of `head` (classes, dim) with the largest product."""
+    logits = encoder.encode(list(images.images)) @ head.T
+    return float(np.mean(logits.argmax(axis=1) == np.asarray(images.labels)))
+
+
+def require_classes(images: Images, held_out: Images | None) -> None:
+    """Refuse images of a single class, and held-out images of other classes.
+
+    Raises:
+        InvalidInput: They are.
+    """
+    present = len(np.unique(np.asarray(images.labels)))
+    if present < 2:
+        fix = "Add images of another class, or train SimCLR, which needs no classes."
+        raise InvalidInput("train a classifier", expected="images of two classes", found=f"{present}", fix=fix)
+    if held_out is not None and held_out.class_names != images.class_names:
+        raise InvalidInput(
+            "measure a classifier", expected=f"classes {images.class_names}", found=f"{held_out.class_names}"
+        )

@@ -1,0 +1,125 @@
+"""What all trainers on images share: the network to train and the images' way into it."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from torch import nn
+
+from compatstore.encoders.backbones import Backbone, SmallConvNet, TimmBackbone
+from compatstore.encoders.backbones.final_norm import FinalNorm
+from compatstore.encoders.backbones.small_transformer import SmallVisionTransformer
+from compatstore.encoders.backbones.torchvision_backbone import TorchvisionBackbone
+from compatstore.encoders.images import Mode
+from compatstore.encoders.network import NetworkEncoder, Preprocessing
+from compatstore.errors import InvalidInput
+from compatstore.trainers.images.checkpoint import Checkpoint
+from compatstore.trainers.images.images import Images
+from compatstore.trainers.images.loop import LoopSettings, Report, train
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe(LoopSettings):
+    """The network to train, beside the settings of the loop.
+
+    Args:
+        dim: Length of an embedding, >= 1.
+        size: Side of the network's input, in pixels; None takes the height of an array of images. Files need it.
+        mode: "L" or "RGB"; None takes "RGB" for files and for arrays with channels, "L" for arrays without.
+        width: Channels of the first stage of the small convolutional network, for images of 8 to 64 pixels; half of
+            the values of a patch of the small transformer.
+        architecture: "" for the small convolutional network, "small-vit" for a small vision transformer, "timm:NAME"
+            (or the bare name) or "torchvision:NAME" for larger images; starts from random weights.
+
+    Raises:
+        InvalidInput: A setting is out of its range.
+    """
+
+    dim: int
+    size: int | None = None
+    mode: Mode | None = None
+    width: int = 32
+    architecture: str = ""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require({"dim >= 1": self.dim >= 1, "width >= 1": self.width >= 1})
+
+    def preprocessing(self, images: Images) -> Preprocessing:
+        """Decide the size and mode of the network's input.
+
+        Raises:
+            InvalidInput: The images are files and no size is set.
+        """
+        array = images.images if isinstance(images.images, np.ndarray) else None
+        if self.size is None and array is None:
+            raise InvalidInput("train on files", expected="a size in pixels", found="none", fix="Set size=64, say.")
+        grey = array is not None and (array.ndim == 3 or array.shape[3] == 1)
+        height = 0 if array is None else array.shape[1]
+        return Preprocessing(size=self.size or height, mode=self.mode or ("L" if grey else "RGB"))
+
+    def backbone(self, preprocessing: Preprocessing, *, final_norm: bool = False) -> Backbone:
+        """Describe the network, with a BatchNorm after it where `final_norm`."""
+        network = self._network(preprocessing)
+        return FinalNorm(inner=network) if final_norm else network
+
+    def _network(self, preprocessing: Preprocessing) -> Backbone:
+        channels = preprocessing.channels
+        library, _, name = self.architecture.rpartition(":")
+        if self.architecture == "small-vit":
+            return SmallVisionTransformer(
+                size=preprocessing.size, dim=self.dim, channels=channels, width=2 * self.width
+            )
+        if library == "torchvision":
+            return TorchvisionBackbone(name=name, dim=self.dim, channels=channels)
+        if self.architecture:
+            return TimmBackbone(name=self.architecture.removeprefix("timm:"), dim=self.dim, channels=channels)
+        return SmallConvNet(size=preprocessing.size, dim=self.dim, channels=channels, width=self.width)
+
+    def minimise(
+        self,
+        objective: nn.Module,
+        images: Images,
+        preprocessing: Preprocessing,
+        *,
+        report: Report | None = None,
+        checkpoint: str | Path | None = None,
+        source: str = "",
+    ) -> float:
+        """Train an objective over (b, c, s, s) uint8 and (b,) labels, in place.
+
+        Args:
+            objective: (pixels, labels) -> scalar loss.
+            images: What to train on.
+            preprocessing: The images' way into the network.
+            report: Called after each epoch.
+            checkpoint: File to save to, and to go on from where it is there.
+            source: Fingerprint of a model that the objective holds fixed, or "".
+
+        Returns:
+            Mean loss of the last epoch.
+
+        Raises:
+            InvalidInput: The loss became NaN or infinite.
+            Incompatible: The checkpoint is of other settings, images or another source.
+            CorruptArtifact: The checkpoint is damaged.
+        """
+        batches = images.batches(preprocessing, size=self.batch_size, seed=self.seed, workers=self.workers)
+        saved = None
+        if checkpoint is not None:
+            # Neither how files are read nor how often is saved changes what is learnt.
+            settings = {name: v for name, v in asdict(self).items() if name not in ("workers", "checkpoint_steps")}
+            belongs_to = {"trainer": type(self).__name__, **settings, "images": images.fingerprint, "source": source}
+            saved = Checkpoint(path=Path(checkpoint), every=self.checkpoint_steps, belongs_to=belongs_to)
+        return train(objective, batches, self, report, saved)
+
+
+def encoder_of(
+    backbone: Backbone, preprocessing: Preprocessing, network: nn.Module, *, normalise: bool
+) -> NetworkEncoder:
+    """Make an encoder of a copy of a trained network's weights."""
+    weights = copy.deepcopy(network.state_dict())
+    return NetworkEncoder(backbone, preprocessing, weights=weights, normalise=normalise)

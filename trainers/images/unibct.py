@@ -1,0 +1,79 @@
+"""UniBCT: BCT through prototypes of the source's features, after these were smoothed over their neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from compatstore.trainers.images.bct import ThroughRows
+from compatstore.trainers.images.class_head import ClassHead
+from compatstore.trainers.images.source_model import SourceKnowledge, class_means
+from compatstore.trainers.images.term_training import TermTraining
+
+
+@dataclass(frozen=True, kw_only=True)
+class UniBCT(TermTraining):
+    """Universal backward-compatible training (Zhang et al., IJCAI 2022, arXiv 2203.01583).
+
+    The source's features of new images are noisy, the more of classes that it does not know. Those of one class form a
+    graph, and a random walk on it draws each feature to those that many others of its class resemble; means of the
+    refined features take the place of BCT's source head.
+
+    Args:
+        temperature: Divides the cosines that transitions are made of, > 0.
+        restart: Share of the original feature in a refined one, above 0 to 1; at 1 these are plain class means.
+        weight: Of the loss through the prototypes, >= 0.
+
+    Raises:
+        InvalidInput: A setting is out of its range.
+    """
+
+    temperature: float = 0.1
+    restart: float = 0.1
+    weight: float = 1.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.require(
+            {
+                "temperature > 0": self.temperature > 0,
+                "restart above 0 to 1": 0 < self.restart <= 1,
+                "weight >= 0": self.weight >= 0,
+            }
+        )
+
+    def term(self, known: SourceKnowledge, head: ClassHead) -> nn.Module:
+        """Classify through the prototypes, as long as the source's rows are on average."""
+        refined = refined_features(known.features, known.labels, temperature=self.temperature, restart=self.restart)
+        means = functional.normalize(class_means(refined, known.labels, len(known.rows)), dim=1)
+        return ThroughRows(self, known.rows.norm(dim=1).mean() * means, self.weight)
+
+
+def refined_features(
+    features: torch.Tensor, labels: torch.Tensor, *, temperature: float, restart: float
+) -> torch.Tensor:
+    """Walk at random within each class, with restarts, to the limit: `r (I - (1 - r) P)^-1 F`.
+
+    `P_ij = exp(cos(f_i, f_j) / T)`, rows adding up to 1, over the features of one class.
+
+    Args:
+        features: (n, dim) float32.
+        labels: (n,) int64.
+        temperature: T.
+        restart: r.
+
+    Returns:
+        (n, dim) float32.
+    """
+    refined = torch.empty_like(features)
+    for label in set(labels.tolist()):
+        members = labels == label
+        own = features[members].double()
+        directions = functional.normalize(own, dim=1)
+        transition = (directions @ directions.T / temperature).softmax(dim=1)
+        identity = torch.eye(len(own), dtype=own.dtype)
+        refined[members] = torch.linalg.solve(identity - (1 - restart) * transition, restart * own).float()
+    return refined

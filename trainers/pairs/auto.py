@@ -1,0 +1,211 @@
+"""Auto: fit every candidate, keep the one that retrieves best on pairs that none of them was fitted on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+
+from compatstore.artifacts.artifact import Artifact
+from compatstore.boundary import checked, require_fields
+from compatstore.errors import CompatStoreError, InvalidInput
+from compatstore.trainers.pairs.comparison import Candidate, Comparison, Lead, bootstrap, figures_by_group, group_means
+from compatstore.trainers.pairs.drift_adapter import DriftAdapter
+from compatstore.trainers.pairs.footprint import footprint
+from compatstore.trainers.pairs.loop import Report, require_settings
+from compatstore.trainers.pairs.mean_shift import MeanShift
+from compatstore.trainers.pairs.pairs import Pairs
+from compatstore.trainers.pairs.procrustes import DiagonalScale, Procrustes
+from compatstore.trainers.pairs.residual import Residual
+from compatstore.trainers.pairs.retrieval_test import Doubles, RetrievalTest
+from compatstore.trainers.pairs.ridge import LowRankRidge, Ridge
+from compatstore.trainers.pairs.trainer import PairTrainer, describe, without_holdout
+from compatstore.versions import Metric
+
+DEFAULT: tuple[PairTrainer, ...] = (
+    MeanShift(),
+    Procrustes(),
+    DiagonalScale(),
+    Ridge(),
+    LowRankRidge(),
+    DriftAdapter(epochs=20, batch_size=1024),
+    Residual(epochs=20, width=512, batch_size=1024),
+)
+"""Closed forms, and two small networks that a CPU trains in seconds to minutes."""
+
+_CONFIDENCE = 0.95
+
+
+class _Trial(NamedTuple):
+    trainer: PairTrainer
+    candidate: Candidate
+    scores: Doubles
+
+
+@dataclass(frozen=True, kw_only=True)
+class Auto:
+    """Choose a trainer by retrieval on held-out pairs, with native target vectors as queries.
+
+    With labels, whole classes are held out, and rows of the other classes too: a transform has to serve classes that
+    it has seen and classes that it has not, and its score is the mean of both. mAP decides; without labels the recall
+    of the target's own neighbours does.
+
+    The winner is then fitted again on all pairs: more pairs, of more classes, are what it will have to serve. The
+    figures of the artifact remain those measured before that, on pairs that the fit had not seen.
+
+    Args:
+        candidates: Trainers to choose from; those that cannot run on the pairs are skipped, and the table says why.
+        holdout: Share of the rows (and of the classes) held out, in (0, 1).
+        by: Hold out classes and rows, or rows alone; None takes classes where the pairs have two or more.
+        metric: Distance of the search; None takes the target version's, or "l2".
+        k: Neighbours of the recall, >= 1.
+        queries: Most queries of a group, >= 1.
+        rows: Most held-out rows of a group, and most fitted rows, in the gallery that is searched, >= 2.
+        resamples: Of the bootstrap, >= 1.
+        seed: Of held-out rows, queries and bootstrap.
+
+    Raises:
+        InvalidInput: A setting is out of its range.
+    """
+
+    candidates: tuple[PairTrainer, ...] = field(default=DEFAULT)
+    holdout: float = 0.2
+    by: Literal["row", "class"] | None = None
+    metric: Metric | None = None
+    k: int = 10
+    queries: int = 1000
+    rows: int = 20_000
+    resamples: int = 1000
+    seed: int = 0
+    needs_holdout: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        require_fields(self)
+        rules = {
+            "candidates, at least one": len(self.candidates) > 0,
+            "holdout in (0, 1)": 0 < self.holdout < 1,
+            "by row, class or None": self.by in (None, "row", "class"),
+            "k >= 1": self.k >= 1,
+            "queries >= 1": self.queries >= 1,
+            "rows >= 2": self.rows >= 2,
+            "resamples >= 1": self.resamples >= 1,
+        }
+        require_settings("Auto", rules)
+
+    @checked
+    def fit(self, pairs: Pairs, progress: Report | None = None) -> Artifact:
+        """Choose, and fit the winner on all pairs.
+
+        Args:
+            pairs: What to learn from.
+            progress: Called after each epoch of candidates that have epochs, and of the winner.
+
+        Returns:
+            The winner's artifact. Its figures hold the table under "auto", as `Comparison.to_dict`, and the winner's
+            own under "h".
+
+        Raises:
+            InvalidInput: No candidate can run, or there is too little to hold out.
+        """
+        trials, comparison = self._compare(pairs, progress)
+        fitted = without_holdout(trials[0].trainer).fit(pairs, progress)
+        manifest = fitted.manifest
+        return Artifact.create(
+            manifest.kind,
+            method=manifest.method,
+            source=manifest.source,
+            target=manifest.target,
+            side_source=manifest.side_source,
+            side_target=manifest.side_target,
+            networks=manifest.networks,
+            tensors=fitted.tensors,
+            settings={**manifest.settings, "auto": self._settings()},
+            figures={
+                **manifest.figures,
+                "h": {**manifest.figures.get("h", {}), **comparison.best.figures},
+                "auto": comparison.to_dict(),
+            },
+            seen=pairs.seen,
+        )
+
+    @checked
+    def compare(self, pairs: Pairs, progress: Report | None = None) -> Comparison:
+        """Fit and measure every candidate, and keep none; arguments and errors as in `fit`."""
+        return self._compare(pairs, progress)[1]
+
+    def _settings(self) -> dict[str, Any]:
+        return asdict(self) | {"candidates": [describe(trainer) for trainer in self.candidates]}
+
+    def _compare(self, pairs: Pairs, progress: Report | None) -> tuple[list[_Trial], Comparison]:
+        fitted, groups = self._split(pairs)
+        test = RetrievalTest(
+            fitted,
+            groups,
+            k=self.k,
+            queries=self.queries,
+            rows=self.rows,
+            metric=self.metric or pairs.target_space.metric or "l2",
+            seed=self.seed,
+        )
+        trials = [_try(trainer, fitted, test, progress) for trainer in self.candidates]
+        ran = sorted((t for t in trials if not t.candidate.skipped), key=lambda t: -(t.candidate.score or 0.0))
+        skipped = [trial for trial in trials if trial.candidate.skipped]
+        if not ran:
+            reasons = "; ".join(f"{trial.candidate.name}: {trial.candidate.skipped}" for trial in skipped)
+            raise InvalidInput("choose a trainer", expected="a candidate that can run on these pairs", found=reasons)
+        table = tuple(trial.candidate for trial in ran + skipped)
+        lead = self._lead(ran[0], ran[1], test) if len(ran) > 1 else None
+        return ran, Comparison(decided_by=test.decides, candidates=table, lead=lead)
+
+    def _split(self, pairs: Pairs) -> tuple[Pairs, Mapping[str, Pairs]]:
+        has_classes = pairs.labels is not None and len(np.unique(pairs.labels)) > 1
+        by = self.by or ("class" if has_classes else "row")
+        fitted, held_out = pairs.split(self.holdout, self.seed, by)
+        if by == "row":
+            return fitted, {"held_out": held_out}
+        fitted, seen = fitted.split(self.holdout, self.seed)
+        return fitted, {"seen": seen, "unseen": held_out}
+
+    def _lead(self, best: _Trial, second: _Trial, test: RetrievalTest) -> Lead:
+        difference = best.scores - second.scores
+        low, high = bootstrap(
+            difference,
+            test.groups,
+            test.units,
+            resamples=self.resamples,
+            confidence=_CONFIDENCE,
+            seed=self.seed,
+        )
+        return Lead(
+            second=second.candidate.name,
+            difference=_mean_of(group_means(difference, test.groups)),
+            low=low,
+            high=high,
+            confidence=_CONFIDENCE,
+        )
+
+
+def _try(trainer: PairTrainer, fitted: Pairs, test: RetrievalTest, progress: Report | None) -> _Trial:
+    name = describe(trainer)
+    try:
+        with footprint() as cost:
+            artifact = without_holdout(trainer).fit(fitted, progress)
+        outcome = test.run(artifact)
+    except CompatStoreError as error:
+        return _Trial(trainer, Candidate(name=name, skipped=str(error)), np.empty(0))
+    scores = outcome.scores[test.decides]
+    candidate = Candidate(
+        name=name,
+        score=_mean_of(group_means(scores, test.groups)),
+        groups=figures_by_group(outcome, test.groups),
+        cosine=outcome.cosine,
+        seconds=cost.seconds,
+        peak_mib=cost.peak_mib,
+    )
+    return _Trial(trainer, candidate, scores)
+
+
+def _mean_of(means: Mapping[str, float]) -> float:
+    return float(np.mean(list(means.values())))

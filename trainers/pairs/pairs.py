@@ -1,0 +1,349 @@
+"""Pairs: the same items embedded by the source and by the target model, all that a transform learns from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, fields, replace
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from compatstore.artifacts.manifest import Side, Space
+from compatstore.artifacts.matrix import as_matrix, as_side, to_numpy
+from compatstore.boundary import array_of, checked, foreign, require_fields, shown
+from compatstore.digests import Digests, digest_half
+from compatstore.encoders.protocol import FloatArray
+from compatstore.errors import DimensionMismatch, DuplicateIds, InvalidInput, first_offenders
+from compatstore.trainers.pairs.vector_files import VectorFile, read_vectors
+from compatstore.versions import EmbeddingVersion
+
+if TYPE_CHECKING:
+    from compatstore.gallery import Gallery
+
+# A space counts as normalised when every vector's length is within this of 1; float16 storage moves it by 5e-4.
+_UNIT = 2e-3
+
+Rows = npt.NDArray[np.int64]
+
+
+@checked
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """n items, row i of each array belonging to item i. Arrays or torch tensors.
+
+    Args:
+        source: (n, source dim) float32, of the source model.
+        target: (n, target dim) float32, of the target model.
+        side: (n, side dim) float32, side-information stored with the source vectors, or None. Where the version stores
+            bits, packed codes will do, and of values the signs are learnt from.
+        target_side: (n, target side dim) float32, side-information of the target version, or None.
+        labels: (n,) classes, or None.
+        head: (classes, target dim) float32, frozen classifier of the target model, or None for the version's.
+        ids: (n,) unique ids, or None.
+        source_version: The source version; its fingerprint binds the artifact to it.
+        target_version: The target version, likewise.
+
+    Raises:
+        InvalidInput: No rows, arrays of other lengths, or no unit vectors where a version declares them.
+        DimensionMismatch: Vectors, side-information or head do not fit a version or each other.
+        NonFiniteVectors: NaN or infinite values.
+        DuplicateIds: An id occurs twice.
+    """
+
+    source: FloatArray
+    target: FloatArray
+    _: KW_ONLY
+    side: FloatArray | None = None
+    target_side: FloatArray | None = None
+    labels: npt.NDArray[Any] | None = None
+    head: FloatArray | None = None
+    ids: npt.NDArray[Any] | None = None
+    source_version: EmbeddingVersion | None = None
+    target_version: EmbeddingVersion | None = None
+
+    def __post_init__(self) -> None:
+        require_fields(self)
+        source, target = self.source_version, self.target_version
+        self._check_matrix("source", None if source is None else source.dim)
+        self._check_matrix("target", None if target is None else target.dim)
+        self._check_side("side", source)
+        self._check_side("target_side", target)
+        if self.head is None and target is not None:
+            self._set("head", target.head)
+        self._check_matrix("head", self.target.shape[1])
+        for name in ("labels", "ids"):
+            if getattr(self, name) is not None:
+                asked, values = f"pair vectors, {name}", getattr(self, name)
+                with foreign(asked, "an array"):
+                    values = to_numpy(values)
+                self._set(name, array_of(values, asked, name, ndim=1))
+        self._check_rows()
+        self._check_unit("source", source)
+        self._check_unit("target", target)
+        if self.ids is not None:
+            require_unique("pair vectors", self.ids)
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    @classmethod
+    def load(
+        cls,
+        source: str | PathLike[str],
+        target: str | PathLike[str],
+        *,
+        vector_column: str = "vector",
+        id_column: str = "id",
+        label_column: str = "label",
+        side_column: str = "side",
+        missing: Literal["refuse", "drop"] = "refuse",
+        head: Any = None,
+        source_version: EmbeddingVersion | None = None,
+        target_version: EmbeddingVersion | None = None,
+    ) -> Pairs:
+        """Read both sides from npy, npz, Parquet, Arrow or Feather files.
+
+        Rows are joined by id when both files have ids, else by position. Labels come from either file.
+
+        Args:
+            source: File of source vectors, perhaps with ids, labels and side-information.
+            target: File of target vectors, likewise; its side-information becomes `target_side`.
+            vector_column: Column (key of an npz) of the vectors.
+            id_column: Column of the ids.
+            label_column: Column of the labels.
+            side_column: Column of the side-information.
+            missing: What to do about ids that only one file has.
+            head: As in `Pairs`.
+            source_version: As in `Pairs`.
+            target_version: As in `Pairs`.
+
+        Raises:
+            InvalidInput: A file cannot be read, the rows cannot be joined, or ids are missing in one file.
+            DuplicateIds: An id occurs twice in a file.
+        """
+        columns = (vector_column, id_column, label_column, side_column)
+        left, right = read_vectors(source, *columns), read_vectors(target, *columns)
+        left, right = _join(left, right, missing)
+        return cls(
+            left.vectors,
+            right.vectors,
+            side=left.side,
+            target_side=right.side,
+            labels=left.labels if left.labels is not None else right.labels,
+            head=head,
+            ids=left.ids,
+            source_version=source_version,
+            target_version=target_version,
+        )
+
+    @classmethod
+    def from_gallery(
+        cls,
+        gallery: Gallery,
+        source: str | PathLike[str],
+        target: str | PathLike[str],
+        *,
+        labels: str | None = None,
+        side: str | PathLike[str] | None = None,
+        target_side: str | PathLike[str] | None = None,
+        head: Any = None,
+        source_version: str | None = None,
+        target_version: str | None = None,
+    ) -> Pairs:
+        """Pair up, by id, what a gallery holds, or a gallery and a file.
+
+        Args:
+            gallery: The gallery.
+            source: A version of it (its native vectors), a column of vectors, or a file with `id` and `vector`.
+            target: The same of the target.
+            labels: Column of classes; by default the `label` of a file, where one has it.
+            side: File of side-information of the source; by default that of the version or file.
+            target_side: The same of the target.
+            head: As in `Pairs`.
+            source_version: Version that the source vectors are of, where `source` is a column or a file.
+            target_version: The same of the target.
+
+        Raises:
+            NotFound: A name is neither a version, nor a column, nor a file.
+            UnknownVersion: A version has no vectors in the gallery.
+            InvalidInput: No item is on both sides, or what was named holds no vectors, ids or labels.
+        """
+        from compatstore.trainers.pairs.gallery_pairs import match_pairs
+
+        return match_pairs(
+            gallery,
+            source,
+            target,
+            labels=labels,
+            side=side,
+            target_side=target_side,
+            head=head,
+            source_version=source_version,
+            target_version=target_version,
+        ).pairs
+
+    def subset(self, rows: Rows | Sequence[int]) -> Pairs:
+        """Return some rows, in the given order."""
+        chosen = array_of(rows, "choose pairs", "rows", ndim=1)
+        if chosen.size and (chosen.dtype.kind not in "iu" or chosen.min() < -len(self) or chosen.max() >= len(self)):
+            raise InvalidInput("choose pairs", expected=f"rows from 0 to {len(self) - 1}", found=shown(rows))
+        chosen = chosen.astype(np.int64)
+        by_row = ("source", "target", "side", "target_side", "labels", "ids")
+        arrays: dict[str, Any] = {name: getattr(self, name) for name in by_row}
+        return replace(self, **{name: array[chosen] for name, array in arrays.items() if array is not None})
+
+    def split(self, fraction: float, seed: int, by: Literal["row", "class"] = "row") -> tuple[Pairs, Pairs]:
+        """Hold out a part.
+
+        Args:
+            fraction: Share of the rows, or of the classes, to hold out, in (0, 1).
+            seed: Seed of the choice.
+            by: Hold out rows, or whole classes (to judge a transform on classes that it never saw).
+
+        Returns:
+            The pairs kept and the pairs held out, both in their old order and neither empty.
+
+        Raises:
+            InvalidInput: The fraction is out of range, labels are missing, or there is too little to split.
+        """
+        if not 0 < fraction < 1:
+            raise InvalidInput("split pairs", expected="a fraction between 0 and 1", found=str(fraction))
+        units = self._units(by)
+        names = np.unique(units)
+        if len(names) < 2:
+            raise InvalidInput("split pairs", expected=f"at least 2 of: {by}", found=str(len(names)))
+        count = min(max(1, round(fraction * len(names))), len(names) - 1)
+        held_out = np.isin(units, np.random.default_rng(seed).permutation(names)[:count])
+        return self.subset(np.flatnonzero(~held_out)), self.subset(np.flatnonzero(held_out))
+
+    @property
+    def seen(self) -> Digests:
+        """(n,) uint64, digests of the source vectors, by which an artifact knows what it has learned from."""
+        return digest_half(self.source)
+
+    @property
+    def source_space(self) -> Space:
+        """What is known about the source space."""
+        return _space(self.source, self.source_version)
+
+    @property
+    def target_space(self) -> Space:
+        """What is known about the target space."""
+        return _space(self.target, self.target_version)
+
+    @property
+    def side_source(self) -> Side | None:
+        """What is known about the side-information, or None."""
+        return _side(self.side, self.source_version)
+
+    @property
+    def side_target(self) -> Side | None:
+        """What is known about the target's side-information, or None."""
+        return _side(self.target_side, self.target_version)
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    def _check_matrix(self, name: str, dim: int | None) -> None:
+        value = getattr(self, name)
+        if value is not None:
+            self._set(name, as_matrix(f"pair vectors, {name}", value, dim))
+
+    def _check_side(self, name: str, version: EmbeddingVersion | None) -> None:
+        """Learn from what the version stores: of bits that is -1 and 1."""
+        value = getattr(self, name)
+        if value is None or version is None or version.side_dim is None:
+            self._check_matrix(name, None)
+        else:
+            self._set(name, as_side(f"pair vectors, {name}", value, version.side_dim, version.side_dtype))
+
+    def _check_rows(self) -> None:
+        if not len(self.source):
+            raise InvalidInput("pair vectors", expected="at least one row", found="none")
+        for field in fields(self)[1:]:
+            value = getattr(self, field.name)
+            if not isinstance(value, np.ndarray) or field.name == "head":
+                continue
+            if len(value) != len(self) or (field.name in ("labels", "ids") and value.ndim != 1):
+                raise InvalidInput(
+                    f"pair vectors, {field.name}", expected=f"{len(self)} rows, as in source", found=str(value.shape)
+                )
+
+    def _check_unit(self, name: str, version: EmbeddingVersion | None) -> None:
+        if version is not None and version.normalised and not unit_length(getattr(self, name)):
+            raise InvalidInput(
+                f"pair vectors, {name}", expected=f"unit vectors, as {version.name} declares", found="other lengths"
+            )
+
+    def _units(self, by: str) -> npt.NDArray[Any]:
+        if by == "row":
+            return np.arange(len(self))
+        if by != "class" or self.labels is None:
+            raise InvalidInput("split pairs", expected='by "row", or by "class" with labels', found=repr(by))
+        return self.labels
+
+
+def unit_length(vectors: FloatArray) -> bool:
+    """Return whether every vector, (n, dim), has unit length up to storage precision."""
+    return bool(np.abs(np.linalg.norm(vectors, axis=1) - 1).max() < _UNIT)
+
+
+def require_unique(asked: str, ids: npt.NDArray[Any]) -> None:
+    """Refuse ids that occur twice.
+
+    Raises:
+        DuplicateIds: Names the first of them.
+    """
+    values, counts = np.unique(ids, return_counts=True)
+    twice = values[counts > 1].tolist()
+    if twice:
+        raise DuplicateIds(asked, expected="each id once", found=f"twice: {first_offenders(twice)}")
+
+
+def _join(left: VectorFile, right: VectorFile, missing: str) -> tuple[VectorFile, VectorFile]:
+    if left.ids is None or right.ids is None:
+        if len(left.vectors) != len(right.vectors):
+            raise DimensionMismatch(
+                "pair rows by position",
+                expected=f"{len(left.vectors)} rows",
+                found=f"{len(right.vectors)}",
+                fix="Give both files ids.",
+            )
+        return left, right
+    require_unique(f"pair the vectors of {left.path}", left.ids)
+    require_unique(f"pair the vectors of {right.path}", right.ids)
+    if left.ids.dtype.kind != right.ids.dtype.kind:
+        raise InvalidInput("pair rows by id", expected=f"ids of type {left.ids.dtype}", found=str(right.ids.dtype))
+    if missing == "refuse":
+        _require_ids(left.path, left.ids, right.ids)
+        _require_ids(right.path, right.ids, left.ids)
+    shared, rows, other_rows = np.intersect1d(left.ids, right.ids, assume_unique=True, return_indices=True)
+    if not len(shared):
+        raise InvalidInput("pair rows by id", expected="ids that both files have", found="none")
+    order = np.argsort(rows)
+    return left.take(rows[order]), right.take(other_rows[order])
+
+
+def _require_ids(path: Path, ids: npt.NDArray[Any], needed: npt.NDArray[Any]) -> None:
+    lacking = needed[~np.isin(needed, ids)].tolist()
+    if lacking:
+        raise InvalidInput(
+            f"pair rows by id with {path}",
+            expected="every id of the other file",
+            found=f"missing: {first_offenders(lacking)}",
+            fix='Pair the others: missing="drop" (--drop-missing).',
+        )
+
+
+def _space(vectors: FloatArray, version: EmbeddingVersion | None) -> Space:
+    space = Space(dim=vectors.shape[1]) if version is None else Space.of(version)
+    return replace(space, normalised=unit_length(vectors))
+
+
+def _side(side: FloatArray | None, version: EmbeddingVersion | None) -> Side | None:
+    if side is None:
+        return None
+    return (None if version is None else Side.of(version)) or Side(dim=side.shape[1])

@@ -1,0 +1,88 @@
+"""Query adapter: search the old gallery with the new model's queries, before any vector of it has changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from compatstore.artifacts.artifact import Artifact
+from compatstore.boundary import checked, require_fields
+from compatstore.trainers.pairs.held_out import held_out_figures
+from compatstore.trainers.pairs.loop import Report, require_settings
+from compatstore.trainers.pairs.pairs import Pairs
+from compatstore.trainers.pairs.ridge import Ridge
+from compatstore.trainers.pairs.trainer import PairTrainer, describe, without_holdout
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryAdapter:
+    """Learn a map target -> source for queries (Drift-Adapter, arXiv 2509.23471).
+
+    Args:
+        form: The map: any trainer on pairs, a closed form or a network; it learns from the pairs turned round.
+        holdout: Share of the rows kept out of learning to measure on, in [0, 1); 0 measures nothing. Takes the place
+            of the form's own.
+        seed: Of the choice of rows held out.
+
+    Raises:
+        InvalidInput: A setting is out of its range.
+    """
+
+    form: PairTrainer = field(default_factory=Ridge)
+    holdout: float = 0.1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_fields(self)
+        require_settings("QueryAdapter", {"holdout in [0, 1)": 0 <= self.holdout < 1})
+
+    @checked
+    def fit(self, pairs: Pairs, progress: Report | None = None) -> Artifact:
+        """Learn from pairs in the direction of the upgrade, source to target; they are turned round here.
+
+        Args:
+            pairs: What to learn from; side-information is left out, as a query has none.
+            progress: Called after each epoch, if there are any.
+
+        Returns:
+            A QueryAdapter of the upgrade source -> target. In its figures the recall is that of adapted queries among
+            the native source vectors, against a native source query.
+
+        Raises:
+            InvalidInput: The form cannot learn from these pairs.
+        """
+        kept, held_out = pairs.split(self.holdout, self.seed) if self.holdout else (pairs, None)
+        learned = without_holdout(self.form).fit(turned_round(kept), progress)
+        adapter = self._adapter(pairs, learned, learned.manifest.figures)
+        if held_out is None:
+            return adapter
+        adapted = adapter.apply(held_out.target).vectors
+        measured = held_out_figures(adapted, held_out.source, held_out.source_space.metric, transformed="queries")
+        figures = learned.manifest.figures
+        return self._adapter(pairs, learned, {**figures, "h": {**figures.get("h", {}), **measured}})
+
+    def _adapter(self, pairs: Pairs, learned: Artifact, figures: Mapping[str, Any]) -> Artifact:
+        return Artifact.create(
+            "QueryAdapter",
+            method=learned.manifest.method,
+            source=pairs.source_space,
+            target=pairs.target_space,
+            networks=learned.manifest.networks,
+            tensors=learned.tensors,
+            settings=asdict(self) | {"form": describe(self.form)},
+            figures=figures,
+            seen=pairs.seen,
+        )
+
+
+def turned_round(pairs: Pairs) -> Pairs:
+    """Return the pairs of the way back: target as source, without side-information."""
+    return Pairs(
+        pairs.target,
+        pairs.source,
+        labels=pairs.labels,
+        ids=pairs.ids,
+        source_version=pairs.target_version,
+        target_version=pairs.source_version,
+    )

@@ -1,0 +1,1 @@
+"""Trainers of side-information, which is stored beside each embedding for later transforms."""

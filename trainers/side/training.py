@@ -1,0 +1,125 @@
+"""What trainers of side-information share: one way to train, one result, and a form that survives one bit a value."""
+
+from __future__ import annotations
+
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from compatstore.encoders.network import NetworkEncoder, Preprocessing
+from compatstore.encoders.protocol import Encoder
+from compatstore.evaluation.agreement import linear_cka
+from compatstore.trainers.images.images import Images
+from compatstore.trainers.images.loop import Report, seeded
+from compatstore.trainers.images.recipe import Recipe, encoder_of
+
+COMPARED = 2000
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SideModel:
+    """What training side-information makes.
+
+    Args:
+        encoder: The side-information model: `EmbeddingVersion(..., side_dim=encoder.dim, side_encoder=encoder)`.
+        figures: What was measured: "loss" (mean of the last epoch), "images", "seconds", and where the source's
+            encoder is known "cka", the linear CKA with its embeddings; low where the two complement each other.
+    """
+
+    encoder: NetworkEncoder
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SideTrainer(Recipe, ABC):
+    """Train a network whose output is stored beside each embedding, for transforms that are not known yet.
+
+    Args:
+        dim: Values of side-information an item.
+        codes: Train for `side_dtype="bits"`: while it trains, the loss sees the signs of the values, which a BatchNorm
+            keeps even; gradients pass the sign as if it were not there (arXiv 1308.3432).
+
+    Raises:
+        InvalidInput: A setting is out of its range.
+    """
+
+    dim: int = 64
+    codes: bool = False
+
+    @abstractmethod
+    def objective(self, network: nn.Module, preprocessing: Preprocessing, images: Images) -> nn.Module:
+        """Make the loss of a batch, ((b, c, s, s) uint8, (b,) labels) -> scalar, around a network."""
+
+    @property
+    def unit_length(self) -> bool:
+        """Whether the side-information has unit length."""
+        return False
+
+    @property
+    def ends_in_norm(self) -> bool:
+        """Whether the network ends in a BatchNorm."""
+        return self.codes
+
+    def fit(
+        self,
+        images: Images,
+        *,
+        source: Encoder | None = None,
+        held_out: Images | None = None,
+        report: Report | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> SideModel:
+        """Train from random weights.
+
+        Args:
+            images: What to train on: those that the source model learnt from, or more of their kind.
+            source: The source's encoder, to measure the linear CKA with; it has no part in the training.
+            held_out: Images to measure it on; by default those that were trained on.
+            report: Called after each epoch.
+            checkpoint: File to save to, and to go on from after a kill.
+
+        Raises:
+            InvalidInput: The loss became NaN or infinite, or the trainer needs other images.
+            SourceError: Some files cannot be read.
+            Incompatible: The checkpoint is of other settings or images.
+            CorruptArtifact: The checkpoint is damaged.
+        """
+        preprocessing, start = self.preprocessing(images), time.perf_counter()
+        images.require_readable(preprocessing.mode)
+        backbone = self.backbone(preprocessing, final_norm=self.ends_in_norm)
+        with seeded(self.seed):
+            network = backbone.build()
+            seen = nn.Sequential(network, StraightThrough()) if self.codes else network
+            objective = self.objective(seen, preprocessing, images)
+            loss = self.minimise(objective, images, preprocessing, report=report, checkpoint=checkpoint)
+        encoder = encoder_of(backbone, preprocessing, network, normalise=self.unit_length)
+        figures = {"loss": loss, "images": len(images), "seconds": time.perf_counter() - start}
+        if source is not None:
+            figures["cka"] = complementarity(encoder, source, held_out or images)
+        return SideModel(encoder=encoder, figures=figures)
+
+
+class StraightThrough(nn.Module):
+    """Signs of values, (..., dim) of -1 and 1; the gradient is that of the values, between -1 and 1."""
+
+    def forward(self, values: torch.Tensor) -> torch.Tensor:
+        """The signs; 0 counts as negative, as where they are stored."""
+        signs = torch.where(values > 0, 1.0, -1.0).to(values.dtype)
+        within = values.clamp(-1, 1)
+        return within + (signs - within).detach()
+
+
+def complementarity(side: Encoder, source: Encoder, images: Images) -> float:
+    """Linear CKA of side-information with the embeddings that it stands beside, on at most 2,000 images.
+
+    Returns:
+        0 to 1; 1 says that the side-information tells nothing that the embedding does not (FCT, section 5.3).
+    """
+    few = images.take(np.linspace(0, len(images) - 1, min(COMPARED, len(images))).astype(int))
+    return linear_cka(side.encode(list(few.images)), source.encode(list(few.images)))
