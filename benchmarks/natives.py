@@ -28,7 +28,7 @@ import compatstore as cs
 from compatstore.artifacts import Architecture, Space
 from compatstore.storage import vector_index
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.index_deltas import take_in
+from compatstore.storage.index_deltas import update_index
 from compatstore.storage.location import locate
 from compatstore.storage.moves import ADDRESS, Move, commit_move, read_rows, write_rows
 from compatstore.storage.registry import Registry
@@ -60,7 +60,7 @@ class Case:
         self.written: Counter[str] = Counter()
 
     def natives(self, ids: Sequence[str]) -> tuple[Sequence[str], np.ndarray, np.ndarray]:
-        """What an engine hands over for a batch: ids, vectors, and the basis of the rows as they are."""
+        """What an engine hands over for a batch: ids, vectors, and the input hash of the rows as they are."""
         snapshot = self.store.snapshot()
         rows = read_rows(snapshot, "id", ids)
         keys = rows["id"].to_pylist()
@@ -120,7 +120,7 @@ def by_rows_and_compaction(case: Case) -> float:
     started = by_rows(case), time.perf_counter()
     case.look()
     case.store.writer().optimize.compact_files()
-    take_in(case.store)
+    update_index(case.store)
     return started[0] + time.perf_counter() - started[1]
 
 
@@ -131,7 +131,7 @@ def by_rows_in_one_commit(case: Case) -> float:
     started = time.perf_counter()
     moves = [write_rows(case.store, snapshot, _rows(way, snapshot, batch)) for batch in batches]
     commit_move(case.store, snapshot, _together(moves))
-    take_in(case.store)
+    update_index(case.store)
     return time.perf_counter() - started
 
 
@@ -146,7 +146,7 @@ def by_merge(case: Case) -> float:
         seconds += time.perf_counter() - started
         case.look()
     started = time.perf_counter()
-    take_in(case.store)
+    update_index(case.store)
     return seconds + time.perf_counter() - started
 
 
@@ -165,8 +165,8 @@ def by_rewriting_columns(case: Case) -> float:
 
 
 def _rows(way: NativeRows, snapshot: Any, natives: tuple[Sequence[str], np.ndarray, np.ndarray]) -> Any:
-    ids, vectors, basis = natives
-    return way._rows_of(snapshot, NativeBatch.of(pa.array(ids), basis, vectors))
+    ids, vectors, input_hash = natives
+    return way._rows_of(snapshot, NativeBatch.of(pa.array(ids), input_hash, vectors))
 
 
 def _together(moves: Sequence[Move]) -> Move:

@@ -32,8 +32,8 @@ from compatstore.evaluation.curve import mixed_galleries
 from compatstore.evaluation.distances import measure
 from compatstore.evaluation.mixed import rank_mixed
 from compatstore.evaluation.ranking import Ranking, rank_galleries
-from compatstore.evaluation.relevance import judge, judge_neighbours
-from compatstore.evaluation.ways import sampled_neighbours
+from compatstore.evaluation.relevance import relevance_from_labels, relevance_from_neighbours
+from compatstore.evaluation.strategies import sampled_neighbours
 from compatstore.trainers import Pairs, Residual
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.estimates.gates import Terms
@@ -123,9 +123,9 @@ class World:
         swap = measure(fit_length(targets, self.vectors(SOURCE).shape[1]), self.vectors(SOURCE))
         if truth == "neighbours":
             near = round(sampled_neighbours(NEIGHBOURS, weight) * weight)
-            relevance = judge_neighbours(exact, near)
+            relevance = relevance_from_neighbours(exact, near)
         else:
-            relevance = judge(labels[self.queries], labels[self.gallery])
+            relevance = relevance_from_labels(labels[self.queries], labels[self.gallery])
         everything = [np.arange(len(native))]
         merged = np.isin(np.arange(len(native)), backfilled[: len(native) // 4])
         found = {

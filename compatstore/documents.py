@@ -52,6 +52,7 @@ def read_record(kind: type[Record], values: Any, name: str, made: Mapping[str, A
     Args:
         kind: A dataclass whose fields are text, numbers, truth values, `None`, `Literal`s, dataclasses, and tuples and
             mappings of these. With an attribute `LEAVES_OUT` that is true, fields that it does not have are left out.
+            An attribute `STORED_AS` says which fields have another name in the object.
         values: The object.
         name: What to call it in messages.
         made: Fields that are no JSON any more, by their names; of any type.
@@ -62,15 +63,37 @@ def read_record(kind: type[Record], values: Any, name: str, made: Mapping[str, A
     if not isinstance(values, dict):
         raise Malformed(f"{name} is {_shown(values)}, not an object")
     hints, made = _hints(kind), made or {}  # type: ignore[arg-type]
-    unknown = sorted(set(values) - set(hints))
+    fields = {_stored_names(kind).get(field, field): field for field in hints}
+    unknown = sorted(set(values) - set(fields))
     if unknown and not getattr(kind, "LEAVES_OUT", False):
         raise Malformed(f"{name} has the unknown field {_shown(unknown[0])}")
-    given = {field: value for field, value in values.items() if field in hints and field not in made}
-    fitted = {field: _fit(value, hints[field], f"{name}.{field}") for field, value in given.items()}
+    given = {key: value for key, value in values.items() if key in fields and fields[key] not in made}
+    fitted = {fields[key]: _fit(value, hints[fields[key]], f"{name}.{key}") for key, value in given.items()}
     try:
         return kind(**fitted, **made)
     except (TypeError, ValueError) as error:  # a field is missing, or the dataclass says what else is wrong
         raise Malformed(f"{name}: {error}") from error
+
+
+def to_document(value: Any) -> Any:
+    """A dataclass as `read_record` reads it back: dictionaries, lists and plain values.
+
+    A field that `STORED_AS` names has its stored name: with `STORED_AS = {"input_hash": "basis"}` the field
+    `input_hash` is written as "basis".
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        stored = _stored_names(type(value))
+        names = [field.name for field in dataclasses.fields(value)]
+        return {stored.get(name, name): to_document(getattr(value, name)) for name in names}
+    if isinstance(value, Mapping):
+        return {key: to_document(item) for key, item in value.items()}
+    return [to_document(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _stored_names(kind: type) -> Mapping[str, str]:
+    """Field -> key, of the fields whose key in JSON is another word."""
+    names: Mapping[str, str] = getattr(kind, "STORED_AS", {})
+    return names
 
 
 @cache

@@ -16,7 +16,7 @@ from benchmarks.crashes.script import BEFORE_CUTOVER, LIMITED, MAX_ROWS, SCRIPT
 from benchmarks.crashes.template import Kind
 from benchmarks.crashes.truth import ENCODERS, SIDE_DIM, SIDE_ENCODERS, side_vector, source_vector, target_vector
 from compatstore.artifacts import Artifact
-from compatstore.storage.basis import row_basis
+from compatstore.storage.input_hash import input_hashes
 from compatstore.verification import Verification
 
 SAMPLES = 3
@@ -130,7 +130,7 @@ def _source_vectors(state: State, sources: list[str], kind: Kind) -> Iterator[st
 
 
 def _target_vectors(state: State, expected: Expected, sources: list[str], kind: Kind) -> Iterator[str]:
-    """A vector is what its origin makes of the source, or of an earlier one, and then its basis says so."""
+    """A vector is what its origin makes of the source, or of an earlier one, and then its input hash says so."""
     if not state.keeps("v2"):
         return
     vectors, valid = _matrix(state.table["v2"], target_vector("").size)
@@ -147,9 +147,9 @@ def _target_vectors(state: State, expected: Expected, sources: list[str], kind: 
         named = _first((ids[i], origins[i]) for i in wrong)
         yield f"{len(wrong)} target vectors are not what their origin says: {named}"
     yield from _side(state, origins, sources, current)
-    hidden = [ids[i] for i in stale if _basis_fits(state.table, sources, kind, i)]
+    hidden = [ids[i] for i in stale if _input_hash_fits(state.table, sources, kind, i)]
     if hidden:
-        yield f"{len(hidden)} target vectors belong to an earlier source and no basis tells: {_first(hidden)}"
+        yield f"{len(hidden)} target vectors belong to an earlier source and no input hash tells: {_first(hidden)}"
 
 
 def _side(state: State, origins: list[Any], sources: list[str], current: np.ndarray) -> Iterator[str]:
@@ -194,11 +194,11 @@ def _made_by(state: State, origin: str) -> Callable[[list[str]], np.ndarray]:
     )
 
 
-def _basis_fits(table: Any, sources: list[str], kind: Kind, row: int) -> bool:
-    """Whether the basis of a row says that its target vector belongs to what stands beside it."""
+def _input_hash_fits(table: Any, sources: list[str], kind: Kind, row: int) -> bool:
+    """Whether the input hash of a row says that its target vector belongs to what stands beside it."""
     if "v2__basis" not in table.schema.names or kind.vector not in table.schema.names:
         return True
-    digest = row_basis(source_vector(sources[row])[None], np.ones(1, bool), pa.array([sources[row]]))[0]
+    digest = input_hashes(source_vector(sources[row])[None], np.ones(1, bool), pa.array([sources[row]]))[0]
     return int(digest) == table["v2__basis"][row].as_py()
 
 

@@ -15,7 +15,7 @@ from compatstore.evaluation.decision import DecisionRow, DecisionTable, decide
 from compatstore.evaluation.metrics import Flips, RetrievalMetrics, flips, recall_at_k, retrieval_metrics, summarise
 from compatstore.evaluation.plots import plot_budgets, plot_curve, plot_decision
 from compatstore.evaluation.ranking import Ranking, rank_queries
-from compatstore.evaluation.trial import DecisionSettings, Trial
+from compatstore.evaluation.sample import DecisionSettings, EvaluationSample
 
 __all__ = [
     "Advice",
@@ -25,12 +25,12 @@ __all__ = [
     "DecisionSettings",
     "DecisionTable",
     "Estimate",
+    "EvaluationSample",
     "Flips",
     "Neighbour",
     "Ranking",
     "RetrievalMetrics",
     "SheetRow",
-    "Trial",
     "backfill_curve",
     "compatibility_matrix",
     "contact_sheet",

@@ -1,4 +1,4 @@
-"""What to do, read off measured ways to serve a gallery: the best budget, which is not always the largest."""
+"""What to do, read off measured strategies to serve a gallery: the best budget, which is not always the largest."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ class Advice:
     Args:
         verdict: "upgrade"; "do not upgrade", when nothing is better than the status quo for certain; "undecided",
             when without labels nobody can know whether the target is better.
-        row: Name of the way that is advised; the status quo for "do not upgrade"; None when no way is good enough.
+        row: Name of the strategy that is advised; the status quo for "do not upgrade"; None when no strategy is good
+            enough.
         share: Share of the gallery that it embeds natively, or None.
         text: The reasons, in one or two sentences.
     """
@@ -29,7 +30,7 @@ class Advice:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Option:
-    """One way to serve the gallery, by the one figure that decides.
+    """One strategy to serve the gallery, by the one figure that decides.
 
     Args:
         name: In words.

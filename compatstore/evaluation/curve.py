@@ -14,7 +14,7 @@ from compatstore.errors import DimensionMismatch, InvalidInput
 from compatstore.evaluation.distances import Doubles, Positions, measure
 from compatstore.evaluation.metrics import Flips, flips, require_ranks, summarise
 from compatstore.evaluation.ranking import Ranking, rank_galleries
-from compatstore.evaluation.relevance import judge, require_length
+from compatstore.evaluation.relevance import relevance_from_labels, require_length
 from compatstore.versions import Metric
 
 
@@ -126,7 +126,7 @@ def backfill_curve(
         require_length(values, len(distances.left), name)
     for values, name in ((gallery_labels, "gallery labels"), (gallery_ids, "gallery ids")):
         require_length(values, len(before), name)
-    relevance = judge(query_labels, gallery_labels, query_ids, gallery_ids)
+    relevance = relevance_from_labels(query_labels, gallery_labels, query_ids, gallery_ids)
     rankings = rank_galleries(distances, relevance, mixed_galleries(as_permutation(order, len(before)), shares))
     return _curve(shares, rankings, ks)
 

@@ -1,4 +1,4 @@
-"""The decision table: every way to serve a gallery during an upgrade, measured with the same queries."""
+"""The decision table: every strategy to serve a gallery during an upgrade, measured with the same queries."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from compatstore.evaluation.bootstrap import (
 from compatstore.evaluation.distances import Positions
 from compatstore.evaluation.metrics import Flips, require_counted
 from compatstore.evaluation.relevance import places_of
-from compatstore.evaluation.trial import DecisionSettings, Trial
-from compatstore.evaluation.ways import Way, rank_ways, sampled_neighbours
+from compatstore.evaluation.sample import DecisionSettings, EvaluationSample
+from compatstore.evaluation.strategies import ServingStrategy, rank_strategies, sampled_neighbours
 
 SAME_SHARE = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True)
 class DecisionRow:
-    """One way to serve the gallery.
+    """One strategy to serve the gallery.
 
     Args:
         name: In words.
         notation: Query / gallery: s source, t target, h transformed, + mixed.
         share: Share of the gallery that it embeds natively.
         figures: "cmc@1", ..., "map" -> the figure with its interval. What cannot be told from a sample is left out: CMC
-            of ways that need native vectors which do not exist yet.
+            of strategies that need native vectors which do not exist yet.
         gains: The same names -> difference to the status quo, query by query, with its interval.
         kept: Names -> share of the full backfill's figure, 1 at most; paired as well. Only figures that the full
             backfill has.
@@ -64,7 +64,7 @@ class DecisionRow:
 
 @dataclass(frozen=True, kw_only=True)
 class DecisionTable:
-    """All ways, and what to do.
+    """All strategies, and what to do.
 
     Args:
         rows: From the status quo to the full backfill.
@@ -148,8 +148,8 @@ class DecisionTable:
 
 
 @checked
-def decide(trial: Trial, settings: DecisionSettings | None = None) -> DecisionTable:
-    """Measure every way to serve the gallery and say which one to take.
+def decide(sample: EvaluationSample, settings: DecisionSettings | None = None) -> DecisionTable:
+    """Measure every strategy to serve the gallery and say which one to take.
 
     The rows: status quo (s/s), naive swap of the model (t/s), rank merge without a transform, hop alone (t/h), the
     backfill at some budgets, full backfill (t/t). Intervals are bootstraps over queries, and over the gallery's items
@@ -159,15 +159,17 @@ def decide(trial: Trial, settings: DecisionSettings | None = None) -> DecisionTa
         InvalidInput: No query has a correct item, or vectors that cannot be ranked; as `retrieval_metrics`.
     """
     chosen = settings or DecisionSettings()
-    return _table(trial, chosen, rank_ways(trial, chosen))
+    return _table(sample, chosen, rank_strategies(sample, chosen))
 
 
-def _table(trial: Trial, settings: DecisionSettings, ways: Sequence[Way]) -> DecisionTable:
-    counted = ways[0].found.counted
+def _table(
+    sample: EvaluationSample, settings: DecisionSettings, strategies: Sequence[ServingStrategy]
+) -> DecisionTable:
+    counted = strategies[0].found.counted
     require_counted(counted)
-    figures = _resampled(trial, ways, settings)
+    figures = _resampled(sample, strategies, settings)
     require_measured(figures, settings.criterion)
-    rows = [_Intervals() for _ in ways]
+    rows = [_Intervals() for _ in strategies]
     for name in settings.metrics:
         having = [place for place, own in enumerate(figures) if name in own]
         drawn = [figures[place][name] for place in having]
@@ -184,45 +186,48 @@ def _table(trial: Trial, settings: DecisionSettings, ways: Sequence[Way]) -> Dec
     flips = sum(settings.metrics[settings.ks.index(min(settings.ks))] in own for own in figures)
     return DecisionTable(
         rows=tuple(
-            _row(way, ways[0], intervals, settings, of=flips) for way, intervals in zip(ways, rows, strict=True)
+            _row(strategy, strategies[0], intervals, settings, of=flips)
+            for strategy, intervals in zip(strategies, rows, strict=True)
         ),
-        advice=_advice(ways, figures, settings, labelled=trial.query_labels is not None),
+        advice=_advice(strategies, figures, settings, labelled=sample.query_labels is not None),
         criterion=settings.criterion,
-        truth=_truth(trial, settings),
+        truth=_truth(sample, settings),
         confidence=settings.confidence,
         num_queries=int(counted.sum()),
         num_skipped=int((~counted).sum()),
     )
 
 
-def _truth(trial: Trial, settings: DecisionSettings) -> str:
-    if trial.query_labels is not None:
+def _truth(sample: EvaluationSample, settings: DecisionSettings) -> str:
+    if sample.query_labels is not None:
         return "labels"
-    neighbours = round(sampled_neighbours(settings.neighbours, trial.weight) * trial.weight)
+    neighbours = round(sampled_neighbours(settings.neighbours, sample.weight) * sample.weight)
     return f"the target's {neighbours} nearest neighbours"
 
 
-def _resampled(trial: Trial, ways: Sequence[Way], settings: DecisionSettings) -> list[dict[str, Resampled]]:
-    """For each way the figures that it has, by name, all over the same draws."""
-    counted = ways[0].found.counted
-    values = np.concatenate([way.found.values[:, counted] for way in ways])
+def _resampled(
+    sample: EvaluationSample, strategies: Sequence[ServingStrategy], settings: DecisionSettings
+) -> list[dict[str, Resampled]]:
+    """For each strategy the figures that it has, by name, all over the same draws."""
+    counted = strategies[0].found.counted
+    values = np.concatenate([strategy.found.values[:, counted] for strategy in strategies])
     gallery = None
-    if trial.population is not None:
-        places = _places(trial)
-        influence = np.concatenate([way.found.influence for way in ways])
+    if sample.population is not None:
+        places = _places(sample)
+        influence = np.concatenate([strategy.found.influence for strategy in strategies])
         gallery = SampledGallery(
             influence=influence,
             places=None if places is None else places[counted],
-            doubt=np.repeat([way.found.doubt for way in ways], len(settings.metrics)),
+            doubt=np.repeat([strategy.found.doubt for strategy in strategies], len(settings.metrics)),
         )
     drawn = resample(values, settings.resamples, settings.seed, settings.confidence, gallery)
     size = len(settings.metrics)
-    named = [dict(zip(settings.metrics, drawn[size * i : size * (i + 1)], strict=True)) for i in range(len(ways))]
+    named = [dict(zip(settings.metrics, drawn[size * i : size * (i + 1)], strict=True)) for i in range(len(strategies))]
     return [{name: figure for name, figure in own.items() if not np.isnan(figure.value)} for own in named]
 
 
 def require_measured(figures: Sequence[Mapping[str, Resampled]], criterion: str) -> None:
-    """Refuse to decide by a figure that no way beside the status quo has.
+    """Refuse to decide by a figure that no strategy beside the status quo has.
 
     Raises:
         InvalidInput: It is CMC, of a sample.
@@ -236,17 +241,17 @@ def require_measured(figures: Sequence[Mapping[str, Resampled]], criterion: str)
         )
 
 
-def _places(trial: Trial) -> Positions | None:
+def _places(sample: EvaluationSample) -> Positions | None:
     """Rows of the gallery that the queries are, where each is one."""
-    if trial.query_ids is None or trial.gallery_ids is None:
+    if sample.query_ids is None or sample.gallery_ids is None:
         return None
-    places = places_of(trial.query_ids, trial.gallery_ids)
+    places = places_of(sample.query_ids, sample.gallery_ids)
     return places if (places >= 0).all() else None
 
 
 @dataclass(frozen=True)
 class _Intervals:
-    """Of one way, by figure."""
+    """Of one strategy, by figure."""
 
     figures: dict[str, Estimate] = field(default_factory=dict)
     gains: dict[str, Estimate] = field(default_factory=dict)
@@ -258,32 +263,43 @@ def _of_many(confidence: float, intervals: int) -> float:
     return 1.0 - (1.0 - confidence) / max(intervals, 1)
 
 
-def _row(way: Way, status_quo: Way, intervals: _Intervals, settings: DecisionSettings, *, of: int) -> DecisionRow:
+def _row(
+    strategy: ServingStrategy,
+    status_quo: ServingStrategy,
+    intervals: _Intervals,
+    settings: DecisionSettings,
+    *,
+    of: int,
+) -> DecisionRow:
     """A row; the interval of broken queries is one of so many that hold together (Bonferroni)."""
     counted, nearest = status_quo.found.counted, settings.ks.index(min(settings.ks))
-    was, now = (found.values[nearest, counted] > 0 for found in (status_quo.found, way.found))
+    was, now = (found.values[nearest, counted] > 0 for found in (status_quo.found, strategy.found))
     known = settings.metrics[nearest] in intervals.figures
     confidence = _of_many(settings.confidence, of)
     return DecisionRow(
-        name=way.name,
-        notation=way.notation,
-        share=way.share,
+        name=strategy.name,
+        notation=strategy.notation,
+        share=strategy.share,
         figures=intervals.figures,
         gains=intervals.gains,
         kept=intervals.kept,
         flips=Flips(positive=float(np.mean(~was & now)), negative=float(np.mean(was & ~now))) if known else None,
         broken=share_of_queries(was & ~now, confidence) if known else None,
-        note=way.note,
+        note=strategy.note,
     )
 
 
 def _advice(
-    ways: Sequence[Way], figures: Sequence[dict[str, Resampled]], settings: DecisionSettings, *, labelled: bool
+    strategies: Sequence[ServingStrategy],
+    figures: Sequence[dict[str, Resampled]],
+    settings: DecisionSettings,
+    *,
+    labelled: bool,
 ) -> Advice:
     metric = settings.criterion
     options = [
-        Option(name=way.name, share=way.share, figure=own[metric])
-        for way, own in zip(ways, figures, strict=True)
+        Option(name=strategy.name, share=strategy.share, figure=own[metric])
+        for strategy, own in zip(strategies, figures, strict=True)
         if metric in own
     ]
     if labelled:

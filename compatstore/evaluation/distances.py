@@ -114,7 +114,7 @@ def checked_vectors(vectors: npt.ArrayLike, name: str) -> Doubles:
     if not doubles.size:
         raise InvalidInput(f"read {name}", expected="at least one vector of one value", found=f"{doubles.shape}")
     with np.errstate(over="ignore"):
-        # A squared distance is up to four times a vector's squared length; nothing on the way to it overflows.
+        # A squared distance is up to four times a vector's squared length; no intermediate result overflows.
         offenders = np.flatnonzero(~np.isfinite(16.0 * np.einsum("nd,nd->n", doubles, doubles)))
     if offenders.size:
         raise NonFiniteVectors(

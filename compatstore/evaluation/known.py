@@ -1,12 +1,12 @@
 """What a sample says of the whole gallery, put right by what is known of it.
 
-Ways that need no native vector of the gallery are measured in all of it. What a sample says of these ways is therefore
-known to be wrong, and by how much; what it says of the other ways is wrong in part for the same reasons, the draw of
-the items first of all. So each other figure is corrected by the error of the known ones, as a regression estimator
-does: by the multiple that the influences of the sampled items on the two figures have in common. Where the known
-errors are larger than the draw of the items explains, the sample tells the gallery's ranks badly (few correct items,
-1 item in many drawn): the others are then as uncertain as that. CMC asks for the very
-nearest items, of which a sample has few: only ways that are measured in the whole gallery have it.
+Strategies that need no native vector of the gallery are measured in all of it. What a sample says of these strategies
+is therefore known to be wrong, and by how much; what it says of the other strategies is wrong in part for the same
+reasons, the draw of the items first of all. So each other figure is corrected by the error of the known ones, as a
+regression estimator does: by the multiple that the influences of the sampled items on the two figures have in common.
+Where the known errors are larger than the draw of the items explains, the sample tells the gallery's ranks badly (few
+correct items, 1 item in many drawn): the others are then as uncertain as that. CMC asks for the very nearest items, of
+which a sample has few: only strategies that are measured in the whole gallery have it.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def map_alone(found: Found, *, merged: bool = False) -> Found:
 
 
 def put_right(notations: Sequence[str], founds: Sequence[Found], whole: WholeFigures, asked: Doubles) -> list[Found]:
-    """Take what is known of the whole gallery for the ways that it is known of, and correct the others by it.
+    """Take what is known of the whole gallery for the strategies that it is known of, and correct the others by it.
 
     Args:
-        notations: Of the ways.
+        notations: Of the strategies.
         founds: What the queries found by each in the sample; influences weighed by `asked`.
         whole: What they found in the whole gallery.
         asked: (q,) float64, what each query weighs where it has a correct item in the sample.

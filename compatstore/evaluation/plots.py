@@ -58,9 +58,9 @@ def plot_curve(
 
 @checked
 def plot_decision(table: DecisionTable, path: str | Path, *, metric: str | None = None) -> Path:
-    """Draw a decision table: a dot and its interval for each way, 6 inches wide.
+    """Draw a decision table: a dot and its interval for each strategy, 6 inches wide.
 
-    The way that is advised is coloured; a dashed line marks the status quo.
+    The strategy that is advised is coloured; a dashed line marks the status quo.
 
     Args:
         table: From `decide`.

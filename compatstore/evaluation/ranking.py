@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from compatstore.boundary import checked
 from compatstore.evaluation.distances import Distances, Doubles, Positions, measure
-from compatstore.evaluation.relevance import Relevance, judge, require_length
+from compatstore.evaluation.relevance import Relevance, relevance_from_labels, require_length
 from compatstore.versions import Metric
 
 
@@ -63,7 +63,7 @@ def rank_queries(
     require_length(query_ids, len(distances.left), "query ids")
     require_length(gallery_labels, len(distances.right), "gallery labels")
     require_length(gallery_ids, len(distances.right), "gallery ids")
-    relevance = judge(query_labels, gallery_labels, query_ids, gallery_ids)
+    relevance = relevance_from_labels(query_labels, gallery_labels, query_ids, gallery_ids)
     return rank_galleries(distances, relevance, [np.arange(len(distances.right))], map_at=map_at)[0]
 
 

@@ -40,7 +40,7 @@ class Relevance:
         return others
 
 
-def judge(
+def relevance_from_labels(
     query_labels: npt.ArrayLike,
     gallery_labels: npt.ArrayLike,
     query_ids: npt.ArrayLike | None = None,
@@ -66,7 +66,7 @@ def judge(
     return Relevance(order=order, query_classes=query_classes, itself=itself, members=members, starts=starts)
 
 
-def judge_neighbours(
+def relevance_from_neighbours(
     distances: Distances, k: int, query_ids: npt.ArrayLike | None = None, gallery_ids: npt.ArrayLike | None = None
 ) -> Relevance:
     """Take each query's k nearest items for correct: truth where there are no labels.

@@ -48,7 +48,7 @@ WHOLE = Sampling()
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Found:
-    """What each query found by one way to serve the gallery.
+    """What each query found by one strategy to serve the gallery.
 
     Args:
         values: (metrics, q) float64: CMC at each k, then average precision; NaN for a query without a correct item.

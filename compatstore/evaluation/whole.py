@@ -33,8 +33,8 @@ class Passing:
     Args:
         places: (b,) intp, ascending and without a gap, each item's place in the gallery: of items at one distance the
             lower place is nearer.
-        vectors: Way -> (b, d) floats.
-        there: Way -> (b,) bool, items that a search by that way can find.
+        vectors: Strategy -> (b, d) floats.
+        there: Strategy -> (b,) bool, items that a search by that strategy can find.
     """
 
     places: Positions
@@ -47,8 +47,8 @@ class WholeSearch:
     """Queries, and what is correct for them among all n items of a gallery.
 
     Args:
-        queries: Way -> (q, d) floats.
-        metrics: Way -> distance of its space.
+        queries: Strategy -> (q, d) floats.
+        metrics: Strategy -> distance of its space.
         query_classes: (q,) intp.
         classes: (n,) intp by place, -1 for an item that is correct for nothing.
         itself: (q,) intp, each query's own place, which it does not find; -1 for none.
@@ -76,7 +76,7 @@ class WholeSearch:
         return counts
 
     def run(self, batches: Callable[[], Iterator[Passing]], ks: Sequence[int]) -> WholeFigures:
-        """Search by every way.
+        """Search by every strategy.
 
         Args:
             batches: Gives the whole gallery, batch by batch; called twice, and the same both times.
@@ -86,21 +86,21 @@ class WholeSearch:
             InvalidInput: The two passes were of different items.
         """
         probes = self._probes()
-        ways = {name: _Way(self, name, probes) for name in self.queries}
-        passed = [self._pass(batches(), ways, nearer=nearer) for nearer in (False, True)]
+        strategies = {name: _Strategy(self, name, probes) for name in self.queries}
+        passed = [self._pass(batches(), strategies, nearer=nearer) for nearer in (False, True)]
         if passed[0] != passed[1]:
             expected, found = f"{passed[0]} items", f"{passed[1]}"
             raise InvalidInput("search a whole gallery", expected=f"{expected} in both passes", found=found)
         correct = self.correct_among(np.ones(len(self.classes), bool))
-        values = {name: way.values(ks, correct) for name, way in ways.items()}
+        values = {name: strategy.values(ks, correct) for name, strategy in strategies.items()}
         return WholeFigures(values=values, correct=correct)
 
-    def _pass(self, batches: Iterator[Passing], ways: Mapping[str, _Way], *, nearer: bool) -> int:
+    def _pass(self, batches: Iterator[Passing], strategies: Mapping[str, _Strategy], *, nearer: bool) -> int:
         items = 0
         for batch in batches:
             items += len(batch.places)
-            for way in ways.values():
-                way.take(batch, nearer=nearer)
+            for strategy in strategies.values():
+                strategy.take(batch, nearer=nearer)
         return items
 
     def _probes(self) -> BoolArray:
@@ -120,8 +120,8 @@ class WholeFigures:
     """What queries find in a whole gallery.
 
     Args:
-        values: Way -> (metrics, q) float64: CMC at each k, then average precision; NaN for a query without a correct
-            item.
+        values: Strategy -> (metrics, q) float64: CMC at each k, then average precision; NaN for a query without a
+            correct item.
         correct: (q,) intp, correct items of each query.
     """
 
@@ -129,8 +129,8 @@ class WholeFigures:
     correct: Positions
 
 
-class _Way:
-    """One way to search: distances of correct items, and how many items are nearer than each."""
+class _Strategy:
+    """One strategy to search: distances of correct items, and how many items are nearer than each."""
 
     def __init__(self, search: WholeSearch, name: str, probes: BoolArray) -> None:
         self._search, self._name, self._probes = search, name, probes
@@ -185,7 +185,7 @@ class _Way:
                 continue
             rank, precision = self._marks[query].result()
             found[:-1, query] = [rank <= k for k in ks]
-            # Of correct items that this way cannot find at all, the precision is 0.
+            # Of correct items that this strategy cannot find at all, the precision is 0.
             found[-1, query] = precision.sum() / max(probed[query], 1)
         return found
 

@@ -16,9 +16,9 @@ from compatstore.encoders import Encoder, FloatArray, encode_readable
 from compatstore.errors import InvalidInput
 from compatstore.ingest.arrow import cast
 from compatstore.ingest.items import Items
-from compatstore.storage.basis import row_basis
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE, BoolArray, VersionColumns, VersionValues
+from compatstore.storage.input_hash import input_hashes
 from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import Registry
 from compatstore.storage.vector_form import VectorForm
@@ -65,9 +65,9 @@ def complete(items: Items, catalog: Catalog, registry: Registry, version: str, s
         if record.name != version:
             _fill(values, record, items, catalog, registry, sources)
     for record in registry.live:
-        if record.basis_of is not None:
-            base = values[record.basis_of]
-            values[record.name].basis = row_basis(base.vectors, base.valid, sources)
+        if record.input_version is not None:
+            base = values[record.input_version]
+            values[record.name].input_hash = input_hashes(base.vectors, base.valid, sources)
     return Completed(values, failures)
 
 
@@ -77,7 +77,7 @@ def _bases_first(registry: Registry) -> list[VersionRecord]:
     waiting = list(registry.live)
     while waiting:
         done = {record.name for record in order}
-        ready = [r for r in waiting if r.basis_of is None or r.basis_of in done]
+        ready = [r for r in waiting if r.input_version is None or r.input_version in done]
         order += ready or waiting
         waiting = [record for record in waiting if record not in order]
     return order

@@ -60,7 +60,7 @@ def _search(snapshot: Any, plan: SearchPlan, queries: Sequence[FloatArray], colu
         part, k = plan.parts[number], plan.k if exactly else FETCHED * plan.k
         return search_part(snapshot, part, queries[number], k, plan.where, columns, exactly=exactly)
 
-    exact = [part.elsewhere is None for part in plan.parts]
+    exact = [part.excluded_column is None for part in plan.parts]
     if len(exact) == 1:
         return find(0, True).rows
     # Side by side: Lance works outside of Python's lock.

@@ -28,12 +28,12 @@ def merged(parts: Sequence[Found], merge: Merge, k: int) -> tuple[Any, bool]:
     if merge == "distance":
         order = pc.sort_indices(everything, [("_distance", "ascending")])[:k]
         last: Any = everything["_distance"][order[-1].as_py()].as_py() if len(order) else None
-        bounds = [part.reach for part in parts]
+        bounds = [part.complete_below for part in parts]
     else:
         ranks = np.concatenate([np.arange(table.num_rows) for table in tables])
         order = pa.array(np.argsort(-1.0 / (RANK_OFFSET + ranks), kind="stable")[:k])
         last = int(ranks[order.to_numpy()].max(initial=-1))
-        bounds = [None if part.reach is None else part.rows.num_rows for part in parts]
+        bounds = [None if part.complete_below is None else part.rows.num_rows for part in parts]
     # Behind a bound there may be more of its part; what is as good as the bound is as good as any of that.
     complete = len(order) == k and all(bound is None or last <= bound for bound in bounds)
     return everything.take(order), complete

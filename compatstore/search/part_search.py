@@ -21,11 +21,12 @@ class Found:
 
     Attributes:
         rows: Arrow table, nearest first: the caller's columns, `_distance`, `_version`, `_origin`.
-        reach: Rows of the part that are nearer than this are all there; None where nothing is left to be found.
+        complete_below: Rows of the part that are nearer than this are all there; None where nothing is left to be
+            found.
     """
 
     rows: Any
-    reach: float | None
+    complete_below: float | None
 
 
 def search_part(
@@ -46,10 +47,10 @@ def search_part(
     Raises:
         InvalidInput: The condition is no valid SQL for this table.
     """
-    origin, elsewhere = part.columns.origin, part.elsewhere
+    origin, excluded_column = part.columns.origin, part.excluded_column
     conditions = [condition for condition in (part.condition if exactly else None, where) if condition]
     condition = " AND ".join(f"({condition})" for condition in conditions) or None
-    more = [column for column in (origin, None if exactly else elsewhere) if column]
+    more = [column for column in (origin, None if exactly else excluded_column) if column]
     wanted = list(dict.fromkeys([*columns, "_distance", *more]))
     nearest = {"column": part.columns.vector, "q": query, "k": k, "metric": part.metric}
     try:
@@ -62,13 +63,13 @@ def search_part(
             expected="a condition in SQL on the gallery's columns",
             found=str(error).split(", /home/")[0],
         ) from error
-    reach = table["_distance"][-1].as_py() if table.num_rows == k else None
-    if elsewhere and not exactly:
-        table = table.filter(table[elsewhere].is_null())
+    complete_below = table["_distance"][-1].as_py() if table.num_rows == k else None
+    if excluded_column and not exactly:
+        table = table.filter(table[excluded_column].is_null())
     # One table made of the columns at once: appending and dropping them one by one costs more than the merge.
     n = table.num_rows
     found = dict(zip(table.schema.names, table.columns, strict=True))
     origins = found[origin] if origin else pa.repeat(NATIVE, n)
     names = [*columns, "_distance", "_version", "_origin"]
     arrays = [*(found[name] for name in names[:-2]), pa.repeat(part.version, n), origins]
-    return Found(pa.Table.from_arrays(arrays, names), reach)
+    return Found(pa.Table.from_arrays(arrays, names), complete_below)

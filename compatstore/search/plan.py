@@ -32,20 +32,21 @@ class Part:
         metric: Distance.
         artifact: Id of the artifact that turns the query into that version's space, or None for a query as it is.
         form: What that artifact makes of the query, in words.
-        elsewhere: Column that has no value in the rows of this part; the others are another part's. None for all rows.
+        excluded_column: Column that has no value in the rows of this part; the others are another part's. None for all
+            rows.
     """
 
     version: str
     columns: VersionColumns
     metric: str
     artifact: str | None = None
-    elsewhere: str | None = None
+    excluded_column: str | None = None
     form: str = ""
 
     @property
     def condition(self) -> str | None:
         """SQL condition: the row belongs to this part; None where all do."""
-        return f"`{self.elsewhere}` IS NULL" if self.elsewhere else None
+        return f"`{self.excluded_column}` IS NULL" if self.excluded_column else None
 
 
 @dataclass(frozen=True)
@@ -93,9 +94,9 @@ def plan_search(registry: Registry, version: str, k: int, where: str | Sequence[
     bridge = bridge_to(registry, version)
     if bridge is not None:
         source = registry.record(bridge.source)
-        elsewhere = record.columns.sign if record.columns is not None else None
+        excluded_column = record.columns.presence_column if record.columns is not None else None
         columns, form = registry.columns(source.name), _FORMS[bridge.kind].format(dim=source.dim)
-        parts.append(Part(source.name, columns, source.metric, bridge.id, elsewhere, form))
+        parts.append(Part(source.name, columns, source.metric, bridge.id, excluded_column, form))
     if not parts:
         raise UnknownVersion(
             f"search with a query of version {version}",

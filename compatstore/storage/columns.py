@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from compatstore.versions import EmbeddingVersion
 NATIVE = "native"
 BoolArray = npt.NDArray[np.bool_]
 
-BYTES_BESIDE_VECTOR = 8 + 4 + 12  # basis, uncertainty, and origin with its share of a page
+BYTES_BESIDE_VECTOR = 8 + 4 + 12  # input hash, uncertainty, and origin with its share of a page
 
 
 @dataclass(frozen=True)
@@ -35,12 +35,15 @@ class VersionColumns:
         origin: Column that says how each vector came about: `native`, or the id of the artifact that made it. None
             for an adopted column, whose vectors are all native.
         uncertainty: Column of sigma^2 of transformed vectors, or None.
-        basis: Column of the digest of what a vector was made from (see `basis.py`), or None.
+        input_hash: Column of the digest of what a vector was made from (see `input_hash.py`), or None. The column
+            is `<version>__basis`, its earlier name.
         side: Column of the side-information, or None.
         side_dim: Values of the side-information, or None.
         side_dtype: "float32", or "bits": eight values to a byte.
         side_width: Values stored for float32 side-information: as many as `side_dim`, None, or more with zeros behind.
     """
+
+    STORED_AS: ClassVar[Mapping[str, str]] = {"input_hash": "basis"}
 
     vector: str
     dim: int
@@ -48,7 +51,7 @@ class VersionColumns:
     dtype: str = "float32"
     origin: str | None = None
     uncertainty: str | None = None
-    basis: str | None = None
+    input_hash: str | None = None
     side: str | None = None
     side_dim: int | None = None
     side_dtype: str = "float32"
@@ -75,7 +78,7 @@ class VersionColumns:
             dtype=version.dtype,
             origin=f"{name}__origin",
             uncertainty=f"{name}__uncertainty",
-            basis=f"{name}__basis",
+            input_hash=f"{name}__basis",
             side=None if side_dim is None else f"{name}__side",
             side_dim=side_dim,
             side_dtype=version.side_dtype,
@@ -95,8 +98,8 @@ class VersionColumns:
             fields.append(pa.field(self.origin, pa.string()))
         if self.uncertainty:
             fields.append(pa.field(self.uncertainty, pa.float32()))
-        if self.basis:
-            fields.append(pa.field(self.basis, pa.uint64()))
+        if self.input_hash:
+            fields.append(pa.field(self.input_hash, pa.uint64()))
         if self.side and self.side_dim:
             fields.append(pa.field(self.side, side_type(self.side_stored, self.side_dtype)))
         return fields
@@ -114,19 +117,19 @@ class VersionColumns:
         return vector + int(side) + BYTES_BESIDE_VECTOR
 
     @property
-    def sign(self) -> str:
+    def presence_column(self) -> str:
         """Column that has a value where there is a vector: the origin, far smaller to read than vectors are."""
         return self.origin or self.vector
 
     @property
     def present(self) -> str:
         """SQL condition: the row has a vector."""
-        return f"`{self.sign}` IS NOT NULL"
+        return f"`{self.presence_column}` IS NOT NULL"
 
     @property
     def missing(self) -> str:
         """SQL condition: the row has no vector."""
-        return f"`{self.sign}` IS NULL"
+        return f"`{self.presence_column}` IS NULL"
 
     @property
     def native(self) -> str:
@@ -142,8 +145,8 @@ class VersionColumns:
         if self.uncertainty:
             unknown = ~valid | np.isnan(values.uncertainty)
             arrays[self.uncertainty] = pa.array(values.uncertainty, pa.float32(), mask=unknown)
-        if self.basis:
-            arrays[self.basis] = pa.array(values.basis, pa.uint64(), mask=~valid)
+        if self.input_hash:
+            arrays[self.input_hash] = pa.array(values.input_hash, pa.uint64(), mask=~valid)
         if self.side and self.side_dim:
             side = values.side_matrix(self.side_dim)
             if self.side_dtype == "bits":
@@ -164,7 +167,7 @@ class VersionColumns:
             valid=valid,
             origin=_strings(table[self.origin]) if self.origin else np.full(n, NATIVE, object),
             uncertainty=_floats(table[self.uncertainty]) if self.uncertainty else np.full(n, np.nan, np.float32),
-            basis=_digests(table[self.basis]) if self.basis else np.zeros(n, np.uint64),
+            input_hash=_digests(table[self.input_hash]) if self.input_hash else np.zeros(n, np.uint64),
             side=side,
             side_valid=side_valid,
         )
@@ -179,7 +182,7 @@ class VersionValues:
         valid: (n,) bool, whether the row has a vector.
         origin: (n,) object, `native` or an artifact's id.
         uncertainty: (n,) float32, NaN where unknown.
-        basis: (n,) uint64.
+        input_hash: (n,) uint64.
         side: (n, side_dim) float32 or None; what was read of bits is -1 and 1.
         side_valid: (n,) bool.
     """
@@ -188,7 +191,7 @@ class VersionValues:
     valid: BoolArray
     origin: npt.NDArray[np.object_]
     uncertainty: FloatArray
-    basis: npt.NDArray[np.uint64]
+    input_hash: npt.NDArray[np.uint64]
     side: FloatArray | None
     side_valid: BoolArray
 
@@ -200,7 +203,7 @@ class VersionValues:
             valid=np.zeros(n, bool),
             origin=np.full(n, "", object),
             uncertainty=np.full(n, np.nan, np.float32),
-            basis=np.zeros(n, np.uint64),
+            input_hash=np.zeros(n, np.uint64),
             side=None,
             side_valid=np.zeros(n, bool),
         )
@@ -216,14 +219,14 @@ class VersionValues:
             valid=self.valid[rows],
             origin=self.origin[rows],
             uncertainty=self.uncertainty[rows],
-            basis=self.basis[rows],
+            input_hash=self.input_hash[rows],
             side=None if self.side is None else self.side[rows],
             side_valid=self.side_valid[rows],
         )
 
     def put(self, rows: BoolArray | npt.NDArray[np.int64], other: VersionValues) -> None:
         """Replace chosen rows, in place, by all the rows of another."""
-        for name in ("vectors", "valid", "origin", "uncertainty", "basis", "side_valid"):
+        for name in ("vectors", "valid", "origin", "uncertainty", "input_hash", "side_valid"):
             self._writable(name)[rows] = getattr(other, name)
         if other.side is not None:
             if self.side is None:

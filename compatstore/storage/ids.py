@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from compatstore.boundary import foreign, shown
 from compatstore.errors import DuplicateIds, InvalidInput, first_offenders
-from compatstore.storage.index_deltas import take_in
+from compatstore.storage.index_deltas import update_index
 from compatstore.storage.store import Store
 
 CHUNK = 5_000
@@ -143,7 +143,7 @@ def refresh_index(store: Store, id_column: str) -> None:
     """Take appended rows into the index once there are many, so that finding ids stays fast, unless there is none."""
     name = _index_name(store, id_column)
     if name is not None:
-        take_in(store, [name], more_than=UNINDEXED_ROWS)
+        update_index(store, [name], more_than=UNINDEXED_ROWS)
 
 
 def _index_name(store: Store, id_column: str) -> str | None:

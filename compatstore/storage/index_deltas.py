@@ -14,7 +14,7 @@ from compatstore.storage.store import Store
 LARGEST_ROWS = 2_000_000  # of a delta that is merged, so that no write waits long for it
 
 
-def take_in(store: Store, names: Sequence[str] | None = None, *, more_than: int = 0) -> None:
+def update_index(store: Store, names: Sequence[str] | None = None, *, more_than: int = 0) -> None:
     """Bring indexes up to date.
 
     Args:

@@ -66,7 +66,7 @@ class Ledger:
     def load(self) -> tuple[Spent, Any]:
         """What was spent, and the items that could not be embedded: Arrow table of id, basis, reason.
 
-        The basis is that of the item as it was tried. Nothing where no backfill of this run has been.
+        The input hash is that of the item as it was tried. Nothing where no backfill of this run has been.
 
         Raises:
             StorageError: The file is damaged.
@@ -134,9 +134,9 @@ class Ledger:
         for name in names:
             self._files.files.delete(name)
 
-    def rows(self, ids: Sequence[Any], basis: Digests, reasons: Sequence[str]) -> Any:
+    def rows(self, ids: Sequence[Any], input_hash: Digests, reasons: Sequence[str]) -> Any:
         """Items that could not be embedded, as an Arrow table of id, basis, reason."""
-        columns = [pa.array(list(ids), self._schema.field("id").type), pa.array(basis), pa.array(list(reasons))]
+        columns = [pa.array(list(ids), self._schema.field("id").type), pa.array(input_hash), pa.array(list(reasons))]
         return pa.table(
             [column.cast(field.type) for column, field in zip(columns, self._schema, strict=True)], self._schema
         )

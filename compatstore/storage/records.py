@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -22,8 +23,10 @@ class VersionRecord:
         columns: Where its vectors are, or None while it is only registered.
         adopted: Whether the vector column belongs to the app whose table was adopted.
         retired: Whether its columns were dropped.
-        basis_of: The version whose vectors its basis digests, or None.
+        input_version: The version whose vectors its input hashes digest, or None.
     """
+
+    STORED_AS: ClassVar[Mapping[str, str]] = {"input_version": "basis_of"}
 
     name: str
     dim: int
@@ -40,7 +43,7 @@ class VersionRecord:
     columns: VersionColumns | None = None
     adopted: bool = False
     retired: bool = False
-    basis_of: str | None = None
+    input_version: str | None = None
 
     def __post_init__(self) -> None:
         self.version()  # refuses a name, dimension or metric that no version has

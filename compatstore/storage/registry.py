@@ -7,13 +7,12 @@ history, which lands in the same commit.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from compatstore.documents import Malformed, parse, read_record
+from compatstore.documents import Malformed, parse, read_record, to_document
 from compatstore.errors import (
     CompatStoreError,
     CorruptArtifact,
@@ -122,8 +121,8 @@ class Registry:
         there = {record.name for record in self.live}
         for record in self.live:
             wrong += [f"the record of version {record.name} {why}" for why in record.contradictions]
-            if record.basis_of is not None and record.basis_of not in there:
-                wrong.append(f"version {record.name} has vectors made from {record.basis_of}, which has none")
+            if record.input_version is not None and record.input_version not in there:
+                wrong.append(f"version {record.name} has vectors made from {record.input_version}, which has none")
         return wrong
 
     @property
@@ -159,7 +158,7 @@ class Registry:
 
     def dumps(self) -> str:
         """JSON text."""
-        return json.dumps(dataclasses.asdict(self), separators=(",", ":"))
+        return json.dumps(to_document(self), separators=(",", ":"))
 
     @classmethod
     def loads(cls, text: str, where: str) -> Registry:

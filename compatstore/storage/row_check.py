@@ -10,14 +10,14 @@ import pyarrow as pa
 
 from compatstore.digests import Digests, hash_rows, mix
 from compatstore.errors import StorageError
-from compatstore.storage.basis import hash_values
 from compatstore.storage.columns import to_matrix
+from compatstore.storage.input_hash import hash_values
 
 CHECK = "check"
 
 
 def checked(rows: Any) -> Any:
-    """Staged rows, an Arrow table of `id`, `basis`, `vector` and perhaps `side`, with their digests in a column."""
+    """Staged rows (`id`, `basis`, which is the input hash, `vector`, perhaps `side`) with their digests in a column."""
     return rows.append_column(pa.field(CHECK, pa.uint64()), pa.array(_digests(rows), pa.uint64()))
 
 

@@ -2,7 +2,7 @@
 
 A backfill in priority order touches rows all over the gallery, and each fragment's columns are rewritten as a
 whole. So batches are appended to a small table beside the gallery and folded in fragment by fragment, once per wave.
-A staged row says which basis it belongs to; one whose item changed meanwhile is dropped when the wave folds.
+A staged row says which input hash it belongs to; one whose item changed meanwhile is dropped when the wave folds.
 
 Each lease stages in a table of its own. Who holds the lease folds those of the leases before, and removes them.
 """
@@ -37,11 +37,11 @@ class Staged:
 
     Attributes:
         ids: Arrow array of n ids.
-        basis: (n,) uint64, of the rows that the vectors were made from.
+        input_hash: (n,) uint64, of the rows that the vectors were made from.
     """
 
     ids: Any
-    basis: Digests
+    input_hash: Digests
     _location: Location
     _tables: Sequence[Any]
     _addresses: Sequence[str]
@@ -106,13 +106,15 @@ class Staging:
         self._schema = pa.schema([pa.field("id", id_type), pa.field("basis", pa.uint64()), *vectors])
         self._stored = self._schema.append(pa.field(CHECK, pa.uint64()))
 
-    def append(self, ids: Sequence[Any], vectors: FloatArray, basis: Digests, side: FloatArray | None = None) -> None:
+    def append(
+        self, ids: Sequence[Any], vectors: FloatArray, input_hash: Digests, side: FloatArray | None = None
+    ) -> None:
         """Make a batch durable, in one commit.
 
         Args:
             ids: n ids.
             vectors: (n, dim) float32.
-            basis: (n,) uint64, of the rows that the vectors were made from.
+            input_hash: (n,) uint64, of the rows that the vectors were made from.
             side: (n, side_dim) float32, NaN where an item has none; None for none at all.
 
         Raises:
@@ -121,13 +123,13 @@ class Staging:
         """
         columns = [
             pa.array(list(ids), self._schema.field("id").type),
-            pa.array(basis, pa.uint64()),
+            pa.array(input_hash, pa.uint64()),
             to_vectors(vectors, self._dim, "float32"),
         ]
         if self._side_dim is not None:
-            none = np.full((len(basis), self._side_dim), np.nan, np.float32)
+            none = np.full((len(input_hash), self._side_dim), np.nan, np.float32)
             columns.append(to_vectors(none if side is None else side, self._side_dim, "float32"))
-        with storage_errors(f"stage {len(basis)} vectors beside {self._location.name}"):
+        with storage_errors(f"stage {len(input_hash)} vectors beside {self._location.name}"):
             self._commit(checked(pa.table(columns, schema=self._schema)))
 
     def _commit(self, table: Any) -> None:
@@ -154,15 +156,15 @@ class Staging:
         names = self.tables()
         tables = [self._open(name) for name in names]
         ids = [pa.array([], self._schema.field("id").type)]
-        basis = [np.zeros(0, np.uint64)]
+        input_hash = [np.zeros(0, np.uint64)]
         for table in tables:
             with storage_errors(f"read vectors staged beside {self._location.name}"):
                 keys = table.to_table(columns=["id", "basis"]).combine_chunks()
             ids.append(keys["id"].combine_chunks().cast(ids[0].type))
-            basis.append(keys["basis"].to_numpy())
+            input_hash.append(keys["basis"].to_numpy())
         return Staged(
             pa.concat_arrays(ids),
-            np.concatenate(basis),
+            np.concatenate(input_hash),
             self._location,
             tables,
             [self._files.files.address(name) for name in names],

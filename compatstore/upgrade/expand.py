@@ -53,7 +53,7 @@ def expand(catalog: Catalog, run: RunRecord) -> RunRecord:
     run = replace(run, state=HOP, begun=number, lease=number if record.columns is None else 0)
 
     def change(state: Registry) -> Registry:
-        record = replace(state.record(run.target), columns=columns, retired=False, basis_of=run.source)
+        record = replace(state.record(run.target), columns=columns, retired=False, input_version=run.source)
         return state.with_version(record).with_run(run)
 
     edit(catalog.store, change, HistoryEntry("expand", run.target, note=f"from {run.source}"))

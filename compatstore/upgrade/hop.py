@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from compatstore.digests import Digests
-from compatstore.storage.basis import row_basis
 from compatstore.storage.columns import NATIVE, BoolArray, VersionColumns, VersionValues
 from compatstore.storage.fragment_counts import FragmentCounts, counts_of
 from compatstore.storage.fragments import (
@@ -30,6 +29,7 @@ from compatstore.storage.fragments import (
     read_physical,
     write_columns,
 )
+from compatstore.storage.input_hash import input_hashes
 from compatstore.storage.registry import Registry
 from compatstore.storage.store import Store
 from compatstore.upgrade.progress import Monitor
@@ -47,7 +47,7 @@ class Hop:
         store: The table.
         source: Columns that are read.
         target: Columns that are written.
-        source_column: Column of the items' sources, part of the basis, or None.
+        source_column: Column of the items' sources, part of the input hash, or None.
         transformer: What is applied, or None: then stale vectors are only cleared.
         counts: What is known of fragments that did not change since they were looked at.
     """
@@ -136,7 +136,7 @@ class Hop:
     def _would_change(self, batch: Any) -> bool:
         """Whether any live row would get, lose or change its vector: not where a transform gives nothing of use."""
         source, target = read_source(self.source, batch), self.target.decode(batch)
-        todo = self._split(source, target, self._basis(batch, source))[0] & _live(batch)
+        todo = self._split(source, target, self._input_hash(batch, source))[0] & _live(batch)
         if (todo & target.valid).any() or self.transformer is None or not todo.any():
             return bool(todo.any())
         return bool(self.transformer.apply(source.take(todo)).valid.any())
@@ -164,19 +164,19 @@ class Hop:
     def _todo(self, batch: Any) -> BoolArray:
         """Rows whose target vector must be made, remade or cleared."""
         source = read_source(self.source, batch)
-        return self._split(source, self.target.decode(batch), self._basis(batch, source))[0]
+        return self._split(source, self.target.decode(batch), self._input_hash(batch, source))[0]
 
-    def _split(self, source: VersionValues, target: VersionValues, basis: Digests) -> tuple[BoolArray, BoolArray]:
+    def _split(self, source: VersionValues, target: VersionValues, input_hash: Digests) -> tuple[BoolArray, BoolArray]:
         """Which rows need work, and which of them can be transformed."""
-        stale = target.valid & (target.basis != basis)
+        stale = target.valid & (target.input_hash != input_hash)
         if self.transformer is None:
             return stale, np.zeros(len(stale), bool)
         corrected = target.valid & (target.origin != NATIVE) & (target.origin != self.transformer.origin)
         make = self.transformer.possible(source) & (stale | corrected | ~target.valid)
         return make | stale, make
 
-    def _basis(self, batch: Any, source: VersionValues) -> Digests:
-        return row_basis(source.vectors, source.valid, batch[self.source_column] if self.source_column else None)
+    def _input_hash(self, batch: Any, source: VersionValues) -> Digests:
+        return input_hashes(source.vectors, source.valid, batch[self.source_column] if self.source_column else None)
 
     def _rewrite(self, snapshot: Any, fragment: Fragment, monitor: Monitor) -> Iterator[dict[str, Any]]:
         """The target's columns of a fragment; batches are transformed while the one before is written."""
@@ -194,13 +194,13 @@ class Hop:
         A row of which the transform gives nothing that a search could find is left without a vector.
         """
         source, target = read_source(self.source, batch), self.target.decode(batch)
-        basis = self._basis(batch, source)
-        todo, make = self._split(source, target, basis)
+        input_hash = self._input_hash(batch, source)
+        todo, make = self._split(source, target, input_hash)
         before = target.valid.copy()
         target.clear(todo)
         if make.any() and self.transformer is not None:
             target.put(make, self.transformer.apply(source.take(make)))
-            target.basis[make] = basis[make]
+            target.input_hash[make] = input_hash[make]
         return self.target.encode(target), todo & (before | target.valid)
 
 
@@ -224,8 +224,8 @@ def ahead(function: Callable[[Any], Any], items: Iterable[Any], at_once: int = 1
 
 
 def read_source(columns: VersionColumns, batch: Any) -> VersionValues:
-    """Vectors and side-information of a version, without its origin, uncertainty and basis."""
-    return replace(columns, origin=None, uncertainty=None, basis=None).decode(batch)
+    """Vectors and side-information of a version, without its origin, uncertainty and input hash."""
+    return replace(columns, origin=None, uncertainty=None, input_hash=None).decode(batch)
 
 
 def _live(batch: Any) -> BoolArray:

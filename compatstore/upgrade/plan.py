@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from compatstore.storage import vector_index
-from compatstore.storage.basis import row_basis
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.fragments import list_fragments
+from compatstore.storage.input_hash import input_hashes
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 from compatstore.storage.vector_index import VectorIndex
@@ -160,13 +160,13 @@ def _index_of(catalog: Catalog, registry: Registry, run: RunRecord, target: Vers
 
 
 def _seconds_to_look(catalog: Catalog, registry: Registry, run: RunRecord, rows: int) -> float:
-    """Seconds to compare all rows with the basis of their vectors, from a sample."""
+    """Seconds to compare all rows with the input hash of their vectors, from a sample."""
     source, names = registry.columns(run.source), [registry.columns(run.source).vector]
     sources = registry.source_column
     started = time.perf_counter()
     read = catalog.store.scan([*names, *([sources] if sources else [])], limit=SAMPLE_ROWS)
     values = read_source(replace(source, side=None, side_dim=None), read)
-    row_basis(values.vectors, values.valid, read[sources] if sources else None)
+    input_hashes(values.vectors, values.valid, read[sources] if sources else None)
     return (time.perf_counter() - started) * rows / max(int(read.num_rows), 1)
 
 

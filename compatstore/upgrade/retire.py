@@ -85,7 +85,11 @@ def _require_elsewhere(catalog: Catalog, name: str) -> None:
     """
     registry = catalog.registry()
     there = set(catalog.store.schema.names)  # an app may have dropped a version's columns, and then it has no vectors
-    live = {record.name: record.columns for record in registry.live if record.columns and record.columns.sign in there}
+    live = {
+        record.name: record.columns
+        for record in registry.live
+        if record.columns and record.columns.presence_column in there
+    }
     columns = live.pop(name, None)
     if columns is None:
         return
@@ -147,12 +151,12 @@ def drop_leftovers(catalog: Catalog, record: VersionRecord) -> tuple[str, ...]:
 
 
 def without_columns(registry: Registry, record: VersionRecord) -> Registry:
-    """The registry after a version's columns are gone: nothing keeps a basis on it."""
-    changed = registry.with_version(replace(record, columns=None, basis_of=None))
+    """The registry after a version's columns are gone: no column keeps an input hash of its vectors."""
+    changed = registry.with_version(replace(record, columns=None, input_version=None))
     for other in registry.live:
-        if other.basis_of == record.name and other.columns is not None:
-            columns = replace(other.columns, basis=None)
-            changed = changed.with_version(replace(other, basis_of=None, columns=columns))
+        if other.input_version == record.name and other.columns is not None:
+            columns = replace(other.columns, input_hash=None)
+            changed = changed.with_version(replace(other, input_version=None, columns=columns))
     return changed
 
 

@@ -49,7 +49,7 @@ class Transformer:
         return rows
 
     def apply(self, source: VersionValues) -> VersionValues:
-        """Transform all rows, every one of which must be `possible`; their basis is left to the caller.
+        """Transform all rows, every one of which must be `possible`; their input hash is left to the caller.
 
         What an artifact makes is checked as what users hand over is: a row that comes out as NaN, infinite, beyond
         what the target stores or without a direction under its cosine is not valid, and counts as missing. Of
@@ -76,7 +76,7 @@ class Transformer:
             valid=valid,
             origin=np.full(n, self.origin, object),
             uncertainty=_known(uncertainty, n),
-            basis=np.zeros(n, np.uint64),
+            input_hash=np.zeros(n, np.uint64),
             side=side,
             side_valid=side_valid & valid,
         )

@@ -12,6 +12,7 @@ from compatstore.storage.location import Location
 from compatstore.storage.registry import last_readable
 from compatstore.storage.store import Store, newest_manifest
 from compatstore.verification.columns import check_columns, check_unused_columns
+from compatstore.verification.context import CheckContext
 from compatstore.verification.data_files import check_data_files, check_index_files
 from compatstore.verification.files import check_artifacts, check_leftovers, check_models
 from compatstore.verification.finding import Finding, Verification
@@ -20,11 +21,10 @@ from compatstore.verification.indexes import check_indexes
 from compatstore.verification.origins import check_origins
 from compatstore.verification.records import check_history, check_runs, check_tags, check_versions
 from compatstore.verification.rows import check_missing, check_rows
-from compatstore.verification.scene import Scene
 from compatstore.verification.unfinished import check_accounts, check_leases, check_staged
 
 ATTEMPTS = 3
-Check = Callable[[Scene], Iterable[Finding]]
+Check = Callable[[CheckContext], Iterable[Finding]]
 
 CHECKS: dict[str, Check] = {
     "versions": check_versions,
@@ -57,16 +57,16 @@ def verify(catalog: Catalog) -> Verification:
     """
     try:
         for _ in range(ATTEMPTS):
-            scene = Scene.of(catalog)
-            findings = tuple(finding for name, check in CHECKS.items() for finding in _carry_out(name, check, scene))
-            if not findings or catalog.store.has_version(scene.snapshot.version):
+            context = CheckContext.of(catalog)
+            findings = tuple(finding for name, check in CHECKS.items() for finding in _carry_out(name, check, context))
+            if not findings or catalog.store.has_version(context.snapshot.version):
                 break  # else writes were so many that a clean-up took the version that was read, and its files
     except CompatStoreError as error:
         return _unopened(catalog.store.location, error)
     return Verification(
         gallery=catalog.store.location.uri,
-        table_version=scene.snapshot.version,
-        rows=int(scene.snapshot.count_rows()),
+        table_version=context.snapshot.version,
+        rows=int(context.snapshot.count_rows()),
         checks=tuple(CHECKS),
         findings=findings,
     )
@@ -111,9 +111,9 @@ def _way_back(location: Location) -> str:
     return f'Put back that of table version {before}: {table}.update_config({{"{key}": {last}}})'
 
 
-def _carry_out(name: str, check: Check, scene: Scene) -> Iterator[Finding]:
+def _carry_out(name: str, check: Check, context: CheckContext) -> Iterator[Finding]:
     try:
-        yield from check(scene)
+        yield from check(context)
     except CompatStoreError as error:
         yield _unreadable(name, error, error.fix)
     except BaseException as error:  # what Lance and Arrow raise for files they cannot read, panics among it

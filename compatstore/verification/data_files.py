@@ -8,16 +8,16 @@ from typing import Any
 from compatstore.errors import first_offenders
 from compatstore.storage.files import Files
 from compatstore.storage.full_disk import ends_whole
+from compatstore.verification.context import CheckContext
 from compatstore.verification.finding import Finding
-from compatstore.verification.scene import Scene
 
 
-def check_data_files(scene: Scene) -> Iterator[Finding]:
+def check_data_files(context: CheckContext) -> Iterator[Finding]:
     """No data file is gone or cut short."""
     wrong: dict[str, list[str]] = {}
-    for fragment in scene.snapshot.get_fragments():
+    for fragment in context.snapshot.get_fragments():
         for file in fragment.metadata.files:
-            found = _objection(scene, file)
+            found = _objection(context, file)
             if found:
                 wrong.setdefault(found, []).append(file.path)
     for found, names in wrong.items():
@@ -25,14 +25,14 @@ def check_data_files(scene: Scene) -> Iterator[Finding]:
             check="data files",
             severity="error",
             what=f"{len(names)} data files are {found}: {first_offenders(names)}",
-            repair=f"Put them back from a backup, or restore a table version before {scene.snapshot.version}.",
+            repair=f"Put them back from a backup, or restore a table version before {context.snapshot.version}.",
         )
 
 
-def check_index_files(scene: Scene) -> Iterator[Finding]:
+def check_index_files(context: CheckContext) -> Iterator[Finding]:
     """No file of an index is gone or cut short."""
-    store = scene.catalog.store
-    for index in scene.snapshot.describe_indices():
+    store = context.catalog.store
+    for index in context.snapshot.describe_indices():
         for segment in index.segments:
             if getattr(segment, "base_id", None) is not None:
                 continue
@@ -46,13 +46,13 @@ def check_index_files(scene: Scene) -> Iterator[Finding]:
                     check="index files",
                     severity="error",
                     what=f"files of the index {index.name} are gone or cut short: {first_offenders(short)}",
-                    repair=f"Build it again: {_building(scene, list(index.field_names))}",
+                    repair=f"Build it again: {_building(context, list(index.field_names))}",
                 )
 
 
-def _building(scene: Scene, columns: list[str]) -> str:
+def _building(context: CheckContext, columns: list[str]) -> str:
     """How to build the index on a column again."""
-    uri, registry = scene.catalog.store.location.uri, scene.registry
+    uri, registry = context.catalog.store.location.uri, context.registry
     if columns == [registry.id_column]:
         return f'lance.dataset("{uri}").create_scalar_index("{columns[0]}", "BTREE", replace=True)'
     for record in registry.live:
@@ -61,11 +61,11 @@ def _building(scene: Scene, columns: list[str]) -> str:
     return f'as it was built: lance.dataset("{uri}").create_index("{columns[0]}", ..., replace=True)'
 
 
-def _objection(scene: Scene, file: Any) -> str:
+def _objection(context: CheckContext, file: Any) -> str:
     """What is wrong with a file, by Lance's metadata of it; "" where nothing is."""
     if getattr(file, "base_id", None) is not None:  # it lies with another table, which this one was cloned from
         return ""
-    files = Files(scene.catalog.store.location, "data")
+    files = Files(context.catalog.store.location, "data")
     if not files.exists(file.path):
         return "gone"
     return "" if ends_whole(files, file.path, file.file_size_bytes) else "cut short"

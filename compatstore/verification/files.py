@@ -12,30 +12,30 @@ from compatstore.storage.blobs import FOLDER
 from compatstore.storage.catalog import read_head
 from compatstore.storage.records import ArtifactRecord
 from compatstore.storage.references import referenced, stored_models
+from compatstore.verification.context import CheckContext
 from compatstore.verification.finding import Finding
-from compatstore.verification.scene import Scene
 
 _BLOB = re.compile(r"[0-9a-f]{64}|tmp\w+|.+\.tmp")
 
 
-def check_artifacts(scene: Scene) -> Iterator[Finding]:
+def check_artifacts(context: CheckContext) -> Iterator[Finding]:
     """Every linked artifact can be loaded, and is made for the models of its two versions."""
-    for record in scene.registry.artifacts.values():
+    for record in context.registry.artifacts.values():
         try:
-            _load(scene, record)
+            _load(context, record)
         except CompatStoreError as error:
             what = f"artifact {record.id[:12]}, {record.source} -> {record.target}: {error.asked}; found {error.found}"
-            again = f"Link it again: {scene.command('link')} ARTIFACT"
+            again = f"Link it again: {context.command('link')} ARTIFACT"
             yield _wrong("artifacts", what, error.fix if isinstance(error, StorageError) else again)
 
 
-def _load(scene: Scene, record: ArtifactRecord) -> None:
+def _load(context: CheckContext, record: ArtifactRecord) -> None:
     """Load an artifact as an upgrade does.
 
     Raises:
         CompatStoreError: It cannot be loaded, or is not what the registry says.
     """
-    blobs, registry = scene.catalog.blobs, scene.registry
+    blobs, registry = context.catalog.blobs, context.registry
     artifact = Artifact.from_bytes(blobs.get(record.manifest), blobs.get(record.weights))
     if (artifact.id, artifact.kind) != (record.id, record.kind):
         raise CorruptArtifact(
@@ -46,30 +46,30 @@ def _load(scene: Scene, record: ArtifactRecord) -> None:
     artifact.check(registry.record(record.source).version(), registry.record(record.target).version())
 
 
-def check_models(scene: Scene) -> Iterator[Finding]:
+def check_models(context: CheckContext) -> Iterator[Finding]:
     """Heads and encoders that are stored beside the table are there, unchanged and of the right dimension."""
-    for record in scene.registry.versions.values():
+    for record in context.registry.versions.values():
         for role, digest in stored_models(record).items():
             try:
-                data = scene.catalog.blobs.get(digest)
+                data = context.catalog.blobs.get(digest)
                 if role == "head":
                     read_head(data, record.dim)
             except CompatStoreError as error:
-                path = scene.catalog.store.location.child(FOLDER, digest)
+                path = context.catalog.store.location.child(FOLDER, digest)
                 what = f"the {role} of {record.name}: {error.asked}; found {error.found}"
                 back = f"Put the file back from a backup: {shlex.quote(path)}"
                 yield _wrong("models", what, error.fix if isinstance(error, StorageError) else back)
 
 
-def check_leftovers(scene: Scene) -> Iterator[Finding]:
+def check_leftovers(context: CheckContext) -> Iterator[Finding]:
     """No blob beside the table is without use; a process that was killed while it linked or registered leaves some."""
     try:
-        used = referenced(scene.registry, scene.catalog.blobs)
+        used = referenced(context.registry, context.catalog.blobs)
     except CorruptArtifact:  # the check of the history says so; which files are pages cannot be known
         return
-    for name in scene.catalog.blobs.names():
+    for name in context.catalog.blobs.names():
         if _BLOB.fullmatch(name) and name not in used:
-            path = scene.catalog.store.location.child(FOLDER, name)
+            path = context.catalog.store.location.child(FOLDER, name)
             yield Finding(
                 check="files beside the table",
                 severity="note",

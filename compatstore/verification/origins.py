@@ -10,45 +10,45 @@ import pyarrow.compute as pc
 from compatstore.errors import first_offenders
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.records import ArtifactRecord
+from compatstore.verification.context import CheckContext
 from compatstore.verification.finding import Finding
-from compatstore.verification.scene import Scene
 
 KEPT = 100  # distinct origins that are told apart; a sound gallery has a few
 
 
-def check_origins(scene: Scene) -> Iterator[Finding]:
+def check_origins(context: CheckContext) -> Iterator[Finding]:
     """Every origin is `native` or a chain of linked artifacts that ends at its version."""
-    for record, columns in scene.sound:
+    for record, columns in context.sound:
         if columns.origin is None:
             continue
-        for origin, rows in _count(scene, columns.origin).items():
-            why = _objection(scene, record.name, origin)
+        for origin, rows in _count(context, columns.origin).items():
+            why = _objection(context, record.name, origin)
             if why:
                 yield Finding(
                     check="origins",
                     severity="error",
                     what=f"{rows} vectors of {record.name} say that {origin!r} made them: {why}",
-                    repair=f"Link the artifact that did: {scene.command('link')} ARTIFACT",
+                    repair=f"Link the artifact that did: {context.command('link')} ARTIFACT",
                 )
 
 
-def _count(scene: Scene, column: str) -> Counter[str]:
+def _count(context: CheckContext, column: str) -> Counter[str]:
     """Rows of each origin, of the first `KEPT` that occur."""
     found: Counter[str] = Counter()
-    for batch in scene.batches([column]):
+    for batch in context.batches([column]):
         for entry in pc.value_counts(batch.column(0).drop_null()).to_pylist():
             if entry["values"] in found or len(found) < KEPT:
                 found[entry["values"]] += entry["counts"]
     return found
 
 
-def _objection(scene: Scene, version: str, origin: str) -> str:
+def _objection(context: CheckContext, version: str, origin: str) -> str:
     """What is wrong with an origin; "" where nothing is."""
     if origin == NATIVE:
         return ""
     chain = []
     for short in origin.split("+"):
-        linked = [record for full, record in scene.registry.artifacts.items() if short and full.startswith(short)]
+        linked = [record for full, record in context.registry.artifacts.items() if short and full.startswith(short)]
         if len(linked) != 1:
             return f"{len(linked)} linked artifacts have the id {short!r}"
         chain += linked

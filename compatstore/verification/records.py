@@ -10,25 +10,25 @@ from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 from compatstore.upgrade.cutover import tag_of
 from compatstore.upgrade.states import STATES
+from compatstore.verification.context import CheckContext
 from compatstore.verification.finding import Finding
-from compatstore.verification.scene import Scene
 
 NAMED = 5
 RESTORE = "Restore an earlier table version."
 
 
-def check_versions(scene: Scene) -> Iterator[Finding]:
+def check_versions(context: CheckContext) -> Iterator[Finding]:
     """Every version's record makes sense, and the active one has vectors."""
-    for what in scene.registry.contradictions:
+    for what in context.registry.contradictions:
         yield _wrong("versions", what, RESTORE)
 
 
-def check_runs(scene: Scene) -> Iterator[Finding]:
+def check_runs(context: CheckContext) -> Iterator[Finding]:
     """Every upgrade is in a known state, between versions and over artifacts that are there."""
-    for target, run in scene.registry.runs.items():
-        for why in _complaints(scene.registry, target, run):
+    for target, run in context.registry.runs.items():
+        for why in _complaints(context.registry, target, run):
             yield _wrong(
-                "upgrades", f"the upgrade to {target} {why}", f"Begin it again: {scene.command('retire', target)}"
+                "upgrades", f"the upgrade to {target} {why}", f"Begin it again: {context.command('retire', target)}"
             )
 
 
@@ -45,10 +45,10 @@ def _complaints(registry: Registry, target: str, run: RunRecord) -> Iterator[str
         yield f"is in state {run.state}, but {target} has no columns"
 
 
-def check_history(scene: Scene) -> Iterator[Finding]:
+def check_history(context: CheckContext) -> Iterator[Finding]:
     """The history's steps are numbered from 1 without a gap, up to the number that the registry knows."""
-    numbers = [entry.number for entry in registry_module.history(scene.catalog.store, scene.snapshot)]
-    counted = scene.registry.history
+    numbers = [entry.number for entry in registry_module.history(context.catalog.store, context.snapshot)]
+    counted = context.registry.history
     if len(numbers) != counted or any(number != place for place, number in enumerate(numbers, 1)):
         there = set(numbers)
         lost = list(islice((number for number in range(1, counted + 1) if number not in there), NAMED))
@@ -56,36 +56,36 @@ def check_history(scene: Scene) -> Iterator[Finding]:
         yield Finding(
             check="history",
             severity="warning",
-            what=f"{found}; the registry counts {scene.registry.history}",
+            what=f"{found}; the registry counts {context.registry.history}",
             repair="Nothing that searches need is lost. " + RESTORE,
         )
 
 
-def check_tags(scene: Scene) -> Iterator[Finding]:
+def check_tags(context: CheckContext) -> Iterator[Finding]:
     """Our tags pin table versions that are there, for versions that have vectors; the active one has its tag."""
-    registry, store = scene.registry, scene.catalog.store
+    registry, store = context.registry, context.catalog.store
     tags = store.tags()
     names = {tag_of(name): name for name in registry.versions}
     for tag in sorted(tags.keys() & names.keys()):
         version = names[tag]
         if registry.versions[version].columns is None:
-            yield _odd(f"tag {tag} pins a version without vectors", f"Drop it: {scene.command('retire', version)}")
+            yield _odd(f"tag {tag} pins a version without vectors", f"Drop it: {context.command('retire', version)}")
         if not store.has_version(tags[tag]):
             what = f"tag {tag} pins table version {tags[tag]}, which cannot be read"
             yield _odd(what, f'Drop it: lance.dataset("{store.location.uri}").tags.delete("{tag}")')
     if not registry.adopted and tag_of(registry.active) not in tags:
         yield _odd(
             f"the active version {registry.active} has no tag that keeps the table as it was when it became active",
-            f"Set it: {_tagging(scene)}",
+            f"Set it: {_tagging(context)}",
         )
 
 
-def _tagging(scene: Scene) -> str:
+def _tagging(context: CheckContext) -> str:
     """How to tag the active version."""
-    active, store = scene.registry.active, scene.catalog.store
-    if scene.run(active) is not None:
-        return scene.command("cutover", active)
-    return f'lance.dataset("{store.location.uri}").tags.create("{tag_of(active)}", {scene.snapshot.version})'
+    active, store = context.registry.active, context.catalog.store
+    if context.run(active) is not None:
+        return context.command("cutover", active)
+    return f'lance.dataset("{store.location.uri}").tags.create("{tag_of(active)}", {context.snapshot.version})'
 
 
 def _odd(what: str, repair: str) -> Finding:

@@ -1,4 +1,4 @@
-"""Rows: the vector, origin, uncertainty, basis and side-information of an item fit together."""
+"""Rows: the vector, origin, uncertainty, input hash and side-information of an item fit together."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow.compute as pc
 
 from compatstore.errors import first_offenders
-from compatstore.storage.basis import row_basis
 from compatstore.storage.bridges import unsearchable
 from compatstore.storage.columns import NATIVE, BoolArray, VersionColumns, to_matrix
+from compatstore.storage.input_hash import input_hashes
 from compatstore.storage.records import VersionRecord
 from compatstore.upgrade.hop import read_source
+from compatstore.verification.context import CheckContext
 from compatstore.verification.finding import Finding, Severity
-from compatstore.verification.scene import Scene
 
 NORM_TOLERANCE = {"float32": 1e-3, "float16": 5e-3}
 NAMED = 5
@@ -45,14 +45,14 @@ class Rows:
     """A version's columns in one batch.
 
     Attributes:
-        scene: The gallery.
+        context: The gallery.
         record: The version.
         columns: Its columns.
-        base: Columns of the version whose vectors its basis digests, or None.
-        batch: Arrow batch of them, the ids, and what the basis digests.
+        base: Columns of the version whose vectors its input hash digests, or None.
+        batch: Arrow batch of them, the ids, and what the input hash digests.
     """
 
-    scene: Scene
+    context: CheckContext
     record: VersionRecord
     columns: VersionColumns
     base: VersionColumns | None
@@ -65,13 +65,13 @@ class Rows:
         return _bools(self.batch[column].is_valid())
 
     def half_written(self) -> BoolArray:
-        """A vector without its origin or basis, or these or an uncertainty without a vector.
+        """A vector without its origin or input hash, or these or an uncertainty without a vector.
 
-        The basis of a version that was made from no other says nothing, and apps leave it out.
+        The input hash of a version that was made from no other says nothing, and apps leave it out.
         """
         present = self.has(self.columns.vector)
         wrong = np.zeros(len(present), bool)
-        for column in (self.columns.origin, self.columns.basis if self.base else None):
+        for column in (self.columns.origin, self.columns.input_hash if self.base else None):
             if column is not None:
                 wrong |= present != self.has(column)
         return wrong | (self.has(self.columns.uncertainty) & ~present)
@@ -114,14 +114,14 @@ class Rows:
 
     def stale(self) -> BoolArray:
         """Made from another source vector, or another `source`, than the item has now."""
-        basis = self.columns.basis
-        if self.base is None or basis is None:
+        input_hash = self.columns.input_hash
+        if self.base is None or input_hash is None:
             return np.zeros(self.batch.num_rows, bool)
         source = read_source(self.base, self.batch)
-        column = self.scene.registry.source_column
-        now = row_basis(source.vectors, source.valid, self.batch[column] if column else None)
-        then = self.batch[basis].fill_null(0).to_numpy(zero_copy_only=False)
-        return np.asarray(self.has(self.columns.vector) & self.has(basis) & (then != now))
+        column = self.context.registry.source_column
+        now = input_hashes(source.vectors, source.valid, self.batch[column] if column else None)
+        then = self.batch[input_hash].fill_null(0).to_numpy(zero_copy_only=False)
+        return np.asarray(self.has(self.columns.vector) & self.has(input_hash) & (then != now))
 
 
 def _bools(array: Any) -> BoolArray:
@@ -143,7 +143,7 @@ class Flaw:
 
 
 FLAWS = (
-    Flaw(Rows.half_written, "error", "have a vector without its origin and basis, or these without a vector"),
+    Flaw(Rows.half_written, "error", "have a vector without its origin and input hash, or these without a vector"),
     Flaw(Rows.uncertain_natives, "error", "have an uncertainty, but no transformed vector"),
     Flaw(Rows.not_finite, "error", "have NaN or infinite values"),
     Flaw(Rows.not_normalised, "warning", "have vectors that are not of unit length, as the version's are"),
@@ -152,53 +152,53 @@ FLAWS = (
 )
 
 
-def check_rows(scene: Scene) -> Iterator[Finding]:
+def check_rows(context: CheckContext) -> Iterator[Finding]:
     """What the table keeps of every item in every live version fits together."""
-    sound = {record.name: columns for record, columns in scene.sound}
-    for record, columns in scene.sound:
-        base = sound.get(record.basis_of or "")
+    sound = {record.name: columns for record, columns in context.sound}
+    for record, columns in context.sound:
+        base = sound.get(record.input_version or "")
         tallies = {flaw: Tally() for flaw in FLAWS}
-        for batch in scene.batches(_names(scene, columns, base)):
-            rows = Rows(scene, record, columns, base, batch)
+        for batch in context.batches(_names(context, columns, base)):
+            rows = Rows(context, record, columns, base, batch)
             for flaw, tally in tallies.items():
-                tally.add(flaw.rows(rows), batch[scene.registry.id_column])
+                tally.add(flaw.rows(rows), batch[context.registry.id_column])
         for flaw, tally in tallies.items():
             if tally.rows:
                 yield Finding(
                     check="rows",
                     severity=flaw.severity,
                     what=f"{tally} {flaw.what}, in {record.name}",
-                    repair=_repair(scene, record, flaw),
+                    repair=_repair(context, record, flaw),
                 )
 
 
-def _names(scene: Scene, columns: VersionColumns, base: VersionColumns | None) -> list[str]:
-    """Columns to read: the version's, the ids, and what its basis digests."""
-    registry = scene.registry
+def _names(context: CheckContext, columns: VersionColumns, base: VersionColumns | None) -> list[str]:
+    """Columns to read: the version's, the ids, and what its input hash digests."""
+    registry = context.registry
     digested = [] if base is None else [base.vector, base.side, registry.source_column]
     return [registry.id_column, *columns.names, *(name for name in digested if name is not None)]
 
 
-def _repair(scene: Scene, record: VersionRecord, flaw: Flaw) -> str:
+def _repair(context: CheckContext, record: VersionRecord, flaw: Flaw) -> str:
     if flaw.rows is Rows.stale:
-        return f"Make them anew: {scene.command('upgrade', record.name)}"
-    if scene.run(record.name) is not None and record.name != scene.registry.active:
-        again = f"{scene.command('retire', record.name)} && {scene.command('upgrade', record.name)}"
+        return f"Make them anew: {context.command('upgrade', record.name)}"
+    if context.run(record.name) is not None and record.name != context.registry.active:
+        again = f"{context.command('retire', record.name)} && {context.command('upgrade', record.name)}"
         return f"Write these items again, or begin the upgrade again: {again}"
-    return f"Write these items again: {scene.command('add')} FILE --upsert"
+    return f"Write these items again: {context.command('add')} FILE --upsert"
 
 
-def check_missing(scene: Scene) -> Iterator[Finding]:
+def check_missing(context: CheckContext) -> Iterator[Finding]:
     """Every item has a vector in the active version, or searches do not find it."""
-    active = scene.registry.active
-    missing = scene.count(unsearchable(scene.registry, active))
+    active = context.registry.active
+    missing = context.count(unsearchable(context.registry, active))
     if not missing:
         return
-    run = scene.run(active)
-    embed = f"Embed them: {scene.command('upgrade', active, '--backfill', '1.0')}; or write" if run else "Write"
+    run = context.run(active)
+    embed = f"Embed them: {context.command('upgrade', active, '--backfill', '1.0')}; or write" if run else "Write"
     yield Finding(
         check="missing",
         severity="warning",
         what=f"{missing} items have no vector in {active}: searches do not find them",
-        repair=f"{embed} them again: {scene.command('add')} FILE --upsert",
+        repair=f"{embed} them again: {context.command('add')} FILE --upsert",
     )

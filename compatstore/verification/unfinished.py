@@ -15,17 +15,17 @@ from compatstore.storage.staging import Staging, staged_version
 from compatstore.upgrade.backfilling.account import ledger_of
 from compatstore.upgrade.leases.lease import lease_in, leases_in
 from compatstore.upgrade.leases.stop_request import requests_in
+from compatstore.verification.context import CheckContext
 from compatstore.verification.finding import Finding, Severity
-from compatstore.verification.scene import Scene
 
 
-def check_staged(scene: Scene) -> Iterator[Finding]:
+def check_staged(context: CheckContext) -> Iterator[Finding]:
     """Natives that wait to be folded into the table can be read, are what was staged, and belong to an open upgrade."""
-    names = [name for name in scene.catalog.blobs.names() if staged_version(name)]
+    names = [name for name in context.catalog.blobs.names() if staged_version(name)]
     sound = set(names)
     for name in names:
         version = str(staged_version(name))
-        staging = _staging(scene, version)
+        staging = _staging(context, version)
         if not staging.counts(name):
             what = f"{name} was written by a manager that had lost its lease to {version}; nothing reads it"
             yield _staged("note", what, f"Remove it: rm -r {shlex.quote(staging.address(name))}")
@@ -43,22 +43,22 @@ def check_staged(scene: Scene) -> Iterator[Finding]:
             yield _staged("note", what, removal(staging.address(name)))
     for version in dict.fromkeys(str(staged_version(name)) for name in names):
         if all(name in sound for name in names if staged_version(name) == version):
-            yield from _waiting(scene, version)
+            yield from _waiting(context, version)
 
 
-def _staging(scene: Scene, version: str) -> Staging:
-    run, record = scene.run(version), scene.registry.versions.get(version)
+def _staging(context: CheckContext, version: str) -> Staging:
+    run, record = context.run(version), context.registry.versions.get(version)
     dim, side_dim = (1, None) if record is None else (record.dim, record.side_dim)
     since = 0 if run is None else run.lease
-    id_type = id_arrow_type(scene.registry)
-    return Staging(scene.catalog.store.location, version, dim, id_type, side_dim, since=since)
+    id_type = id_arrow_type(context.registry)
+    return Staging(context.catalog.store.location, version, dim, id_type, side_dim, since=since)
 
 
-def _waiting(scene: Scene, version: str) -> Iterator[Finding]:
+def _waiting(context: CheckContext, version: str) -> Iterator[Finding]:
     """Whether natives of a version wait, and for what."""
-    rows = len(_staging(scene, version))
-    use, drop = scene.command("upgrade", version), scene.command("retire", version)
-    if rows and scene.run(version) is not None:
+    rows = len(_staging(context, version))
+    use, drop = context.command("upgrade", version), context.command("retire", version)
+    if rows and context.run(version) is not None:
         yield _staged("note", f"{rows} natives of {version} are stored, but not in its column yet", f"Go on: {use}")
     elif rows:
         what = f"{rows} natives of {version} wait for an upgrade that is not open"
@@ -78,19 +78,19 @@ def _staged(severity: Severity, what: str, repair: str) -> Finding:
     return Finding(check="staged natives", severity=severity, what=what, repair=repair)
 
 
-def check_accounts(scene: Scene) -> Iterator[Finding]:
+def check_accounts(context: CheckContext) -> Iterator[Finding]:
     """What an upgrade has spent, and could not embed, can be read."""
-    for run in scene.registry.runs.values():
+    for run in context.registry.runs.values():
         try:
-            ledger_of(scene.catalog, scene.registry, run).load()
+            ledger_of(context.catalog, context.registry, run).load()
         except StorageError as error:
             what = f"what the upgrade to {run.target} has spent cannot be read: {error.found}"
             yield Finding(check="accounts", severity="error", what=what, repair=error.fix)
 
 
-def check_leases(scene: Scene) -> Iterator[Finding]:
+def check_leases(context: CheckContext) -> Iterator[Finding]:
     """Who works on the gallery, and who asks them to stop, can be read."""
-    location = scene.catalog.store.location
+    location = context.catalog.store.location
     try:
         records = LeaseTable(location).read()
         misnamed = [lease.target for lease in leases_in(records) if lease_in(records, lease.target) != lease]

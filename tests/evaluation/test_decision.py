@@ -8,7 +8,7 @@ import pytest
 from compatstore.errors import DimensionMismatch, InvalidInput
 from compatstore.evaluation import (
     DecisionSettings,
-    Trial,
+    EvaluationSample,
     backfill_curve,
     decide,
     flips,
@@ -27,7 +27,7 @@ def embed(labels, noise, seed):
 
 def trial(*, source=1.0, hop=0.8, target=0.4):
     """A trial whose spaces are as good as their noise is small."""
-    return Trial(
+    return EvaluationSample(
         source_queries=embed(QUERY_LABELS, source, 1)[:, :8],
         target_queries=embed(QUERY_LABELS, target, 2),
         source=embed(LABELS, source, 3)[:, :8],

@@ -7,7 +7,7 @@ from compatstore.errors import InvalidInput
 from compatstore.evaluation.distances import measure
 from compatstore.evaluation.mixed import mixed_blocks, rank_mixed
 from compatstore.evaluation.ranking import rank_queries
-from compatstore.evaluation.relevance import judge, judge_neighbours
+from compatstore.evaluation.relevance import relevance_from_labels, relevance_from_neighbours
 
 pytestmark = pytest.mark.kernel
 
@@ -26,7 +26,7 @@ def spaces():
 def mixed(spaces, native, merge, scale=1.0):
     source = measure(spaces["queries"], spaces["gallery"])
     target = measure(scale * spaces["queries"], scale * spaces["gallery"])
-    return rank_mixed(source, target, native, judge(*spaces["labels"], *spaces["ids"]), merge)
+    return rank_mixed(source, target, native, relevance_from_labels(*spaces["labels"], *spaces["ids"]), merge)
 
 
 def same(one, other):
@@ -43,7 +43,7 @@ def test_two_parts_in_one_space_rank_as_one_gallery(spaces):
 
 @pytest.mark.parametrize("merge", ["distance", "reciprocal rank", "calibrated"])
 def test_blocks_change_no_bit(spaces, merge):
-    native, relevance = np.arange(120) % 3 == 0, judge(*spaces["labels"], *spaces["ids"])
+    native, relevance = np.arange(120) % 3 == 0, relevance_from_labels(*spaces["labels"], *spaces["ids"])
 
     def merged(block):
         target = measure(3.0 * spaces["queries"], spaces["gallery"] + 1.0, block=block)
@@ -66,7 +66,7 @@ def test_reciprocal_ranks_take_turns_and_the_native_part_begins():
     source, target = np.array([[1.0], [2.0], [0.0], [0.0]]), np.array([[0.0], [0.0], [50.0], [70.0]])
     native = np.array([False, False, True, True])
     distances = measure([[0.0]], source), measure([[0.0]], target)
-    truths = [judge([0], np.where(np.arange(4) == item, 0, 1)) for item in range(4)]
+    truths = [relevance_from_labels([0], np.where(np.arange(4) == item, 0, 1)) for item in range(4)]
     first = [int(rank_mixed(*distances, native, truth, "reciprocal rank").first_match[0]) for truth in truths]
     assert first == [2, 4, 1, 3]
 
@@ -87,7 +87,7 @@ def test_merges_that_cannot_be_made_are_refused(spaces):
 
 def test_neighbours_as_truth_are_the_nearest_and_all_that_tie_with_them():
     gallery = np.array([[3.0], [1.0], [2.0], [-2.0], [9.0]])
-    relevance = judge_neighbours(measure([[0.0], [9.0]], gallery), 2, ["q", "e"], list("abcde"))
+    relevance = relevance_from_neighbours(measure([[0.0], [9.0]], gallery), 2, ["q", "e"], list("abcde"))
     assert [relevance.of(query).tolist() for query in (0, 1)] == [[1, 2, 3], [0, 2]]
     with pytest.raises(InvalidInput, match="1 to 4"):
-        judge_neighbours(measure([[0.0], [9.0]], gallery), 5, ["q", "e"], list("abcde"))
+        relevance_from_neighbours(measure([[0.0], [9.0]], gallery), 5, ["q", "e"], list("abcde"))

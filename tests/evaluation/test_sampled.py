@@ -9,7 +9,7 @@ from digit_galleries import DIGITS, LABELS
 from compatstore.evaluation import rank_queries
 from compatstore.evaluation.bootstrap import SampledGallery, resample
 from compatstore.evaluation.distances import measure
-from compatstore.evaluation.relevance import judge
+from compatstore.evaluation.relevance import relevance_from_labels
 from compatstore.evaluation.sampled import WHOLE, Sampling, find_in_galleries
 
 pytestmark = pytest.mark.kernel
@@ -19,7 +19,7 @@ VECTORS = DIGITS[:, ::3] + np.random.default_rng(0).normal(0, 3, (len(DIGITS), 2
 
 def find(rows, sampling=WHOLE, ks=(1, 5)):
     """Let the items of some rows search each other."""
-    relevance = judge(LABELS[rows], LABELS[rows], rows, rows)
+    relevance = relevance_from_labels(LABELS[rows], LABELS[rows], rows, rows)
     [found] = find_in_galleries(measure(VECTORS[rows], VECTORS[rows]), relevance, [np.arange(len(rows))], ks, sampling)
     return found
 
@@ -36,7 +36,7 @@ def test_a_whole_gallery_is_ranked_as_everywhere():
 
 def test_equal_vectors_are_ranked_by_id_and_lonely_queries_are_not_counted():
     vectors, labels, ids = np.array([[0.0], [1.0], [1.0], [1.0]]), np.array([7, 8, 7, 9]), np.array([0, 3, 1, 2])
-    relevance = judge(labels, labels, ids, ids)
+    relevance = relevance_from_labels(labels, labels, ids, ids)
     [found] = find_in_galleries(measure(vectors, vectors), relevance, [np.arange(4)], (1, 2))
     assert found.counted.tolist() == [True, False, True, False]
     assert found.values[:, 0].tolist() == [1, 1, 1]
@@ -45,7 +45,7 @@ def test_equal_vectors_are_ranked_by_id_and_lonely_queries_are_not_counted():
 
 def test_blocks_change_no_bit():
     rows, sampling = np.arange(150), Sampling(weight=4.0)
-    relevance = judge(LABELS[rows], LABELS[rows], rows, rows)
+    relevance = relevance_from_labels(LABELS[rows], LABELS[rows], rows, rows)
 
     def found(block):
         distances = measure(VECTORS[rows], VECTORS[rows], block=block)
@@ -73,7 +73,7 @@ def test_the_influence_of_an_item_is_what_is_lost_without_it():
     queries = VECTORS[200:400]
 
     def found(kept):
-        left = judge(LABELS[200:400], LABELS[kept])
+        left = relevance_from_labels(LABELS[200:400], LABELS[kept])
         return find_in_galleries(measure(queries, VECTORS[kept]), left, [np.arange(len(kept))], (1, 5), sampling)[0]
 
     everything = found(rows)

@@ -27,7 +27,7 @@ def test_values_come_back_as_they_went_in(n, dim, avoid, side, seed):
     values.vectors = rng.normal(size=(n, dim)).astype(np.float32)
     values.origin[values.valid] = "native"
     values.uncertainty = np.where(rng.random(n) < 0.5, np.nan, rng.random(n)).astype(np.float32)
-    values.basis = rng.integers(1, 2**63, n, dtype=np.uint64)
+    values.input_hash = rng.integers(1, 2**63, n, dtype=np.uint64)
     if side_dim is not None:
         values.side = rng.normal(size=(n, side_dim)).astype(np.float32)
         values.side = np.sign(values.side) if side_dtype == "bits" else values.side
@@ -45,7 +45,7 @@ def test_values_come_back_as_they_went_in(n, dim, avoid, side, seed):
     np.testing.assert_array_equal(back.vectors[back.valid], values.vectors[values.valid])
     assert back.origin[back.valid].tolist() == ["native"] * int(values.valid.sum())
     np.testing.assert_array_equal(back.uncertainty[back.valid], values.uncertainty[values.valid])
-    np.testing.assert_array_equal(back.basis[back.valid], values.basis[values.valid])
+    np.testing.assert_array_equal(back.input_hash[back.valid], values.input_hash[values.valid])
     assert table["v__origin"].null_count == table["v__basis"].null_count == n - values.valid.sum()
     if side_dim is not None:
         np.testing.assert_array_equal(back.side_valid, values.side_valid)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from lance.commit import CommitConflictError
 
-from compatstore.storage.index_deltas import take_in
+from compatstore.storage.index_deltas import update_index
 from compatstore.storage.location import locate
 from compatstore.storage.moves import commit_move, read_rows, unmovable, write_rows
 from compatstore.storage.store import PRIMARY_KEY, Store
@@ -138,11 +138,11 @@ def test_moved_rows_come_back_into_the_indexes(store):
         return store.snapshot().stats.index_stats("id_idx")["num_unindexed_rows"]
 
     assert unindexed() == 2
-    take_in(store, more_than=2)
+    update_index(store, more_than=2)
     assert unindexed() == 2
-    take_in(store)
+    update_index(store)
     assert unindexed() == 0
     version = store.snapshot().version
-    take_in(store)
+    update_index(store)
     assert store.snapshot().version == version, "an index that has all rows is left alone"
     assert store.scan(["views"], "id = 12")["views"].to_pylist() == [7]

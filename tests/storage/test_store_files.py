@@ -76,7 +76,7 @@ def test_staged_batches_are_durable_and_go_away(store):
     again = Staging(store.location, "v2", 3, pa.string())
     staged = again.read()
     assert staged.ids.to_pylist() == ["a", "b"]
-    assert staged.basis.tolist() == [7, 2**64 - 1]
+    assert staged.input_hash.tolist() == [7, 2**64 - 1]
     assert staged.vectors(np.array([1, 0])).tolist() == [[0, 0, 0], [1, 1, 1]]
     staging.clear()
     assert len(staging) == 0

@@ -19,7 +19,7 @@ from benchmarks.crashes.life import SEARCHES, Life
 from benchmarks.crashes.rehearsal import prepare
 from benchmarks.crashes.template import KINDS, OWN, initial_items, make_template
 from benchmarks.crashes.truth import ENCODERS, SIDE_ENCODERS, source_vector
-from compatstore.storage.basis import row_basis
+from compatstore.storage.input_hash import input_hashes
 
 KILLS, SUSPENSIONS, FRAGMENTS, ROWS = 8, 3, 4, 120
 
@@ -90,7 +90,7 @@ def test_the_harness_sees_damage(cut_over, tmp_path, expected):
     assert any(expected in violation for violation in found), found
 
 
-def test_the_harness_sees_a_stale_vector_that_no_basis_tells_of(cut_over):
+def test_the_harness_sees_a_stale_vector_that_no_input_hash_tells_of(cut_over):
     state = State.read(cut_over)
     items = initial_items(fragments=2, rows=100)
     item = state.table["id"][0].as_py()
@@ -99,9 +99,11 @@ def test_the_harness_sees_a_stale_vector_that_no_basis_tells_of(cut_over):
     changed = {"source": f"{item}/1", "v1": vector.tolist()}
     honest = replace(state, table=replace_first_row(state.table, **changed))
     assert violations(honest, known, OWN) == []
-    basis = row_basis(vector[None], np.ones(1, bool), pa.array([f"{item}/1"]))[0]
-    lying = replace(state, table=replace_first_row(state.table, **changed, v2__basis=int(basis)))
-    assert violations(lying, known, OWN) == [f"1 target vectors belong to an earlier source and no basis tells: {item}"]
+    input_hash = input_hashes(vector[None], np.ones(1, bool), pa.array([f"{item}/1"]))[0]
+    lying = replace(state, table=replace_first_row(state.table, **changed, v2__basis=int(input_hash)))
+    assert violations(lying, known, OWN) == [
+        f"1 target vectors belong to an earlier source and no input hash tells: {item}"
+    ]
 
 
 def replace_first_row(table, **columns):

@@ -32,7 +32,7 @@ def embedder(kinds, calls, retries=0):
 def batch(kinds):
     inputs = [None if kind == "none" else number for number, kind in enumerate(kinds)]
     ids = [f"id-{number}" for number in range(len(kinds))]
-    return Batch(ids=ids, inputs=inputs, basis=np.arange(len(kinds), dtype=np.uint64))
+    return Batch(ids=ids, inputs=inputs, input_hash=np.arange(len(kinds), dtype=np.uint64))
 
 
 @given(st.lists(KINDS, max_size=60))

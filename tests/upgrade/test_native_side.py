@@ -110,8 +110,8 @@ def test_what_an_earlier_release_staged_is_folded(tmp_path):
     store = gallery._catalog.store
     edit(store, lambda state: replace(state, runs={"v2": replace(state.runs["v2"], lease=0)}))  # leases had no numbers
     staging = Staging(location, "v2", 5, pa.string())
-    basis = gallery.get(IDS[:3], ["v2__basis"]).column("v2__basis").to_numpy()
-    staging.append(IDS[:3], V2_VECTORS[:3], basis)
+    input_hash = gallery.get(IDS[:3], ["v2__basis"]).column("v2__basis").to_numpy()
+    staging.append(IDS[:3], V2_VECTORS[:3], input_hash)
     gallery.upgrade("v2", backfill=0.1, natives="columns")
     native = native_rows(gallery)
     assert native[:3].all()

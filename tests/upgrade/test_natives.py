@@ -61,7 +61,7 @@ def stored(natives, ids):
     columns = [registry.id_column, registry.columns("v1").vector, "v1__side", "source"]
     rows = find(natives.catalog.store, registry.id_column, ids, [c for c in columns if c])
     found = rows[registry.id_column].to_pylist()
-    return found, native_of(found), natives.basis(rows)
+    return found, native_of(found), natives.input_hashes(rows)
 
 
 def table_of(gallery):
@@ -185,17 +185,19 @@ def test_an_app_that_writes_meanwhile_loses_nothing(gallery):
     assert failures == []
     rows = table_of(gallery)
     assert {key: row["number"] for key, row in rows.items()} == expected
-    basis = {i: int(b) for i, b in zip(*basis_now(gallery), strict=True)}
-    fresh = [row for row in rows.values() if row["v2__origin"] == "native" and row["v2__basis"] == basis[row["id"]]]
+    input_hash = {i: int(b) for i, b in zip(*hashes_now(gallery), strict=True)}
+    fresh = [
+        row for row in rows.values() if row["v2__origin"] == "native" and row["v2__basis"] == input_hash[row["id"]]
+    ]
     assert len(fresh) > 100
     for row in fresh:
         assert_native(row)
 
 
-def basis_now(gallery):
+def hashes_now(gallery):
     natives = natives_of(gallery)
     rows = natives.catalog.store.scan(["id", "v1", "v1__side", "source"])
-    return rows["id"].to_pylist(), natives.basis(rows)
+    return rows["id"].to_pylist(), natives.input_hashes(rows)
 
 
 PROGRAM = """
@@ -309,7 +311,7 @@ def test_repeated_ids_that_an_app_wrote_are_each_given_their_own_vector(tmp_path
     rows = find(natives.catalog.store, "key", ["item-0", "item-1", "item-5"], ["key", "embedding"])
     assert rows.num_rows == 5
     vectors = rows["embedding"].combine_chunks().flatten().to_numpy().reshape(5, 24)[:, :1] + np.zeros((5, TARGET.dim))
-    natives.store(rows["key"].to_pylist(), vectors.astype(np.float32), natives.basis(rows))
+    natives.store(rows["key"].to_pylist(), vectors.astype(np.float32), natives.input_hashes(rows))
     assert natives.fold() == 5
     table = lance.dataset(path_of(gallery)).to_table()
     assert table.num_rows == 303
@@ -327,7 +329,7 @@ def test_a_table_whose_rows_cannot_move_is_backfilled_by_columns(tmp_path):
     gallery.upgrade("v2")
     natives = natives_of(gallery)
     rows = find(natives.catalog.store, "key", ["item-7"], ["key", "embedding"])
-    natives.store(["item-7"], native_of(["item-7"]), natives.basis(rows))
+    natives.store(["item-7"], native_of(["item-7"]), natives.input_hashes(rows))
     assert (natives.waiting().to_pylist(), natives.fold()) == (["item-7"], 1)
 
 

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compatstore.errors import EncoderFailed, first_offenders
-from compatstore.storage.basis import row_basis
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.fragment_counts import FragmentCounts
 from compatstore.storage.ids import find
+from compatstore.storage.input_hash import input_hashes
 from compatstore.storage.ledger import Ledger, Spent, without
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
@@ -126,7 +126,7 @@ class Account:
 
     def _rows(self, made: Embedded, positions: list[int]) -> Any:
         ids = [made.batch.ids[i] for i in positions]
-        return self._ledger.rows(ids, made.batch.basis[positions], [made.failures[i] for i in positions])
+        return self._ledger.rows(ids, made.batch.input_hash[positions], [made.failures[i] for i in positions])
 
     def _embeds_nothing(self) -> EncoderFailed:
         first = first_offenders([f"{row['id']}: {row['reason']}" for row in self._doubtful.to_pylist()], 3)
@@ -243,10 +243,10 @@ def still_failed(catalog: Catalog, registry: Registry, run: RunRecord, failed: A
     names = [key, source.vector, origin, *([sources] if sources else [])]
     rows = find(catalog.store, key, failed["id"].to_pylist(), names)
     values = read_source(source, rows)
-    basis = row_basis(values.vectors, values.valid, rows[sources] if sources else None)
+    input_hash = input_hashes(values.vectors, values.valid, rows[sources] if sources else None)
     positions = pc.index_in(failed["id"], value_set=rows[key].combine_chunks()).fill_null(-1).to_numpy()
     native = pc.equal(rows[origin], NATIVE).fill_null(False).to_numpy()
     if not rows.num_rows:
         return failed.slice(0, 0)
-    same = (positions >= 0) & (basis[positions] == failed["basis"].to_numpy()) & ~native[positions]
+    same = (positions >= 0) & (input_hash[positions] == failed["basis"].to_numpy()) & ~native[positions]
     return failed.filter(pa.array(np.asarray(same)))

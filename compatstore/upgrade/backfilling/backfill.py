@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from compatstore.encoders import Encoder
 from compatstore.errors import UpgradeError
-from compatstore.storage.basis import row_basis
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.ids import find
+from compatstore.storage.input_hash import input_hashes
 from compatstore.storage.ledger import Spent
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
@@ -116,13 +116,13 @@ class Backfill:
         source = replace(self.registry.columns(self.run.source), side=None, side_dim=None)
         rows = find(self.catalog.store, key, ids, [key, source.vector, *([sources] if sources else [])])
         values, found = read_source(source, rows), rows[key].to_pylist()
-        basis = row_basis(values.vectors, values.valid, rows[sources] if sources else None)
+        input_hash = input_hashes(values.vectors, values.valid, rows[sources] if sources else None)
         given = rows[sources].to_pylist() if sources else [None] * len(found)
         encoder, side = require_encoder(self.catalog, self.run.target), self.catalog.side_encoder(self.run.target)
         return Batch(
             ids=found,
             inputs=inputs_of(encoder, found, given),
-            basis=basis,
+            input_hash=input_hash,
             side_inputs=inputs_of(side, found, given),
         )
 
@@ -184,7 +184,7 @@ class _Call:
         if not len(embedded.rows):
             return 0
         ids = [batch.ids[row] for row in embedded.rows]
-        self._waiting += self._natives.store(ids, embedded.vectors, batch.basis[embedded.rows], embedded.side)
+        self._waiting += self._natives.store(ids, embedded.vectors, batch.input_hash[embedded.rows], embedded.side)
         if self._waiting >= self._natives.wave_rows:
             self.folded, self._waiting = self.folded + self._natives.fold(), 0
         return len(ids)

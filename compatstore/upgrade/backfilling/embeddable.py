@@ -199,7 +199,7 @@ def _embed(catalog: Catalog, registry: Registry, run: RunRecord, ids: Any) -> It
             Batch(
                 ids=found,
                 inputs=inputs_of(encoder, found, sources),
-                basis=np.zeros(len(found), np.uint64),
+                input_hash=np.zeros(len(found), np.uint64),
                 side_inputs=inputs_of(side_encoder, found, sources),
             )
         )

@@ -32,13 +32,13 @@ class Batch:
     Args:
         ids: n ids.
         inputs: n sources, or ids for an encoder that reads ids; None where an item has none.
-        basis: (n,) uint64, what an item was when it was read.
+        input_hash: (n,) uint64, what an item was when it was read.
         side_inputs: n sources or ids for the side-information encoder, likewise; empty where there is none.
     """
 
     ids: list[Any]
     inputs: list[Any]
-    basis: Digests
+    input_hash: Digests
     side_inputs: list[Any] = field(default_factory=list)
 
 

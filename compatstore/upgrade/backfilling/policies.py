@@ -16,7 +16,7 @@ import pyarrow as pa
 from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import InvalidInput, first_offenders
 from compatstore.seeds import BACKFILL, seed_of
-from compatstore.storage.basis import hash_values
+from compatstore.storage.input_hash import hash_values
 from compatstore.upgrade.rows import Rows, Scores, TableRows
 
 COLUMN = "column:"

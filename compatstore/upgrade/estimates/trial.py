@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from compatstore.encoders import FloatArray
 from compatstore.errors import InvalidInput, UpgradeError
-from compatstore.evaluation import DecisionSettings, DecisionTable, Trial, decide
+from compatstore.evaluation import DecisionSettings, DecisionTable, EvaluationSample, decide
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionValues
 from compatstore.storage.records import RunRecord
@@ -111,7 +111,7 @@ def decide_on_sample(
         whole = search_whole(catalog, run, sample, metrics, served=served, seed=settings.seed).figures(KS)
     labels = None if sample.classes is None else sample.classes[sample.places]
     ids = np.arange(len(sample.places))
-    trial = Trial(
+    trial = EvaluationSample(
         source_queries=sample.source.vectors[asks],
         target_queries=sample.native[asks],
         source=sample.source.vectors,

@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 
 from compatstore.digests import Digests
 from compatstore.encoders import FloatArray
-from compatstore.storage.basis import row_basis
 from compatstore.storage.columns import NATIVE, VersionColumns, VersionValues
+from compatstore.storage.input_hash import input_hashes
 from compatstore.storage.registry import Registry
 from compatstore.upgrade.hop import read_source
 
@@ -27,36 +27,40 @@ class NativeBatch:
 
     Attributes:
         ids: Arrow array of n ids. In a table that others own an id may stand in several rows, and here several times.
-        basis: (n,) uint64, of the rows that the vectors were made from.
+        input_hash: (n,) uint64, of the rows that the vectors were made from.
         vectors: Reads some of them: (k,) positions -> (k, dim) float32.
         side: The same of their side-information, (k, side_dim) float32, NaN where an item has none; or None.
     """
 
     ids: Any
-    basis: Digests
+    input_hash: Digests
     vectors: Callable[[Positions], FloatArray]
     side: Callable[[Positions], FloatArray | None]
 
     @classmethod
-    def of(cls, ids: Any, basis: Digests, vectors: FloatArray, side: FloatArray | None = None) -> NativeBatch:
+    def of(cls, ids: Any, input_hash: Digests, vectors: FloatArray, side: FloatArray | None = None) -> NativeBatch:
         """Natives in memory."""
-        return cls(ids, basis, lambda rows: vectors[rows], lambda rows: None if side is None else side[rows])
+        return cls(ids, input_hash, lambda rows: vectors[rows], lambda rows: None if side is None else side[rows])
 
-    def positions(self, ids: Any, basis: Digests) -> Positions:
+    def positions(self, ids: Any, input_hash: Digests) -> Positions:
         """Which vector belongs to each row of the table: (rows,) int64, -1 where none does.
 
         None belongs to a row whose item was changed after the vector was made.
 
         Args:
             ids: Arrow array of the rows' ids.
-            basis: (rows,) uint64, of the rows as they are now.
+            input_hash: (rows,) uint64, of the rows as they are now.
         """
         ids = ids.cast(self.ids.type)
         found: Positions = pc.index_in(ids, value_set=self.ids).fill_null(-1).to_numpy(zero_copy_only=False)
-        fits = (found >= 0) & (self.basis[found] == basis) if len(self.basis) else np.zeros(len(found), bool)
+        fits = (
+            (found >= 0) & (self.input_hash[found] == input_hash)
+            if len(self.input_hash)
+            else np.zeros(len(found), bool)
+        )
         positions = np.where(fits, found, -1).astype(np.int64)
         for row in np.flatnonzero((found >= 0) & ~fits) if self._repeats else ():
-            positions[row] = self._repeated.get((ids[int(row)].as_py(), int(basis[row])), -1)
+            positions[row] = self._repeated.get((ids[int(row)].as_py(), int(input_hash[row])), -1)
         return positions
 
     @cached_property
@@ -65,8 +69,8 @@ class NativeBatch:
 
     @cached_property
     def _repeated(self) -> dict[tuple[Any, int], int]:
-        """Positions by id and basis."""
-        keys = zip(self.ids.to_pylist(), self.basis.tolist(), strict=True)
+        """Positions by id and input hash."""
+        keys = zip(self.ids.to_pylist(), self.input_hash.tolist(), strict=True)
         return {key: position for position, key in enumerate(keys)}
 
 
@@ -91,14 +95,14 @@ def put_natives(target: VersionValues, rows: Positions, natives: NativeBatch, po
         valid=np.ones(k, bool),
         origin=np.full(k, NATIVE, object),
         uncertainty=np.full(k, np.nan, np.float32),
-        basis=natives.basis[positions],
+        input_hash=natives.input_hash[positions],
         side=side,
         side_valid=side_valid,
     )
     target.put(rows, native)
 
 
-def basis_of(registry: Registry, source: VersionColumns, rows: Any) -> Digests:
+def input_hashes_of(registry: Registry, source: VersionColumns, rows: Any) -> Digests:
     """What natives of these rows belong to: (n,) uint64.
 
     Args:
@@ -108,4 +112,4 @@ def basis_of(registry: Registry, source: VersionColumns, rows: Any) -> Digests:
     """
     values = read_source(source, rows)
     sources = rows[registry.source_column] if registry.source_column else None
-    return row_basis(values.vectors, values.valid, sources)
+    return input_hashes(values.vectors, values.valid, sources)

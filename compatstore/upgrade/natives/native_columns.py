@@ -28,12 +28,12 @@ from compatstore.storage.fragments import (
     read_physical,
     write_columns,
 )
-from compatstore.storage.index_deltas import names_on, take_in
+from compatstore.storage.index_deltas import names_on, update_index
 from compatstore.storage.registry import Registry, edit
 from compatstore.storage.staging import Staged, Staging
 from compatstore.storage.store import Store
 from compatstore.upgrade.hop import WAVE_ROWS
-from compatstore.upgrade.natives.native_batch import NativeBatch, basis_of, put_natives
+from compatstore.upgrade.natives.native_batch import NativeBatch, input_hashes_of, put_natives
 from compatstore.upgrade.states import require_open
 
 
@@ -61,9 +61,11 @@ class NativeColumns:
         """Arrow array of the ids whose natives are staged."""
         return self._staging.read().ids
 
-    def store(self, ids: Sequence[Any], vectors: FloatArray, basis: Digests, side: FloatArray | None = None) -> int:
+    def store(
+        self, ids: Sequence[Any], vectors: FloatArray, input_hash: Digests, side: FloatArray | None = None
+    ) -> int:
         """Stage a batch; durable when it returns."""
-        self._staging.append(ids, vectors, basis, side)
+        self._staging.append(ids, vectors, input_hash, side)
         return len(ids)
 
     def fold(self) -> int:
@@ -80,14 +82,14 @@ class NativeColumns:
     def _fold(self, staged: Staged) -> int:
         if not len(staged.ids):
             return 0
-        natives = NativeBatch(staged.ids, staged.basis, staged.vectors, staged.side)
+        natives = NativeBatch(staged.ids, staged.input_hash, staged.vectors, staged.side)
         folded = 0
         for wave in in_waves(list_fragments(self._store.snapshot()), WAVE_ROWS):
             folded += self._store.retry("fold natives", lambda: self._fold_wave(wave, natives))  # noqa: B023
         if self._fence is not None:
             self._forget_predecessors(self._fence)
         self._staging.clear()
-        take_in(self._store, names_on(self._store, self._target.vector))
+        update_index(self._store, names_on(self._store, self._target.vector))
         return folded
 
     def _forget_predecessors(self, fence: Fence) -> None:
@@ -128,6 +130,6 @@ class NativeColumns:
         source_column = [self._registry.source_column] if self._registry.source_column else []
         columns = [self._registry.id_column, self._source.vector, *side, *source_column, *more]
         for batch in read_physical(snapshot, fragment, columns):
-            positions = natives.positions(batch.column(0), basis_of(self._registry, self._source, batch))
+            positions = natives.positions(batch.column(0), input_hashes_of(self._registry, self._source, batch))
             live = batch["_rowid"].is_valid().to_numpy(zero_copy_only=False)
             yield batch, positions, np.flatnonzero((positions >= 0) & live)

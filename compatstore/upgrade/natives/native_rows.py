@@ -16,11 +16,11 @@ from compatstore.digests import Digests
 from compatstore.encoders import FloatArray
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.columns import VersionColumns
-from compatstore.storage.index_deltas import take_in
+from compatstore.storage.index_deltas import update_index
 from compatstore.storage.moves import Move, commit_move, read_rows, write_rows
 from compatstore.storage.registry import Registry
 from compatstore.storage.store import Store
-from compatstore.upgrade.natives.native_batch import NativeBatch, Positions, basis_of, put_natives
+from compatstore.upgrade.natives.native_batch import NativeBatch, Positions, input_hashes_of, put_natives
 
 # Lance finds moved rows by a scan until its indexes have them; so many make an indexed search half as slow again.
 UNINDEXED_ROWS = 5_000
@@ -48,9 +48,11 @@ class NativeRows:
         self._moved = 0
         self._unindexed = 0
 
-    def store(self, ids: Sequence[Any], vectors: FloatArray, basis: Digests, side: FloatArray | None = None) -> int:
+    def store(
+        self, ids: Sequence[Any], vectors: FloatArray, input_hash: Digests, side: FloatArray | None = None
+    ) -> int:
         """Write a batch into the table, in one commit; items that were changed or deleted meanwhile are left out."""
-        batch = NativeBatch.of(pa.array(list(ids), id_arrow_type(self._registry)), basis, vectors, side)
+        batch = NativeBatch.of(pa.array(list(ids), id_arrow_type(self._registry)), input_hash, vectors, side)
         moved = self._move(batch)
         self._moved += moved
         self._unindexed += moved
@@ -89,14 +91,14 @@ class NativeRows:
         return moved
 
     def _refresh(self) -> None:
-        take_in(self._store)
+        update_index(self._store)
         self._unindexed = 0
 
     def _rows_of(self, snapshot: Any, batch: NativeBatch) -> Any:
         """Whole rows of a batch with the native vectors in them, as an Arrow table with their addresses."""
         rows = read_rows(snapshot, self._registry.id_column, batch.ids.to_pylist())
         ids = rows[self._registry.id_column].combine_chunks()
-        positions = batch.positions(ids, basis_of(self._registry, self._source, rows))
+        positions = batch.positions(ids, input_hashes_of(self._registry, self._source, rows))
         chosen = np.flatnonzero(positions >= 0)
         return self._with_natives(rows.take(pa.array(chosen)), batch, positions[chosen])
 

@@ -18,7 +18,7 @@ from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 from compatstore.upgrade.backfilling.account import ledger_of
 from compatstore.upgrade.backfilling.budget import Budget
-from compatstore.upgrade.natives.native_batch import basis_of
+from compatstore.upgrade.natives.native_batch import input_hashes_of
 from compatstore.upgrade.natives.native_columns import NativeColumns
 from compatstore.upgrade.natives.native_rows import NativeRows
 from compatstore.upgrade.natives.native_ways import plan_natives, require_way
@@ -51,13 +51,15 @@ class Natives:
         """Arrow array of the ids whose natives are durable but not in the table yet."""
         return self._columns.waiting()
 
-    def store(self, ids: Sequence[Any], vectors: FloatArray, basis: Digests, side: FloatArray | None = None) -> int:
+    def store(
+        self, ids: Sequence[Any], vectors: FloatArray, input_hash: Digests, side: FloatArray | None = None
+    ) -> int:
         """Make a batch durable; all of it or nothing.
 
         Args:
             ids: n ids.
             vectors: (n, dim) float32.
-            basis: (n,) uint64, of the rows that the vectors were made from (see `basis`).
+            input_hash: (n,) uint64, of the rows that the vectors were made from (see `input_hashes`).
             side: (n, side_dim) float32 of side-information, NaN where an item has none; None for none at all.
 
         Returns:
@@ -67,7 +69,7 @@ class Natives:
             CommitConflict: Other writers were faster each time; nothing of the batch is stored.
         """
         with self._lock:
-            return self._way.store(ids, vectors, basis, side)
+            return self._way.store(ids, vectors, input_hash, side)
 
     def fold(self) -> int:
         """Bring what waits into the table, and indexes up to date; does nothing where nothing was stored.
@@ -78,9 +80,9 @@ class Natives:
         with self._lock:
             return self._columns.fold() + self._rows.fold()
 
-    def basis(self, rows: Any) -> Digests:
+    def input_hashes(self, rows: Any) -> Digests:
         """(n,) uint64: what natives of these rows belong to, an Arrow table or batch with source vector and source."""
-        return basis_of(self.registry, self.registry.columns(self.run.source), rows)
+        return input_hashes_of(self.registry, self.registry.columns(self.run.source), rows)
 
     @cached_property
     def wave_rows(self) -> int:

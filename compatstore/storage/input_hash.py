@@ -1,4 +1,4 @@
-"""The basis of a vector: a digest of what it was made from, so that a stale one is found.
+"""The input hash of a vector: a digest of what the vector was made from, by which a stale vector is found.
 
 Apps that own an adopted table change items through plain LanceDB, which knows nothing of our columns: a new source
 vector can stand beside a target vector that was made from the previous one. Each target vector therefore carries
@@ -22,7 +22,7 @@ CHUNK = 65_536  # texts that are Python objects at once
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-def row_basis(vectors: FloatArray, valid: npt.NDArray[np.bool_], sources: Any | None) -> Digests:
+def input_hashes(vectors: FloatArray, valid: npt.NDArray[np.bool_], sources: Any | None) -> Digests:
     """Digest each row's source vector and `source` value.
 
     Args:

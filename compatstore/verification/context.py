@@ -19,7 +19,7 @@ BATCH_ROWS = 4096
 
 
 @dataclass(frozen=True)
-class Scene:
+class CheckContext:
     """What every check reads; nothing of it writes.
 
     Attributes:
@@ -33,7 +33,7 @@ class Scene:
     registry: Registry
 
     @classmethod
-    def of(cls, catalog: Catalog) -> Scene:
+    def of(cls, catalog: Catalog) -> CheckContext:
         """The gallery as of now."""
         snapshot = catalog.store.snapshot()
         return cls(catalog, snapshot, catalog.recorded(snapshot))

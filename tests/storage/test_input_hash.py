@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 
 from compatstore.digests import hash_rows
-from compatstore.storage.basis import hash_values, row_basis
+from compatstore.storage.input_hash import hash_values, input_hashes
 
 
 @given(st.integers(1, 40), st.integers(0, 39), st.integers(0, 31), st.integers(0, 2**32 - 1))
@@ -27,8 +27,8 @@ def test_no_two_of_many_rows_collide_and_the_batch_does_not_matter():
 def test_swapped_values_and_swapped_sources_are_told_apart():
     rows = np.array([[1, 2], [2, 1], [1, 2], [1, 2]], np.float32)
     valid = np.array([True, True, True, False])
-    basis = row_basis(rows, valid, pa.array(["a", "a", "b", "a"]))
-    assert len(set(basis.tolist())) == 4
+    input_hash = input_hashes(rows, valid, pa.array(["a", "a", "b", "a"]))
+    assert len(set(input_hash.tolist())) == 4
 
 
 def test_ids_of_all_types_have_digests():

@@ -18,7 +18,7 @@ from compatstore.versions import Metric
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Trial:
+class EvaluationSample:
     """Queries and gallery items embedded in both versions: what a decision is made from.
 
     Args:
@@ -34,9 +34,9 @@ class Trial:
         gallery_ids: (n,) of the same kind, each once, or None.
         population: Items of the gallery that these n were drawn from at random, >= n; None where they are all of it.
             Figures are then as of that gallery, and intervals allow for the draw.
-        whole: What the same queries found in the whole of that gallery by the ways that need no native vector of it
-            ("s/s", "t/s", "t/h"), or None where nobody looked. Without it CMC is not measured where these items are a
-            sample, as a sample has few of the very nearest items.
+        whole: What the same queries found in the whole of that gallery by the strategies that need no native vector of
+            it ("s/s", "t/s", "t/h"), or None where nobody looked. Without it CMC is not measured where these items are
+            a sample, as a sample has few of the very nearest items.
 
     Raises:
         DimensionMismatch: Shapes or numbers do not match.
@@ -87,7 +87,7 @@ class Trial:
 
 @dataclass(frozen=True, kw_only=True)
 class DecisionSettings:
-    """How ways are measured and compared.
+    """How strategies are measured and compared.
 
     Args:
         ks: The k of CMC@k.

@@ -1,0 +1,128 @@
+"""Every strategy to serve a gallery during an upgrade, each ranked for the same queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from compatstore.evaluation.compatibility import fit_length
+from compatstore.evaluation.curve import as_permutation, mixed_galleries, native_rows
+from compatstore.evaluation.distances import Distances, Doubles, Positions, measure
+from compatstore.evaluation.known import map_alone, put_right, reach
+from compatstore.evaluation.mixed import mixed_blocks
+from compatstore.evaluation.relevance import Relevance, relevance_from_labels, relevance_from_neighbours
+from compatstore.evaluation.sample import DecisionSettings, EvaluationSample
+from compatstore.evaluation.sampled import Found, Sampling, find_in_blocks, find_in_galleries
+
+FEWEST_NEIGHBOURS = 5
+MERGED = "s/s+t/t"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ServingStrategy:
+    """One strategy to serve the gallery and what each query found by it; see `DecisionRow` for the fields' meaning."""
+
+    name: str
+    notation: str
+    share: float
+    found: Found
+    note: str = ""
+
+
+def rank_strategies(sample: EvaluationSample, settings: DecisionSettings) -> list[ServingStrategy]:
+    """Rank by the status quo, naive swap, rank merge, hop alone, the budgets and the full backfill, in this order."""
+    native = measure(sample.target_queries, sample.native, settings.target_metric)
+    search = _Search(relevance=_truth(sample, native, settings), ks=settings.ks, sampling=_sampling(sample))
+    strategies = [*_without_transform(sample, native, search, settings), *_backfills(sample, search, settings)]
+    if sample.complete:
+        return strategies
+    founds = [strategy.found for strategy in strategies]
+    if sample.whole is None:
+        known = [map_alone(strategy.found, merged=strategy.notation == MERGED) for strategy in strategies]
+    else:
+        asked = np.ones(len(sample.source_queries)) if search.sampling.asked is None else search.sampling.asked
+        known = put_right([strategy.notation for strategy in strategies], founds, sample.whole, asked)
+    return [replace(strategy, found=found) for strategy, found in zip(strategies, known, strict=True)]
+
+
+def sampled_neighbours(neighbours: int, weight: float) -> int:
+    """How many nearest items of a sample, 1 in `weight` of a gallery, stand for so many of the gallery's.
+
+    They are not let go below 5: one neighbour more or less would decide too much.
+    """
+    return max(round(neighbours / weight), min(FEWEST_NEIGHBOURS, neighbours))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Search:
+    """How all strategies are searched: what is correct, the k of CMC, and what the gallery is a sample of."""
+
+    relevance: Relevance
+    ks: tuple[int, ...]
+    sampling: Sampling
+
+    def galleries(self, distances: Distances, rows: Sequence[Positions]) -> list[Found]:
+        return find_in_galleries(distances, self.relevance, rows, self.ks, self.sampling)
+
+    def blocks(self, blocks: Iterable[tuple[int, Doubles]], queries: int, items: int) -> Found:
+        return find_in_blocks(blocks, queries, self.relevance, [np.arange(items)], self.ks, self.sampling)[0]
+
+
+def _truth(sample: EvaluationSample, native: Distances, settings: DecisionSettings) -> Relevance:
+    if sample.query_labels is None or sample.gallery_labels is None:
+        neighbours = sampled_neighbours(settings.neighbours, sample.weight)
+        return relevance_from_neighbours(native, neighbours, sample.query_ids, sample.gallery_ids)
+    return relevance_from_labels(sample.query_labels, sample.gallery_labels, sample.query_ids, sample.gallery_ids)
+
+
+def _sampling(sample: EvaluationSample) -> Sampling:
+    whole, items = sample.whole, len(sample.source)
+    return Sampling(
+        weight=sample.weight,
+        own=1.0 if sample.query_labels is not None else (1.0 + sample.weight) / 2.0,
+        asked=None if whole is None else 1.0 / reach(whole.correct, items, sample.population or items),
+    )
+
+
+def _without_transform(
+    sample: EvaluationSample, native: Distances, search: _Search, settings: DecisionSettings
+) -> list[ServingStrategy]:
+    """What the source's vectors are good for: as they are, with the wrong queries, and beside native ones."""
+    source = measure(sample.source_queries, sample.source, settings.source_metric)
+    swapped = fit_length(sample.target_queries, sample.source.shape[1])
+    naive = measure(swapped, sample.source, settings.source_metric)
+    rows, share = np.arange(len(sample.source)), settings.merge_share
+    filled = native_rows(as_permutation(sample.order, len(rows)), share)
+    merged = mixed_blocks(source, native, filled, search.relevance, settings.merge)
+    mixed = search.blocks(merged, len(source.left), len(rows))
+    status_quo, swap = (search.galleries(distances, [rows])[0] for distances in (source, naive))
+    note = _swap_note(sample.target_queries.shape[1], sample.source.shape[1])
+    return [
+        ServingStrategy(name="status quo", notation="s/s", share=0.0, found=status_quo),
+        ServingStrategy(name="naive swap", notation="t/s", share=0.0, found=swap, note=note),
+        ServingStrategy(name=f"rank merge {share:.0%}", notation=MERGED, share=share, found=mixed, note=settings.merge),
+    ]
+
+
+def _backfills(sample: EvaluationSample, search: _Search, settings: DecisionSettings) -> list[ServingStrategy]:
+    """Hop alone, the budgets and the full backfill, ranked together: their vectors are rows of one table."""
+    shares = np.array([0.0, *sorted(settings.shares), 1.0])
+    both = measure(sample.target_queries, np.concatenate([sample.transformed, sample.native]), settings.target_metric)
+    galleries = mixed_galleries(as_permutation(sample.order, len(sample.source)), shares)
+    names = ["hop alone", *(f"backfill {share:.4g}%" for share in 100 * shares[1:-1]), "full backfill"]
+    notations = ["t/h", *["t/h+t"] * len(settings.shares), "t/t"]
+    return [
+        ServingStrategy(name=name, notation=notation, share=float(share), found=found)
+        for name, notation, share, found in zip(
+            names, notations, shares, search.galleries(both, galleries), strict=True
+        )
+    ]
+
+
+def _swap_note(target: int, source: int) -> str:
+    if target == source:
+        return ""
+    how = "cut" if target > source else "filled up with zeros"
+    return f"target queries {how} from {target} to {source} values"
