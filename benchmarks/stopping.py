@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 import compatstore as cs
 from benchmarks.pairs.embedded import SOURCE, TARGET, EmbeddedSet
-from compatstore.encoders.protocol import FloatArray
+from compatstore.arrays import FloatArray
 from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
 from compatstore.evaluation.compatibility import fit_length
 from compatstore.evaluation.curve import mixed_galleries

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-Digests = npt.NDArray[np.uint64]
+from compatstore.arrays import Digests
+
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _ROWS = 16_384  # hashed at a time: the words of a row take twice the row's memory
 

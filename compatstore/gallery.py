@@ -13,9 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compatstore import search as searching
+from compatstore.arrays import FloatArray
 from compatstore.artifacts import Artifact
 from compatstore.boundary import checked, shown
-from compatstore.encoders import Encoder, FloatArray
+from compatstore.encoders import Encoder
 from compatstore.errors import InvalidInput, UnknownId, first_offenders
 from compatstore.evaluation import DecisionTable
 from compatstore.fingerprints import require_fingerprint

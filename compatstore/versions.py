@@ -8,9 +8,10 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from compatstore.arrays import FloatArray
 from compatstore.boundary import foreign, require_fields
 from compatstore.documents import WIDEST
-from compatstore.encoders.protocol import Encoder, FloatArray
+from compatstore.encoders.protocol import Encoder
 from compatstore.errors import DimensionMismatch, InvalidInput, InvalidName
 from compatstore.fingerprints import fingerprint
 

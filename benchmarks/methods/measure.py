@@ -12,8 +12,8 @@ import compatstore as cs
 from benchmarks.methods.lesson import Lesson
 from benchmarks.methods.models import embed
 from benchmarks.pairs.journal import Record
+from compatstore.arrays import FloatArray
 from compatstore.encoders import Encoder
-from compatstore.encoders.protocol import FloatArray
 from compatstore.evaluation import backfill_curve, retrieval_metrics
 from compatstore.trainers import TrainedModel
 from compatstore.upgrade.backfilling.policies import order

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.methods.lesson import Lesson
+from compatstore.arrays import FloatArray
 from compatstore.encoders import Encoder
-from compatstore.encoders.protocol import FloatArray
 from compatstore.trainers import Autoencoder, Images, Independent, Pairs, SimCLR, TrainedModel
 
 # Of every classifier, as in DMU's paper on landmarks.

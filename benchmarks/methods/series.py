@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.methods.measure import figures
 from benchmarks.methods.models import Models, embed
 from benchmarks.pairs.journal import Record
-from compatstore.encoders.protocol import FloatArray
+from compatstore.arrays import FloatArray
 from compatstore.trainers import BCT, BT2, DMU, Independent, TrainedModel
 
 Step = Callable[[Models, Any, TrainedModel], TrainedModel]

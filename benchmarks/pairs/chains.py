@@ -14,8 +14,8 @@ from benchmarks.pairs.journal import Record
 from benchmarks.pairs.methods import fct
 from benchmarks.pairs.scenario import Scenario, retrieval
 from benchmarks.pairs.settings import Size
+from compatstore.arrays import FloatArray
 from compatstore.artifacts import Transformed
-from compatstore.encoders.protocol import FloatArray
 
 Way = Callable[[Scenario, Size, bool], FloatArray]
 

@@ -24,8 +24,8 @@ from benchmarks.pairs.embedded import SOURCE, TARGET, EmbeddedSet
 from benchmarks.pairs.methods import RANDOM, SIGMA, residual
 from benchmarks.pairs.scenario import SETTINGS, Scenario, scenario
 from benchmarks.pairs.settings import SIZES, Size
+from compatstore.arrays import FloatArray
 from compatstore.artifacts import Artifact
-from compatstore.encoders.protocol import FloatArray
 from compatstore.evaluation.ranking import rank_queries
 from compatstore.trainers import Pairs, Refit
 from compatstore.upgrade.backfilling.policies import order

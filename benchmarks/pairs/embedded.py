@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from compatstore.encoders.protocol import FloatArray
+from compatstore.arrays import FloatArray
 from compatstore.errors import DimensionMismatch, NotFound
 
 SOURCE, MIDDLE, TARGET = "source", "middle", "target"

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.pairs.embedded import MIDDLE, SOURCE, TARGET, EmbeddedSet
-from compatstore.encoders.protocol import FloatArray
+from compatstore.arrays import FloatArray
 from compatstore.errors import NotFound
 from compatstore.trainers import Images, Independent, SimCLR
 from compatstore.trainers.images.loop import Progress

@@ -24,7 +24,8 @@ import torch
 from torch import nn
 
 from benchmarks.pairs.embedded import MIDDLE, SOURCE, TARGET, EmbeddedSet
-from compatstore.encoders import Encoder, FloatArray, from_spec
+from compatstore.arrays import FloatArray
+from compatstore.encoders import Encoder, from_spec
 from compatstore.encoders.images import find_classes
 from compatstore.encoders.module import Module
 from compatstore.encoders.network import Preprocessing

@@ -14,8 +14,8 @@ from benchmarks.pairs.journal import Record
 from benchmarks.pairs.methods import ORACLE, Method
 from benchmarks.pairs.scenario import Scenario, retrieval
 from benchmarks.pairs.settings import Size
+from compatstore.arrays import Doubles, FloatArray
 from compatstore.artifacts import Transformed
-from compatstore.encoders.protocol import FloatArray
 from compatstore.evaluation import backfill_curve
 from compatstore.trainers import FastFill, Pairs
 from compatstore.trainers.pairs.kendall import kendall_tau
@@ -23,7 +23,7 @@ from compatstore.trainers.pairs.losses import Batch
 from compatstore.trainers.pairs.pairs import unit_length
 from compatstore.trainers.pairs.two_branch import Prediction
 from compatstore.upgrade.backfilling.policies import order, true_loss
-from compatstore.upgrade.rows import COSINE_SCALE, ArrayRows, Scores
+from compatstore.upgrade.rows import COSINE_SCALE, ArrayRows
 
 Order = npt.NDArray[np.intp]
 
@@ -65,7 +65,7 @@ def _scaled(pairs: Pairs, scale: float) -> Pairs:
     return replace(pairs, target=pairs.target * factor, head=None if pairs.head is None else pairs.head / factor)
 
 
-def _filled(trial: Scenario, pairs: Pairs, hopped: Transformed, losses: Scores, name: str, size: Size) -> Record:
+def _filled(trial: Scenario, pairs: Pairs, hopped: Transformed, losses: Doubles, name: str, size: Size) -> Record:
     """Measure an order: its curve, and Kendall's tau with the true losses, by distance and through the head."""
     rows = order_of(name, trial, pairs, hopped)
     urgency = -np.argsort(rows)
@@ -104,7 +104,7 @@ def order_of(name: str, trial: Scenario, pairs: Pairs, hopped: Transformed) -> O
     return order(name, rows, trial.seed)
 
 
-def _class_losses(trial: Scenario, pairs: Pairs, vectors: FloatArray) -> Scores | None:
+def _class_losses(trial: Scenario, pairs: Pairs, vectors: FloatArray) -> Doubles | None:
     """Take FastFill's loss through the head of each gallery item, (n,); None where the head lacks its classes."""
     labels = trial.data.labels[trial.gallery]
     if not np.isin(labels, trial.classes).all():
@@ -112,7 +112,7 @@ def _class_losses(trial: Scenario, pairs: Pairs, vectors: FloatArray) -> Scores 
     classes = torch.from_numpy(np.searchsorted(trial.classes, labels))
     given = torch.from_numpy(vectors)
     loss = FastFill(loss="disc").objective(pairs).error
-    losses: Scores = loss(Prediction(given, None), Batch(source=given, target=given, classes=classes)).double().numpy()
+    losses: Doubles = loss(Prediction(given, None), Batch(source=given, target=given, classes=classes)).double().numpy()
     return losses
 
 

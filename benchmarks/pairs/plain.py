@@ -19,7 +19,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 
 from benchmarks.pairs.embedded import SOURCE, TARGET, EmbeddedSet
 from benchmarks.pairs.glyphs import HELD_OUT_FONTS
-from compatstore.encoders.protocol import FloatArray
+from compatstore.arrays import FloatArray
 
 VALUES = 64
 DISCRIMINANTS = {"Characters": 93, "Fonts": 128}

@@ -16,8 +16,8 @@ from benchmarks.pairs.journal import Record
 from benchmarks.pairs.methods import RANDOM, SIGMA, residual
 from benchmarks.pairs.scenario import Scenario, retrieval
 from benchmarks.pairs.settings import Size
+from compatstore.arrays import FloatArray
 from compatstore.artifacts import Artifact
-from compatstore.encoders.protocol import FloatArray
 from compatstore.evaluation.curve import native_rows
 from compatstore.trainers import Pairs, Residual
 from compatstore.upgrade.backfilling.policies import order

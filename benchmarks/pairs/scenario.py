@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from benchmarks.pairs.embedded import SOURCE, TARGET, EmbeddedSet
 from benchmarks.pairs.settings import Size
-from compatstore.encoders.protocol import FloatArray
+from compatstore.arrays import FloatArray
 from compatstore.errors import InvalidInput
 from compatstore.evaluation import retrieval_metrics
 from compatstore.trainers import Pairs

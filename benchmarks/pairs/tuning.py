@@ -28,7 +28,7 @@ from benchmarks.pairs.journal import Journal, Record
 from benchmarks.pairs.methods import RANDOM, SIGMA, residual
 from benchmarks.pairs.scenario import SETTINGS, Scenario, scenario
 from benchmarks.pairs.settings import SIZES, Size
-from compatstore.encoders.protocol import FloatArray
+from compatstore.arrays import FloatArray
 from compatstore.trainers import Refit
 from compatstore.upgrade.refitting.draw import draw, judges
 from compatstore.upgrade.rows import ArrayRows

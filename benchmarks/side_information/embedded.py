@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.methods.lesson import Lesson
+from compatstore.arrays import FloatArray
 from compatstore.encoders import Encoder
-from compatstore.encoders.protocol import FloatArray
 from compatstore.trainers import Alternate, Autoencoder, Independent, SimCLR
 
 LEARNT, GALLERY, QUERIES = "learnt", "gallery", "queries"

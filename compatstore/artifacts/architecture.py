@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any
 
+from compatstore.arrays import FloatArray
 from compatstore.documents import WIDEST
-from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import CorruptArtifact, InvalidInput
 
 MOST_LAYERS = 256

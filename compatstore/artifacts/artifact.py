@@ -16,6 +16,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
+from compatstore.arrays import Digests, FloatArray
 from compatstore.artifacts.architecture import Architecture
 from compatstore.artifacts.binding import require_binding
 from compatstore.artifacts.directory import WEIGHTS, read_directory, write_directory
@@ -24,9 +25,7 @@ from compatstore.artifacts.manifest import Manifest, Side, Space
 from compatstore.artifacts.matrix import as_matrix, as_side, to_numpy
 from compatstore.artifacts.network import Execution, Network, Precision
 from compatstore.boundary import array_of, checked, foreign
-from compatstore.digests import Digests
 from compatstore.documents import Malformed, parse
-from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import AlreadyExists, CompatStoreError, CorruptArtifact, InvalidInput, first_offenders
 from compatstore.versions import EmbeddingVersion
 

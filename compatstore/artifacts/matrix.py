@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import numpy as np
 
+from compatstore.arrays import FloatArray
 from compatstore.boundary import foreign, refuse_masked
 from compatstore.encoders.codes import signs, unpack
-from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import DimensionMismatch, InvalidInput, NonFiniteVectors, first_offenders
 
 

@@ -10,11 +10,11 @@ from typing import Literal, get_args
 
 import numpy as np
 
+from compatstore.arrays import FloatArray
 from compatstore.artifacts.architecture import Architecture
 from compatstore.artifacts.blas import one_thread_each
 from compatstore.artifacts.numpy_runner import NumpyRunner
 from compatstore.artifacts.torch_runner import TorchRunner
-from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import InvalidInput
 
 Precision = Literal["float32", "bfloat16"]

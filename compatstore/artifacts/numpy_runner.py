@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from compatstore.arrays import FloatArray
 from compatstore.artifacts.architecture import Architecture
-from compatstore.encoders.protocol import FloatArray
 
 # Bias and ReLU go over this many rows at a time, so that they find the product still in the cache.
 _SLAB = 64

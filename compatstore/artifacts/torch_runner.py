@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from compatstore.arrays import FloatArray
 from compatstore.artifacts.architecture import Architecture
-from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import InvalidInput, MissingExtra
 
 if TYPE_CHECKING:

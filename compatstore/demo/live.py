@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from compatstore.demo.digits import ImageFiles
-from compatstore.demo.models import Models, Transforms
+from compatstore.demo.models import DemoModels, Transforms
 from compatstore.gallery import Gallery
 from compatstore.upgrade.plan import Plan
 
 Say = Callable[[str], None]
 
 
-def fill(path: str, images: ImageFiles, models: Models) -> Gallery:
+def fill(path: str, images: ImageFiles, models: DemoModels) -> Gallery:
     """Make a gallery and add image files; the version's own models embed them."""
     gallery = Gallery.create(path, models.v1)
     gallery.add({"id": images.ids.tolist(), "source": images.sources, "label": images.labels})
     return gallery
 
 
-def hop(gallery: Gallery, models: Models, transforms: Transforms, seed: int, say: Say) -> None:
+def hop(gallery: Gallery, models: DemoModels, transforms: Transforms, seed: int, say: Say) -> None:
     """Give every item a vector of v2 without looking at a single image; v1 goes on being searched."""
     gallery.register(models.v2)
     gallery.link(transforms.plain)

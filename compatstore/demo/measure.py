@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from compatstore.arrays import FloatArray
 from compatstore.demo.digits import ImageFiles
 from compatstore.demo.report import DemoRow
-from compatstore.encoders import FloatArray
 from compatstore.evaluation import BackfillCurve, backfill_curve, retrieval_metrics
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.rows import ArrayRows

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from compatstore.arrays import FloatArray
 from compatstore.artifacts import Artifact
 from compatstore.demo.settings import DemoSettings
-from compatstore.encoders import FloatArray, NetworkEncoder
+from compatstore.encoders import NetworkEncoder
 from compatstore.trainers import FCT, Augmentation, Autoencoder, Images, Independent, Pairs
 from compatstore.versions import EmbeddingVersion
 
@@ -14,7 +15,7 @@ SOURCE_DIGITS = range(5)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Models:
+class DemoModels:
     """Trained models and the embedding versions made of them.
 
     Args:
@@ -45,7 +46,7 @@ class Transforms:
     with_side: Artifact
 
 
-def train_models(training: Images, settings: DemoSettings, seed: int) -> Models:
+def train_models(training: Images, settings: DemoSettings, seed: int) -> DemoModels:
     """Train the three models, each from random weights of its own.
 
     An autoencoder is the side-information here: over three seeds it was level with SimCLR in CMC-1, half a point of
@@ -65,7 +66,7 @@ def train_models(training: Images, settings: DemoSettings, seed: int) -> Models:
         seed=seed + 1000,
     ).fit(training)
     encoders = _one_by_one(source.encoder), _one_by_one(side), _one_by_one(target.encoder)
-    return Models(
+    return DemoModels(
         source=encoders[0],
         side=encoders[1],
         target=encoders[2],
@@ -82,7 +83,7 @@ def train_models(training: Images, settings: DemoSettings, seed: int) -> Models:
     )
 
 
-def train_transforms(training: Images, models: Models, settings: DemoSettings, seed: int) -> Transforms:
+def train_transforms(training: Images, models: DemoModels, settings: DemoSettings, seed: int) -> Transforms:
     """Train FCT on the training images embedded by both models, without and with side-information.
 
     The network is a quarter of the paper's in width and the batch an eighth: there are 718 pairs, not a million.

@@ -20,7 +20,7 @@ PER_DIGIT = 2
 DRAWN = 64  # pixels across in the contact sheet
 NEW_DIGITS = range(5, 10)
 
-Found = list[list[Neighbour]]
+Neighbours = list[list[Neighbour]]
 
 
 def draw_curve(curves: dict[str, BackfillCurve], status_quo: DemoRow, full: DemoRow, path: Path) -> Path:
@@ -34,12 +34,14 @@ def shown_queries(queries: ImageFiles) -> list[int]:
     return [int(row) for digit in NEW_DIGITS for row in np.flatnonzero(queries.labels == digit)[:PER_DIGIT]]
 
 
-def find_neighbours(gallery: Gallery, queries: ImageFiles, rows: Sequence[int], version: str) -> Found:
+def find_neighbours(gallery: Gallery, queries: ImageFiles, rows: Sequence[int], version: str) -> Neighbours:
     """Search the live gallery with image files, as a user of `version` would."""
     return [_neighbours(gallery, queries.paths[row], int(queries.labels[row]), version) for row in rows]
 
 
-def draw_neighbours(queries: ImageFiles, rows: Sequence[int], before: Found, after: Found, path: Path) -> Path:
+def draw_neighbours(
+    queries: ImageFiles, rows: Sequence[int], before: Neighbours, after: Neighbours, path: Path
+) -> Path:
     """Draw the contact sheet."""
     sheet = [
         SheetRow(query=_pixels(queries.paths[row]), before=was, after=now, caption=f"a {queries.labels[row]}")

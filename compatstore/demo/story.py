@@ -8,7 +8,7 @@ from compatstore.demo import live
 from compatstore.demo.digits import Digits, write_digits
 from compatstore.demo.directory import DemoDirectory
 from compatstore.demo.measure import Judge
-from compatstore.demo.models import Models, Transforms, train_models, train_transforms
+from compatstore.demo.models import DemoModels, Transforms, train_models, train_transforms
 from compatstore.demo.pictures import draw_curve, draw_neighbours, find_neighbours, shown_queries
 from compatstore.demo.report import DemoRow
 from compatstore.demo.settings import DemoSettings
@@ -51,7 +51,7 @@ def _upgrade(
     gallery: Gallery,
     directory: DemoDirectory,
     digits: Digits,
-    models: Models,
+    models: DemoModels,
     transforms: Transforms,
     seed: int,
     say: Callable[[str], None],

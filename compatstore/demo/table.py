@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from compatstore.arrays import FloatArray
 from compatstore.demo.measure import Judge
 from compatstore.demo.report import DemoRow
-from compatstore.encoders import FloatArray
 from compatstore.evaluation.compatibility import fit_length
 
 

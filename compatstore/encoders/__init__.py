@@ -8,7 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from compatstore.encoders.protocol import Encoder, FloatArray
+from compatstore.arrays import FloatArray
+from compatstore.encoders.protocol import Encoder
 from compatstore.encoders.readable import Encoded, encode_readable
 from compatstore.encoders.registry import from_spec
 

@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from compatstore.encoders.protocol import FloatArray
-
-Codes = npt.NDArray[np.uint8]
+from compatstore.arrays import Codes, FloatArray
 
 
 def signs(values: npt.NDArray[Any]) -> FloatArray:

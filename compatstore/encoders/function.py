@@ -8,8 +8,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from compatstore.arrays import FloatArray
 from compatstore.boundary import checked, foreign
-from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import DimensionMismatch, InvalidInput
 from compatstore.fingerprints import fingerprint as digest
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from compatstore.arrays import FloatArray
 from compatstore.boundary import checked, foreign, shown
-from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import DimensionMismatch, InvalidInput, MissingExtra, SourceError
 from compatstore.fingerprints import fingerprint as digest
 

@@ -11,8 +11,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from compatstore.arrays import FloatArray
 from compatstore.boundary import checked, foreign, shown
-from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import (
     CompatStoreError,
     CorruptArtifact,

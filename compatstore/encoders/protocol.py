@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Literal, Protocol, runtime_checkable
 
-import numpy as np
-import numpy.typing as npt
-
-FloatArray = npt.NDArray[np.float32]
+from compatstore.arrays import FloatArray
 
 
 @runtime_checkable

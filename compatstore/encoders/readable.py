@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from compatstore.arrays import FloatArray
 from compatstore.boundary import checked
-from compatstore.encoders.protocol import Encoder, FloatArray
+from compatstore.encoders.protocol import Encoder
 from compatstore.errors import DimensionMismatch, InvalidInput, SourceError
 
 NOT_FINITE = "the encoder gave NaN or infinite values"

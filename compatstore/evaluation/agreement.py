@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from compatstore.arrays import Doubles
 from compatstore.boundary import array_of, checked
 from compatstore.errors import DimensionMismatch, InvalidInput
 from compatstore.evaluation.curve import BackfillCurve
-from compatstore.evaluation.distances import Doubles, checked_vectors
+from compatstore.evaluation.distances import checked_vectors
 from compatstore.evaluation.relevance import as_keys, require_length
 
 _ROWS = 8192

@@ -14,7 +14,7 @@ from statistics import NormalDist
 import numpy as np
 import numpy.typing as npt
 
-from compatstore.evaluation.distances import Doubles, Positions
+from compatstore.arrays import Doubles, Positions
 from compatstore.evaluation.exact_products import cut, multiply
 
 _CELLS = 2**22  # resampled queries held at a time

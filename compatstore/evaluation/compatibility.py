@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from compatstore.arrays import Doubles, FloatArray
 from compatstore.boundary import array_of, checked
-from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import DimensionMismatch, InvalidInput
-from compatstore.evaluation.distances import Doubles
 from compatstore.evaluation.metrics import retrieval_metrics
 from compatstore.versions import Metric
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from compatstore.arrays import Doubles, Positions
 from compatstore.boundary import array_of, checked
 from compatstore.errors import DimensionMismatch, InvalidInput
-from compatstore.evaluation.distances import Doubles, Positions, measure
+from compatstore.evaluation.distances import measure
 from compatstore.evaluation.metrics import Flips, flips, require_ranks, summarise
 from compatstore.evaluation.ranking import Ranking, rank_galleries
 from compatstore.evaluation.relevance import relevance_from_labels, require_length

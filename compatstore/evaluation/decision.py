@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from compatstore.arrays import Positions
 from compatstore.boundary import checked
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.advice import Advice, Option, advise, advise_without_labels
@@ -20,7 +21,6 @@ from compatstore.evaluation.bootstrap import (
     resample,
     share_of_queries,
 )
-from compatstore.evaluation.distances import Positions
 from compatstore.evaluation.metrics import Flips, require_counted
 from compatstore.evaluation.relevance import places_of
 from compatstore.evaluation.sample import DecisionSettings, EvaluationSample

@@ -18,13 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from compatstore.arrays import Doubles
 from compatstore.boundary import foreign, refuse_masked
 from compatstore.errors import DimensionMismatch, InvalidInput, NonFiniteVectors, first_offenders
 from compatstore.evaluation.exact_products import Slices, cut, multiply
 from compatstore.versions import METRICS, Metric
-
-Doubles = npt.NDArray[np.float64]
-Positions = npt.NDArray[np.intp]
 
 _BLOCK_BYTES = 128 * 2**20
 _FEWEST = 32  # queries of a block that nobody asked for: fewer leave the matrix product waiting for memory

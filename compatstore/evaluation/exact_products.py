@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-Doubles = npt.NDArray[np.float64]
+from compatstore.arrays import Doubles
 
 _BITS = 26  # the length of a vector in coarse steps has so many bits, so that a product of two has 53 at most
 _SMALLEST = -480  # exponent of the smallest step: products of two steps are still normal numbers

@@ -16,8 +16,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from compatstore.evaluation.distances import Doubles, Positions
-from compatstore.evaluation.sampled import Found
+from compatstore.arrays import Doubles, Positions
+from compatstore.evaluation.sampled import QueryFigures
 from compatstore.evaluation.whole import WholeFigures
 
 
@@ -28,7 +28,7 @@ def reach(correct: Positions, items: int, population: int) -> Doubles:
     return np.where(correct > 0, np.maximum(chance, 1e-12), 1.0)
 
 
-def map_alone(found: Found, *, merged: bool = False) -> Found:
+def map_alone(found: QueryFigures, *, merged: bool = False) -> QueryFigures:
     """What a sample says without anything to put it right by: mAP.
 
     Nothing of a rank merge: its calibration is by sampled natives, and its intervals held too seldom.
@@ -38,7 +38,9 @@ def map_alone(found: Found, *, merged: bool = False) -> Found:
     return replace(found, values=values)
 
 
-def put_right(notations: Sequence[str], founds: Sequence[Found], whole: WholeFigures, asked: Doubles) -> list[Found]:
+def put_right(
+    notations: Sequence[str], founds: Sequence[QueryFigures], whole: WholeFigures, asked: Doubles
+) -> list[QueryFigures]:
     """Take what is known of the whole gallery for the strategies that it is known of, and correct the others by it.
 
     Args:
@@ -60,7 +62,7 @@ def put_right(notations: Sequence[str], founds: Sequence[Found], whole: WholeFig
     made = []
     for name, mine, found in zip(notations, sampled, founds, strict=True):
         if name in whole.values:
-            made.append(Found(values=whole.values[name], influence=np.zeros_like(found.influence)))
+            made.append(QueryFigures(values=whole.values[name], influence=np.zeros_like(found.influence)))
             continue
         share = np.linalg.lstsq(pulls.T, found.influence[-1], rcond=None)[0]
         values, influence = np.full_like(found.values, np.nan), np.zeros_like(found.influence)
@@ -68,5 +70,5 @@ def put_right(notations: Sequence[str], founds: Sequence[Found], whole: WholeFig
         influence[-1] = found.influence[-1] - share @ pulls
         left = float(influence[-1].std() / max(found.influence[-1].std(), 1e-12))
         doubt = unexplained * min(2 * left, 1.0)
-        made.append(Found(values=values, influence=influence, doubt=doubt))
+        made.append(QueryFigures(values=values, influence=influence, doubt=doubt))
     return made

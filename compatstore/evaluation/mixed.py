@@ -12,18 +12,18 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from compatstore.arrays import BoolArray, Doubles
 from compatstore.errors import InvalidInput
-from compatstore.evaluation.distances import Distances, Doubles
+from compatstore.evaluation.distances import Distances
 from compatstore.evaluation.ranking import Ranking, rank_blocks
 from compatstore.evaluation.relevance import Relevance, leave_out
 
-Merge = Literal["distance", "reciprocal rank", "calibrated"]
-_Mask = npt.NDArray[np.bool_]
+RankMerge = Literal["distance", "reciprocal rank", "calibrated"]
 _TINY = np.finfo(np.float32).tiny
 
 
 def rank_mixed(
-    source: Distances, target: Distances, native: _Mask, relevance: Relevance, merge: Merge = "calibrated"
+    source: Distances, target: Distances, native: BoolArray, relevance: Relevance, merge: RankMerge = "calibrated"
 ) -> Ranking:
     """Rank a mixed gallery of n items; arguments and errors as in `mixed_blocks`."""
     blocks = mixed_blocks(source, target, native, relevance, merge)
@@ -31,7 +31,7 @@ def rank_mixed(
 
 
 def mixed_blocks(
-    source: Distances, target: Distances, native: _Mask, relevance: Relevance, merge: Merge = "calibrated"
+    source: Distances, target: Distances, native: BoolArray, relevance: Relevance, merge: RankMerge = "calibrated"
 ) -> Iterator[tuple[int, Doubles]]:
     """Distances of a mixed gallery of n items, block by block; items in the order that breaks ties.
 
@@ -57,9 +57,9 @@ def mixed_blocks(
 def _merged(
     source: Distances,
     target: Distances,
-    native: _Mask,
+    native: BoolArray,
     relevance: Relevance,
-    merge: Callable[[Doubles, Doubles, _Mask], Doubles],
+    merge: Callable[[Doubles, Doubles, BoolArray], Doubles],
 ) -> Iterator[tuple[int, Doubles]]:
     """Merged distances block by block, items in the order that breaks ties."""
     for (start, left), (_, right) in zip(source.blocks(), target.blocks(), strict=True):
@@ -71,11 +71,11 @@ def _merged(
         yield start, merge(near, far, native)
 
 
-def _by_distance(source: Doubles, target: Doubles, native: _Mask) -> Doubles:
+def _by_distance(source: Doubles, target: Doubles, native: BoolArray) -> Doubles:
     return np.where(native, target, source)
 
 
-def _by_rank(source: Doubles, target: Doubles, native: _Mask) -> Doubles:
+def _by_rank(source: Doubles, target: Doubles, native: BoolArray) -> Doubles:
     """Each item is in one list alone, so whatever constant the fusion adds to ranks, it orders by rank."""
     merged = np.empty_like(source)
     merged[:, native] = _ranks(target[:, native])
@@ -83,14 +83,14 @@ def _by_rank(source: Doubles, target: Doubles, native: _Mask) -> Doubles:
     return merged
 
 
-def _calibrated(source: Doubles, target: Doubles, native: _Mask) -> Doubles:
+def _calibrated(source: Doubles, target: Doubles, native: BoolArray) -> Doubles:
     center, spread = _moments(source, native)
     wanted_center, wanted_spread = _moments(target, native)
     slope = np.maximum(wanted_spread, _TINY) / np.maximum(spread, _TINY)
     return np.where(native, target, (source - center) * slope + wanted_center)
 
 
-def _moments(distances: Doubles, native: _Mask) -> tuple[Doubles, Doubles]:
+def _moments(distances: Doubles, native: BoolArray) -> tuple[Doubles, Doubles]:
     """Mean and spread of each row, (b, 1) each, over the native items that its query can find."""
     # Row after row in memory, or else a row's sum would depend on how many rows a block has.
     distances = np.compress(native, distances, axis=1)
@@ -108,7 +108,7 @@ def _ranks(distances: Doubles) -> npt.NDArray[np.intp]:
     return ranks
 
 
-MERGES: Mapping[str, Callable[[Doubles, Doubles, _Mask], Doubles]] = {
+MERGES: Mapping[str, Callable[[Doubles, Doubles, BoolArray], Doubles]] = {
     "distance": _by_distance,
     "reciprocal rank": _by_rank,
     "calibrated": _calibrated,

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from compatstore.arrays import Doubles, Positions
 from compatstore.boundary import checked
-from compatstore.evaluation.distances import Distances, Doubles, Positions, measure
+from compatstore.evaluation.distances import Distances, measure
 from compatstore.evaluation.relevance import Relevance, relevance_from_labels, require_length
 from compatstore.versions import Metric
 

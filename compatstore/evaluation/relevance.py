@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from compatstore.arrays import Doubles, Positions
 from compatstore.boundary import array_of
 from compatstore.errors import DimensionMismatch, DuplicateIds, InvalidInput, first_offenders
-from compatstore.evaluation.distances import Distances, Doubles, Positions
+from compatstore.evaluation.distances import Distances
 
 _KINDS = {"i": "integers", "u": "integers", "b": "integers", "U": "strings"}
 

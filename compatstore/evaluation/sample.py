@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy.typing as npt
 
+from compatstore.arrays import FloatArray
 from compatstore.boundary import array_of, require_fields
-from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import DimensionMismatch, InvalidInput
 from compatstore.evaluation.curve import as_permutation
 from compatstore.evaluation.metrics import require_ranks
-from compatstore.evaluation.mixed import Merge
+from compatstore.evaluation.mixed import RankMerge
 from compatstore.evaluation.relevance import require_length
 from compatstore.evaluation.whole import WholeFigures
 from compatstore.versions import Metric
@@ -111,7 +111,7 @@ class DecisionSettings:
     ks: tuple[int, ...] = (1, 5)
     criterion: str = "map"
     shares: tuple[float, ...] = (0.1, 0.25, 0.5)
-    merge: Merge = "calibrated"
+    merge: RankMerge = "calibrated"
     merge_share: float = 0.25
     source_metric: Metric = "l2"
     target_metric: Metric = "l2"

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from compatstore.evaluation.distances import Distances, Doubles, Positions
+from compatstore.arrays import Doubles, Positions
+from compatstore.evaluation.distances import Distances
 from compatstore.evaluation.relevance import Relevance
 
 _CELLS = 2**20  # distances ranked at a time
@@ -47,7 +48,7 @@ WHOLE = Sampling()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Found:
+class QueryFigures:
     """What each query found by one strategy to serve the gallery.
 
     Args:
@@ -74,7 +75,7 @@ def find_in_galleries(
     galleries: Sequence[Positions],
     ks: Sequence[int],
     sampling: Sampling = WHOLE,
-) -> list[Found]:
+) -> list[QueryFigures]:
     """Search several galleries of n items each whose vectors are rows of one table; as `rank_galleries`."""
     columns = [rows[relevance.order] for rows in galleries]
     return find_in_blocks(distances.blocks(), len(distances.left), relevance, columns, ks, sampling)
@@ -87,7 +88,7 @@ def find_in_blocks(
     columns: Sequence[Positions],
     ks: Sequence[int],
     sampling: Sampling = WHOLE,
-) -> list[Found]:
+) -> list[QueryFigures]:
     """Search several galleries of n items each from distances that come block by block; as `rank_blocks`."""
     items = len(relevance.order)
     found = [_empty(len(ks) + 1, queries, items) for _ in columns]
@@ -105,7 +106,7 @@ def find_in_blocks(
 
 
 def _record(
-    result: Found,
+    result: QueryFigures,
     rows: Positions,
     distances: Doubles,
     correct: npt.NDArray[np.bool_],
@@ -179,14 +180,14 @@ def _correct(relevance: Relevance, rows: Positions) -> npt.NDArray[np.bool_]:
     return correct
 
 
-def _by_row(result: Found, relevance: Relevance, sampling: Sampling) -> Found:
+def _by_row(result: QueryFigures, relevance: Relevance, sampling: Sampling) -> QueryFigures:
     """Put influences in the order of the gallery's rows, scale them to means, and centre them."""
     influence = np.empty_like(result.influence)
     influence[:, relevance.order] = result.influence
     weights = result.counted if sampling.asked is None else sampling.asked * result.counted
     influence *= sampling.unseen * influence.shape[1] / max(weights.sum(), 1)
-    return Found(values=result.values, influence=influence - influence.mean(axis=1, keepdims=True))
+    return QueryFigures(values=result.values, influence=influence - influence.mean(axis=1, keepdims=True))
 
 
-def _empty(metrics: int, queries: int, items: int) -> Found:
-    return Found(values=np.full((metrics, queries), np.nan), influence=np.zeros((metrics, items)))
+def _empty(metrics: int, queries: int, items: int) -> QueryFigures:
+    return QueryFigures(values=np.full((metrics, queries), np.nan), influence=np.zeros((metrics, items)))

@@ -7,14 +7,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from compatstore.arrays import Doubles, Positions
 from compatstore.evaluation.compatibility import fit_length
 from compatstore.evaluation.curve import as_permutation, mixed_galleries, native_rows
-from compatstore.evaluation.distances import Distances, Doubles, Positions, measure
+from compatstore.evaluation.distances import Distances, measure
 from compatstore.evaluation.known import map_alone, put_right, reach
 from compatstore.evaluation.mixed import mixed_blocks
 from compatstore.evaluation.relevance import Relevance, relevance_from_labels, relevance_from_neighbours
 from compatstore.evaluation.sample import DecisionSettings, EvaluationSample
-from compatstore.evaluation.sampled import Found, Sampling, find_in_blocks, find_in_galleries
+from compatstore.evaluation.sampled import QueryFigures, Sampling, find_in_blocks, find_in_galleries
 
 FEWEST_NEIGHBOURS = 5
 MERGED = "s/s+t/t"
@@ -27,7 +28,7 @@ class ServingStrategy:
     name: str
     notation: str
     share: float
-    found: Found
+    found: QueryFigures
     note: str = ""
 
 
@@ -63,10 +64,10 @@ class _Search:
     ks: tuple[int, ...]
     sampling: Sampling
 
-    def galleries(self, distances: Distances, rows: Sequence[Positions]) -> list[Found]:
+    def galleries(self, distances: Distances, rows: Sequence[Positions]) -> list[QueryFigures]:
         return find_in_galleries(distances, self.relevance, rows, self.ks, self.sampling)
 
-    def blocks(self, blocks: Iterable[tuple[int, Doubles]], queries: int, items: int) -> Found:
+    def blocks(self, blocks: Iterable[tuple[int, Doubles]], queries: int, items: int) -> QueryFigures:
         return find_in_blocks(blocks, queries, self.relevance, [np.arange(items)], self.ks, self.sampling)[0]
 
 

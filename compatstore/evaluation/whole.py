@@ -13,17 +13,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from compatstore.encoders.protocol import FloatArray
+from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
 from compatstore.errors import InvalidInput
-from compatstore.evaluation.distances import Doubles, Positions, measure
+from compatstore.evaluation.distances import measure
 from compatstore.seeds import seed_of
 from compatstore.versions import Metric
 
 MOST_PROBES = 256
 BATCH_CELLS = 2**23  # distances held at a time
 FARTHEST = np.inf
-
-BoolArray = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from compatstore.encoders import Encoder, FloatArray, encode_readable
+from compatstore.arrays import BoolArray, FloatArray
+from compatstore.encoders import Encoder, encode_readable
 from compatstore.errors import InvalidInput
 from compatstore.ingest.arrow import cast
 from compatstore.ingest.items import Items
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.columns import NATIVE, BoolArray, VersionColumns, VersionValues
+from compatstore.storage.columns import NATIVE, VersionColumns, VersionValues
 from compatstore.storage.input_hash import input_hashes
 from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import Registry

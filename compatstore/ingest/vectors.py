@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from compatstore.arrays import BoolArray, FloatArray
 from compatstore.artifacts.matrix import as_matrix, to_numpy
-from compatstore.encoders import FloatArray
 from compatstore.encoders.codes import unpack
 from compatstore.errors import DimensionMismatch, InvalidInput
 from compatstore.ingest.arrow import NOT_CONVERTIBLE
-from compatstore.storage.columns import BoolArray, VersionColumns, to_matrix
+from compatstore.storage.columns import VersionColumns, to_matrix
 
 Given = tuple[FloatArray, BoolArray]
 

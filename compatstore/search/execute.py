@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from compatstore.encoders import FloatArray
+from compatstore.arrays import FloatArray
 from compatstore.search.merge import merged
-from compatstore.search.part_search import Found, search_part
+from compatstore.search.part_search import PartResult, search_part
 from compatstore.search.plan import Part, SearchPlan
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.vector_form import VectorForm
@@ -56,7 +56,7 @@ def execute(catalog: Catalog, snapshot: Any, plan: SearchPlan, queries: FloatArr
 def _search(snapshot: Any, plan: SearchPlan, queries: Sequence[FloatArray], columns: Sequence[str]) -> Any:
     """Search all parts, and those again by their condition of which too few rows came."""
 
-    def find(number: int, exactly: bool) -> Found:
+    def find(number: int, exactly: bool) -> PartResult:
         part, k = plan.parts[number], plan.k if exactly else FETCHED * plan.k
         return search_part(snapshot, part, queries[number], k, plan.where, columns, exactly=exactly)
 

@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compatstore.search.part_search import Found
-from compatstore.search.plan import Merge
+from compatstore.search.part_search import PartResult
+from compatstore.search.plan import PartMerge
 
 RANK_OFFSET = 60  # reciprocal rank fusion, Cormack et al. 2009
 
 
-def merged(parts: Sequence[Found], merge: Merge, k: int) -> tuple[Any, bool]:
+def merged(parts: Sequence[PartResult], merge: PartMerge, k: int) -> tuple[Any, bool]:
     """The k best of all parts, and whether no row that was not fetched could be among them.
 
     Args:

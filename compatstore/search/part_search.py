@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from compatstore.encoders import FloatArray
+from compatstore.arrays import FloatArray
 from compatstore.errors import InvalidInput
 from compatstore.search.plan import Part
 from compatstore.storage.columns import NATIVE
@@ -16,7 +16,7 @@ from compatstore.storage.failures import of_files
 
 
 @dataclass(frozen=True)
-class Found:
+class PartResult:
     """The nearest rows of a part.
 
     Attributes:
@@ -31,7 +31,7 @@ class Found:
 
 def search_part(
     snapshot: Any, part: Part, query: FloatArray, k: int, where: str | None, columns: Sequence[str], *, exactly: bool
-) -> Found:
+) -> PartResult:
     """Search a part.
 
     Args:
@@ -72,4 +72,4 @@ def search_part(
     origins = found[origin] if origin else pa.repeat(NATIVE, n)
     names = [*columns, "_distance", "_version", "_origin"]
     arrays = [*(found[name] for name in names[:-2]), pa.repeat(part.version, n), origins]
-    return Found(pa.Table.from_arrays(arrays, names), complete_below)
+    return PartResult(pa.Table.from_arrays(arrays, names), complete_below)

@@ -13,7 +13,7 @@ from compatstore.storage.columns import VersionColumns
 from compatstore.storage.records import ArtifactRecord
 from compatstore.storage.registry import Registry
 
-Merge = Literal["none", "distance", "reciprocal rank"]
+PartMerge = Literal["none", "distance", "reciprocal rank"]
 
 _FORMS = {
     "Identity": "unchanged",
@@ -64,7 +64,7 @@ class SearchPlan:
     version: str
     k: int
     parts: tuple[Part, ...]
-    merge: Merge
+    merge: PartMerge
     where: str | None
 
     def __str__(self) -> str:
@@ -107,7 +107,7 @@ def plan_search(registry: Registry, version: str, k: int, where: str | Sequence[
     return SearchPlan(version, k, tuple(parts), _merge(registry, parts, bridge), condition)
 
 
-def _merge(registry: Registry, parts: list[Part], bridge: ArtifactRecord | None) -> Merge:
+def _merge(registry: Registry, parts: list[Part], bridge: ArtifactRecord | None) -> PartMerge:
     if bridge is None or len(parts) == 1:
         return "none"
     return "distance" if _comparable(registry, bridge) else "reciprocal rank"

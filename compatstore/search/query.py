@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from compatstore.arrays import FloatArray
 from compatstore.artifacts.matrix import as_matrix
-from compatstore.encoders import FloatArray, encode_readable
+from compatstore.encoders import encode_readable
 from compatstore.errors import DimensionMismatch, InvalidInput
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.registry import Registry

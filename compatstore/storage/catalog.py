@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 import safetensors.numpy
 
+from compatstore.arrays import FloatArray
 from compatstore.artifacts import Artifact, Space
-from compatstore.encoders import Encoder, FloatArray, from_spec
+from compatstore.encoders import Encoder, from_spec
 from compatstore.errors import (
     AlreadyExists,
     CorruptArtifact,

@@ -10,15 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from compatstore.arrays import BoolArray, Codes, FloatArray
 from compatstore.documents import WIDEST
-from compatstore.encoders.codes import Codes, pack, unpack
-from compatstore.encoders.protocol import FloatArray
+from compatstore.encoders.codes import pack, unpack
 from compatstore.errors import InvalidInput
 from compatstore.storage.padding import clear_of
 from compatstore.versions import EmbeddingVersion
 
 NATIVE = "native"
-BoolArray = npt.NDArray[np.bool_]
 
 BYTES_BESIDE_VECTOR = 8 + 4 + 12  # input hash, uncertainty, and origin with its share of a page
 

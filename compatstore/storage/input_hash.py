@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compatstore.digests import Digests, hash_rows, mix
-from compatstore.encoders.protocol import FloatArray
+from compatstore.arrays import Digests, FloatArray
+from compatstore.digests import hash_rows, mix
 
 CHUNK = 65_536  # texts that are Python objects at once
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)

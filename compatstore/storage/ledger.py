@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compatstore.digests import Digests
+from compatstore.arrays import Digests
 from compatstore.documents import parse, read_record
 from compatstore.errors import StorageError
 from compatstore.permissions import refused

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from compatstore.digests import Digests, hash_rows, mix
+from compatstore.arrays import Digests
+from compatstore.digests import hash_rows, mix
 from compatstore.errors import StorageError
 from compatstore.storage.columns import to_matrix
 from compatstore.storage.input_hash import hash_values

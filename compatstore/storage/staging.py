@@ -17,8 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compatstore.digests import Digests
-from compatstore.encoders.protocol import FloatArray
+from compatstore.arrays import Digests, FloatArray
 from compatstore.storage.blobs import FOLDER
 from compatstore.storage.columns import to_matrix, to_vectors
 from compatstore.storage.fence import Fence

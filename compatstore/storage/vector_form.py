@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from compatstore.encoders.protocol import FloatArray
+from compatstore.arrays import BoolArray, FloatArray
 from compatstore.encoders.readable import Encoded
 from compatstore.errors import InvalidInput, NonFiniteVectors, first_offenders
-from compatstore.storage.columns import BoolArray
 from compatstore.storage.records import VersionRecord
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from compatstore.digests import Digests
-from compatstore.storage.columns import NATIVE, BoolArray, VersionColumns, VersionValues
+from compatstore.arrays import BoolArray, Digests
+from compatstore.storage.columns import NATIVE, VersionColumns, VersionValues
 from compatstore.storage.fragment_counts import FragmentCounts, counts_of
 from compatstore.storage.fragments import (
     Fragment,

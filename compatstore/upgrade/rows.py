@@ -12,14 +12,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compatstore.encoders.protocol import FloatArray
+from compatstore.arrays import BoolArray, Doubles, FloatArray
 from compatstore.errors import InvalidInput
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.columns import NATIVE, BoolArray, to_matrix
+from compatstore.storage.columns import NATIVE, to_matrix
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
-
-Scores = npt.NDArray[np.float64]
 
 # A head's logits are known up to a positive scale. Cosines of a normalised space need one: unscaled they differ too
 # little for a softmax to tell classes apart. 16 is what our own classifiers are trained with.
@@ -34,13 +32,13 @@ class Rows(Protocol):
     def ids(self) -> Any:
         """Arrow array, list or array of n ids."""
 
-    def uncertainty(self) -> Scores:
+    def uncertainty(self) -> Doubles:
         """(n,) float64, sigma^2 of the transformed vectors; NaN where there is none."""
 
-    def by_logits(self, score: Callable[[FloatArray], Scores]) -> Scores:
+    def by_logits(self, score: Callable[[FloatArray], Doubles]) -> Doubles:
         """(n,) float64, a score of each item's class logits; NaN where there are none."""
 
-    def column(self, name: str) -> Scores:
+    def column(self, name: str) -> Doubles:
         """(n,) float64, a column of the user's numbers; 0 where it has none."""
 
 
@@ -60,7 +58,7 @@ class ArrayRows:
     logits: FloatArray | None = None
     columns: Mapping[str, npt.ArrayLike] = field(default_factory=dict)
 
-    def uncertainty(self) -> Scores:
+    def uncertainty(self) -> Doubles:
         """(n,) float64, as given.
 
         Raises:
@@ -68,7 +66,7 @@ class ArrayRows:
         """
         return np.asarray(_given(self.sigma2, "sigma2"), np.float64)
 
-    def by_logits(self, score: Callable[[FloatArray], Scores]) -> Scores:
+    def by_logits(self, score: Callable[[FloatArray], Doubles]) -> Doubles:
         """(n,) float64, a score of the logits.
 
         Raises:
@@ -76,7 +74,7 @@ class ArrayRows:
         """
         return score(np.asarray(_given(self.logits, "logits")))
 
-    def column(self, name: str) -> Scores:
+    def column(self, name: str) -> Doubles:
         """(n,) float64, a column; NaN is 0.
 
         Raises:
@@ -118,11 +116,11 @@ class TableRows:
         found = (pc.equal(batch[column], NATIVE).fill_null(False).to_numpy(zero_copy_only=False) for batch in batches)
         return np.concatenate([np.zeros(0, bool), *found])
 
-    def uncertainty(self) -> Scores:
+    def uncertainty(self) -> Doubles:
         """(n,) float64, sigma^2 of the transformed vectors; NaN for native ones and for items without a vector."""
         return _numbers(self._read(self.registry.columns(self.run.target).uncertainty or ""))
 
-    def by_logits(self, score: Callable[[FloatArray], Scores]) -> Scores:
+    def by_logits(self, score: Callable[[FloatArray], Doubles]) -> Doubles:
         """(n,) float64, a score of the logits of the target's head on target vectors, or of the source's on its own.
 
         NaN for items that have no such vector. Read in batches: logits of all items would not fit into memory.
@@ -139,7 +137,7 @@ class TableRows:
             scores.append(np.where(valid, score(scale * (vectors @ head.T)), np.nan))
         return np.concatenate(scores)
 
-    def column(self, name: str) -> Scores:
+    def column(self, name: str) -> Doubles:
         """(n,) float64, a column of the user's numbers; null and NaN are 0.
 
         Raises:
@@ -199,7 +197,7 @@ class TableRows:
         return self.snapshot.to_table(columns=[column]).column(0).combine_chunks()
 
 
-def _numbers(array: Any) -> Scores:
+def _numbers(array: Any) -> Doubles:
     return np.asarray(array.to_numpy(zero_copy_only=False), np.float64)
 
 

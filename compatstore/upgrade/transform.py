@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from compatstore.arrays import BoolArray, FloatArray
 from compatstore.artifacts import Artifact
 from compatstore.artifacts.network import Precision
-from compatstore.encoders.protocol import FloatArray
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.columns import BoolArray, VersionValues
+from compatstore.storage.columns import VersionValues
 from compatstore.storage.records import RunRecord
 from compatstore.storage.vector_form import VectorForm
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from compatstore.digests import Digests
+from compatstore.arrays import Digests
 from compatstore.errors import first_offenders
 from compatstore.storage.input_hash import hash_values
 from compatstore.verification.context import CheckContext

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
+from compatstore.arrays import BoolArray
 from compatstore.errors import first_offenders
 from compatstore.storage.bridges import unsearchable
-from compatstore.storage.columns import NATIVE, BoolArray, VersionColumns, to_matrix
+from compatstore.storage.columns import NATIVE, VersionColumns, to_matrix
 from compatstore.storage.input_hash import input_hashes
 from compatstore.storage.records import VersionRecord
 from compatstore.upgrade.hop import read_source
@@ -41,7 +42,7 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class Rows:
+class VersionRows:
     """A version's columns in one batch.
 
     Attributes:
@@ -137,18 +138,20 @@ def _finite(array: Any, width: int) -> BoolArray:
 class Flaw:
     """A kind of flaw: which rows have it, how bad it is, and how to say so."""
 
-    rows: Callable[[Rows], BoolArray]
+    rows: Callable[[VersionRows], BoolArray]
     severity: Severity
     what: str
 
 
 FLAWS = (
-    Flaw(Rows.half_written, "error", "have a vector without its origin and input hash, or these without a vector"),
-    Flaw(Rows.uncertain_natives, "error", "have an uncertainty, but no transformed vector"),
-    Flaw(Rows.not_finite, "error", "have NaN or infinite values"),
-    Flaw(Rows.not_normalised, "warning", "have vectors that are not of unit length, as the version's are"),
-    Flaw(Rows.padded_wrongly, "error", "have other values than zeros behind their vectors"),
-    Flaw(Rows.stale, "warning", "have a stale vector: the item changed after it was made"),
+    Flaw(
+        VersionRows.half_written, "error", "have a vector without its origin and input hash, or these without a vector"
+    ),
+    Flaw(VersionRows.uncertain_natives, "error", "have an uncertainty, but no transformed vector"),
+    Flaw(VersionRows.not_finite, "error", "have NaN or infinite values"),
+    Flaw(VersionRows.not_normalised, "warning", "have vectors that are not of unit length, as the version's are"),
+    Flaw(VersionRows.padded_wrongly, "error", "have other values than zeros behind their vectors"),
+    Flaw(VersionRows.stale, "warning", "have a stale vector: the item changed after it was made"),
 )
 
 
@@ -159,7 +162,7 @@ def check_rows(context: CheckContext) -> Iterator[Finding]:
         base = sound.get(record.input_version or "")
         tallies = {flaw: Tally() for flaw in FLAWS}
         for batch in context.batches(_names(context, columns, base)):
-            rows = Rows(context, record, columns, base, batch)
+            rows = VersionRows(context, record, columns, base, batch)
             for flaw, tally in tallies.items():
                 tally.add(flaw.rows(rows), batch[context.registry.id_column])
         for flaw, tally in tallies.items():
@@ -180,7 +183,7 @@ def _names(context: CheckContext, columns: VersionColumns, base: VersionColumns 
 
 
 def _repair(context: CheckContext, record: VersionRecord, flaw: Flaw) -> str:
-    if flaw.rows is Rows.stale:
+    if flaw.rows is VersionRows.stale:
         return f"Make them anew: {context.command('upgrade', record.name)}"
     if context.run(record.name) is not None and record.name != context.registry.active:
         again = f"{context.command('retire', record.name)} && {context.command('upgrade', record.name)}"

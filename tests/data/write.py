@@ -7,11 +7,13 @@
 * `cutover.lance`: cut over, some natives moved into rows of their own, one item deleted, one written after;
 * `app/photos.lance`: an app's LanceDB table, adopted, upgraded, with a row of the app that is not caught up with;
 * `estimated.lance`: upgraded after an estimate that passed a gate, by a transform of FastFill; with a vector index;
-* `fastfill.compat`: that artifact; `small.model`: a classifier of images.
+* `fastfill.compat`: that artifact; `small.model`: a classifier of images, what it embeds in `model.npz`.
 """
 
 from __future__ import annotations
 
+import os
+import socket
 import sys
 import tarfile
 import tempfile
@@ -19,6 +21,7 @@ from pathlib import Path
 
 import lancedb
 import numpy as np
+from PIL import Image
 
 import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Side, Space
@@ -142,11 +145,15 @@ def estimated(folder: Path) -> None:
 def model(folder: Path) -> None:
     """A classifier of 12 x 12 pixels."""
     pixels = np.random.default_rng(5).integers(0, 255, (60, 12, 12)).astype(np.uint8)
-    Independent(dim=6, width=2, epochs=2).fit(Images(pixels, np.arange(60) % 3)).save(folder / "small.model")
+    model = Independent(dim=6, width=2, epochs=2).fit(Images(pixels, np.arange(60) % 3))
+    model.save(folder / "small.model")
+    vectors = model.encoder.encode([Image.fromarray(image) for image in pixels])
+    np.savez_compressed(folder / "model.npz", vectors=vectors)
 
 
 def main() -> None:
-    """Write the archive."""
+    """Write the archive; leases name their holder, so the user and the host get other names."""
+    os.environ["LOGNAME"], socket.gethostname = "somebody", lambda: "somewhere"
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "earlier"
         folder.mkdir()

@@ -7,7 +7,7 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from compatstore.search.merge import merged
-from compatstore.search.part_search import Found
+from compatstore.search.part_search import PartResult
 
 DISTANCES = st.lists(st.integers(0, 20), max_size=12)
 
@@ -30,13 +30,13 @@ def test_what_is_complete_is_what_all_rows_would_give(native, source, k, fetched
     """Rows of the source are (distance, whether they are native elsewhere)."""
     near, ranked = sorted(native), sorted(source, key=lambda row: row[0])
     own = [distance for distance, elsewhere in ranked if not elsewhere]
-    all_rows, _ = merged([Found(table("n", near[:k]), None), Found(table("s", own[:k]), None)], merge, k)
+    all_rows, _ = merged([PartResult(table("n", near[:k]), None), PartResult(table("s", own[:k]), None)], merge, k)
 
     some = ranked[:fetched]
     kept = [distance for distance, elsewhere in some if not elsewhere]
     parts = [
-        Found(table("n", near[:k]), float(near[k - 1]) if len(near) >= k else None),
-        Found(table("s", kept), float(some[-1][0]) if len(some) == fetched else None),
+        PartResult(table("n", near[:k]), float(near[k - 1]) if len(near) >= k else None),
+        PartResult(table("s", kept), float(some[-1][0]) if len(some) == fetched else None),
     ]
     rows, complete = merged(parts, merge, k)
     event(f"complete: {complete}")

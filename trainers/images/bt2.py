@@ -11,12 +11,12 @@ from torch import nn
 from torch.nn import functional
 from torch.nn.utils import parametrizations, parametrize
 
+from compatstore.arrays import FloatArray
 from compatstore.artifacts import Artifact
 from compatstore.encoders.backbones import Backbone
 from compatstore.encoders.backbones.basis_network import BasisNetwork, Parts
 from compatstore.encoders.backbones.basis_transformed import BasisTransformed
 from compatstore.encoders.network import Preprocessing
-from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import InvalidInput
 from compatstore.trainers.images.class_head import ClassHead, Head
 from compatstore.trainers.images.compatible import CompatibleModel, CompatibleTraining

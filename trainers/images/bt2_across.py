@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from compatstore.arrays import FloatArray
 from compatstore.artifacts import Artifact, Space
 from compatstore.digests import digest_half
 from compatstore.encoders.network import Preprocessing
-from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import DimensionMismatch
 from compatstore.trainers.images.bt2 import BT2, BT2Model, BT2Objective
 from compatstore.trainers.images.images import Images

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from compatstore.encoders.protocol import FloatArray
+from compatstore.arrays import FloatArray
 from compatstore.trainers.images.recipe import Recipe
 from compatstore.trainers.pairs.head_losses import with_margin
 

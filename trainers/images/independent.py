@@ -12,8 +12,8 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from compatstore.arrays import FloatArray
 from compatstore.encoders.network import NetworkEncoder, Preprocessing
-from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import InvalidInput
 from compatstore.trainers.images.augmentation import Augmentation
 from compatstore.trainers.images.class_head import ClassHead, ClassifierRecipe

@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy as np
 
+from compatstore.arrays import FloatArray
 from compatstore.artifacts import Artifact
 from compatstore.artifacts.manifest import Space
 from compatstore.documents import parse, read_record
 from compatstore.encoders.network import NetworkEncoder
-from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import AlreadyExists, CorruptArtifact, NotFound
 from compatstore.permissions import refused
 from compatstore.versions import EmbeddingVersion, Metric

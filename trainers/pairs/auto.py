@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
+from compatstore.arrays import Doubles
 from compatstore.artifacts.artifact import Artifact
 from compatstore.boundary import checked, require_fields
 from compatstore.errors import CompatStoreError, InvalidInput
@@ -19,7 +20,7 @@ from compatstore.trainers.pairs.mean_shift import MeanShift
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.procrustes import DiagonalScale, Procrustes
 from compatstore.trainers.pairs.residual import Residual
-from compatstore.trainers.pairs.retrieval_test import Doubles, RetrievalTest
+from compatstore.trainers.pairs.retrieval_test import RetrievalTest
 from compatstore.trainers.pairs.ridge import LowRankRidge, Ridge
 from compatstore.trainers.pairs.trainer import PairTrainer, describe, without_holdout
 from compatstore.versions import Metric

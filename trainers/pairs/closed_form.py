@@ -9,15 +9,15 @@ from typing import ClassVar
 
 import numpy as np
 
+from compatstore.arrays import Doubles, FloatArray
 from compatstore.artifacts.architecture import Architecture
 from compatstore.artifacts.artifact import Artifact
 from compatstore.artifacts.network import Execution, Network
 from compatstore.boundary import checked, require_fields
-from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import InvalidInput
 from compatstore.trainers.pairs.held_out import held_out_figures
 from compatstore.trainers.pairs.loop import Report, require_settings
-from compatstore.trainers.pairs.moments import Doubles, Moments
+from compatstore.trainers.pairs.moments import Moments
 from compatstore.trainers.pairs.pairs import Pairs, unit_length
 
 

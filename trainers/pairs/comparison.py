@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from compatstore.arrays import Doubles, Positions
 from compatstore.evaluation.exact_products import cut, multiply
-from compatstore.trainers.pairs.retrieval_test import Doubles, Outcome, Positions
+from compatstore.trainers.pairs.retrieval_test import Outcome
 
 
 @dataclass(frozen=True, kw_only=True)

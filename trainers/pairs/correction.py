@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from compatstore.arrays import FloatArray
 from compatstore.artifacts.architecture import Architecture
 from compatstore.artifacts.artifact import Artifact
 from compatstore.artifacts.network import Execution, Network
-from compatstore.encoders.protocol import FloatArray
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.ridge import Ridge
 

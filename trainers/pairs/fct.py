@@ -8,8 +8,8 @@ from typing import Literal, get_args
 import numpy as np
 import torch
 
+from compatstore.arrays import FloatArray
 from compatstore.artifacts.architecture import Architecture
-from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import InvalidInput
 from compatstore.trainers.pairs.fold import Tensors, fold_zero_side
 from compatstore.trainers.pairs.loop import require_settings

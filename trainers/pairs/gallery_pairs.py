@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from compatstore.encoders.protocol import FloatArray
+from compatstore.arrays import FloatArray
 from compatstore.errors import InvalidInput, NotFound, UnknownVersion, first_offenders
 from compatstore.gallery import Gallery
 from compatstore.trainers.pairs.pairs import Pairs, require_unique

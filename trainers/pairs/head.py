@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch.nn import functional
 
-from compatstore.encoders.protocol import FloatArray
+from compatstore.arrays import FloatArray
 from compatstore.errors import InvalidInput, first_offenders
 from compatstore.trainers.pairs.head_losses import UNKNOWN
 from compatstore.trainers.pairs.pairs import Pairs

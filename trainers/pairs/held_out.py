@@ -7,7 +7,7 @@ from typing import Literal, cast
 import numpy as np
 import numpy.typing as npt
 
-from compatstore.encoders.protocol import FloatArray
+from compatstore.arrays import FloatArray
 from compatstore.trainers.pairs.kendall import kendall_tau
 from compatstore.versions import Metric
 

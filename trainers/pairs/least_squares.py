@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from compatstore.trainers.pairs.moments import Doubles, Moments
+from compatstore.arrays import Doubles
+from compatstore.trainers.pairs.moments import Moments
 
 # Directions whose variance is below this share of the largest are not told from rounding.
 _ROUNDING = 1e-12

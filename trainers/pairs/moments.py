@@ -6,11 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from compatstore.arrays import Doubles
 from compatstore.trainers.pairs.pairs import Pairs
-
-Doubles = npt.NDArray[np.float64]
 
 # Rows that are float64 at one time: 50 MB at 128 + 256 values.
 _BLOCK = 16_384

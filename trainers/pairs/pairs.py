@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from compatstore.arrays import Digests, FloatArray, RowNumbers
 from compatstore.artifacts.manifest import Side, Space
 from compatstore.artifacts.matrix import as_matrix, as_side, to_numpy
 from compatstore.boundary import array_of, checked, foreign, require_fields, shown
-from compatstore.digests import Digests, digest_half
-from compatstore.encoders.protocol import FloatArray
+from compatstore.digests import digest_half
 from compatstore.errors import DimensionMismatch, DuplicateIds, InvalidInput, first_offenders
 from compatstore.trainers.pairs.vector_files import VectorFile, read_vectors
 from compatstore.versions import EmbeddingVersion
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 # A space counts as normalised when every vector's length is within this of 1; float16 storage moves it by 5e-4.
 _UNIT = 2e-3
-
-Rows = npt.NDArray[np.int64]
 
 
 @checked
@@ -106,7 +104,7 @@ class Pairs:
     ) -> Pairs:
         """Read both sides from npy, npz, Parquet, Arrow or Feather files.
 
-        Rows are joined by id when both files have ids, else by position. Labels come from either file.
+        RowNumbers are joined by id when both files have ids, else by position. Labels come from either file.
 
         Args:
             source: File of source vectors, perhaps with ids, labels and side-information.
@@ -185,7 +183,7 @@ class Pairs:
             target_version=target_version,
         ).pairs
 
-    def subset(self, rows: Rows | Sequence[int]) -> Pairs:
+    def subset(self, rows: RowNumbers | Sequence[int]) -> Pairs:
         """Return some rows, in the given order."""
         chosen = array_of(rows, "choose pairs", "rows", ndim=1)
         if chosen.size and (chosen.dtype.kind not in "iu" or chosen.min() < -len(self) or chosen.max() >= len(self)):

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from compatstore.arrays import Doubles
 from compatstore.trainers.pairs.closed_form import AffineMap, ClosedForm, require_equal_dims
-from compatstore.trainers.pairs.moments import Doubles, Moments
+from compatstore.trainers.pairs.moments import Moments
 from compatstore.trainers.pairs.pairs import Pairs
 
 

@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from compatstore.arrays import FloatArray
 from compatstore.artifacts.artifact import Artifact
 from compatstore.boundary import checked, require_fields
-from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import InvalidInput
 from compatstore.trainers.pairs.correction import Layers
 from compatstore.trainers.pairs.pairs import Pairs

@@ -9,14 +9,12 @@ from itertools import accumulate, pairwise
 import numpy as np
 import numpy.typing as npt
 
+from compatstore.arrays import Doubles, Positions
 from compatstore.artifacts.artifact import Artifact
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.distances import measure
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.versions import Metric
-
-Doubles = npt.NDArray[np.float64]
-Positions = npt.NDArray[np.intp]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

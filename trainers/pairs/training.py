@@ -9,11 +9,11 @@ from typing import Literal, get_args
 import numpy as np
 import torch
 
+from compatstore.arrays import FloatArray
 from compatstore.artifacts.architecture import Architecture
 from compatstore.artifacts.artifact import Artifact
 from compatstore.artifacts.network import Execution, Network
 from compatstore.boundary import checked
-from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import InvalidInput
 from compatstore.trainers.pairs.fold import Tensors, fold
 from compatstore.trainers.pairs.held_out import held_out_figures, uncertainty_figures

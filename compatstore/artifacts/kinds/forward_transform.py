@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from compatstore.arrays import FloatArray
 from compatstore.artifacts.architecture import Architecture
 from compatstore.artifacts.kinds.kind import Acts, Kind, Transformed, require_same
 from compatstore.artifacts.manifest import Manifest, Space
 from compatstore.artifacts.network import Execution, Network
-from compatstore.encoders.protocol import FloatArray
 
 
 class ForwardTransform(Kind):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
+from compatstore.arrays import FloatArray
 from compatstore.artifacts.kinds.kind import Acts, Kind, Transformed, require_no_side, require_same
 from compatstore.artifacts.manifest import Manifest, Space
 from compatstore.artifacts.network import Execution, Network
-from compatstore.encoders.protocol import FloatArray
 
 
 class Identity(Kind):

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from compatstore.arrays import FloatArray
 from compatstore.artifacts.manifest import Manifest, Space
 from compatstore.artifacts.network import Execution, Network
-from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import CorruptArtifact
 
 Acts = Literal["gallery", "query"]

@@ -7,10 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from compatstore.arrays import FloatArray
 from compatstore.artifacts.kinds.kind import Acts, Kind, Transformed, require_no_side, require_same
 from compatstore.artifacts.manifest import Manifest, Space
 from compatstore.artifacts.network import Execution, Network
-from compatstore.encoders.protocol import FloatArray
 from compatstore.errors import CorruptArtifact
 
 

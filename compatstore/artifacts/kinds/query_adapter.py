@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import ClassVar
 
+from compatstore.arrays import FloatArray
 from compatstore.artifacts.kinds.kind import Acts, Kind, Transformed, require_no_side, require_same
 from compatstore.artifacts.manifest import Manifest, Space
 from compatstore.artifacts.network import Execution, Network
-from compatstore.encoders.protocol import FloatArray
 
 
-class QueryAdapter(Kind):
+class QueryAdapterKind(Kind):
     """Network h: target -> source, applied to queries (Drift-Adapter, arXiv 2509.23471)."""
 
     name: ClassVar[str] = "QueryAdapter"

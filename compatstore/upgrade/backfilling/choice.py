@@ -10,10 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compatstore.arrays import BoolArray, Positions
 from compatstore.evaluation.curve import native_count
-from compatstore.storage.columns import BoolArray
 from compatstore.upgrade.backfilling.policies import order
-from compatstore.upgrade.refitting.draw import RANDOM, Positions, draw, interleave
+from compatstore.upgrade.refitting.draw import RANDOM, draw, interleave
 from compatstore.upgrade.rows import TableRows
 
 

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compatstore.arrays import BoolArray
 from compatstore.encoders import Encoder
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.columns import BoolArray
 from compatstore.storage.fragment_counts import FragmentCounts, counts_of
 from compatstore.storage.ids import column, find
 from compatstore.storage.records import RunRecord

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from compatstore.digests import Digests
-from compatstore.encoders import Encoded, Encoder, FloatArray, encode_readable
+from compatstore.arrays import Digests, FloatArray, RowNumbers
+from compatstore.encoders import Encoded, Encoder, encode_readable
 from compatstore.encoders.readable import NOT_FINITE
 from compatstore.errors import EncoderFailed, InvalidInput, NonFiniteVectors, first_offenders
 from compatstore.storage.vector_form import VectorForm
@@ -20,7 +19,6 @@ from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
 from compatstore.upgrade.backfilling.retries import Hangs, may_pass, with_retries, within
 
 NO_SOURCE = "it has no source"
-Rows = npt.NDArray[np.int64]
 # Parts of a batch that may fail without a single one that succeeds, before it is the encoder that is at fault.
 BARREN_PARTS = 32
 
@@ -56,7 +54,7 @@ class Embedded:
     """
 
     batch: Batch
-    rows: Rows
+    rows: RowNumbers
     vectors: FloatArray
     failures: dict[int, str]
     seconds: float
@@ -109,7 +107,7 @@ class Embedder:
 class _Part(NamedTuple):
     """A part of a batch that went through the encoders."""
 
-    rows: Rows
+    rows: RowNumbers
     vectors: FloatArray
     side: FloatArray | None
 
@@ -184,7 +182,7 @@ class _Attempt:
             side=side,
         )
 
-    def _side(self, rows: Rows) -> FloatArray | None:
+    def _side(self, rows: RowNumbers) -> FloatArray | None:
         """Side-information of some items: (k, side_dim) float32, NaN where there is none to be had."""
         encoder = self._embedder.side_encoder
         if encoder is None:

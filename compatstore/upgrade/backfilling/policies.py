@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compatstore.encoders.protocol import FloatArray
+from compatstore.arrays import Doubles, FloatArray
 from compatstore.errors import InvalidInput, first_offenders
 from compatstore.seeds import BACKFILL, seed_of
 from compatstore.storage.input_hash import hash_values
-from compatstore.upgrade.rows import Rows, Scores, TableRows
+from compatstore.upgrade.rows import Rows, TableRows
 
 COLUMN = "column:"
 
@@ -79,7 +79,7 @@ def column_of(name: str) -> str | None:
     return name.removeprefix(COLUMN) or None if name.startswith(COLUMN) else None
 
 
-def random_scores(ids: Any, domain: str, seed: int) -> Scores:
+def random_scores(ids: Any, domain: str, seed: int) -> Doubles:
     """A random order that depends on nothing but id, domain and seed, so that it is the same on every run.
 
     Args:
@@ -97,27 +97,27 @@ def random_scores(ids: Any, domain: str, seed: int) -> Scores:
     return (mixed >> np.uint64(11)).astype(np.float64) / 2.0**53
 
 
-def entropy(logits: FloatArray) -> Scores:
+def entropy(logits: FloatArray) -> Doubles:
     """Entropy of the predicted classes, in nats: (n, classes) floats -> (n,) float64."""
     shares = _softmax(logits)
     surprise = -np.log(np.maximum(shares, np.finfo(np.float64).tiny))
-    expected: Scores = np.einsum("nc,nc->n", shares, surprise)
+    expected: Doubles = np.einsum("nc,nc->n", shares, surprise)
     return expected
 
 
-def margin(logits: FloatArray) -> Scores:
+def margin(logits: FloatArray) -> Doubles:
     """One minus the lead of the likeliest class over the second: (n, classes) floats -> (n,) float64 in [0, 1]."""
     best = np.partition(_softmax(logits), -2, axis=1)
     return 1.0 - (best[:, -1] - best[:, -2])
 
 
-def least_confidence(logits: FloatArray) -> Scores:
+def least_confidence(logits: FloatArray) -> Doubles:
     """One minus the share of the likeliest class: (n, classes) floats -> (n,) float64 in [0, 1)."""
-    best: Scores = _softmax(logits).max(axis=1)
+    best: Doubles = _softmax(logits).max(axis=1)
     return 1.0 - best
 
 
-def true_loss(transformed: FloatArray, native: FloatArray) -> Scores:
+def true_loss(transformed: FloatArray, native: FloatArray) -> Doubles:
     """Squared distances of transformed from native vectors: the oracle's order, for measurements only.
 
     Args:
@@ -128,13 +128,13 @@ def true_loss(transformed: FloatArray, native: FloatArray) -> Scores:
         (n,) float64.
     """
     apart = np.asarray(transformed, np.float64) - np.asarray(native, np.float64)
-    losses: Scores = np.einsum("nd,nd->n", apart, apart)
+    losses: Doubles = np.einsum("nd,nd->n", apart, apart)
     return losses
 
 
 # "sigma" is the predicted sigma^2, high to low (FastFill, section 4.2). The last three ask a classifier head how sure
 # it is (RACT), which says little of classes that the head was not trained on (FastFill, appendix C.4).
-POLICIES: Mapping[str, Callable[[Rows, int], Scores]] = {
+POLICIES: Mapping[str, Callable[[Rows, int], Doubles]] = {
     "random": lambda rows, seed: random_scores(rows.ids, BACKFILL, seed),
     "sigma": lambda rows, _: rows.uncertainty(),
     "entropy": lambda rows, _: rows.by_logits(entropy),
@@ -143,12 +143,12 @@ POLICIES: Mapping[str, Callable[[Rows, int], Scores]] = {
 }
 
 
-def _score(name: str, rows: Rows, seed: int) -> Scores:
+def _score(name: str, rows: Rows, seed: int) -> Doubles:
     column = column_of(name)
     return POLICIES[name](rows, seed) if column is None else rows.column(column)
 
 
-def _product(policy: str, scores: list[Scores]) -> Scores:
+def _product(policy: str, scores: list[Doubles]) -> Doubles:
     """Multiply factors; two negative ones would make a score that neither of them meant."""
     for score in scores:
         if (score < 0).any():
@@ -157,14 +157,14 @@ def _product(policy: str, scores: list[Scores]) -> Scores:
                 expected="factors that are not negative",
                 found=first_offenders(score[score < 0].tolist()),
             )
-    product: Scores = np.prod(scores, axis=0)
+    product: Doubles = np.prod(scores, axis=0)
     return product
 
 
-def _softmax(logits: FloatArray) -> Scores:
+def _softmax(logits: FloatArray) -> Doubles:
     if logits.ndim != 2 or logits.shape[1] < 2:
         raise InvalidInput("read class logits", expected="(n, classes), 2 classes or more", found=f"{logits.shape}")
     exponents = np.asarray(logits, np.float64)
-    shares: Scores = np.exp(exponents - exponents.max(axis=1, keepdims=True))
+    shares: Doubles = np.exp(exponents - exponents.max(axis=1, keepdims=True))
     shares /= shares.sum(axis=1, keepdims=True)
     return shares

@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from compatstore.arrays import BoolArray
 from compatstore.digests import digest_half
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.columns import BoolArray, VersionValues
+from compatstore.storage.columns import VersionValues
 from compatstore.storage.ids import find
 from compatstore.storage.records import RunRecord
 from compatstore.upgrade.transform import transformer_of

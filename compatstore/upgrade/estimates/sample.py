@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compatstore.encoders import FloatArray, encode_readable
+from compatstore.arrays import BoolArray, FloatArray, Positions
+from compatstore.encoders import encode_readable
 from compatstore.errors import InvalidInput, UpgradeError
-from compatstore.evaluation.distances import Positions
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.columns import NATIVE, BoolArray, VersionColumns, VersionValues
+from compatstore.storage.columns import NATIVE, VersionColumns, VersionValues
 from compatstore.storage.ids import among
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from compatstore.encoders import FloatArray
+from compatstore.arrays import BoolArray, FloatArray
 from compatstore.evaluation.compatibility import fit_length
 from compatstore.evaluation.whole import Passing, WholeFigures, WholeSearch
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.columns import BoolArray, VersionColumns
+from compatstore.storage.columns import VersionColumns
 from compatstore.storage.records import RunRecord
 from compatstore.upgrade.estimates.sample import Sample
 from compatstore.upgrade.hop import read_source

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from compatstore.encoders import FloatArray
+from compatstore.arrays import FloatArray
 from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.evaluation import DecisionSettings, DecisionTable, EvaluationSample, decide
 from compatstore.storage.catalog import Catalog

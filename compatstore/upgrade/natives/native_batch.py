@@ -8,17 +8,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow.compute as pc
 
-from compatstore.digests import Digests
-from compatstore.encoders import FloatArray
+from compatstore.arrays import Digests, FloatArray, RowNumbers
 from compatstore.storage.columns import NATIVE, VersionColumns, VersionValues
 from compatstore.storage.input_hash import input_hashes
 from compatstore.storage.registry import Registry
 from compatstore.upgrade.hop import read_source
-
-Positions = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,15 +30,15 @@ class NativeBatch:
 
     ids: Any
     input_hash: Digests
-    vectors: Callable[[Positions], FloatArray]
-    side: Callable[[Positions], FloatArray | None]
+    vectors: Callable[[RowNumbers], FloatArray]
+    side: Callable[[RowNumbers], FloatArray | None]
 
     @classmethod
     def of(cls, ids: Any, input_hash: Digests, vectors: FloatArray, side: FloatArray | None = None) -> NativeBatch:
         """Natives in memory."""
         return cls(ids, input_hash, lambda rows: vectors[rows], lambda rows: None if side is None else side[rows])
 
-    def positions(self, ids: Any, input_hash: Digests) -> Positions:
+    def positions(self, ids: Any, input_hash: Digests) -> RowNumbers:
         """Which vector belongs to each row of the table: (rows,) int64, -1 where none does.
 
         None belongs to a row whose item was changed after the vector was made.
@@ -52,7 +48,7 @@ class NativeBatch:
             input_hash: (rows,) uint64, of the rows as they are now.
         """
         ids = ids.cast(self.ids.type)
-        found: Positions = pc.index_in(ids, value_set=self.ids).fill_null(-1).to_numpy(zero_copy_only=False)
+        found: RowNumbers = pc.index_in(ids, value_set=self.ids).fill_null(-1).to_numpy(zero_copy_only=False)
         fits = (
             (found >= 0) & (self.input_hash[found] == input_hash)
             if len(self.input_hash)
@@ -69,12 +65,12 @@ class NativeBatch:
 
     @cached_property
     def _repeated(self) -> dict[tuple[Any, int], int]:
-        """Positions by id and input hash."""
+        """RowNumbers by id and input hash."""
         keys = zip(self.ids.to_pylist(), self.input_hash.tolist(), strict=True)
         return {key: position for position, key in enumerate(keys)}
 
 
-def put_natives(target: VersionValues, rows: Positions, natives: NativeBatch, positions: Positions) -> None:
+def put_natives(target: VersionValues, rows: RowNumbers, natives: NativeBatch, positions: RowNumbers) -> None:
     """Make some rows' vectors native, in place; side-information that a hop made stays where a native brings none.
 
     Args:

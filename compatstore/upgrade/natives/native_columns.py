@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from compatstore.digests import Digests
-from compatstore.encoders import FloatArray
+from compatstore.arrays import Digests, FloatArray
 from compatstore.errors import StorageError
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.columns import VersionColumns

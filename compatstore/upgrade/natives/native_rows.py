@@ -12,15 +12,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from compatstore.digests import Digests
-from compatstore.encoders import FloatArray
+from compatstore.arrays import Digests, FloatArray, RowNumbers
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.index_deltas import update_index
 from compatstore.storage.moves import Move, commit_move, read_rows, write_rows
 from compatstore.storage.registry import Registry
 from compatstore.storage.store import Store
-from compatstore.upgrade.natives.native_batch import NativeBatch, Positions, input_hashes_of, put_natives
+from compatstore.upgrade.natives.native_batch import NativeBatch, input_hashes_of, put_natives
 
 # Lance finds moved rows by a scan until its indexes have them; so many make an indexed search half as slow again.
 UNINDEXED_ROWS = 5_000
@@ -102,7 +101,7 @@ class NativeRows:
         chosen = np.flatnonzero(positions >= 0)
         return self._with_natives(rows.take(pa.array(chosen)), batch, positions[chosen])
 
-    def _with_natives(self, rows: Any, batch: NativeBatch, positions: Positions) -> Any:
+    def _with_natives(self, rows: Any, batch: NativeBatch, positions: RowNumbers) -> Any:
         target = self._target.decode(rows)
         put_natives(target, np.arange(len(positions)), batch, positions)
         for name, array in self._target.encode(target).items():

@@ -11,8 +11,7 @@ from functools import cached_property
 from threading import Lock
 from typing import Any
 
-from compatstore.digests import Digests
-from compatstore.encoders import FloatArray
+from compatstore.arrays import Digests, FloatArray
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry

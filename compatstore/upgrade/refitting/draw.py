@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
-from compatstore.storage.columns import BoolArray
+from compatstore.arrays import BoolArray, Positions
 from compatstore.upgrade.backfilling.policies import order, random_scores
 from compatstore.upgrade.rows import Rows
 
 RANDOM = "random"
 REFIT_DRAW = "refit"
-
-Positions = npt.NDArray[np.intp]
 
 
 def draw(policy: str, rows: Rows, seed: int) -> Positions:

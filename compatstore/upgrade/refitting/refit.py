@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from compatstore.encoders.protocol import FloatArray
+from compatstore.arrays import Doubles, FloatArray, Positions
 from compatstore.errors import CorruptArtifact
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionValues
@@ -22,9 +22,9 @@ from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry, edit
 from compatstore.upgrade.backfilling.account import unbackfillable
 from compatstore.upgrade.hop import read_source
-from compatstore.upgrade.refitting.draw import Positions, draw, judges
+from compatstore.upgrade.refitting.draw import draw, judges
 from compatstore.upgrade.refitting.refitter import Gathered, Refitted, Refitter
-from compatstore.upgrade.rows import Scores, TableRows
+from compatstore.upgrade.rows import TableRows
 from compatstore.upgrade.states import BACKFILL, CUTOVER, require_open, set_run
 from compatstore.upgrade.transform import Transformer, transformer_of
 
@@ -98,17 +98,17 @@ class _AsHopped:
         """Arrow array of n ids."""
         return self.table.ids
 
-    def uncertainty(self) -> Scores:
+    def uncertainty(self) -> Doubles:
         """(n,) float64, sigma^2 of the transformed vectors."""
         values = np.array(self.table.uncertainty())
         values[self.picked] = self.hopped
         return values
 
-    def by_logits(self, score: Callable[[FloatArray], Scores]) -> Scores:
+    def by_logits(self, score: Callable[[FloatArray], Doubles]) -> Doubles:
         """(n,) float64, as the table has them now."""
         return self.table.by_logits(score)
 
-    def column(self, name: str) -> Scores:
+    def column(self, name: str) -> Doubles:
         """(n,) float64, a column of the user's numbers."""
         return self.table.column(name)
 

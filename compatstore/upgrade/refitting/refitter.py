@@ -8,8 +8,8 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from compatstore.arrays import FloatArray
 from compatstore.artifacts.artifact import Artifact
-from compatstore.encoders.protocol import FloatArray
 
 FEWEST_ROWS, FEWEST_JUDGES = 20, 10
 
