@@ -38,6 +38,14 @@ def whose(path: str | PathLike[str]) -> str:
     return ""
 
 
+def user_name() -> str:
+    """Name of the user who runs this process, "unknown" where the system has none for the number."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "unknown"
+
+
 def _name(uid: int) -> str:
     try:
         import pwd
@@ -51,4 +59,4 @@ def _me() -> str:
     try:
         return _name(os.geteuid())
     except AttributeError:  # no such thing as a uid on this system
-        return getpass.getuser()
+        return user_name()

@@ -9,7 +9,6 @@ last page, in the same commit that takes the keys away. A page is never touched 
 from __future__ import annotations
 
 import dataclasses
-import getpass
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from typing import Any
 
 from compatstore.documents import Malformed, parse, read_record
 from compatstore.errors import CorruptArtifact
+from compatstore.permissions import user_name
 from compatstore.storage.blobs import Blobs
 
 PREFIX = "compatstore.history."
@@ -66,7 +66,7 @@ class HistoryEntry:
 
     def signed(self, number: int) -> HistoryEntry:
         """The entry at its place, with time and user."""
-        return dataclasses.replace(self, number=number, at=self.at or now(), who=self.who or user())
+        return dataclasses.replace(self, number=number, at=self.at or now(), who=self.who or user_name())
 
 
 @dataclass(frozen=True)
@@ -138,14 +138,6 @@ def pages(blobs: Blobs, last_page: str) -> list[str]:
 def now() -> str:
     """The time, ISO 8601, UTC, whole seconds."""
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def user() -> str:
-    """Who runs this process."""
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"
 
 
 def _keys(config: Mapping[str, str]) -> list[str]:

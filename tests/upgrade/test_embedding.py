@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from compatstore.encoders import Function
 from compatstore.errors import EncoderFailed, SourceError
 from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
-from compatstore.upgrade.backfilling.embedding import BARREN_PARTS, NO_SOURCE, Batch, Embedder
+from compatstore.upgrade.backfilling.embedding import BARREN_PARTS, NO_SOURCE, Embedder, ItemBatch
 
 KINDS = st.sampled_from(["good", "good", "good", "poison", "unreadable", "none"])
 
@@ -32,7 +32,7 @@ def embedder(kinds, calls, retries=0):
 def batch(kinds):
     inputs = [None if kind == "none" else number for number, kind in enumerate(kinds)]
     ids = [f"id-{number}" for number in range(len(kinds))]
-    return Batch(ids=ids, inputs=inputs, input_hash=np.arange(len(kinds), dtype=np.uint64))
+    return ItemBatch(ids=ids, inputs=inputs, input_hash=np.arange(len(kinds), dtype=np.uint64))
 
 
 @given(st.lists(KINDS, max_size=60))

@@ -24,7 +24,7 @@ from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
 from compatstore.upgrade.backfilling.budget import Limit
 from compatstore.upgrade.backfilling.choice import Choice
 from compatstore.upgrade.backfilling.embeddable import inputs_of, without_source
-from compatstore.upgrade.backfilling.embedding import Batch, Embedded, Embedder
+from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, ItemBatch
 from compatstore.upgrade.backfilling.overlap import overlap
 from compatstore.upgrade.hop import read_source
 from compatstore.upgrade.natives.natives import Natives
@@ -110,7 +110,7 @@ class Backfill:
         self.account.close()
         return call.folded + self.natives.fold()
 
-    def _read(self, ids: list[Any]) -> Batch:
+    def _read(self, ids: list[Any]) -> ItemBatch:
         """Read items to embed, those that are still there."""
         sources, key = self.registry.source_column, self.registry.id_column
         source = replace(self.registry.columns(self.run.source), side=None, side_dim=None)
@@ -119,7 +119,7 @@ class Backfill:
         input_hash = input_hashes(values.vectors, values.valid, rows[sources] if sources else None)
         given = rows[sources].to_pylist() if sources else [None] * len(found)
         encoder, side = require_encoder(self.catalog, self.run.target), self.catalog.side_encoder(self.run.target)
-        return Batch(
+        return ItemBatch(
             ids=found,
             inputs=inputs_of(encoder, found, given),
             input_hash=input_hash,
@@ -165,7 +165,7 @@ class _Call:
         self._promised.append(len(ids))
         return ids
 
-    def embed(self, batch: Batch) -> _Made:
+    def embed(self, batch: ItemBatch) -> _Made:
         """Send a batch through the encoder, at the pace that is held."""
         self._monitor.check()
         self._monitor.rest(self._pace.delay())

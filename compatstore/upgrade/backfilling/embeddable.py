@@ -21,7 +21,7 @@ from compatstore.storage.ids import column, find
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
-from compatstore.upgrade.backfilling.embedding import Batch, Embedded, Embedder
+from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, ItemBatch
 
 PROBE_BATCH, MOST_PROBED, PROBE_SECONDS = 16, 128, 2.0
 
@@ -196,7 +196,7 @@ def _embed(catalog: Catalog, registry: Registry, run: RunRecord, ids: Any) -> It
         found = rows[key].to_pylist()
         sources = rows[source].to_pylist() if source else [None] * len(found)
         made = embedder.embed(
-            Batch(
+            ItemBatch(
                 ids=found,
                 inputs=inputs_of(encoder, found, sources),
                 input_hash=np.zeros(len(found), np.uint64),

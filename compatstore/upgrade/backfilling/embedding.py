@@ -24,7 +24,7 @@ BARREN_PARTS = 32
 
 
 @dataclass(frozen=True, kw_only=True)
-class Batch:
+class ItemBatch:
     """Items to embed, as they were read.
 
     Args:
@@ -53,7 +53,7 @@ class Embedded:
         side: (m, side_dim) float32, NaN where an item has none; None without a side-information encoder.
     """
 
-    batch: Batch
+    batch: ItemBatch
     rows: RowNumbers
     vectors: FloatArray
     failures: dict[int, str]
@@ -83,7 +83,7 @@ class Embedder:
     side_encoder: Encoder | None = None
     form: VectorForm = field(default_factory=lambda: VectorForm("float32", "dot"))
 
-    def embed(self, batch: Batch) -> Embedded:
+    def embed(self, batch: ItemBatch) -> Embedded:
         """Embed a batch.
 
         Raises:
@@ -115,7 +115,7 @@ class _Part(NamedTuple):
 class _Attempt:
     """One batch on its way through the encoder, whole or in parts."""
 
-    def __init__(self, embedder: Embedder, batch: Batch) -> None:
+    def __init__(self, embedder: Embedder, batch: ItemBatch) -> None:
         self._embedder, self._batch = embedder, batch
         self._parts: list[_Part] = []
         self._failures = {i: NO_SOURCE for i, value in enumerate(batch.inputs) if value is None}

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import socket
 from dataclasses import dataclass
 from pathlib import Path
+
+from compatstore.permissions import user_name
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class Holder:
     def here(cls) -> Holder:
         """This process."""
         pid = os.getpid()
-        return cls(_user(), socket.gethostname(), pid, _place(), _born(pid))
+        return cls(user_name(), socket.gethostname(), pid, _place(), _born(pid))
 
     def __str__(self) -> str:
         return f"{self.user} on {self.host}, process {self.pid}"
@@ -42,13 +43,6 @@ class Holder:
         if not self.place or (self.host, self.place) != (socket.gethostname(), _place()):
             return False
         return _born(self.pid) != self.born
-
-
-def _user() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):
-        return "unknown"
 
 
 def _place() -> str:
