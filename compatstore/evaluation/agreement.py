@@ -79,7 +79,7 @@ def linear_cka(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
 
 @checked
 def subgroup_gap(curve: BackfillCurve, groups: npt.ArrayLike, k: int = 1) -> Doubles:
-    """Largest minus smallest CMC@k over groups of queries, at each step of a backfill (FastFill, section 5.5).
+    """Largest minus smallest CMC@k over groups of queries, at each step of a backfill (FastFill, section 5.3).
 
     Args:
         curve: From `backfill_curve`.

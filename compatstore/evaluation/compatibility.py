@@ -17,7 +17,7 @@ from compatstore.versions import Metric
 
 @checked
 def upgrade_gain(cross: float, status_quo: float) -> float:
-    """What target queries gain on the source's gallery: (M(t/s) - M(s/s)) / M(s/s) (DMU, section 4.1).
+    """What target queries gain on the source's gallery: (M(t/s) - M(s/s)) / M(s/s) (DMU, section 3.2).
 
     Args:
         cross: M(t/s), target queries on the source's vectors.
@@ -31,7 +31,7 @@ def upgrade_gain(cross: float, status_quo: float) -> float:
 
 @checked
 def degradation(oracle: float, compatible: float) -> float:
-    """What compatibility costs the target model: (M(o/o) - M(t/t)) / M(o/o) (DMU, section 4.1).
+    """What compatibility costs the target model: (M(o/o) - M(t/t)) / M(o/o) (DMU, section 3.2).
 
     Args:
         oracle: M(o/o), of the same model trained without regard for the source; above 0.

@@ -28,7 +28,7 @@ class BackfillCurve:
         cmc: For each k the curve of CMC@k, (a,) float64.
         map: (a,) float64, the curve of mAP.
         area: The mean of each curve over alpha in [0, 1] ("cmc@1", ..., "map"), by the trapezoid rule: the area
-            under the backfilling curve (FastFill, section 3.1).
+            under the backfilling curve (FastFill, section 5.1).
         num_queries: Queries counted, the same at every alpha.
         num_skipped: Queries left out, as no item of the gallery is correct for them.
         rankings: What each query found at each alpha, a of them; for flips, subgroups and intervals.
@@ -52,16 +52,6 @@ class BackfillCurve:
         if metric not in curves:
             raise InvalidInput("read a backfilling curve", expected=f"one of {sorted(curves)}", found=repr(metric))
         return curves[metric]
-
-    def worst(self, metric: str) -> tuple[float, float]:
-        """The lowest point of one curve: (alpha, value). Between its ends a mixed gallery can be below both.
-
-        Raises:
-            InvalidInput: The curve was not measured.
-        """
-        curve = self.values(metric)
-        lowest = int(curve.argmin())
-        return float(self.alphas[lowest]), float(curve[lowest])
 
     def flips(self, before: Ranking | None = None, k: int = 1) -> tuple[Flips, ...]:
         """How many queries each step of the backfill mends and breaks: a pairs of shares (FastFill, appendix D).

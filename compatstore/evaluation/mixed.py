@@ -15,19 +15,10 @@ import numpy.typing as npt
 from compatstore.arrays import BoolArray, Doubles
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.distances import Distances
-from compatstore.evaluation.ranking import Ranking, rank_blocks
 from compatstore.evaluation.relevance import Relevance, leave_out
 
 RankMerge = Literal["distance", "reciprocal rank", "calibrated"]
 _TINY = np.finfo(np.float32).tiny
-
-
-def rank_mixed(
-    source: Distances, target: Distances, native: BoolArray, relevance: Relevance, merge: RankMerge = "calibrated"
-) -> Ranking:
-    """Rank a mixed gallery of n items; arguments and errors as in `mixed_blocks`."""
-    blocks = mixed_blocks(source, target, native, relevance, merge)
-    return rank_blocks(blocks, len(source.left), relevance, [np.arange(len(native))])[0]
 
 
 def mixed_blocks(

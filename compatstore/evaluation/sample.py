@@ -93,7 +93,7 @@ class DecisionSettings:
         ks: The k of CMC@k.
         criterion: The figure that decides, "map" or "cmc@k" for one of `ks`.
         shares: Budgets between a hop alone and a full backfill, in (0, 1).
-        merge: How the rank merge makes one list of two; see `rank_mixed`.
+        merge: How the rank merge makes one list of two; see `mixed_blocks`.
         merge_share: Share of the gallery that is native in the rank merge, in (0, 1].
         source_metric: Distance of the source's space.
         target_metric: Distance of the target's space.

@@ -127,13 +127,6 @@ def read_physical(
     yield from scanner.to_batches()
 
 
-def replace_columns(
-    store: Store, snapshot: Any, fragment: Fragment, columns: VersionColumns, batches: Iterable[dict[str, Any]]
-) -> None:
-    """Write a version's columns of one fragment and commit them; see `write_columns` and `commit_columns`."""
-    commit_columns(store, snapshot, [write_columns(store, snapshot, fragment, columns, batches)])
-
-
 def write_columns(
     store: Store, snapshot: Any, fragment: Fragment, columns: VersionColumns, batches: Iterable[dict[str, Any]]
 ) -> WrittenColumns:

@@ -5,8 +5,8 @@ import pytest
 
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.distances import measure
-from compatstore.evaluation.mixed import mixed_blocks, rank_mixed
-from compatstore.evaluation.ranking import rank_queries
+from compatstore.evaluation.mixed import mixed_blocks
+from compatstore.evaluation.ranking import rank_blocks, rank_queries
 from compatstore.evaluation.relevance import relevance_from_labels, relevance_from_neighbours
 
 pytestmark = pytest.mark.kernel
@@ -21,6 +21,12 @@ def spaces():
     gallery, queries = (centres[of] + 0.5 * random.normal(size=(len(of), 8)) for of in (labels, query_labels))
     ids, query_ids = [f"g{i:03d}" for i in range(120)], [f"g{i:03d}" if i % 2 else "new" for i in range(30)]
     return {"gallery": gallery, "queries": queries, "labels": (query_labels, labels), "ids": (query_ids, ids)}
+
+
+def rank_mixed(source, target, native, relevance, merge="calibrated"):
+    """Rank a mixed gallery as a whole."""
+    blocks = mixed_blocks(source, target, native, relevance, merge)
+    return rank_blocks(blocks, len(source.left), relevance, [np.arange(len(native))])[0]
 
 
 def mixed(spaces, native, merge, scale=1.0):

@@ -62,7 +62,7 @@ import resource, sys
 import numpy as np
 import compatstore as cs
 from compatstore.storage.columns import VersionColumns
-from compatstore.storage.fragments import list_fragments, read_physical, replace_columns
+from compatstore.storage.fragments import commit_columns, list_fragments, read_physical, write_columns
 from compatstore.storage.location import Location
 from compatstore.storage.store import Store
 
@@ -74,7 +74,8 @@ snapshot = store.snapshot()
 
 def rewrite():
     read = read_physical(snapshot, fragment, columns.names)
-    replace_columns(store, snapshot, fragment, columns, ({name: part[name] for name in columns.names} for part in read))
+    parts = ({name: part[name] for name in columns.names} for part in read)
+    commit_columns(store, snapshot, [write_columns(store, snapshot, fragment, columns, parts)])
 
 
 import glob, os

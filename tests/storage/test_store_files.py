@@ -15,7 +15,7 @@ import pytest
 import compatstore as cs
 from compatstore.storage.blobs import FOLDER, Blobs
 from compatstore.storage.fence import Fence
-from compatstore.storage.fragments import list_fragments, read_physical, replace_columns
+from compatstore.storage.fragments import list_fragments, read_physical, write_columns
 from compatstore.storage.lease_files import last_number
 from compatstore.storage.ledger import Ledger, Spent
 from compatstore.storage.location import Location, locate
@@ -163,7 +163,7 @@ def test_a_file_of_the_wrong_length_is_refused_before_it_breaks_the_column(galle
     (fragment,) = list_fragments(snapshot)
     short = [columns.encode(columns.decode(batch)) for batch in read_physical(snapshot, fragment, columns.names, 2)][:2]
     with pytest.raises(cs.errors.StorageError, match="expected 5 rows; found 4"):
-        replace_columns(store, snapshot, fragment, columns, short)
+        write_columns(store, snapshot, fragment, columns, short)
     assert store.snapshot().version == snapshot.version
     assert gallery.get(["e"])["v1"].to_pylist() == [[8, 9]]
 

@@ -22,6 +22,7 @@ from compatstore.storage.catalog import Catalog
 from compatstore.storage.ids import find
 from compatstore.storage.location import locate
 from compatstore.storage.store import Store
+from compatstore.upgrade.natives.native_batch import input_hashes_of
 from compatstore.upgrade.natives.natives import Natives
 from galleries import SOURCE, TARGET, artifact, items, make
 
@@ -55,13 +56,18 @@ def natives_of(gallery):
     return Natives(catalog, registry, registry.runs["v2"])
 
 
+def hashes_of(natives, rows):
+    """Input hashes of rows as they are now, an Arrow table."""
+    return input_hashes_of(natives.registry, natives.registry.columns(natives.run.source), rows)
+
+
 def stored(natives, ids):
     """Store natives of items as the table has them now."""
     registry = natives.registry
     columns = [registry.id_column, registry.columns("v1").vector, "v1__side", "source"]
     rows = find(natives.catalog.store, registry.id_column, ids, [c for c in columns if c])
     found = rows[registry.id_column].to_pylist()
-    return found, native_of(found), natives.input_hashes(rows)
+    return found, native_of(found), hashes_of(natives, rows)
 
 
 def table_of(gallery):
@@ -197,7 +203,7 @@ def test_an_app_that_writes_meanwhile_loses_nothing(gallery):
 def hashes_now(gallery):
     natives = natives_of(gallery)
     rows = natives.catalog.store.scan(["id", "v1", "v1__side", "source"])
-    return rows["id"].to_pylist(), natives.input_hashes(rows)
+    return rows["id"].to_pylist(), hashes_of(natives, rows)
 
 
 PROGRAM = """
@@ -311,7 +317,7 @@ def test_repeated_ids_that_an_app_wrote_are_each_given_their_own_vector(tmp_path
     rows = find(natives.catalog.store, "key", ["item-0", "item-1", "item-5"], ["key", "embedding"])
     assert rows.num_rows == 5
     vectors = rows["embedding"].combine_chunks().flatten().to_numpy().reshape(5, 24)[:, :1] + np.zeros((5, TARGET.dim))
-    natives.store(rows["key"].to_pylist(), vectors.astype(np.float32), natives.input_hashes(rows))
+    natives.store(rows["key"].to_pylist(), vectors.astype(np.float32), hashes_of(natives, rows))
     assert natives.fold() == 5
     table = lance.dataset(path_of(gallery)).to_table()
     assert table.num_rows == 303
@@ -329,7 +335,7 @@ def test_a_table_whose_rows_cannot_move_is_backfilled_by_columns(tmp_path):
     gallery.upgrade("v2")
     natives = natives_of(gallery)
     rows = find(natives.catalog.store, "key", ["item-7"], ["key", "embedding"])
-    natives.store(["item-7"], native_of(["item-7"]), natives.input_hashes(rows))
+    natives.store(["item-7"], native_of(["item-7"]), hashes_of(natives, rows))
     assert (natives.waiting().to_pylist(), natives.fold()) == (["item-7"], 1)
 
 

@@ -17,7 +17,6 @@ from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 from compatstore.upgrade.backfilling.account import ledger_of
 from compatstore.upgrade.backfilling.budget import Budget
-from compatstore.upgrade.natives.native_batch import input_hashes_of
 from compatstore.upgrade.natives.native_columns import NativeColumns
 from compatstore.upgrade.natives.native_rows import NativeRows
 from compatstore.upgrade.natives.native_ways import plan_natives, require_way
@@ -58,7 +57,7 @@ class Natives:
         Args:
             ids: n ids.
             vectors: (n, dim) float32.
-            input_hash: (n,) uint64, of the rows that the vectors were made from (see `input_hashes`).
+            input_hash: (n,) uint64, of the rows that the vectors were made from (see `input_hashes_of`).
             side: (n, side_dim) float32 of side-information, NaN where an item has none; None for none at all.
 
         Returns:
@@ -78,10 +77,6 @@ class Natives:
         """
         with self._lock:
             return self._columns.fold() + self._rows.fold()
-
-    def input_hashes(self, rows: Any) -> Digests:
-        """(n,) uint64: what natives of these rows belong to, an Arrow table or batch with source vector and source."""
-        return input_hashes_of(self.registry, self.registry.columns(self.run.source), rows)
 
     @cached_property
     def wave_rows(self) -> int:
