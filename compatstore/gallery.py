@@ -249,12 +249,16 @@ class Gallery:
             InvalidInput: A column is not there, or ids are of another type than the gallery's.
         """
         snapshot = self._catalog.store.snapshot()
-        registry = self._catalog.recorded(snapshot)
         self._catalog.require(snapshot)
-        wanted = read_ids(ids, id_arrow_type(registry), f"get items of {self._catalog.store.location.name}")
         schema = snapshot.schema.names
-        names = schema if columns is None else _require_columns(columns, schema)
-        found = find(self._catalog.store, registry.id_column, wanted, list(dict.fromkeys([*names, registry.id_column])))
+        return self._read(snapshot, ids, schema if columns is None else _require_columns(columns, schema))
+
+    def _read(self, snapshot: Any, ids: Ids, names: Sequence[str]) -> Any:
+        """Read columns that a snapshot has, from that snapshot: meanwhile an upgrade may end that drops some."""
+        registry = self._catalog.recorded(snapshot)
+        wanted = read_ids(ids, id_arrow_type(registry), f"get items of {self._catalog.store.location.name}")
+        columns = list(dict.fromkeys([*names, registry.id_column]))
+        found = find(self._catalog.store, registry.id_column, wanted, columns, snapshot)
         keys = found.column(registry.id_column)
         positions = pc.index_in(pa.array(wanted, id_arrow_type(registry)), value_set=keys.combine_chunks())
         missing = [item for item, position in zip(wanted, positions.to_pylist(), strict=True) if position is None]
@@ -273,9 +277,10 @@ class Gallery:
             UnknownId: Some items are not there.
             UnknownVersion: The gallery keeps no vectors of that version.
         """
-        registry = self._registry_with(version)
+        snapshot = self._catalog.store.snapshot()
+        registry = self._registry_with(version, snapshot)
         columns = registry.columns(version or registry.active)
-        matrix, valid = to_matrix(self.get(ids, [columns.vector]).column(columns.vector), columns.dim)
+        matrix, valid = to_matrix(self._read(snapshot, ids, [columns.vector]).column(columns.vector), columns.dim)
         matrix = matrix.copy()
         matrix[~valid] = float("nan")
         return matrix
@@ -290,12 +295,13 @@ class Gallery:
             UnknownVersion: The gallery keeps no vectors of that version.
             InvalidInput: The version has no side-information.
         """
-        registry = self._registry_with(version)
+        snapshot = self._catalog.store.snapshot()
+        registry = self._registry_with(version, snapshot)
         name = version or registry.active
         columns = registry.columns(name)
         if columns.side is None or columns.side_dim is None:
             raise InvalidInput(f"read side-information of {name}", expected="a version with side_dim", found="none")
-        matrix, valid = to_matrix(self.get(ids, [columns.side]).column(columns.side), columns.side_dim)
+        matrix, valid = to_matrix(self._read(snapshot, ids, [columns.side]).column(columns.side), columns.side_dim)
         return np.where(valid[:, None], matrix, np.float32("nan"))
 
     def __len__(self) -> int:
@@ -871,9 +877,9 @@ class Gallery:
         tend(self._catalog, count=True)
         return result
 
-    def _registry_with(self, version: str | None) -> Registry:
+    def _registry_with(self, version: str | None, snapshot: Any = None) -> Registry:
         """The registry of a table that has the columns of the items and of a version, the active one by default."""
-        snapshot = self._catalog.store.snapshot()
+        snapshot = snapshot or self._catalog.store.snapshot()
         registry = self._catalog.recorded(snapshot)
         self._catalog.require(snapshot, version or registry.active)
         return registry

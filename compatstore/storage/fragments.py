@@ -16,10 +16,11 @@ import pyarrow as pa
 
 from compatstore.errors import StorageError
 from compatstore.storage.columns import VersionColumns
+from compatstore.storage.failures import lost_race
 from compatstore.storage.files import Files
 from compatstore.storage.full_disk import require_whole
 from compatstore.storage.lance_engine import DataFile, LanceFileWriter, lance
-from compatstore.storage.store import Store
+from compatstore.storage.store import ATTEMPTS, Store
 
 BATCH_ROWS = 4096
 
@@ -164,11 +165,29 @@ def write_columns(
 def commit_columns(store: Store, snapshot: Any, written: Sequence[WrittenColumns]) -> None:
     """Replace the columns of all these fragments by what was written for them, in one commit.
 
+    A file stays good while its rows are where they were. So the commit alone is repeated where others have done no more
+    to these fragments than to delete rows (an update deletes rows and appends them elsewhere), and an app that writes
+    without a pause delays a commit, but does not send the work back to its beginning.
+
     Raises:
-        CommitConflictError: Rows of one of the fragments were changed since the snapshot; nothing is committed.
+        CommitConflictError: Values of one of the fragments were changed since the snapshot, or others won `ATTEMPTS`
+            times; nothing is committed.
     """
     groups = [lance.LanceOperation.DataReplacementGroup(columns.fragment.id, columns.file) for columns in written]
-    store.commit(lance.LanceOperation.DataReplacement(groups), snapshot.version)
+    operation = lance.LanceOperation.DataReplacement(groups)
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return store.commit(operation, snapshot.version)
+        except Exception as error:
+            snapshot = store.snapshot()
+            if not lost_race(error) or not all(_only_lost_rows(snapshot, columns.fragment) for columns in written):
+                raise
+    return store.commit(operation, snapshot.version)
+
+
+def _only_lost_rows(snapshot: Any, before: Fragment) -> bool:
+    now = find_fragment(snapshot, before.id)
+    return now is not None and now.files == before.files
 
 
 def _write_file(store: Store, snapshot: Any, path: str, schema: Any, batches: Iterable[dict[str, Any]]) -> int:

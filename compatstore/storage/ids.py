@@ -78,9 +78,9 @@ def among(id_column: str, ids: Sequence[Any]) -> Iterator[str]:
         yield f"{column(id_column)} IN ({values})"
 
 
-def find(store: Store, id_column: str, ids: Sequence[Any], columns: Sequence[str]) -> Any:
-    """Rows of those ids, in any order, as an Arrow table."""
-    snapshot = store.snapshot()
+def find(store: Store, id_column: str, ids: Sequence[Any], columns: Sequence[str], snapshot: Any = None) -> Any:
+    """Rows of those ids, in any order, as an Arrow table; from the latest table version where no snapshot is given."""
+    snapshot = store.snapshot() if snapshot is None else snapshot
     parts = [snapshot.to_table(columns=list(columns), filter=condition) for condition in among(id_column, ids)]
     return pa.concat_tables(parts) if parts else snapshot.to_table(columns=list(columns), limit=0)
 

@@ -1,0 +1,34 @@
+"""What a verb reads is of one table version, whatever others do meanwhile."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import compatstore.gallery
+from galleries import make
+
+READS = {
+    "get": lambda gallery, ids: gallery.get(ids),
+    "vectors": lambda gallery, ids: gallery.vectors(ids, "v2"),
+    "side_information": lambda gallery, ids: gallery.side_information(ids, "v1"),
+}
+
+
+@pytest.mark.parametrize("read", READS)
+def test_columns_that_are_dropped_during_a_read_are_read(tmp_path, monkeypatch, read):
+    """An upgrade is aborted when a read has looked which columns there are, and before the read has read them."""
+    path = str(tmp_path / "gallery.lance")
+    gallery = make(path)
+    gallery.upgrade("v2")
+    ids = gallery.native_ids("v1")[:5]
+    before, real = READS[read](gallery, ids), compatstore.gallery.read_ids
+
+    def abort_first(*arguments):
+        monkeypatch.undo()
+        compatstore.Gallery.open(path).abort("v2")
+        return real(*arguments)
+
+    monkeypatch.setattr(compatstore.gallery, "read_ids", abort_first)
+    np.testing.assert_equal(list(before), list(READS[read](gallery, ids)))
+    assert "v2" not in gallery.get(ids).schema.names
