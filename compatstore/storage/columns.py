@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compatstore.arrays import BoolArray, Codes, FloatArray
+from compatstore.arrays import ArrowBatch, ArrowTable, BoolArray, Codes, Digests, FloatArray
 from compatstore.documents import WIDEST
 from compatstore.encoders.codes import pack, unpack
 from compatstore.errors import InvalidInput
+from compatstore.storage.input_hash import input_hashes
 from compatstore.storage.padding import clear_of
 from compatstore.versions import EmbeddingVersion
 
@@ -134,6 +135,29 @@ class VersionColumns:
     def native(self) -> str:
         """SQL condition: the row has a native vector."""
         return f"`{self.origin}` = '{NATIVE}'" if self.origin else self.present
+
+    @property
+    def item_names(self) -> list[str]:
+        """Columns of what the version holds of an item: its vector, and its side-information where there is any."""
+        return [self.vector, *([self.side] if self.side else [])]
+
+    def hashed_names(self, source_column: str | None) -> list[str]:
+        """Columns that an input hash digests: the vector's, and that of the items' sources where there is one."""
+        return [self.vector, *([source_column] if source_column else [])]
+
+    def read_items(self, table: ArrowTable | ArrowBatch) -> VersionValues:
+        """Read `item_names` of a table or batch; origin, uncertainty and input hash are left as of native vectors."""
+        return replace(self, origin=None, uncertainty=None, input_hash=None).decode(table)
+
+    def input_hashes(self, table: ArrowTable | ArrowBatch, source_column: str | None) -> Digests:
+        """Input hashes of vectors that are made from these rows now: (n,) uint64.
+
+        Args:
+            table: `hashed_names` of the rows.
+            source_column: Column of the items' sources, or None.
+        """
+        vectors, valid = to_matrix(table[self.vector], self.dim)
+        return input_hashes(vectors, valid, table[source_column] if source_column else None)
 
     def encode(self, values: VersionValues) -> dict[str, Any]:
         """Arrow arrays of all columns for n rows."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -135,7 +135,7 @@ class Hop:
 
     def _would_change(self, batch: Any) -> bool:
         """Whether any live row would get, lose or change its vector: not where a transform gives nothing of use."""
-        source, target = read_source(self.source, batch), self.target.decode(batch)
+        source, target = self.source.read_items(batch), self.target.decode(batch)
         todo = self._split(source, target, self._input_hash(batch, source))[0] & _live(batch)
         if (todo & target.valid).any() or self.transformer is None or not todo.any():
             return bool(todo.any())
@@ -157,13 +157,12 @@ class Hop:
 
     @property
     def _columns(self) -> list[str]:
-        names = [self.source.vector, *([self.source.side] if self.source.side else [])]
         extra = [self.source_column] if self.source_column else []
-        return [*names, *extra, *self.target.names]
+        return [*self.source.item_names, *extra, *self.target.names]
 
     def _todo(self, batch: Any) -> BoolArray:
         """Rows whose target vector must be made, remade or cleared."""
-        source = read_source(self.source, batch)
+        source = self.source.read_items(batch)
         return self._split(source, self.target.decode(batch), self._input_hash(batch, source))[0]
 
     def _split(self, source: VersionValues, target: VersionValues, input_hash: Digests) -> tuple[BoolArray, BoolArray]:
@@ -193,7 +192,7 @@ class Hop:
 
         A row of which the transform gives nothing that a search could find is left without a vector.
         """
-        source, target = read_source(self.source, batch), self.target.decode(batch)
+        source, target = self.source.read_items(batch), self.target.decode(batch)
         input_hash = self._input_hash(batch, source)
         todo, make = self._split(source, target, input_hash)
         before = target.valid.copy()
@@ -221,11 +220,6 @@ def ahead(function: Callable[[Any], Any], items: Iterable[Any], at_once: int = 1
                 yield first, made.result()
         for first, made in waiting:
             yield first, made.result()
-
-
-def read_source(columns: VersionColumns, batch: Any) -> VersionValues:
-    """Vectors and side-information of a version, without its origin, uncertainty and input hash."""
-    return replace(columns, origin=None, uncertainty=None, input_hash=None).decode(batch)
 
 
 def _live(batch: Any) -> BoolArray:

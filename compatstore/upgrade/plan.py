@@ -11,7 +11,6 @@ from compatstore.storage import vector_index
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.fragments import list_fragments
-from compatstore.storage.input_hash import input_hashes
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 from compatstore.storage.vector_index import VectorIndex
@@ -20,7 +19,7 @@ from compatstore.upgrade.backfilling.budget import Budget
 from compatstore.upgrade.backfilling.embeddable import Embeddable, count_embeddable, probe_embeddable
 from compatstore.upgrade.estimates.estimate import UpgradeEstimate
 from compatstore.upgrade.expand import columns_for
-from compatstore.upgrade.hop import Hop, read_source
+from compatstore.upgrade.hop import Hop
 from compatstore.upgrade.natives.native_ways import plan_natives, require_way
 from compatstore.upgrade.plan_warnings import warnings_of
 from compatstore.upgrade.precision import PrecisionChoice, PrecisionRequest, choose_precision, sample_source
@@ -161,12 +160,10 @@ def _index_of(catalog: Catalog, registry: Registry, run: RunRecord, target: Vers
 
 def _seconds_to_look(catalog: Catalog, registry: Registry, run: RunRecord, rows: int) -> float:
     """Seconds to compare all rows with the input hash of their vectors, from a sample."""
-    source, names = registry.columns(run.source), [registry.columns(run.source).vector]
-    sources = registry.source_column
+    source, sources = registry.columns(run.source), registry.source_column
     started = time.perf_counter()
-    read = catalog.store.scan([*names, *([sources] if sources else [])], limit=SAMPLE_ROWS)
-    values = read_source(replace(source, side=None, side_dim=None), read)
-    input_hashes(values.vectors, values.valid, read[sources] if sources else None)
+    read = catalog.store.scan(source.hashed_names(sources), limit=SAMPLE_ROWS)
+    source.input_hashes(read, sources)
     return (time.perf_counter() - started) * rows / max(int(read.num_rows), 1)
 
 

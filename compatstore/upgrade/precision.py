@@ -14,7 +14,6 @@ from compatstore.errors import InvalidInput
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionValues
 from compatstore.storage.records import RunRecord
-from compatstore.upgrade.hop import read_source
 from compatstore.upgrade.transform import Transformer
 
 PrecisionRequest = Literal["auto", "float32", "bfloat16"]
@@ -116,8 +115,7 @@ def try_precisions(transformer: Transformer, sample: VersionValues) -> Precision
 def sample_source(catalog: Catalog, run: RunRecord, transformer: Transformer, limit: int) -> VersionValues:
     """The first rows of the source, `limit` at most, less those that cannot be transformed."""
     columns = catalog.registry().columns(run.source)
-    names = [columns.vector, *([columns.side] if columns.side else [])]
-    sample = read_source(columns, catalog.store.scan(names, columns.present, limit=limit))
+    sample = columns.read_items(catalog.store.scan(columns.item_names, columns.present, limit=limit))
     return sample.take(transformer.possible(sample))
 
 

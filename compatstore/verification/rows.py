@@ -13,9 +13,7 @@ from compatstore.arrays import BoolArray
 from compatstore.errors import first_offenders
 from compatstore.storage.bridges import unsearchable
 from compatstore.storage.columns import NATIVE, VersionColumns, to_matrix
-from compatstore.storage.input_hash import input_hashes
 from compatstore.storage.records import VersionRecord
-from compatstore.upgrade.hop import read_source
 from compatstore.verification.context import CheckContext
 from compatstore.verification.finding import Finding, Severity
 
@@ -87,7 +85,7 @@ class VersionRows:
     def not_finite(self) -> BoolArray:
         """NaN or infinite values, in the vector, the side-information or the uncertainty."""
         finite = _finite(self.batch[self.columns.vector], self.columns.width)
-        side = read_source(self.columns, self.batch).side
+        side = self.columns.read_items(self.batch).side
         if side is not None:
             finite &= np.asarray(np.isfinite(side).all(axis=1), bool)
         if self.columns.uncertainty is not None:
@@ -118,9 +116,7 @@ class VersionRows:
         input_hash = self.columns.input_hash
         if self.base is None or input_hash is None:
             return np.zeros(self.batch.num_rows, bool)
-        source = read_source(self.base, self.batch)
-        column = self.context.registry.source_column
-        now = input_hashes(source.vectors, source.valid, self.batch[column] if column else None)
+        now = self.base.input_hashes(self.batch, self.context.registry.source_column)
         then = self.batch[input_hash].fill_null(0).to_numpy(zero_copy_only=False)
         return np.asarray(self.has(self.columns.vector) & self.has(input_hash) & (then != now))
 
@@ -178,8 +174,7 @@ def check_rows(context: CheckContext) -> Iterator[Finding]:
 def _names(context: CheckContext, columns: VersionColumns, base: VersionColumns | None) -> list[str]:
     """Columns to read: the version's, the ids, and what its input hash digests."""
     registry = context.registry
-    digested = [] if base is None else [base.vector, base.side, registry.source_column]
-    return [registry.id_column, *columns.names, *(name for name in digested if name is not None)]
+    return [registry.id_column, *columns.names, *([] if base is None else base.hashed_names(registry.source_column))]
 
 
 def _repair(context: CheckContext, record: VersionRecord, flaw: Flaw) -> str:

@@ -22,7 +22,6 @@ from compatstore.storage.catalog import Catalog
 from compatstore.storage.ids import find
 from compatstore.storage.location import locate
 from compatstore.storage.store import Store
-from compatstore.upgrade.natives.native_batch import input_hashes_of
 from compatstore.upgrade.natives.natives import Natives
 from galleries import SOURCE, TARGET, artifact, items, make
 
@@ -58,7 +57,7 @@ def natives_of(gallery):
 
 def hashes_of(natives, rows):
     """Input hashes of rows as they are now, an Arrow table."""
-    return input_hashes_of(natives.registry, natives.registry.columns(natives.run.source), rows)
+    return natives.registry.columns(natives.run.source).input_hashes(rows, natives.registry.source_column)
 
 
 def stored(natives, ids):

@@ -16,14 +16,12 @@ from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.fragment_counts import FragmentCounts
 from compatstore.storage.ids import find
-from compatstore.storage.input_hash import input_hashes
 from compatstore.storage.ledger import Ledger, Spent, without
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 from compatstore.upgrade.backfilling.budget import Budget, Limit
 from compatstore.upgrade.backfilling.embeddable import count_embeddable, sourceless
 from compatstore.upgrade.backfilling.embedding import NO_SOURCE, Embedded
-from compatstore.upgrade.hop import read_source
 
 REASONS_SHOWN = 20
 
@@ -237,13 +235,12 @@ def still_failed(catalog: Catalog, registry: Registry, run: RunRecord, failed: A
     """The rows of a ledger's table whose items are in the gallery as they were tried, and are not native."""
     if not failed.num_rows:
         return failed
-    source = replace(registry.columns(run.source), side=None, side_dim=None)
+    source = registry.columns(run.source)
     origin = registry.columns(run.target).origin or ""
     key, sources = registry.id_column, registry.source_column
-    names = [key, source.vector, origin, *([sources] if sources else [])]
+    names = [key, origin, *source.hashed_names(sources)]
     rows = find(catalog.store, key, failed["id"].to_pylist(), names)
-    values = read_source(source, rows)
-    input_hash = input_hashes(values.vectors, values.valid, rows[sources] if sources else None)
+    input_hash = source.input_hashes(rows, sources)
     positions = pc.index_in(failed["id"], value_set=rows[key].combine_chunks()).fill_null(-1).to_numpy()
     native = pc.equal(rows[origin], NATIVE).fill_null(False).to_numpy()
     if not rows.num_rows:

@@ -14,7 +14,6 @@ from compatstore.encoders import Encoder
 from compatstore.errors import UpgradeError
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.ids import find
-from compatstore.storage.input_hash import input_hashes
 from compatstore.storage.ledger import Spent
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
@@ -26,7 +25,6 @@ from compatstore.upgrade.backfilling.choice import Choice
 from compatstore.upgrade.backfilling.embeddable import inputs_of, without_source
 from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, ItemBatch
 from compatstore.upgrade.backfilling.overlap import overlap
-from compatstore.upgrade.hop import read_source
 from compatstore.upgrade.natives.natives import Natives
 from compatstore.upgrade.progress import Monitor
 from compatstore.upgrade.rows import TableRows
@@ -113,16 +111,15 @@ class Backfill:
     def _read(self, ids: list[Any]) -> ItemBatch:
         """Read items to embed, those that are still there."""
         sources, key = self.registry.source_column, self.registry.id_column
-        source = replace(self.registry.columns(self.run.source), side=None, side_dim=None)
-        rows = find(self.catalog.store, key, ids, [key, source.vector, *([sources] if sources else [])])
-        values, found = read_source(source, rows), rows[key].to_pylist()
-        input_hash = input_hashes(values.vectors, values.valid, rows[sources] if sources else None)
+        source = self.registry.columns(self.run.source)
+        rows = find(self.catalog.store, key, ids, [key, *source.hashed_names(sources)])
+        found = rows[key].to_pylist()
         given = rows[sources].to_pylist() if sources else [None] * len(found)
         encoder, side = require_encoder(self.catalog, self.run.target), self.catalog.side_encoder(self.run.target)
         return ItemBatch(
             ids=found,
             inputs=inputs_of(encoder, found, given),
-            input_hash=input_hash,
+            input_hash=source.input_hashes(rows, sources),
             side_inputs=inputs_of(side, found, given),
         )
 

@@ -20,7 +20,6 @@ from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 from compatstore.upgrade.backfilling.policies import random_scores
 from compatstore.upgrade.estimates.lessons import lessons_of
-from compatstore.upgrade.hop import read_source
 from compatstore.upgrade.transform import transformer_of
 
 SMALLEST_SAMPLE = 40
@@ -139,7 +138,7 @@ def _sample(
     population: int,
 ) -> Sample:
     """Embed what was read, and say which items are queries."""
-    source = read_source(registry.columns(run.source), rows)
+    source = registry.columns(run.source).read_items(rows)
     usable = np.flatnonzero(transformer_of(catalog, run).possible(source) if run.path else source.valid)
     drawn, rows, places, source = len(places), rows.take(usable), places[usable], source.take(usable)
     record = registry.record(run.target)

@@ -15,7 +15,6 @@ from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.records import RunRecord
 from compatstore.upgrade.estimates.sample import Sample
-from compatstore.upgrade.hop import read_source
 from compatstore.upgrade.transform import Transformer, transformer_of
 from compatstore.versions import Metric
 
@@ -51,12 +50,12 @@ class Streaming:
 
     def _batches(self) -> Iterator[Passing]:
         source, target, start = self.source, self.target, 0
-        columns = [source.vector, *([source.side] if source.side else []), *(target.names if target else [])]
+        columns = [*source.item_names, *(target.names if target else [])]
         batches = self.snapshot.to_batches(
             columns=list(dict.fromkeys(columns)), filter=source.present, batch_size=min(self.search.batch_rows, 8192)
         )
         for batch in batches:
-            stored = read_source(source, batch)
+            stored = source.read_items(batch)
             if target is not None:
                 values = target.decode(batch)
                 made, there = values.vectors, values.valid

@@ -11,10 +11,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from compatstore.arrays import Digests, FloatArray, RowNumbers
-from compatstore.storage.columns import NATIVE, VersionColumns, VersionValues
-from compatstore.storage.input_hash import input_hashes
-from compatstore.storage.registry import Registry
-from compatstore.upgrade.hop import read_source
+from compatstore.storage.columns import NATIVE, VersionValues
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,16 +93,3 @@ def put_natives(target: VersionValues, rows: RowNumbers, natives: NativeBatch, p
         side_valid=side_valid,
     )
     target.put(rows, native)
-
-
-def input_hashes_of(registry: Registry, source: VersionColumns, rows: Any) -> Digests:
-    """What natives of these rows belong to: (n,) uint64.
-
-    Args:
-        registry: The gallery's state.
-        source: Columns of the version that the upgrade reads.
-        rows: Arrow table or batch with the source's vector and the `source` column.
-    """
-    values = read_source(source, rows)
-    sources = rows[registry.source_column] if registry.source_column else None
-    return input_hashes(values.vectors, values.valid, sources)

@@ -32,7 +32,7 @@ from compatstore.storage.registry import Registry, edit
 from compatstore.storage.staging import Staged, Staging
 from compatstore.storage.store import Store
 from compatstore.upgrade.hop import WAVE_ROWS
-from compatstore.upgrade.natives.native_batch import NativeBatch, input_hashes_of, put_natives
+from compatstore.upgrade.natives.native_batch import NativeBatch, put_natives
 from compatstore.upgrade.states import require_open
 
 
@@ -125,10 +125,9 @@ class NativeColumns:
 
     def _read(self, snapshot: Any, fragment: Fragment, natives: NativeBatch, more: list[str]) -> Iterator[Any]:
         """Each batch of a fragment, where its natives are, and which rows have one."""
-        side = [self._source.side] if self._source.side else []
-        source_column = [self._registry.source_column] if self._registry.source_column else []
-        columns = [self._registry.id_column, self._source.vector, *side, *source_column, *more]
+        sources = self._registry.source_column
+        columns = [self._registry.id_column, *self._source.hashed_names(sources), *more]
         for batch in read_physical(snapshot, fragment, columns):
-            positions = natives.positions(batch.column(0), input_hashes_of(self._registry, self._source, batch))
+            positions = natives.positions(batch.column(0), self._source.input_hashes(batch, sources))
             live = batch["_rowid"].is_valid().to_numpy(zero_copy_only=False)
             yield batch, positions, np.flatnonzero((positions >= 0) & live)

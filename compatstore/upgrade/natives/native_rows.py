@@ -19,7 +19,7 @@ from compatstore.storage.index_deltas import update_index
 from compatstore.storage.moves import Move, commit_move, read_rows, write_rows
 from compatstore.storage.registry import Registry
 from compatstore.storage.store import Store
-from compatstore.upgrade.natives.native_batch import NativeBatch, input_hashes_of, put_natives
+from compatstore.upgrade.natives.native_batch import NativeBatch, put_natives
 
 # Lance finds moved rows by a scan until its indexes have them; so many make an indexed search half as slow again.
 UNINDEXED_ROWS = 5_000
@@ -97,7 +97,7 @@ class NativeRows:
         """Whole rows of a batch with the native vectors in them, as an Arrow table with their addresses."""
         rows = read_rows(snapshot, self._registry.id_column, batch.ids.to_pylist())
         ids = rows[self._registry.id_column].combine_chunks()
-        positions = batch.positions(ids, input_hashes_of(self._registry, self._source, rows))
+        positions = batch.positions(ids, self._source.input_hashes(rows, self._registry.source_column))
         chosen = np.flatnonzero(positions >= 0)
         return self._with_natives(rows.take(pa.array(chosen)), batch, positions[chosen])
 

@@ -57,7 +57,7 @@ class Natives:
         Args:
             ids: n ids.
             vectors: (n, dim) float32.
-            input_hash: (n,) uint64, of the rows that the vectors were made from (see `input_hashes_of`).
+            input_hash: (n,) uint64, of the rows that the vectors were made from (see `VersionColumns.input_hashes`).
             side: (n, side_dim) float32 of side-information, NaN where an item has none; None for none at all.
 
         Returns:

@@ -21,7 +21,6 @@ from compatstore.storage.history import HistoryEntry
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry, edit
 from compatstore.upgrade.backfilling.account import unbackfillable
-from compatstore.upgrade.hop import read_source
 from compatstore.upgrade.refitting.draw import draw, judges
 from compatstore.upgrade.refitting.refitter import Gathered, Refitted, Refitter
 from compatstore.upgrade.rows import TableRows
@@ -116,9 +115,8 @@ class _AsHopped:
 def _read(registry: Registry, run: RunRecord, snapshot: Any, picked: Positions) -> tuple[VersionValues, FloatArray]:
     """The source's values and the native vectors of chosen rows."""
     source, target = registry.columns(run.source), registry.columns(run.target)
-    names = [source.vector, *([source.side] if source.side else []), *target.names]
-    table = snapshot.take(picked.tolist(), columns=names)
-    return read_source(source, table), target.decode(table).vectors
+    table = snapshot.take(picked.tolist(), columns=[*source.item_names, *target.names])
+    return source.read_items(table), target.decode(table).vectors
 
 
 def _before_last(transformer: Transformer, source: VersionValues) -> VersionValues:
