@@ -22,7 +22,7 @@ import numpy as np
 import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Space
 from compatstore.errors import CompatStoreWarning
-from compatstore.verification.machine import bfloat16_speed
+from compatstore.verification.environment import bfloat16_speed
 
 BOUND = 0.90
 BFLOAT16_BOUND = 2.5

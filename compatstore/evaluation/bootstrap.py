@@ -133,20 +133,20 @@ def resample(
 
 
 def figures_together(figures: Sequence[Resampled]) -> list[Estimate]:
-    """The means of several, with intervals that hold for all of them together."""
+    """Mean of each figure; the intervals are simultaneous: they hold for all figures at once, at their confidence."""
     return _together([figure.value for figure in figures], [figure.means for figure in figures], figures[0].confidence)
 
 
 def gains_together(figures: Sequence[Resampled], before: Resampled) -> list[Estimate]:
-    """The difference of each to one of them, query by query, with intervals that hold for all of them together."""
+    """Mean difference of each figure to `before`, paired by query, with simultaneous intervals."""
     values = [float((figure.values - before.values).mean()) for figure in figures]
     return _together(values, [figure.means - before.means for figure in figures], before.confidence)
 
 
 def kept_shares(figures: Sequence[Resampled], full: Resampled) -> list[Estimate]:
-    """The ratio of each figure to the full one, with intervals that hold for all of them together.
+    """Ratio of each mean to the mean of `full`, with simultaneous intervals.
 
-    A full figure of 0 makes ratios as large as numbers get.
+    A mean of `full` below the smallest normal float32 counts as that, so that no ratio is infinite.
     """
     tiny = float(np.finfo(np.float32).tiny)
     values = [figure.value / max(full.value, tiny) for figure in figures]
@@ -154,9 +154,10 @@ def kept_shares(figures: Sequence[Resampled], full: Resampled) -> list[Estimate]
 
 
 def _together(values: Sequence[float], means: Sequence[Doubles], confidence: float) -> list[Estimate]:
-    """Intervals that hold for all figures together: studentised and widened to the largest deviation (max-t).
+    """Simultaneous intervals by the max-t bootstrap: one quantile of the largest studentised deviation of a draw.
 
-    Whoever picks one of several by its interval needs that: the luckiest of many looks better than it is.
+    They allow for a choice among several figures: without them the largest of ten equal figures would look better than
+    the others.
     """
     drawn = np.array(means)
     spread = drawn.std(axis=1)
@@ -169,7 +170,7 @@ def _together(values: Sequence[float], means: Sequence[Doubles], confidence: flo
 
 
 def share_of_queries(chosen: npt.NDArray[np.bool_], confidence: float = 0.95) -> Estimate:
-    """A share of queries by Wilson's interval, which is sound where none was chosen: (q,) bool."""
+    """Share of true values in (q,) bool, with Wilson's interval, which is above 0 wide where no value is true."""
     n, share = len(chosen), float(chosen.mean())
     z2 = NormalDist().inv_cdf((1.0 + confidence) / 2.0) ** 2
     centre = (share + z2 / (2 * n)) / (1 + z2 / n)
@@ -178,7 +179,7 @@ def share_of_queries(chosen: npt.NDArray[np.bool_], confidence: float = 0.95) ->
 
 
 def _draws(random: np.random.Generator, units: int, resamples: int) -> Iterator[Doubles]:
-    """How often each unit comes up in each draw, (draws, units), a piece at a time."""
+    """Count of each unit in each draw with replacement: blocks of (draws, units) float64."""
     step = max(_CELLS // units, 1)
     for start in range(0, resamples, step):
         draws = min(step, resamples - start)

@@ -3,7 +3,7 @@
 A sample is easier to search than the gallery it was drawn from: fewer items stand between a query and what it looks
 for. Average precision is put right item by item. Where c of t nearer items are correct in a sample of 1 in w, about
 w c of w t are in the whole gallery, so that the precision there is (1 + w c) / (1 + w t). CMC asks for the very nearest
-items, of which a sample has few: of a sample it is not measured (see `known.py`).
+items, of which a sample has few: of a sample it is not measured (see `put_right`).
 """
 
 from __future__ import annotations

@@ -11,11 +11,11 @@ from compatstore.arrays import Doubles, Positions
 from compatstore.evaluation.compatibility import fit_length
 from compatstore.evaluation.curve import as_permutation, mixed_galleries, native_rows
 from compatstore.evaluation.distances import Distances, measure
-from compatstore.evaluation.known import map_alone, put_right, reach
 from compatstore.evaluation.mixed import mixed_blocks
 from compatstore.evaluation.relevance import Relevance, relevance_from_labels, relevance_from_neighbours
 from compatstore.evaluation.sample import DecisionSettings, EvaluationSample
 from compatstore.evaluation.sampled import QueryFigures, Sampling, find_in_blocks, find_in_galleries
+from compatstore.evaluation.whole import WholeFigures
 
 FEWEST_NEIGHBOURS = 5
 MERGED = "s/s+t/t"
@@ -83,7 +83,7 @@ def _sampling(sample: EvaluationSample) -> Sampling:
     return Sampling(
         weight=sample.weight,
         own=1.0 if sample.query_labels is not None else (1.0 + sample.weight) / 2.0,
-        asked=None if whole is None else 1.0 / reach(whole.correct, items, sample.population or items),
+        asked=None if whole is None else 1.0 / chance_of_correct(whole.correct, items, sample.population or items),
     )
 
 
@@ -127,3 +127,72 @@ def _swap_note(target: int, source: int) -> str:
         return ""
     how = "cut" if target > source else "filled up with zeros"
     return f"target queries {how} from {target} to {source} values"
+
+
+def chance_of_correct(correct: Positions, items: int, population: int) -> Doubles:
+    """Chance that a random sample of `items` out of `population` holds a correct item of a query: (q,) float64.
+
+    Args:
+        correct: (q,) intp, correct items of each query in the population.
+        items: Size of the sample, the query's own item included.
+        population: Size of the gallery.
+    """
+    share = (items - 1) / max(population - 1, 1)
+    chance = 1.0 - (1.0 - share) ** correct.astype(np.float64)
+    return np.where(correct > 0, np.maximum(chance, 1e-12), 1.0)
+
+
+def map_alone(found: QueryFigures, *, merged: bool = False) -> QueryFigures:
+    """Keep mAP, the only figure that a sample gives without figures of the whole gallery.
+
+    Args:
+        found: The figures of one strategy in the sample.
+        merged: Whether the strategy is a rank merge, of which no figure is kept: it is calibrated by the sampled native
+            vectors, and its intervals held less often than their confidence.
+    """
+    values = found.values.copy()
+    values[: None if merged else -1] = np.nan
+    return replace(found, values=values)
+
+
+def put_right(
+    notations: Sequence[str], founds: Sequence[QueryFigures], whole: WholeFigures, asked: Doubles
+) -> list[QueryFigures]:
+    """Take the figures of the whole gallery where they are known, and correct those of the other strategies by them.
+
+    Strategies that need no native vector are measured in the whole gallery, so the error of the sample's figure for
+    them is known. The figures of the other strategies have a part of the same error, the draw of the items first of
+    all. Each of them is corrected by a multiple of the known errors, as a regression estimator does: the multiple that
+    the influences of the sampled items on the two figures have in common. Where the known errors are larger than the
+    draw of the items explains, the corrected figures are taken to be as uncertain as that. CMC needs the very nearest
+    items, of which a sample has few, so only strategies that are measured in the whole gallery have it.
+
+    Args:
+        notations: Of the strategies.
+        founds: What the queries found by each in the sample; influences weighed by `asked`.
+        whole: What they found in the whole gallery.
+        asked: (q,) float64, what each query weighs where it has a correct item in the sample.
+    """
+    first = {name: place for place, name in reversed(list(enumerate(notations)))}
+    known = [name for name in whole.values if name in first]
+    counted = whole.correct > 0
+    weights = np.where(founds[0].counted, asked, 0.0)
+    weights *= counted.sum() / max(weights[counted].sum(), 1.0)
+    sampled = [weights * np.nan_to_num(found.values[-1]) for found in founds]
+    errors = np.array([whole.values[name][-1] - sampled[first[name]] for name in known])
+    pulls = np.array([founds[first[name]].influence[-1] for name in known])
+    drawn = pulls.std(axis=1) / np.sqrt(pulls.shape[1])
+    unexplained = float(np.maximum(np.abs(errors[:, counted].mean(axis=1)) - 2 * drawn, 0.0).max())
+    made = []
+    for name, mine, found in zip(notations, sampled, founds, strict=True):
+        if name in whole.values:
+            made.append(QueryFigures(values=whole.values[name], influence=np.zeros_like(found.influence)))
+            continue
+        share = np.linalg.lstsq(pulls.T, found.influence[-1], rcond=None)[0]
+        values, influence = np.full_like(found.values, np.nan), np.zeros_like(found.influence)
+        values[-1] = np.where(counted, mine + share @ errors, np.nan)
+        influence[-1] = found.influence[-1] - share @ pulls
+        left = float(influence[-1].std() / max(found.influence[-1].std(), 1e-12))
+        doubt = unexplained * min(2 * left, 1.0)
+        made.append(QueryFigures(values=values, influence=influence, doubt=doubt))
+    return made

@@ -12,11 +12,10 @@ import pyarrow as pa
 
 from compatstore.errors import CompatStoreError, InvalidInput, InvalidName, first_offenders
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.column_names import fault_of
+from compatstore.storage.column_names import fault_of, require_storable
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import column
 from compatstore.storage.registry import Registry, edit
-from compatstore.storage.rehearsal import require_storable
 from compatstore.storage.store import Store
 
 

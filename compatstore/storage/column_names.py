@@ -1,9 +1,14 @@
-"""Which names of columns Lance can read, write, filter by and search: found by doing all of that with each odd name.
-
-A column of a name that it cannot is made without a word, and from then on no row can be added, found or read.
-"""
+"""Which columns Lance can keep: names that it reads, writes, filters by and searches, and types that it can store."""
 
 from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from compatstore.errors import InvalidInput
+from compatstore.storage.failures import is_panic, told
+from compatstore.storage.lance_engine import lance
 
 # Lance resolves names as paths: a dot goes into a struct and a backtick quotes. A star is all columns.
 _LANCE_TAKES = ("`", ".")
@@ -24,3 +29,32 @@ def fault_of(name: str) -> str:
     if name in _OF_LANCE or name in OF_RESULTS:
         return "results have a column of that name"
     return ""
+
+
+ROWS = 100
+
+
+def require_storable(columns: Any, asked: str) -> None:
+    """Refuse columns that Lance cannot write, or not read back.
+
+    Args:
+        columns: Arrow table; its first rows are tried, and a row of nulls, as the gallery's other rows have.
+        asked: What the caller wants, for messages.
+
+    Raises:
+        InvalidInput: Names the column and what Lance says.
+    """
+    for name in columns.column_names:
+        one = columns.select([name])
+        sample = pa.concat_tables([one.slice(0, ROWS), pa.table([pa.nulls(1, one.schema[0].type)], schema=one.schema)])
+        try:
+            lance.write_dataset(sample, "memory://rehearsal").to_table()
+        except BaseException as error:
+            if not isinstance(error, Exception) and not is_panic(error):
+                raise
+            raise InvalidInput(
+                asked,
+                expected="metadata of types that Lance can keep",
+                found=f"column {name!r} of type {one.schema[0].type}: {told(error)}",
+                fix="Convert the column, to text for one, or leave it out.",
+            ) from error

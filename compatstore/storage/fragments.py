@@ -79,7 +79,11 @@ def find_fragment(snapshot: Any, fragment_id: int) -> Fragment | None:
 
 
 def in_waves(fragments: Iterable[Fragment], rows: int) -> Iterator[list[Fragment]]:
-    """Group neighbours of together at most so many physical rows; a larger fragment is a wave of its own."""
+    """Group neighbouring fragments into waves of at most `rows` physical rows.
+
+    Fragments of 40, 50, 30 and 200 rows make the waves (40, 50), (30), (200) with `rows` = 100: a fragment with more
+    rows than that is a wave by itself.
+    """
     wave: list[Fragment] = []
     for fragment in fragments:
         if wave and sum(other.rows for other in wave) + fragment.rows > rows:

@@ -1,7 +1,9 @@
-"""Indexes brought up to date: rows that one does not hold yet become a delta of it, which costs as much as they are.
+"""Updates of Lance indexes by deltas.
 
-Until then Lance finds such rows by a scan. Each delta is searched by itself, so a new one is merged with those before
-it that are no larger: n rows are in log n deltas, and each row was rewritten as often.
+An index is a sequence of deltas, each a part of the index with rows of its own. Lance scans rows that no delta holds.
+An update writes these rows as a new delta, and merges it with the last deltas that hold no more rows than what follows
+them: deltas of 800, 200 and 100 rows and 150 new rows become deltas of 800 and 450. So n rows are in about log n
+deltas, and a row is rewritten about log n times.
 """
 
 from __future__ import annotations
@@ -15,12 +17,12 @@ LARGEST_ROWS = 2_000_000  # of a delta that is merged, so that no write waits lo
 
 
 def update_index(store: Store, names: Sequence[str] | None = None, *, more_than: int = 0) -> None:
-    """Bring indexes up to date.
+    """Add the rows that indexes do not hold yet.
 
     Args:
         store: The table.
         names: Names of the indexes, or None for all that the table has.
-        more_than: Leave an index alone until it lacks more rows than this.
+        more_than: Update only indexes that lack more rows than this.
     """
     snapshot = store.snapshot()
     for index in snapshot.describe_indices():
@@ -29,7 +31,7 @@ def update_index(store: Store, names: Sequence[str] | None = None, *, more_than:
 
 
 def merge_deltas(store: Store) -> None:
-    """Make each index one part that holds all rows, however much work that is."""
+    """Merge each index into one delta that holds all rows; the cost grows with the size of the index."""
     snapshot = store.snapshot()
     for index in snapshot.describe_indices():
         statistics = snapshot.stats.index_stats(index.name)
@@ -43,11 +45,11 @@ def names_on(store: Store, column: str) -> list[str]:
 
 
 def deltas_to_merge(rows: Sequence[int], new: int) -> int:
-    """How many of the last deltas are merged with new rows: those that are no larger than all after them together.
+    """How many of the last deltas are merged with the new rows: those no larger than all rows that follow them.
 
     Args:
-        rows: Of each delta, the oldest first.
-        new: Rows that no delta holds yet.
+        rows: Rows of each delta, oldest first, as in (800, 200, 100).
+        new: Rows that no delta holds yet, as in 150: then 2 deltas are merged, as 100 <= 150 and 200 <= 250.
     """
     total = new
     for merged, size in enumerate(reversed(rows)):

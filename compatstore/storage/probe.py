@@ -1,11 +1,15 @@
-"""Whether a table's place can be written to, found by writing a few bytes there and removing them."""
+"""What `doctor` tries: whether a place can be written to, and whether pylance and lancedb read each other."""
 
 from __future__ import annotations
 
 import uuid
+from pathlib import Path
+
+import pyarrow as pa
 
 from compatstore.errors import StorageError
 from compatstore.storage.files import Files
+from compatstore.storage.lance_engine import lance
 from compatstore.storage.location import Location
 
 WORDS = b"written by compatstore doctor to see whether it can be; safe to remove"
@@ -35,3 +39,35 @@ def probe(location: Location) -> float | None:
             fix="Check permissions and free space. Searches and other verbs that read work all the same.",
         ) from error
     return written
+
+
+VECTORS = [[1.0, 2.0], [3.0, 4.0], None]
+
+
+def read_each_other(folder: str) -> None:
+    """Write a small table with each library and read it with the other.
+
+    Args:
+        folder: An empty folder to do it in.
+
+    Raises:
+        StorageError: One of them fails, or reads something else than was written.
+    """
+    import lancedb
+
+    table = pa.table({"id": ["a", "b", "c"], "v": pa.array(VECTORS, pa.list_(pa.float32(), 2))})
+    asked = "let pylance and lancedb read each other's tables"
+    fix = 'Install a pair that does: pip install --upgrade "compatstore"'
+    try:
+        lance.write_dataset(table, Path(folder, "pylance.lance"))
+        database = lancedb.connect(folder)
+        database.create_table("lancedb", table)
+        read = {
+            "lancedb": database.open_table("pylance").to_arrow(),
+            "pylance": lance.dataset(Path(folder, "lancedb.lance")).to_table(),
+        }
+    except (OSError, ValueError, RuntimeError) as error:
+        raise StorageError(asked, expected="both to succeed", found=str(error), fix=fix) from error
+    for reader, found in read.items():
+        if not found.equals(table):
+            raise StorageError(asked, expected=f"{table.num_rows} equal rows", found=f"others in {reader}", fix=fix)

@@ -8,23 +8,26 @@ search that began before a step finds its files until the time of grace is over.
 
 from __future__ import annotations
 
+import re
 import time
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from compatstore.errors import InvalidInput, LeaseHeld
+from compatstore.errors import InvalidInput, LeaseHeld, StorageError
+from compatstore.storage import registry as registry_module
 from compatstore.storage.blobs import FOLDER
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.compaction import Group, groups, merge
 from compatstore.storage.index_deltas import merge_deltas
 from compatstore.storage.lease_table import LEASES, LeaseTable
 from compatstore.storage.old_versions import count_versions, drop_older
-from compatstore.storage.orphans import all_files, orphans, remove
+from compatstore.storage.orphans import Stored, all_files, orphans, remove
+from compatstore.storage.references import referenced
+from compatstore.storage.registry import Registry
 from compatstore.storage.store import ATTEMPTS, Conflict, Store
 from compatstore.upgrade.leases.lease import Lease, leases_in
 from compatstore.upgrade.leases.work import at_work
-from compatstore.upkeep.leftovers import leftovers
 
 GALLERY, VERB = "the gallery", "optimize"
 GRACE_SECONDS = 5.0
@@ -223,3 +226,49 @@ class _Optimisation:
             time.sleep(self._grace)
         require_alone(self._store)
         drop_older(self._store, timedelta(seconds=self._grace))
+
+
+_BLOB = re.compile(r"[0-9a-f]{64}|tmp\w+|.+\.tmp")
+_OF_A_VERSION = re.compile(r"(?:ledger|staged|counts)-(\w+)\.\w+")
+
+
+def leftovers(catalog: Catalog, files: list[Stored], age: timedelta) -> list[Stored]:
+    """Files beside the table that nothing needs.
+
+    Args:
+        catalog: The gallery. What the registries of tagged table versions name is needed.
+        files: All files in the table's folder.
+        age: How long ago blobs were written at least; one that is younger may be linked in a moment.
+
+    Raises:
+        CorruptArtifact: A page of the history is gone, so that nobody knows which files are pages.
+    """
+    registry, before = catalog.registry(), datetime.now(UTC) - age
+    needed = {digest for state in (registry, *_pinned(catalog)) for digest in referenced(state, catalog.blobs)}
+    found = []
+    for file in files:
+        folder, _, name = file.path.partition("/")
+        if folder != FOLDER:
+            continue
+        name = name.partition("/")[0]
+        version = _OF_A_VERSION.fullmatch(name)
+        unneeded = _BLOB.fullmatch(name) and name not in needed and file.changed < before
+        if unneeded or (version and _without_vectors(registry, version[1])):
+            found.append(file)
+    return found
+
+
+def _pinned(catalog: Catalog) -> list[Registry]:
+    """The registries of tagged table versions; those before an adoption have none."""
+    found = []
+    for version in catalog.store.tags().values():
+        try:
+            table = catalog.store.snapshot().checkout_version(version)
+            found.append(registry_module.read(table, catalog.store.location.uri))
+        except (StorageError, ValueError, OSError):
+            continue
+    return found
+
+
+def _without_vectors(registry: Registry, version: str) -> bool:
+    return version not in registry.versions or registry.versions[version].columns is None

@@ -11,17 +11,20 @@ from compatstore.storage.failures import answering, is_panic, told
 from compatstore.storage.location import Location
 from compatstore.storage.registry import last_readable
 from compatstore.storage.store import Store, newest_manifest
-from compatstore.verification.columns import check_columns, check_unused_columns
-from compatstore.verification.context import CheckContext
-from compatstore.verification.data_files import check_data_files, check_index_files
-from compatstore.verification.files import check_artifacts, check_leftovers, check_models
-from compatstore.verification.finding import Finding, Verification
-from compatstore.verification.ids import check_ids
-from compatstore.verification.indexes import check_indexes
-from compatstore.verification.origins import check_origins
-from compatstore.verification.records import check_history, check_runs, check_tags, check_versions
+from compatstore.verification.columns import check_columns, check_ids, check_origins, check_unused_columns
+from compatstore.verification.context import CheckContext, Finding, Verification
+from compatstore.verification.files import check_artifacts, check_data_files, check_leftovers, check_models
+from compatstore.verification.indexes import check_index_files, check_indexes
+from compatstore.verification.records import (
+    check_accounts,
+    check_history,
+    check_leases,
+    check_runs,
+    check_staged,
+    check_tags,
+    check_versions,
+)
 from compatstore.verification.rows import check_missing, check_rows
-from compatstore.verification.unfinished import check_accounts, check_leases, check_staged
 
 ATTEMPTS = 3
 Check = Callable[[CheckContext], Iterable[Finding]]

@@ -1,12 +1,20 @@
-"""Columns: each live version's are there with their types, and none of ours is there for nobody."""
+"""Columns: each live version has its own with their types; ids and origins hold what they must."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 
+import numpy as np
+import pyarrow.compute as pc
+
+from compatstore.arrays import Digests
+from compatstore.errors import first_offenders
+from compatstore.storage.columns import NATIVE
+from compatstore.storage.input_hash import hash_values
 from compatstore.storage.misfits import way_out
-from compatstore.verification.context import CheckContext
-from compatstore.verification.finding import Finding
+from compatstore.storage.records import ArtifactRecord
+from compatstore.verification.context import CheckContext, Finding
 
 
 def check_columns(context: CheckContext) -> Iterator[Finding]:
@@ -29,3 +37,98 @@ def check_unused_columns(context: CheckContext) -> Iterator[Finding]:
             what=f"{', '.join(unused)}: no version uses them",
             repair=f"Drop them: {context.command('retire', absent)}",
         )
+
+
+PART_ROWS = 8_000_000  # digests that are held and sorted at a time, 64 MB
+
+
+def check_ids(context: CheckContext) -> Iterator[Finding]:
+    """No id is null or occurs twice."""
+    nulls = context.count(f"`{context.registry.id_column}` IS NULL")
+    if nulls:
+        yield _wrong(f"{nulls} items have no id", "Remove them, or give them ids, where the table is written.")
+    repeated = _repeated(context)
+    if repeated:
+        named = first_offenders(sorted(repeated, key=str))
+        repair = f"Keep one of each: delete the id with Gallery.delete, then {context.command('add')} FILE"
+        yield _wrong(f"{len(repeated)} ids occur more than once: {named}", repair)
+
+
+def _wrong(what: str, repair: str) -> Finding:
+    return Finding(check="ids", severity="error", what=what, repair=repair)
+
+
+def _repeated(context: CheckContext) -> list[object]:
+    """Ids that occur more than once.
+
+    Found by their digests, a part of all digests at a time, so that memory does not grow with the gallery; then
+    counted by themselves, as two ids may share a digest.
+    """
+    parts = 1 + context.snapshot.count_rows() // PART_ROWS
+    suspects = np.concatenate([_repeated_digests(context, part, parts) for part in range(parts)])
+    if not len(suspects):
+        return []
+    counts: Counter[object] = Counter()
+    for batch in context.batches([context.registry.id_column]):
+        ids = batch.column(0)
+        counts.update(ids.filter(np.isin(hash_values(ids), suspects)).to_pylist())
+    return [item for item, count in counts.items() if count > 1 and item is not None]
+
+
+def _repeated_digests(context: CheckContext, part: int, parts: int) -> Digests:
+    """Digests that occur more than once, of those that leave `part` when divided by `parts`."""
+    kept = [np.zeros(0, np.uint64)]
+    for batch in context.batches([context.registry.id_column]):
+        digests = hash_values(batch.column(0).drop_null())
+        kept.append(digests[digests % np.uint64(parts) == part])
+    ordered = np.sort(np.concatenate(kept))
+    return np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+
+
+KEPT = 100  # distinct origins that are told apart; a sound gallery has a few
+
+
+def check_origins(context: CheckContext) -> Iterator[Finding]:
+    """Every origin is `native` or a chain of linked artifacts that ends at its version."""
+    for record, columns in context.sound:
+        if columns.origin is None:
+            continue
+        for origin, rows in _count(context, columns.origin).items():
+            why = _objection(context, record.name, origin)
+            if why:
+                yield Finding(
+                    check="origins",
+                    severity="error",
+                    what=f"{rows} vectors of {record.name} say that {origin!r} made them: {why}",
+                    repair=f"Link the artifact that did: {context.command('link')} ARTIFACT",
+                )
+
+
+def _count(context: CheckContext, column: str) -> Counter[str]:
+    """Rows of each origin, of the first `KEPT` that occur."""
+    found: Counter[str] = Counter()
+    for batch in context.batches([column]):
+        for entry in pc.value_counts(batch.column(0).drop_null()).to_pylist():
+            if entry["values"] in found or len(found) < KEPT:
+                found[entry["values"]] += entry["counts"]
+    return found
+
+
+def _objection(context: CheckContext, version: str, origin: str) -> str:
+    """What is wrong with an origin; "" where nothing is."""
+    if origin == NATIVE:
+        return ""
+    chain = []
+    for short in origin.split("+"):
+        linked = [record for full, record in context.registry.artifacts.items() if short and full.startswith(short)]
+        if len(linked) != 1:
+            return f"{len(linked)} linked artifacts have the id {short!r}"
+        chain += linked
+    return _broken(chain, version)
+
+
+def _broken(chain: Sequence[ArtifactRecord], version: str) -> str:
+    ends = [record.target for record in chain]
+    starts = [*(record.source for record in chain[1:]), version]
+    steps = [f"{record.source} -> {record.target}" for record in chain]
+    return "" if ends == starts else f"{first_offenders(steps)} does not lead to {version}"

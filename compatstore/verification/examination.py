@@ -1,14 +1,31 @@
-"""Examine the environment, and where a gallery lies."""
+"""Examine the environment, and where a gallery lies: access to read and to write, clock, free space."""
 
 from __future__ import annotations
 
+import shutil
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from compatstore.verification.diagnosis import Diagnosis, Examination
-from compatstore.verification.libraries import lance_libraries, needed_libraries, optional_libraries, python_version
-from compatstore.verification.machine import accelerator, memory, threads
-from compatstore.verification.place import gallery_place
+from compatstore.errors import CompatStoreError, StorageError
+from compatstore.storage.catalog import Catalog
+from compatstore.storage.columns import VersionColumns
+from compatstore.storage.location import Location, locate
+from compatstore.storage.probe import probe
+from compatstore.storage.registry import Registry
+from compatstore.storage.store import Store
+from compatstore.upgrade.states import CUTOVER, READY, run_of
+from compatstore.verification.environment import (
+    Diagnosis,
+    Examination,
+    accelerator,
+    lance_libraries,
+    memory,
+    needed_libraries,
+    optional_libraries,
+    python_version,
+    threads,
+)
 
 ENVIRONMENT: tuple[Callable[[], Iterator[Diagnosis]], ...] = (
     python_version,
@@ -33,3 +50,67 @@ def doctor(gallery: Any = None, *, storage_options: dict[str, str] | None = None
     if gallery is not None:
         diagnoses += gallery_place(gallery, storage_options)
     return Examination(diagnoses=tuple(diagnoses))
+
+
+CLOCKS_APART = 5.0  # seconds
+COPIES = 2  # a fold writes a column anew, and the one before it goes with the next clean-up
+
+
+def gallery_place(gallery: object, storage_options: dict[str, str] | None) -> Iterator[Diagnosis]:
+    """Open the gallery, write a few bytes beside it and remove them, and look at the room that is left."""
+    try:
+        location = locate(gallery, storage_options)
+        catalog = Catalog(Store.open(location))
+        rows = catalog.store.count()
+    except CompatStoreError as error:
+        yield Diagnosis(topic="gallery", level="problem", what=str(error), fix=error.fix)
+        return
+    yield Diagnosis(topic="gallery", level="ok", what=f"{location.uri}: {rows} items")
+    yield from _writing(location)
+    if location.is_local:
+        yield _room(location, _bytes_to_come(catalog.recorded(), rows))
+
+
+def _writing(location: Location) -> Iterator[Diagnosis]:
+    """Whether the place can be written, and how far its clock is from this machine's."""
+    try:
+        before = time.time()
+        written = probe(location)
+        after = time.time()
+    except StorageError as error:
+        yield Diagnosis(topic="writing", level="warning", what=f"read-only: {error.found}", fix=error.fix)
+        return
+    yield Diagnosis(topic="writing", level="ok", what="a file of a few bytes was written there and removed")
+    if written is None:
+        return
+    apart = max(before - written, written - after, 0.0)
+    if apart > CLOCKS_APART:
+        what = f"{apart:.0f} s between this machine's and that of the gallery's storage"
+        fix = "Synchronise them (NTP): times in the history and in leases are by this machine's."
+        yield Diagnosis(topic="clocks", level="warning", what=what, fix=fix)
+    else:
+        yield Diagnosis(topic="clocks", level="ok", what="this machine's and that of the gallery's storage agree")
+
+
+def _bytes_to_come(registry: Registry, rows: int) -> int:
+    """Bytes that the upgrades which are registered or under way will write, about."""
+    needed = 0
+    for record in registry.versions.values():
+        run = run_of(registry, record.name)
+        done = record.columns is not None and (run is None or run.state in (READY, CUTOVER))
+        if not done and not record.retired:
+            columns = record.columns or VersionColumns.of(record.version())
+            needed += COPIES * rows * columns.row_bytes
+    return needed
+
+
+def _room(location: Location, needed: int) -> Diagnosis:
+    free = shutil.disk_usage(location.uri).free
+    what = f"{free / 2**30:.1f} GiB free"
+    if needed:
+        what += f", {needed / 2**30:.2f} GiB needed by the versions that are registered or under way"
+    if free < needed:
+        return Diagnosis(topic="disk", level="problem", what=what, fix="Free some, or move the gallery.")
+    if free < 2 * needed:
+        return Diagnosis(topic="disk", level="warning", what=what, fix="Free some: other writers need room, too.")
+    return Diagnosis(topic="disk", level="ok", what=what)

@@ -1,19 +1,49 @@
-"""Files beside the table: all that the registry names are there and unchanged, and none is there for nothing."""
+"""Files: those of the table are there, as long as they were written; those beside it are used and unchanged."""
 
 from __future__ import annotations
 
 import re
 import shlex
 from collections.abc import Iterator
+from typing import Any
 
 from compatstore.artifacts import Artifact
-from compatstore.errors import CompatStoreError, CorruptArtifact, StorageError
+from compatstore.errors import CompatStoreError, CorruptArtifact, StorageError, first_offenders
 from compatstore.storage.blobs import FOLDER
 from compatstore.storage.catalog import read_head
+from compatstore.storage.files import Files
+from compatstore.storage.full_disk import ends_whole
 from compatstore.storage.records import ArtifactRecord
 from compatstore.storage.references import referenced, stored_models
-from compatstore.verification.context import CheckContext
-from compatstore.verification.finding import Finding
+from compatstore.verification.context import CheckContext, Finding
+
+
+def check_data_files(context: CheckContext) -> Iterator[Finding]:
+    """No data file is gone or cut short."""
+    wrong: dict[str, list[str]] = {}
+    for fragment in context.snapshot.get_fragments():
+        for file in fragment.metadata.files:
+            found = _objection(context, file)
+            if found:
+                wrong.setdefault(found, []).append(file.path)
+    for found, names in wrong.items():
+        yield Finding(
+            check="data files",
+            severity="error",
+            what=f"{len(names)} data files are {found}: {first_offenders(names)}",
+            repair=f"Put them back from a backup, or restore a table version before {context.snapshot.version}.",
+        )
+
+
+def _objection(context: CheckContext, file: Any) -> str:
+    """What is wrong with a file, by Lance's metadata of it; "" where nothing is."""
+    if getattr(file, "base_id", None) is not None:  # it lies with another table, which this one was cloned from
+        return ""
+    files = Files(context.catalog.store.location, "data")
+    if not files.exists(file.path):
+        return "gone"
+    return "" if ends_whole(files, file.path, file.file_size_bytes) else "cut short"
+
 
 _BLOB = re.compile(r"[0-9a-f]{64}|tmp\w+|.+\.tmp")
 

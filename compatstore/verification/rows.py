@@ -14,8 +14,7 @@ from compatstore.errors import first_offenders
 from compatstore.storage.bridges import unsearchable
 from compatstore.storage.columns import NATIVE, VersionColumns, to_matrix
 from compatstore.storage.records import VersionRecord
-from compatstore.verification.context import CheckContext
-from compatstore.verification.finding import Finding, Severity
+from compatstore.verification.context import CheckContext, Finding, Severity
 
 NORM_TOLERANCE = {"float32": 1e-3, "float16": 5e-3}
 NAMED = 5

@@ -46,7 +46,7 @@ import sys
 from importlib import metadata
 found = metadata.version
 metadata.version = lambda name: "0.1" if name == "pylance" else found(name)
-from compatstore.verification.libraries import needed_libraries
+from compatstore.verification.environment import needed_libraries
 for d in needed_libraries():
     if d.topic == "pylance":
         print(d.level, "|", d.what, "|", d.fix)
@@ -59,7 +59,7 @@ for d in needed_libraries():
 
 
 def test_more_threads_than_cores_is_a_warning():
-    program = "from compatstore.verification.machine import threads\nprint(next(threads()))"
+    program = "from compatstore.verification.environment import threads\nprint(next(threads()))"
     environment = {**os.environ, "OMP_NUM_THREADS": "64", "OPENBLAS_NUM_THREADS": "64"}
     if hasattr(os, "sched_setaffinity"):
         program = "import os\nos.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n" + program

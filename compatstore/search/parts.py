@@ -1,4 +1,4 @@
-"""One Lance search: the nearest rows of one part of a plan."""
+"""The parts of a search: one Lance search for each part, and one ranked list of the rows that they return."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from compatstore.arrays import FloatArray
 from compatstore.errors import InvalidInput
-from compatstore.search.plan import Part
+from compatstore.search.plan import Part, PartMerge
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.failures import of_files
 
@@ -21,8 +23,8 @@ class PartResult:
 
     Attributes:
         rows: Arrow table, nearest first: the caller's columns, `_distance`, `_version`, `_origin`.
-        complete_below: Rows of the part that are nearer than this are all there; None where nothing is left to be
-            found.
+        complete_below: Distance below which `rows` holds every row of the part: that of the k-th row returned by Lance.
+            None where Lance returned fewer than k rows, so that `rows` holds the whole part.
     """
 
     rows: Any
@@ -41,8 +43,9 @@ def search_part(
         k: Results wanted.
         where: The caller's own condition, or None.
         columns: Columns to return.
-        exactly: Whether the k nearest rows of the part are found. Else k rows are, and those that belong to another
-            part are left out: the condition costs Lance a look at every row's origin, and this a look at k.
+        exactly: True: Lance filters by the part's condition and returns the part's k nearest rows, which reads the
+            excluded column of every row. False: Lance returns the k nearest rows of the column, and those that belong
+            to another part are removed from them: of k = 10 rows, 4 with a native vector leave 6.
 
     Raises:
         InvalidInput: The condition is no valid SQL for this table.
@@ -73,3 +76,37 @@ def search_part(
     names = [*columns, "_distance", "_version", "_origin"]
     arrays = [*(found[name] for name in names[:-2]), pa.repeat(part.version, n), origins]
     return PartResult(pa.Table.from_arrays(arrays, names), complete_below)
+
+
+RANK_OFFSET = 60  # reciprocal rank fusion, Cormack et al. 2009
+
+
+def merged(parts: Sequence[PartResult], merge: PartMerge, k: int) -> tuple[Any, bool]:
+    """Rank the rows of all parts together.
+
+    Args:
+        parts: The rows found in each part.
+        merge: "distance" ranks by distance; "reciprocal rank" by the rank within the part, where the parts' distances
+            cannot be compared.
+        k: Results wanted.
+
+    Returns:
+        The k best rows, and whether the list is complete: whether no row of a part that was not fetched can belong to
+        it. Example with k = 2: distances [1, 9] of one part and [3] of the other, which is complete below 5, give
+        [1, 3]; this is complete, as a missing row has a distance of 5 or more. Without the row at 3 they give [1, 9],
+        which is not: a missing row may have a distance between 5 and 9.
+    """
+    tables = [part.rows for part in parts]
+    everything = pa.concat_tables(tables)
+    if merge == "distance":
+        order = pc.sort_indices(everything, [("_distance", "ascending")])[:k]
+        last: Any = everything["_distance"][order[-1].as_py()].as_py() if len(order) else None
+        bounds = [part.complete_below for part in parts]
+    else:
+        ranks = np.concatenate([np.arange(table.num_rows) for table in tables])
+        order = pa.array(np.argsort(-1.0 / (RANK_OFFSET + ranks), kind="stable")[:k])
+        last = int(ranks[order.to_numpy()].max(initial=-1))
+        bounds = [None if part.complete_below is None else part.rows.num_rows for part in parts]
+    # A row that was not fetched is at its part's bound or behind it, so a last result at the bound is no worse.
+    complete = len(order) == k and all(bound is None or last <= bound for bound in bounds)
+    return everything.take(order), complete

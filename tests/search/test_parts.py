@@ -6,8 +6,7 @@ import pyarrow as pa
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from compatstore.search.merge import merged
-from compatstore.search.part_search import PartResult
+from compatstore.search.parts import PartResult, merged
 
 DISTANCES = st.lists(st.integers(0, 20), max_size=12)
 
