@@ -20,6 +20,8 @@ RowNumbers = npt.NDArray[np.int64]
 Digests = npt.NDArray[np.uint64]
 Codes = npt.NDArray[np.uint8]
 
+Id: TypeAlias = str | int  # of an item
+
 ArrowTable: TypeAlias = pa.Table
 ArrowBatch: TypeAlias = pa.RecordBatch
 ArrowArray: TypeAlias = pa.Array | pa.ChunkedArray

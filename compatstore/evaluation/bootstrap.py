@@ -170,7 +170,7 @@ def _together(values: Sequence[float], means: Sequence[Doubles], confidence: flo
 
 
 def share_of_queries(chosen: npt.NDArray[np.bool_], confidence: float = 0.95) -> Estimate:
-    """Share of true values in (q,) bool, with Wilson's interval, which is above 0 wide where no value is true."""
+    """Share of true values in (q,) bool, with Wilson's interval, which has a width above 0 where no value is true."""
     n, share = len(chosen), float(chosen.mean())
     z2 = NormalDist().inv_cdf((1.0 + confidence) / 2.0) ** 2
     centre = (share + z2 / (2 * n)) / (1 + z2 / n)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from compatstore.arrays import ArrowArray, ArrowType
 from compatstore.artifacts.matrix import to_numpy
 from compatstore.boundary import foreign
 from compatstore.errors import InvalidInput
@@ -15,7 +16,7 @@ DEEPEST = 32  # levels of lists in a value
 NOT_CONVERTIBLE = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError)
 
 
-def cast(values: Any, kind: Any, name: str, asked: str) -> Any:
+def cast(values: ArrowArray, kind: ArrowType, name: str, asked: str) -> ArrowArray:
     """Make values an Arrow array of a type.
 
     Args:
@@ -38,7 +39,7 @@ def cast(values: Any, kind: Any, name: str, asked: str) -> Any:
         ) from error
 
 
-def countable(values: Any, name: str, asked: str) -> Any:
+def countable(values: Any, name: str, asked: str) -> ArrowArray:
     """What a caller gives for a column, as values that can be counted and that Arrow can look through.
 
     Arrow walks through nested lists without a limit and overflows the stack of the process.
@@ -62,7 +63,7 @@ def _is_shallow(values: Any, levels: int) -> bool:
     return levels > 0 and all(_is_shallow(value, levels - 1) for value in inner)
 
 
-def as_array(values: Any, asked: str) -> Any:
+def as_array(values: Any, asked: str) -> ArrowArray:
     """Make n values of any kind one Arrow array; what Arrow does not know becomes text.
 
     Raises:

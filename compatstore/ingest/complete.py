@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from compatstore.arrays import BoolArray, FloatArray
+from compatstore.arrays import ArrowArray, ArrowSchema, ArrowTable, BoolArray, FloatArray, Positions
 from compatstore.encoders import Encoder, encode_readable
 from compatstore.errors import InvalidInput
 from compatstore.ingest.arrow import cast
@@ -39,7 +39,7 @@ class Completed:
     failures: dict[int, str]
 
 
-def complete(items: Items, catalog: Catalog, registry: Registry, version: str, sources: Any | None) -> Completed:
+def complete(items: Items, catalog: Catalog, registry: Registry, version: str, sources: ArrowArray | None) -> Completed:
     """Find a vector for every item in every live version.
 
     Args:
@@ -90,7 +90,7 @@ def _fill(
     items: Items,
     catalog: Catalog,
     registry: Registry,
-    sources: Any | None,
+    sources: ArrowArray | None,
 ) -> None:
     """Give a version the vectors that the user did not: transformed where an upgrade is open, else embedded."""
     mine = values[record.name]
@@ -127,7 +127,7 @@ def _embed(
     items: Items,
     catalog: Catalog,
     record: VersionRecord,
-    sources: Any | None,
+    sources: ArrowArray | None,
 ) -> dict[int, str]:
     """Embed rows natively, side-information with them; return the failures."""
     encoder = catalog.encoder(record.name)
@@ -151,7 +151,12 @@ def _embed(
 
 
 def _embed_side(
-    values: VersionValues, rows: Any, catalog: Catalog, record: VersionRecord, ids: Any, sources: Any | None
+    values: VersionValues,
+    rows: Positions,
+    catalog: Catalog,
+    record: VersionRecord,
+    ids: ArrowArray,
+    sources: ArrowArray | None,
 ) -> None:
     encoder = catalog.side_encoder(record.name)
     if encoder is None or values.side is not None or not len(rows):
@@ -166,14 +171,14 @@ def _embed_side(
     values.side_valid[rows[encoded.readable]] = True
 
 
-def encoder_inputs(encoder: Encoder, ids: Any, sources: Any | None) -> list[Any] | None:
+def encoder_inputs(encoder: Encoder, ids: ArrowArray, sources: ArrowArray | None) -> list[Any] | None:
     """What an encoder reads of n rows: their ids, or their sources; None when it needs sources and there are none."""
     if encoder.reads == "id":
         return list(ids.to_pylist())
     return None if sources is None else list(sources.to_pylist())
 
 
-def to_table(items: Items, values: dict[str, VersionValues], registry: Registry, schema: Any) -> Any:
+def to_table(items: Items, values: dict[str, VersionValues], registry: Registry, schema: ArrowSchema) -> ArrowTable:
     """The Arrow table that is written: ids, given sources and metadata, all columns of all live versions."""
     columns: dict[str, Any] = {registry.id_column: items.ids}
     if items.sources is not None and registry.source_column:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from compatstore.arrays import ArrowArray, ArrowType
 from compatstore.boundary import foreign, shown
 from compatstore.errors import DimensionMismatch, InvalidInput, first_offenders
 from compatstore.ingest.arrow import as_array, cast, countable
@@ -34,7 +35,7 @@ class Items:
     """
 
     ids: Any
-    sources: Any | None
+    sources: ArrowArray | None
     vectors: dict[str, Given]
     side: dict[str, Given]
     metadata: dict[str, Any]
@@ -161,7 +162,7 @@ def _take_vectors(
     return vectors, side
 
 
-def _read_ids(values: Any, registry: Registry, asked: str) -> Any:
+def _read_ids(values: Any, registry: Registry, asked: str) -> ArrowArray:
     """Ids as an Arrow array; numbers are not made text nor text numbers, for `get` would not find them again."""
     with foreign(asked, f"ids of type {registry.id_type} in column {registry.id_column!r}"):
         array = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
@@ -176,6 +177,6 @@ def _read_ids(values: Any, registry: Registry, asked: str) -> Any:
     return cast(array, id_arrow_type(registry), registry.id_column, asked)
 
 
-def _is_text(kind: Any) -> bool:
+def _is_text(kind: ArrowType) -> bool:
     plain = kind.value_type if pa.types.is_dictionary(kind) else kind
     return bool(pa.types.is_string(plain) or pa.types.is_large_string(plain) or pa.types.is_string_view(plain))

@@ -6,10 +6,10 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any
 
 import pyarrow as pa
 
+from compatstore.arrays import ArrowArray, ArrowField, ArrowSchema
 from compatstore.errors import CompatStoreError, InvalidInput, InvalidName, first_offenders
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.column_names import fault_of, require_storable
@@ -19,7 +19,7 @@ from compatstore.storage.registry import Registry, edit
 from compatstore.storage.store import Store
 
 
-def require_names(names: Iterable[str], registry: Registry, schema: Any, asked: str) -> None:
+def require_names(names: Iterable[str], registry: Registry, schema: ArrowSchema, asked: str) -> None:
     """Refuse names of metadata that mean something else to the gallery, or that Lance cannot handle.
 
     Args:
@@ -53,7 +53,9 @@ def _unfit(name: str) -> bool:
     return bool(fault_of(name)) or name.startswith("_") or any(unicodedata.category(c) == "Cc" for c in name)
 
 
-def new_fields(metadata: Mapping[str, Any], registry: Registry, schema: Any, asked: str) -> list[Any]:
+def new_fields(
+    metadata: Mapping[str, ArrowArray], registry: Registry, schema: ArrowSchema, asked: str
+) -> list[ArrowField]:
     """Arrow fields of the metadata columns that the table does not have yet; none for a column of nulls.
 
     Raises:
@@ -82,7 +84,7 @@ class NewColumns:
         self._store = store
         self._made: list[str] = []
 
-    def make(self, fields: Sequence[Any]) -> None:
+    def make(self, fields: Sequence[ArrowField]) -> None:
         """Make those that are not there yet."""
         names = self._store.schema.names
         self._made += [field.name for field in fields if field.name not in names]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pyarrow as pa
 
-from compatstore.arrays import BoolArray, FloatArray
+from compatstore.arrays import ArrowArray, BoolArray, FloatArray
 from compatstore.artifacts.matrix import as_matrix, to_numpy
 from compatstore.encoders.codes import unpack
 from compatstore.errors import DimensionMismatch, InvalidInput
@@ -17,7 +15,7 @@ from compatstore.storage.columns import VersionColumns, to_matrix
 Given = tuple[FloatArray, BoolArray]
 
 
-def given_vectors(values: Any, dim: int, asked: str) -> Given:
+def given_vectors(values: ArrowArray, dim: int, asked: str) -> Given:
     """Read vectors: ((n, dim) float32, (n,) bool which are there).
 
     Raises:
@@ -43,7 +41,7 @@ def given_vectors(values: Any, dim: int, asked: str) -> Given:
     return matrix, np.ones(len(matrix), bool)
 
 
-def given_side(values: Any, kept: VersionColumns, asked: str) -> Given:
+def given_side(values: ArrowArray, kept: VersionColumns, asked: str) -> Given:
     """Read side-information: values, or for a version that stores bits also packed codes, as `get` returns them.
 
     Args:
@@ -65,14 +63,14 @@ def given_side(values: Any, kept: VersionColumns, asked: str) -> Given:
     return given_vectors(values, dim, asked)
 
 
-def _is_binary(values: Any) -> bool:
+def _is_binary(values: ArrowArray) -> bool:
     if isinstance(values, pa.Array | pa.ChunkedArray):
         kind = values.type
         return bool(pa.types.is_fixed_size_binary(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
     return isinstance(values, list) and isinstance(next((v for v in values if v is not None), None), bytes)
 
 
-def _is_packed(values: Any, size: int) -> bool:
+def _is_packed(values: ArrowArray, size: int) -> bool:
     if isinstance(values, pa.Array | pa.ChunkedArray):
         lists = pa.types.is_fixed_size_list(values.type)
         return bool(lists and pa.types.is_uint8(values.type.value_type) and values.type.list_size == size)
@@ -80,14 +78,14 @@ def _is_packed(values: Any, size: int) -> bool:
     return isinstance(array, np.ndarray) and array.dtype == np.uint8 and array.shape[1:] == (size,)
 
 
-def _of_size(values: Any, size: int, asked: str) -> Any:
+def _of_size(values: ArrowArray, size: int, asked: str) -> ArrowArray:
     try:
         return values.cast(pa.binary(size)) if hasattr(values, "cast") else pa.array(values, pa.binary(size))
     except NOT_CONVERTIBLE as error:
         raise DimensionMismatch(asked, expected=f"codes of {size} bytes", found=str(error)) from error
 
 
-def _refuse_holes(values: Any, asked: str) -> None:
+def _refuse_holes(values: ArrowArray, asked: str) -> None:
     """Refuse vectors in which single values are null; a null vector is fine."""
     array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     holes = array.flatten().null_count

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compatstore.arrays import ArrowArray, ArrowTable, Id
 from compatstore.errors import SourceError
 from compatstore.ingest.complete import Completed, complete, to_table
 from compatstore.ingest.items import Items, read_items
@@ -34,7 +35,7 @@ class Added:
 
     rows: int
     version: str
-    failures: tuple[tuple[Any, str], ...] = ()
+    failures: tuple[tuple[Id, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class _Prepared:
     registry: Registry
     items: Items
     table: Any
-    failures: tuple[tuple[Any, str], ...]
+    failures: tuple[tuple[Id, str], ...]
     new_fields: Sequence[Any] = ()
 
 
@@ -127,7 +128,7 @@ def _commit(catalog: Catalog, prepared: _Prepared, upsert: bool) -> bool:
     return True
 
 
-def _with_kept_columns(catalog: Catalog, registry: Registry, table: Any) -> Any:
+def _with_kept_columns(catalog: Catalog, registry: Registry, table: ArrowTable) -> ArrowTable:
     """Complete the rows of an upsert by the columns that were not given, as the rows that they replace have them.
 
     Lance would keep such columns by itself, but where the ids are indexed it then rewrites every fragment that it
@@ -144,7 +145,7 @@ def _with_kept_columns(catalog: Catalog, registry: Registry, table: Any) -> Any:
     return table.select(schema.names)
 
 
-def _stored_sources(catalog: Catalog, registry: Registry, items: Items, upsert: bool) -> Any | None:
+def _stored_sources(catalog: Catalog, registry: Registry, items: Items, upsert: bool) -> ArrowArray | None:
     """The `source` values that the rows will have: given, or kept from the rows that are replaced."""
     column = registry.source_column
     if items.sources is not None or column is None:
@@ -158,7 +159,7 @@ def _stored_sources(catalog: Catalog, registry: Registry, items: Items, upsert: 
 
 def _without_failures(
     items: Items, completed: Completed
-) -> tuple[Items, dict[str, VersionValues], tuple[tuple[Any, str], ...]]:
+) -> tuple[Items, dict[str, VersionValues], tuple[tuple[Id, str], ...]]:
     """Leave out items whose source could not be embedded; refuse when none is left."""
     if not completed.failures:
         return items, completed.values, ()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from compatstore.arrays import FloatArray
+from compatstore.arrays import ArrowTable, FloatArray
 from compatstore.artifacts.matrix import as_matrix
 from compatstore.encoders import encode_readable
 from compatstore.errors import DimensionMismatch, InvalidInput
@@ -19,6 +19,7 @@ from compatstore.search.parts import PartResult, merged, search_part
 from compatstore.search.plan import Part, SearchPlan
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.registry import Registry
+from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.vector_form import VectorForm
 from compatstore.storage.version_hints import of_another_length
 
@@ -83,7 +84,9 @@ FETCHED = 2
 COMPUTED = ("_distance", "_version", "_origin", "_query")  # columns of a result that no table has
 
 
-def execute(catalog: Catalog, snapshot: Any, plan: SearchPlan, queries: FloatArray, columns: Sequence[str]) -> Any:
+def execute(
+    catalog: Catalog, snapshot: Snapshot, plan: SearchPlan, queries: FloatArray, columns: Sequence[str]
+) -> ArrowTable:
     """Search.
 
     Args:
@@ -104,14 +107,14 @@ def execute(catalog: Catalog, snapshot: Any, plan: SearchPlan, queries: FloatArr
     if len(queries) == 1:
         return _search(snapshot, plan, [form[0] for form in forms], columns)
 
-    def numbered(row: int) -> Any:
+    def numbered(row: int) -> ArrowTable:
         found = _search(snapshot, plan, [form[row] for form in forms], columns)
         return found.append_column("_query", pa.array([row] * found.num_rows, pa.int32()))
 
     return pa.concat_tables(_queries_at_once().map(numbered, range(len(queries))))
 
 
-def _search(snapshot: Any, plan: SearchPlan, queries: Sequence[FloatArray], columns: Sequence[str]) -> Any:
+def _search(snapshot: Snapshot, plan: SearchPlan, queries: Sequence[FloatArray], columns: Sequence[str]) -> ArrowTable:
     """Search all parts, and those again by their condition of which too few rows came."""
 
     def find(number: int, exactly: bool) -> PartResult:

@@ -10,11 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compatstore.arrays import FloatArray
+from compatstore.arrays import ArrowTable, FloatArray
 from compatstore.errors import InvalidInput
 from compatstore.search.plan import Part, PartMerge
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.failures import of_files
+from compatstore.storage.snapshot import Snapshot
 
 
 @dataclass(frozen=True)
@@ -27,12 +28,19 @@ class PartResult:
             None where Lance returned fewer than k rows, so that `rows` holds the whole part.
     """
 
-    rows: Any
+    rows: ArrowTable
     complete_below: float | None
 
 
 def search_part(
-    snapshot: Any, part: Part, query: FloatArray, k: int, where: str | None, columns: Sequence[str], *, exactly: bool
+    snapshot: Snapshot,
+    part: Part,
+    query: FloatArray,
+    k: int,
+    where: str | None,
+    columns: Sequence[str],
+    *,
+    exactly: bool,
 ) -> PartResult:
     """Search a part.
 
@@ -81,7 +89,7 @@ def search_part(
 RANK_OFFSET = 60  # reciprocal rank fusion, Cormack et al. 2009
 
 
-def merged(parts: Sequence[PartResult], merge: PartMerge, k: int) -> tuple[Any, bool]:
+def merged(parts: Sequence[PartResult], merge: PartMerge, k: int) -> tuple[ArrowTable, bool]:
     """Rank the rows of all parts together.
 
     Args:

@@ -6,13 +6,12 @@ import copy
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import safetensors.numpy
 
-from compatstore.arrays import FloatArray
+from compatstore.arrays import ArrowType, FloatArray
 from compatstore.artifacts import Artifact, Space
 from compatstore.encoders import Encoder, from_spec
 from compatstore.errors import (
@@ -30,6 +29,7 @@ from compatstore.storage.fence import Fence
 from compatstore.storage.misfits import Misfit, misfits, refuse
 from compatstore.storage.records import ArtifactRecord, VersionRecord
 from compatstore.storage.registry import Registry
+from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
 from compatstore.versions import EmbeddingVersion, require_usable_name
 
@@ -93,7 +93,7 @@ class Catalog:
         other._given_up = version
         return other
 
-    def registry(self, snapshot: Any = None) -> Registry:
+    def registry(self, snapshot: Snapshot | None = None) -> Registry:
         """The registry as of now, or of an open snapshot, in a table that has all columns that it names.
 
         Raises:
@@ -113,15 +113,15 @@ class Catalog:
         refuse(found, registry, snapshot, self.store.location)
         return registry
 
-    def recorded(self, snapshot: Any = None) -> Registry:
+    def recorded(self, snapshot: Snapshot | None = None) -> Registry:
         """The registry alone, as of now or of an open snapshot, whatever columns the table has."""
         return self._look(snapshot or self.store.snapshot())[0]
 
-    def misfits(self, snapshot: Any = None) -> tuple[Misfit, ...]:
+    def misfits(self, snapshot: Snapshot | None = None) -> tuple[Misfit, ...]:
         """Columns that the registry names and the table has not, or has of another type."""
         return self._look(snapshot or self.store.snapshot())[1]
 
-    def require(self, snapshot: Any, *versions: str) -> None:
+    def require(self, snapshot: Snapshot, *versions: str) -> None:
         """Want the columns of the items and of some versions, of what a read looks at.
 
         Raises:
@@ -131,7 +131,7 @@ class Catalog:
         found = tuple(misfit for misfit in found if misfit.version is None or misfit.version in versions)
         refuse(found, registry, snapshot, self.store.location)
 
-    def _look(self, snapshot: Any) -> tuple[Registry, tuple[Misfit, ...]]:
+    def _look(self, snapshot: Snapshot) -> tuple[Registry, tuple[Misfit, ...]]:
         version, registry, found = self._read
         if registry is None or version != snapshot.version:
             registry = registry_module.read(snapshot, self.store.location.uri)
@@ -333,7 +333,7 @@ def _head_bytes(head: FloatArray) -> bytes:
     return bytes(safetensors.numpy.save({"head": head}))
 
 
-def id_arrow_type(registry: Registry) -> Any:
+def id_arrow_type(registry: Registry) -> ArrowType:
     """Arrow type of the gallery's ids."""
     return pa.int64() if registry.id_type == "int64" else pa.string()
 

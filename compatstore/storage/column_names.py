@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pyarrow as pa
 
+from compatstore.arrays import ArrowTable
 from compatstore.errors import InvalidInput
 from compatstore.storage.failures import is_panic, told
 from compatstore.storage.lance_engine import lance
@@ -34,7 +33,7 @@ def fault_of(name: str) -> str:
 ROWS = 100
 
 
-def require_storable(columns: Any, asked: str) -> None:
+def require_storable(columns: ArrowTable, asked: str) -> None:
     """Refuse columns that Lance cannot write, or not read back.
 
     Args:

@@ -10,7 +10,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compatstore.arrays import ArrowBatch, ArrowTable, BoolArray, Codes, Digests, FloatArray
+from compatstore.arrays import (
+    ArrowArray,
+    ArrowBatch,
+    ArrowField,
+    ArrowTable,
+    ArrowType,
+    BoolArray,
+    Codes,
+    Digests,
+    FloatArray,
+)
 from compatstore.documents import WIDEST
 from compatstore.encoders.codes import pack, unpack
 from compatstore.errors import InvalidInput
@@ -91,7 +101,7 @@ class VersionColumns:
         return [field.name for field in self.fields]
 
     @property
-    def fields(self) -> list[Any]:
+    def fields(self) -> list[ArrowField]:
         """Arrow fields of all columns."""
         fields = [pa.field(self.vector, pa.list_(_ARROW_TYPES[self.dtype](), self.width))]
         if self.origin:
@@ -159,7 +169,7 @@ class VersionColumns:
         vectors, valid = to_matrix(table[self.vector], self.dim)
         return input_hashes(vectors, valid, table[source_column] if source_column else None)
 
-    def encode(self, values: VersionValues) -> dict[str, Any]:
+    def encode(self, values: VersionValues) -> dict[str, ArrowArray]:
         """Arrow arrays of all columns for n rows."""
         valid = values.valid
         arrays = {self.vector: to_vectors(values.vectors, self.width, self.dtype, valid)}
@@ -178,7 +188,7 @@ class VersionColumns:
                 arrays[self.side] = to_vectors(side, self.side_stored, "float32", values.side_valid)
         return arrays
 
-    def decode(self, table: Any) -> VersionValues:
+    def decode(self, table: ArrowTable | ArrowBatch) -> VersionValues:
         """Read all columns of a table or batch back."""
         vectors, valid = to_matrix(table[self.vector], self.dim)
         n = len(valid)
@@ -273,19 +283,19 @@ class VersionValues:
 _ARROW_TYPES = {"float32": pa.float32, "float16": pa.float16}
 
 
-def side_type(width: int, dtype: str) -> Any:
+def side_type(width: int, dtype: str) -> ArrowType:
     """Arrow type of side-information; of bits a binary one, which nobody takes for a vector to search."""
     return pa.binary(width // 8) if dtype == "bits" else pa.list_(pa.float32(), width)
 
 
-def to_codes(codes: Codes, valid: BoolArray) -> Any:
+def to_codes(codes: Codes, valid: BoolArray) -> ArrowArray:
     """Make a fixed-size-binary array of (n, bytes) uint8, null where not valid."""
     n, size = codes.shape
     mask = None if valid.all() else pa.array(valid).buffers()[1]
     return pa.Array.from_buffers(pa.binary(size), n, [mask, pa.py_buffer(np.ascontiguousarray(codes))])
 
 
-def to_vectors(matrix: FloatArray, width: int, dtype: str, valid: BoolArray | None = None) -> Any:
+def to_vectors(matrix: FloatArray, width: int, dtype: str, valid: BoolArray | None = None) -> ArrowArray:
     """Make a fixed-size-list array of (n, dim) values, zero-padded to `width`, null where not valid."""
     n, dim = matrix.shape
     if dim < width:
@@ -297,7 +307,7 @@ def to_vectors(matrix: FloatArray, width: int, dtype: str, valid: BoolArray | No
     return pa.FixedSizeListArray.from_arrays(flat, width, mask=mask)
 
 
-def to_matrix(array: Any, dim: int) -> tuple[FloatArray, BoolArray]:
+def to_matrix(array: ArrowArray, dim: int) -> tuple[FloatArray, BoolArray]:
     """Read fixed-size lists, or 1-bit codes, as ((n, dim) float32, (n,) valid); null rows are zeros."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
@@ -308,27 +318,27 @@ def to_matrix(array: Any, dim: int) -> tuple[FloatArray, BoolArray]:
     return matrix, valid
 
 
-def _from_lists(array: Any, dim: int) -> FloatArray:
+def _from_lists(array: ArrowArray, dim: int) -> FloatArray:
     n, width = len(array), array.type.list_size
     values = array.values.slice(array.offset * width, n * width).fill_null(0).to_numpy(zero_copy_only=False)
     matrix: FloatArray = values.reshape(n, width)[:, :dim].astype(np.float32, copy=False)
     return matrix
 
 
-def _from_codes(array: Any) -> FloatArray:
+def _from_codes(array: ArrowArray) -> FloatArray:
     n, size = len(array), array.type.byte_width
     codes = np.frombuffer(array.buffers()[1] or b"", np.uint8, n * size, array.offset * size)
     return unpack(codes.reshape(n, size))
 
 
-def _strings(array: Any) -> npt.NDArray[np.object_]:
+def _strings(array: ArrowArray) -> npt.NDArray[np.object_]:
     filled: npt.NDArray[np.object_] = array.fill_null("").to_numpy(zero_copy_only=False).astype(object)
     return filled
 
 
-def _floats(array: Any) -> FloatArray:
+def _floats(array: ArrowArray) -> FloatArray:
     return np.array(array.to_numpy(zero_copy_only=False), np.float32)
 
 
-def _digests(array: Any) -> npt.NDArray[np.uint64]:
+def _digests(array: ArrowArray) -> npt.NDArray[np.uint64]:
     return np.array(array.fill_null(0).to_numpy(zero_copy_only=False), np.uint64)

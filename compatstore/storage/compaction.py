@@ -16,9 +16,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from compatstore.arrays import ArrowField
 from compatstore.storage.full_disk import require_room, require_whole
 from compatstore.storage.lance_engine import Compaction, CompactionTask, lance
 from compatstore.storage.moves import row_bytes
+from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store, storage_errors
 
 FEWEST = 4  # fragments that a write merges
@@ -104,7 +106,7 @@ def _worthwhile(pieces: list[Piece]) -> Iterator[tuple[Piece, ...]]:
         yield tuple(pieces)
 
 
-def groups(table: Any) -> list[Group]:
+def groups(table: Snapshot) -> list[Group]:
     """The fragments of an open table, by the parts of indexes that hold them."""
     known = set(_field_ids(table.lance_schema.fields()))
     pieces = {}
@@ -126,14 +128,14 @@ def groups(table: Any) -> list[Group]:
     return [Group(tuple(found), sum(rows_in[part] for part in parts)) for parts, found in alike.items()]
 
 
-def _field_ids(fields: Iterable[Any]) -> Iterator[int]:
+def _field_ids(fields: Iterable[ArrowField]) -> Iterator[int]:
     """Numbers of fields and of the fields in them."""
     for field in fields:
         yield field.id()
         yield from _field_ids(field.children())
 
 
-def merge(store: Store, table: Any, pieces: Sequence[Piece]) -> int:
+def merge(store: Store, table: Snapshot, pieces: Sequence[Piece]) -> int:
     """Write the rows of some fragments of one group anew, as one fragment, in one commit.
 
     Args:
@@ -159,7 +161,7 @@ def merge(store: Store, table: Any, pieces: Sequence[Piece]) -> int:
     return int(metrics.fragments_removed - metrics.fragments_added)
 
 
-def _task(table: Any, pieces: Sequence[Piece]) -> Any:
+def _task(table: Snapshot, pieces: Sequence[Piece]) -> Any:
     """Lance's task for these fragments: its own planner merges neighbours only, and keeps dropped columns."""
     in_order = sorted(piece.id for piece in pieces)  # Lance notes the rows' addresses in ascending order
     fragments = [table.get_fragment(number).metadata.to_json() for number in in_order]

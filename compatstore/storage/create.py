@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compatstore.arrays import ArrowArray
 from compatstore.errors import DimensionMismatch, InvalidInput, InvalidName, first_offenders
 from compatstore.storage.column_names import fault_of
 from compatstore.storage.columns import VersionColumns
@@ -139,7 +140,7 @@ def _require_ids(store: Store, id_column: str, asked: str) -> str:
     return id_type
 
 
-def _as_ids(column: Any, id_type: str, asked: str) -> Any:
+def _as_ids(column: ArrowArray, id_type: str, asked: str) -> ArrowArray:
     try:
         return pc.cast(column, _ID_TYPES[id_type]())
     except pa.ArrowInvalid as error:

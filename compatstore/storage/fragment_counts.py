@@ -13,7 +13,6 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from compatstore.storage.bridges import bridge_to
 from compatstore.storage.files import Files
 from compatstore.storage.fragments import Fragment, field_ids, list_fragments
 from compatstore.storage.registry import Registry
+from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store, storage_errors
 
 WHATEVER_IS_DELETED = "*"
@@ -65,7 +65,7 @@ class FragmentCounts:
         self._counts.setdefault(question, {})[str(fragment.id)] = (_digest(fragment), deleted, count)
         self._changed = True
 
-    def count(self, snapshot: Any, condition: str) -> int:
+    def count(self, snapshot: Snapshot, condition: str) -> int:
         """Live rows of a table version that fulfil an SQL condition on the columns of this record."""
         fragments = list_fragments(snapshot)
         unknown = [fragment for fragment in fragments if self.known(condition, fragment) is None]
@@ -90,7 +90,7 @@ class FragmentCounts:
             self._files.write(self._name, f"{_checksum(text)}\n{text}".encode())
             self._changed = False
 
-    def _count(self, snapshot: Any, fragments: Sequence[Fragment], condition: str) -> Counter[int]:
+    def _count(self, snapshot: Snapshot, fragments: Sequence[Fragment], condition: str) -> Counter[int]:
         """Rows by fragment."""
         found: Counter[int] = Counter()
         with storage_errors(f"count rows of {self._store.location.name}", self._store.location):

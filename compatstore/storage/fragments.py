@@ -14,12 +14,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from compatstore.arrays import ArrowArray, ArrowBatch, ArrowSchema
 from compatstore.errors import StorageError
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.failures import lost_race
 from compatstore.storage.files import Files
 from compatstore.storage.full_disk import require_whole
 from compatstore.storage.lance_engine import DataFile, LanceFileWriter, lance
+from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import ATTEMPTS, Store
 
 BATCH_ROWS = 4096
@@ -67,12 +69,12 @@ class WrittenColumns:
     file: Any
 
 
-def list_fragments(snapshot: Any) -> list[Fragment]:
+def list_fragments(snapshot: Snapshot) -> list[Fragment]:
     """All fragments of a table version, in order; `find_fragment` finds one without looking at all."""
     return [_describe(fragment) for fragment in snapshot.get_fragments()]
 
 
-def find_fragment(snapshot: Any, fragment_id: int) -> Fragment | None:
+def find_fragment(snapshot: Snapshot, fragment_id: int) -> Fragment | None:
     """One fragment of a table version, or None when it is gone."""
     fragment = snapshot.get_fragment(fragment_id)
     return None if fragment is None else _describe(fragment)
@@ -107,14 +109,14 @@ def file_names(metadata: Any) -> tuple[str, ...]:
     return tuple(f"{file.path}:{','.join(map(str, file.fields))}" for file in metadata.files)
 
 
-def field_ids(snapshot: Any) -> dict[str, int]:
+def field_ids(snapshot: Snapshot) -> dict[str, int]:
     """Lance's id of each top-level column."""
     return {field.name(): field.id() for field in snapshot.lance_schema.fields()}
 
 
 def read_physical(
-    snapshot: Any, fragment: Fragment, columns: Sequence[str], batch_rows: int = BATCH_ROWS
-) -> Iterator[Any]:
+    snapshot: Snapshot, fragment: Fragment, columns: Sequence[str], batch_rows: int = BATCH_ROWS
+) -> Iterator[ArrowBatch]:
     """Read every physical row of a fragment in order, in batches of equal size (the last one apart).
 
     The batches' bounds depend on nothing but the fragment, so that a rerun computes the very same bits.
@@ -133,7 +135,11 @@ def read_physical(
 
 
 def write_columns(
-    store: Store, snapshot: Any, fragment: Fragment, columns: VersionColumns, batches: Iterable[dict[str, Any]]
+    store: Store,
+    snapshot: Snapshot,
+    fragment: Fragment,
+    columns: VersionColumns,
+    batches: Iterable[dict[str, ArrowArray]],
 ) -> WrittenColumns:
     """Write the columns of a version for one fragment into a file that no table version refers to yet.
 
@@ -166,7 +172,7 @@ def write_columns(
     return WrittenColumns(fragment, name, file)
 
 
-def commit_columns(store: Store, snapshot: Any, written: Sequence[WrittenColumns]) -> None:
+def commit_columns(store: Store, snapshot: Snapshot, written: Sequence[WrittenColumns]) -> None:
     """Replace the columns of all these fragments by what was written for them, in one commit.
 
     A file stays good while its rows are where they were. So the commit alone is repeated where others have done no more
@@ -189,12 +195,14 @@ def commit_columns(store: Store, snapshot: Any, written: Sequence[WrittenColumns
     return store.commit(operation, snapshot.version)
 
 
-def _only_lost_rows(snapshot: Any, before: Fragment) -> bool:
+def _only_lost_rows(snapshot: Snapshot, before: Fragment) -> bool:
     now = find_fragment(snapshot, before.id)
     return now is not None and now.files == before.files
 
 
-def _write_file(store: Store, snapshot: Any, path: str, schema: Any, batches: Iterable[dict[str, Any]]) -> int:
+def _write_file(
+    store: Store, snapshot: Snapshot, path: str, schema: ArrowSchema, batches: Iterable[dict[str, ArrowArray]]
+) -> int:
     rows = 0
     options = store.location.storage_options or None
     with LanceFileWriter(path, schema, version=snapshot.data_storage_version, storage_options=options) as writer:

@@ -9,9 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compatstore.arrays import ArrowArray, ArrowTable, ArrowType, Id
 from compatstore.boundary import foreign, shown
 from compatstore.errors import DuplicateIds, InvalidInput, first_offenders
 from compatstore.storage.index_deltas import update_index
+from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
 
 CHUNK = 5_000
@@ -36,7 +38,7 @@ def literal(value: object) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def read_ids(ids: Any, kind: Any, asked: str) -> list[Any]:
+def read_ids(ids: Any, kind: ArrowType, asked: str) -> list[Id]:
     """Ids as a list; one id counts as a list of one.
 
     Args:
@@ -71,32 +73,34 @@ def column(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
-def among(id_column: str, ids: Sequence[Any]) -> Iterator[str]:
+def among(id_column: str, ids: Sequence[Id]) -> Iterator[str]:
     """SQL conditions that together select the rows of those ids, a few thousand ids each."""
     for start in range(0, len(ids), CHUNK):
         values = ",".join(literal(value) for value in ids[start : start + CHUNK])
         yield f"{column(id_column)} IN ({values})"
 
 
-def find(store: Store, id_column: str, ids: Sequence[Any], columns: Sequence[str], snapshot: Any = None) -> Any:
+def find(
+    store: Store, id_column: str, ids: Sequence[Id], columns: Sequence[str], snapshot: Snapshot | None = None
+) -> ArrowTable:
     """Rows of those ids, in any order, as an Arrow table; from the latest table version where no snapshot is given."""
     snapshot = store.snapshot() if snapshot is None else snapshot
     parts = [snapshot.to_table(columns=list(columns), filter=condition) for condition in among(id_column, ids)]
     return pa.concat_tables(parts) if parts else snapshot.to_table(columns=list(columns), limit=0)
 
 
-def first_of(store: Store, id_column: str, condition: str, limit: int = NAMED) -> list[Any]:
+def first_of(store: Store, id_column: str, condition: str, limit: int = NAMED) -> list[Id]:
     """Ids of some rows that fulfil an SQL condition, for messages."""
-    ids: list[Any] = store.scan([id_column], condition, limit=limit).column(id_column).to_pylist()
+    ids: list[Id] = store.scan([id_column], condition, limit=limit).column(id_column).to_pylist()
     return ids
 
 
-def named(ids: Sequence[Any], count: int) -> str:
+def named(ids: Sequence[Id], count: int) -> str:
     """The first ids, and how many more there are: "a, b, c (and 7 more)"."""
     return first_offenders([*ids, *[""] * (count - len(ids))], max(len(ids), 1)) if ids else "none"
 
 
-def refuse_repeats(ids: Any, asked: str) -> None:
+def refuse_repeats(ids: ArrowArray, asked: str) -> None:
     """Refuse an Arrow array in which an id is null or occurs twice.
 
     Raises:
@@ -117,7 +121,7 @@ def refuse_repeats(ids: Any, asked: str) -> None:
         )
 
 
-def refuse_known(store: Store, id_column: str, ids: Any, asked: str) -> None:
+def refuse_known(store: Store, id_column: str, ids: ArrowArray, asked: str) -> None:
     """Refuse ids that the gallery has.
 
     Raises:

@@ -9,8 +9,8 @@ deltas, and a row is rewritten about log n times.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
 
 LARGEST_ROWS = 2_000_000  # of a delta that is merged, so that no write waits long for it
@@ -59,7 +59,7 @@ def deltas_to_merge(rows: Sequence[int], new: int) -> int:
     return len(rows)
 
 
-def _take_in(store: Store, snapshot: Any, name: str, more_than: int) -> None:
+def _take_in(store: Store, snapshot: Snapshot, name: str, more_than: int) -> None:
     statistics = snapshot.stats.index_stats(name)
     waiting = int(statistics["num_unindexed_rows"])
     if waiting <= more_than:

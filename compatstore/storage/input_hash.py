@@ -15,14 +15,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compatstore.arrays import Digests, FloatArray
+from compatstore.arrays import ArrowArray, Digests, FloatArray
 from compatstore.digests import hash_rows, mix
 
 CHUNK = 65_536  # texts that are Python objects at once
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-def input_hashes(vectors: FloatArray, valid: npt.NDArray[np.bool_], sources: Any | None) -> Digests:
+def input_hashes(vectors: FloatArray, valid: npt.NDArray[np.bool_], sources: ArrowArray | None) -> Digests:
     """Digest each row's source vector and `source` value.
 
     Args:
@@ -40,7 +40,7 @@ def input_hashes(vectors: FloatArray, valid: npt.NDArray[np.bool_], sources: Any
     return mix(digests)
 
 
-def hash_values(values: Any) -> Digests:
+def hash_values(values: ArrowArray) -> Digests:
     """Digest strings or numbers of an Arrow array: (n,) uint64, null as 0."""
     if isinstance(values, pa.ChunkedArray):
         values = values.combine_chunks() if values.num_chunks != 1 else values.chunk(0)

@@ -15,12 +15,11 @@ import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compatstore.arrays import Digests
+from compatstore.arrays import ArrowTable, ArrowType, Digests, Id
 from compatstore.documents import parse, read_record
 from compatstore.errors import StorageError
 from compatstore.permissions import refused
@@ -58,12 +57,14 @@ class Ledger:
         fence: The lease that is written under; None for those who only read.
     """
 
-    def __init__(self, location: Location, target: str, id_type: Any, run: str, fence: Fence | None = None) -> None:
+    def __init__(
+        self, location: Location, target: str, id_type: ArrowType, run: str, fence: Fence | None = None
+    ) -> None:
         self._location, self._run, self.target = location, run, target
         self._files = LeaseFiles(location, LEDGER, target, fence)
         self._schema = pa.schema([("id", id_type), ("basis", pa.uint64()), ("reason", pa.string())])
 
-    def load(self) -> tuple[Spent, Any]:
+    def load(self) -> tuple[Spent, ArrowTable]:
         """What was spent, and the items that could not be embedded: Arrow table of id, basis, reason.
 
         The input hash is that of the item as it was tried. Nothing where no backfill of this run has been.
@@ -94,7 +95,7 @@ class Ledger:
                 f"rm {shlex.quote(self._files.files.address(latest))}",
             ) from error
 
-    def save(self, spent: Spent, failed: Any) -> None:
+    def save(self, spent: Spent, failed: ArrowTable) -> None:
         """Replace the ledger; durable and atomic.
 
         Raises:
@@ -134,7 +135,7 @@ class Ledger:
         for name in names:
             self._files.files.delete(name)
 
-    def rows(self, ids: Sequence[Any], input_hash: Digests, reasons: Sequence[str]) -> Any:
+    def rows(self, ids: Sequence[Id], input_hash: Digests, reasons: Sequence[str]) -> ArrowTable:
         """Items that could not be embedded, as an Arrow table of id, basis, reason."""
         columns = [pa.array(list(ids), self._schema.field("id").type), pa.array(input_hash), pa.array(list(reasons))]
         return pa.table(
@@ -156,7 +157,7 @@ def _unsealed(data: bytes) -> bytes:
     return content
 
 
-def without(failed: Any, ids: Sequence[Any]) -> Any:
+def without(failed: ArrowTable, ids: Sequence[Id]) -> ArrowTable:
     """The rows of a ledger's table that are not of these ids."""
     if not failed.num_rows or not len(ids):
         return failed

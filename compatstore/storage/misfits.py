@@ -12,9 +12,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from compatstore.arrays import ArrowSchema, ArrowType
 from compatstore.errors import TableChanged
 from compatstore.storage.location import Location
 from compatstore.storage.registry import ID_TYPES, Registry
+from compatstore.storage.snapshot import Snapshot
 
 DISTANCE = "_distance"
 VERSIONS_LOOKED_AT = 200  # earlier table versions, to find what a column is called now
@@ -43,7 +45,7 @@ class Misfit:
         return f"column {self.column} {whose} {is_found}"
 
 
-def misfits(registry: Registry, schema: Any) -> tuple[Misfit, ...]:
+def misfits(registry: Registry, schema: ArrowSchema) -> tuple[Misfit, ...]:
     """All columns that a registry names and an Arrow schema does not hold as they should be."""
     return tuple(_of_items(registry, schema)) + tuple(
         Misfit(field.name, record.name, field.type, found)
@@ -55,7 +57,7 @@ def misfits(registry: Registry, schema: Any) -> tuple[Misfit, ...]:
     )
 
 
-def _of_items(registry: Registry, schema: Any) -> Iterator[Misfit]:
+def _of_items(registry: Registry, schema: ArrowSchema) -> Iterator[Misfit]:
     found = _type_of(schema, registry.id_column)
     if found is None or not any(fits(found) for fits in _IDS[registry.id_type]):
         yield Misfit(registry.id_column, None, registry.id_type, found)
@@ -63,7 +65,7 @@ def _of_items(registry: Registry, schema: Any) -> Iterator[Misfit]:
         yield Misfit(registry.source_column, None, "any type", None)
 
 
-def refuse(found: Sequence[Misfit], registry: Registry, snapshot: Any, location: Location) -> None:
+def refuse(found: Sequence[Misfit], registry: Registry, snapshot: Snapshot, location: Location) -> None:
     """Refuse to go on with a table that lacks columns.
 
     Raises:
@@ -104,7 +106,9 @@ def renaming(name: str, location: Location) -> str:
     return f'Give it another name: lance.dataset("{location.uri}").alter_columns({change})'
 
 
-def way_out(misfit: Misfit, others: Sequence[Misfit], registry: Registry, snapshot: Any, location: Location) -> str:
+def way_out(
+    misfit: Misfit, others: Sequence[Misfit], registry: Registry, snapshot: Snapshot, location: Location
+) -> str:
     """What to do about a column that is gone: give it its name back, make it again, or restore the table."""
     uri = location.uri
     before = _last_with(misfit, snapshot)
@@ -130,7 +134,7 @@ def _can_go_back(registry: Registry, lost: Set[str | None]) -> bool:
     return whole and run is not None and run.previous in {record.name for record in registry.live}
 
 
-def _last_with(misfit: Misfit, snapshot: Any) -> Any | None:
+def _last_with(misfit: Misfit, snapshot: Snapshot) -> Snapshot | None:
     """The last table version that has the column as it should be, or None."""
     for version in range(snapshot.version - 1, max(0, snapshot.version - 1 - VERSIONS_LOOKED_AT), -1):
         try:
@@ -143,7 +147,7 @@ def _last_with(misfit: Misfit, snapshot: Any) -> Any | None:
     return None
 
 
-def _now_called(misfit: Misfit, before: Any, snapshot: Any) -> str | None:
+def _now_called(misfit: Misfit, before: Any, snapshot: Snapshot) -> str | None:
     """Another name that the very column has now; Lance's ids of columns stay when these are renamed."""
     files = [
         {file.path for part in table.get_fragments() for file in part.data_files()} for table in (before, snapshot)
@@ -157,11 +161,11 @@ def _now_called(misfit: Misfit, before: Any, snapshot: Any) -> str | None:
     return name if same and name != misfit.column else None
 
 
-def _type_of(schema: Any, name: str) -> Any | None:
+def _type_of(schema: ArrowSchema, name: str) -> ArrowType | None:
     return schema.field(name).type if name in schema.names else None
 
 
-def _same_type(found: Any, expected: Any) -> bool:
+def _same_type(found: ArrowType, expected: ArrowType) -> bool:
     """Whether two Arrow types hold the same; the name of a list's item field does not count."""
     if pa.types.is_fixed_size_list(found) and pa.types.is_fixed_size_list(expected):
         return bool(found.list_size == expected.list_size and found.value_type == expected.value_type)

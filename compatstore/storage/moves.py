@@ -15,10 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from compatstore.arrays import ArrowTable, Id
 from compatstore.storage.fragments import file_names
 from compatstore.storage.full_disk import require_whole
 from compatstore.storage.ids import among
 from compatstore.storage.lance_engine import lance, write_fragments
+from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
 
 ADDRESS = "_rowaddr"
@@ -45,7 +47,7 @@ class Move:
         return sum(len(offsets) for offsets in self.offsets.values())
 
 
-def unmovable(snapshot: Any) -> str | None:
+def unmovable(snapshot: Snapshot) -> str | None:
     """Why rows of this table must stay where they are, or None."""
     if snapshot.has_stable_row_ids:
         return "its rows have stable ids, which moving would change"
@@ -54,7 +56,7 @@ def unmovable(snapshot: Any) -> str | None:
     return f"its column {references[0]} holds blobs, which are not read with the rows" if references else None
 
 
-def row_bytes(snapshot: Any) -> float:
+def row_bytes(snapshot: Snapshot) -> float:
     """Bytes that a whole row takes on disk, about: by the sizes of the data files, or of some rows in memory."""
     fragments = [fragment.metadata for fragment in snapshot.get_fragments()]
     sizes = [file.file_size_bytes for fragment in fragments for file in fragment.files]
@@ -64,13 +66,13 @@ def row_bytes(snapshot: Any) -> float:
     return float(sample.nbytes / max(sample.num_rows, 1))
 
 
-def read_rows(snapshot: Any, id_column: str, ids: Sequence[Any]) -> Any:
+def read_rows(snapshot: Snapshot, id_column: str, ids: Sequence[Id]) -> ArrowTable:
     """Whole rows of those ids, in any order, as an Arrow table with their addresses in the column `ADDRESS`."""
     parts = [snapshot.to_table(filter=condition, with_row_address=True) for condition in among(id_column, ids)]
     return pa.concat_tables(parts) if parts else snapshot.to_table(limit=0, with_row_address=True)
 
 
-def write_rows(store: Store, snapshot: Any, rows: Any) -> Move:
+def write_rows(store: Store, snapshot: Snapshot, rows: ArrowTable) -> Move:
     """Write rows anew, durably; no reader sees them before `commit_move`.
 
     Args:
@@ -100,7 +102,7 @@ def write_rows(store: Store, snapshot: Any, rows: Any) -> Move:
     )
 
 
-def commit_move(store: Store, snapshot: Any, move: Move) -> bool:
+def commit_move(store: Store, snapshot: Snapshot, move: Move) -> bool:
     """Put moved rows into the table and delete those that they replace, in one commit.
 
     Args:

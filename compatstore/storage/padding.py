@@ -7,9 +7,10 @@ beside an app's columns a vector is stored with zeros behind it where it needs t
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Set
-from typing import Any
 
 import pyarrow as pa
+
+from compatstore.arrays import ArrowField
 
 PADDING = 8  # keeps the width divisible for product quantisation
 
@@ -21,7 +22,7 @@ def clear_of(dim: int, taken: Set[int]) -> int:
     return dim
 
 
-def widths(fields: Iterable[Any]) -> Iterator[int]:
+def widths(fields: Iterable[ArrowField]) -> Iterator[int]:
     """The dimensions that LanceDB sees in Arrow fields: fixed-size lists, those in lists and structs too."""
     for field in fields:
         kind = field.type

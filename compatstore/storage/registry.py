@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from compatstore.documents import Malformed, parse, read_record, to_document
 from compatstore.errors import (
@@ -26,6 +25,7 @@ from compatstore.storage.columns import VersionColumns
 from compatstore.storage.history import PREFIX, HistoryEntry, read_entries, turn_page
 from compatstore.storage.lance_engine import lance
 from compatstore.storage.records import ArtifactRecord, RunRecord, VersionRecord
+from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
 
 FORMAT = 1
@@ -186,7 +186,7 @@ class Registry:
             ) from error
 
 
-def read(snapshot: Any, where: str) -> Registry:
+def read(snapshot: Snapshot, where: str) -> Registry:
     """The registry of an open table.
 
     Raises:
@@ -215,7 +215,7 @@ def last_readable(store: Store) -> int | None:
     return None
 
 
-def history(store: Store, snapshot: Any = None) -> list[HistoryEntry]:
+def history(store: Store, snapshot: Snapshot | None = None) -> list[HistoryEntry]:
     """All steps so far, or as of an open snapshot, oldest first.
 
     Raises:
@@ -274,7 +274,7 @@ def touch(store: Store) -> None:
     store.retry("take an upgrade over", commit)
 
 
-def _swap(store: Store, snapshot: Any, registry: Registry, entry: HistoryEntry | None) -> Registry:
+def _swap(store: Store, snapshot: Snapshot, registry: Registry, entry: HistoryEntry | None) -> Registry:
     updates: dict[str, str | None] = {}
     if entry is not None:
         page, moved = turn_page(Blobs(store.location), snapshot.config(), registry.history_page)

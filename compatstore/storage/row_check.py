@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from compatstore.arrays import Digests
+from compatstore.arrays import ArrowTable, Digests
 from compatstore.digests import hash_rows, mix
 from compatstore.errors import StorageError
 from compatstore.storage.columns import to_matrix
@@ -17,12 +16,12 @@ from compatstore.storage.input_hash import hash_values
 CHECK = "check"
 
 
-def checked(rows: Any) -> Any:
+def checked(rows: ArrowTable) -> ArrowTable:
     """Staged rows (`id`, `basis`, which is the input hash, `vector`, perhaps `side`) with their digests in a column."""
     return rows.append_column(pa.field(CHECK, pa.uint64()), pa.array(_digests(rows), pa.uint64()))
 
 
-def require_unchanged(rows: Any, address: str) -> Any:
+def require_unchanged(rows: ArrowTable, address: str) -> ArrowTable:
     """Rows that were read, once each is what `checked` was given; those of earlier releases have no digest.
 
     Args:
@@ -51,7 +50,7 @@ def removal(address: str) -> str:
     return f"Remove them, and `upgrade` embeds these items again: rm -r {shlex.quote(address)}"
 
 
-def _digests(rows: Any) -> Digests:
+def _digests(rows: ArrowTable) -> Digests:
     """(n,) uint64 of whole rows; a change of a single value never goes unseen."""
     digests = hash_values(rows["id"]) ^ mix(rows["basis"].to_numpy())
     for name in ("vector", "side"):

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compatstore.arrays import Digests, FloatArray
+from compatstore.arrays import ArrowTable, ArrowType, Digests, FloatArray, Id
 from compatstore.storage.blobs import FOLDER
 from compatstore.storage.columns import to_matrix, to_vectors
 from compatstore.storage.fence import Fence
@@ -92,7 +92,7 @@ class Staging:
         location: Location,
         target: str,
         dim: int,
-        id_type: Any,
+        id_type: ArrowType,
         side_dim: int | None = None,
         fence: Fence | None = None,
         since: int = 0,
@@ -106,7 +106,7 @@ class Staging:
         self._stored = self._schema.append(pa.field(CHECK, pa.uint64()))
 
     def append(
-        self, ids: Sequence[Any], vectors: FloatArray, input_hash: Digests, side: FloatArray | None = None
+        self, ids: Sequence[Id], vectors: FloatArray, input_hash: Digests, side: FloatArray | None = None
     ) -> None:
         """Make a batch durable, in one commit.
 
@@ -131,7 +131,7 @@ class Staging:
         with storage_errors(f"stage {len(input_hash)} vectors beside {self._location.name}"):
             self._commit(checked(pa.table(columns, schema=self._schema)))
 
-    def _commit(self, table: Any) -> None:
+    def _commit(self, table: ArrowTable) -> None:
         """Append rows, once they are on disk as a whole."""
         name = self._files.own
         before = self._open(name) if self._is_table(name) else None

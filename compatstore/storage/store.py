@@ -11,11 +11,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from compatstore.arrays import ArrowField, ArrowSchema, ArrowTable
 from compatstore.errors import AlreadyExists, CommitConflict, CompatStoreError, GalleryNotFound, StorageError
 from compatstore.storage.failures import WRITABLE, denied_at, is_panic, lost_race, told
 from compatstore.storage.fence import Fence
 from compatstore.storage.lance_engine import lance
 from compatstore.storage.location import Location
+from compatstore.storage.snapshot import Snapshot, Writer
 
 ATTEMPTS = 20
 RECENT_NS = 200_000_000
@@ -33,13 +35,13 @@ class Store:
     def __init__(self, location: Location, dataset: Any) -> None:
         self.location = location
         self._dataset = dataset
-        self._snapshot = dataset.checkout_version(dataset.version)
+        self._snapshot: Snapshot = dataset.checkout_version(dataset.version)
         self._versions_changed = 0
         self._moving = threading.Lock()  # Lance's handle must not be moved by two threads at once
         self._fences: tuple[Fence, ...] = ()
 
     @classmethod
-    def create(cls, location: Location, schema: Any) -> Store:
+    def create(cls, location: Location, schema: ArrowSchema) -> Store:
         """Make an empty table.
 
         Raises:
@@ -85,7 +87,7 @@ class Store:
         """The lease of an upgrade that is written under, or None."""
         return next((fence for fence in self._fences if fence.target == target), None)
 
-    def snapshot(self) -> Any:
+    def snapshot(self) -> Snapshot:
         """The table as of now; the returned handle does not move on."""
         with self._moving:
             if self._may_have_moved():
@@ -112,16 +114,16 @@ class Store:
         self._versions_changed = changed
         return moved
 
-    def writer(self) -> Any:
+    def writer(self) -> Writer:
         """A handle of its own on the latest version, for Lance's writing methods: they move their handle on."""
         with self._moving:
             self._dataset.checkout_latest()
-            handle = self._dataset.checkout_version(self._dataset.version)
+            handle: Writer = self._dataset.checkout_version(self._dataset.version)
         self._require_entitled()  # after the handle was made: see `fence.py`
         return handle
 
     @property
-    def schema(self) -> Any:
+    def schema(self) -> ArrowSchema:
         """Arrow schema as of now."""
         return self.snapshot().schema
 
@@ -129,11 +131,11 @@ class Store:
         """Rows that fulfil an SQL condition."""
         return int(self.snapshot().count_rows(condition))
 
-    def scan(self, columns: Sequence[str], condition: str | None = None, **options: Any) -> Any:
+    def scan(self, columns: Sequence[str], condition: str | None = None, **options: Any) -> ArrowTable:
         """Read columns of the rows that fulfil an SQL condition, as an Arrow table."""
         return self.snapshot().to_table(columns=list(columns), filter=condition, **options)
 
-    def add_columns(self, fields: Sequence[Any]) -> None:
+    def add_columns(self, fields: Sequence[ArrowField]) -> None:
         """Add all-null columns that are not there yet; metadata only."""
 
         def commit() -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
+from compatstore.arrays import ArrowBatch
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.misfits import Misfit
 from compatstore.storage.records import RunRecord, VersionRecord
 from compatstore.storage.registry import Registry
+from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import storage_errors
 from compatstore.upgrade.states import run_of
 
@@ -74,7 +76,7 @@ class CheckContext:
     """
 
     catalog: Catalog
-    snapshot: Any
+    snapshot: Snapshot
     registry: Registry
 
     @classmethod
@@ -104,7 +106,7 @@ class CheckContext:
         with storage_errors(f"count rows of {self.catalog.store.location.name}"):
             return int(self.snapshot.count_rows(condition))
 
-    def batches(self, columns: Sequence[str]) -> Iterator[Any]:
+    def batches(self, columns: Sequence[str]) -> Iterator[ArrowBatch]:
         """Read columns of all rows, a few thousand rows at a time."""
         with storage_errors(f"read {', '.join(columns)} of {self.catalog.store.location.name}"):
             yield from self.snapshot.to_batches(

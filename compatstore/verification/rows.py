@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from compatstore.arrays import BoolArray
+from compatstore.arrays import ArrowArray, ArrowBatch, BoolArray
 from compatstore.errors import first_offenders
 from compatstore.storage.bridges import unsearchable
 from compatstore.storage.columns import NATIVE, VersionColumns, to_matrix
@@ -27,7 +27,7 @@ class Tally:
     rows: int = 0
     first: list[Any] = field(default_factory=list)
 
-    def add(self, flawed: BoolArray, ids: Any) -> None:
+    def add(self, flawed: BoolArray, ids: ArrowArray) -> None:
         """Count the flawed rows of a batch."""
         self.rows += int(flawed.sum())
         if len(self.first) < NAMED:
@@ -54,7 +54,7 @@ class VersionRows:
     record: VersionRecord
     columns: VersionColumns
     base: VersionColumns | None
-    batch: Any
+    batch: ArrowBatch
 
     def has(self, column: str | None) -> BoolArray:
         """(n,) bool, whether a value is there; of a column that the version has not, none is."""
@@ -120,11 +120,11 @@ class VersionRows:
         return np.asarray(self.has(self.columns.vector) & self.has(input_hash) & (then != now))
 
 
-def _bools(array: Any) -> BoolArray:
+def _bools(array: ArrowArray) -> BoolArray:
     return np.asarray(array.to_numpy(zero_copy_only=False), bool)
 
 
-def _finite(array: Any, width: int) -> BoolArray:
+def _finite(array: ArrowArray, width: int) -> BoolArray:
     """(n,) bool, whether all values of a row's list are finite; a null list is."""
     return np.asarray(np.isfinite(to_matrix(array, width)[0]).all(axis=1), bool)
 
