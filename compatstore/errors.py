@@ -195,7 +195,7 @@ class LeaseHeld(UpgradeError):
         holder: Who works: user, host and process.
         verb: What they do.
         since: Since when, ISO 8601, UTC.
-        expires: When their lease ends unless they renew it, likewise.
+        expires: When their lease ends unless they renew it, in the same form.
     """
 
     def __init__(self, asked: str, *, target: str, holder: str, verb: str, since: str, expires: str) -> None:

@@ -32,8 +32,8 @@ class Module:
         normalise: Scale embeddings to unit length.
         device: A torch device; None takes CUDA where there is one.
         batch_size: Sources that go through the module at once.
-        identity: What `preprocess` does, in words that change when it changes. Needed where its `repr` does not
-            say so: for lambdas, closures and objects that print their address.
+        identity: Text that identifies what `preprocess` does; a changed function needs another text. Needed where its
+            `repr` does not say so: for lambdas, closures and objects that print their address.
         spec: How `encoders.from_spec` builds this encoder again, if it can.
 
     Raises:

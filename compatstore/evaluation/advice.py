@@ -33,7 +33,7 @@ class Option:
     """One strategy to serve the gallery, by the one figure that decides.
 
     Args:
-        name: In words.
+        name: Text for people, as in "backfill 25%".
         share: Share of the gallery that it embeds natively.
         figure: The figure, resampled together with that of the other options.
     """

@@ -48,7 +48,7 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Resampled:
-    """One figure of each query, and its mean over queries drawn anew.
+    """One figure of each query, and its mean over each draw of queries.
 
     Args:
         values: (q,) float64.
@@ -104,7 +104,7 @@ def resample(
     confidence: float = 0.95,
     gallery: SampledGallery | None = None,
 ) -> list[Resampled]:
-    """Draw queries with replacement, the same for every row, and the items of a sampled gallery likewise.
+    """Draw queries with replacement, the same for every row, and items of a sampled gallery with replacement as well.
 
     Args:
         values: (r, q) float64, r figures of each query.

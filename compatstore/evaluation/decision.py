@@ -34,7 +34,7 @@ class DecisionRow:
     """One strategy to serve the gallery.
 
     Args:
-        name: In words.
+        name: Text for people, as in "backfill 25%".
         notation: Query / gallery: s source, t target, h transformed, + mixed.
         share: Share of the gallery that it embeds natively.
         figures: "cmc@1", ..., "map" -> the figure with its interval. What cannot be told from a sample is left out: CMC
@@ -43,7 +43,7 @@ class DecisionRow:
         kept: Names -> share of the full backfill's figure, 1 at most; paired as well. Only figures that the full
             backfill has.
         flips: Queries mended and broken since the status quo, at the smallest k; None where CMC is left out.
-        broken: The share of queries broken, with its interval; None likewise.
+        broken: The share of queries broken, with its interval; None as above.
         note: What there is to know about it, or "".
     """
 
@@ -271,7 +271,7 @@ def _row(
     *,
     of: int,
 ) -> DecisionRow:
-    """A row; the interval of broken queries is one of so many that hold together (Bonferroni)."""
+    """A row; the interval of broken queries holds together with those of the other rows (Bonferroni)."""
     counted, nearest = status_quo.found.counted, settings.ks.index(min(settings.ks))
     was, now = (found.values[nearest, counted] > 0 for found in (status_quo.found, strategy.found))
     known = settings.metrics[nearest] in intervals.figures

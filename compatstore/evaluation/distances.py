@@ -34,7 +34,7 @@ class Distances:
 
     Args:
         left: The q queries as the product wants them.
-        right: The n vectors of the gallery likewise.
+        right: The n vectors of the gallery, as `left`.
         added: (n,) float64, what is added to the products with each of them; None for nothing.
         block: Queries compared at a time; bounds memory, decides nothing else.
         offsets: (q,) float64, what is to be added to a query's entries to make them distances as Lance gives them:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from compatstore.arrays import Doubles
 
-_BITS = 26  # the length of a vector in coarse steps has so many bits, so that a product of two has 53 at most
+_BITS = 26  # bits of a vector's length in coarse steps: a product of two lengths has at most 53
 _SMALLEST = -480  # exponent of the smallest step: products of two steps are still normal numbers
 _ROWS = 4096  # cut at a time
 

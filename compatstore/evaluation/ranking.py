@@ -29,7 +29,7 @@ class Ranking:
     Args:
         first_match: (q,) int64, rank of the first correct item, from 1; 0 for a query that has none.
         average_precision: (q,) float64, over the whole ranking; NaN for a query that has no correct item.
-        average_precision_at: (q,) float64, over the first `map_at` ranks likewise; None unless asked for.
+        average_precision_at: (q,) float64, over the first `map_at` ranks; None unless asked for.
         ties: (q,) int64, places decided by id, not distance: items as far away as the item ranked just before
             them.
     """

@@ -49,7 +49,7 @@ def rank_strategies(sample: EvaluationSample, settings: DecisionSettings) -> lis
 
 
 def sampled_neighbours(neighbours: int, weight: float) -> int:
-    """How many nearest items of a sample, 1 in `weight` of a gallery, stand for so many of the gallery's.
+    """How many nearest items of a sample, 1 in `weight` of a gallery, stand for `neighbours` items of the gallery.
 
     They are not let go below 5: one neighbour more or less would decide too much.
     """

@@ -77,7 +77,7 @@ def _is_vectors(query: Any, shape: Any, dim: int) -> bool:
     return len(shape) == 1 or (len(shape) == 2 and shape[1] == dim)
 
 
-# So many times the results wanted are fetched of a part whose rows are known only once they are there. Twice is enough
+# Multiple of k that is fetched of a part whose rows are known only after the search. Twice is enough
 # where half of the neighbours belong to it, and wherever the other part's rows are the nearer ones.
 FETCHED = 2
 

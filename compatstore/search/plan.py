@@ -31,7 +31,7 @@ class Part:
         columns: Its columns.
         metric: Distance.
         artifact: Id of the artifact that turns the query into that version's space, or None for a query as it is.
-        form: What that artifact makes of the query, in words.
+        form: What that artifact makes of the query, as in "unchanged".
         excluded_column: Column that has no value in the rows of this part; the others are another part's. None for all
             rows.
     """

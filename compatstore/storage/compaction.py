@@ -83,7 +83,7 @@ class Group:
         return tuple(pieces[:best])
 
     def to_rewrite(self) -> Iterator[tuple[Piece, ...]]:
-        """All that can be put right: fragments to merge, and those to write anew by themselves, at most full ones."""
+        """All that can be put right: fragments to merge, and those to rewrite by themselves, at most full ones."""
         together: list[Piece] = []
         for piece in self.pieces:
             if piece.rows >= FULL_ROWS:
@@ -136,7 +136,7 @@ def _field_ids(fields: Iterable[ArrowField]) -> Iterator[int]:
 
 
 def merge(store: Store, table: Snapshot, pieces: Sequence[Piece]) -> int:
-    """Write the rows of some fragments of one group anew, as one fragment, in one commit.
+    """Rewrite the rows of some fragments of one group as one fragment, in one commit.
 
     Args:
         store: The table.

@@ -1,9 +1,9 @@
-"""The history: an append-only record of every step of a gallery's life, each written in the commit that took the step.
+"""The history: a record of every step of a gallery's life. Each step is written in the commit that took it.
 
-The latest steps are configuration keys of the table. They are part of its manifest, which every commit of anybody
-writes anew, so there are never more than `PAGE` of them: the step that would be one too many first moves those before
-it to a page, a file beside the table that is named by its content and names the page before it. The registry names the
-last page, in the same commit that takes the keys away. A page is never touched again.
+The latest steps are configuration keys of the table, so they are part of its manifest, which every commit rewrites. To
+keep the manifest small there are at most `PAGE` such keys: a step beyond that first moves those before it to a page. A
+page is a file beside the table; its name is the digest of its content, and it names the page before it. The registry
+names the last page, in the commit that removes the keys. Pages never change.
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ def _now_called(misfit: Misfit, before: Any, snapshot: Snapshot) -> str | None:
     files = [
         {file.path for part in table.get_fragments() for file in part.data_files()} for table in (before, snapshot)
     ]
-    if files[0] and not files[0] & files[1]:  # the table was written anew, and ids were given anew
+    if files[0] and not files[0] & files[1]:  # the table was overwritten, and fragments were numbered from the start
         return None
     ids = {field.name(): field.id() for field in before.lance_schema.fields()}
     names = {field.id(): str(field.name()) for field in snapshot.lance_schema.fields()}

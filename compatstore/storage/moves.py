@@ -1,4 +1,4 @@
-"""Moved rows: written anew as whole rows, in the very commit that deletes the rows that they replace.
+"""Moved rows: whole rows that are written again, in the same commit that deletes the rows that they replace.
 
 Moving costs a row's width for each row, wherever the rows lie; replacing columns (see `fragments.py`) costs the columns
 of every fragment that holds one of them. Lance refuses the commit when another writer changed one of the fragments
@@ -29,7 +29,7 @@ SAMPLE_ROWS = 256
 
 @dataclass(frozen=True)
 class Move:
-    """Rows that were written anew and that no commit has put into the table yet.
+    """Rows that were written and that no commit has put into the table yet.
 
     Attributes:
         written: Lance's metadata of the new fragments.
@@ -73,7 +73,7 @@ def read_rows(snapshot: Snapshot, id_column: str, ids: Sequence[Id]) -> ArrowTab
 
 
 def write_rows(store: Store, snapshot: Snapshot, rows: ArrowTable) -> Move:
-    """Write rows anew, durably; no reader sees them before `commit_move`.
+    """Write whole rows, durably; no reader sees them before `commit_move`.
 
     Args:
         store: The table.

@@ -36,7 +36,7 @@ def probe(location: Location) -> float | None:
             f"write beside {location.name}",
             expected="a folder that can be written",
             found=str(error),
-            fix="Check permissions and free space. Searches and other verbs that read work all the same.",
+            fix="Check permissions and free space. Searches and other verbs that only read still work.",
         ) from error
     return written
 

@@ -110,7 +110,7 @@ class ArtifactRecord:
         source: Name of its source version in this gallery.
         target: Name of its target version in this gallery.
         manifest: SHA-256 of its manifest file's bytes, which lie beside the table under that name.
-        weights: SHA-256 of its weights' bytes, likewise.
+        weights: SHA-256 of its weights' bytes, which lie beside the table under that name.
         reads_side: Whether it reads side-information.
         writes_side: Whether it writes side-information for the next hop.
     """

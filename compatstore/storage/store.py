@@ -165,7 +165,7 @@ class Store:
         """Commit an operation made from a snapshot.
 
         Raises:
-            CommitConflictError: Another writer changed the same thing; make the operation anew.
+            CommitConflictError: Another writer changed the same thing; make the operation again from a new snapshot.
         """
         self._require_entitled()
         lance.LanceDataset.commit(

@@ -40,7 +40,7 @@ class VectorIndex:
 _START = 0.2
 _PRODUCT = 2.6e-10  # a multiplication and an addition, in a distance to a centroid
 _ROUNDS = 20  # of k-means, on 256 rows a cell
-_FLAT_CELLS, _BRANCHES = 256, 16  # above so many cells Lance splits by so many at a time
+_FLAT_CELLS, _BRANCHES = 256, 16  # above 256 cells Lance splits by 16 at a time
 _CODEBOOK = 1.6e-8  # all rounds of k-means for a part's 256 codes, per sampled row and value
 _CODEBOOK_ROWS = 65_536
 _EDGES, _EDGES_A_VALUE = 1.4e-4, 2.5e-7  # a row's place in the graph of a cell

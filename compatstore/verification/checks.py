@@ -63,7 +63,7 @@ def verify(catalog: Catalog) -> Verification:
             context = CheckContext.of(catalog)
             findings = tuple(finding for name, check in CHECKS.items() for finding in _carry_out(name, check, context))
             if not findings or catalog.store.has_version(context.snapshot.version):
-                break  # else writes were so many that a clean-up took the version that was read, and its files
+                break  # else a clean-up after many writes removed the version that was read, with its files
     except CompatStoreError as error:
         return _unopened(catalog.store.location, error)
     return Verification(

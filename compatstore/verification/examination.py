@@ -53,7 +53,7 @@ def doctor(gallery: Any = None, *, storage_options: dict[str, str] | None = None
 
 
 CLOCKS_APART = 5.0  # seconds
-COPIES = 2  # a fold writes a column anew, and the one before it goes with the next clean-up
+COPIES = 2  # a fold rewrites a column; the old one goes with the next clean-up
 
 
 def gallery_place(gallery: object, storage_options: dict[str, str] | None) -> Iterator[Diagnosis]:

@@ -12,7 +12,7 @@ from compatstore.storage.full_disk import ends_whole
 from compatstore.upgrade.states import CUTOVER
 from compatstore.verification.context import CheckContext, Finding, Severity
 
-UNINDEXED_SHARE = 0.1  # of a version's vectors; so many double the time of a search
+UNINDEXED_SHARE = 0.1  # of a version's vectors; at this share a search takes twice as long
 
 
 def check_indexes(context: CheckContext) -> Iterator[Finding]:

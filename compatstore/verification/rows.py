@@ -178,7 +178,7 @@ def _names(context: CheckContext, columns: VersionColumns, base: VersionColumns 
 
 def _repair(context: CheckContext, record: VersionRecord, flaw: Flaw) -> str:
     if flaw.rows is VersionRows.stale:
-        return f"Make them anew: {context.command('upgrade', record.name)}"
+        return f"Make them again: {context.command('upgrade', record.name)}"
     if context.run(record.name) is not None and record.name != context.registry.active:
         again = f"{context.command('retire', record.name)} && {context.command('upgrade', record.name)}"
         return f"Write these items again, or begin the upgrade again: {again}"

@@ -9,7 +9,7 @@ QUERIES = 400
 
 
 def options(**right):
-    """Ways by name, each right for so many of the first queries, with its share in hundredths behind the name."""
+    """Strategies by name, each right for the first of the queries, with its share in hundredths behind the name."""
     values = np.array([np.arange(QUERIES) < count for count in right.values()], float)
     names = [name.rpartition("_") for name in right]
     return [

@@ -17,7 +17,7 @@ from compatstore.errors import InvalidInput
 
 
 def to_description(backbone: Backbone) -> dict[str, Any]:
-    """Write a backbone down as JSON-able values, one inside it likewise."""
+    """Write a backbone down as JSON-able values, a backbone inside it as well."""
     kind = type(backbone).__name__
     if kind not in _KINDS:
         raise InvalidInput("describe a network", expected=f"one of {', '.join(_KINDS)}", found=kind)
