@@ -1,37 +1,73 @@
-"""Every snippet of the README and of docs/ runs, and prints what it says."""
+"""Every snippet of the README, of docs/ and of the repository's other pages runs, and prints what it says."""
 
 from __future__ import annotations
 
 import doctest
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+PRINTED_AS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
-def blocks(document, language):
-    return re.findall(rf"^```{language}\n(.*?)^```", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+def snippets(document):
+    """(language, code) of each block of a page, in order; the language of a listing is ""."""
+    return re.findall(r"^```(\w*)\n(.*?)^```", document.read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_sessions_print_what_they_say(document, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    session = "\n".join(blocks(document, "pycon"))
-    parsed = doctest.DocTestParser().get_doctest(session, {}, document.name, str(document), 0)
-    runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
-    runner.run(parsed)
+def run_session(block, names, document):
+    """Run a session in the names of those before it, and compare what it prints."""
+    parsed = doctest.DocTestParser().get_doctest(block, names, document.name, str(document), 0)
+    runner = doctest.DocTestRunner(optionflags=PRINTED_AS)
+    runner.run(parsed, clear_globs=False)
     assert runner.failures == 0
+    names.update(parsed.globs)
+
+
+def run_program(block, names, document):
+    """Run a program, with no names but its own."""
+    exec(compile(block, str(document), "exec"), {})
+
+
+def run_commands(block, names, document):
+    """Run the commands of a block, and compare what they print where the block says it."""
+    from click.testing import CliRunner
+
+    from compatstore.cli.app import app
+
+    for line, printed in re.findall(r"^\$ compatstore (.+)\n((?:(?!\$ ).*\n)*)", block, flags=re.MULTILINE):
+        result = CliRunner().invoke(app, shlex.split(line))
+        assert result.exit_code == 0, f"{line}\n{result.output}"
+        assert result.stdout
+        assert not printed or doctest.OutputChecker().check_output(printed, result.stdout, PRINTED_AS), result.stdout
+
+
+RUN = {"pycon": run_session, "python": run_program, "console": run_commands}
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_python_runs(document, tmp_path, monkeypatch):
+def test_a_page_runs_from_top_to_bottom(document, tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)
-    for block in blocks(document, "python"):
-        exec(compile(block, str(document), "exec"), {})
+    code = [(language, block) for language, block in snippets(document) if language in RUN]
+    if any(language == "console" and " demo-gallery/" in block for language, block in code):
+        shutil.copytree(request.getfixturevalue("demo") / "demo-gallery", "demo-gallery")
+    names = {}
+    for language, block in code:
+        RUN[language](block, names, document)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_only_listings_do_not_run(document):
+    for language, block in snippets(document):
+        assert language in {*RUN, ""}
+        if language == "console":
+            assert all(line.startswith("$ compatstore ") for line in block.splitlines() if line.startswith("$"))
+        assert language == "pycon" or ">>> " not in block
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
@@ -59,7 +95,7 @@ def test_the_readme_names_the_two_commands():
 def named_commands():
     """Every `compatstore VERB ...` in a document's code, one (document, words) each."""
     for document in DOCUMENTS:
-        text = document.read_text()
+        text = document.read_text().replace("\\\n", " ")
         code = [
             *re.findall(r"`([^`\n]+)`", text),
             *"\n".join(re.findall(r"^```.*?^```", text, re.M | re.S)).splitlines(),
@@ -93,17 +129,3 @@ def demo(tmp_path_factory):
     folder = tmp_path_factory.mktemp("readme")
     run_demo(folder / "demo-gallery")
     return folder
-
-
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_commands_succeed_on_the_demos_gallery(document, demo, monkeypatch):
-    from click.testing import CliRunner
-
-    from compatstore.cli.app import app
-
-    monkeypatch.chdir(demo)
-    for block in blocks(document, "console"):
-        for line in re.findall(r"^\$ compatstore (.+)$", block, flags=re.MULTILINE):
-            result = CliRunner().invoke(app, shlex.split(line))
-            assert result.exit_code == 0, f"{line}\n{result.output}"
-            assert result.stdout

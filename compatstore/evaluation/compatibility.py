@@ -49,7 +49,7 @@ class CompatibilityMatrix:
 
     Args:
         names: The v versions, oldest first.
-        values: (v, v) float64; entry [i][j] is M(query of version i / gallery of version j), between 0 and 1.
+        values: (v, v) float64; entry (i, j) is M(query of version i / gallery of version j), between 0 and 1.
         metric: What M is, "cmc@1" or "map".
 
     Raises:

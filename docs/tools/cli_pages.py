@@ -1,0 +1,112 @@
+"""Writes the pages of the command line from the program itself: `python docs/tools/cli_pages.py`.
+
+`tests/docs/test_cli_pages.py` compares what is written here with what is committed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from compatstore.cli.app import app
+from compatstore.cli.exit_codes import EXPLANATION
+
+FOLDER = Path(__file__).parents[1] / "reference"
+WRITTEN = "<!-- Written by docs/tools/cli_pages.py; change the help of the verb and run that again. -->"
+INTRODUCTION = """\
+Each verb is a function of the [Python API](api/gallery.md) with the same parameters. Data goes to stdout, progress and
+notes to stderr. With `--json` every result and every error is JSON. `compatstore VERB --help` prints what is here.
+
+GALLERY is a path (`photos.lance`), a URI (`s3://bucket/photos.lance`), or a LanceDB database with a table
+(`app-db#photos`). ENCODER is `timm:NAME`, `torchvision:NAME`, `network:PATH`, `precomputed:PATH` or
+`python:package.module:attribute`."""
+TRAINING = """\
+A method writes an artifact (`h.compat`), which [`link`](cli.md#link) attaches to two versions, or a model that
+`register` takes as `network:PATH`. Which one to choose: [methods](../methods.md) and [training](../training.md)."""
+
+
+def pages() -> dict[str, str]:
+    """The pages by file name."""
+    train = app.commands["train"]
+    assert isinstance(train, click.Group)
+    verbs = [part for name in app.list_commands(click.Context(app)) for part in _verb(name, app.commands[name])]
+    methods = [part for name, method in sorted(train.commands.items()) for part in _verb(f"train {name}", method)]
+    exit_codes = re.findall(r"(\d+)  (\S.*?)(?=  +\d|$)", EXPLANATION, re.MULTILINE)
+    codes = _table(["code", "meaning"], [[f"`{code}`", what] for code, what in exit_codes])
+    return {
+        "cli.md": _page("Command line", INTRODUCTION, *verbs, "## Exit codes", codes),
+        "cli-train.md": _page("Command line: training", TRAINING, *methods),
+    }
+
+
+def _page(title: str, *parts: str) -> str:
+    return "\n\n".join([f"# {title}", WRITTEN, *parts]) + "\n"
+
+
+def _verb(name: str, command: click.Command) -> Iterator[str]:
+    context = click.Context(command, info_name=f"compatstore {name}")
+    yield f"## {name.removeprefix('train ')}"
+    yield f"```\n{command.get_usage(context).removeprefix('Usage: ')}\n```"
+    yield _prose(command.help or "")
+    if isinstance(command, click.Group):
+        yield "Its methods and their options: [training](cli-train.md)."
+    example = re.search(r"Example:\n +(.+)", command.epilog or "")
+    if example:
+        yield f"Example: `{example[1]}`"
+    options = [option for option in command.get_params(context) if isinstance(option, click.Option)]
+    yield _table(["option", "meaning", "default"], [_option(option, context) for option in options])
+
+
+def _option(option: click.Option, context: click.Context) -> list[str]:
+    record = option.get_help_record(context)
+    assert record is not None, f"{option.name} has no help"
+    text, default = record[1], ""
+    # Click writes what is known of an option behind its text: [default: 3; x>0; required]
+    found = re.search(r"\s*\[([^][]*)\]$", text)
+    if found and re.search(r"default: |required|[<>]", found[1]):
+        text, notes = text[: found.start()], re.split(r"; +", found[1])
+        default = "; ".join(f"`{note.removeprefix('default: ')}`" if "default: " in note else note for note in notes)
+    return [f"`{record[0]}`", text, default]
+
+
+def _table(columns: list[str], rows: list[list[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *([_cell(cell) for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|") if text.startswith("`") else _escaped(text).replace("|", "\\|")
+
+
+def _prose(text: str) -> str:
+    paragraphs = [" ".join(part.split()) for part in text.replace("\b", "").split("\n\n")]
+    return "\n\n".join(_wrapped(_escaped(part)) for part in paragraphs)
+
+
+def _escaped(text: str) -> str:
+    """Text of a help as Markdown: its stars and angles are none of Markdown's."""
+    code = re.sub(r"(?<![\w`-])(--[a-z][a-z0-9-]*)", r"`\1`", text)
+    return re.sub(r"([*<>])", r"\\\1", code)
+
+
+def _wrapped(paragraph: str, width: int = 120) -> str:
+    lines = [""]
+    for word in paragraph.split():
+        if lines[-1] and len(lines[-1]) + 1 + len(word) > width:
+            lines.append("")
+        lines[-1] = f"{lines[-1]} {word}".strip()
+    return "\n".join(lines)
+
+
+def write(pages_by_name: dict[str, Any]) -> None:
+    """Write the pages into docs/reference."""
+    for name, text in pages_by_name.items():
+        (FOLDER / name).write_text(text)
+
+
+if __name__ == "__main__":
+    write(pages())

@@ -1,0 +1,33 @@
+"""A hook of MkDocs: the repository's own pages (changelog, contributing, security) become pages of the site."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mkdocs.config.defaults import MkDocsConfig
+    from mkdocs.structure.files import Files
+
+ROOT = Path(__file__).parents[2]
+PAGES = {"changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md", "security.md": "SECURITY.md"}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the pages, with links that lead from the site's root and not from the repository's."""
+    from mkdocs.structure.files import File
+
+    for page, name in PAGES.items():
+        files.append(File.generated(config, page, content=as_page((ROOT / name).read_text())))
+    return files
+
+
+def as_page(text: str) -> str:
+    """The text of a file of the repository's root as a page of the site.
+
+    Args:
+        text: Markdown whose links start at the repository's root: `](docs/policy.md)`, `](SECURITY.md)`.
+    """
+    for page, name in PAGES.items():
+        text = text.replace(f"]({name}", f"]({page}")
+    return text.replace("](docs/", "](")
