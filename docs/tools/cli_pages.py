@@ -56,7 +56,7 @@ def _verb(name: str, command: click.Command) -> Iterator[str]:
         yield "Its methods and their options: [training](cli-train.md)."
     example = re.search(r"Example:\n +(.+)", command.epilog or "")
     if example:
-        yield f"Example: `{example[1]}`"
+        yield f"Example:\n`{example[1]}`"
     options = [option for option in command.get_params(context) if isinstance(option, click.Option)]
     yield _table(["option", "meaning", "default"], [_option(option, context) for option in options])
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
     from mkdocs.structure.files import Files
+    from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[2]
 PAGES = {"changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md", "security.md": "SECURITY.md"}
@@ -20,6 +21,13 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for page, name in PAGES.items():
         files.append(File.generated(config, page, content=as_page((ROOT / name).read_text())))
     return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Let links of a page in docs/ to the repository's pages lead to those of the site."""
+    for to, name in PAGES.items():
+        markdown = markdown.replace(f"](../{name}", f"]({to}")
+    return markdown
 
 
 def as_page(text: str) -> str:
