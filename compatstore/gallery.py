@@ -24,9 +24,9 @@ from compatstore.ingest import metadata, write
 from compatstore.ingest.write import Added
 from compatstore.storage import registry as registry_module
 from compatstore.storage import vector_index
+from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.catalog import LEASE_TERM, Catalog, id_arrow_type, require_unregistered
 from compatstore.storage.column_names import OF_RESULTS
-from compatstore.storage.columns import to_matrix
 from compatstore.storage.create import adopt_table, create_table
 from compatstore.storage.failures import answering, answers
 from compatstore.storage.history import HistoryEntry

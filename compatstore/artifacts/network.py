@@ -12,8 +12,7 @@ import numpy as np
 
 from compatstore.arrays import FloatArray
 from compatstore.artifacts.architecture import Architecture
-from compatstore.artifacts.blas import one_thread_each
-from compatstore.artifacts.numpy_runner import NumpyRunner
+from compatstore.artifacts.numpy_runner import NumpyRunner, one_thread_each
 from compatstore.artifacts.torch_runner import TorchRunner
 from compatstore.errors import InvalidInput
 

@@ -1,13 +1,67 @@
-"""Run a network with NumPy alone: float32 on the CPU."""
+"""Run a network with NumPy alone: float32 on the CPU, batches side by side with one BLAS thread each.
+
+Several threads on one matrix product leave a core idle while the other adds biases, reads and writes; several products
+at once, with one thread each, do not. The last bits of a product then do not depend on the number of threads.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import cache
+from threading import Lock
+from typing import Any
 
 import numpy as np
+import threadpoolctl
 
 from compatstore.arrays import FloatArray
 from compatstore.artifacts.architecture import Architecture
+
+
+@contextmanager
+def one_thread_each() -> Iterator[int]:
+    """Hold NumPy's BLAS to one thread; gives the number of threads that it was set to, 1 or more.
+
+    The setting is one for the whole process, so callers at the same time share it: the first one makes it, the last
+    one takes it back.
+    """
+    threads = _hold()
+    try:
+        yield threads
+    finally:
+        _release()
+
+
+_lock = Lock()
+_holders = 0
+_threads = 1
+_limit: Any = None
+
+
+def _hold() -> int:
+    global _holders, _threads, _limit
+    with _lock:
+        if not _holders:
+            _threads = max([library["num_threads"] for library in _controller().info()], default=1)
+            _limit = _controller().limit(limits=1)
+        _holders += 1
+        return _threads
+
+
+def _release() -> None:
+    global _holders, _limit
+    with _lock:
+        _holders -= 1
+        if not _holders:
+            _limit.restore_original_limits()
+            _limit = None
+
+
+@cache
+def _controller() -> Any:
+    return threadpoolctl.ThreadpoolController().select(user_api="blas")
+
 
 # Bias and ReLU go over this many rows at a time, so that they find the product still in the cache.
 _SLAB = 64

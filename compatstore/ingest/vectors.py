@@ -10,7 +10,8 @@ from compatstore.artifacts.matrix import as_matrix, to_numpy
 from compatstore.encoders.codes import unpack
 from compatstore.errors import DimensionMismatch, InvalidInput
 from compatstore.ingest.arrow import NOT_CONVERTIBLE
-from compatstore.storage.columns import VersionColumns, to_matrix
+from compatstore.storage.arrow_values import to_matrix
+from compatstore.storage.columns import VersionColumns
 
 Given = tuple[FloatArray, BoolArray]
 

@@ -15,15 +15,23 @@ from compatstore.arrays import (
     ArrowBatch,
     ArrowField,
     ArrowTable,
-    ArrowType,
     BoolArray,
-    Codes,
     Digests,
     FloatArray,
 )
 from compatstore.documents import WIDEST
-from compatstore.encoders.codes import pack, unpack
+from compatstore.encoders.codes import pack
 from compatstore.errors import InvalidInput
+from compatstore.storage.arrow_values import (
+    VECTOR_TYPES,
+    side_type,
+    to_codes,
+    to_digests,
+    to_floats,
+    to_matrix,
+    to_strings,
+    to_vectors,
+)
 from compatstore.storage.input_hash import input_hashes
 from compatstore.storage.padding import clear_of
 from compatstore.versions import EmbeddingVersion
@@ -69,10 +77,10 @@ class VersionColumns:
 
     def __post_init__(self) -> None:
         lists = [(self.dim, self.width), (self.side_dim or 1, self.side_stored or 1)]
-        if self.dtype not in _ARROW_TYPES or not all(1 <= dim <= width <= 2 * WIDEST for dim, width in lists):
+        if self.dtype not in VECTOR_TYPES or not all(1 <= dim <= width <= 2 * WIDEST for dim, width in lists):
             raise InvalidInput(
                 f"describe the columns of {self.vector}",
-                expected=f"dtype of {', '.join(_ARROW_TYPES)}, 1 <= dim <= width <= {2 * WIDEST}",
+                expected=f"dtype of {', '.join(VECTOR_TYPES)}, 1 <= dim <= width <= {2 * WIDEST}",
                 found=f"{self}",
             )
 
@@ -103,7 +111,7 @@ class VersionColumns:
     @property
     def fields(self) -> list[ArrowField]:
         """Arrow fields of all columns."""
-        fields = [pa.field(self.vector, pa.list_(_ARROW_TYPES[self.dtype](), self.width))]
+        fields = [pa.field(self.vector, pa.list_(VECTOR_TYPES[self.dtype](), self.width))]
         if self.origin:
             fields.append(pa.field(self.origin, pa.string()))
         if self.uncertainty:
@@ -198,9 +206,9 @@ class VersionColumns:
         return VersionValues(
             vectors=vectors,
             valid=valid,
-            origin=_strings(table[self.origin]) if self.origin else np.full(n, NATIVE, object),
-            uncertainty=_floats(table[self.uncertainty]) if self.uncertainty else np.full(n, np.nan, np.float32),
-            input_hash=_digests(table[self.input_hash]) if self.input_hash else np.zeros(n, np.uint64),
+            origin=to_strings(table[self.origin]) if self.origin else np.full(n, NATIVE, object),
+            uncertainty=to_floats(table[self.uncertainty]) if self.uncertainty else np.full(n, np.nan, np.float32),
+            input_hash=to_digests(table[self.input_hash]) if self.input_hash else np.zeros(n, np.uint64),
             side=side,
             side_valid=side_valid,
         )
@@ -278,67 +286,3 @@ class VersionValues:
             array = array.copy()
             setattr(self, name, array)
         return array
-
-
-_ARROW_TYPES = {"float32": pa.float32, "float16": pa.float16}
-
-
-def side_type(width: int, dtype: str) -> ArrowType:
-    """Arrow type of side-information; of bits a binary one, which nobody takes for a vector to search."""
-    return pa.binary(width // 8) if dtype == "bits" else pa.list_(pa.float32(), width)
-
-
-def to_codes(codes: Codes, valid: BoolArray) -> ArrowArray:
-    """Make a fixed-size-binary array of (n, bytes) uint8, null where not valid."""
-    n, size = codes.shape
-    mask = None if valid.all() else pa.array(valid).buffers()[1]
-    return pa.Array.from_buffers(pa.binary(size), n, [mask, pa.py_buffer(np.ascontiguousarray(codes))])
-
-
-def to_vectors(matrix: FloatArray, width: int, dtype: str, valid: BoolArray | None = None) -> ArrowArray:
-    """Make a fixed-size-list array of (n, dim) values, zero-padded to `width`, null where not valid."""
-    n, dim = matrix.shape
-    if dim < width:
-        padded = np.zeros((n, width), matrix.dtype)
-        padded[:, :dim] = matrix
-        matrix = padded
-    flat = pa.array(np.ascontiguousarray(matrix, np.dtype(dtype)).reshape(-1))
-    mask = None if valid is None or valid.all() else pa.array(~valid)
-    return pa.FixedSizeListArray.from_arrays(flat, width, mask=mask)
-
-
-def to_matrix(array: ArrowArray, dim: int) -> tuple[FloatArray, BoolArray]:
-    """Read fixed-size lists, or 1-bit codes, as ((n, dim) float32, (n,) valid); null rows are zeros."""
-    if isinstance(array, pa.ChunkedArray):
-        array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
-    valid = array.is_valid().to_numpy(zero_copy_only=False)
-    matrix = _from_codes(array) if pa.types.is_fixed_size_binary(array.type) else _from_lists(array, dim)
-    if not valid.all():
-        matrix = np.where(valid[:, None], matrix, np.float32(0))
-    return matrix, valid
-
-
-def _from_lists(array: ArrowArray, dim: int) -> FloatArray:
-    n, width = len(array), array.type.list_size
-    values = array.values.slice(array.offset * width, n * width).fill_null(0).to_numpy(zero_copy_only=False)
-    matrix: FloatArray = values.reshape(n, width)[:, :dim].astype(np.float32, copy=False)
-    return matrix
-
-
-def _from_codes(array: ArrowArray) -> FloatArray:
-    n, size = len(array), array.type.byte_width
-    codes = np.frombuffer(array.buffers()[1] or b"", np.uint8, n * size, array.offset * size)
-    return unpack(codes.reshape(n, size))
-
-
-def _strings(array: ArrowArray) -> npt.NDArray[np.object_]:
-    filled: npt.NDArray[np.object_] = array.fill_null("").to_numpy(zero_copy_only=False).astype(object)
-    return filled
-
-
-def _floats(array: ArrowArray) -> FloatArray:
-    return np.array(array.to_numpy(zero_copy_only=False), np.float32)
-
-
-def _digests(array: ArrowArray) -> npt.NDArray[np.uint64]:
-    return np.array(array.fill_null(0).to_numpy(zero_copy_only=False), np.uint64)

@@ -65,7 +65,7 @@ class Files:
         """When a file was last written by the place's own clock, seconds since 1970; None where it does not say."""
         return Path(self.address(name)).stat().st_mtime if self._location.is_local else None
 
-    def write(self, name: str, data: Any) -> None:
+    def write(self, name: str, data: bytes | memoryview) -> None:
         """Write or replace a file; durable, and there as a whole or not at all.
 
         Args:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from compatstore.arrays import ArrowTable, Digests
 from compatstore.digests import hash_rows, mix
 from compatstore.errors import StorageError
-from compatstore.storage.columns import to_matrix
+from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.input_hash import hash_values
 
 CHECK = "check"

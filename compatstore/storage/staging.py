@@ -18,8 +18,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from compatstore.arrays import ArrowTable, ArrowType, Digests, FloatArray, Id
+from compatstore.storage.arrow_values import to_matrix, to_vectors
 from compatstore.storage.blobs import FOLDER
-from compatstore.storage.columns import to_matrix, to_vectors
 from compatstore.storage.fence import Fence
 from compatstore.storage.files import Files
 from compatstore.storage.full_disk import require_whole

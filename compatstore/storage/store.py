@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -19,6 +19,7 @@ from compatstore.storage.lance_engine import lance
 from compatstore.storage.location import Location
 from compatstore.storage.snapshot import Snapshot, Writer
 
+Result = TypeVar("Result")
 ATTEMPTS = 20
 RECENT_NS = 200_000_000
 PRIMARY_KEY = {b"lance-schema:unenforced-primary-key": b"true"}
@@ -179,7 +180,7 @@ class Store:
         for fence in self._fences:
             fence.require()
 
-    def retry(self, asked: str, commit: Callable[[], Any]) -> Any:
+    def retry(self, asked: str, commit: Callable[[], Result]) -> Result:
         """Run something that commits, again while other writers win.
 
         Raises:

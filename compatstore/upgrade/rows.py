@@ -14,8 +14,9 @@ import pyarrow.compute as pc
 
 from compatstore.arrays import BoolArray, Doubles, FloatArray
 from compatstore.errors import InvalidInput
+from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.columns import NATIVE, to_matrix
+from compatstore.storage.columns import NATIVE
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 

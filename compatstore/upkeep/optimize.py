@@ -21,8 +21,7 @@ from compatstore.storage.catalog import Catalog
 from compatstore.storage.compaction import Group, groups, merge
 from compatstore.storage.index_deltas import merge_deltas
 from compatstore.storage.lease_table import LEASES, LeaseTable
-from compatstore.storage.old_versions import count_versions, drop_older
-from compatstore.storage.orphans import Stored, all_files, orphans, remove
+from compatstore.storage.old_versions import Stored, all_files, count_versions, drop_older, orphans, remove
 from compatstore.storage.references import referenced
 from compatstore.storage.registry import Registry
 from compatstore.storage.store import ATTEMPTS, Conflict, Store

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 
 import compatstore as cs
-from compatstore.storage.columns import VersionColumns, VersionValues, to_matrix, to_vectors
+from compatstore.storage.arrow_values import to_matrix, to_vectors
+from compatstore.storage.columns import VersionColumns, VersionValues
 from compatstore.storage.padding import PADDING, clear_of
 
 

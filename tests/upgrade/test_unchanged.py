@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 import compatstore as cs
-from compatstore.storage.columns import to_vectors
+from compatstore.storage.arrow_values import to_vectors
 
 IDS = [f"m{n}" for n in range(300)]
 

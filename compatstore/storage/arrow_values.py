@@ -1,0 +1,76 @@
+"""NumPy arrays as Arrow columns of vectors, codes, texts and numbers, and back."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from compatstore.arrays import ArrowArray, ArrowType, BoolArray, Codes, FloatArray
+from compatstore.encoders.codes import unpack
+
+VECTOR_TYPES = {"float32": pa.float32, "float16": pa.float16}
+
+
+def side_type(width: int, dtype: str) -> ArrowType:
+    """Arrow type of side-information; of bits a binary one, which nobody takes for a vector to search."""
+    return pa.binary(width // 8) if dtype == "bits" else pa.list_(pa.float32(), width)
+
+
+def to_codes(codes: Codes, valid: BoolArray) -> ArrowArray:
+    """Make a fixed-size-binary array of (n, bytes) uint8, null where not valid."""
+    n, size = codes.shape
+    mask = None if valid.all() else pa.array(valid).buffers()[1]
+    return pa.Array.from_buffers(pa.binary(size), n, [mask, pa.py_buffer(np.ascontiguousarray(codes))])
+
+
+def to_vectors(matrix: FloatArray, width: int, dtype: str, valid: BoolArray | None = None) -> ArrowArray:
+    """Make a fixed-size-list array of (n, dim) values, zero-padded to `width`, null where not valid."""
+    n, dim = matrix.shape
+    if dim < width:
+        padded = np.zeros((n, width), matrix.dtype)
+        padded[:, :dim] = matrix
+        matrix = padded
+    flat = pa.array(np.ascontiguousarray(matrix, np.dtype(dtype)).reshape(-1))
+    mask = None if valid is None or valid.all() else pa.array(~valid)
+    return pa.FixedSizeListArray.from_arrays(flat, width, mask=mask)
+
+
+def to_matrix(array: ArrowArray, dim: int) -> tuple[FloatArray, BoolArray]:
+    """Read fixed-size lists, or 1-bit codes, as ((n, dim) float32, (n,) valid); null rows are zeros."""
+    if isinstance(array, pa.ChunkedArray):
+        array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
+    valid = array.is_valid().to_numpy(zero_copy_only=False)
+    matrix = _from_codes(array) if pa.types.is_fixed_size_binary(array.type) else _from_lists(array, dim)
+    if not valid.all():
+        matrix = np.where(valid[:, None], matrix, np.float32(0))
+    return matrix, valid
+
+
+def _from_lists(array: ArrowArray, dim: int) -> FloatArray:
+    n, width = len(array), array.type.list_size
+    values = array.values.slice(array.offset * width, n * width).fill_null(0).to_numpy(zero_copy_only=False)
+    matrix: FloatArray = values.reshape(n, width)[:, :dim].astype(np.float32, copy=False)
+    return matrix
+
+
+def _from_codes(array: ArrowArray) -> FloatArray:
+    n, size = len(array), array.type.byte_width
+    codes = np.frombuffer(array.buffers()[1] or b"", np.uint8, n * size, array.offset * size)
+    return unpack(codes.reshape(n, size))
+
+
+def to_strings(array: ArrowArray) -> npt.NDArray[np.object_]:
+    """Read texts: (n,) object, "" for null."""
+    filled: npt.NDArray[np.object_] = array.fill_null("").to_numpy(zero_copy_only=False).astype(object)
+    return filled
+
+
+def to_floats(array: ArrowArray) -> FloatArray:
+    """Read numbers: (n,) float32, NaN for null."""
+    return np.array(array.to_numpy(zero_copy_only=False), np.float32)
+
+
+def to_digests(array: ArrowArray) -> npt.NDArray[np.uint64]:
+    """Read whole numbers: (n,) uint64, 0 for null."""
+    return np.array(array.fill_null(0).to_numpy(zero_copy_only=False), np.uint64)
