@@ -1,4 +1,4 @@
-"""What users hand over, as Arrow arrays."""
+"""Values of callers as Arrow arrays."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def cast(values: ArrowArray, kind: ArrowType, name: str, asked: str) -> ArrowArr
 
 
 def countable(values: Any, name: str, asked: str) -> ArrowArray:
-    """What a caller gives for a column, as values that can be counted and that Arrow can look through.
+    """Values for a column in a form that has a length and that Arrow can read.
 
     Arrow walks through nested lists without a limit and overflows the stack of the process.
 
@@ -64,7 +64,7 @@ def _is_shallow(values: Any, levels: int) -> bool:
 
 
 def as_array(values: Any, asked: str) -> ArrowArray:
-    """Make n values of any kind one Arrow array; what Arrow does not know becomes text.
+    """Make n values of any kind one Arrow array; values of types that Arrow does not know become text.
 
     Raises:
         InvalidInput: Neither can be made of them.

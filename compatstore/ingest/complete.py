@@ -92,7 +92,7 @@ def _fill(
     registry: Registry,
     sources: ArrowArray | None,
 ) -> None:
-    """Give a version the vectors that the user did not: transformed where an upgrade is open, else embedded."""
+    """Fill in the vectors of a version that the caller did not give: transformed in an open upgrade, else embedded."""
     mine = values[record.name]
     run = registry.runs.get(record.name)
     if run is not None and run.open and run.path and run.source in values:

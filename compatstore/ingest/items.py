@@ -1,4 +1,4 @@
-"""Read what a user hands over into checked items; nothing is written here."""
+"""Read the data of a caller into checked items; nothing is written here."""
 
 from __future__ import annotations
 

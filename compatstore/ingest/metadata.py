@@ -1,4 +1,4 @@
-"""The user's own columns: which names they may have, how new ones come with their first rows, and how they go."""
+"""Metadata columns of the user: their names, their creation with the first rows, and their removal."""
 
 from __future__ import annotations
 

@@ -146,7 +146,7 @@ def _with_kept_columns(catalog: Catalog, registry: Registry, table: ArrowTable) 
 
 
 def _stored_sources(catalog: Catalog, registry: Registry, items: Items, upsert: bool) -> ArrowArray | None:
-    """The `source` values that the rows will have: given, or kept from the rows that are replaced."""
+    """`source` values of the rows after the write: given ones, or those of the rows that are replaced."""
     column = registry.source_column
     if items.sources is not None or column is None:
         return items.sources

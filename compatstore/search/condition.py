@@ -1,4 +1,4 @@
-"""The caller's condition: one SQL expression, which joined with others by AND still says what it says alone.
+"""The caller's condition: one SQL expression, whose meaning does not change when AND joins it with others.
 
 Lance parses a condition as the end of a statement and ignores what follows the expression. So `n < 5) OR (n < 5`,
 put in brackets and joined with another condition, would be an OR of the two; and a chain of some hundred operators

@@ -13,7 +13,7 @@ VECTOR_TYPES = {"float32": pa.float32, "float16": pa.float16}
 
 
 def side_type(width: int, dtype: str) -> ArrowType:
-    """Arrow type of side-information; of bits a binary one, which nobody takes for a vector to search."""
+    """Arrow type of side-information; binary for bits, so that LanceDB does not take the column for a vector column."""
     return pa.binary(width // 8) if dtype == "bits" else pa.list_(pa.float32(), width)
 
 

@@ -1,4 +1,4 @@
-"""Bridges: artifacts by which the queries of one version search the vectors of another at once."""
+"""Bridges: artifacts that let the queries of one version search the stored vectors of another."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from compatstore.storage.registry import Registry
 
 
 def bridge_to(registry: Registry, version: str) -> ArtifactRecord | None:
-    """The artifact linked last that lets a version's queries search vectors that are in the table."""
+    """The last linked artifact that lets queries of a version search vectors of another version in the table."""
     for artifact in reversed(list(registry.artifacts.values())):
         adapts = kind_named(artifact.kind).acts_on == "query" and artifact.target == version
         if adapts and registry.record(artifact.source).columns is not None:

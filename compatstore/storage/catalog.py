@@ -39,7 +39,7 @@ LEASE_TERM = 30.0
 
 
 class Catalog:
-    """What a gallery's table, the files beside it and the calling program know together.
+    """Versions, encoders and artifacts of one gallery: of its table, its files and the calling program.
 
     Args:
         store: The gallery's table.
@@ -122,7 +122,7 @@ class Catalog:
         return self._look(snapshot or self.store.snapshot())[1]
 
     def require(self, snapshot: Snapshot, *versions: str) -> None:
-        """Want the columns of the items and of some versions, of what a read looks at.
+        """Require the columns that a read needs: those of the items, and those of some versions.
 
         Raises:
             TableChanged: Some are not there.

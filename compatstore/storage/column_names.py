@@ -17,7 +17,7 @@ OF_RESULTS = frozenset({"_distance", "_version", "_origin", "_query"})
 
 
 def fault_of(name: str) -> str:
-    """Why no column of a gallery can have a name, for messages; "" where one can."""
+    """The reason why a column cannot have this name, as text for a message; "" where it can."""
     if not name or name == "*":
         return "Lance does not read columns of such a name"
     taken = [character for character in _LANCE_TAKES if character in name]

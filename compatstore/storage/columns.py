@@ -1,4 +1,4 @@
-"""The columns of one embedding version, and the way between NumPy and Arrow."""
+"""The columns of one embedding version, and the values in them as NumPy arrays."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class VersionColumns:
 
     @classmethod
     def of(cls, version: EmbeddingVersion, *, avoid: Set[int] = frozenset()) -> VersionColumns:
-        """Columns for a version that the gallery itself keeps, with lists of none of the lengths to avoid."""
+        """Columns for a version that the gallery keeps; no list has a length in `avoid`."""
         name, side_dim = version.name, version.side_dim
         side_width = clear_of(side_dim, avoid) if side_dim is not None and version.side_dtype == "float32" else None
         return cls(
@@ -275,7 +275,7 @@ class VersionValues:
             self._writable("side")[rows] = other.side
 
     def clear(self, rows: BoolArray) -> None:
-        """Take chosen rows' vectors and side-information away, in place."""
+        """Mark the vectors and the side-information of chosen rows as missing, in place."""
         self._writable("valid")[rows] = False
         self._writable("side_valid")[rows] = False
 

@@ -1,9 +1,9 @@
-"""Small fragments become larger ones: each fragment costs every search about as much as thousands of rows do.
+"""Compaction: small fragments are merged, as each fragment costs a search about as much as thousands of rows.
 
-Lance rewrites the rows of some fragments and puts what it wrote in their place, in one commit that loses against any
-other that changed one of them. Deleted rows and the data of dropped columns are left out. Parts of indexes that hold
-the fragments are rewritten too, which may cost far more than the rows do; so only fragments that the same parts hold
-are merged with each other, and what those hold counts.
+Lance rewrites the rows of some fragments into a new one and replaces the fragments in one commit. That commit fails
+when another commit changed one of them. Deleted rows and the data of dropped columns are not copied. Parts of indexes
+that cover the fragments are rewritten too, which may cost more than the rows. So only fragments that are covered by the
+same parts are merged with each other, and the rows of these parts count as work.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Group:
         return sum(piece.rows for piece in self.pieces)
 
     def worth_merging(self) -> tuple[Piece, ...]:
-        """The smallest of the fragments, as far as merging them now keeps the work for n rows at n log n; () for none.
+        """The smallest fragments whose merge keeps the total work for n rows at n log n; () where no merge does.
 
         No fragment holds more than half of what is merged, so each time a row is rewritten its fragment has at least
         doubled. Below `SMALL_ROWS` that does not matter.
@@ -83,7 +83,7 @@ class Group:
         return tuple(pieces[:best])
 
     def to_rewrite(self) -> Iterator[tuple[Piece, ...]]:
-        """All that can be put right: fragments to merge, and those to rewrite by themselves, at most full ones."""
+        """Groups of fragments to merge or to rewrite; no result is larger than a full fragment."""
         together: list[Piece] = []
         for piece in self.pieces:
             if piece.rows >= FULL_ROWS:

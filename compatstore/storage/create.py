@@ -1,4 +1,4 @@
-"""Make the table of a new gallery, or take over one that exists."""
+"""Create the table of a new gallery, or adopt an existing table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Lance, Arrow and the file system raise for a table that they cannot read or write, as one error of ours.
+"""Errors of Lance, Arrow and the file system for a table that cannot be read or written, as one `StorageError`.
 
 Lance raises OSError, ValueError, RuntimeError, KeyError, Arrow's errors for what happens within a scan, and for some
 damaged files a panic, which is no `Exception`. Which of these mean the table, and not the caller's input, is decided
@@ -58,7 +58,7 @@ def _answered(name: str, method: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def answering(verb: str, location: Location) -> Iterator[None]:
-    """Let nothing out of a verb of a gallery that storage raised and that is no error of ours.
+    """Turn an error that storage raises within a verb into a `CompatStoreError`.
 
     Args:
         verb: What the caller wanted.
@@ -79,7 +79,7 @@ def answering(verb: str, location: Location) -> Iterator[None]:
 
 
 def storage_failure(error: BaseException, asked: str, location: Location) -> StorageError | None:
-    """The error of ours for one that storage raised; None where something else raised it."""
+    """The `CompatStoreError` for an error that storage raised; None for an error of something else."""
     if not (_by_lance(error) or _in_gallery(error, location)):
         return None
     found = told(error)
@@ -99,7 +99,7 @@ def storage_failure(error: BaseException, asked: str, location: Location) -> Sto
 
 
 def of_files(error: BaseException) -> bool:
-    """Whether files are the matter, and not what the caller asked for."""
+    """Whether an error is about the files of the table, and not about the caller's request."""
     text = str(error)
     return is_panic(error) or any(sign in text for sign in _OF_FILES)
 
@@ -112,18 +112,18 @@ def lost_race(error: BaseException) -> bool:
 
 
 def is_panic(error: BaseException) -> bool:
-    """Whether Lance's Rust code gave up on data that it does not understand: such an error is no `Exception`."""
+    """Whether an error is a panic of Lance's Rust code, which is not an `Exception`."""
     return type(error).__name__ == "PanicException"
 
 
 def told(error: BaseException) -> str:
-    """What an error says, without the places in Lance's sources; of a panic also that it was one."""
+    """Text of an error without the positions in Lance's sources; a panic is named as such."""
     text = str(error).split(", /home/")[0].strip()
     return f"Lance cannot make sense of a file: {text}" if is_panic(error) else text or type(error).__name__
 
 
 def denied_at(error: BaseException, location: Location | None) -> str:
-    """Mode and owner of the file that this process may not touch; "" where that is not what happened."""
+    """Mode and owner of the file that this process may not access; "" for another error."""
     text = str(error)
     if not isinstance(error, PermissionError) and "Permission denied" not in text:
         return ""

@@ -1,9 +1,9 @@
-"""The right to write of whoever holds a lease.
+"""Fences: only the holder of a lease may write.
 
-What is written under a fence is read first, then the lease is looked at, then it is committed from what was read. So a
-manager that is suspended between the look and the commit comes too late: whatever its successor committed is newer
-than what it read, and Lance refuses the commit. Files beside the table are no commits; they belong to one lease by
-their names (`lease_files.py`).
+A write under a fence has three steps: read a table version, check the lease, commit on top of the version that was
+read. A manager that is suspended after the check commits too late: its successor has committed since, and Lance refuses
+a commit whose version is older. Files beside the table are not commits; their names say to which lease they belong
+(`lease_files.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Fence:
-    """One lease, as those see it who write under it.
+    """One lease, as the writers under it use it.
 
     Attributes:
         target: The upgrade that the lease is of.

@@ -1,6 +1,6 @@
-"""Small files in a table's folder: on a disk, or in whatever object store Lance keeps the table in.
+"""Small files in a table's folder, on a disk or in the object store of the table.
 
-An object store is asked through Lance's own sessions, so that credentials and endpoint are those of the table.
+An object store is reached through Lance's own sessions, so that credentials and endpoint are those of the table.
 """
 
 from __future__ import annotations
@@ -126,6 +126,6 @@ class Files:
 
 @contextmanager
 def _copy() -> Iterator[Path]:
-    """A place on this machine's disk, removed afterwards: Lance's sessions go from file to file."""
+    """Path of a temporary local file, as Lance's sessions copy from file to file; the file is removed afterwards."""
     with tempfile.TemporaryDirectory() as folder:
         yield Path(folder, "copy")

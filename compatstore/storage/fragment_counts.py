@@ -1,9 +1,8 @@
-"""What was counted in each fragment, kept beside the table: what did not change since is not read again.
+"""Counts of rows by fragment, kept beside the table, so that an unchanged fragment is not read again.
 
-A count of a fragment holds as long as its data files and its deleted rows are the same; a count of nothing that was
-made before any of its rows was deleted holds whatever is deleted. Files never change, so whoever wrote to a fragment,
-an app behind our back included, has given it other files. The record is no more than a memory: without it everything
-is counted again.
+A count is valid while the fragment has the same data files and the same deleted rows. A count of 0 that was made before
+any row was deleted stays valid when rows are deleted. Data files never change: a writer, an app included, adds files to
+a fragment. The file is a cache: without it all fragments are counted again.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class FragmentCounts:
         self._changed = False
 
     def known(self, question: str, fragment: Fragment) -> int | None:
-        """What was counted in a fragment, or None where that may have changed."""
+        """The count of a fragment, or None where it may have changed."""
         entry = self._counts.get(question, {}).get(str(fragment.id))
         if entry is None:
             return None
@@ -53,7 +52,7 @@ class FragmentCounts:
         return count if same else None
 
     def note(self, question: str, fragment: Fragment, count: int, *, whatever_is_deleted: bool = False) -> None:
-        """Remember what was counted in a fragment.
+        """Store the count of a fragment.
 
         Args:
             question: What was asked.
@@ -77,7 +76,7 @@ class FragmentCounts:
         return sum(self.known(condition, fragment) or 0 for fragment in fragments)
 
     def save(self) -> None:
-        """Keep what was counted, of fragments that are still there; a place that cannot be written is no error."""
+        """Write the counts of fragments that still exist; a place that cannot be written is no error."""
         if not self._changed:
             return
         there = {str(fragment.id) for fragment in list_fragments(self._store.snapshot())}

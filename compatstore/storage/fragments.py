@@ -46,7 +46,7 @@ class Fragment:
     deleted: str = ""
 
     def only_gained(self, before: Fragment, file: str) -> bool:
-        """Whether it differs from an earlier state by nothing but one file: others change data by adding files."""
+        """Whether this fragment has the files of an earlier state and one more: a write of data adds files."""
         return self._paths - {file} <= before._paths
 
     @property

@@ -1,9 +1,9 @@
-"""A disk that gets full: noticed before a table is written to, and in every file that was written before it is used.
+"""Full disks: checks of free space before a write, and of the end of each written file before its commit.
 
-Lance 14 writes local files through a buffer whose last error is lost: where the disk gets full within the last bytes of
-a file, the file is cut short and success is reported (seen with ENOSPC and with EFBIG). Committed, such a file takes
-its rows with it. So each data file that we write is looked at before its commit; and where Lance writes and commits in
-one call, there must be room to spare.
+Lance 14 writes local files through a buffer and loses the buffer's last error: where the disk gets full within the last
+bytes of a file, the file is cut short and Lance reports success (seen with ENOSPC and with EFBIG). The rows of such a
+file cannot be read after the commit. So each data file that this package writes is checked before its commit, and where
+Lance writes and commits in one call, free space is required first.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Natives on their way into the table: finished batches, durable before the next one starts.
+"""Staged natives: embedded batches in a small table beside the gallery, before they are written into the gallery.
 
-A backfill in priority order touches rows all over the gallery, and each fragment's columns are rewritten as a
-whole. So batches are appended to a small table beside the gallery and folded in fragment by fragment, once per wave.
-A staged row says which input hash it belongs to; one whose item changed meanwhile is dropped when the wave folds.
+A backfill in priority order takes rows from all fragments, and the columns of a fragment can only be rewritten as a
+whole. So each batch is appended to the staging table, where it is durable, and the staged rows are folded into the
+gallery fragment by fragment, once for several batches. A staged row holds the input hash of its item: where the item
+has another hash at the fold, the staged vector is dropped.
 
-Each lease stages in a table of its own. Who holds the lease folds those of the leases before, and removes them.
+Each lease has a staging table of its own. The holder of the present lease folds and removes those of earlier leases.
 """
 
 from __future__ import annotations
@@ -194,7 +195,7 @@ class Staging:
         return len(set(files) - {file.path for fragment in table.get_fragments() for file in fragment.data_files()})
 
     def counts(self, name: str) -> bool:
-        """Whether what a table stages counts, and not what a manager wrote whose lease was lost by then."""
+        """Whether the rows of a staging table count: not where its writer had lost the lease."""
         return name in self._files.names(self._since)
 
     def tables(self) -> list[str]:

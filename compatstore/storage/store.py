@@ -181,7 +181,7 @@ class Store:
             fence.require()
 
     def retry(self, asked: str, commit: Callable[[], Result]) -> Result:
-        """Run something that commits, again while other writers win.
+        """Run a function that commits, and run it again after a conflict with another writer.
 
         Raises:
             CommitConflict: They won `ATTEMPTS` times.

@@ -1,4 +1,4 @@
-"""The form in which a version's vectors are stored and compared, and so which of them a search can find."""
+"""How the vectors of a version are stored and compared, and which vectors a search can therefore find."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Which version was meant: what a caller is told whose vectors belong to another version than the one in use.
+"""Hints in errors about vectors of another version than the active one.
 
-A process that does not know of a cutover goes on with vectors of the version before.
+After a cutover a process may still send vectors of the version before; the errors name the versions that fit them.
 """
 
 from __future__ import annotations

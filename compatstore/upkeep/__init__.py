@@ -1,1 +1,1 @@
-"""Upkeep: what keeps a gallery as fast and as small after thousands of writes as after one."""
+"""Upkeep: merges, indexing and clean-up, so that a gallery stays fast and small after thousands of writes."""

@@ -1,4 +1,4 @@
-"""Optimise a gallery: all upkeep at once, however much there is.
+"""Optimise a gallery: all upkeep in one call.
 
 Parts of indexes become one, small fragments full ones; deleted rows and dropped columns leave the files; old table
 versions go with the files that only they had, and so does what killed writes left. It works alone: where somebody holds
@@ -208,7 +208,7 @@ class _Optimisation:
         )
 
     def _merge(self) -> None:
-        """Merge all that can be; after a lost race what is left is looked at again."""
+        """Merge all fragments that can be merged; after a conflict, list the rest again."""
         for _ in range(ATTEMPTS):
             table = self._store.writer()
             try:

@@ -1,8 +1,8 @@
-"""What a gallery does for itself after a write: small fragments are merged, ids indexed, old table versions removed.
+"""Upkeep after a write: merge small fragments, index new ids, remove old table versions.
 
-Only in tables of our own, and never while somebody works on an upgrade or an index: a merge would win against their
-commits and make them work twice, and a version that they read could go. The write has been made by then, so nothing
-here fails it; what is left undone comes with a later write.
+It is done in tables of this package only, not in adopted ones, and not while a lease is held: a merge would make the
+commits of an upgrade or an index build fail, and a clean-up could remove the version that they read. The caller's write
+is committed before, so a failure here is not an error of the write; the next write tries again.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def somebody_works(store: Store) -> bool:
 
 
 def _merge_small(store: Store) -> int:
-    """Merge what is worth it; gives how many fragments there are fewer of."""
+    """Merge fragments where that pays; returns by how many the number of fragments fell."""
     if not any(map(_chosen, groups(store.snapshot()))) or somebody_works(store):
         return 0
     table = store.writer()
@@ -58,6 +58,6 @@ def _merge_small(store: Store) -> int:
 
 
 def _chosen(group: Group) -> tuple[Piece, ...]:
-    """Fragments to merge now: those that it pays for, and all that are about to be indexed as one delta."""
+    """Fragments to merge now: those whose merge pays, and all that are to be indexed as one delta."""
     full = ids.UNINDEXED_ROWS < group.rows <= LARGEST_ROWS
     return group.pieces if full and not group.indexed_rows and len(group.pieces) > 1 else group.worth_merging()
