@@ -1,4 +1,4 @@
-"""Turn what users hand over (arrays, lists, torch tensors) into checked matrices."""
+"""Checked matrices from arrays, lists and torch tensors of callers."""
 
 from __future__ import annotations
 

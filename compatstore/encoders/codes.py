@@ -1,6 +1,6 @@
 """1-bit codes: of each value its sign, eight to a byte.
 
-A model whose values lie around zero loses little by it. What transforms read of a code is -1 and 1.
+A model whose values lie around zero loses little by such a code. Transforms read a code as -1 and 1.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from compatstore.arrays import Codes, FloatArray
 
 
 def signs(values: npt.NDArray[Any]) -> FloatArray:
-    """What is left of values in a code: (n, dim) numbers -> (n, dim) float32, 1 where above zero and -1 elsewhere."""
+    """Signs of values, as a code keeps them: (n, dim) numbers -> (n, dim) float32, 1 above zero and -1 otherwise."""
     kept: FloatArray = np.where(values > 0, np.float32(1), np.float32(-1))
     return kept
 

@@ -1,4 +1,4 @@
-"""An encoder that looks vectors up by id: for batch APIs, tests and measurements."""
+"""An encoder that looks up given vectors by id: for batch APIs, tests and measurements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an encoder is: the one protocol that every embedding model speaks."""
+"""The protocol of encoders, which every embedding model implements."""
 
 from __future__ import annotations
 

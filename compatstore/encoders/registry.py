@@ -1,4 +1,4 @@
-"""Building an encoder again from its spec, the string that a gallery remembers it by."""
+"""Encoders from their specs, the strings by which a gallery stores them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What to do, read off measured strategies to serve a gallery: the best budget, which is not always the largest."""
+"""Advice from measured serving strategies: whether to upgrade, and with which budget of native vectors."""
 
 from __future__ import annotations
 

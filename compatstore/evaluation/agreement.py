@@ -1,4 +1,4 @@
-"""How well two things agree: orders (Kendall), spaces (CKA), and groups of queries along a backfill."""
+"""Agreement: of two orders (Kendall's tau), of two spaces (CKA), and of groups of queries during a backfill."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Confidence intervals of means over queries, by the bootstrap.
 
-Queries are what is resampled: an interval says how much a figure would move with other queries of the same kind, with
-the models and the transform as they are. Where the gallery is a sample itself, its items are resampled too: to first
-order, by how far each of them moves the mean (the infinitesimal jackknife).
+The bootstrap resamples queries: an interval covers the variation over other queries of the same kind, for fixed models
+and a fixed transform. Where the gallery is a sample, its items are resampled too, to first order: by the influence of
+each item on the mean (the infinitesimal jackknife).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Estimate:
     high: float
 
     def within(self, least: float, most: float) -> Estimate:
-        """The same, cut off at what such a figure can be."""
+        """The same, clipped to the range of the figure."""
         return Estimate(
             **{end: min(max(number, least), most) for end, number in asdict(self).items()},
         )
@@ -82,7 +82,7 @@ class Resampled:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SampledGallery:
-    """A gallery that is a sample, and how it moves what was measured on it.
+    """A sampled gallery, and the influence of its items on the measured figures.
 
     Args:
         influence: (r, n) float64, for each of r figures n times what its mean would lose without an item, centred.

@@ -1,4 +1,4 @@
-"""Distances of queries to a gallery: exact enough to rank by, and block by block.
+"""Distances of queries to a gallery, block by block, exact enough for ties and ranks.
 
 Every metric is written as one product of vectors whose entries order as the distances do:
 
@@ -6,8 +6,8 @@ Every metric is written as one product of vectors whose entries order as the dis
     cosine  -q/|q| . g/|g|
     dot     -q . g
 
-The products are summed without rounding (`exact_products`): they are the same on every processor, equal vectors really
-tie, and so do whole numbers, codes and half-precision vectors that are equally far.
+The products are summed without rounding (`exact_products`): they are the same on every processor. Equal vectors have
+equal distances, and so have vectors of whole numbers, codes and half-precision values that are equally far.
 """
 
 from __future__ import annotations

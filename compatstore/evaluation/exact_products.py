@@ -1,4 +1,4 @@
-"""Products of vectors that are the same bits on every processor and however they are cut into blocks.
+"""Products of vectors with the same bits on every processor and for every size of block.
 
 A matrix product adds up in an order of its own, which changes with the processor, the number of threads and the shape
 of the matrices, and with the order its rounding. Sums of whole numbers below 2^53 are never rounded. So each vector is

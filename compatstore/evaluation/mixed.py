@@ -67,7 +67,7 @@ def _by_distance(source: Doubles, target: Doubles, native: BoolArray) -> Doubles
 
 
 def _by_rank(source: Doubles, target: Doubles, native: BoolArray) -> Doubles:
-    """Each item is in one list alone, so whatever constant the fusion adds to ranks, it orders by rank."""
+    """Order by rank: each item is in one list only, so the constant of reciprocal rank fusion does not matter."""
     merged = np.empty_like(source)
     merged[:, native] = _ranks(target[:, native])
     merged[:, ~native] = _ranks(source[:, ~native]) + 0.5

@@ -1,4 +1,4 @@
-"""Where the correct items of each query stand in its ranking, exactly, without ordering the ranking.
+"""Exact ranks of the correct items of each query, without a sort of the items.
 
 Average precision and CMC need the ranks of the correct items alone. The rank of an item is the number of distances
 below its own, read from the sorted distances (a sort of plain numbers, several times faster than one that carries

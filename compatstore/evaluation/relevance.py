@@ -70,7 +70,7 @@ def relevance_from_labels(
 def relevance_from_neighbours(
     distances: Distances, k: int, query_ids: npt.ArrayLike | None = None, gallery_ids: npt.ArrayLike | None = None
 ) -> Relevance:
-    """Take each query's k nearest items for correct: truth where there are no labels.
+    """Take each query's k nearest items as correct, where there are no labels.
 
     Args:
         distances: q queries against n items in the space that is trusted.

@@ -1,8 +1,8 @@
-"""What queries find in a sample of a gallery: figures as of the whole one, and how far each sampled item moves them.
+"""Figures of a whole gallery, estimated from a sample of it, and the influence of each sampled item on them.
 
-A sample is easier to search than the gallery it was drawn from: fewer items stand between a query and what it looks
-for. Average precision is put right item by item. Where c of t nearer items are correct in a sample of 1 in w, about
-w c of w t are in the whole gallery, so that the precision there is (1 + w c) / (1 + w t). CMC asks for the very nearest
+A sample is easier to search than the gallery that it was drawn from: fewer items are nearer than a correct one. Average
+precision is corrected item by item. Where c of t nearer items are correct in a sample of 1 in w, about w c of w t are
+correct in the whole gallery, so the precision there is (1 + w c) / (1 + w t). CMC asks for the very nearest
 items, of which a sample has few: of a sample it is not measured (see `put_right`).
 """
 

@@ -1,8 +1,9 @@
-"""Search a whole gallery that need not fit into memory: its batches pass by twice.
+"""Search a whole gallery that does not fit into memory, in two passes over its batches.
 
-The first pass keeps the distances of each query's correct items, the second counts what stands nearer than each. So
-every item of the gallery counts, with memory for one batch and for the correct items alone. Of a class of more than
-`MOST_PROBES` items a random part stands for its average precision; what is nearest is looked for among all.
+The first pass keeps the distances of the correct items of each query, the second counts the items nearer than each of
+them. So every item of the gallery counts, and memory holds one batch and the correct items. Average precision of a
+class with more than `MOST_PROBES` items is estimated from a random part of them; the nearest correct item is searched
+among all.
 """
 
 from __future__ import annotations
