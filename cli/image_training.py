@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from compatstore.encoders.images import Mode
     from compatstore.trainers import Images, Independent, TrainedModel
     from compatstore.trainers.images.compatible import CompatibleTraining
-    from compatstore.trainers.images.loop import Progress
+    from compatstore.trainers.training import EpochProgress
 
 # Name of the verb, trainer, what it is. Torch loads when a verb's options are needed and not before.
 ALONE = (("independent", "Independent", "A classifier that knows nothing of any other model."),)
@@ -137,12 +137,12 @@ def _fit(
     images: Images,
     source: TrainedModel | None,
     held_out: Images | None,
-    report: Callable[[Progress], None],
+    progress: Callable[[EpochProgress], None],
     checkpoint: str | None,
 ) -> TrainedModel:
     """Call the trainer with a source, or without one."""
     models = (images,) if source is None else (images, source)
-    model: TrainedModel = trainer.fit(*models, held_out=held_out, report=report, checkpoint=checkpoint)
+    model: TrainedModel = trainer.fit(*models, held_out=held_out, progress=progress, checkpoint=checkpoint)
     return model
 
 
@@ -182,7 +182,7 @@ def trainer_loader(trainer: str) -> Callable[[], type]:
     return load
 
 
-def epochs_onto(bars: Bars) -> Callable[[Progress], None]:
+def epochs_onto(bars: Bars) -> Callable[[EpochProgress], None]:
     """What shows a training's epochs on a bar."""
     return lambda at: bars.update("train, epochs", at.epoch, at.epochs, f"loss {at.loss:.4g}")
 

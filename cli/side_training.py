@@ -73,7 +73,7 @@ def _method(name: str, trainer: str, summary: str, *, augment: bool) -> Verb:
         found = read_images(images, settings.mode or "RGB", output, drop_unreadable=drop_unreadable)
         trainer = _with_views(settings) if augment else settings
         with progress_bars("train") as bars:
-            made = trainer.fit(found, source=encoder, report=epochs_onto(bars), checkpoint=checkpoint)
+            made = trainer.fit(found, source=encoder, progress=epochs_onto(bars), checkpoint=checkpoint)
         made.encoder.save(out)
         output.show(SideTrained(out, f"network:{out}", made.encoder.dim, trainer.codes, made.figures), side_trained)
 

@@ -16,8 +16,8 @@ from compatstore.cli.verb import Verb, require_free, trust_code_option, verb
 
 if TYPE_CHECKING:
     from compatstore.artifacts.manifest import Manifest
-    from compatstore.trainers.pairs.loop import PairProgress
     from compatstore.trainers.pairs.trainer import PairTrainer
+    from compatstore.trainers.training import EpochProgress
 
 # Name of the verb, trainer, what it is. Torch loads when a verb's options are needed and not before.
 METHODS = (
@@ -133,8 +133,8 @@ def _method(name: str, trainer: str, summary: str) -> Verb:
     return method
 
 
-def _onto(bars: Bars) -> Callable[[PairProgress], None]:
-    def update(at: PairProgress) -> None:
+def _onto(bars: Bars) -> Callable[[EpochProgress], None]:
+    def update(at: EpochProgress) -> None:
         watched = at.loss if at.held_out_loss is None else at.held_out_loss
         bars.update(f"train {at.network}, epochs", at.epoch, at.epochs, f"loss {watched:.4g}")
 

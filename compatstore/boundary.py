@@ -15,7 +15,7 @@ import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, wraps
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 import numpy.typing as npt
@@ -194,6 +194,8 @@ def _checker(hint: Any) -> Checker | None:
     if hint in _PLAIN:
         return _PLAIN[hint]
     origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _checker(arguments[0])
     if origin in (Union, types.UnionType):
         return _any_of([_checker(argument) for argument in arguments], arguments)
     if origin is Literal:

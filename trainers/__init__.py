@@ -35,9 +35,8 @@ if TYPE_CHECKING:
     from compatstore.trainers.pairs.fastfill import FastFill
     from compatstore.trainers.pairs.fct import FCT
     from compatstore.trainers.pairs.lce import LCE
-    from compatstore.trainers.pairs.mean_shift import MeanShift
     from compatstore.trainers.pairs.pairs import Pairs
-    from compatstore.trainers.pairs.procrustes import DiagonalScale, Procrustes
+    from compatstore.trainers.pairs.procrustes import DiagonalScale, MeanShift, Procrustes
     from compatstore.trainers.pairs.query_adapter import QueryAdapter
     from compatstore.trainers.pairs.rbt import RBT
     from compatstore.trainers.pairs.refit import Refit
@@ -89,49 +88,49 @@ __all__ = [
 ]
 
 _HOMES = {
-    "BCT": "images.bct",
-    "BT2": "images.bt2",
-    "DMU": "images.dmu",
-    "FCT": "pairs.fct",
-    "LCE": "pairs.lce",
-    "RACT": "images.ract",
-    "RBT": "pairs.rbt",
-    "Alternate": "side.alternate",
-    "Augmentation": "images.augmentation",
-    "Auto": "pairs.auto",
-    "Autoencoder": "side.autoencoder",
-    "BT2Model": "images.bt2",
-    "Comparison": "pairs.comparison",
-    "CompatibleModel": "images.compatible",
-    "DMUHead": "pairs.dmu_head",
-    "DMUModel": "images.dmu",
-    "DiagonalScale": "pairs.procrustes",
-    "DriftAdapter": "pairs.drift_adapter",
-    "FastFill": "pairs.fastfill",
-    "FocalDistillation": "images.focal_distillation",
-    "Images": "images.images",
-    "Independent": "images.independent",
-    "LCEAlignment": "images.lce_alignment",
-    "LowRankAffine": "pairs.ridge",
-    "LowRankRidge": "pairs.ridge",
-    "MeanShift": "pairs.mean_shift",
-    "Pairs": "pairs.pairs",
-    "Procrustes": "pairs.procrustes",
-    "QueryAdapter": "pairs.query_adapter",
-    "Refit": "pairs.refit",
-    "Regression": "images.regression",
-    "Residual": "pairs.residual",
-    "Ridge": "pairs.ridge",
-    "SideModel": "side.training",
-    "SimCLR": "side.simclr",
-    "TrainedModel": "images.trained_model",
-    "UniBCT": "images.unibct",
+    "BCT": "compatstore.trainers.images.bct",
+    "BT2": "compatstore.trainers.images.bt2",
+    "DMU": "compatstore.trainers.images.dmu",
+    "FCT": "compatstore.trainers.pairs.fct",
+    "LCE": "compatstore.trainers.pairs.lce",
+    "RACT": "compatstore.trainers.images.ract",
+    "RBT": "compatstore.trainers.pairs.rbt",
+    "Alternate": "compatstore.trainers.side.alternate",
+    "Augmentation": "compatstore.trainers.images.augmentation",
+    "Auto": "compatstore.trainers.pairs.auto",
+    "Autoencoder": "compatstore.trainers.side.autoencoder",
+    "BT2Model": "compatstore.trainers.images.bt2",
+    "Comparison": "compatstore.trainers.pairs.comparison",
+    "CompatibleModel": "compatstore.trainers.images.compatible",
+    "DMUHead": "compatstore.trainers.pairs.dmu_head",
+    "DMUModel": "compatstore.trainers.images.dmu",
+    "DiagonalScale": "compatstore.trainers.pairs.procrustes",
+    "DriftAdapter": "compatstore.trainers.pairs.drift_adapter",
+    "FastFill": "compatstore.trainers.pairs.fastfill",
+    "FocalDistillation": "compatstore.trainers.images.focal_distillation",
+    "Images": "compatstore.trainers.images.images",
+    "Independent": "compatstore.trainers.images.independent",
+    "LCEAlignment": "compatstore.trainers.images.lce_alignment",
+    "LowRankAffine": "compatstore.trainers.pairs.ridge",
+    "LowRankRidge": "compatstore.trainers.pairs.ridge",
+    "MeanShift": "compatstore.trainers.pairs.procrustes",
+    "Pairs": "compatstore.trainers.pairs.pairs",
+    "Procrustes": "compatstore.trainers.pairs.procrustes",
+    "QueryAdapter": "compatstore.trainers.pairs.query_adapter",
+    "Refit": "compatstore.trainers.pairs.refit",
+    "Regression": "compatstore.trainers.images.regression",
+    "Residual": "compatstore.trainers.pairs.residual",
+    "Ridge": "compatstore.trainers.pairs.ridge",
+    "SideModel": "compatstore.trainers.side.training",
+    "SimCLR": "compatstore.trainers.side.simclr",
+    "TrainedModel": "compatstore.trainers.images.trained_model",
+    "UniBCT": "compatstore.trainers.images.unibct",
 }
 
 
 def __getattr__(name: str) -> object:
     if name in _HOMES:
-        value: object = getattr(importlib.import_module(f"compatstore.trainers.{_HOMES[name]}"), name)
+        value: object = getattr(importlib.import_module(_HOMES[name]), name)
         globals()[name] = value
         return value
     raise AttributeError(f"module 'compatstore.trainers' has no attribute {name!r}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compatstore.errors import InvalidInput
-from compatstore.trainers.images.loop import Precision
+from compatstore.trainers.images.training import MixedPrecision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,8 +28,8 @@ class Size:
         transform_epochs: Passes over the pairs, for transforms.
         transform_width: Of the hidden layers of transforms.
         adapter_width: Of DMU's adaptation head.
-        transformer: The target's network in the setting "architecture", as `Recipe.architecture` names it.
-        transformer_width: Its `Recipe.width`.
+        transformer: The target's network in the setting "architecture", as `ImageTraining.architecture` names it.
+        transformer_width: Its `ImageTraining.width`.
         transformer_epochs: Its passes over the images, the same for all rows: transformers learn slowly.
         precision: Of the convolutional networks; transformers have that of the machine.
         alphas: Shares of native vectors that curves are measured at.
@@ -56,7 +56,7 @@ class Size:
     transformer_epochs: int
     transformer: str = "small-vit"
     architecture: str = ""
-    precision: Precision = "auto"
+    precision: MixedPrecision = "auto"
     alphas: int = 11
 
     def __post_init__(self) -> None:
@@ -74,7 +74,7 @@ SIZES = {
         ),
         Size(
             name="cpu", pixels=32, images=4500, gallery=2000, queries=800, dim=64, extra=16, side=64, width=16,
-            epochs=7, batch_size=64, precision="bf16", transform_epochs=30, transform_width=256, adapter_width=256,
+            epochs=7, batch_size=64, precision="bfloat16", transform_epochs=30, transform_width=256, adapter_width=256,
             transformer_width=32, transformer_epochs=28,
         ),
         # The papers' shape on CIFAR-10: ResNet50, 128 values, 100 epochs; one GPU.

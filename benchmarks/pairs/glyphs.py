@@ -22,7 +22,7 @@ from benchmarks.pairs.embedded import MIDDLE, SOURCE, TARGET, EmbeddedSet
 from compatstore.arrays import FloatArray
 from compatstore.errors import NotFound
 from compatstore.trainers import Images, Independent, SimCLR
-from compatstore.trainers.images.loop import Progress
+from compatstore.trainers.training import EpochProgress
 
 FEWEST_FONTS = 300
 HELD_OUT_FONTS = 5
@@ -71,7 +71,7 @@ def read(path: Path, fewest: int = FEWEST_FONTS) -> tuple[Images, npt.NDArray[np
     return images, fonts[kept] % HELD_OUT_FONTS == 0
 
 
-def _say(progress: Progress) -> None:
+def _say(progress: EpochProgress) -> None:
     print(f"  epoch {progress.epoch} of {progress.epochs}: loss {progress.loss:.3f}", flush=True)
 
 
@@ -91,12 +91,12 @@ def main() -> None:
         known = [label for label in range(len(images.class_names)) if label % 4 in generation.knows]
         lesson, start = training.of_classes(known), time.perf_counter()
         trainer = Independent(dim=generation.dim, width=generation.width, epochs=generation.epochs)
-        model = trainer.fit(lesson, report=_say)
+        model = trainer.fit(lesson, progress=_say)
         vectors[version], heads[version] = model.encoder.encode(list(images.images)), model.head
         print(f"{version}: {len(known)} classes, {time.perf_counter() - start:.0f} s", flush=True)
         if generation.side_epochs:
             start = time.perf_counter()
-            side = SimCLR(dim=64, width=16, epochs=generation.side_epochs).fit(lesson, report=_say).encoder
+            side = SimCLR(dim=64, width=16, epochs=generation.side_epochs).fit(lesson, progress=_say).encoder
             sides[version] = side.encode(list(images.images))
             print(f"{version}'s side-information: {time.perf_counter() - start:.0f} s", flush=True)
     EmbeddedSet(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from benchmarks.pairs.settings import Size
 from compatstore.trainers import FCT, FastFill, Residual, Ridge
-from compatstore.trainers.pairs.alignment import AlignmentLoss
+from compatstore.trainers.pairs.fastfill import AlignmentLoss
 from compatstore.trainers.pairs.trainer import PairTrainer
 
 RANDOM, SIGMA, ORACLE = "random", "sigma", "oracle"

@@ -132,6 +132,32 @@ def resample(
     ]
 
 
+def resample_clusters(
+    values: Doubles, clusters: npt.ArrayLike, resamples: int, random: np.random.Generator, confidence: float = 0.95
+) -> Resampled:
+    """Draw clusters of queries with replacement: the queries of one cluster are drawn together.
+
+    Args:
+        values: (q,) float64, one figure of each query.
+        clusters: (q,) integers, the cluster of each query, such as its class: its queries rise and fall together.
+        resamples: Number of draws, each of as many clusters as there are.
+        random: Source of the draws.
+        confidence: Of the interval, in (0, 1).
+    """
+    names, cluster = np.unique(np.asarray(clusters), return_inverse=True)
+    sums, sizes = np.bincount(cluster, values), np.bincount(cluster)
+    draws = random.multinomial(len(names), np.full(len(names), 1 / len(names)), size=resamples)
+    drawn = multiply(cut(draws.astype(np.float64)), cut(np.array([sums, sizes], np.float64)))
+    return Resampled(values=values, means=drawn[:, 0] / drawn[:, 1], confidence=confidence)
+
+
+def mean_of_groups(groups: Sequence[Resampled]) -> Estimate:
+    """The mean over groups of queries of each group's mean; the groups were resampled one by one."""
+    means: Doubles = np.mean([group.means for group in groups], axis=0)
+    value = float(np.mean([group.value for group in groups]))
+    return Resampled(values=np.array([value]), means=means, confidence=groups[0].confidence).estimate()
+
+
 def figures_together(figures: Sequence[Resampled]) -> list[Estimate]:
     """Mean of each figure; the intervals are simultaneous: they hold for all figures at once, at their confidence."""
     return _together([figure.value for figure in figures], [figure.means for figure in figures], figures[0].confidence)

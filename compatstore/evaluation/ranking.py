@@ -18,7 +18,7 @@ import numpy.typing as npt
 from compatstore.arrays import Doubles, Positions
 from compatstore.boundary import checked
 from compatstore.evaluation.distances import Distances, measure
-from compatstore.evaluation.relevance import Relevance, relevance_from_labels, require_length
+from compatstore.evaluation.relevance import Relevance, leave_out, relevance_from_labels, require_length
 from compatstore.versions import Metric
 
 
@@ -163,14 +163,51 @@ def _ranks(row: Doubles, ordered: Doubles, positions: Positions) -> Positions:
     return ranks
 
 
+def ranks_behind_ties(distances: Doubles, positions: Positions) -> Positions:
+    """Ranks, ascending and from 1, of some items of one query, each behind all items at exactly its distance.
+
+    So ties count against a query: of n items at one distance all have rank n.
+
+    Args:
+        distances: (n,) float64 of all items; infinite for items that the ranking leaves out.
+        positions: (m,) intp, the items.
+    """
+    ranks: Positions = np.sort(np.sort(distances).searchsorted(distances[positions], side="right"))
+    return ranks
+
+
+def average_precision(ranks: Positions) -> float:
+    """Mean over correct items of the precision at the rank of each: (m,) ascending ranks, from 1."""
+    return float(_precisions(ranks).mean())
+
+
+def _precisions(ranks: Positions) -> Doubles:
+    return np.arange(1, len(ranks) + 1) / ranks
+
+
 def _record(ranking: Ranking, query: int, ranks: Positions, map_at: int | None) -> None:
     """Average precision: the mean over correct items of the precision at each one's rank."""
-    precision = np.arange(1, len(ranks) + 1) / ranks
+    precision = _precisions(ranks)
     ranking.first_match[query] = ranks[0]
     ranking.average_precision[query] = precision.mean()
     if ranking.average_precision_at is not None and map_at is not None:
         within = precision[: ranks.searchsorted(map_at, side="right")]
         ranking.average_precision_at[query] = within.sum() / min(len(ranks), map_at)
+
+
+def nearest_rows(distances: Distances, k: int, itself: Positions) -> Positions:
+    """The k nearest vectors of the gallery for each query, in no order: (q, k) intp.
+
+    Args:
+        distances: q queries against n vectors.
+        k: Vectors of a query, from 1 to n - 1.
+        itself: (q,) intp, the row of the gallery that each query leaves out; -1 for none.
+    """
+    found = []
+    for start, block in distances.blocks():
+        leave_out(block, itself[start : start + len(block)])
+        found.append(np.argpartition(block, k - 1, axis=1)[:, :k])
+    return np.concatenate(found)
 
 
 def _empty(queries: int, map_at: int | None) -> Ranking:

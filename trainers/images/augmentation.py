@@ -1,14 +1,17 @@
-"""Random views of images, gentle enough for small grey and colour images."""
+"""Random views of images: small changes that suit small grey and colour images, and blends of two images."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torchvision.transforms import v2
 
-from compatstore.boundary import require_fields
-from compatstore.errors import InvalidInput
+from compatstore.trainers.settings import Count, NotNegative, Positive, Rule, require_settings
+
+_CROP = Rule("above 0 to 1", lambda value: 0 < value <= 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,21 +33,18 @@ class Augmentation:
         InvalidInput: A setting is out of its range.
     """
 
-    smallest_crop: float = 0.6
-    largest_crop: float = 1.0
-    degrees: float = 10.0
-    blur: float = 0.7
-    noise: float = 0.05
-    jitter: float = 0.2
+    smallest_crop: Annotated[float, _CROP] = 0.6
+    largest_crop: Annotated[float, _CROP] = 1.0
+    degrees: NotNegative = 10.0
+    blur: NotNegative = 0.7
+    noise: NotNegative = 0.05
+    jitter: NotNegative = 0.2
     flip: bool = False
-    group: int = 4
+    group: Count = 4
 
     def __post_init__(self) -> None:
-        require_fields(self)
-        least = min(self.degrees, self.blur, self.noise, self.jitter)
-        if not 0 < self.smallest_crop <= self.largest_crop <= 1 or least < 0 or self.group < 1:
-            expected = "0 < smallest_crop <= largest_crop <= 1, amounts >= 0, group >= 1"
-            raise InvalidInput("describe an augmentation", expected=expected, found=repr(self))
+        require_settings(self)
+        require_settings(self, {"largest_crop >= smallest_crop": self.largest_crop >= self.smallest_crop})
 
     def __call__(self, pixels: torch.Tensor) -> torch.Tensor:
         """Draw one view of each image: (b, c, s, s) uint8 -> (b, c, s, s) float32 from 0 to 1."""
@@ -63,3 +63,31 @@ class Augmentation:
         steps += [v2.GaussianBlur(3, (0.1, max(self.blur, 0.1)))] if self.blur else []
         steps += [v2.GaussianNoise(sigma=self.noise)] if self.noise else []
         return v2.Compose(steps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mixup:
+    """Blend images: `x' = w x + (1 - w) x_other`, w of Beta(alpha, alpha) for each image (arXiv 1710.09412).
+
+    Labels are left one-hot (FCT, section 5.1). So that a label is that of what is seen most, w is at least 1/2.
+
+    Args:
+        alpha: Of the Beta distribution, > 0; the larger, the more even the blends.
+        views: Drawn of the images before they are blended, or None for the images as they are.
+
+    Raises:
+        InvalidInput: `alpha` is out of its range.
+    """
+
+    alpha: Positive = 0.5
+    views: Callable[[torch.Tensor], torch.Tensor] | None = None
+
+    def __post_init__(self) -> None:
+        require_settings(self)
+
+    def __call__(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Blend each image with another of the batch: (b, c, s, s) uint8 -> (b, c, s, s) float32 from 0 to 1."""
+        images = pixels.float() / 255 if self.views is None else self.views(pixels)
+        drawn = torch.distributions.Beta(self.alpha, self.alpha).sample((len(images), 1, 1, 1)).to(images.device)
+        weights = torch.maximum(drawn, 1 - drawn)
+        return weights * images + (1 - weights) * images.roll(1, dims=0)

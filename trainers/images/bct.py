@@ -7,13 +7,14 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from compatstore.trainers.images.class_head import ClassHead, ClassifierRecipe
+from compatstore.trainers.images.class_head import ClassHead, Classifier
+from compatstore.trainers.images.compatible import CompatibleTraining, Views
 from compatstore.trainers.images.source_model import SourceKnowledge
-from compatstore.trainers.images.term_training import TermTraining, Views
+from compatstore.trainers.settings import NotNegative
 
 
 @dataclass(frozen=True, kw_only=True)
-class BCT(TermTraining):
+class BCT(CompatibleTraining):
     """Backward-compatible training (Shen et al., arXiv 2003.11942): `L(kappa_t) + weight L(w_s)`.
 
     With a `dim` above the source's it is BCT(+d): the source's head is filled up with zeros.
@@ -25,11 +26,7 @@ class BCT(TermTraining):
         InvalidInput: A setting is out of its range.
     """
 
-    weight: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.require({"weight >= 0": self.weight >= 0})
+    weight: NotNegative = 1.0
 
     def term(self, known: SourceKnowledge, head: ClassHead) -> nn.Module:
         """Classify through the source's rows."""
@@ -40,15 +37,15 @@ class ThroughRows(nn.Module):
     """The classification loss of the target's embeddings through rows that are not trained.
 
     Args:
-        recipe: How to classify.
+        classifier: How to classify.
         rows: (classes, dim) float32.
         weight: Multiplies the loss.
     """
 
-    def __init__(self, recipe: ClassifierRecipe, rows: torch.Tensor, weight: float) -> None:
+    def __init__(self, classifier: Classifier, rows: torch.Tensor, weight: float) -> None:
         super().__init__()
-        self.recipe, self.weight, self.rows = recipe, weight, nn.Buffer(rows)
+        self.classifier, self.weight, self.rows = classifier, weight, nn.Buffer(rows)
 
     def forward(self, views: Views) -> torch.Tensor:
         """Loss of a batch, ()."""
-        return self.weight * self.recipe.losses(views.embeddings, self.rows, views.labels).mean()
+        return self.weight * self.classifier.losses(views.embeddings, self.rows, views.labels).mean()

@@ -1,31 +1,35 @@
-"""BT^2: extra dimensions and changes of basis, for a target as good as one alone that still understands its source."""
+"""BT^2: a target with extra dimensions and changes of basis, whose first values are compared with its source."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+import hashlib
+import time
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
+import numpy as np
 import torch
 from torch import nn
-from torch.nn import functional
-from torch.nn.utils import parametrizations, parametrize
 
 from compatstore.arrays import FloatArray
-from compatstore.artifacts import Artifact
+from compatstore.artifacts import Artifact, Space
+from compatstore.digests import digest_half
 from compatstore.encoders.backbones import Backbone
-from compatstore.encoders.backbones.basis_network import BasisNetwork, Parts
 from compatstore.encoders.backbones.basis_transformed import BasisTransformed
 from compatstore.encoders.network import Preprocessing
-from compatstore.errors import InvalidInput
+from compatstore.errors import DimensionMismatch, InvalidInput
+from compatstore.trainers.images.bt2_objective import AcrossObjective, BT2Objective
 from compatstore.trainers.images.class_head import ClassHead, Head
 from compatstore.trainers.images.compatible import CompatibleModel, CompatibleTraining
 from compatstore.trainers.images.images import Images
-from compatstore.trainers.images.independent import Classification, Independent
-from compatstore.trainers.images.loop import Report
+from compatstore.trainers.images.independent import Independent, accuracy, require_classes
 from compatstore.trainers.images.source_model import FrozenSource, SourceKnowledge
 from compatstore.trainers.images.trained_model import TrainedModel
-from compatstore.versions import Metric
+from compatstore.trainers.images.training import encoder_of
+from compatstore.trainers.settings import Count, NotNegative, Positive, require_settings
+from compatstore.trainers.training import OnEpoch, seeded
+from compatstore.versions import EmbeddingVersion, Metric
 
 Classified = Literal["target", "output"]
 
@@ -75,24 +79,16 @@ class BT2(CompatibleTraining):
     """
 
     head: Head = "cosine"
-    extra: int = 32
-    basis_scale: float = 2.0
+    extra: Count = 32
+    basis_scale: Positive = 2.0
     classified: Classified = "target"
-    target_weight: float = 1.0
-    head_weight: float = 10.0
-    source_weight: float = 5.0
+    target_weight: NotNegative = 1.0
+    head_weight: NotNegative = 10.0
+    source_weight: NotNegative = 5.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        weights = ("target_weight", "head_weight", "source_weight")
-        self.require(
-            {
-                "extra from 1 to dim - 1": 1 <= self.extra < self.dim,
-                "basis_scale > 0": self.basis_scale > 0,
-                f"classified of {get_args(Classified)}": self.classified in get_args(Classified),
-                **{f"{name} >= 0": getattr(self, name) >= 0 for name in weights},
-            }
-        )
+        require_settings(self, {"extra from 1 to dim - 1": self.extra < self.dim})
 
     @property
     def normalise(self) -> bool:
@@ -111,7 +107,7 @@ class BT2(CompatibleTraining):
         *,
         target: TrainedModel | None = None,
         held_out: Images | None = None,
-        report: Report | None = None,
+        progress: OnEpoch | None = None,
         checkpoint: str | Path | None = None,
     ) -> BT2Model:
         """Train from random weights; neither source nor target is changed.
@@ -122,14 +118,14 @@ class BT2(CompatibleTraining):
             target: An independent model of `dim - extra` values, trained on these images; None trains one first, with
                 the same settings.
             held_out: Images of the same classes, to measure accuracy and retrieval on.
-            report: Called after each epoch.
-            checkpoint: File to save to, and to go on from after a kill; give `target` with it.
+            progress: Called after each epoch.
+            checkpoint: File to save to, from which training continues after a kill; give `target` with it.
 
         Raises:
             InvalidInput: As of every compatible training, or the target has other dimensions.
         """
         self.require_source(source)
-        independent = target or self.independent().fit(images, report=report)
+        independent = target or self.independent().fit(images, progress=progress)
         if independent.encoder.dim != self.target_dim:
             expected = f"a target of dim - extra = {self.target_dim} values"
             raise InvalidInput("train BT2", expected=expected, found=f"{independent.encoder.dim}")
@@ -143,9 +139,80 @@ class BT2(CompatibleTraining):
 
         fixed = independent.encoder.fingerprint
         model = self.train_with(
-            objective, images, source, held_out=held_out, report=report, checkpoint=checkpoint, fixed=fixed
+            objective, images, source, held_out=held_out, progress=progress, checkpoint=checkpoint, fixed=fixed
         )
         return BT2Model(**{field.name: getattr(model, field.name) for field in fields(model)}, metric=self.metric)
+
+    def fit_across(
+        self,
+        images: Images,
+        vectors: FloatArray,
+        source: EmbeddingVersion,
+        *,
+        target: TrainedModel | None = None,
+        held_out: Images | None = None,
+        progress: OnEpoch | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> BT2Model:
+        """Train an image model whose first values are compared with vectors of another modality (BT^2, section 4.7).
+
+        The source does not embed images, so each image is trained against a given vector, such as that of its caption.
+        The source's head is the mean vector of each class; `source_rows` is not read.
+
+        Args:
+            images: n images, of two classes or more.
+            vectors: (n, dim) float32, of the source, in the images' order.
+            source: The version that the vectors are of.
+            target: An independent image model of `target_dim` values; None trains one first.
+            held_out: Images of the same classes, to measure the accuracy on.
+            progress: Called after each epoch.
+            checkpoint: File to save to, from which training continues after a kill; give `target` with it.
+
+        Raises:
+            DimensionMismatch: There are not as many vectors as images, or they are not of the source's dimension.
+            InvalidInput: There are fewer than two classes.
+        """
+        require_classes(images, held_out)
+        if vectors.shape != (len(images), source.dim):
+            expected = f"({len(images)}, {source.dim}) vectors"
+            raise DimensionMismatch("train BT2 against given vectors", expected=expected, found=f"{vectors.shape}")
+        preprocessing = self.preprocessing(images)
+        images.require_readable(preprocessing.mode)
+        independent = target or self.independent().fit(images, progress=progress)
+        backbone, start = self.target_backbone(preprocessing, source.dim), time.perf_counter()
+        with seeded(self.seed):
+            goal = FrozenSource(independent.encoder, self.target_dim)
+            objective = AcrossObjective(self, backbone.build(), preprocessing, images, torch.from_numpy(vectors), goal)
+            # The position of an image stands in for its label: so a batch knows which vectors belong to it.
+            positions = Images(images.images, np.arange(len(images)))
+            fixed = hashlib.sha256(vectors.tobytes() + np.asarray(images.labels).tobytes()).hexdigest()
+            fixed += independent.encoder.fingerprint
+            loss = self.minimise(
+                objective, positions, preprocessing, progress=progress, checkpoint=checkpoint, source=fixed
+            )
+        encoder = encoder_of(backbone, preprocessing, objective.finished(), normalise=True)
+        head, classes = objective.class_rows(), len(images.class_names)
+        figures = {"loss": loss, "images": len(images), "classes": classes, "seconds": time.perf_counter() - start}
+        if held_out is not None:
+            figures["accuracy"] = accuracy(encoder, head, held_out)
+        model = TrainedModel(encoder=encoder, head=head, class_names=images.class_names, figures=figures)
+        artifact = Artifact.create(
+            "Prefix",
+            method="BT2",
+            source=Space.of(source),
+            target=model.space(self.metric),
+            settings=asdict(self),
+            figures=figures,
+            seen=digest_half(vectors),
+        )
+        return BT2Model(
+            encoder=encoder,
+            head=head,
+            class_names=images.class_names,
+            figures=figures,
+            artifact=artifact,
+            metric=self.metric,
+        )
 
     def independent(self) -> Independent:
         """The trainer of the target that is to be matched: this one's settings, without a source."""
@@ -158,94 +225,10 @@ class BT2(CompatibleTraining):
         """Make what is minimised where no independent target is to be matched."""
         return BT2Objective(self, network, preprocessing, known.rows[:, : source.source_dim], source, None)
 
+    def term(self, known: SourceKnowledge, head: ClassHead) -> None:
+        """Return None: all terms are in `objective`."""
+
     def target_backbone(self, preprocessing: Preprocessing, source_dim: int) -> Backbone:
         """Describe a network of m + n values, behind the changes of basis."""
         inner = replace(self, dim=self.target_dim + source_dim).backbone(preprocessing)
         return BasisTransformed(inner=inner, source_dim=source_dim, extra=self.extra, scale=self.basis_scale)
-
-
-class BT2Objective(Classification):
-    """(b, c, s, s) uint8 and (b,) labels -> scalar.
-
-    Args:
-        method: Its settings.
-        network: A `BasisNetwork`.
-        preprocessing: From pixels to the input of the network.
-        rows: (classes, n) float32, the source's head.
-        source: Embeds the same views; no gradients. None where a subclass gets the source's vectors otherwise.
-        goal: The independent target, which embeds the same views; None leaves its term out.
-    """
-
-    def __init__(
-        self,
-        method: BT2,
-        network: nn.Module,
-        preprocessing: Preprocessing,
-        rows: torch.Tensor,
-        source: FrozenSource | None,
-        goal: FrozenSource | None,
-    ) -> None:
-        super().__init__(method, network, preprocessing, method.augmentation, len(rows))
-        self.method, self.source, self.goal, self.rows = method, source, goal, nn.Buffer(rows)
-        if method.classified == "target":
-            self.head = ClassHead(method.independent(), len(rows))
-        for basis in (self.bases.basis1, self.bases.basis2):
-            parametrizations.orthogonal(basis, orthogonal_map="matrix_exp")
-
-    @property
-    def bases(self) -> BasisNetwork:
-        """The network, with what is inside it."""
-        assert isinstance(self.network, BasisNetwork)
-        return self.network
-
-    def forward(self, pixels: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Loss of a batch, ()."""
-        views = self.views(pixels)
-        assert self.source is not None
-        return self.loss_of(views, labels, self.source(views)[:, : self.source.source_dim])
-
-    def loss_of(self, views: torch.Tensor, labels: torch.Tensor, of_source: torch.Tensor) -> torch.Tensor:
-        """Loss of views (b, c, s, s), given what the source makes of the same items, (b, n)."""
-        parts = self.bases.parts(self.preprocessing.scale(views))
-        goal = None if self.goal is None else self.goal(views)
-        with torch.autocast(views.device.type, enabled=False):
-            return self.loss(Parts(*(part.float() for part in parts)), labels, of_source, goal)
-
-    def loss(
-        self, parts: Parts, labels: torch.Tensor, of_source: torch.Tensor, goal: torch.Tensor | None
-    ) -> torch.Tensor:
-        """`L(kappa, phi_3) + l_1 (1 - cos(phi_3, phi'_t)) + l_2 L(w_s, phi_5) + l_3 (1 - cos(phi_5, phi_s))`.
-
-        Args:
-            parts: phi_3 (b, m), phi_5 (b, n) and the output (b, m + d).
-            labels: (b,) int64.
-            of_source: phi_s, (b, n).
-            goal: phi'_t, (b, m), or None.
-        """
-        method = self.method
-        classified = parts.output if method.classified == "output" else parts.target
-        loss: torch.Tensor = self.head(classified, labels)
-        if goal is not None:
-            loss = loss + method.target_weight * cosine_distance(parts.target, goal)
-        through = method.losses(parts.compared, self.rows, labels).mean()
-        return loss + method.head_weight * through + method.source_weight * cosine_distance(parts.compared, of_source)
-
-    def finished(self) -> nn.Module:
-        """Return the network with its bases as plain matrices."""
-        for basis in (self.bases.basis1, self.bases.basis2):
-            if parametrize.is_parametrized(basis):
-                parametrize.remove_parametrizations(basis, "weight")
-        return self.network
-
-    def class_rows(self) -> FloatArray:
-        """(classes, m + d) float32: logits of the output, up to a positive scale; phi_3 is a linear map of it."""
-        rows = self.head.to_numpy()
-        if self.method.classified == "output":
-            return rows
-        moved: FloatArray = rows @ self.bases.target_map().cpu().float().numpy()
-        return moved
-
-
-def cosine_distance(vectors: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
-    """Mean of 1 - cosine over pairs of rows, ()."""
-    return (1 - functional.cosine_similarity(vectors, others)).mean()

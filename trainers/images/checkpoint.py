@@ -1,4 +1,4 @@
-"""A training that can be taken up again: everything that decides how it goes on, in one file."""
+"""A training that can be continued: all state that decides its further steps, in one file."""
 
 from __future__ import annotations
 
@@ -20,17 +20,20 @@ from compatstore.permissions import refused
 
 FORMAT = "compatstore.training.1"
 
+# Precisions as checkpoints of earlier versions name them.
+_EARLIER = {"no": "float32", "fp16": "float16", "bf16": "bfloat16"}
+
 Tensors = dict[str, torch.Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Description:
-    """What a file says of its training beside the tensors; see `Checkpoint`.
+    """Description of the training in a file, beside the tensors; see `Checkpoint`.
 
     Attributes:
         format: `FORMAT`.
-        belongs_to: What has to be the same to go on.
-        note: Where the training stood.
+        belongs_to: What has to be the same to continue.
+        note: Steps done, and the state of the gradient scaler.
     """
 
     format: str
@@ -40,12 +43,12 @@ class _Description:
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """A file that training is saved to, and goes on from.
+    """A file that training is saved to, and from which it continues.
 
     Args:
         path: One safetensors file. It is replaced as a whole, so that a kill leaves the one before.
         every: Steps between two saves; None saves after each epoch only.
-        belongs_to: What has to be the same to go on, JSON-able: trainer, settings, data, source model.
+        belongs_to: What has to be the same to continue, JSON-able: trainer, settings, data, source model.
     """
 
     path: Path
@@ -53,7 +56,7 @@ class Checkpoint:
     belongs_to: Mapping[str, Any]
 
     def write(self, tensors: Tensors, note: Mapping[str, Any]) -> None:
-        """Replace the file; atomic. The note is JSON-able."""
+        """Replace the file atomically. The note is JSON-able."""
         description = {"format": FORMAT, "belongs_to": self.belongs_to, "note": note}
         unfinished = self.path.with_name(f".{self.path.name}.unfinished")
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -67,7 +70,7 @@ class Checkpoint:
 
         Raises:
             CorruptArtifact: The file is truncated, edited or of an unknown format.
-            Incompatible: It is of another training.
+            Incompatible: The file is of another training.
         """
         if not self.path.is_file():
             return None
@@ -84,30 +87,35 @@ class Checkpoint:
             if written_as == FORMAT:
                 return tensors, read_record(_Description, values, "description")
         except PermissionError as error:
-            raise refused(f"go on from {self.path}", self.path, error) from error
+            raise refused(f"continue from {self.path}", self.path, error) from error
         except (SafetensorError, OSError, ValueError, KeyError, TypeError, AttributeError, RuntimeError) as error:
             raise self.corrupt(f"{type(error).__name__}: {error}") from error
         raise self.corrupt(f"format {written_as!r:.60}")
 
     def _require_same(self, found: Mapping[str, Any]) -> None:
-        expected = json.loads(json.dumps(self.belongs_to))
-        differ = [name for name in expected | dict(found) if expected.get(name) != found.get(name)]
+        expected, found = json.loads(json.dumps(self.belongs_to)), _renamed(found)
+        differ = [name for name in expected | found if expected.get(name) != found.get(name)]
         if differ:
             raise Incompatible(
-                f"go on from {self.path}",
+                f"continue from {self.path}",
                 expected=", ".join(f"{name} {expected.get(name)!r}" for name in differ),
                 found=", ".join(f"{found.get(name)!r}" for name in differ),
-                fix="Train with what it was begun with, or remove the file to begin anew.",
+                fix="Train with the same settings and data, or remove the file to start from the beginning.",
             )
 
     def corrupt(self, found: str) -> CorruptArtifact:
-        """The error for a file that holds something else than it should."""
-        fix = "Remove the file to begin anew."
-        return CorruptArtifact(f"go on from {self.path}", expected=f"format {FORMAT}", found=found, fix=fix)
+        """Make the error for a file that is not a checkpoint of this format."""
+        fix = "Remove the file to start from the beginning."
+        return CorruptArtifact(f"continue from {self.path}", expected=f"format {FORMAT}", found=found, fix=fix)
+
+
+def _renamed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings of a checkpoint by their present names."""
+    return {name: _EARLIER.get(value, value) if name == "precision" else value for name, value in settings.items()}
 
 
 class Resumable:
-    """The live objects of a training, saved to a checkpoint and set back to it.
+    """The objects of a running training; saves their state to a checkpoint, and restores it.
 
     Args:
         objective: Its weights and buffers.
@@ -137,11 +145,11 @@ class Resumable:
         checkpoint.write(tensors, {"step": step, "scaler": self.scaler.state_dict() if self.scaler else None})
 
     def resume(self, checkpoint: Checkpoint) -> tuple[int, list[torch.Tensor]]:
-        """Set all back to what was saved, and return the steps done and the losses of the epoch so far.
+        """Restore what was saved, and return the steps done and the losses of the epoch so far.
 
         Raises:
             CorruptArtifact: The file is truncated, edited or of an unknown format.
-            Incompatible: It is of another training.
+            Incompatible: The file is of another training.
         """
         found = checkpoint.read()
         if found is None:
@@ -159,7 +167,7 @@ class Resumable:
     def _set_back(self, tensors: Tensors, note: Mapping[str, Any]) -> None:
         self.objective.load_state_dict(_below("objective.", tensors))
         state = {index: _below(f"optimiser.{name}.", tensors) for index, name in enumerate(self.names)}
-        # Parameters that no step has touched have no state, and must get none.
+        # Parameters that no step has changed have no state, and must get none.
         state = {index: values for index, values in state.items() if values}
         self.optimiser.load_state_dict({**self.optimiser.state_dict(), "state": state})
         if self.scaler:
@@ -174,7 +182,7 @@ def _own(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _below(prefix: str, tensors: Tensors) -> Tensors:
-    """Take what is named "<prefix><rest>", where the rest is all that the objects themselves know of the name."""
+    """Take the tensors named "<prefix><rest>", by their rest."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal
 
 import torch
 from torch import nn
 from torch.nn import functional
 
 from compatstore.arrays import FloatArray
-from compatstore.trainers.images.recipe import Recipe
-from compatstore.trainers.pairs.head_losses import with_margin
+from compatstore.trainers.head_losses import scaled_cosines
+from compatstore.trainers.settings import Count, Positive, from_to
 
 Head = Literal["linear", "cosine", "arcface"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClassifierRecipe(Recipe):
-    """What all trainers share that learn from classes: how an embedding is classified.
+class Classifier:
+    """Settings of every trainer that learns from classes: how an embedding is classified.
 
     Args:
+        dim: Length of an embedding, >= 1.
         head: "linear" (cross-entropy of a plain product, no bias), or for embeddings of unit length "cosine"
             (softmax over scaled cosines) or "arcface" (the same with an angular margin).
         scale: Multiplies the cosines of "cosine" and "arcface", > 0.
@@ -31,21 +32,11 @@ class ClassifierRecipe(Recipe):
         InvalidInput: A setting is out of its range.
     """
 
+    dim: Count
     head: Head = "linear"
-    scale: float = 16.0
-    margin: float = 0.3
-    label_smoothing: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.require(
-            {
-                f"head of {get_args(Head)}": self.head in get_args(Head),
-                "scale > 0": self.scale > 0,
-                "margin from 0 to 1.5": 0 <= self.margin <= 1.5,
-                "label_smoothing from 0 to 1": 0 <= self.label_smoothing <= 1,
-            }
-        )
+    scale: Positive = 16.0
+    margin: Annotated[float, from_to(0, 1.5)] = 0.3
+    label_smoothing: Annotated[float, from_to(0, 1)] = 0.0
 
     @property
     def normalise(self) -> bool:
@@ -67,11 +58,9 @@ class ClassifierRecipe(Recipe):
         if self.head == "linear":
             smoothing = self.label_smoothing
             return functional.cross_entropy(embeddings @ rows.T, labels, reduction="none", label_smoothing=smoothing)
-        cosines = functional.normalize(embeddings, dim=1) @ functional.normalize(rows, dim=1).T
-        if self.head == "arcface":
-            is_true = functional.one_hot(labels, len(rows)).bool()
-            cosines = torch.where(is_true, with_margin(cosines, self.margin), cosines)
-        return functional.cross_entropy(self.scale * cosines, labels, reduction="none")
+        true = labels if self.head == "arcface" else None
+        logits = scaled_cosines(embeddings, rows, scale=self.scale, classes=true, margin=self.margin)
+        return functional.cross_entropy(logits, labels, reduction="none")
 
 
 class ClassHead(nn.Module):
@@ -81,22 +70,22 @@ class ClassHead(nn.Module):
         rows: (classes, dim) float32.
 
     Args:
-        recipe: How it classifies, and its dimension.
+        classifier: How embeddings are classified, and their length.
         classes: Number of rows, which start at random.
     """
 
-    def __init__(self, recipe: ClassifierRecipe, classes: int) -> None:
+    def __init__(self, classifier: Classifier, classes: int) -> None:
         super().__init__()
-        self.recipe = recipe
+        self.classifier = classifier
         # Short rows in all directions, also where only the direction counts: a step turns a short row further.
-        self.rows = nn.Linear(recipe.dim, classes, bias=False).weight
+        self.rows = nn.Linear(classifier.dim, classes, bias=False).weight
 
     def forward(self, embeddings: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Mean loss, (), of (b, dim) embeddings and (b,) labels."""
-        return self.recipe.losses(embeddings, self.rows, labels).mean()
+        return self.classifier.losses(embeddings, self.rows, labels).mean()
 
     def to_numpy(self) -> FloatArray:
         """(classes, dim) float32; of unit length where embeddings are."""
-        rows = functional.normalize(self.rows, dim=1) if self.recipe.normalise else self.rows
+        rows = functional.normalize(self.rows, dim=1) if self.classifier.normalise else self.rows
         array: FloatArray = rows.detach().cpu().float().contiguous().numpy()
         return array

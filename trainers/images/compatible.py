@@ -1,4 +1,4 @@
-"""Compatible training: a target model whose queries understand the source's gallery."""
+"""Compatible training: a target model whose queries can search the source's gallery."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
+import torch
 from torch import nn
 
 from compatstore.artifacts import Artifact
@@ -21,14 +23,14 @@ from compatstore.errors import InvalidInput
 from compatstore.evaluation import retrieval_metrics
 from compatstore.fingerprints import fingerprint
 from compatstore.trainers.images.augmentation import Augmentation
-from compatstore.trainers.images.class_head import ClassifierRecipe
+from compatstore.trainers.images.class_head import ClassHead, Classifier
 from compatstore.trainers.images.images import Images
 from compatstore.trainers.images.independent import Classification, accuracy, require_classes
-from compatstore.trainers.images.loop import Report, seeded
-from compatstore.trainers.images.recipe import encoder_of
 from compatstore.trainers.images.source_model import FrozenSource, SourceKnowledge, SourceRows
 from compatstore.trainers.images.trained_model import TrainedModel
-from compatstore.versions import METRICS, Metric
+from compatstore.trainers.images.training import ImageTraining, encoder_of
+from compatstore.trainers.training import OnEpoch, seeded
+from compatstore.versions import Metric
 
 MakeObjective = Callable[[nn.Module, Preprocessing, FrozenSource, SourceKnowledge], Classification]
 
@@ -49,8 +51,8 @@ class CompatibleModel(TrainedModel):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CompatibleTraining(ClassifierRecipe, ABC):
-    """Train a target model on images, given the source model; a method says what it is trained for.
+class CompatibleTraining(Classifier, ImageTraining, ABC):
+    """Train a target model on images, given the source model; a method adds a compatibility term to the loss.
 
     A target as long as the source is searched as it is (`Identity`); of a longer one the first values are compared
     (`Prefix`), and the source counts as filled up with zeros while training.
@@ -70,22 +72,13 @@ class CompatibleTraining(ClassifierRecipe, ABC):
     source_rows: SourceRows = "auto"
     augmentation: Augmentation | None = None
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.require(
-            {
-                f"metric of {METRICS}": self.metric in METRICS,
-                f"source_rows of {get_args(SourceRows)}": self.source_rows in get_args(SourceRows),
-            }
-        )
-
     def fit(
         self,
         images: Images,
         source: TrainedModel,
         *,
         held_out: Images | None = None,
-        report: Report | None = None,
+        progress: OnEpoch | None = None,
         checkpoint: str | Path | None = None,
     ) -> CompatibleModel:
         """Train from random weights; the source is not changed.
@@ -94,8 +87,8 @@ class CompatibleTraining(ClassifierRecipe, ABC):
             images: What to train on; at least two classes, known to the source or not.
             source: The model to stay comparable with.
             held_out: Images of the same classes, to measure accuracy and retrieval on.
-            report: Called after each epoch.
-            checkpoint: File to save to, and to go on from after a kill.
+            progress: Called after each epoch.
+            checkpoint: File to save to, from which training continues after a kill.
 
         Raises:
             InvalidInput: There are fewer than two classes, the held-out classes are others, or source and target
@@ -104,7 +97,9 @@ class CompatibleTraining(ClassifierRecipe, ABC):
             Incompatible: The checkpoint is of other settings, images or another source.
             CorruptArtifact: The checkpoint is damaged.
         """
-        return self.train_with(self.objective, images, source, held_out=held_out, report=report, checkpoint=checkpoint)
+        return self.train_with(
+            self.objective, images, source, held_out=held_out, progress=progress, checkpoint=checkpoint
+        )
 
     def train_with(
         self,
@@ -113,7 +108,7 @@ class CompatibleTraining(ClassifierRecipe, ABC):
         source: TrainedModel,
         *,
         held_out: Images | None,
-        report: Report | None,
+        progress: OnEpoch | None,
         checkpoint: str | Path | None,
         fixed: str = "",
     ) -> CompatibleModel:
@@ -124,7 +119,7 @@ class CompatibleTraining(ClassifierRecipe, ABC):
             images: See `fit`.
             source: See `fit`.
             held_out: See `fit`.
-            report: See `fit`.
+            progress: See `fit`.
             checkpoint: See `fit`.
             fixed: Fingerprint of whatever else the objective holds fixed.
         """
@@ -139,7 +134,9 @@ class CompatibleTraining(ClassifierRecipe, ABC):
             frozen = FrozenSource(source.encoder, self.dim)
             minimised = objective(backbone.build(), preprocessing, frozen, known)
             belongs = _fingerprint(source) + fixed
-            loss = self.minimise(minimised, images, preprocessing, report=report, checkpoint=checkpoint, source=belongs)
+            loss = self.minimise(
+                minimised, images, preprocessing, progress=progress, checkpoint=checkpoint, source=belongs
+            )
         encoder = encoder_of(backbone, preprocessing, minimised.finished(), normalise=self.normalise)
         model = TrainedModel(encoder=encoder, head=minimised.class_rows(), class_names=images.class_names)
         seconds = time.perf_counter() - start
@@ -153,17 +150,29 @@ class CompatibleTraining(ClassifierRecipe, ABC):
         """Describe the target's network; a method may ask for more than `dim` values of it."""
         return self.backbone(preprocessing)
 
-    @abstractmethod
     def objective(
         self, network: nn.Module, preprocessing: Preprocessing, source: FrozenSource, known: SourceKnowledge
     ) -> Classification:
-        """Make what is minimised.
+        """Make what is minimised: the target's own loss plus the compatibility term.
 
         Args:
             network: Of the target, from random weights.
             preprocessing: The target's.
             source: Embeds views; no gradients.
-            known: What the source makes of the training images.
+            known: What the source predicts for the training images.
+        """
+        return CompatibleObjective(self, network, preprocessing, source, known)
+
+    @abstractmethod
+    def term(self, known: SourceKnowledge, head: ClassHead) -> nn.Module | None:
+        """Make the compatibility term, (Views) -> scalar; its parameters are trained.
+
+        Args:
+            known: What the source predicts for the training images.
+            head: The target's own.
+
+        Returns:
+            None for a method that has an `objective` of its own.
         """
 
     def model(
@@ -177,7 +186,7 @@ class CompatibleTraining(ClassifierRecipe, ABC):
         """Bind the trained target to its source, and measure it on held-out images."""
         artifact = self.artifact(source, target, figures)
         if held_out is not None:
-            figures |= held_out_figures(artifact, source, target, held_out, self.metric)
+            figures |= retrieval_figures(artifact, source, target, held_out, self.metric)
             artifact = self.artifact(source, target, figures)
         return CompatibleModel(
             encoder=target.encoder,
@@ -215,7 +224,64 @@ class CompatibleTraining(ClassifierRecipe, ABC):
             raise InvalidInput(asked, expected=expected, found=found, fix='Set metric="cosine".')
 
 
-def held_out_figures(
+@dataclass(eq=False)
+class Views:
+    """A batch as a compatibility term sees it.
+
+    Args:
+        pixels: (b, c, s, s) uint8, or float32 from 0 to 1: the views that were drawn.
+        labels: (b,) int64.
+        embeddings: (b, dim) float32, of the target, of unit length where its space is.
+        model: The source model.
+    """
+
+    pixels: torch.Tensor
+    labels: torch.Tensor
+    embeddings: torch.Tensor
+    model: FrozenSource
+
+    @cached_property
+    def source(self) -> torch.Tensor:
+        """(b, dim) float32: the source's embeddings of the same views, computed when a term asks; no gradient."""
+        features: torch.Tensor = self.model(self.pixels)
+        return features
+
+
+class CompatibleObjective(Classification):
+    """The target's own loss and the compatibility term: (b, c, s, s) uint8 and (b,) labels -> scalar.
+
+    Args:
+        method: Whose term it is.
+        network: (b, c, s, s) float32 -> (b, dim).
+        preprocessing: From pixels to the input of the network.
+        source: Embeds the same views; no gradients.
+        known: What the source makes of the training images.
+    """
+
+    def __init__(
+        self,
+        method: CompatibleTraining,
+        network: nn.Module,
+        preprocessing: Preprocessing,
+        source: FrozenSource,
+        known: SourceKnowledge,
+    ) -> None:
+        super().__init__(method, network, preprocessing, method.augmentation, len(known.rows))
+        term = method.term(known, self.head)
+        assert term is not None, "a method without a term has an objective of its own"
+        self.source, self.term = source, term
+
+    def forward(self, pixels: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Loss of a batch, ()."""
+        views = self.views(pixels)
+        embeddings = self.embed(views)
+        with torch.autocast(pixels.device.type, enabled=False):
+            own: torch.Tensor = self.head(embeddings, labels)
+            term: torch.Tensor = self.term(Views(views, labels, embeddings, self.source))
+        return own + term
+
+
+def retrieval_figures(
     artifact: Artifact, source: TrainedModel, target: TrainedModel, images: Images, metric: Metric
 ) -> dict[str, float]:
     """Measure on images that were not trained on, each a query among the others.

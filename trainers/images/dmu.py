@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Literal, get_args
+from typing import Annotated, Literal
 
 import torch
 from torch import nn
@@ -12,14 +12,15 @@ from torch.nn import functional
 
 from compatstore.artifacts import Architecture, Artifact
 from compatstore.encoders.network import Preprocessing
-from compatstore.trainers.images.class_head import ClassifierRecipe, Head
-from compatstore.trainers.images.compatible import CompatibleModel, CompatibleTraining, held_out_figures
+from compatstore.trainers.head_losses import scaled_cosines
+from compatstore.trainers.images.class_head import ClassHead, Classifier, Head
+from compatstore.trainers.images.compatible import CompatibleModel, CompatibleTraining, retrieval_figures
 from compatstore.trainers.images.images import Images
 from compatstore.trainers.images.independent import Classification
 from compatstore.trainers.images.source_model import FrozenSource, SourceKnowledge
 from compatstore.trainers.images.trained_model import TrainedModel
-from compatstore.trainers.pairs.fold import fold
-from compatstore.trainers.pairs.two_branch import TwoBranch
+from compatstore.trainers.pairs.two_branch import TwoBranch, fold
+from compatstore.trainers.settings import Count, Positive, from_to
 
 Selection = Literal["entropy", "least-confidence", "none"]
 Compatibility = Literal["head", "regression"]
@@ -63,27 +64,20 @@ class DMU(CompatibleTraining):
     """
 
     head: Head = "arcface"
-    scale: float = 30.0
-    margin: float = 0.3
+    scale: Positive = 30.0
+    margin: Annotated[float, from_to(0, 1.5)] = 0.3
     selection: Selection = "entropy"
     compatibility: Compatibility = "head"
-    adapter_width: int = 1024
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.require(
-            {
-                f"selection of {get_args(Selection)}": self.selection in get_args(Selection),
-                f"compatibility of {get_args(Compatibility)}": self.compatibility in get_args(Compatibility),
-                "adapter_width >= 1": self.adapter_width >= 1,
-            }
-        )
+    adapter_width: Count = 1024
 
     def objective(
         self, network: nn.Module, preprocessing: Preprocessing, source: FrozenSource, known: SourceKnowledge
     ) -> DMUObjective:
         """Add both terms to the target's own loss."""
         return DMUObjective(self, network, preprocessing, source, known)
+
+    def term(self, known: SourceKnowledge, head: ClassHead) -> None:
+        """Return None: all terms are in `objective`."""
 
     def model(
         self,
@@ -98,7 +92,7 @@ class DMU(CompatibleTraining):
         figures |= objective.weight_spread(self.batch_size)
         adaptation = self._adaptation(objective.adapter, source, target, figures)
         if held_out is not None:
-            adapted = held_out_figures(adaptation, source, target, held_out, self.metric)
+            adapted = retrieval_figures(adaptation, source, target, held_out, self.metric)
             figures["t/h"] = adapted["t/h"]
             adaptation = self._adaptation(objective.adapter, source, target, adapted)
         plain = super().model(objective, source, target, figures, held_out)
@@ -179,14 +173,13 @@ class DMUObjective(Classification):
         """The source's prediction; cosines are scaled, as without it all entropies are nearly alike."""
         if not self.method.normalise:
             return of_source @ self.rows.T
-        cosines = functional.normalize(of_source, dim=1) @ functional.normalize(self.rows, dim=1).T
-        return self.method.scale * cosines
+        return scaled_cosines(of_source, self.rows, scale=self.method.scale)
 
     def _inheritance(self, embeddings: torch.Tensor, of_source: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         if self.method.compatibility == "regression":
             return 1 - functional.cosine_similarity(embeddings, of_source)
-        recipe: ClassifierRecipe = self.method
-        return recipe.losses(embeddings, self.rows, labels)
+        classifier: Classifier = self.method
+        return classifier.losses(embeddings, self.rows, labels)
 
 
 def selective_weights(logits: torch.Tensor, labels: torch.Tensor, selection: Selection) -> torch.Tensor:

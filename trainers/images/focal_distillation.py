@@ -8,13 +8,14 @@ import torch
 from torch import nn
 
 from compatstore.trainers.images.class_head import ClassHead
+from compatstore.trainers.images.compatible import CompatibleTraining, Views
 from compatstore.trainers.images.regression import squared_distances, squared_length
 from compatstore.trainers.images.source_model import SourceKnowledge
-from compatstore.trainers.images.term_training import TermTraining, Views
+from compatstore.trainers.settings import NotNegative
 
 
 @dataclass(frozen=True, kw_only=True)
-class FocalDistillation(TermTraining):
+class FocalDistillation(CompatibleTraining):
     """Focal distillation (Yan et al., arXiv 2011.09161, equation 4), on embeddings: `(alpha + beta [right]) d^2`.
 
     `d^2` is the squared distance to the source's embedding of the same view, as a share of the mean squared length of
@@ -29,13 +30,9 @@ class FocalDistillation(TermTraining):
         InvalidInput: A setting is out of its range.
     """
 
-    alpha: float = 1.0
-    beta: float = 5.0
-    weight: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.require({"alpha, beta, weight >= 0": min(self.alpha, self.beta, self.weight) >= 0})
+    alpha: NotNegative = 1.0
+    beta: NotNegative = 5.0
+    weight: NotNegative = 1.0
 
     def term(self, known: SourceKnowledge, head: ClassHead) -> nn.Module:
         """Weigh the distance by the source's own predictions."""

@@ -1,4 +1,4 @@
-"""Independent training: a classifier whose embedding knows nothing of any other model's."""
+"""Independent training: a classifier that is trained without any other model."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from compatstore.arrays import FloatArray
 from compatstore.encoders.network import NetworkEncoder, Preprocessing
 from compatstore.errors import InvalidInput
 from compatstore.trainers.images.augmentation import Augmentation
-from compatstore.trainers.images.class_head import ClassHead, ClassifierRecipe
+from compatstore.trainers.images.class_head import ClassHead, Classifier
 from compatstore.trainers.images.images import Images
-from compatstore.trainers.images.loop import Report, seeded
-from compatstore.trainers.images.recipe import encoder_of
 from compatstore.trainers.images.trained_model import TrainedModel
+from compatstore.trainers.images.training import ImageTraining, encoder_of
+from compatstore.trainers.training import OnEpoch, seeded
 
 
 @dataclass(frozen=True, kw_only=True)
-class Independent(ClassifierRecipe):
+class Independent(Classifier, ImageTraining):
     """Train a network to classify, and keep its embedding.
 
     Args:
@@ -41,7 +41,7 @@ class Independent(ClassifierRecipe):
         images: Images,
         *,
         held_out: Images | None = None,
-        report: Report | None = None,
+        progress: OnEpoch | None = None,
         checkpoint: str | Path | None = None,
     ) -> TrainedModel:
         """Train from random weights.
@@ -49,8 +49,8 @@ class Independent(ClassifierRecipe):
         Args:
             images: What to train on; at least two classes.
             held_out: Images of the same classes, to measure the accuracy on.
-            report: Called after each epoch.
-            checkpoint: File to save to, and to go on from after a kill.
+            progress: Called after each epoch.
+            checkpoint: File to save to, from which training continues after a kill.
 
         Raises:
             InvalidInput: There are fewer than two classes or images, or the held-out classes are others.
@@ -64,10 +64,10 @@ class Independent(ClassifierRecipe):
         backbone = self.backbone(preprocessing)
         start = time.perf_counter()
         with seeded(self.seed):
-            head_of = len(images.class_names)
-            objective = Classification(self, backbone.build(), preprocessing, self.augmentation, head_of)
-            loss = self.minimise(objective, images, preprocessing, report=report, checkpoint=checkpoint)
-        figures = {"loss": loss, "images": len(images), "classes": head_of, "seconds": time.perf_counter() - start}
+            classes = len(images.class_names)
+            objective = Classification(self, backbone.build(), preprocessing, self.augmentation, classes)
+            loss = self.minimise(objective, images, preprocessing, progress=progress, checkpoint=checkpoint)
+        figures = {"loss": loss, "images": len(images), "classes": classes, "seconds": time.perf_counter() - start}
         encoder = encoder_of(backbone, preprocessing, objective.finished(), normalise=self.normalise)
         head = objective.class_rows()
         if held_out is not None:
@@ -79,7 +79,7 @@ class Classification(nn.Module):
     """The loss of a batch: (b, c, s, s) uint8 and (b,) labels -> scalar.
 
     Args:
-        recipe: How embeddings are classified, and whether they have unit length.
+        classifier: How embeddings are classified, and whether they have unit length.
         network: (b, c, s, s) float32 -> (b, dim).
         preprocessing: From pixels to the input of the network.
         augmentation: Random views of the pixels, or None.
@@ -88,7 +88,7 @@ class Classification(nn.Module):
 
     def __init__(
         self,
-        recipe: ClassifierRecipe,
+        classifier: Classifier,
         network: nn.Module,
         preprocessing: Preprocessing,
         augmentation: Callable[[torch.Tensor], torch.Tensor] | None,
@@ -96,8 +96,8 @@ class Classification(nn.Module):
     ) -> None:
         super().__init__()
         self.network, self.preprocessing, self.augmentation = network, preprocessing, augmentation
-        self.normalise = recipe.normalise
-        self.head = ClassHead(recipe, classes)
+        self.normalise = classifier.normalise
+        self.head = ClassHead(classifier, classes)
 
     def forward(self, pixels: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Loss of a batch, ()."""

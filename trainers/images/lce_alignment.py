@@ -9,12 +9,13 @@ from torch import nn
 from torch.nn import functional
 
 from compatstore.trainers.images.class_head import ClassHead
+from compatstore.trainers.images.compatible import CompatibleTraining, Views
 from compatstore.trainers.images.source_model import SourceKnowledge, class_means
-from compatstore.trainers.images.term_training import TermTraining, Views
+from compatstore.trainers.settings import NotNegative
 
 
 @dataclass(frozen=True, kw_only=True)
-class LCEAlignment(TermTraining):
+class LCEAlignment(CompatibleTraining):
     """Learning compatible embeddings without a transform (Meng et al., ICCV 2021, arXiv 2108.01958).
 
     The transform of the same paper, trained on pairs, is `LCE`.
@@ -27,12 +28,8 @@ class LCEAlignment(TermTraining):
         InvalidInput: A setting is out of its range.
     """
 
-    alignment: float = 100.0
-    boundary: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.require({"alignment, boundary >= 0": min(self.alignment, self.boundary) >= 0})
+    alignment: NotNegative = 100.0
+    boundary: NotNegative = 1.0
 
     def term(self, known: SourceKnowledge, head: ClassHead) -> nn.Module:
         """Take centres and boundaries from the source's features of the training images."""

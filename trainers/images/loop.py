@@ -1,109 +1,33 @@
-"""The one training loop: every method on images is a loss that it minimises."""
+"""The training loop of every network on images: minimise a loss that a module computes from a batch."""
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING
 
 import torch
 from accelerate import Accelerator, skip_first_batches
+from accelerate.optimizer import AcceleratedOptimizer
 from accelerate.state import AcceleratorState
 from accelerate.utils import broadcast
 from torch import nn
 from torch.utils.data import DataLoader
 
-from compatstore.boundary import require_fields
 from compatstore.errors import InvalidInput
 from compatstore.trainers.images.checkpoint import Checkpoint, Resumable
-from compatstore.trainers.schedule import warmup_cosine
+from compatstore.trainers.training import EpochProgress, OnEpoch, require_finite, warmup_cosine
 
-Optimiser = Literal["sgd", "adamw"]
-Precision = Literal["auto", "no", "fp16", "bf16"]
+if TYPE_CHECKING:
+    from compatstore.trainers.images.training import ImageTraining, MixedPrecision
 
-
-@dataclass(frozen=True, kw_only=True)
-class LoopSettings:
-    """How to minimise a loss.
-
-    Args:
-        epochs: Passes over the images, >= 1.
-        batch_size: Images a step, >= 2.
-        optimiser: "adamw", or "sgd" with Nesterov momentum 0.9.
-        learning_rate: Its peak, > 0.
-        weight_decay: >= 0.
-        warmup_epochs: Epochs of linear rise from 0, before the cosine back to 0; fractions are fine.
-        precision: Mixed precision; "auto" takes bfloat16 on a CUDA device that has it, and none elsewhere.
-        workers: Processes that read files, >= 0; arrays in memory need none.
-        seed: Of weights, order and augmentation. Equal seeds repeat a run on the same machine and device.
-        checkpoint_steps: Steps between two saves, >= 1, where training is given a checkpoint; None saves after each
-            epoch only.
-
-    Raises:
-        InvalidInput: A setting is out of its range.
-    """
-
-    epochs: int = 30
-    batch_size: int = 64
-    optimiser: Optimiser = "adamw"
-    learning_rate: float = 2e-3
-    weight_decay: float = 5e-2
-    warmup_epochs: float = 2.0
-    precision: Precision = "auto"
-    workers: int = 0
-    seed: int = 0
-    checkpoint_steps: int | None = None
-
-    def __post_init__(self) -> None:
-        require_fields(self)
-        checks = {
-            "epochs >= 1": self.epochs >= 1,
-            "batch_size >= 2": self.batch_size >= 2,
-            "optimiser sgd or adamw": self.optimiser in get_args(Optimiser),
-            "learning_rate > 0": self.learning_rate > 0,
-            "weight_decay >= 0": self.weight_decay >= 0,
-            "warmup_epochs from 0 to epochs": 0 <= self.warmup_epochs <= self.epochs,
-            f"precision of {get_args(Precision)}": self.precision in get_args(Precision),
-            "workers >= 0": self.workers >= 0,
-            "checkpoint_steps >= 1": self.checkpoint_steps is None or self.checkpoint_steps >= 1,
-        }
-        self.require(checks)
-
-    def require(self, checks: dict[str, bool]) -> None:
-        """Refuse settings of which a check, in words, does not hold."""
-        broken = [words for words, holds in checks.items() if not holds]
-        if broken:
-            raise InvalidInput(f"set up {type(self).__name__}", expected=", ".join(broken), found=repr(self))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Progress:
-    """Where training is, after an epoch.
-
-    Args:
-        epoch: Epochs done, from 1.
-        epochs: Epochs in all.
-        loss: Mean loss of this epoch.
-        seconds: Since training began.
-    """
-
-    epoch: int
-    epochs: int
-    loss: float
-    seconds: float
-
-
-Report = Callable[[Progress], None]
+Batches = DataLoader[tuple[torch.Tensor, torch.Tensor]]
 
 
 def train(
     objective: nn.Module,
-    batches: DataLoader[Any],
-    settings: LoopSettings,
-    report: Report | None = None,
+    batches: Batches,
+    settings: ImageTraining,
+    progress: OnEpoch | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> float:
     """Minimise `objective(*batch)`, a scalar, over its parameters that require a gradient, in place.
@@ -116,8 +40,8 @@ def train(
         objective: (a batch) -> scalar loss; left on the CPU, in evaluation mode.
         batches: What to minimise over, in an order of its own generator; each item is the arguments of one call.
         settings: How.
-        report: Called after each epoch, in the main process.
-        checkpoint: Saved to after each epoch and perhaps within; gone on from where it holds something.
+        progress: Called after each epoch, in the main process.
+        checkpoint: Saved to after each epoch, and within epochs where it says so; a saved training is continued.
 
     Returns:
         Mean loss of the last epoch.
@@ -147,11 +71,12 @@ def train(
                 state.save(saves_to, step, losses, order_of_epoch)
         mean = _mean(accelerator, losses)
         losses = [torch.tensor(mean)]  # of all processes, where a checkpoint would hold those of one
-        _require_finite(mean, epoch + 1)
+        require_finite("train on images", mean, epoch + 1)
         if saves_to:
             state.save(saves_to, step, losses, order.get_state())
-        if report is not None and accelerator.is_main_process:
-            report(Progress(epoch=epoch + 1, epochs=settings.epochs, loss=mean, seconds=time.perf_counter() - start))
+        if progress is not None and accelerator.is_main_process:
+            seconds, epochs = time.perf_counter() - start, settings.epochs
+            progress(EpochProgress(network="model", epoch=epoch + 1, epochs=epochs, loss=mean, seconds=seconds))
     # Statistics are each process's own after the last step; all of them return one model.
     for buffer in objective.buffers():
         broadcast(buffer)
@@ -159,15 +84,12 @@ def train(
     return _mean(accelerator, losses)
 
 
-@contextmanager
-def seeded(seed: int) -> Iterator[None]:
-    """Seed torch within a block, and give the caller's random state back after it."""
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-        torch.manual_seed(seed)
-        yield
-
-
-def _step(accelerator: Any, model: nn.Module, optimiser: Any, batch: Any) -> torch.Tensor:
+def _step(
+    accelerator: Accelerator,
+    model: nn.Module,
+    optimiser: AcceleratedOptimizer,
+    batch: tuple[torch.Tensor, torch.Tensor],
+) -> torch.Tensor:
     with accelerator.autocast():
         loss: torch.Tensor = model(*batch)
     accelerator.backward(loss)
@@ -176,7 +98,7 @@ def _step(accelerator: Any, model: nn.Module, optimiser: Any, batch: Any) -> tor
     return loss.detach()
 
 
-def _mean(accelerator: Any, losses: list[torch.Tensor]) -> float:
+def _mean(accelerator: Accelerator, losses: list[torch.Tensor]) -> float:
     """Mean over steps and processes."""
     mean: float = accelerator.reduce(torch.stack(losses).mean().to(accelerator.device), reduction="mean").item()
     return mean
@@ -189,13 +111,14 @@ def _accelerator(precision: str) -> Accelerator:
     return Accelerator(mixed_precision=precision)
 
 
-def _precision(precision: Precision) -> str:
-    if precision != "auto":
-        return precision
-    return "bf16" if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "no"
+def _precision(precision: MixedPrecision) -> str:
+    """Name a precision as accelerate does."""
+    if precision == "auto":
+        return "bf16" if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "no"
+    return {"float32": "no", "float16": "fp16", "bfloat16": "bf16"}[precision]
 
 
-def _optimiser(objective: nn.Module, settings: LoopSettings) -> torch.optim.Optimizer:
+def _optimiser(objective: nn.Module, settings: ImageTraining) -> torch.optim.Optimizer:
     trained = [parameter for parameter in objective.parameters() if parameter.requires_grad]
     rate, decay = settings.learning_rate, settings.weight_decay
     if settings.optimiser == "sgd":
@@ -203,7 +126,7 @@ def _optimiser(objective: nn.Module, settings: LoopSettings) -> torch.optim.Opti
     return torch.optim.AdamW(trained, rate, weight_decay=decay)
 
 
-def _set_rate(optimiser: Any, settings: LoopSettings, step: int, steps_per_epoch: int) -> None:
+def _set_rate(optimiser: AcceleratedOptimizer, settings: ImageTraining, step: int, steps_per_epoch: int) -> None:
     """Set the learning rate of a step: a function of the step alone, so that it has no state to save."""
     steps, warmup = settings.epochs * steps_per_epoch, settings.warmup_epochs * steps_per_epoch
     for group in optimiser.param_groups:
@@ -213,12 +136,5 @@ def _set_rate(optimiser: Any, settings: LoopSettings, step: int, steps_per_epoch
 def _require_steps(steps: int, processes: int) -> int:
     if not steps:
         expected, found = f"a batch for each of {processes} processes", "fewer batches an epoch"
-        raise InvalidInput("train", expected=expected, found=found, fix="Lower the batch size.")
+        raise InvalidInput("train on images", expected=expected, found=found, fix="Lower the batch size.")
     return steps
-
-
-def _require_finite(loss: float, epoch: int) -> None:
-    if not math.isfinite(loss):
-        raise InvalidInput(
-            "train", expected="a finite loss", found=f"{loss} in epoch {epoch}", fix="Lower the learning rate."
-        )

@@ -9,12 +9,13 @@ from torch import nn
 from torch.nn import functional
 
 from compatstore.trainers.images.class_head import ClassHead
+from compatstore.trainers.images.compatible import CompatibleTraining, Views
 from compatstore.trainers.images.source_model import SourceKnowledge
-from compatstore.trainers.images.term_training import TermTraining, Views
+from compatstore.trainers.settings import NotNegative, Positive
 
 
 @dataclass(frozen=True, kw_only=True)
-class RACT(TermTraining):
+class RACT(CompatibleTraining):
     """Regression-alleviating compatible training (Zhang et al., arXiv 2201.09724), also called Contrast.
 
     Its gallery is backfilled in the order of the source head's entropy: policy "entropy".
@@ -27,12 +28,8 @@ class RACT(TermTraining):
         InvalidInput: A setting is out of its range.
     """
 
-    temperature: float = 0.01
-    weight: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.require({"temperature > 0": self.temperature > 0, "weight >= 0": self.weight >= 0})
+    temperature: Positive = 0.01
+    weight: NotNegative = 1.0
 
     def term(self, known: SourceKnowledge, head: ClassHead) -> nn.Module:
         """Contrast with the source's embeddings of the same views."""

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal
 
 import torch
 from torch import nn
 from torch.nn import functional
 
 from compatstore.trainers.images.class_head import ClassHead
+from compatstore.trainers.images.compatible import CompatibleTraining, Views
 from compatstore.trainers.images.source_model import SourceKnowledge
-from compatstore.trainers.images.term_training import TermTraining, Views
+from compatstore.trainers.settings import NotNegative
 
 Distance = Literal["cosine", "l2"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Regression(TermTraining):
+class Regression(CompatibleTraining):
     """The target's own loss and the distance to the source's embedding of the same view.
 
     Args:
@@ -29,16 +30,7 @@ class Regression(TermTraining):
     """
 
     distance: Distance = "cosine"
-    weight: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.require(
-            {
-                f"distance of {get_args(Distance)}": self.distance in get_args(Distance),
-                "weight >= 0": self.weight >= 0,
-            }
-        )
+    weight: NotNegative = 1.0
 
     def term(self, known: SourceKnowledge, head: ClassHead) -> nn.Module:
         """Measure the distance."""

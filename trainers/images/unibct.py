@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import torch
 from torch import nn
@@ -10,12 +11,15 @@ from torch.nn import functional
 
 from compatstore.trainers.images.bct import ThroughRows
 from compatstore.trainers.images.class_head import ClassHead
+from compatstore.trainers.images.compatible import CompatibleTraining
 from compatstore.trainers.images.source_model import SourceKnowledge, class_means
-from compatstore.trainers.images.term_training import TermTraining
+from compatstore.trainers.settings import NotNegative, Positive, Rule
+
+_RESTART = Rule("above 0 to 1", lambda value: 0 < value <= 1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class UniBCT(TermTraining):
+class UniBCT(CompatibleTraining):
     """Universal backward-compatible training (Zhang et al., IJCAI 2022, arXiv 2203.01583).
 
     The source's features of new images are noisy, the more of classes that it does not know. Those of one class form a
@@ -31,19 +35,9 @@ class UniBCT(TermTraining):
         InvalidInput: A setting is out of its range.
     """
 
-    temperature: float = 0.1
-    restart: float = 0.1
-    weight: float = 1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.require(
-            {
-                "temperature > 0": self.temperature > 0,
-                "restart above 0 to 1": 0 < self.restart <= 1,
-                "weight >= 0": self.weight >= 0,
-            }
-        )
+    temperature: Positive = 0.1
+    restart: Annotated[float, _RESTART] = 0.1
+    weight: NotNegative = 1.0
 
     def term(self, known: SourceKnowledge, head: ClassHead) -> nn.Module:
         """Classify through the prototypes, as long as the source's rows are on average."""

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from compatstore.arrays import Doubles
 from compatstore.artifacts.artifact import Artifact
-from compatstore.boundary import checked, require_fields
+from compatstore.boundary import checked
 from compatstore.errors import CompatStoreError, InvalidInput
-from compatstore.trainers.pairs.comparison import Candidate, Comparison, Lead, bootstrap, figures_by_group, group_means
+from compatstore.trainers.pairs.comparison import Candidate, Comparison, Lead, figures_by_group, group_means, interval
 from compatstore.trainers.pairs.drift_adapter import DriftAdapter
-from compatstore.trainers.pairs.footprint import footprint
-from compatstore.trainers.pairs.loop import Report, require_settings
-from compatstore.trainers.pairs.mean_shift import MeanShift
 from compatstore.trainers.pairs.pairs import Pairs
-from compatstore.trainers.pairs.procrustes import DiagonalScale, Procrustes
+from compatstore.trainers.pairs.procrustes import DiagonalScale, MeanShift, Procrustes
 from compatstore.trainers.pairs.residual import Residual
 from compatstore.trainers.pairs.retrieval_test import RetrievalTest
 from compatstore.trainers.pairs.ridge import LowRankRidge, Ridge
 from compatstore.trainers.pairs.trainer import PairTrainer, describe, without_holdout
+from compatstore.trainers.settings import NOT_EMPTY, Count, Part, at_least, require_settings
+from compatstore.trainers.training import OnEpoch
 from compatstore.versions import Metric
 
 DEFAULT: tuple[PairTrainer, ...] = (
@@ -37,6 +41,8 @@ DEFAULT: tuple[PairTrainer, ...] = (
 """Closed forms, and two small networks that a CPU trains in seconds to minutes."""
 
 _CONFIDENCE = 0.95
+_STATM = Path("/proc/self/statm")
+_INTERVAL = 0.005  # seconds between two looks at the memory
 
 
 class _Trial(NamedTuple):
@@ -71,32 +77,22 @@ class Auto:
         InvalidInput: A setting is out of its range.
     """
 
-    candidates: tuple[PairTrainer, ...] = field(default=DEFAULT)
-    holdout: float = 0.2
+    candidates: Annotated[tuple[PairTrainer, ...], NOT_EMPTY] = field(default=DEFAULT)
+    holdout: Part = 0.2
     by: Literal["row", "class"] | None = None
     metric: Metric | None = None
-    k: int = 10
-    queries: int = 1000
-    rows: int = 20_000
-    resamples: int = 1000
+    k: Count = 10
+    queries: Count = 1000
+    rows: Annotated[int, at_least(2)] = 20_000
+    resamples: Count = 1000
     seed: int = 0
     needs_holdout: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        require_fields(self)
-        rules = {
-            "candidates, at least one": len(self.candidates) > 0,
-            "holdout in (0, 1)": 0 < self.holdout < 1,
-            "by row, class or None": self.by in (None, "row", "class"),
-            "k >= 1": self.k >= 1,
-            "queries >= 1": self.queries >= 1,
-            "rows >= 2": self.rows >= 2,
-            "resamples >= 1": self.resamples >= 1,
-        }
-        require_settings("Auto", rules)
+        require_settings(self)
 
     @checked
-    def fit(self, pairs: Pairs, progress: Report | None = None) -> Artifact:
+    def fit(self, pairs: Pairs, progress: OnEpoch | None = None) -> Artifact:
         """Choose, and fit the winner on all pairs.
 
         Args:
@@ -132,14 +128,14 @@ class Auto:
         )
 
     @checked
-    def compare(self, pairs: Pairs, progress: Report | None = None) -> Comparison:
+    def compare(self, pairs: Pairs, progress: OnEpoch | None = None) -> Comparison:
         """Fit and measure every candidate, and keep none; arguments and errors as in `fit`."""
         return self._compare(pairs, progress)[1]
 
     def _settings(self) -> dict[str, Any]:
         return asdict(self) | {"candidates": [describe(trainer) for trainer in self.candidates]}
 
-    def _compare(self, pairs: Pairs, progress: Report | None) -> tuple[list[_Trial], Comparison]:
+    def _compare(self, pairs: Pairs, progress: OnEpoch | None) -> tuple[list[_Trial], Comparison]:
         fitted, groups = self._split(pairs)
         test = RetrievalTest(
             fitted,
@@ -170,25 +166,24 @@ class Auto:
         return fitted, {"seen": seen, "unseen": held_out}
 
     def _lead(self, best: _Trial, second: _Trial, test: RetrievalTest) -> Lead:
-        difference = best.scores - second.scores
-        low, high = bootstrap(
-            difference,
+        estimate = interval(
+            best.scores - second.scores,
             test.groups,
-            test.units,
+            test.clusters,
             resamples=self.resamples,
             confidence=_CONFIDENCE,
             seed=self.seed,
         )
         return Lead(
             second=second.candidate.name,
-            difference=_mean_of(group_means(difference, test.groups)),
-            low=low,
-            high=high,
+            difference=estimate.value,
+            low=estimate.low,
+            high=estimate.high,
             confidence=_CONFIDENCE,
         )
 
 
-def _try(trainer: PairTrainer, fitted: Pairs, test: RetrievalTest, progress: Report | None) -> _Trial:
+def _try(trainer: PairTrainer, fitted: Pairs, test: RetrievalTest, progress: OnEpoch | None) -> _Trial:
     name = describe(trainer)
     try:
         with footprint() as cost:
@@ -210,3 +205,47 @@ def _try(trainer: PairTrainer, fitted: Pairs, test: RetrievalTest, progress: Rep
 
 def _mean_of(means: Mapping[str, float]) -> float:
     return float(np.mean(list(means.values())))
+
+
+class Footprint:
+    """Seconds and memory that a block of work took; to be read after the block.
+
+    Attributes:
+        seconds: Wall time.
+        peak_mib: Largest growth of the resident memory since the start, in MiB, read 200 times a second; None
+            where the system does not tell (other than Linux).
+    """
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        self.peak_mib: float | None = 0.0 if _STATM.exists() else None
+
+
+@contextmanager
+def footprint() -> Iterator[Footprint]:
+    """Measure a block of work."""
+    measured, done = Footprint(), threading.Event()
+    watcher = threading.Thread(target=_watch, args=(measured, done), daemon=True)
+    start = time.perf_counter()
+    if measured.peak_mib is not None:
+        watcher.start()
+    try:
+        yield measured
+    finally:
+        measured.seconds = time.perf_counter() - start
+        done.set()
+        if watcher.is_alive():
+            watcher.join()
+
+
+def _watch(measured: Footprint, done: threading.Event) -> None:
+    before, peak = _resident_mib(), 0.0
+    while True:
+        peak = max(peak, _resident_mib() - before)
+        measured.peak_mib = peak
+        if done.wait(_INTERVAL):
+            return
+
+
+def _resident_mib() -> float:
+    return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from compatstore.arrays import Doubles, Positions
-from compatstore.evaluation.exact_products import cut, multiply
+from compatstore.evaluation import Estimate
+from compatstore.evaluation.bootstrap import mean_of_groups, resample_clusters
 from compatstore.trainers.pairs.retrieval_test import Outcome
 
 
@@ -92,7 +93,7 @@ class Comparison:
 
 
 def group_means(scores: Doubles, groups: Mapping[str, slice]) -> dict[str, float]:
-    """Average (q,) scores over the queries of each group that anything is right for; groups without are missing."""
+    """Average (q,) scores over the queries of each group that have a correct item; groups without such are missing."""
     parts = {name: scores[rows] for name, rows in groups.items()}
     return {name: float(np.nanmean(part)) for name, part in parts.items() if not np.isnan(part).all()}
 
@@ -106,42 +107,29 @@ def figures_by_group(outcome: Outcome, groups: Mapping[str, slice]) -> dict[str,
     return table
 
 
-def bootstrap(
+def interval(
     difference: Doubles,
     groups: Mapping[str, slice],
-    units: Positions,
+    clusters: Positions,
     *,
     resamples: int,
     confidence: float,
     seed: int,
-) -> tuple[float, float]:
-    """Return the interval of the mean over groups of a difference's mean over queries.
+) -> Estimate:
+    """Estimate the mean over groups of a difference's mean over queries, by the bootstrap.
 
     Args:
-        difference: (q,) of the scores of two candidates; NaN for a query that nothing is right for.
+        difference: (q,) of the scores of two candidates; NaN for a query that no item is correct for.
         groups: Queries of each group; each is resampled by itself.
-        units: (q,) what is drawn as a whole: queries of one class rise and fall together.
+        clusters: (q,) integers, queries that are drawn together: those of one class.
         resamples: How often to draw.
         confidence: Of the interval, in (0, 1).
         seed: Of the draws.
     """
-    random = np.random.default_rng(seed)
-    means = [
-        _resampled_means(difference[rows], units[rows], resamples, random)
-        for rows in groups.values()
-        if not np.isnan(difference[rows]).all()
-    ]
-    tail = (1 - confidence) / 2
-    low, high = np.quantile(np.mean(means, axis=0), [tail, 1 - tail])
-    return float(low), float(high)
-
-
-def _resampled_means(scores: Doubles, units: Positions, resamples: int, random: np.random.Generator) -> Doubles:
-    counted = ~np.isnan(scores)
-    names, unit = np.unique(units[counted], return_inverse=True)
-    sums, sizes = np.bincount(unit, scores[counted]), np.bincount(unit)
-    # Every draw takes as many units as there are, so at least one query.
-    draws = random.multinomial(len(names), np.full(len(names), 1 / len(names)), size=resamples)
-    # Exact products: the same interval on every processor.
-    drawn = multiply(cut(draws.astype(np.float64)), cut(np.array([sums, sizes], np.float64)))
-    return np.asarray(drawn[:, 0] / drawn[:, 1])
+    random, parts = np.random.default_rng(seed), []
+    for rows in groups.values():
+        counted = ~np.isnan(difference[rows])
+        if counted.any():
+            values, drawn = difference[rows][counted], clusters[rows][counted]
+            parts.append(resample_clusters(values, drawn, resamples, random, confidence))
+    return mean_of_groups(parts)

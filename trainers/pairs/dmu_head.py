@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from compatstore.artifacts.architecture import Architecture
-from compatstore.trainers.pairs.loop import require_settings
 from compatstore.trainers.pairs.through_head import HeadTraining
+from compatstore.trainers.settings import Count
 
 
 @dataclass(frozen=True, kw_only=True)
 class DMUHead(HeadTraining):
-    """Zhang et al., "Darwinian Model Upgrades: Model Evolving with Selective Compatibility" (AAAI 2023), L_FA.
+    """Zhang et al., "Darwinian Model Upgrades: Model Evolving with Selective Compatibility" (AAAI 2023).
 
-    Three layers and a linear output, trained for the target's own loss through its head. Here the target model is
-    finished and its head frozen; the paper trains both at once. The loss knows classes, not native vectors: among
-    items of a class the order is anyone's guess.
+    The loss L_FA (equation 11) alone: three layers and a linear output, trained for the target's own loss through its
+    head. Here the target model is finished and its head frozen; the paper trains both at once. The loss compares
+    classes, not native vectors: it leaves the order among items of one class open.
 
     Args:
         width: Width of the three hidden layers, >= 1.
@@ -24,11 +24,7 @@ class DMUHead(HeadTraining):
         InvalidInput: A setting is out of its range.
     """
 
-    width: int = 1024
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_settings("DMUHead", {"width >= 1": self.width >= 1})
+    width: Count = 1024
 
     def architecture(self, linear: Architecture) -> Architecture:
         """Describe three hidden layers."""

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 import torch
+from torch.nn import functional
 
 from compatstore.arrays import FloatArray
 from compatstore.artifacts.architecture import Architecture
 from compatstore.errors import InvalidInput
-from compatstore.trainers.pairs.fold import Tensors, fold_zero_side
-from compatstore.trainers.pairs.loop import require_settings
-from compatstore.trainers.pairs.losses import Batch, head_divergence
-from compatstore.trainers.pairs.objective import Objective
+from compatstore.trainers.pairs.objective import Batch, Loss, Objective
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.training import TransformTraining
-from compatstore.trainers.pairs.two_branch import TwoBranch
+from compatstore.trainers.pairs.two_branch import Prediction, Tensors, TwoBranch
+from compatstore.trainers.settings import Count
 
 LossName = Literal["l2", "kl", "reversed-kl"]
 
@@ -27,7 +26,7 @@ class FCT(TransformTraining):
     """Ramanujan et al., "Forward Compatible Training for Large-Scale Embedding Retrieval Systems" (CVPR 2022).
 
     Trains h(source, side) -> target, without a side branch where the pairs carry no side-information. Further
-    settings are those of `TransformTraining` and, of the loop, `PairTraining`.
+    settings are those of `TransformTraining`.
 
     Args:
         branch_width: Width of both layers of a branch, >= 1.
@@ -35,26 +34,17 @@ class FCT(TransformTraining):
         bias: Whether layers before a batch normalisation have a bias.
         loss: "l2", the squared distance summed over dimensions and averaged over the batch; "kl" or "reversed-kl"
             between the classes that the target's head gives, as ablations: they need `Pairs.head`.
-        zero_side: Feed zeros to a side branch, as the paper does without side-information: an ablation.
+        zero_side: Feed zeros to a side branch, as the paper does without side-information (section 5.1): an ablation.
 
     Raises:
         InvalidInput: A setting is out of its range.
     """
 
-    branch_width: int = 256
-    mixer_width: int = 2048
+    branch_width: Count = 256
+    mixer_width: Count = 2048
     bias: bool = True
     loss: LossName = "l2"
     zero_side: bool = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        rules = {
-            "branch_width >= 1": self.branch_width >= 1,
-            "mixer_width >= 1": self.mixer_width >= 1,
-            f"loss of {get_args(LossName)}": self.loss in get_args(LossName),
-        }
-        require_settings("FCT", rules)
 
     def architecture(self, linear: Architecture) -> Architecture:
         """Describe the paper's network."""
@@ -65,7 +55,7 @@ class FCT(TransformTraining):
         return TwoBranch(architecture, bias=self.bias)
 
     def objective(self, pairs: Pairs) -> Objective:
-        """Say what to train for.
+        """Return what to minimise.
 
         Raises:
             InvalidInput: A divergence through a head that the pairs lack.
@@ -90,7 +80,48 @@ class FCT(TransformTraining):
 
 
 def two_branches(linear: Architecture, branch_width: int, mixer_width: int) -> Architecture:
-    """Describe FCT's network: two layers a branch, two in the mixer (its section 3.2 and appendix)."""
+    """Describe FCT's network: two layers a branch, two in the mixer (FCT, section 3.3 and appendix D.1)."""
     branch = (branch_width, branch_width)
     side_branch = () if linear.side_dim is None else branch
     return replace(linear, source_branch=branch, side_branch=side_branch, mixer=(mixer_width, mixer_width))
+
+
+def head_divergence(head: torch.Tensor, *, reverse: bool) -> Loss:
+    """KL divergence between the classes that the target's frozen head gives target and prediction (FCT, appendix E).
+
+    Args:
+        head: (classes, target dim) float32.
+        reverse: Whether the prediction's distribution is the reference, KL(prediction | target).
+
+    Returns:
+        The loss of each row.
+    """
+
+    def loss(prediction: Prediction, batch: Batch) -> torch.Tensor:
+        said = functional.log_softmax(prediction.vectors @ head.T, dim=1)
+        true = functional.log_softmax(batch.target @ head.T, dim=1)
+        tested, reference = (true, said) if reverse else (said, true)
+        return functional.kl_div(tested, reference, log_target=True, reduction="none").sum(dim=1)
+
+    return loss
+
+
+def fold_zero_side(architecture: Architecture, tensors: Tensors) -> tuple[Architecture, Tensors]:
+    """Drop a side branch that is fed zeros: its constant output becomes part of the mixer's first bias.
+
+    Args:
+        architecture: With a side branch.
+        tensors: What `fold` returned for it.
+
+    Returns:
+        The same map without side branch.
+    """
+    features = torch.zeros(architecture.side_dim or 0, dtype=torch.float64)
+    for index in range(len(architecture.side_branch)):
+        features = torch.relu(tensors[f"side.{index}.weight"] @ features + tensors[f"side.{index}.bias"])
+    weight = tensors["mixer.0.weight"]
+    split = weight.shape[1] - len(features)
+    kept = {name: tensor for name, tensor in tensors.items() if not name.startswith(("side.", "skip_side."))}
+    kept["mixer.0.weight"] = weight[:, :split]
+    kept["mixer.0.bias"] = tensors["mixer.0.bias"] + weight[:, split:] @ features
+    return replace(architecture, side_dim=None, side_branch=()), kept

@@ -12,9 +12,11 @@ from torch.nn import functional
 
 from compatstore.arrays import FloatArray
 from compatstore.errors import InvalidInput, first_offenders
-from compatstore.trainers.pairs.head_losses import UNKNOWN
 from compatstore.trainers.pairs.pairs import Pairs
-from compatstore.trainers.schedule import warmup_cosine
+from compatstore.trainers.training import warmup_cosine
+
+# Class of a label that has no row in the head; the loss of its rows is 0.
+UNKNOWN = -1
 
 # Steps and rows a step of a fitted head: seconds for a thousand classes on the CPU.
 _STEPS, _ROWS = 600, 1024

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from compatstore.arrays import FloatArray
-from compatstore.trainers.pairs.kendall import kendall_tau
+from compatstore.evaluation import kendall_tau, recall_at_k
+from compatstore.evaluation.distances import Distances, measure
+from compatstore.evaluation.ranking import nearest_rows
 from compatstore.versions import Metric
 
-# Neighbours are looked for among this many rows at most: 64 MB of distances.
+# Neighbours are looked for among this many rows at most: 128 MB of distances.
 _MOST_ROWS = 4096
 
 
@@ -28,13 +31,13 @@ def held_out_figures(
         predicted: (n, target dim) float32, transformed.
         target: (n, target dim) float32, native.
         metric: Of the target space; None counts as "l2".
-        transformed: Which side of a search the transformed vectors stand on.
+        transformed: Which side of a search is transformed.
 
     Returns:
-        `rows`; `mean_squared_error`, and that of always saying the mean vector (`mean_squared_error_of_mean`);
+        `rows`; `mean_squared_error`, and that of always predicting the mean vector (`mean_squared_error_of_mean`);
         mean `cosine_similarity`; `recall_at_1` and `recall_at_10`: of the nearest native neighbours of a native
-        query, the share that are among the nearest when gallery or query is transformed, itself left out. A recall
-        that has too few rows is missing.
+        query, the share that are among the nearest when gallery or query is transformed; the query's own item is left
+        out. A recall for which there are too few rows is missing.
     """
     figures = {
         "rows": float(len(target)),
@@ -43,11 +46,8 @@ def held_out_figures(
         "cosine_similarity": float((_unit(predicted) * _unit(target)).sum(axis=1).mean()),
     }
     predicted, target = predicted[:_MOST_ROWS], target[:_MOST_ROWS]
-    for k in (1, 10):
-        if len(target) > k:
-            searched = (target, predicted) if transformed == "gallery" else (predicted, target)
-            figures[f"recall_at_{k}"] = _recall(target, searched, metric or "l2", k)
-    return figures
+    searched = (target, predicted) if transformed == "gallery" else (predicted, target)
+    return figures | _recalls(target, searched, metric or "l2", [k for k in (1, 10) if len(target) > k])
 
 
 def uncertainty_figures(sigma2: FloatArray, error: FloatArray, squared_distance: FloatArray) -> dict[str, float]:
@@ -60,29 +60,32 @@ def uncertainty_figures(sigma2: FloatArray, error: FloatArray, squared_distance:
 
     Returns:
         `mean_sigma2`; `kendall_tau` of sigma^2 with the loss and `kendall_tau_l2` with the squared distance, from -1
-        to 1: 0 orders a backfill no better than chance (FastFill, section 4.2, reports 0.67 and 0.65).
+        to 1: 0 orders a backfill no better than chance (FastFill reports 0.67 and 0.65, section 4.2 and appendix E).
     """
     return {
         "mean_sigma2": float(sigma2.astype(np.float64).mean()),
-        "kendall_tau": kendall_tau(sigma2[:_MOST_ROWS], error[:_MOST_ROWS]),
-        "kendall_tau_l2": kendall_tau(sigma2[:_MOST_ROWS], squared_distance[:_MOST_ROWS]),
+        "kendall_tau": agreement(sigma2[:_MOST_ROWS], error[:_MOST_ROWS]),
+        "kendall_tau_l2": agreement(sigma2[:_MOST_ROWS], squared_distance[:_MOST_ROWS]),
     }
 
 
-def _recall(target: FloatArray, searched: tuple[FloatArray, FloatArray], metric: Metric, k: int) -> float:
-    true = _neighbours(target, target, metric, k)
-    found = _neighbours(*searched, metric, k)
-    return float(np.mean([len(np.intersect1d(a, b, assume_unique=True)) for a, b in zip(true, found, strict=True)]) / k)
+def _recalls(
+    target: FloatArray, searched: tuple[FloatArray, FloatArray], metric: Metric, ks: Sequence[int]
+) -> dict[str, float]:
+    """Share of the true neighbours found by each k; the neighbours of native queries among native vectors are true."""
+    itself = np.arange(len(target))
+    true, found = (_distances(*sides, metric) for sides in ((target, target), searched))
+    return {f"recall_at_{k}": recall_at_k(nearest_rows(found, k, itself), nearest_rows(true, k, itself)) for k in ks}
 
 
-def _neighbours(queries: FloatArray, gallery: FloatArray, metric: Metric, k: int) -> npt.NDArray[np.intp]:
-    if metric == "cosine":
-        queries, gallery = _unit(queries), _unit(gallery)
-    distances = -2 * (queries @ gallery.T)
-    if metric == "l2":
-        distances += np.square(gallery).sum(axis=1)
-    np.fill_diagonal(distances, np.inf)
-    return np.argpartition(distances, k - 1, axis=1)[:, :k]
+def _distances(queries: FloatArray, gallery: FloatArray, metric: Metric) -> Distances:
+    # Vectors without a direction count as orthogonal to all others here, where a search would refuse them.
+    return measure(_unit(queries), _unit(gallery), "dot") if metric == "cosine" else measure(queries, gallery, metric)
+
+
+def agreement(one: npt.ArrayLike, other: npt.ArrayLike) -> float:
+    """Kendall's tau-b of two scores of the same items, (n,) each; 0 where either score is the same for all items."""
+    return kendall_tau(one, other) if np.ptp(np.asarray(one)) > 0 and np.ptp(np.asarray(other)) > 0 else 0.0
 
 
 def _unit(vectors: FloatArray) -> FloatArray:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from compatstore.artifacts.architecture import Architecture
-from compatstore.trainers.pairs.loop import require_settings
 from compatstore.trainers.pairs.through_head import Discrimination, HeadTraining
+from compatstore.trainers.settings import Count, Share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,12 +24,8 @@ class LCE(HeadTraining):
     """
 
     disc: Discrimination | None = "cross-entropy"
-    label_smoothing: float = 0.0
-    width: int = 512
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_settings("LCE", {"width >= 1": self.width >= 1})
+    label_smoothing: Share = 0.0
+    width: Count = 512
 
     def architecture(self, linear: Architecture) -> Architecture:
         """Describe two hidden layers."""

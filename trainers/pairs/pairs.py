@@ -104,7 +104,7 @@ class Pairs:
     ) -> Pairs:
         """Read both sides from npy, npz, Parquet, Arrow or Feather files.
 
-        RowNumbers are joined by id when both files have ids, else by position. Labels come from either file.
+        Rows are joined by id when both files have ids, else by position. Labels come from either file.
 
         Args:
             source: File of source vectors, perhaps with ids, labels and side-information.

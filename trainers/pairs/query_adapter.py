@@ -1,4 +1,4 @@
-"""Query adapter: search the old gallery with the new model's queries, before any vector of it has changed."""
+"""Query adapter: search the source's gallery with target queries, before any stored vector has changed."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from compatstore.artifacts.artifact import Artifact
-from compatstore.boundary import checked, require_fields
+from compatstore.boundary import checked
 from compatstore.trainers.pairs.held_out import held_out_figures
-from compatstore.trainers.pairs.loop import Report, require_settings
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.ridge import Ridge
 from compatstore.trainers.pairs.trainer import PairTrainer, describe, without_holdout
+from compatstore.trainers.settings import Share, require_settings
+from compatstore.trainers.training import OnEpoch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +21,7 @@ class QueryAdapter:
     """Learn a map target -> source for queries (Drift-Adapter, arXiv 2509.23471).
 
     Args:
-        form: The map: any trainer on pairs, a closed form or a network; it learns from the pairs turned round.
+        form: The map: any trainer on pairs, a closed form or a network; it is trained from target to source.
         holdout: Share of the rows kept out of learning to measure on, in [0, 1); 0 measures nothing. Takes the place
             of the form's own.
         seed: Of the choice of rows held out.
@@ -30,16 +31,15 @@ class QueryAdapter:
     """
 
     form: PairTrainer = field(default_factory=Ridge)
-    holdout: float = 0.1
+    holdout: Share = 0.1
     seed: int = 0
 
     def __post_init__(self) -> None:
-        require_fields(self)
-        require_settings("QueryAdapter", {"holdout in [0, 1)": 0 <= self.holdout < 1})
+        require_settings(self)
 
     @checked
-    def fit(self, pairs: Pairs, progress: Report | None = None) -> Artifact:
-        """Learn from pairs in the direction of the upgrade, source to target; they are turned round here.
+    def fit(self, pairs: Pairs, progress: OnEpoch | None = None) -> Artifact:
+        """Learn from pairs in the direction of the upgrade, source to target; the map is trained from target to source.
 
         Args:
             pairs: What to learn from; side-information is left out, as a query has none.
@@ -53,7 +53,7 @@ class QueryAdapter:
             InvalidInput: The form cannot learn from these pairs.
         """
         kept, held_out = pairs.split(self.holdout, self.seed) if self.holdout else (pairs, None)
-        learned = without_holdout(self.form).fit(turned_round(kept), progress)
+        learned = without_holdout(self.form).fit(reversed_pairs(kept), progress)
         adapter = self._adapter(pairs, learned, learned.manifest.figures)
         if held_out is None:
             return adapter
@@ -76,8 +76,8 @@ class QueryAdapter:
         )
 
 
-def turned_round(pairs: Pairs) -> Pairs:
-    """Return the pairs of the way back: target as source, without side-information."""
+def reversed_pairs(pairs: Pairs) -> Pairs:
+    """Swap source and target; side-information is left out."""
     return Pairs(
         pairs.target,
         pairs.source,

@@ -9,19 +9,20 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 from compatstore.artifacts.architecture import Architecture
-from compatstore.trainers.pairs.loop import require_settings
-from compatstore.trainers.pairs.losses import Batch
+from compatstore.trainers.pairs.objective import Batch
 from compatstore.trainers.pairs.training import TransformTraining
 from compatstore.trainers.pairs.two_branch import TwoBranch, start_from_identity
+from compatstore.trainers.settings import Count
 
 
 @dataclass(frozen=True, kw_only=True)
 class RBT(TransformTraining):
     """Wang et al., "Unified Representation Learning for Cross Model Compatibility" (BMVC 2020), as FCT measures it.
 
-    h(x) = x + sum over paths of d -> bottleneck -> bottleneck -> d, by FCT's squared distance and schedule; a learnt
-    linear map takes the place of x where the dimensions differ. The paths are one network whose middle is
-    block-diagonal. Side-information, where the pairs have it, enters the paths (and a linear map) beside x.
+    h(x) = x + sum over paths of d -> bottleneck -> bottleneck -> d, by FCT's squared distance and schedule (its
+    appendix J); a learnt linear map takes the place of x where the dimensions differ. The paths are one network
+    whose middle is block-diagonal. Side-information, where the pairs have it, enters the paths (and a linear map)
+    beside x.
 
     Args:
         paths: Number of paths, >= 1.
@@ -31,12 +32,8 @@ class RBT(TransformTraining):
         InvalidInput: A setting is out of its range.
     """
 
-    paths: int = 4
-    bottleneck: int = 16
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require_settings("RBT", {"paths >= 1": self.paths >= 1, "bottleneck >= 1": self.bottleneck >= 1})
+    paths: Count = 4
+    bottleneck: Count = 16
 
     def architecture(self, linear: Architecture) -> Architecture:
         """Describe all paths as one network beside a linear map."""

@@ -13,6 +13,7 @@ from compatstore.arrays import Doubles, Positions
 from compatstore.artifacts.artifact import Artifact
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.distances import measure
+from compatstore.evaluation.ranking import average_precision, ranks_behind_ties
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.versions import Metric
 
@@ -91,8 +92,8 @@ class RetrievalTest:
         return "map" if "map" in self._truths else self._recall
 
     @property
-    def units(self) -> Positions:
-        """(q,) what was drawn as a whole with each query, in numbers from 0: its class, or itself without labels."""
+    def clusters(self) -> Positions:
+        """(q,) integers from 0, the cluster of each query in the bootstrap: its class, or itself without labels."""
         if self._labels is None:
             return np.arange(len(self._queries))
         return np.unique(self._labels[self._queries], return_inverse=True)[1]
@@ -164,8 +165,9 @@ class RetrievalTest:
             if not len(right):
                 continue
             if id(truth) not in ranks:
-                ordered = np.sort(np.delete(distances, truth.left_out[query]))
-                ranks[id(truth)] = np.sort(ordered.searchsorted(distances[right], side="right"))
+                kept = distances.copy()
+                kept[truth.left_out[query]] = np.inf
+                ranks[id(truth)] = ranks_behind_ties(kept, right)
             yield name, ranks[id(truth)]
 
 
@@ -173,7 +175,7 @@ def _score(figure: str, ranks: Positions, k: int) -> float:
     if figure == "cmc_1":
         return float(ranks[0] == 1)
     if figure == "map":
-        return float(np.mean(np.arange(1, len(ranks) + 1) / ranks))
+        return average_precision(ranks)
     return float(np.mean(ranks <= k))
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
 
+from compatstore.arrays import Doubles
 from compatstore.seeds import seed_of
-from compatstore.trainers.pairs.closed_form import AffineMap, ClosedForm
-from compatstore.trainers.pairs.least_squares import LeastSquares
-from compatstore.trainers.pairs.moments import Moments
+from compatstore.trainers.pairs.closed_form import AffineMap, ClosedForm, Moments
 from compatstore.trainers.pairs.pairs import Pairs
+from compatstore.trainers.settings import Count, Part, at_least, each
+
+# Directions whose variance is below this share of the largest cannot be separated from rounding.
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,15 +28,8 @@ class Ridge(ClosedForm):
         validation: Share of the rows that choose the penalty, in (0, 1).
     """
 
-    penalties: tuple[float, ...] = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-    validation: float = 0.1
-
-    def rules(self) -> dict[str, bool]:
-        """Return what the settings must fulfil, and whether they do."""
-        return {
-            "penalties, at least one, each >= 0": bool(self.penalties) and min(self.penalties) >= 0,
-            "validation in (0, 1)": 0 < self.validation < 1,
-        }
+    penalties: Annotated[tuple[float, ...], each(at_least(0))] = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
+    validation: Part = 0.1
 
     def solve(self, pairs: Pairs) -> AffineMap:
         """Solve on all rows given.
@@ -71,11 +68,7 @@ class LowRankRidge(Ridge):
         ranks: To choose from, each >= 1; those beyond the dimensions count as the largest possible.
     """
 
-    ranks: tuple[int, ...] = (4, 8, 16, 32, 64, 128, 256)
-
-    def rules(self) -> dict[str, bool]:
-        """Return what the settings must fulfil, and whether they do."""
-        return super().rules() | {"ranks, at least one, each >= 1": bool(self.ranks) and min(self.ranks) >= 1}
+    ranks: Annotated[tuple[int, ...], each(at_least(1))] = (4, 8, 16, 32, 64, 128, 256)
 
     def ranks_up_to(self, full: int) -> tuple[int, ...]:
         """Return the ranks to choose from, where `full` is the largest possible."""
@@ -92,11 +85,7 @@ class LowRankAffine(ClosedForm):
         rank: Columns of U and V, >= 1; beyond the dimensions it counts as the largest possible.
     """
 
-    rank: int = 64
-
-    def rules(self) -> dict[str, bool]:
-        """Return what the settings must fulfil, and whether they do."""
-        return {"rank >= 1": self.rank >= 1}
+    rank: Count = 64
 
     def solve(self, pairs: Pairs) -> AffineMap:
         """Solve on all rows given."""
@@ -104,3 +93,59 @@ class LowRankAffine(ClosedForm):
         squares = LeastSquares(moments)
         rank = min(self.rank, squares.full_rank)
         return AffineMap.through_means(squares.weight(0.0, rank), moments, {"rank": float(rank)})
+
+
+class LeastSquares:
+    """Minimise mean |y - W x|^2 + penalty v |W|^2 over W of a given rank, x and y centred, v the mean variance of x.
+
+    One eigendecomposition serves every penalty, one more serves every rank. The solution of full rank is ridge
+    regression. The best of rank r is that solution projected on the r leading
+    eigenvectors of the covariance of its fitted values (reduced-rank ridge: Mukherjee and Zhu 2011, equation 4).
+
+    Args:
+        moments: Of the rows to fit.
+    """
+
+    def __init__(self, moments: Moments) -> None:
+        self._values, self._directions = np.linalg.eigh(moments.inputs)
+        self._cross = self._directions.T @ moments.cross
+
+    @property
+    def full_rank(self) -> int:
+        """The largest rank that a map between these dimensions can have."""
+        return int(min(self._cross.shape))
+
+    def weight(self, penalty: float, rank: int) -> Doubles:
+        """Return the solution, (d_out, d_in)."""
+        solution = self._solution(penalty)
+        leading = self._leading(solution)[:, :rank]
+        return np.asarray(leading @ (leading.T @ solution.T) @ self._directions.T)
+
+    def errors(self, penalty: float, held_out: Moments) -> Doubles:
+        """Return the mean squared distance on held-out rows for the ranks 1, 2, ..., `full_rank`.
+
+        Projecting on one more direction changes the error by a term of that direction alone, so all ranks follow from
+        one running sum.
+
+        Args:
+            penalty: As in `weight`.
+            held_out: Moments of these rows about the means of the rows fitted.
+        """
+        solution = self._solution(penalty)
+        leading = self._leading(solution)
+        predicted = self._directions @ solution @ leading
+        common = np.einsum("ir,ir->r", predicted, held_out.cross @ leading)
+        length = np.einsum("ir,ir->r", predicted, held_out.inputs @ predicted)
+        return np.asarray(held_out.output_square - np.cumsum(2 * common - length))
+
+    def _solution(self, penalty: float) -> Doubles:
+        """Ridge regression, (d_in, d_out), its inputs in the eigenbasis."""
+        values = self._values
+        kept = values > _ROUNDING * values.max(initial=0.0)
+        inverse = np.divide(1, values + penalty * values.mean(), out=np.zeros_like(values), where=kept)
+        return np.asarray(inverse[:, None] * self._cross)
+
+    def _leading(self, solution: Doubles) -> Doubles:
+        """Eigenvectors (d_out, full_rank) of the covariance of the fitted values, the largest first."""
+        _, vectors = np.linalg.eigh(self._cross.T @ solution)
+        return np.asarray(vectors[:, ::-1][:, : self.full_rank])

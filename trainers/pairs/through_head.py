@@ -1,20 +1,21 @@
-"""Training through the target model's frozen head: which head, and which loss of its classes."""
+"""Training through the target model's frozen classifier head: which head, and which loss of its classes."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal
 
 import torch
+from torch.nn import functional
 
-from compatstore.trainers.pairs.head import Head, class_means, given_head, logistic_regression
-from compatstore.trainers.pairs.head_losses import arcface, cross_entropy
-from compatstore.trainers.pairs.loop import require_settings
-from compatstore.trainers.pairs.losses import Loss
-from compatstore.trainers.pairs.objective import Objective
+from compatstore.trainers.head_losses import scaled_cosines
+from compatstore.trainers.pairs.head import UNKNOWN, Head, class_means, given_head, logistic_regression
+from compatstore.trainers.pairs.objective import Batch, Loss, Objective
 from compatstore.trainers.pairs.pairs import Pairs, unit_length
 from compatstore.trainers.pairs.training import TransformTraining
+from compatstore.trainers.pairs.two_branch import Prediction
+from compatstore.trainers.settings import Positive, Share, from_to
 
 HeadOrigin = Literal["given", "fitted"]
 Discrimination = Literal["cross-entropy", "arcface"]
@@ -22,13 +23,13 @@ Discrimination = Literal["cross-entropy", "arcface"]
 
 @dataclass(frozen=True, kw_only=True)
 class HeadTraining(TransformTraining):
-    """What methods share that look at transformed vectors through a head; they need `Pairs.labels`.
+    """Settings of the methods that classify transformed vectors by a frozen head; they need `Pairs.labels`.
 
     Args:
-        head: "given" takes the target model's own, "fitted" fits one on the target vectors and labels of the pairs;
-            None takes the given one where the pairs have it.
+        head: "given" takes the target model's own head, "fitted" fits one on the target vectors and labels of the
+            pairs; None takes the given one where the pairs have it.
         disc: Loss through the head, "cross-entropy" or "arcface"; None takes the latter where target vectors have
-            unit length. It should be the one that the target model was trained with.
+            unit length. It should be the loss that the target model was trained with.
         label_smoothing: Of the cross-entropy, in [0, 1).
         margin: Of ArcFace, in radians, in [0, pi/2].
         scale: Of ArcFace's cosines, > 0.
@@ -39,37 +40,32 @@ class HeadTraining(TransformTraining):
 
     head: HeadOrigin | None = None
     disc: Discrimination | None = None
-    label_smoothing: float = 0.1
-    margin: float = 0.5
-    scale: float = 64.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        rules = {
-            f"head of {get_args(HeadOrigin)}": self.head in (None, *get_args(HeadOrigin)),
-            f"disc of {get_args(Discrimination)}": self.disc in (None, *get_args(Discrimination)),
-            "label_smoothing in [0, 1)": 0 <= self.label_smoothing < 1,
-            "margin in [0, pi/2]": 0 <= self.margin <= math.pi / 2,
-            "scale > 0": self.scale > 0,
-        }
-        require_settings(type(self).__name__, rules)
+    label_smoothing: Share = 0.1
+    margin: Annotated[float, from_to(0, math.pi / 2)] = 0.5
+    scale: Positive = 64.0
 
     def objective(self, pairs: Pairs) -> Objective:
-        """Train for the loss through the head alone.
+        """Return the loss through the head.
 
         Raises:
-            InvalidInput: The pairs lack labels, or labels are no rows of the given head.
+            InvalidInput: The pairs lack labels, or a label is no row of the given head.
         """
-        disc = self.discrimination(pairs)
-        head = self.head_of(pairs, disc)
-        return Objective(error=self.loss_through(head, disc), head=head, resolved={"disc": disc, "head": head.origin})
+        return self.through_head(pairs)
 
-    def discrimination(self, pairs: Pairs) -> Discrimination:
-        """Say which loss is taken through the head."""
-        return self.disc or ("arcface" if unit_length(pairs.target) else "cross-entropy")
+    def through_head(self, pairs: Pairs) -> Objective:
+        """Choose the head and its loss for these pairs; errors as in `objective`."""
+        disc = self.disc or ("arcface" if unit_length(pairs.target) else "cross-entropy")
+        head = self._head(pairs, disc)
+        rows = torch.from_numpy(head.rows).to(self.torch_device)
+        error = (
+            arcface(rows, margin=self.margin, scale=self.scale)
+            if disc == "arcface"
+            else cross_entropy(rows, label_smoothing=self.label_smoothing)
+        )
+        return Objective(error=error, head=head, resolved={"disc": disc, "head": head.origin})
 
-    def head_of(self, pairs: Pairs, disc: Discrimination) -> Head:
-        """Take the given head or fit one: means of classes for ArcFace, which sees directions; else a regression."""
+    def _head(self, pairs: Pairs, disc: Discrimination) -> Head:
+        """Take the given head or fit one: means of classes for ArcFace, else a logistic regression."""
         if self.head == "given" or (self.head is None and pairs.head is not None):
             return given_head(pairs)
         if disc == "arcface":
@@ -78,9 +74,46 @@ class HeadTraining(TransformTraining):
             pairs, label_smoothing=self.label_smoothing, seed=self.seed, device=self.torch_device
         )
 
-    def loss_through(self, head: Head, disc: Discrimination) -> Loss:
-        """Make the loss of each row."""
-        rows = torch.from_numpy(head.rows).to(self.torch_device)
-        if disc == "arcface":
-            return arcface(rows, margin=self.margin, scale=self.scale)
-        return cross_entropy(rows, label_smoothing=self.label_smoothing)
+
+def cross_entropy(head: torch.Tensor, *, label_smoothing: float) -> Loss:
+    """Cross-entropy of the classes that the frozen head predicts for transformed vectors (FastFill, section 4.1).
+
+    Args:
+        head: (classes, target dim) float32.
+        label_smoothing: Share of the label spread over all classes, in [0, 1).
+
+    Returns:
+        The loss of each row.
+    """
+
+    def loss(prediction: Prediction, batch: Batch) -> torch.Tensor:
+        return _entropy(prediction.vectors @ head.T, batch.classes, label_smoothing)
+
+    return loss
+
+
+def arcface(head: torch.Tensor, *, margin: float, scale: float) -> Loss:
+    """Cross-entropy of scaled cosines, the true class at an angle larger by a margin (ArcFace, arXiv 1801.07698).
+
+    Args:
+        head: (classes, target dim) float32; rows of any length.
+        margin: Added to the angle between a prediction and its class, in radians, in [0, pi/2].
+        scale: Multiplies the cosines, > 0.
+
+    Returns:
+        The loss of each row.
+    """
+
+    def loss(prediction: Prediction, batch: Batch) -> torch.Tensor:
+        logits = scaled_cosines(prediction.vectors, head, scale=scale, classes=batch.classes, margin=margin)
+        return _entropy(logits, batch.classes, 0.0)
+
+    return loss
+
+
+def _entropy(logits: torch.Tensor, classes: torch.Tensor | None, label_smoothing: float) -> torch.Tensor:
+    if classes is None:
+        return logits.new_zeros(len(logits))
+    return functional.cross_entropy(
+        logits, classes, label_smoothing=label_smoothing, ignore_index=UNKNOWN, reduction="none"
+    )

@@ -7,8 +7,8 @@ from dataclasses import Field, fields, replace
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from compatstore.artifacts.artifact import Artifact
-from compatstore.trainers.pairs.loop import Report
 from compatstore.trainers.pairs.pairs import Pairs
+from compatstore.trainers.training import OnEpoch
 
 
 class PairTrainer(Protocol):
@@ -16,7 +16,7 @@ class PairTrainer(Protocol):
 
     __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
 
-    def fit(self, pairs: Pairs, progress: Report | None = None) -> Artifact:
+    def fit(self, pairs: Pairs, progress: OnEpoch | None = None) -> Artifact:
         """Learn from pairs; `progress` is called after each epoch, if there are any."""
         ...
 

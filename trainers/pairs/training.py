@@ -1,10 +1,14 @@
-"""How a forward transform is learnt from pairs; a method says which network, started how, and for which objective."""
+"""How a network is trained on pairs: settings of all such methods, and `fit`.
+
+A method says which network is built (`architecture`, `network`) and what is minimised (`objective`).
+"""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
@@ -12,22 +16,24 @@ import torch
 from compatstore.arrays import FloatArray
 from compatstore.artifacts.architecture import Architecture
 from compatstore.artifacts.artifact import Artifact
-from compatstore.artifacts.network import Execution, Network
+from compatstore.artifacts.network import DEVICE, Execution, Network, Precision
 from compatstore.boundary import checked
 from compatstore.errors import InvalidInput
-from compatstore.trainers.pairs.fold import Tensors, fold
 from compatstore.trainers.pairs.held_out import held_out_figures, uncertainty_figures
-from compatstore.trainers.pairs.loop import PairTraining, Report, require_settings, seeded, train_on_pairs
-from compatstore.trainers.pairs.losses import Batch, squared_distance
-from compatstore.trainers.pairs.objective import Objective
+from compatstore.trainers.pairs.loop import train_on_pairs
+from compatstore.trainers.pairs.objective import Batch, Objective, squared_distance
 from compatstore.trainers.pairs.pairs import Pairs, unit_length
-from compatstore.trainers.pairs.two_branch import Prediction, TwoBranch
+from compatstore.trainers.pairs.two_branch import Prediction, Tensors, TwoBranch, fold
+from compatstore.trainers.settings import BatchSize, Count, NotNegative, Positive, Rule, Share, require_settings
+from compatstore.trainers.training import OnEpoch, seeded
 from compatstore.versions import Metric
 
+Optimiser = Literal["adam", "adamw"]
 HoldOutBy = Literal["row", "class"]
 
-# Rows that sigma^2 is started on.
+# Rows from which the first sigma^2 is taken.
 _STARTING = 4096
+_DEVICE = Rule("cpu, cuda or cuda:<n>", lambda value: DEVICE.fullmatch(value) is not None)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -39,45 +45,78 @@ class _Trained:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformTraining(PairTraining, ABC):
-    """What every method shares; settings of the loop are those of `PairTraining`.
+class TransformTraining(ABC):
+    """Settings of every network on pairs; the defaults are FCT's (appendix D.5).
 
     Args:
-        holdout: Share kept out of training to measure on, in [0, 1); 0 measures nothing.
-        holdout_by: Keep out rows, or whole classes, which judges the transform on classes that it never saw but
-            learns nothing about them; None takes classes where that leaves out two or more, else rows.
-        side_transform: Also train g(source, side) -> the target's side-information, by squared distance, for the hop
-            after.
+        epochs: Passes over the pairs, >= 1.
+        optimiser: "adam", whose weight decay is an L2 penalty, or "adamw", whose decay is apart from the gradient.
+        learning_rate: At the end of the warm-up, > 0.
+        weight_decay: Of the optimiser, >= 0.
+        batch_size: Largest batch, >= 2; batches of an epoch are of equal size, up to one row.
+        warmup_epochs: Epochs of linear rise, before a cosine to 0; None is 1/16 of the epochs (5 of 80).
+        freeze_statistics_at: Epochs after which the running statistics of batch normalisation are held, while its
+            weights are still trained, >= 1; None is half of the epochs (40 of 80).
+        seed: Of initial weights, order of rows and held-out rows. On the CPU, equal seeds give equal weights.
+        clip_norm: Largest length of the gradient of a step, > 0; None does not clip.
+        precision: "float32", or "bfloat16" for the products of the hidden layers; weights and losses stay float32.
+        device: "cpu", "cuda" or "cuda:<n>"; None takes CUDA where there is one. All pairs are moved there at once.
+        holdout: Share of the rows kept out of training to measure on, in [0, 1); 0 measures nothing.
+        holdout_by: Keep out rows, or whole classes, which measures the transform on classes that are not trained on
+            and trains on fewer of them; None takes classes where that leaves out two or more, else rows.
+        side_transform: Also train g(source, side) -> the target's side-information, by squared distance, for the
+            upgrade after the next.
 
     Raises:
         InvalidInput: A setting is out of its range.
     """
 
-    holdout: float = 0.1
+    epochs: Count = 80
+    optimiser: Optimiser = "adam"
+    learning_rate: Positive = 5e-4
+    weight_decay: NotNegative = 2**-15
+    batch_size: BatchSize = 1024
+    warmup_epochs: NotNegative | None = None
+    freeze_statistics_at: Count | None = None
+    seed: int = 0
+    clip_norm: Positive | None = None
+    precision: Precision = "float32"
+    device: Annotated[str, _DEVICE] | None = None
+    holdout: Share = 0.1
     holdout_by: HoldOutBy | None = "row"
     side_transform: bool = False
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        rules = {
-            "holdout in [0, 1)": 0 <= self.holdout < 1,
-            f"holdout_by of {get_args(HoldOutBy)}": self.holdout_by in (None, *get_args(HoldOutBy)),
-        }
-        require_settings(type(self).__name__, rules)
+        require_settings(self)
+
+    @property
+    def warmup(self) -> float:
+        """Epochs of the warm-up."""
+        return self.epochs / 16 if self.warmup_epochs is None else self.warmup_epochs
+
+    @property
+    def freeze_after(self) -> int:
+        """Epochs after which the running statistics are held."""
+        return math.ceil(self.epochs / 2) if self.freeze_statistics_at is None else self.freeze_statistics_at
+
+    @property
+    def torch_device(self) -> torch.device:
+        """Where to train."""
+        return torch.device(self.device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
     @checked
-    def fit(self, pairs: Pairs, progress: Report | None = None) -> Artifact:
+    def fit(self, pairs: Pairs, progress: OnEpoch | None = None) -> Artifact:
         """Train on pairs.
 
         Args:
-            pairs: What to learn from; bound to their versions' fingerprints where they name versions.
+            pairs: What to learn from; the artifact is bound to the fingerprints of the versions that the pairs name.
             progress: Called after each epoch of each network.
 
         Returns:
-            A ForwardTransform, with figures on held-out rows, measured on the very network that it carries.
+            A ForwardTransform; its figures are measured on held-out rows with the network as it is stored.
 
         Raises:
-            InvalidInput: Too few rows, or the pairs lack the labels, head or side-information that is asked for.
+            InvalidInput: Too few rows, or the pairs lack the labels, head or side-information that the settings need.
         """
         if self.side_transform and pairs.target_side is None:
             asked = f"train {type(self).__name__} with side_transform"
@@ -103,18 +142,18 @@ class TransformTraining(PairTraining, ABC):
 
     @abstractmethod
     def architecture(self, linear: Architecture) -> Architecture:
-        """Describe the network, given the one linear layer from these inputs to these outputs."""
+        """Describe the network, given a single linear layer of the same inputs and outputs."""
 
     def network(self, architecture: Architecture, rows: Batch) -> TwoBranch:
-        """Build the network, and start it from the rows where a method does so."""
+        """Build the network; a method may compute its initial weights from the rows."""
         return TwoBranch(architecture)
 
     def objective(self, pairs: Pairs) -> Objective:
-        """Say what to train for, given the pairs to train on."""
+        """Return what to minimise on these pairs."""
         return Objective()
 
     def side(self, pairs: Pairs) -> FloatArray | None:
-        """Return what a side branch reads, (n, side dim), or None for no side branch."""
+        """Return the inputs of the side branch, (n, side dim), or None for no side branch."""
         return pairs.side
 
     def finish(self, architecture: Architecture, tensors: Tensors) -> tuple[Architecture, Tensors]:
@@ -130,7 +169,7 @@ class TransformTraining(PairTraining, ABC):
         return pairs.split(self.holdout, self.seed, by=self.holdout_by or by)
 
     def _fit_network(
-        self, name: str, pairs: Pairs, held_out: Pairs | None, objective: Objective, progress: Report | None
+        self, name: str, pairs: Pairs, held_out: Pairs | None, objective: Objective, progress: OnEpoch | None
     ) -> _Trained:
         rows = self._batch(name, pairs, objective)
         watched = None if held_out is None else self._batch(name, held_out, objective)
@@ -138,7 +177,7 @@ class TransformTraining(PairTraining, ABC):
             model = self.network(self._architecture(rows, objective), rows).to(self.torch_device)
             objective.start(model, rows.take(torch.arange(min(len(rows), _STARTING))).to(self.torch_device))
             last = train_on_pairs(
-                model, rows, self, objective, held_out=watched, network=name, note=objective.note, report=progress
+                model, rows, self, objective, held_out=watched, network=name, note=objective.note, progress=progress
             )
         architecture, tensors = self.finish(model.architecture, fold(model))
         arrays = {key: tensor.float().numpy() for key, tensor in tensors.items()}

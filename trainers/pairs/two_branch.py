@@ -1,7 +1,8 @@
-"""The network that learns on pairs: an `Architecture` as torch trains it."""
+"""The network that is trained on pairs, and the dense layers that it is stored as."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -10,9 +11,11 @@ from torch import nn
 
 from compatstore.artifacts.architecture import Architecture
 
+Tensors = dict[str, torch.Tensor]
+
 
 class Prediction(NamedTuple):
-    """What the network says about n items.
+    """What the network predicts for n items.
 
     Attributes:
         vectors: (n, output_dim), of unit length where the architecture says so.
@@ -24,7 +27,7 @@ class Prediction(NamedTuple):
 
 
 class TwoBranch(nn.Module):
-    """Branches for source and side-information, a mixer on both (FCT, section 3.2 and its appendix).
+    """Branches for source and side-information, a mixer on both (FCT, section 3.3 and appendix D.1).
 
     Every layer is Linear-BatchNorm-ReLU, except the linear output. With branches of 256, 256 and a mixer of 2048,
     2048 it is the paper's network: 5.7 million parameters at 128/128/128. Dropout and noise act in training alone, so
@@ -91,21 +94,33 @@ class TwoBranch(nn.Module):
         return values + self.noise * values.std(dim=0) * torch.randn_like(values)
 
 
-def freeze_statistics(model: nn.Module) -> None:
-    """Hold the running statistics of batch normalisation; its weights go on learning (FCT, appendix).
-
-    To be called after every `model.train()`, which would let them run again.
-    """
-    for module in model.modules():
-        if isinstance(module, nn.BatchNorm1d):
-            module.eval()
-
-
 def start_from_identity(model: TwoBranch) -> None:
     """Fix the linear map of the source at the identity, where source and output have one dimension."""
     if model.skip is not None and model.skip.in_features == model.skip.out_features:
         nn.init.eye_(model.skip.weight)
         model.skip.weight.requires_grad_(False)
+
+
+def fold(model: TwoBranch) -> Tensors:
+    """Return the model in evaluation mode as dense layers: batch normalisation is folded into them, in float64.
+
+    Returns:
+        Tensors named as in `Architecture.shapes`, float64 on the CPU; weights (out, in).
+    """
+    parts = {"source": model.source, "mixer": model.mixer}
+    if model.side is not None:
+        parts["side"] = model.side
+    tensors = {name: value for part, stack in parts.items() for name, value in _folded(part, stack)}
+    depth = len(model.architecture.mixer)
+    tensors |= {f"mixer.{depth}.weight": _exact(model.output.weight), f"mixer.{depth}.bias": _exact(model.output.bias)}
+    if model.skip is not None:
+        tensors["skip.weight"] = _exact(model.skip.weight)
+    if model.skip_side is not None:
+        tensors["skip_side.weight"] = _exact(model.skip_side.weight)
+    if model.log_sigma2 is not None:
+        tensors["log_sigma2.weight"] = _exact(model.log_sigma2.weight)
+        tensors["log_sigma2.bias"] = _exact(model.log_sigma2.bias)
+    return tensors
 
 
 def _stack(widths: tuple[int, ...], *, bias: bool, norm: bool, dropout: float) -> nn.Sequential:
@@ -116,3 +131,28 @@ def _stack(widths: tuple[int, ...], *, bias: bool, norm: bool, dropout: float) -
         layers.append(nn.ReLU())
         layers += [nn.Dropout(dropout)] if dropout else []
     return nn.Sequential(*layers)
+
+
+def _folded(part: str, stack: nn.Sequential) -> Iterator[tuple[str, torch.Tensor]]:
+    linears = [module for module in stack if isinstance(module, nn.Linear)]
+    norms: list[nn.BatchNorm1d | None] = [module for module in stack if isinstance(module, nn.BatchNorm1d)]
+    for index, (linear, norm) in enumerate(zip(linears, norms or [None] * len(linears), strict=True)):
+        scale, shift = _affine(linear.out_features, norm)
+        weight = _exact(linear.weight)
+        bias = torch.zeros(len(weight), dtype=weight.dtype) if linear.bias is None else _exact(linear.bias)
+        yield f"{part}.{index}.weight", weight * scale[:, None]
+        yield f"{part}.{index}.bias", bias * scale + shift
+
+
+def _affine(width: int, norm: nn.BatchNorm1d | None) -> tuple[torch.Tensor, torch.Tensor]:
+    """Scale and shift, (width,) each, that a batch normalisation is in evaluation mode."""
+    if norm is None:
+        return torch.ones(width, dtype=torch.float64), torch.zeros(width, dtype=torch.float64)
+    assert norm.running_mean is not None, "built with running statistics"
+    assert norm.running_var is not None, "built with running statistics"
+    scale = _exact(norm.weight) / torch.sqrt(_exact(norm.running_var) + norm.eps)
+    return scale, _exact(norm.bias) - _exact(norm.running_mean) * scale
+
+
+def _exact(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().cpu().double()

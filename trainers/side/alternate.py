@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from torch import nn
 
 from compatstore.encoders.network import Preprocessing
-from compatstore.trainers.images.augmentation import Augmentation
-from compatstore.trainers.images.class_head import ClassifierRecipe
+from compatstore.trainers.images.augmentation import Augmentation, Mixup
+from compatstore.trainers.images.class_head import Classifier
 from compatstore.trainers.images.images import Images
 from compatstore.trainers.images.independent import Classification, require_classes
-from compatstore.trainers.images.mixup import Mixup
+from compatstore.trainers.settings import Count, NotNegative
 from compatstore.trainers.side.training import SideTrainer
 
 
 @dataclass(frozen=True, kw_only=True)
-class Alternate(ClassifierRecipe, SideTrainer):
+class Alternate(Classifier, SideTrainer):
     """Train a classifier as `Independent` does, and keep its embedding as side-information (FCT, section 5.1).
 
     Args:
@@ -30,14 +30,10 @@ class Alternate(ClassifierRecipe, SideTrainer):
         InvalidInput: A setting is out of its range.
     """
 
-    dim: int = 64
+    dim: Count = 64
     seed: int = 1
     augmentation: Augmentation | None = None
-    mixup: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.require({"mixup >= 0": self.mixup >= 0})
+    mixup: NotNegative = 0.0
 
     @property
     def unit_length(self) -> bool:

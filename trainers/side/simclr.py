@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import torch
 from pytorch_metric_learning import losses
@@ -11,6 +12,7 @@ from torch import nn
 from compatstore.encoders.network import Preprocessing
 from compatstore.trainers.images.augmentation import Augmentation
 from compatstore.trainers.images.images import Images
+from compatstore.trainers.settings import BatchSize, Positive, at_least
 from compatstore.trainers.side.training import SideTrainer
 
 
@@ -32,15 +34,11 @@ class SimCLR(SideTrainer):
         InvalidInput: A setting is out of its range.
     """
 
-    batch_size: int = 256
-    temperature: float = 0.2
+    batch_size: BatchSize = 256
+    temperature: Positive = 0.2
     augmentation: Augmentation = field(default_factory=Augmentation)
-    local_views: int = 0
+    local_views: Annotated[int, at_least(0)] = 0
     local: Augmentation = field(default_factory=lambda: Augmentation(smallest_crop=0.2, largest_crop=0.6))
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.require({"temperature > 0": self.temperature > 0, "local_views >= 0": self.local_views >= 0})
 
     @property
     def ends_in_norm(self) -> bool:

@@ -1,4 +1,4 @@
-"""What trainers of side-information share: one way to train, one result, and a form that survives one bit a value."""
+"""Training of side-information: settings of all its trainers, `fit`, its result, and codes of one bit per value."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from compatstore.encoders.network import NetworkEncoder, Preprocessing
 from compatstore.encoders.protocol import Encoder
 from compatstore.evaluation.agreement import linear_cka
 from compatstore.trainers.images.images import Images
-from compatstore.trainers.images.loop import Report, seeded
-from compatstore.trainers.images.recipe import Recipe, encoder_of
+from compatstore.trainers.images.training import ImageTraining, encoder_of
+from compatstore.trainers.settings import Count
+from compatstore.trainers.training import OnEpoch, seeded
 
 COMPARED = 2000
 
@@ -37,7 +38,7 @@ class SideModel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SideTrainer(Recipe, ABC):
+class SideTrainer(ImageTraining, ABC):
     """Train a network whose output is stored beside each embedding, for transforms that are not known yet.
 
     Args:
@@ -49,7 +50,7 @@ class SideTrainer(Recipe, ABC):
         InvalidInput: A setting is out of its range.
     """
 
-    dim: int = 64
+    dim: Count = 64
     codes: bool = False
 
     @abstractmethod
@@ -72,7 +73,7 @@ class SideTrainer(Recipe, ABC):
         *,
         source: Encoder | None = None,
         held_out: Images | None = None,
-        report: Report | None = None,
+        progress: OnEpoch | None = None,
         checkpoint: str | Path | None = None,
     ) -> SideModel:
         """Train from random weights.
@@ -81,8 +82,8 @@ class SideTrainer(Recipe, ABC):
             images: What to train on: those that the source model learnt from, or more of their kind.
             source: The source's encoder, to measure the linear CKA with; it has no part in the training.
             held_out: Images to measure it on; by default those that were trained on.
-            report: Called after each epoch.
-            checkpoint: File to save to, and to go on from after a kill.
+            progress: Called after each epoch.
+            checkpoint: File to save to, from which training continues after a kill.
 
         Raises:
             InvalidInput: The loss became NaN or infinite, or the trainer needs other images.
@@ -97,7 +98,7 @@ class SideTrainer(Recipe, ABC):
             network = backbone.build()
             seen = nn.Sequential(network, StraightThrough()) if self.codes else network
             objective = self.objective(seen, preprocessing, images)
-            loss = self.minimise(objective, images, preprocessing, report=report, checkpoint=checkpoint)
+            loss = self.minimise(objective, images, preprocessing, progress=progress, checkpoint=checkpoint)
         encoder = encoder_of(backbone, preprocessing, network, normalise=self.unit_length)
         figures = {"loss": loss, "images": len(images), "seconds": time.perf_counter() - start}
         if source is not None:

@@ -17,8 +17,7 @@ from compatstore.encoders.backbones.basis_network import BasisNetwork, Parts
 from compatstore.encoders.backbones.basis_transformed import BasisTransformed
 from compatstore.errors import DimensionMismatch, InvalidInput
 from compatstore.trainers import BT2, BT2Model, Images, Independent, TrainedModel
-from compatstore.trainers.images.bt2 import BT2Objective
-from compatstore.trainers.images.bt2_across import fit_across
+from compatstore.trainers.images.bt2_objective import BT2Objective
 from compatstore.trainers.images.source_model import FrozenSource, SourceKnowledge
 
 TRAINING = {"width": 8, "epochs": 12, "batch_size": 32}
@@ -168,14 +167,14 @@ def test_images_are_compared_with_given_vectors(split, source) -> None:
     }
     text = cs.EmbeddingVersion("captions", dim=12, model="a text model")
     method = BT2(dim=16, extra=4, **BRIEFLY)
-    model = fit_across(method, train, captions[train], text, held_out=test)
+    model = method.fit_across(train, captions[train], text, held_out=test)
     model.artifact.check(text, model.version("images"))
     cut = model.artifact.apply(model.encoder.encode(list(test.images))).vectors
     of_text = captions[test] / np.linalg.norm(captions[test], axis=1, keepdims=True)
     nearest = (cut @ of_text.T).argmax(axis=1)
     assert np.mean(np.asarray(test.labels)[nearest] == np.asarray(test.labels)) > 0.8
     with pytest.raises(DimensionMismatch, match="expected"):
-        fit_across(method, train, captions[test], text)
+        method.fit_across(train, captions[test], text)
 
 
 def test_what_does_not_fit_is_refused(split, source) -> None:

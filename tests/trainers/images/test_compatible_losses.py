@@ -16,8 +16,8 @@ from compatstore.encoders.network import NetworkEncoder, Preprocessing
 from compatstore.errors import InvalidInput
 from compatstore.trainers import BCT, FocalDistillation, Images, LCEAlignment, Regression, UniBCT
 from compatstore.trainers.images.class_head import ClassHead
+from compatstore.trainers.images.compatible import CompatibleTraining, Views
 from compatstore.trainers.images.source_model import FrozenSource, SourceKnowledge
-from compatstore.trainers.images.term_training import TermTraining, Views
 from compatstore.trainers.images.unibct import refined_features
 
 CLASSES, DIM = 4, 6
@@ -62,7 +62,7 @@ def cross_entropy(logits: list[float], label: int) -> float:
     return math.log(sum(math.exp(value) for value in logits)) - logits[label]
 
 
-def class_loss(method: TermTraining, embedding, rows, label: int) -> float:
+def class_loss(method: CompatibleTraining, embedding, rows, label: int) -> float:
     """One embedding's loss through a head, as the heads are defined."""
     if method.head == "linear":
         logits = [dot(row, embedding) for row in rows]
@@ -81,7 +81,7 @@ def class_loss(method: TermTraining, embedding, rows, label: int) -> float:
     return cross_entropy(logits, label)
 
 
-def loss_of(method: TermTraining, views: Batch, known: SourceKnowledge) -> torch.Tensor:
+def loss_of(method: CompatibleTraining, views: Batch, known: SourceKnowledge) -> torch.Tensor:
     torch.manual_seed(0)
     return method.term(known, ClassHead(method, CLASSES))(views)
 
@@ -187,7 +187,7 @@ METHODS = [BCT, Regression, FocalDistillation, UniBCT, LCEAlignment]
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("head", ["linear", "arcface"])
-def test_gradients_reach_the_target_and_nothing_of_the_source(method: type[TermTraining], head: str) -> None:
+def test_gradients_reach_the_target_and_nothing_of_the_source(method: type[CompatibleTraining], head: str) -> None:
     images = Images(np.random.default_rng(0).integers(0, 255, (12, 8, 8), np.uint8), np.arange(12) % CLASSES)
     preprocessing = Preprocessing(size=8, mode="L")
     encoder = NetworkEncoder(SmallConvNet(size=8, dim=DIM, width=2), preprocessing, normalise=True, device="cpu")
@@ -218,12 +218,14 @@ def test_gradients_reach_the_target_and_nothing_of_the_source(method: type[TermT
     [
         (Regression, {"distance": "l1"}, "distance of"),
         (Regression, {"weight": -1.0}, "weight >= 0"),
-        (FocalDistillation, {"beta": -1.0}, "alpha, beta, weight"),
+        (FocalDistillation, {"beta": -1.0}, "beta >= 0; found beta=-1.0"),
         (UniBCT, {"restart": 0.0}, "restart above 0"),
         (UniBCT, {"temperature": 0.0}, "temperature > 0"),
-        (LCEAlignment, {"boundary": -0.1}, "alignment, boundary"),
+        (LCEAlignment, {"boundary": -0.1}, "boundary >= 0"),
     ],
 )
-def test_settings_out_of_range_are_refused(method: type[TermTraining], setting: dict[str, object], words: str) -> None:
+def test_settings_out_of_range_are_refused(
+    method: type[CompatibleTraining], setting: dict[str, object], words: str
+) -> None:
     with pytest.raises(InvalidInput, match=words):
         method(dim=DIM, **setting)

@@ -10,7 +10,7 @@ from compatstore.encoders import NetworkEncoder
 from compatstore.errors import InvalidInput
 from compatstore.trainers import Images, Independent
 from compatstore.trainers.images.independent import accuracy
-from compatstore.trainers.images.loop import Progress
+from compatstore.trainers.training import EpochProgress
 
 
 def digits() -> tuple[Images, Images]:
@@ -63,8 +63,8 @@ def test_seeds_repeat_a_run_and_leave_the_callers_random_state_alone() -> None:
 
 
 def test_progress_is_reported_once_an_epoch() -> None:
-    seen: list[Progress] = []
-    Independent(dim=4, width=4, epochs=3).fit(TRAIN.take(range(64)), report=seen.append)
+    seen: list[EpochProgress] = []
+    Independent(dim=4, width=4, epochs=3).fit(TRAIN.take(range(64)), progress=seen.append)
     assert [(progress.epoch, progress.epochs) for progress in seen] == [(1, 3), (2, 3), (3, 3)]
     assert seen[-1].loss < seen[0].loss
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -12,10 +13,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from compatstore.errors import CompatStoreError, CorruptArtifact, Incompatible
 from compatstore.trainers import Augmentation, Images, Independent
-from compatstore.trainers.images.loop import Progress
+from compatstore.trainers.training import EpochProgress
 
 # The fingerprint of an encoder is a digest of every bit of its weights.
 IMAGES = Images(np.random.default_rng(0).integers(0, 255, (90, 8, 8), np.uint8), np.arange(90) % 3)
@@ -29,7 +32,7 @@ class Stopped(Exception):  # noqa: N818
 
 
 def stop_after(epoch: int):
-    def report(progress: Progress) -> None:
+    def report(progress: EpochProgress) -> None:
         if progress.epoch == epoch:
             raise Stopped
 
@@ -65,9 +68,9 @@ def test_where_it_stops_and_how_often_it_is_saved_change_nothing(
     short = Independent(dim=4, width=2, epochs=4, batch_size=16, optimiser=optimiser, checkpoint_steps=every)
     path = tmp_path_factory.mktemp("stopped") / "training.safetensors"
     with pytest.raises(Stopped):
-        short.fit(IMAGES, checkpoint=path, report=stop_after(epoch))
+        short.fit(IMAGES, checkpoint=path, progress=stop_after(epoch))
     seen: list[int] = []
-    resumed = short.fit(IMAGES, checkpoint=path, report=lambda progress: seen.append(progress.epoch))
+    resumed = short.fit(IMAGES, checkpoint=path, progress=lambda progress: seen.append(progress.epoch))
     assert resumed.encoder.fingerprint == short.fit(IMAGES).encoder.fingerprint
     assert seen == list(range(epoch + 1, 5))
 
@@ -76,8 +79,8 @@ def test_a_finished_training_is_not_repeated(tmp_path: Path) -> None:
     short = Independent(dim=4, width=2, epochs=2)
     path = tmp_path / "new folder" / "training.safetensors"
     first = short.fit(IMAGES, checkpoint=path)
-    seen: list[Progress] = []
-    again = short.fit(IMAGES, checkpoint=path, report=seen.append)
+    seen: list[EpochProgress] = []
+    again = short.fit(IMAGES, checkpoint=path, progress=seen.append)
     assert seen == []
     assert again.encoder.fingerprint == first.encoder.fingerprint
     assert again.figures["loss"] == first.figures["loss"]
@@ -91,6 +94,26 @@ def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Incompatible, match="expected images"):
         short.fit(IMAGES.take(range(60)), checkpoint=path)
     Independent(dim=4, width=2, epochs=2, checkpoint_steps=7).fit(IMAGES, checkpoint=path)
+
+
+@pytest.mark.parametrize(("earlier", "precision"), [("no", "float32"), ("bf16", "bfloat16")])
+def test_a_checkpoint_that_names_the_precision_as_before_is_continued(
+    tmp_path: Path, earlier: str, precision: str
+) -> None:
+    short, path = Independent(dim=4, width=2, epochs=3, precision=precision), tmp_path / "training.safetensors"
+    with pytest.raises(Stopped):
+        short.fit(IMAGES, checkpoint=path, progress=stop_after(2))
+    with safe_open(path, "pt") as file:
+        text = file.metadata()["compatstore"]
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    description = json.loads(text)
+    assert description["belongs_to"]["precision"] == precision
+    description["belongs_to"]["precision"] = earlier
+    save_file(tensors, path, metadata={"compatstore": json.dumps(description)})
+    seen: list[int] = []
+    resumed = short.fit(IMAGES, checkpoint=path, progress=lambda at: seen.append(at.epoch))
+    assert seen == [3]
+    assert resumed.encoder.fingerprint == short.fit(IMAGES).encoder.fingerprint
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.99])

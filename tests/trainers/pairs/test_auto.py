@@ -5,7 +5,7 @@ from compatstore.artifacts import Artifact
 from compatstore.errors import InvalidInput
 from compatstore.trainers import Auto, DiagonalScale, DriftAdapter, MeanShift, Pairs, Procrustes, Ridge
 from compatstore.trainers.pairs.auto import DEFAULT
-from compatstore.trainers.pairs.comparison import bootstrap
+from compatstore.trainers.pairs.comparison import interval
 from compatstore.trainers.pairs.retrieval_test import RetrievalTest
 
 FORMS = (MeanShift(), Procrustes(), DiagonalScale(), Ridge())
@@ -144,10 +144,10 @@ def test_the_interval_covers_the_true_mean_and_widens_with_whole_classes():
     scores[::7] = np.nan
     groups = {"a": slice(0, 200), "b": slice(200, 400)}
     settings = {"resamples": 500, "confidence": 0.95, "seed": 0}
-    low, high = bootstrap(scores, groups, units, **settings)
-    one_low, one_high = bootstrap(scores, groups, np.arange(400), **settings)
-    assert low < 0.1 < high
-    assert high - low > 2 * (one_high - one_low)
+    whole = interval(scores, groups, units, **settings)
+    single = interval(scores, groups, np.arange(400), **settings)
+    assert whole.low < 0.1 < whole.high
+    assert whole.high - whole.low > 2 * (single.high - single.low)
 
 
 def test_the_default_candidates_run_with_side_information():

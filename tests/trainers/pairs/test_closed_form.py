@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from compatstore.artifacts import Artifact
 from compatstore.errors import DimensionMismatch, InvalidInput, WrongDirection
 from compatstore.trainers import DiagonalScale, LowRankAffine, LowRankRidge, MeanShift, Pairs, Procrustes, Ridge
-from compatstore.trainers.pairs.least_squares import LeastSquares
-from compatstore.trainers.pairs.moments import Moments
+from compatstore.trainers.pairs.closed_form import Moments
+from compatstore.trainers.pairs.ridge import LeastSquares
 from compatstore.versions import EmbeddingVersion
 
 pytestmark = pytest.mark.kernel

@@ -4,10 +4,9 @@ import torch
 
 from compatstore.artifacts import Artifact
 from compatstore.errors import InvalidInput
-from compatstore.evaluation import backfill_curve
+from compatstore.evaluation import backfill_curve, kendall_tau
 from compatstore.trainers import FCT, FastFill, Pairs
 from compatstore.trainers.pairs.head import class_means, given_head, logistic_regression
-from compatstore.trainers.pairs.kendall import kendall_tau
 
 SMALL = {"epochs": 30, "branch_width": 32, "mixer_width": 64, "batch_size": 128, "learning_rate": 4e-3}
 

@@ -13,10 +13,9 @@ from scipy.stats import kendalltau
 
 from compatstore.trainers import FastFill, Pairs
 from compatstore.trainers.pairs.head import Head
-from compatstore.trainers.pairs.head_losses import arcface, cross_entropy
-from compatstore.trainers.pairs.kendall import kendall_tau
-from compatstore.trainers.pairs.losses import Batch, squared_distance
-from compatstore.trainers.pairs.objective import Objective
+from compatstore.trainers.pairs.held_out import agreement
+from compatstore.trainers.pairs.objective import Batch, Objective, squared_distance
+from compatstore.trainers.pairs.through_head import arcface, cross_entropy
 from compatstore.trainers.pairs.two_branch import Prediction
 
 SMOOTHING, MARGIN, SCALE = 0.1, 0.5, 64.0
@@ -155,11 +154,11 @@ def test_labels_find_their_rows_of_the_head():
 def test_kendalls_tau_is_scipys(values):
     one, other = zip(*values, strict=True)
     if len(set(one)) == 1 or len(set(other)) == 1:
-        assert kendall_tau(one, other) == 0
+        assert agreement(one, other) == 0
     else:
-        assert kendall_tau(one, other) == pytest.approx(kendalltau(one, other).statistic, abs=1e-9)
+        assert agreement(one, other) == pytest.approx(kendalltau(one, other).statistic, abs=1e-9)
 
 
 def test_kendalls_tau_goes_on_over_blocks():
     one, other = np.random.default_rng(0).normal(size=(2, 1300))
-    assert kendall_tau(one, one + other) == pytest.approx(kendalltau(one, one + other).statistic, abs=1e-12)
+    assert agreement(one, one + other) == pytest.approx(kendalltau(one, one + other).statistic, abs=1e-12)

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 
 from compatstore.artifacts.architecture import Architecture
 from compatstore.artifacts.network import Execution, Network
-from compatstore.trainers.pairs.fold import fold, fold_zero_side
-from compatstore.trainers.pairs.loop import PairTraining, train_on_pairs
-from compatstore.trainers.pairs.losses import Batch, head_divergence, squared_distance
-from compatstore.trainers.pairs.two_branch import Prediction, TwoBranch
-from compatstore.trainers.schedule import warmup_cosine
+from compatstore.trainers import FCT
+from compatstore.trainers.pairs.fct import fold_zero_side, head_divergence
+from compatstore.trainers.pairs.loop import train_on_pairs
+from compatstore.trainers.pairs.objective import Batch, squared_distance
+from compatstore.trainers.pairs.two_branch import Prediction, TwoBranch, fold
+from compatstore.trainers.training import warmup_cosine
 
 FULL = Architecture(
     source_dim=6,
@@ -37,7 +38,7 @@ def trained(architecture, pairs, **settings):
     torch.manual_seed(0)
     model = TwoBranch(architecture, bias=settings.pop("bias", True))
     defaults = {"epochs": 6, "batch_size": 16, "device": "cpu"}
-    train_on_pairs(model, pairs, PairTraining(**defaults | settings), squared_distance)
+    train_on_pairs(model, pairs, FCT(**defaults | settings), squared_distance)
     return model
 
 
@@ -72,12 +73,12 @@ def test_running_statistics_are_held_after_the_freeze_while_weights_learn():
     seen = []
     torch.manual_seed(0)
     model = TwoBranch(FULL)
-    training = PairTraining(epochs=6, batch_size=16, freeze_statistics_at=3, device="cpu")
+    training = FCT(epochs=6, batch_size=16, freeze_statistics_at=3, device="cpu")
 
     def keep(progress):
         seen.append({name: value.clone() for name, value in model.state_dict().items()})
 
-    train_on_pairs(model, pairs, training, squared_distance, report=keep)
+    train_on_pairs(model, pairs, training, squared_distance, progress=keep)
     affine = "mixer.1.weight"
     running = [name for name in seen[0] if "running" in name]
     assert running

@@ -8,9 +8,9 @@ from torch import nn
 from compatstore.artifacts.network import Execution, Network
 from compatstore.errors import InvalidInput
 from compatstore.trainers import FCT, LCE, RBT, DMUHead, DriftAdapter, FastFill, Pairs, Residual
-from compatstore.trainers.pairs.fold import fold
 from compatstore.trainers.pairs.head import class_means
-from compatstore.trainers.pairs.losses import Batch
+from compatstore.trainers.pairs.objective import Batch
+from compatstore.trainers.pairs.two_branch import fold
 from compatstore.versions import EmbeddingVersion
 
 QUICK = {"epochs": 15, "batch_size": 128, "learning_rate": 4e-3}

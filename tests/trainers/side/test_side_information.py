@@ -16,9 +16,9 @@ from compatstore.encoders.codes import signs
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import InvalidInput
 from compatstore.trainers import Alternate, Augmentation, Autoencoder, Images, Independent, SimCLR
-from compatstore.trainers.images.loop import Progress
-from compatstore.trainers.images.mixup import Mixup
+from compatstore.trainers.images.augmentation import Mixup
 from compatstore.trainers.side.training import SideTrainer, StraightThrough
+from compatstore.trainers.training import EpochProgress
 
 DATA = load_digits()
 TRAIN, TEST = Images((DATA.images * 255 / 16).astype(np.uint8), DATA.target).split(0.4, seed=0)
@@ -78,12 +78,12 @@ def test_a_killed_training_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     few = TRAIN.take(range(120))
     trainer = SimCLR(dim=8, width=4, epochs=3, batch_size=40)
 
-    def kill(progress: Progress) -> None:
+    def kill(progress: EpochProgress) -> None:
         if progress.epoch == 2:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        trainer.fit(few, checkpoint=tmp_path / "side.checkpoint", report=kill)
+        trainer.fit(few, checkpoint=tmp_path / "side.checkpoint", progress=kill)
     went_on = trainer.fit(few, checkpoint=tmp_path / "side.checkpoint")
     assert went_on.encoder.fingerprint == trainer.fit(few).encoder.fingerprint
 

@@ -1,10 +1,11 @@
-"""What all trainers on images share: the network to train and the images' way into it."""
+"""How a network is trained on images: settings of all such trainers, the network, and its way to the loop."""
 
 from __future__ import annotations
 
 import copy
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated, Literal
 
 import numpy as np
 from torch import nn
@@ -18,14 +19,32 @@ from compatstore.encoders.network import NetworkEncoder, Preprocessing
 from compatstore.errors import InvalidInput
 from compatstore.trainers.images.checkpoint import Checkpoint
 from compatstore.trainers.images.images import Images
-from compatstore.trainers.images.loop import LoopSettings, Report, train
+from compatstore.trainers.images.loop import train
+from compatstore.trainers.settings import BatchSize, Count, NotNegative, Positive, at_least, require_settings
+from compatstore.trainers.training import OnEpoch
+
+Optimiser = Literal["sgd", "adamw"]
+MixedPrecision = Literal["auto", "float32", "float16", "bfloat16"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recipe(LoopSettings):
-    """The network to train, beside the settings of the loop.
+class ImageTraining:
+    """Settings of every training on images: the loop, and the network.
 
     Args:
+        epochs: Passes over the images, >= 1.
+        batch_size: Images a step, >= 2.
+        optimiser: "adamw", or "sgd" with Nesterov momentum 0.9.
+        learning_rate: Its peak, > 0.
+        weight_decay: >= 0.
+        warmup_epochs: Epochs of linear rise from 0, before the cosine back to 0, from 0 to `epochs`; fractions are
+            fine.
+        precision: Of the network's products; "auto" takes bfloat16 on a CUDA device that has it, and float32
+            elsewhere. Weights and losses stay float32.
+        workers: Processes that read files, >= 0; arrays in memory need none.
+        seed: Of weights, order and augmentation. Equal seeds repeat a run on the same machine and device.
+        checkpoint_steps: Steps between two saves, >= 1, where training is given a checkpoint; None saves after each
+            epoch only.
         dim: Length of an embedding, >= 1.
         size: Side of the network's input, in pixels; None takes the height of an array of images. Files need it.
         mode: "L" or "RGB"; None takes "RGB" for files and for arrays with channels, "L" for arrays without.
@@ -38,15 +57,25 @@ class Recipe(LoopSettings):
         InvalidInput: A setting is out of its range.
     """
 
-    dim: int
+    epochs: Count = 30
+    batch_size: BatchSize = 64
+    optimiser: Optimiser = "adamw"
+    learning_rate: Positive = 2e-3
+    weight_decay: NotNegative = 5e-2
+    warmup_epochs: NotNegative = 2.0
+    precision: MixedPrecision = "auto"
+    workers: Annotated[int, at_least(0)] = 0
+    seed: int = 0
+    checkpoint_steps: Count | None = None
+    dim: Count
     size: int | None = None
     mode: Mode | None = None
-    width: int = 32
+    width: Count = 32
     architecture: str = ""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        self.require({"dim >= 1": self.dim >= 1, "width >= 1": self.width >= 1})
+        require_settings(self)
+        require_settings(self, {"warmup_epochs from 0 to epochs": self.warmup_epochs <= self.epochs})
 
     def preprocessing(self, images: Images) -> Preprocessing:
         """Decide the size and mode of the network's input.
@@ -85,7 +114,7 @@ class Recipe(LoopSettings):
         images: Images,
         preprocessing: Preprocessing,
         *,
-        report: Report | None = None,
+        progress: OnEpoch | None = None,
         checkpoint: str | Path | None = None,
         source: str = "",
     ) -> float:
@@ -95,8 +124,8 @@ class Recipe(LoopSettings):
             objective: (pixels, labels) -> scalar loss.
             images: What to train on.
             preprocessing: The images' way into the network.
-            report: Called after each epoch.
-            checkpoint: File to save to, and to go on from where it is there.
+            progress: Called after each epoch.
+            checkpoint: File to save to; where it exists, training continues from it.
             source: Fingerprint of a model that the objective holds fixed, or "".
 
         Returns:
@@ -110,11 +139,11 @@ class Recipe(LoopSettings):
         batches = images.batches(preprocessing, size=self.batch_size, seed=self.seed, workers=self.workers)
         saved = None
         if checkpoint is not None:
-            # Neither how files are read nor how often is saved changes what is learnt.
+            # Neither the number of reading processes nor the interval of saves changes the result.
             settings = {name: v for name, v in asdict(self).items() if name not in ("workers", "checkpoint_steps")}
             belongs_to = {"trainer": type(self).__name__, **settings, "images": images.fingerprint, "source": source}
             saved = Checkpoint(path=Path(checkpoint), every=self.checkpoint_steps, belongs_to=belongs_to)
-        return train(objective, batches, self, report, saved)
+        return train(objective, batches, self, progress, saved)
 
 
 def encoder_of(

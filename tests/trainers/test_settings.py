@@ -1,0 +1,85 @@
+"""Settings of all trainers: one check, with what is expected and found; every setting is described."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+
+import pytest
+
+from compatstore import trainers
+from compatstore.cli.settings import descriptions
+from compatstore.errors import InvalidInput
+from compatstore.trainers import BCT, FCT, Augmentation, Auto, FastFill, Refit, Ridge, SimCLR
+from compatstore.trainers.settings import require_settings
+
+
+def kinds_of_settings():
+    found = (getattr(trainers, name) for name in trainers.__all__)
+    return [kind for kind in found if dataclasses.is_dataclass(kind) and "__post_init__" in dir(kind) and trained(kind)]
+
+
+def trained(kind):
+    return hasattr(kind, "fit")
+
+
+def levels(kind):
+    """Longest chain of our own classes from a class up."""
+    own = [base for base in kind.__bases__ if base.__module__.startswith("compatstore.trainers")]
+    return 1 + max(map(levels, own), default=0)
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "expected", "found"),
+    [
+        (FCT, {"epochs": 0, "holdout": 1.0}, "epochs >= 1, holdout from 0 to below 1", "epochs=0, holdout=1.0"),
+        (FCT, {"loss": "l3"}, "loss of 'l2', 'kl', 'reversed-kl'", "loss='l3'"),
+        (FCT, {"device": "gpu"}, "device cpu, cuda or cuda:<n>", "device='gpu'"),
+        (Ridge, {"penalties": (1.0, -1.0)}, "penalties of one value or more, each >= 0", "penalties=(1.0, -1.0)"),
+        (Auto, {"candidates": ()}, "candidates of one value or more", "candidates=()"),
+        (Refit, {"folds": 11}, "folds from 2 to 10", "folds=11"),
+        (BCT, {"dim": 4, "warmup_epochs": 31.0}, "warmup_epochs from 0 to epochs", "warmup_epochs=31.0"),
+        (SimCLR, {"temperature": 0.0}, "temperature > 0", "temperature=0.0"),
+        (Augmentation, {"largest_crop": 0.3}, "largest_crop >= smallest_crop", "largest_crop=0.3"),
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, type) else str(value),
+)
+def test_a_setting_out_of_its_range_is_refused_with_what_is_expected_and_found(kind, settings, expected, found):
+    with pytest.raises(InvalidInput) as refused:
+        kind(**settings)
+    assert str(refused.value) == f"set up {kind.__name__}; expected {expected}; found {found}"
+
+
+def test_a_setting_of_another_type_is_refused_before_its_range_is_read():
+    with pytest.raises(InvalidInput, match=r"make FCT; expected epochs: a whole number; found 'ten'"):
+        FCT(epochs="ten")
+
+
+def test_none_has_no_range():
+    assert FCT(clip_norm=None, warmup_epochs=None, device=None).clip_norm is None
+
+
+def test_rules_on_several_fields_are_reported_by_the_first_that_they_name():
+    @dataclasses.dataclass(frozen=True)
+    class Window:
+        low: int
+        high: int
+
+    require_settings(Window(1, 2), {"low <= high": True})
+    with pytest.raises(InvalidInput, match="set up Window; expected low <= high; found low=3"):
+        require_settings(Window(3, 2), {"low <= high": False})
+
+
+@pytest.mark.parametrize("kind", kinds_of_settings(), ids=lambda kind: kind.__name__)
+def test_every_setting_is_described_and_classes_extend_each_other_at_most_twice(kind):
+    assert {field.name for field in dataclasses.fields(kind)} <= descriptions(kind).keys()
+    assert levels(kind) <= 3
+
+
+def test_all_settings_of_fastfill_stand_in_one_place():
+    text = inspect.getdoc(FastFill)
+    listed = re.findall(r"`(\w+)`", text.partition("Args:")[0])
+    own = list(FastFill.__annotations__)
+    assert {field.name for field in dataclasses.fields(FastFill)} <= {*listed, *own}
+    assert len(dataclasses.fields(FastFill)) == 24

@@ -1,0 +1,75 @@
+"""What the training loops of all families share: progress, seeds, and the learning rate of a step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from compatstore.errors import InvalidInput
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpochProgress:
+    """Where a training is after an epoch.
+
+    Args:
+        network: What is trained: "h" or "g" of a transform, "model" of a training on images.
+        epoch: Epochs done, from 1.
+        epochs: Epochs in all.
+        loss: Mean loss of this epoch.
+        seconds: Since the training of this network began.
+        held_out_loss: Loss on rows held out (the first 4,096 of them), or None where none are.
+        note: What the method could not do with the data, or "".
+    """
+
+    network: str
+    epoch: int
+    epochs: int
+    loss: float
+    seconds: float
+    held_out_loss: float | None = None
+    note: str = ""
+
+
+OnEpoch = Callable[[EpochProgress], None]
+"""The `progress` of every `fit`: called after each epoch."""
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Seed torch within a block; after the block the caller's random state is restored."""
+    import torch
+
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        torch.manual_seed(seed)
+        yield
+
+
+def warmup_cosine(step: int, *, steps: int, warmup: float) -> float:
+    """Return the share of the full learning rate at a step: a linear rise, then half a cosine down to 0.
+
+    Args:
+        step: Number of the step, from 0.
+        steps: Steps in all.
+        warmup: Steps of the rise.
+
+    Returns:
+        In (0, 1]; 1 at the end of the rise.
+    """
+    if step < warmup:
+        return (step + 1) / (warmup + 1)
+    return 0.5 * (1 + math.cos(math.pi * (step - warmup) / max(steps - warmup, 1)))
+
+
+def require_finite(asked: str, loss: float, epoch: int) -> float:
+    """Return the loss of an epoch.
+
+    Raises:
+        InvalidInput: The loss is NaN or infinite.
+    """
+    if not math.isfinite(loss):
+        found = f"{loss} in epoch {epoch}"
+        raise InvalidInput(asked, expected="a finite loss", found=found, fix="Lower learning_rate.")
+    return loss
