@@ -36,7 +36,7 @@ Classified = Literal["target", "output"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BT2Model(CompatibleModel):
-    """A target whose first values are compared with its source's.
+    """A target whose first values are compared with its source's vectors.
 
     Args:
         metric: Of the spaces that its artifacts bind.
@@ -47,7 +47,7 @@ class BT2Model(CompatibleModel):
     def prefix_of(self, earlier: TrainedModel) -> Artifact:
         """Make the artifact that compares this model with one further back in a series of updates.
 
-        Each model's first values understand the one before, so they do all that went before that.
+        The first values of each model are compared with the model before; so they are with all earlier ones.
 
         Args:
             earlier: A source of this model's source, or one before.
@@ -215,14 +215,14 @@ class BT2(CompatibleTraining):
         )
 
     def independent(self) -> Independent:
-        """The trainer of the target that is to be matched: this one's settings, without a source."""
+        """Return the trainer of the independent target: the same settings, without a source."""
         shared = {field.name for field in fields(Independent)} - {"dim"}
         return Independent(**{name: getattr(self, name) for name in shared}, dim=self.target_dim)
 
     def objective(
         self, network: nn.Module, preprocessing: Preprocessing, source: FrozenSource, known: SourceKnowledge
     ) -> BT2Objective:
-        """Make what is minimised where no independent target is to be matched."""
+        """Make the loss without the term of an independent target."""
         return BT2Objective(self, network, preprocessing, known.rows[:, : source.source_dim], source, None)
 
     def term(self, known: SourceKnowledge, head: ClassHead) -> None:

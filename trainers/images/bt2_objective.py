@@ -30,7 +30,7 @@ class BT2Objective(Classification):
         network: A `BasisNetwork`.
         preprocessing: From pixels to the input of the network.
         rows: (classes, n) float32, the source's head.
-        source: Embeds the same views; no gradients. None where a subclass gets the source's vectors otherwise.
+        source: Embeds the same views; no gradients. None where a subclass has the source's vectors.
         goal: The independent target, which embeds the same views; None leaves its term out.
     """
 
@@ -52,7 +52,7 @@ class BT2Objective(Classification):
 
     @property
     def bases(self) -> BasisNetwork:
-        """The network, with what is inside it."""
+        """The network, as its type."""
         assert isinstance(self.network, BasisNetwork)
         return self.network
 
@@ -63,7 +63,7 @@ class BT2Objective(Classification):
         return self.loss_of(views, labels, self.source(views)[:, : self.source.source_dim])
 
     def loss_of(self, views: torch.Tensor, labels: torch.Tensor, of_source: torch.Tensor) -> torch.Tensor:
-        """Loss of views (b, c, s, s), given what the source makes of the same items, (b, n)."""
+        """Loss of views (b, c, s, s), given the source's vectors of the same items, (b, n)."""
         parts = self.bases.parts(self.preprocessing.scale(views))
         goal = None if self.goal is None else self.goal(views)
         with torch.autocast(views.device.type, enabled=False):

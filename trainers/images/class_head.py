@@ -1,4 +1,4 @@
-"""A classifier's head: a row for each class, and the loss that these give embeddings."""
+"""A classifier's head: a row for each class, and the classification loss of embeddings through the rows."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Classifier:
 
         Args:
             embeddings: (b, dim) float32; of any length, also where the head takes cosines.
-            rows: (classes, dim) float32, likewise.
+            rows: (classes, dim) float32, of any length.
             labels: (b,) int64, a row each.
 
         Returns:
@@ -77,7 +77,7 @@ class ClassHead(nn.Module):
     def __init__(self, classifier: Classifier, classes: int) -> None:
         super().__init__()
         self.classifier = classifier
-        # Short rows in all directions, also where only the direction counts: a step turns a short row further.
+        # Rows are short at first, also where only the direction counts: a step turns a short row further.
         self.rows = nn.Linear(classifier.dim, classes, bias=False).weight
 
     def forward(self, embeddings: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

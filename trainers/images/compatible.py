@@ -37,7 +37,7 @@ MakeObjective = Callable[[nn.Module, Preprocessing, FrozenSource, SourceKnowledg
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CompatibleModel(TrainedModel):
-    """A target model and what makes it comparable with its source.
+    """A target model, and the artifact that makes it comparable with its source.
 
     Args:
         artifact: To be linked from the source's version to this model's.
@@ -46,7 +46,7 @@ class CompatibleModel(TrainedModel):
     artifact: Artifact
 
     def artifacts(self) -> dict[str, Artifact]:
-        """Return what else belongs to the model, by name."""
+        """Return the artifacts of the model, by name."""
         return {"artifact": self.artifact}
 
 
@@ -112,16 +112,16 @@ class CompatibleTraining(Classifier, ImageTraining, ABC):
         checkpoint: str | Path | None,
         fixed: str = "",
     ) -> CompatibleModel:
-        """Do what `fit` says, with an objective of the caller's.
+        """Train as in `fit`, with an objective of the caller's.
 
         Args:
-            objective: Makes it.
+            objective: Makes the module that is minimised.
             images: See `fit`.
             source: See `fit`.
             held_out: See `fit`.
             progress: See `fit`.
             checkpoint: See `fit`.
-            fixed: Fingerprint of whatever else the objective holds fixed.
+            fixed: Fingerprint of other models that the objective holds fixed, or "".
         """
         require_classes(images, held_out)
         self.require_source(source)
@@ -147,7 +147,7 @@ class CompatibleTraining(Classifier, ImageTraining, ABC):
         return replace(made, **informed)
 
     def target_backbone(self, preprocessing: Preprocessing, source_dim: int) -> Backbone:
-        """Describe the target's network; a method may ask for more than `dim` values of it."""
+        """Describe the target's network; a method may add layers."""
         return self.backbone(preprocessing)
 
     def objective(
@@ -226,7 +226,7 @@ class CompatibleTraining(Classifier, ImageTraining, ABC):
 
 @dataclass(eq=False)
 class Views:
-    """A batch as a compatibility term sees it.
+    """The inputs of a compatibility term: a batch of views.
 
     Args:
         pixels: (b, c, s, s) uint8, or float32 from 0 to 1: the views that were drawn.
@@ -242,7 +242,7 @@ class Views:
 
     @cached_property
     def source(self) -> torch.Tensor:
-        """(b, dim) float32: the source's embeddings of the same views, computed when a term asks; no gradient."""
+        """(b, dim) float32: the source's embeddings of the same views, computed on first use; no gradient."""
         features: torch.Tensor = self.model(self.pixels)
         return features
 
@@ -251,7 +251,7 @@ class CompatibleObjective(Classification):
     """The target's own loss and the compatibility term: (b, c, s, s) uint8 and (b,) labels -> scalar.
 
     Args:
-        method: Whose term it is.
+        method: The method that the term belongs to.
         network: (b, c, s, s) float32 -> (b, dim).
         preprocessing: From pixels to the input of the network.
         source: Embeds the same views; no gradients.

@@ -1,4 +1,4 @@
-"""DMU: inherit what the source is sure of, and adapt the rest of the gallery to the target."""
+"""DMU: inherit what the source is certain of, and adapt the gallery to the target."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Compatibility = Literal["head", "regression"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DMUModel(CompatibleModel):
-    """A target that understands its source's gallery, and what refreshes that gallery.
+    """A target whose queries can search its source's gallery, and a transform of that gallery.
 
     Args:
         adaptation: ForwardTransform from the source to this model. Link it to hop the gallery; `artifact` is for
@@ -38,7 +38,7 @@ class DMUModel(CompatibleModel):
     adaptation: Artifact
 
     def artifacts(self) -> dict[str, Artifact]:
-        """Return what else belongs to the model, by name."""
+        """Return the artifacts of the model, by name."""
         return {**super().artifacts(), "adaptation": self.adaptation}
 
 
@@ -46,16 +46,16 @@ class DMUModel(CompatibleModel):
 class DMU(CompatibleTraining):
     """Darwinian model upgrades (Zhang et al., AAAI 2023): `L_new + L_SBC + L_FA` (equation 8).
 
-    For a sequence of upgrades train each generation with the one before as its source: the gallery that the adaptation
-    has refreshed is in that one's space. The adaptation reads native embeddings of its source; where the gallery holds
-    refreshed ones and the first source's natives too, an adaptation from those is the better one.
+    For a sequence of upgrades train each generation with the one before as its source: the adapted gallery is in the
+    space of that generation. The adaptation reads native embeddings of its source; where the gallery holds refreshed
+    ones and the first source's natives too, an adaptation from those is the better one.
 
     Args:
-        selection: How much of an item is inherited, by the prediction of the source's head: "entropy" (equations 9 and
-            10; nearly even by construction: the deviations from 1/b of a batch of b add up to 2/b at most),
-            "least-confidence" (equation 13: the softmax over the batch of the true class' probability; an item weighs
-            at most e times as much as another); "none" inherits all alike.
-        compatibility: What is inherited: the loss through the source's "head" (equation 10), or the "regression" to its
+        selection: Weight of an item in the inherited loss, by the prediction of the source's head: "entropy"
+            (equations 9 and 10; nearly even by construction: the deviations from 1/b of a batch of b add up to 2/b at
+            most), "least-confidence" (equation 13: the softmax over the batch of the true class' probability; an item
+            weighs at most e times as much as another); "none" weighs all items equally.
+        compatibility: The inherited loss: that through the source's "head" (equation 10), or the "regression" to its
             embedding, 1 - cosine (equation 14).
         adapter_width: Of the three hidden layers of the forward-adaptation head, >= 1.
 
@@ -87,7 +87,7 @@ class DMU(CompatibleTraining):
         figures: dict[str, float],
         held_out: Images | None,
     ) -> DMUModel:
-        """Add the adaptation, and its figures, to what every compatible training makes."""
+        """Add the adaptation and its figures to the model of every compatible training."""
         assert isinstance(objective, DMUObjective)
         figures |= objective.weight_spread(self.batch_size)
         adaptation = self._adaptation(objective.adapter, source, target, figures)
@@ -158,7 +158,7 @@ class DMUObjective(Classification):
         return new + inherited + forward
 
     def weights(self, of_source: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """How much of each item is inherited: source embeddings (b, dim) and labels (b,) -> (b,), adding up to 1."""
+        """Weights of the inherited losses: source embeddings (b, dim) and labels (b,) -> (b,), adding up to 1."""
         return selective_weights(self._logits(of_source), labels, self.method.selection)
 
     @torch.no_grad()
@@ -170,7 +170,7 @@ class DMUObjective(Classification):
         return {"smallest_weight": float(relative.min()), "largest_weight": float(relative.max())}
 
     def _logits(self, of_source: torch.Tensor) -> torch.Tensor:
-        """The source's prediction; cosines are scaled, as without it all entropies are nearly alike."""
+        """The source's logits; cosines are scaled, because entropies of unscaled ones are nearly equal."""
         if not self.method.normalise:
             return of_source @ self.rows.T
         return scaled_cosines(of_source, self.rows, scale=self.method.scale)
@@ -183,7 +183,7 @@ class DMUObjective(Classification):
 
 
 def selective_weights(logits: torch.Tensor, labels: torch.Tensor, selection: Selection) -> torch.Tensor:
-    """How much of each item of a batch is inherited (DMU, equations 9, 10 and 13).
+    """Weight of each item of a batch in the inherited loss (DMU, equations 9, 10 and 13).
 
     "entropy" is `(1 - softmax(u)) / (b - 1)` over the batch, u the entropy of the source's prediction. The weights are
     nearly even whatever u is: with s = softmax(u), a weight differs from 1/b by `(1/b - s) / (b - 1)`. The absolute

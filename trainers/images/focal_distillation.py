@@ -1,4 +1,4 @@
-"""Focal distillation: regression to the source, above all where the source is right."""
+"""Focal distillation: regression to the source, with more weight on items that the source classifies rightly."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,8 @@ from compatstore.encoders.network import Preprocessing
 from compatstore.errors import DimensionMismatch, InvalidInput, NotFound, SourceError
 from compatstore.fingerprints import fingerprint
 
-Labels = npt.NDArray[np.int64]
+Item = tuple[torch.Tensor, torch.Tensor]
+Collated = TypeVar("Collated")
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +71,7 @@ class Images:
 
     @property
     def fingerprint(self) -> str:
-        """Digest (32 hex digits) of images, labels and classes; files count by path and size, and are not read."""
+        """Digest (32 hex digits) of images, labels and classes; of files the paths and sizes, not the contents."""
         hasher = hashlib.sha256(np.asarray(self.labels).tobytes())
         if isinstance(self.images, np.ndarray):
             hasher.update(f"{self.images.shape}".encode())
@@ -124,7 +125,7 @@ class Images:
         return self.take(np.setdiff1d(np.arange(len(self)), share)), self.take(share)
 
     def require_readable(self, mode: Mode) -> None:
-        """Read every file once, so that a corrupt one is named now and not in the middle of training.
+        """Read every file once, so that a corrupt file is reported before training.
 
         Raises:
             SourceError: Some files cannot be read; all of them are listed.
@@ -156,8 +157,8 @@ class Images:
     ) -> DataLoader[tuple[torch.Tensor, torch.Tensor]]:
         """Batches of ((b, c, s, s) uint8, (b,) int64), in another seeded order each epoch.
 
-        Arrays are resized once and kept in memory; files are read anew each epoch, by `workers` processes.
-        A last batch of fewer than `size` images is left out where shuffled: another one has them next epoch.
+        Arrays are resized once and kept in memory; files are read again in each epoch, by `workers` processes.
+        Where shuffled, a last batch of fewer than `size` images is left out; the order differs in each epoch.
         """
         in_memory = isinstance(self.images, np.ndarray)
         dataset = _InMemory(self, preprocessing) if in_memory else _FromFiles(self, preprocessing)
@@ -182,7 +183,7 @@ class Images:
         return item if isinstance(item, str) else self.class_names[item]
 
 
-class _InMemory(Dataset[Any]):
+class _InMemory(Dataset[Item]):
     def __init__(self, images: Images, preprocessing: Preprocessing) -> None:
         self.pixels = torch.stack([preprocessing.pixels(image) for image in images.images])
         self.labels = torch.from_numpy(np.asarray(images.labels))
@@ -194,7 +195,7 @@ class _InMemory(Dataset[Any]):
         return self.pixels[rows], self.labels[rows]
 
 
-class _FromFiles(Dataset[Any]):
+class _FromFiles(Dataset[Item]):
     def __init__(self, images: Images, preprocessing: Preprocessing) -> None:
         self.paths, self.preprocessing = images.images, preprocessing
         self.labels = torch.from_numpy(np.asarray(images.labels))
@@ -206,12 +207,12 @@ class _FromFiles(Dataset[Any]):
         return torch.stack([self.preprocessing.pixels(self.paths[row]) for row in rows]), self.labels[rows]
 
 
-def _as_it_is(batch: Any) -> Any:
-    """A whole batch arrives at once from `__getitems__`: nothing is left to collate."""
+def _as_it_is(batch: Collated) -> Collated:
+    """`__getitems__` returns a whole batch: there is nothing to collate."""
     return batch
 
 
-def _why_unreadable(path: Any, mode: Mode) -> str:
+def _why_unreadable(path: str | Path, mode: Mode) -> str:
     try:
         read_image(path, mode)
     except SourceError as error:

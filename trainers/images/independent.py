@@ -76,7 +76,7 @@ class Independent(Classifier, ImageTraining):
 
 
 class Classification(nn.Module):
-    """The loss of a batch: (b, c, s, s) uint8 and (b,) labels -> scalar.
+    """The classification loss of a batch: (b, c, s, s) uint8 and (b,) labels -> scalar.
 
     Args:
         classifier: How embeddings are classified, and whether they have unit length.
@@ -107,7 +107,7 @@ class Classification(nn.Module):
         return loss
 
     def views(self, pixels: torch.Tensor) -> torch.Tensor:
-        """Draw what the network sees of each image: uint8 as it is, or float32 from 0 to 1."""
+        """Draw the view of each image that the network gets: uint8 as it is, or float32 from 0 to 1."""
         return pixels if self.augmentation is None else self.augmentation(pixels)
 
     def embed(self, views: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""LCE, trained jointly: classes of the target stand where they stood in the source, and are no wider."""
+"""LCE, trained jointly: classes of the target have the centres and boundaries that they have in the source."""
 
 from __future__ import annotations
 

@@ -32,9 +32,9 @@ def train(
 ) -> float:
     """Minimise `objective(*batch)`, a scalar, over its parameters that require a gradient, in place.
 
-    Networks, heads and loss parameters live inside `objective`, so that one wrapping distributes all of them. With a
-    checkpoint, a training that was killed goes on from the last save, and on the CPU ends with the very weights of
-    one that was not.
+    Networks, heads and loss parameters are parts of `objective`, so that accelerate distributes all of them. With a
+    checkpoint, a killed training continues from the last save, and on the CPU ends with exactly the weights of a
+    training that was not killed.
 
     Args:
         objective: (a batch) -> scalar loss; left on the CPU, in evaluation mode.
@@ -70,14 +70,14 @@ def train(
             if saves_to and saves_to.every and step % saves_to.every == 0 and step % steps:
                 state.save(saves_to, step, losses, order_of_epoch)
         mean = _mean(accelerator, losses)
-        losses = [torch.tensor(mean)]  # of all processes, where a checkpoint would hold those of one
+        losses = [torch.tensor(mean)]  # the mean over all processes: a checkpoint holds no other
         require_finite("train on images", mean, epoch + 1)
         if saves_to:
             state.save(saves_to, step, losses, order.get_state())
         if progress is not None and accelerator.is_main_process:
             seconds, epochs = time.perf_counter() - start, settings.epochs
             progress(EpochProgress(network="model", epoch=epoch + 1, epochs=epochs, loss=mean, seconds=seconds))
-    # Statistics are each process's own after the last step; all of them return one model.
+    # After the last step each process has statistics of its own; all processes return those of the first.
     for buffer in objective.buffers():
         broadcast(buffer)
     objective.cpu().eval()
@@ -105,7 +105,7 @@ def _mean(accelerator: Accelerator, losses: list[torch.Tensor]) -> float:
 
 
 def _accelerator(precision: str) -> Accelerator:
-    """Accelerate holds one precision for the whole process; trainings that follow each other may have several."""
+    """Accelerate has one precision for the whole process; later trainings may have another."""
     if AcceleratorState._shared_state and AcceleratorState().mixed_precision != precision:
         AcceleratorState._reset_state()  # processes and devices stay as they are
     return Accelerator(mixed_precision=precision)

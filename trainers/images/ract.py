@@ -1,4 +1,4 @@
-"""RACT: an image's target embedding is drawn to its source embedding, away from other classes in both spaces."""
+"""RACT: a contrastive loss between an image's target and source embeddings, against other classes in both spaces."""
 
 from __future__ import annotations
 

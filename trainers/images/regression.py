@@ -1,4 +1,4 @@
-"""Regression: the target's embedding of an image is drawn to the source's."""
+"""Regression: the distance between the target's and the source's embedding of an image is minimised."""
 
 from __future__ import annotations
 
@@ -59,5 +59,5 @@ def squared_distances(target: torch.Tensor, source: torch.Tensor) -> torch.Tenso
 
 
 def squared_length(features: torch.Tensor) -> float:
-    """Mean squared length, (n, dim) -> a number: 1 for unit vectors; what makes a squared distance free of scale."""
+    """Mean squared length, (n, dim) -> a number: 1 for unit vectors. Squared distances are divided by it."""
     return features.square().sum(dim=1).mean().item()

@@ -1,4 +1,4 @@
-"""The source model inside a compatible training: frozen, and as long as the target."""
+"""The source model in a compatible training: frozen, its vectors filled up with zeros to the target's length."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _GREY = (0.299, 0.587, 0.114)
 class FrozenSource(nn.Module):
     """Embeds the views that the target is trained on, as the source's own encoder would.
 
-    Its weights get no gradients, its statistics stay in evaluation mode also while the target trains, and its vectors
-    are filled up with zeros to the target's length, as BCT(+d) compares them.
+    Weights get no gradients. Statistics stay in evaluation mode, also while the target is trained. Vectors are filled
+    up with zeros to the target's length, as BCT(+d) compares them.
 
     Args:
         encoder: Of the source; copied.
@@ -73,11 +73,11 @@ class FrozenSource(nn.Module):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SourceKnowledge:
-    """What the source makes of the images that the target learns from.
+    """What the source predicts for the images that the target is trained on.
 
     Args:
         rows: (classes, dim) float32: a source head for all classes of the target, zeros beyond the source's dimension.
-        features: (n, dim) float32: the images embedded by the source, likewise.
+        features: (n, dim) float32: the images embedded by the source, zeros beyond the source's dimension.
         labels: (n,) int64: their classes.
         known: (classes,) bool: whether the source was itself trained on the class.
     """
@@ -97,8 +97,8 @@ class SourceKnowledge:
             dim: Length of the target's embeddings.
             take: "head" takes the source's own rows, and the mean source feature of its images for a class that the
                 source does not know; "means" takes means for all; "auto" the head where it knows all classes, else
-                means, for rows of both kinds pull apart classes that lie together. A mean is scaled to the mean
-                length of the source's rows, so that it weighs as they do.
+                means, because rows of both kinds separate classes that are near each other. A mean is scaled to the
+                mean length of the source's rows, so that all rows have equal weight.
         """
         features = source.encoder.encode(list(images.images))
         labels, names = np.asarray(images.labels), images.class_names

@@ -35,7 +35,7 @@ ENCODER, HEAD, DESCRIPTION = "encoder.safetensors", "head.npy", "model.json"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainedModel:
-    """What training a classifier makes.
+    """The result of training a classifier.
 
     Args:
         encoder: The embedding model.
@@ -55,7 +55,7 @@ class TrainedModel:
 
         Args:
             name: Of the version.
-            metric: Of its space; the one that the trainer of the artifact was set to.
+            metric: Of its space; the metric that the trainer of the artifact was given.
         """
         return EmbeddingVersion(
             name,
@@ -67,15 +67,15 @@ class TrainedModel:
         )
 
     def artifacts(self) -> dict[str, Artifact]:
-        """Return what else belongs to the model, by name."""
+        """Return the artifacts of the model, by name."""
         return {}
 
     def save(self, path: str | Path, *, overwrite: bool = False) -> None:
-        """Write the model as a folder, which appears as a whole or not at all.
+        """Write the model as a folder; atomic: a failed write leaves no folder.
 
         Args:
             path: The folder, by custom "<name>.model".
-            overwrite: Replace a model that is there; anything else never gives way.
+            overwrite: Replace a model that is there; anything else is refused.
 
         Raises:
             AlreadyExists: Something is there.
@@ -95,7 +95,7 @@ class TrainedModel:
 
     @staticmethod
     def load(path: str | Path, *, device: str | None = None) -> TrainedModel:
-        """Read a model that was saved, to be a source, or to go into a version; its artifacts load by themselves.
+        """Read a saved model, as a source or for a version; its artifacts are loaded with `Artifact.load`.
 
         Raises:
             NotFound: There is no such folder.
@@ -125,7 +125,7 @@ class TrainedModel:
         )
 
     def space(self, metric: Metric) -> Space:
-        """Describe the space of `version(metric=metric)`, whatever name that has."""
+        """Describe the space of `version(name, metric=metric)`; the name is not part of it."""
         version = self.version("version", metric=metric)
         return Space(dim=version.dim, fingerprint=version.fingerprint, metric=metric, normalised=version.normalised)
 
@@ -140,7 +140,7 @@ class TrainedModel:
 
 
 def require_free(path: str | Path, *, overwrite: bool) -> None:
-    """Refuse to write a model where something is, also before it is trained.
+    """Refuse to write a model over something else; to be called before training.
 
     Raises:
         AlreadyExists: A model is there that is not to be replaced, or something else.
@@ -154,7 +154,7 @@ def require_free(path: str | Path, *, overwrite: bool) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class _Description:
-    """What a folder says of its model; see `TrainedModel`.
+    """Contents of `model.json`; see `TrainedModel`.
 
     Attributes:
         format: `FORMAT`.

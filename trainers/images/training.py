@@ -1,4 +1,4 @@
-"""How a network is trained on images: settings of all such trainers, the network, and its way to the loop."""
+"""How a network is trained on images: settings of all such trainers, and the network."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class ImageTraining:
         require_settings(self, {"warmup_epochs from 0 to epochs": self.warmup_epochs <= self.epochs})
 
     def preprocessing(self, images: Images) -> Preprocessing:
-        """Decide the size and mode of the network's input.
+        """Return the size and mode of the network's input.
 
         Raises:
             InvalidInput: The images are files and no size is set.
@@ -123,10 +123,10 @@ class ImageTraining:
         Args:
             objective: (pixels, labels) -> scalar loss.
             images: What to train on.
-            preprocessing: The images' way into the network.
+            preprocessing: From images to the input of the network.
             progress: Called after each epoch.
             checkpoint: File to save to; where it exists, training continues from it.
-            source: Fingerprint of a model that the objective holds fixed, or "".
+            source: Fingerprint of the models that the objective holds fixed, or "".
 
         Returns:
             Mean loss of the last epoch.

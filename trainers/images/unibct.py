@@ -1,4 +1,4 @@
-"""UniBCT: BCT through prototypes of the source's features, after these were smoothed over their neighbours."""
+"""UniBCT: BCT through class prototypes of the source's features, which are smoothed over their neighbours first."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _RESTART = Rule("above 0 to 1", lambda value: 0 < value <= 1)
 class UniBCT(CompatibleTraining):
     """Universal backward-compatible training (Zhang et al., IJCAI 2022, arXiv 2203.01583).
 
-    The source's features of new images are noisy, the more of classes that it does not know. Those of one class form a
-    graph, and a random walk on it draws each feature to those that many others of its class resemble; means of the
-    refined features take the place of BCT's source head.
+    The source's features of new images are noisy, most of all those of classes that it was not trained on. The
+    features of one class form a graph, and a random walk on it moves each feature towards those that many others of
+    its class resemble; means of the refined features take the place of BCT's source head.
 
     Args:
         temperature: Divides the cosines that transitions are made of, > 0.
@@ -40,7 +40,7 @@ class UniBCT(CompatibleTraining):
     weight: NotNegative = 1.0
 
     def term(self, known: SourceKnowledge, head: ClassHead) -> nn.Module:
-        """Classify through the prototypes, as long as the source's rows are on average."""
+        """Classify through the prototypes, scaled to the mean length of the source's rows."""
         refined = refined_features(known.features, known.labels, temperature=self.temperature, restart=self.restart)
         means = functional.normalize(class_means(refined, known.labels, len(known.rows)), dim=1)
         return ThroughRows(self, known.rows.norm(dim=1).mean() * means, self.weight)

@@ -1,4 +1,4 @@
-"""Auto: fit every candidate, keep the one that retrieves best on pairs that none of them was fitted on."""
+"""Auto: fit every candidate, and keep the one with the best retrieval on pairs that none was fitted on."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ class _Trial(NamedTuple):
 class Auto:
     """Choose a trainer by retrieval on held-out pairs, with native target vectors as queries.
 
-    With labels, whole classes are held out, and rows of the other classes too: a transform has to serve classes that
-    it has seen and classes that it has not, and its score is the mean of both. mAP decides; without labels the recall
-    of the target's own neighbours does.
+    With labels, whole classes are held out, and rows of the other classes too: the score is the mean over classes that
+    the candidate was fitted on and classes that it was not. mAP decides; without labels the recall of the target's own
+    neighbours decides.
 
-    The winner is then fitted again on all pairs: more pairs, of more classes, are what it will have to serve. The
-    figures of the artifact remain those measured before that, on pairs that the fit had not seen.
+    The winner is then fitted again on all pairs. The figures of the artifact are those measured before, on pairs that
+    the first fit had not seen.
 
     Args:
         candidates: Trainers to choose from; those that cannot run on the pairs are skipped, and the table says why.
@@ -129,7 +129,7 @@ class Auto:
 
     @checked
     def compare(self, pairs: Pairs, progress: OnEpoch | None = None) -> Comparison:
-        """Fit and measure every candidate, and keep none; arguments and errors as in `fit`."""
+        """Fit and measure every candidate; return the table alone. Arguments and errors as in `fit`."""
         return self._compare(pairs, progress)[1]
 
     def _settings(self) -> dict[str, Any]:

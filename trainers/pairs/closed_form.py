@@ -48,8 +48,8 @@ class Moments:
 
         Args:
             pairs: The rows.
-            about: Centre on the means of these moments: what a map fitted to them makes of other rows follows from
-                such moments exactly, its intercept included. None centres on the rows' own means.
+            about: Centre on the means of these moments: the error on other rows of a map fitted to
+                them follows from such moments exactly, its intercept included. None centres on the rows' own means.
             side: Whether the side-information is part of x.
         """
         input_mean, output_mean = _means(pairs, side) if about is None else (about.input_mean, about.output_mean)

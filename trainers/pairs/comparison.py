@@ -64,13 +64,13 @@ class Lead:
 
     @property
     def clear(self) -> bool:
-        """Whether the interval excludes that the second is as good."""
+        """Whether the whole interval is above 0."""
         return self.low > 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What was found.
+    """The table of all candidates.
 
     Args:
         decided_by: The figure that decided: "map", or "recall_at_<k>" without labels.

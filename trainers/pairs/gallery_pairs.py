@@ -18,7 +18,7 @@ from compatstore.trainers.pairs.pairs import Pairs, require_unique
 from compatstore.trainers.pairs.vector_files import as_array, is_list, read_vectors
 from compatstore.versions import EmbeddingVersion
 
-Ids = npt.NDArray[Any]
+Ids = npt.NDArray[np.generic]
 COLUMNS = ("vector", "id", "label", "side")
 _ELSEWHERE = (
     "Of --source and --target name for one a file with ids, or a column of the gallery, with vectors of the other's "
@@ -32,8 +32,8 @@ class Matched:
 
     Args:
         pairs: The items that both sides have.
-        source: What the source's vectors are, in words.
-        target: The same of the target's.
+        source: Name of the source's vectors, for messages: "v1 (native)".
+        target: The same for the target's vectors.
         source_items: Items with a source vector.
         target_items: Items with a target vector.
     """
@@ -53,15 +53,15 @@ class Matched:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Side:
-    """Vectors of one side, read once it is known whose are wanted.
+    """Vectors of one side, read when the ids of the pairs are known.
 
     Args:
-        what: In words.
+        what: Name for messages.
         ids: (n,) of the items that have one.
-        vectors: Gives those of some of the items: (m, d).
+        vectors: Reads the vectors of some of the items: (m, d).
         side: The same of side-information, or None.
         labels: The same of labels, or None.
-        version: The version that they are of, or None where that is not known.
+        version: The version of the vectors, or None where that is not known.
     """
 
     what: str
@@ -80,7 +80,7 @@ def match_pairs(
     labels: str | None = None,
     side: str | PathLike[str] | None = None,
     target_side: str | PathLike[str] | None = None,
-    head: Any = None,
+    head: FloatArray | None = None,
     source_version: str | None = None,
     target_version: str | None = None,
 ) -> Matched:
@@ -90,13 +90,13 @@ def match_pairs(
         gallery: The gallery.
         source: A version of it (its native vectors), a column of lists of numbers, or a file with `id` and `vector`
             (Parquet, Arrow, Feather or npz; perhaps `label` and `side`). A name that is several of these is the first.
-        target: The same of the target.
+        target: The same for the target.
         labels: Column of classes; by default the `label` of a file, where one has it.
         side: File of side-information of the source, with `id` and `vector`; by default that of the version or file.
-        target_side: The same of the target.
+        target_side: The same for the target.
         head: As in `Pairs`.
         source_version: Version that the source vectors are of, where `source` is a column or a file.
-        target_version: The same of the target.
+        target_version: The same for the target.
 
     Raises:
         NotFound: A name is neither a version, nor a column, nor a file.
@@ -140,7 +140,7 @@ def match_pairs(
 
 
 def is_file(gallery: Gallery, name: str) -> bool:
-    """Whether a name is a file's and no version's or column's."""
+    """Whether a name is that of a file, and of no version or column."""
     return name not in gallery.versions() and name not in gallery.get([]).column_names and Path(name).is_file()
 
 

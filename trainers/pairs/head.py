@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -29,14 +28,14 @@ class Head:
     Args:
         rows: (classes, target dim) float32.
         names: (classes,), sorted: the label of each row.
-        origin: Where it comes from, for the manifest.
+        origin: "given" or how it was fitted, for the manifest.
     """
 
     rows: FloatArray
-    names: npt.NDArray[Any]
+    names: npt.NDArray[np.generic]
     origin: str
 
-    def classes(self, labels: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    def classes(self, labels: npt.NDArray[np.generic]) -> npt.NDArray[np.int64]:
         """Return the row of each label, (n,); -1 for a label that has none."""
         if labels.dtype.kind != self.names.dtype.kind and not {labels.dtype.kind, self.names.dtype.kind} <= set("iu"):
             return np.full(len(labels), UNKNOWN, np.int64)
@@ -108,7 +107,7 @@ def logistic_regression(pairs: Pairs, *, label_smoothing: float, seed: int, devi
     return Head(rows=(weight.detach() / scale).cpu().numpy(), names=names, origin="fitted: logistic regression")
 
 
-def _labels(pairs: Pairs) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+def _labels(pairs: Pairs) -> tuple[npt.NDArray[np.generic], npt.NDArray[np.int64]]:
     if pairs.labels is None:
         raise InvalidInput("fit a head", expected="pairs with labels", found="none")
     names, classes = np.unique(pairs.labels, return_inverse=True)

@@ -1,4 +1,4 @@
-"""Pairs: the same items embedded by the source and by the target model, all that a transform learns from."""
+"""Pairs: the same items embedded by the source and by the target model, from which transforms are learned."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Pairs:
         source: (n, source dim) float32, of the source model.
         target: (n, target dim) float32, of the target model.
         side: (n, side dim) float32, side-information stored with the source vectors, or None. Where the version stores
-            bits, packed codes will do, and of values the signs are learnt from.
+            bits, packed codes are accepted, and of values the signs are taken.
         target_side: (n, target side dim) float32, side-information of the target version, or None.
         labels: (n,) classes, or None.
         head: (classes, target dim) float32, frozen classifier of the target model, or None for the version's.
         ids: (n,) unique ids, or None.
         source_version: The source version; its fingerprint binds the artifact to it.
-        target_version: The target version, likewise.
+        target_version: The target version; its fingerprint binds the artifact to it too.
 
     Raises:
         InvalidInput: No rows, arrays of other lengths, or no unit vectors where a version declares them.
@@ -56,9 +56,9 @@ class Pairs:
     _: KW_ONLY
     side: FloatArray | None = None
     target_side: FloatArray | None = None
-    labels: npt.NDArray[Any] | None = None
+    labels: npt.NDArray[np.generic] | None = None
     head: FloatArray | None = None
-    ids: npt.NDArray[Any] | None = None
+    ids: npt.NDArray[np.generic] | None = None
     source_version: EmbeddingVersion | None = None
     target_version: EmbeddingVersion | None = None
 
@@ -98,7 +98,7 @@ class Pairs:
         label_column: str = "label",
         side_column: str = "side",
         missing: Literal["refuse", "drop"] = "refuse",
-        head: Any = None,
+        head: FloatArray | None = None,
         source_version: EmbeddingVersion | None = None,
         target_version: EmbeddingVersion | None = None,
     ) -> Pairs:
@@ -108,7 +108,7 @@ class Pairs:
 
         Args:
             source: File of source vectors, perhaps with ids, labels and side-information.
-            target: File of target vectors, likewise; its side-information becomes `target_side`.
+            target: The same for target vectors; its side-information becomes `target_side`.
             vector_column: Column (key of an npz) of the vectors.
             id_column: Column of the ids.
             label_column: Column of the labels.
@@ -147,22 +147,22 @@ class Pairs:
         labels: str | None = None,
         side: str | PathLike[str] | None = None,
         target_side: str | PathLike[str] | None = None,
-        head: Any = None,
+        head: FloatArray | None = None,
         source_version: str | None = None,
         target_version: str | None = None,
     ) -> Pairs:
-        """Pair up, by id, what a gallery holds, or a gallery and a file.
+        """Join by id the vectors of a gallery, or of a gallery and a file.
 
         Args:
             gallery: The gallery.
             source: A version of it (its native vectors), a column of vectors, or a file with `id` and `vector`.
-            target: The same of the target.
+            target: The same for the target.
             labels: Column of classes; by default the `label` of a file, where one has it.
             side: File of side-information of the source; by default that of the version or file.
-            target_side: The same of the target.
+            target_side: The same for the target.
             head: As in `Pairs`.
             source_version: Version that the source vectors are of, where `source` is a column or a file.
-            target_version: The same of the target.
+            target_version: The same for the target.
 
         Raises:
             NotFound: A name is neither a version, nor a column, nor a file.
@@ -199,10 +199,10 @@ class Pairs:
         Args:
             fraction: Share of the rows, or of the classes, to hold out, in (0, 1).
             seed: Seed of the choice.
-            by: Hold out rows, or whole classes (to judge a transform on classes that it never saw).
+            by: Hold out rows, or whole classes (to measure a transform on classes that it was not trained on).
 
         Returns:
-            The pairs kept and the pairs held out, both in their old order and neither empty.
+            The pairs kept and the pairs held out, both in the order of the pairs and neither empty.
 
         Raises:
             InvalidInput: The fraction is out of range, labels are missing, or there is too little to split.
@@ -219,27 +219,27 @@ class Pairs:
 
     @property
     def seen(self) -> Digests:
-        """(n,) uint64, digests of the source vectors, by which an artifact knows what it has learned from."""
+        """(n,) uint64, digests of the source vectors, by which an artifact records the rows that it was trained on."""
         return digest_half(self.source)
 
     @property
     def source_space(self) -> Space:
-        """What is known about the source space."""
+        """The source space, as artifacts record it."""
         return _space(self.source, self.source_version)
 
     @property
     def target_space(self) -> Space:
-        """What is known about the target space."""
+        """The target space, as artifacts record it."""
         return _space(self.target, self.target_version)
 
     @property
     def side_source(self) -> Side | None:
-        """What is known about the side-information, or None."""
+        """The source's side-information, as artifacts record it, or None."""
         return _side(self.side, self.source_version)
 
     @property
     def side_target(self) -> Side | None:
-        """What is known about the target's side-information, or None."""
+        """The target's side-information, as artifacts record it, or None."""
         return _side(self.target_side, self.target_version)
 
     def _set(self, name: str, value: Any) -> None:
@@ -251,7 +251,7 @@ class Pairs:
             self._set(name, as_matrix(f"pair vectors, {name}", value, dim))
 
     def _check_side(self, name: str, version: EmbeddingVersion | None) -> None:
-        """Learn from what the version stores: of bits that is -1 and 1."""
+        """Take the values that the version stores: -1 and 1 for bits."""
         value = getattr(self, name)
         if value is None or version is None or version.side_dim is None:
             self._check_matrix(name, None)
@@ -276,7 +276,7 @@ class Pairs:
                 f"pair vectors, {name}", expected=f"unit vectors, as {version.name} declares", found="other lengths"
             )
 
-    def _units(self, by: str) -> npt.NDArray[Any]:
+    def _units(self, by: str) -> npt.NDArray[np.generic]:
         if by == "row":
             return np.arange(len(self))
         if by != "class" or self.labels is None:
@@ -289,7 +289,7 @@ def unit_length(vectors: FloatArray) -> bool:
     return bool(np.abs(np.linalg.norm(vectors, axis=1) - 1).max() < _UNIT)
 
 
-def require_unique(asked: str, ids: npt.NDArray[Any]) -> None:
+def require_unique(asked: str, ids: npt.NDArray[np.generic]) -> None:
     """Refuse ids that occur twice.
 
     Raises:
@@ -325,7 +325,7 @@ def _join(left: VectorFile, right: VectorFile, missing: str) -> tuple[VectorFile
     return left.take(rows[order]), right.take(other_rows[order])
 
 
-def _require_ids(path: Path, ids: npt.NDArray[Any], needed: npt.NDArray[Any]) -> None:
+def _require_ids(path: Path, ids: npt.NDArray[np.generic], needed: npt.NDArray[np.generic]) -> None:
     lacking = needed[~np.isin(needed, ids)].tolist()
     if lacking:
         raise InvalidInput(

@@ -16,7 +16,7 @@ from compatstore.trainers.pairs.pairs import Pairs
 class MeanShift(ClosedForm):
     """y = x + (mean of targets - mean of sources), between spaces of one dimension; side-information is not read.
 
-    For a model that was only fine-tuned, and as the floor that other forms must beat.
+    For a model that was only fine-tuned, and as the baseline of other forms.
     """
 
     reads_side: ClassVar[bool] = False
@@ -77,7 +77,7 @@ class DiagonalScale(ClosedForm):
             require_equal_dims("DiagonalScale without rotation", pairs)
         rotation = orthogonal(moments) if self.rotate else np.eye(*moments.cross.T.shape)
         before, common = _agreement(rotation, moments)
-        # A dimension that never varies says nothing: it stays at the mean.
+        # A dimension without variance has no scale: its values stay at the mean.
         scales = np.divide(common, before, out=np.zeros_like(common), where=before > 0)
         return AffineMap.through_means(scales[:, None] * rotation, moments)
 

@@ -29,17 +29,17 @@ PENALTIES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 class Refit:
     """h'(x) = z + B [z; x] + c + s u, scaled to unit length where the target is; z is h's output before that scaling.
 
-    B and c are the ridge solution for what h misses on the gathered rows, so few rows mean a small correction and h is
-    never forgotten. s u keeps the distance: a least-squares estimate lacks the part of a native vector that cannot be
-    told from x, so it lies nearer to a query than the native would, and takes first places that natives fill better.
-    The expected squared distance of the native is that of the estimate plus the held-out squared error. s^2 is a share
-    of that error, as large as the native share of the gallery, and u the direction in which natives vary least, where
-    it separates nothing. All of it folds into h's layers: the result is a transform like any other, and as fast. A
-    sigma head is fitted anew on the log of the remaining error.
+    B and c are the ridge solution for the errors of h on the gathered rows: the fewer rows, the smaller the
+    correction. s u keeps the distance: a least-squares estimate lacks the part of a native vector that does not follow
+    from x, so it is nearer to a query than the native vector, and takes first ranks that native vectors fill better.
+    The expected squared distance of the native vector is that of the estimate plus the held-out squared error. s^2 is
+    a share of that error, as large as the native share of the gallery; u is the direction in which native vectors vary
+    least, so that s u changes no order among transformed vectors. All of it folds into h's layers: the result is a
+    transform like any other, and as fast. A sigma head is fitted again, on the log of the remaining error.
 
     Args:
-        holdout: Share of a backfill's budget that is drawn at random first, in (0, 1). They judge: what a backfill in
-            the order of sigma gathers is not like what remains.
+        holdout: Share of a backfill's budget that is drawn at random first, in (0, 1), for validation: the rows that
+            a backfill in the order of sigma gathers differ from those that remain.
         farthest: Largest share of the held-out squared error that is kept as distance, in [0, 1].
         folds: The judges also teach: each is judged by a correction learned without its fold, >= 2.
         seed: Of the folds.
@@ -151,7 +151,7 @@ class Layers:
 
     @classmethod
     def of(cls, artifact: Artifact, seed: int) -> Layers:
-        """Take those of a ForwardTransform."""
+        """Take the layers of a ForwardTransform."""
         tensors = {name[2:]: tensor for name, tensor in artifact.tensors.items() if name.startswith("h.")}
         return cls(architecture=artifact.manifest.networks["h"], tensors=tensors, seed=seed)
 
@@ -162,13 +162,13 @@ class Layers:
         return Network(plain, dict(self.tensors)).run(pairs.source, side, Execution())[0]
 
     def misses(self, pairs: Pairs) -> FloatArray:
-        """What the native vectors are apart from the transformed ones: (n, target dim) float32."""
+        """Native minus transformed vectors: (n, target dim) float32."""
         raw = self.raw(pairs)
         apart: FloatArray = pairs.target - (raw / _lengths(raw) if self.architecture.normalise else raw)
         return apart
 
     def corrected(self, pairs: Pairs) -> Layers:
-        """Add B [z; x] + c to z, B and c being the ridge solution for what z misses on these pairs.
+        """Add B [z; x] + c to z, B and c being the ridge solution for the errors of z on these pairs.
 
         It folds into the last layer and a linear map of the input.
         """
@@ -178,7 +178,7 @@ class Layers:
         return self._folded(*self._ridge(inputs, wanted - raw))
 
     def with_sigma_of(self, pairs: Pairs) -> Layers:
-        """Fit the sigma head anew, where there is one: ridge of the log of the squared error per dimension on z."""
+        """Fit the sigma head again, where there is one: ridge of the log of the squared error per dimension on z."""
         if not self.architecture.uncertainty:
             return self
         errors = np.square(self.misses(pairs)).mean(axis=1, keepdims=True)
@@ -187,7 +187,7 @@ class Layers:
         return self._with({"log_sigma2.weight": weight, "log_sigma2.bias": bias})
 
     def moved(self, step: FloatArray) -> Layers:
-        """Add a step, (target dim,) float32, to z; sigma stays as it was."""
+        """Add a step, (target dim,) float32, to z; sigma is not changed."""
         bias = f"{self._last}.bias"
         changed = {bias: self.tensors[bias] + step}
         if self.architecture.uncertainty:

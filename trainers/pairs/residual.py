@@ -1,4 +1,4 @@
-"""The residual start: a linear map that is right from the first step, and a network that learns what it misses."""
+"""The residual start: a ridge solution, and a network that is trained on its errors."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from compatstore.trainers.settings import BatchSize, Count, NotNegative, Positiv
 class Residual(HeadTraining):
     """h(x) = R x + f(x), scaled to unit length where the target is; x is the source vector and its side-information.
 
-    R begins as the ridge solution on the pairs (`Ridge`) and is trained on; f is a network whose last layer begins
-    at zero, so that h begins as the best linear map. Where pairs are few or classes are new this is ahead of
-    FCT's network, which overfits there, and it is quicker to train. The objective is FastFill's, by distance
-    alone as a default: through a head, a map that starts right is drawn to the classes that the pairs have, which
-    cost 17 points of CMC-1 on photographs of other classes (docs/results/pairs.md) and gained mAP on the same ones.
+    R begins as the ridge solution on the pairs (`Ridge`) and is trained on; f is a network whose last layer begins at
+    zero, so that h begins as the best linear map. Where pairs are few or classes are new, retrieval is better than by
+    FCT's network, which overfits there, and training takes less time. The objective is FastFill's, by distance alone
+    as a default: the loss through a head moves vectors towards the classes of the pairs, which cost 17 points of CMC-1
+    on photographs of other classes (docs/results/pairs.md) and gained mAP on the same ones.
 
     Args:
         loss: "l2", "disc", or "l2+disc", their sum. Without labels "l2+disc" trains "l2" and a note says that.

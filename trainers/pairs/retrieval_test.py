@@ -1,4 +1,4 @@
-"""How well a transform serves native queries on pairs that it was not fitted on: the judge of `Auto`."""
+"""Retrieval of native queries in a transformed gallery, on pairs that the transform was not fitted on."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from compatstore.versions import Metric
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Outcome:
-    """What the queries found in the gallery that one transform made.
+    """Scores of the queries in the gallery of one transform.
 
     Args:
-        scores: By figure ("recall_at_10", "cmc_1", "map"), each query's own, (q,) float64; NaN for a query that
-            nothing of the gallery is right for.
+        scores: By figure ("recall_at_10", "cmc_1", "map"), each query's own, (q,) float64; NaN for a query
+            without a correct item.
         cosine: Mean cosine similarity of transformed to native held-out rows.
     """
 
@@ -34,7 +34,7 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Truth:
-    """Gallery rows that are right for each query, and rows that its ranking leaves out."""
+    """Correct gallery rows of each query, and rows that its ranking leaves out."""
 
     right: list[Positions]
     left_out: list[Positions]
@@ -43,10 +43,10 @@ class _Truth:
 class RetrievalTest:
     """Held-out target vectors as queries, against the held-out and some fitted rows, transformed, as gallery.
 
-    Right are the rows of the query's class where there are labels, and for the recall the query's k nearest
-    held-out rows in the target's own space. A fitted row can only be a wrong answer: where it would be a right one, it
-    is left out of that query's ranking, or a transform that knows its own training rows by heart would win. So is the
-    query's own item. Ties count against a query: a transform that maps all to one point must not win either.
+    Correct are the rows of the query's class where there are labels, and for the recall the query's k nearest
+    held-out rows in the target's own space. A fitted row is never correct: where it would be, it is left out of that
+    query's ranking, because a transform that overfits its training rows would win otherwise. The query's own item is
+    left out too. Ties count against a query: a transform that maps all items to one point must not win.
 
     Args:
         fitted: The pairs that candidates are fitted on.
@@ -58,7 +58,7 @@ class RetrievalTest:
         seed: Of the choice of rows and queries.
 
     Raises:
-        InvalidInput: No query has a right answer.
+        InvalidInput: No query has a correct item.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class RetrievalTest:
                 yield query, row
 
     def _ranks(self, query: int, distances: Doubles) -> Iterator[tuple[str, Positions]]:
-        """Yield, for each figure, the ranks of the right rows, ascending, from 1; nothing where none is right."""
+        """Yield, for each figure, the ranks of the correct rows, ascending, from 1; nothing where there is none."""
         ranks: dict[int, Positions] = {}
         for name, truth in self._truths.items():
             right = truth.right[query]
@@ -186,7 +186,7 @@ def _mean_cosine(transformed: npt.NDArray[np.float32], native: npt.NDArray[np.fl
 
 
 def _sample(pairs: Pairs, most: int, random: np.random.Generator) -> Pairs:
-    """Return rows in random order, so that the first of them are a fair sample too."""
+    """Return rows in random order, so that the first of them are a random sample too."""
     return pairs.subset(random.permutation(len(pairs))[:most])
 
 

@@ -1,4 +1,4 @@
-"""What a trainer on pairs is, for those that take any of them."""
+"""The protocol of trainers on pairs, and what Auto and QueryAdapter do with any of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Trainer = TypeVar("Trainer", bound=PairTrainer)
 def without_holdout(trainer: Trainer) -> Trainer:
     """Return the trainer with all rows to learn from, for callers that hold out rows of their own.
 
-    A trainer that decides by what it holds out says so by a class attribute `needs_holdout`, and is returned as it is.
+    A trainer that chooses by held-out rows has a class attribute `needs_holdout`, and is returned as it is.
     """
     if "holdout" not in trainer.__dataclass_fields__ or getattr(trainer, "needs_holdout", False):
         return trainer

@@ -29,9 +29,9 @@ class Prediction(NamedTuple):
 class TwoBranch(nn.Module):
     """Branches for source and side-information, a mixer on both (FCT, section 3.3 and appendix D.1).
 
-    Every layer is Linear-BatchNorm-ReLU, except the linear output. With branches of 256, 256 and a mixer of 2048,
-    2048 it is the paper's network: 5.7 million parameters at 128/128/128. Dropout and noise act in training alone, so
-    that the network in use is plain dense layers.
+    Every layer is Linear-BatchNorm-ReLU, except the linear output. With branches of 256, 256 and a mixer of 2048, 2048
+    it is the paper's network: 5.7 million parameters at 128/128/128. Dropout and noise are active in training alone,
+    so that the stored network is plain dense layers.
 
     Args:
         architecture: Widths and options.
@@ -73,7 +73,7 @@ class TwoBranch(nn.Module):
         if self.side is not None:
             features = torch.cat([features, self.side(side)], dim=1)
         features = self.mixer(features)
-        # The layers that make the output stay float32 where others are bfloat16, as they do in use.
+        # The layers of the output stay float32 where others are bfloat16, as in the stored network.
         with torch.autocast(source.device.type, enabled=False):
             return self._output(features.float(), source, side)
 

@@ -1,4 +1,4 @@
-"""Read vectors, ids, labels and side-information from the files that people keep them in."""
+"""Vectors, ids, labels and side-information from npy, npz, Parquet, Arrow and Feather files."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from compatstore.arrays import ArrowArray, ArrowTable, ArrowType
 from compatstore.errors import InvalidInput
 
 Columns = dict[str, npt.NDArray[Any]]
@@ -18,7 +19,7 @@ Columns = dict[str, npt.NDArray[Any]]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class VectorFile:
-    """What a file holds.
+    """Contents of a file.
 
     Args:
         path: Where it lies.
@@ -30,8 +31,8 @@ class VectorFile:
 
     path: Path
     vectors: npt.NDArray[Any]
-    ids: npt.NDArray[Any] | None = None
-    labels: npt.NDArray[Any] | None = None
+    ids: npt.NDArray[np.generic] | None = None
+    labels: npt.NDArray[np.generic] | None = None
     side: npt.NDArray[Any] | None = None
 
     def take(self, rows: npt.NDArray[np.int64]) -> VectorFile:
@@ -96,11 +97,11 @@ def _read_arrow(path: Path, vector: str, names: tuple[str, ...]) -> Columns:
     return _columns(table.select([name for name in names if name in table.column_names]))
 
 
-def _columns(table: Any) -> Columns:
+def _columns(table: ArrowTable) -> Columns:
     return {name: as_array(name, table[name].combine_chunks()) for name in table.column_names}
 
 
-def as_array(name: str, column: Any) -> npt.NDArray[Any]:
+def as_array(name: str, column: ArrowArray) -> npt.NDArray[np.generic]:
     """An Arrow array as NumPy's: (n,), or (n, d) of lists of one length.
 
     Raises:
@@ -120,7 +121,7 @@ def as_array(name: str, column: Any) -> npt.NDArray[Any]:
     return np.asarray(column.flatten().to_numpy(zero_copy_only=False)).reshape(-1, lengths[0])
 
 
-def is_list(kind: Any) -> bool:
+def is_list(kind: ArrowType) -> bool:
     """Whether an Arrow type is one of lists."""
     import pyarrow as pa
 

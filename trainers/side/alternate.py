@@ -21,10 +21,10 @@ class Alternate(Classifier, SideTrainer):
 
     Args:
         dim: Values of side-information an item.
-        seed: Of weights, order and augmentation; another one than the source model's, or the two are one model.
+        seed: Of weights, order and augmentation; it must differ from the source model's, or both are one model.
         augmentation: Random views to train on; None trains on the images as they are.
-        mixup: Blend each image with another one, by weights of Beta(mixup, mixup), and keep its class; 0 does not. It
-            makes a model that differs more from the source's.
+        mixup: Blend each image with another one, by weights of Beta(mixup, mixup), and keep its class; 0 does not.
+            Blending gives a model that differs more from the source's.
 
     Raises:
         InvalidInput: A setting is out of its range.

@@ -1,4 +1,4 @@
-"""Autoencoder: side-information that an image can be drawn again from."""
+"""Autoencoder: side-information from which a decoder can reconstruct the image."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from compatstore.trainers.side.training import SideTrainer
 
 @dataclass(frozen=True, kw_only=True)
 class Autoencoder(SideTrainer):
-    """Train a network and a decoder to draw each image again (mean squared error of pixels); keep the network.
+    """Train a network and a decoder to reconstruct each image (mean squared error of pixels); keep the network.
 
-    Labels are not looked at.
+    Labels are not read.
     """
 
     def objective(self, network: nn.Module, preprocessing: Preprocessing, images: Images) -> nn.Module:

@@ -20,8 +20,8 @@ from compatstore.trainers.side.training import SideTrainer
 class SimCLR(SideTrainer):
     """Train a network so that views of one image are close, and views of other images far (NT-Xent).
 
-    The network ends in a BatchNorm and has no projection head after it, as the side-information models of FCT. Labels
-    are not looked at.
+    The network ends in a BatchNorm and has no projection head after it, as FCT's SimCLR models (appendix D.4.1). Labels
+    are not read.
 
     Args:
         temperature: Divides the cosines, > 0.

@@ -25,7 +25,7 @@ COMPARED = 2000
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SideModel:
-    """What training side-information makes.
+    """The result of training side-information.
 
     Args:
         encoder: The side-information model: `EmbeddingVersion(..., side_dim=encoder.dim, side_encoder=encoder)`.
@@ -39,12 +39,12 @@ class SideModel:
 
 @dataclass(frozen=True, kw_only=True)
 class SideTrainer(ImageTraining, ABC):
-    """Train a network whose output is stored beside each embedding, for transforms that are not known yet.
+    """Train a network whose output is stored beside each embedding, as further input of later transforms.
 
     Args:
         dim: Values of side-information an item.
         codes: Train for `side_dtype="bits"`: while it trains, the loss sees the signs of the values, which a BatchNorm
-            keeps even; gradients pass the sign as if it were not there (arXiv 1308.3432).
+            keeps even; gradients skip the sign (straight-through estimator, arXiv 1308.3432).
 
     Raises:
         InvalidInput: A setting is out of its range.
@@ -120,7 +120,7 @@ def complementarity(side: Encoder, source: Encoder, images: Images) -> float:
     """Linear CKA of side-information with the embeddings that it stands beside, on at most 2,000 images.
 
     Returns:
-        0 to 1; 1 says that the side-information tells nothing that the embedding does not (FCT, section 5.3).
+        0 to 1; at 1 the side-information adds nothing to the embedding (FCT, section 5.3).
     """
     few = images.take(np.linspace(0, len(images) - 1, min(COMPARED, len(images))).astype(int))
     return linear_cka(side.encode(list(few.images)), source.encode(list(few.images)))
