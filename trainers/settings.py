@@ -54,11 +54,11 @@ def each(rule: Rule) -> Rule:
 NOT_EMPTY = Rule("of one value or more", bool)
 
 Count = Annotated[int, at_least(1)]
-BatchSize = Annotated[int, at_least(2)]
+BatchRows = Annotated[int, at_least(2)]
 Positive = Annotated[float, above(0)]
 NotNegative = Annotated[float, at_least(0)]
 Share = Annotated[float, Rule("from 0 to below 1", lambda value: 0 <= value < 1)]
-Part = Annotated[float, Rule("between 0 and 1", lambda value: 0 < value < 1)]
+OpenShare = Annotated[float, Rule("between 0 and 1", lambda value: 0 < value < 1)]
 
 
 def require_settings(settings: Settings, rules: Mapping[str, bool] | None = None) -> None:

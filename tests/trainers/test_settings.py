@@ -48,7 +48,7 @@ def levels(kind):
 def test_a_setting_out_of_its_range_is_refused_with_what_is_expected_and_found(kind, settings, expected, found):
     with pytest.raises(InvalidInput) as refused:
         kind(**settings)
-    assert str(refused.value) == f"set up {kind.__name__}; expected {expected}; found {found}"
+    assert str(refused.value) == f"set up {kind.__name__}; expected {expected}; found {found}."
 
 
 def test_a_setting_of_another_type_is_refused_before_its_range_is_read():

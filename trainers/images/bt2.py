@@ -20,7 +20,7 @@ from compatstore.encoders.backbones.basis_transformed import BasisTransformed
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import DimensionMismatch, InvalidInput
 from compatstore.trainers.images.bt2_objective import AcrossObjective, BT2Objective
-from compatstore.trainers.images.class_head import ClassHead, Head
+from compatstore.trainers.images.class_head import ClassHead, HeadKind
 from compatstore.trainers.images.compatible import CompatibleModel, CompatibleTraining
 from compatstore.trainers.images.images import Images
 from compatstore.trainers.images.independent import Independent, accuracy, require_classes
@@ -78,7 +78,7 @@ class BT2(CompatibleTraining):
         InvalidInput: A setting is out of its range.
     """
 
-    head: Head = "cosine"
+    head: HeadKind = "cosine"
     extra: Count = 32
     basis_scale: Positive = 2.0
     classified: Classified = "target"

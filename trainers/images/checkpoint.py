@@ -23,7 +23,7 @@ FORMAT = "compatstore.training.1"
 # Precisions as checkpoints of earlier versions name them.
 _EARLIER = {"no": "float32", "fp16": "float16", "bf16": "bfloat16"}
 
-Tensors = dict[str, torch.Tensor]
+State = dict[str, torch.Tensor]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +55,7 @@ class Checkpoint:
     every: int | None
     belongs_to: Mapping[str, Any]
 
-    def write(self, tensors: Tensors, note: Mapping[str, Any]) -> None:
+    def write(self, tensors: State, note: Mapping[str, Any]) -> None:
         """Replace the file atomically. The note is JSON-able."""
         description = {"format": FORMAT, "belongs_to": self.belongs_to, "note": note}
         unfinished = self.path.with_name(f".{self.path.name}.unfinished")
@@ -65,7 +65,7 @@ class Checkpoint:
             os.fsync(file.fileno())
         unfinished.replace(self.path)
 
-    def read(self) -> tuple[Tensors, dict[str, Any]] | None:
+    def read(self) -> tuple[State, dict[str, Any]] | None:
         """Return what was written, or None where nothing was.
 
         Raises:
@@ -78,7 +78,7 @@ class Checkpoint:
         self._require_same(description.belongs_to)
         return tensors, dict(description.note)
 
-    def _parse(self) -> tuple[Tensors, _Description]:
+    def _parse(self) -> tuple[State, _Description]:
         try:
             with safe_open(self.path, "pt") as file:
                 values = parse(file.metadata()["compatstore"])
@@ -164,7 +164,7 @@ class Resumable:
         except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
             raise checkpoint.corrupt(f"{type(error).__name__}: {error}"[:200]) from error
 
-    def _set_back(self, tensors: Tensors, note: Mapping[str, Any]) -> None:
+    def _set_back(self, tensors: State, note: Mapping[str, Any]) -> None:
         self.objective.load_state_dict(_below("objective.", tensors))
         state = {index: _below(f"optimiser.{name}.", tensors) for index, name in enumerate(self.names)}
         # Parameters that no step has changed have no state, and must get none.
@@ -181,17 +181,17 @@ def _own(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().cpu().clone().contiguous()
 
 
-def _below(prefix: str, tensors: Tensors) -> Tensors:
+def _below(prefix: str, tensors: State) -> State:
     """Take the tensors named "<prefix><rest>", by their rest."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
-def _random_state() -> Tensors:
+def _random_state() -> State:
     cuda = {"cuda": torch.cuda.get_rng_state()} if torch.cuda.is_available() else {}
     return {"cpu": torch.get_rng_state(), **cuda}
 
 
-def _set_random_state(state: Tensors) -> None:
+def _set_random_state(state: State) -> None:
     torch.set_rng_state(state["cpu"])
     if "cuda" in state and torch.cuda.is_available():
         torch.cuda.set_rng_state(state["cuda"])

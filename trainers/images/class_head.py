@@ -13,7 +13,7 @@ from compatstore.arrays import FloatArray
 from compatstore.trainers.head_losses import scaled_cosines
 from compatstore.trainers.settings import Count, Positive, from_to
 
-Head = Literal["linear", "cosine", "arcface"]
+HeadKind = Literal["linear", "cosine", "arcface"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +33,7 @@ class Classifier:
     """
 
     dim: Count
-    head: Head = "linear"
+    head: HeadKind = "linear"
     scale: Positive = 16.0
     margin: Annotated[float, from_to(0, 1.5)] = 0.3
     label_smoothing: Annotated[float, from_to(0, 1)] = 0.0

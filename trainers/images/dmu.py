@@ -13,7 +13,7 @@ from torch.nn import functional
 from compatstore.artifacts import Architecture, Artifact
 from compatstore.encoders.network import Preprocessing
 from compatstore.trainers.head_losses import scaled_cosines
-from compatstore.trainers.images.class_head import ClassHead, Classifier, Head
+from compatstore.trainers.images.class_head import ClassHead, Classifier, HeadKind
 from compatstore.trainers.images.compatible import CompatibleModel, CompatibleTraining, retrieval_figures
 from compatstore.trainers.images.images import Images
 from compatstore.trainers.images.independent import Classification
@@ -63,7 +63,7 @@ class DMU(CompatibleTraining):
         InvalidInput: A setting is out of its range.
     """
 
-    head: Head = "arcface"
+    head: HeadKind = "arcface"
     scale: Positive = 30.0
     margin: Annotated[float, from_to(0, 1.5)] = 0.3
     selection: Selection = "entropy"

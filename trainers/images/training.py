@@ -20,10 +20,10 @@ from compatstore.errors import InvalidInput
 from compatstore.trainers.images.checkpoint import Checkpoint
 from compatstore.trainers.images.images import Images
 from compatstore.trainers.images.loop import train
-from compatstore.trainers.settings import BatchSize, Count, NotNegative, Positive, at_least, require_settings
+from compatstore.trainers.settings import BatchRows, Count, NotNegative, Positive, at_least, require_settings
 from compatstore.trainers.training import OnEpoch
 
-Optimiser = Literal["sgd", "adamw"]
+ImageOptimiser = Literal["sgd", "adamw"]
 MixedPrecision = Literal["auto", "float32", "float16", "bfloat16"]
 
 
@@ -58,8 +58,8 @@ class ImageTraining:
     """
 
     epochs: Count = 30
-    batch_size: BatchSize = 64
-    optimiser: Optimiser = "adamw"
+    batch_size: BatchRows = 64
+    optimiser: ImageOptimiser = "adamw"
     learning_rate: Positive = 2e-3
     weight_decay: NotNegative = 5e-2
     warmup_epochs: NotNegative = 2.0

@@ -25,7 +25,7 @@ from compatstore.trainers.pairs.residual import Residual
 from compatstore.trainers.pairs.retrieval_test import RetrievalTest
 from compatstore.trainers.pairs.ridge import LowRankRidge, Ridge
 from compatstore.trainers.pairs.trainer import PairTrainer, describe, without_holdout
-from compatstore.trainers.settings import NOT_EMPTY, Count, Part, at_least, require_settings
+from compatstore.trainers.settings import NOT_EMPTY, Count, OpenShare, at_least, require_settings
 from compatstore.trainers.training import OnEpoch
 from compatstore.versions import Metric
 
@@ -78,7 +78,7 @@ class Auto:
     """
 
     candidates: Annotated[tuple[PairTrainer, ...], NOT_EMPTY] = field(default=DEFAULT)
-    holdout: Part = 0.2
+    holdout: OpenShare = 0.2
     by: Literal["row", "class"] | None = None
     metric: Metric | None = None
     k: Count = 10

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 
 from compatstore.artifacts.architecture import Architecture
 from compatstore.trainers.pairs.objective import Batch
-from compatstore.trainers.pairs.training import Optimiser, TransformTraining
+from compatstore.trainers.pairs.training import AdamOptimiser, TransformTraining
 from compatstore.trainers.pairs.two_branch import TwoBranch, start_from_identity
-from compatstore.trainers.settings import BatchSize, Count, NotNegative, Positive
+from compatstore.trainers.settings import BatchRows, Count, NotNegative, Positive
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,10 +27,10 @@ class DriftAdapter(TransformTraining):
     """
 
     epochs: Count = 50
-    optimiser: Optimiser = "adamw"
+    optimiser: AdamOptimiser = "adamw"
     learning_rate: Positive = 1e-3
     weight_decay: NotNegative = 1e-2
-    batch_size: BatchSize = 256
+    batch_size: BatchRows = 256
     width: Count = 256
 
     def architecture(self, linear: Architecture) -> Architecture:

@@ -16,7 +16,7 @@ from compatstore.boundary import checked
 from compatstore.errors import InvalidInput
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.ridge import Ridge
-from compatstore.trainers.settings import Part, from_to, require_settings
+from compatstore.trainers.settings import OpenShare, from_to, require_settings
 from compatstore.upgrade.refitting.refitter import FEWEST_JUDGES, FEWEST_ROWS, Gathered, Refitted
 
 SUFFIX = "+refit"
@@ -48,7 +48,7 @@ class Refit:
         InvalidInput: A setting is out of its range.
     """
 
-    holdout: Part = 0.2
+    holdout: OpenShare = 0.2
     farthest: Annotated[float, from_to(0, 1)] = 0.4
     folds: Annotated[int, from_to(2, FEWEST_JUDGES)] = 4
     seed: int = 0

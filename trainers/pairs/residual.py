@@ -12,9 +12,9 @@ from compatstore.trainers.pairs.objective import Batch, Objective
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.ridge import Ridge
 from compatstore.trainers.pairs.through_head import HeadTraining
-from compatstore.trainers.pairs.training import HoldOutBy, Optimiser
+from compatstore.trainers.pairs.training import AdamOptimiser, HoldOutBy
 from compatstore.trainers.pairs.two_branch import TwoBranch
-from compatstore.trainers.settings import BatchSize, Count, NotNegative, Positive, Share
+from compatstore.trainers.settings import BatchRows, Count, NotNegative, Positive, Share
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,10 +43,10 @@ class Residual(HeadTraining):
     uncertainty: bool = True
     inverse_lambda: Positive = 1.0
     epochs: Count = 30
-    optimiser: Optimiser = "adamw"
+    optimiser: AdamOptimiser = "adamw"
     learning_rate: Positive = 1e-3
     weight_decay: NotNegative = 0.05
-    batch_size: BatchSize = 256
+    batch_size: BatchRows = 256
     holdout_by: HoldOutBy | None = None
     width: Count = 1024
     dropout: Share = 0.2

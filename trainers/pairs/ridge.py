@@ -11,7 +11,7 @@ from compatstore.arrays import Doubles
 from compatstore.seeds import seed_of
 from compatstore.trainers.pairs.closed_form import AffineMap, ClosedForm, Moments
 from compatstore.trainers.pairs.pairs import Pairs
-from compatstore.trainers.settings import Count, Part, at_least, each
+from compatstore.trainers.settings import Count, OpenShare, at_least, each
 
 # Directions whose variance is below this share of the largest cannot be separated from rounding.
 _ROUNDING = 1e-12
@@ -29,7 +29,7 @@ class Ridge(ClosedForm):
     """
 
     penalties: Annotated[tuple[float, ...], each(at_least(0))] = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0)
-    validation: Part = 0.1
+    validation: OpenShare = 0.1
 
     def solve(self, pairs: Pairs) -> AffineMap:
         """Solve on all rows given.

@@ -24,11 +24,11 @@ from compatstore.trainers.pairs.loop import train_on_pairs
 from compatstore.trainers.pairs.objective import Batch, Objective, squared_distance
 from compatstore.trainers.pairs.pairs import Pairs, unit_length
 from compatstore.trainers.pairs.two_branch import Prediction, Tensors, TwoBranch, fold
-from compatstore.trainers.settings import BatchSize, Count, NotNegative, Positive, Rule, Share, require_settings
+from compatstore.trainers.settings import BatchRows, Count, NotNegative, Positive, Rule, Share, require_settings
 from compatstore.trainers.training import OnEpoch, seeded
 from compatstore.versions import Metric
 
-Optimiser = Literal["adam", "adamw"]
+AdamOptimiser = Literal["adam", "adamw"]
 HoldOutBy = Literal["row", "class"]
 
 # Rows from which the first sigma^2 is taken.
@@ -72,10 +72,10 @@ class TransformTraining(ABC):
     """
 
     epochs: Count = 80
-    optimiser: Optimiser = "adam"
+    optimiser: AdamOptimiser = "adam"
     learning_rate: Positive = 5e-4
     weight_decay: NotNegative = 2**-15
-    batch_size: BatchSize = 1024
+    batch_size: BatchRows = 1024
     warmup_epochs: NotNegative | None = None
     freeze_statistics_at: Count | None = None
     seed: int = 0

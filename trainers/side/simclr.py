@@ -12,7 +12,7 @@ from torch import nn
 from compatstore.encoders.network import Preprocessing
 from compatstore.trainers.images.augmentation import Augmentation
 from compatstore.trainers.images.images import Images
-from compatstore.trainers.settings import BatchSize, Positive, at_least
+from compatstore.trainers.settings import BatchRows, Positive, at_least
 from compatstore.trainers.side.training import SideTrainer
 
 
@@ -34,7 +34,7 @@ class SimCLR(SideTrainer):
         InvalidInput: A setting is out of its range.
     """
 
-    batch_size: BatchSize = 256
+    batch_size: BatchRows = 256
     temperature: Positive = 0.2
     augmentation: Augmentation = field(default_factory=Augmentation)
     local_views: Annotated[int, at_least(0)] = 0
