@@ -6,7 +6,7 @@
 Natives come in sigma order, in batches; each way starts from the same hopped gallery, whose source has an IVF_PQ index.
 Every file that ever appears is counted, in multiples of the vectors' own bytes: `data` (of the table), `staged` (beside
 it), `marks` (of deleted rows), `indexes`, `commits` (manifests, transactions). Searches are Lance's own, on the source.
-The second form moves so many rows and searches before and after the indexes have them.
+The second form moves that number of rows and searches before and after the indexes have them.
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def main() -> None:
     try:
         app(prog_name="compatstore")
     except Exception:
-        # The traceback names what failed, in words from elsewhere.
+        # The traceback holds text of other libraries.
         for line in traceback.format_exc().splitlines():
             click.echo(visible(line), err=True)
         sys.exit(UNEXPECTED)

@@ -144,7 +144,7 @@ def plain(value: Any) -> Any:
 
 
 def fitted(part: str | Table, width: int) -> RenderableType:
-    """A line or a table of a view, as rich draws it on so many columns."""
+    """A line or a table of a view, as rich draws it on `width` columns."""
     from rich.text import Text
 
     return Text(visible(part)) if isinstance(part, str) else part.fitted(width)

@@ -95,7 +95,7 @@ def _image_feed(images: Sequence[tuple[str, Path, str | None]]) -> Feed:
         "source": [str(path.absolute()) for _, path, _ in images],
         **({"label": labels} if any(labels) else {}),
     }
-    # Arrow, because a batch may hold no label at all and is of the same type all the same.
+    # Arrow, so that a batch without any label has the same type.
     table = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
     return Feed(rows=len(images), batch_size=IMAGE_BATCH, read=lambda size: _slices(table, size))
 

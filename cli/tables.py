@@ -30,7 +30,7 @@ class Table:
     numeric: tuple[bool, ...]
 
     def fitted(self, width: int) -> RenderableType:
-        """What rich draws on so many columns of a terminal."""
+        """What rich draws on `width` columns of a terminal."""
         widths = self._widths(width)
         return self._records() if widths is None else self._grid(widths)
 

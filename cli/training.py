@@ -81,7 +81,7 @@ def _method(name: str, trainer: str, summary: str) -> Verb:
     @click.option("--source", metavar="SOURCE", help=f"Source vectors: {_KINDS}")
     @click.option("--target", metavar="TARGET", help=f"Target vectors of the same items: {_KINDS}")
     @click.option("--side", metavar="FILE", help="Side-information of the source, by id or in the source's order.")
-    @click.option("--target-side", metavar="FILE", help="Side-information of the target, likewise.")
+    @click.option("--target-side", metavar="FILE", help="Side-information of the target.")
     @click.option("--labels", metavar="LABELS", help=_LABELS)
     @click.option("--target-head", metavar="FILE", help="Classifier head of the target model (npy, npz).")
     @click.option("--drop-missing", is_flag=True, help="Leave ids out that only one file has; else they are refused.")

@@ -41,7 +41,7 @@ def status(result: Status) -> View:
     )
     for version in result.versions:
         if version.bridged:
-            yield f"{version.bridged} items without a vector in {version.name} are found by its queries all the same"
+            yield f"{version.bridged} items without a vector in {version.name} are found through an artifact"
     for run in result.upgrades:
         yield from _run(run)
 

@@ -55,7 +55,7 @@ def _nested(depth):
 
 
 def odd_values():
-    """One of each, made anew: some can be used up."""
+    """One of each, new in each call: some can be used up."""
     return [
         *(None, True, False, 0, -1, 1, 7, 2**31, 2**63, -(2**63) - 1, 2**70, 10**400, 0.5, 1.5, 1e308, 1j),
         *(float("nan"), float("inf"), -float("inf")),

@@ -101,7 +101,7 @@ class Target:
     Attributes:
         name: As users call it.
         call: Makes it, of a gallery of its own.
-        good: Arguments that work, by name; made anew for each call.
+        good: Arguments that work, by name; new for each call.
     """
 
     name: str

@@ -147,7 +147,7 @@ REFUSED = {
 
 @pytest.fixture(scope="module")
 def untouched(tmp_path_factory):
-    """One gallery for all refusals: it must not change, so it need not be made anew."""
+    """One gallery for all refusals: it must not change, so one is enough."""
     folder = tmp_path_factory.mktemp("refusals")
     gallery = cs.Gallery.create(str(folder / "gallery.lance"), V1)
     gallery.add({"id": list("abcdefghij"), "vector": np.eye(10, 4, dtype=np.float32), "number": range(10)})

@@ -86,7 +86,7 @@ def _artifacts(path: Path, gallery: cs.Gallery) -> dict[str, Artifact]:
 
 
 def violations(state: State, expected: Expected, kind: Kind) -> list[str]:
-    """All that does not hold, in words."""
+    """All that does not hold, a sentence each."""
     found = list(_ids(state, expected, kind))
     if found:
         return found

@@ -109,7 +109,7 @@ class LeastSquares:
         self._call = call
 
     def fit(self, current: Artifact, gathered: Gathered) -> Refitted:
-        """Learn anew; the figures say that it helped, as it does where there are more rows than dimensions."""
+        """Learn again; the figures say that it helped, as it does where there are more rows than dimensions."""
         self._call()
         weight = np.linalg.lstsq(gathered.source, gathered.target, rcond=None)[0]
         return Refitted(artifact=linear(weight, "refitted"), before=1.0, after=0.5, standard_error=0.01)

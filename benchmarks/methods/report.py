@@ -111,7 +111,7 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def fill(document: str, records: Sequence[Record]) -> str:
-    """Return a document with its tables made anew."""
+    """Return a document with its tables replaced."""
 
     def table(match: re.Match[str]) -> str:
         lines = reported(records) if match[2] == "paper" else tables(match[2], records)

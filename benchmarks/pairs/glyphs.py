@@ -59,7 +59,7 @@ SIZES = {"tiny": TINY, "cpu": GENERATIONS}
 
 
 def read(path: Path, fewest: int = FEWEST_FONTS) -> tuple[Images, npt.NDArray[np.bool_]]:
-    """Read the glyphs of characters that so many fonts have, and which are of fonts kept from training."""
+    """Read the glyphs of characters that at least `fewest` fonts have, and which are of fonts kept from training."""
     if not path.is_file():
         raise NotFound("read glyphs", expected="an npz file", found=str(path), fix="Pass --glyphs FILE.")
     with np.load(path) as file:

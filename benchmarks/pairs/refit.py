@@ -25,7 +25,7 @@ from compatstore.upgrade.rows import ArrayRows
 
 FIRST_PAIRS = (500, 6000)
 SHARES = (0.1, 0.25)
-CHECKED = 10  # one in so many gathered items is put aside
+CHECKED = 10  # one in ten gathered items is put aside
 
 Mask = npt.NDArray[np.bool_]
 

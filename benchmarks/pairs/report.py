@@ -31,7 +31,7 @@ _MARKED = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def fill(document: str, records: Sequence[Record]) -> str:
-    """Return a document with its tables made anew."""
+    """Return a document with its tables replaced."""
     return _MARKED.sub(partial(_table, records), document)
 
 

@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--size", choices=CHOICES, default=SIZE.name)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--row", nargs="*", choices=ROWS, default=list(ROWS), help="rows, all by default")
-    parser.add_argument("--out", type=Path, help="page whose table is filled anew")
+    parser.add_argument("--out", type=Path, help="page whose table is replaced")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     size = CHOICES[options.size]

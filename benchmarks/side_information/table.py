@@ -25,7 +25,7 @@ PAPER = {
 
 
 def fill(document: str, records: Sequence[Record]) -> str:
-    """Return a page with its table made anew."""
+    """Return a page with its table replaced."""
     lines = "".join(f"{line}\n" for line in table(records))
     return _MARKED.sub(lambda match: match[1] + lines + match[2], document)
 

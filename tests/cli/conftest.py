@@ -178,7 +178,7 @@ class Slow:
         return self.gallery.parent / "hold"
 
     def wait(self, process, count):
-        """Wait until the encoder was given so many ids."""
+        """Wait until the encoder was given `count` ids."""
         while len(self.seen()) < count:
             assert process.poll() is None, process.communicate()
             time.sleep(0.01)

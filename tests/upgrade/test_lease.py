@@ -173,7 +173,7 @@ def test_rates_are_those_of_the_last_batches():
     rate = RecentRate()
     assert rate.observe("hop", 0, 0.0) == 0
     assert rate.observe("hop", 100, 1.0) == 100
-    assert rate.observe("backfill", 10, 1.0) == 10, "a step starts anew"
+    assert rate.observe("backfill", 10, 1.0) == 10, "a step starts without the batches before it"
     for second in range(2, 3 * BATCHES):
         found = rate.observe("backfill", 10 * second if second < BATCHES else 10 * BATCHES + 50 * second, float(second))
     assert found == pytest.approx(50)
