@@ -263,7 +263,8 @@ def tables(records: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     figures = list(dict.fromkeys(key.split("|")[0] for counter in counts.values() for key in counter))
     figures = [name for name in figures if not name.startswith("cmc@5") or name == "cmc@5"]
     draws = Counter((record["set"], record["task"]) for record in records)
-    yield f"{min(draws.values())} to {max(draws.values())} draws of each set and truth are in the journal."
+    fewest, most = min(draws.values()), max(draws.values())
+    yield f"{fewest if fewest == most else f'{fewest} to {most}'} draws of each set and truth are in the journal."
     yield ""
     yield f"| set | truth | way | {' | '.join(figures)} |"
     yield "|---|---|---|" + "---:|" * len(figures)
