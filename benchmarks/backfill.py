@@ -1,6 +1,6 @@
 """A backfill: its time outside the encoder, and the bytes that it writes for each vector.
 
-    python benchmarks/backfill.py [--rows 20000] [--dim 128] [--share 0.1] [--rate 200] [--natives auto]
+    python benchmarks/backfill.py [--rows 20000] [--dim 128] [--share 0.1] [--rate 200] [--write-mode auto]
 
 The encoder sleeps, to take what a real one takes at `--rate` items a second. Prints the share of the time that is not
 the encoder's, and the bytes written for each backfilled vector beside the vector's own, with their bounds. Each file
@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("--dim", type=int, default=128)
     parser.add_argument("--share", type=float, default=0.1)
     parser.add_argument("--rate", type=float, default=200.0)
-    parser.add_argument("--natives", choices=["auto", "rows", "columns"], default="auto")
+    parser.add_argument("--write-mode", choices=["auto", "move_rows", "rewrite_columns"], default="auto")
     arguments = parser.parse_args()
     rng = np.random.default_rng(0)
     spent = [0.0]
@@ -68,7 +68,9 @@ def main() -> None:
         gallery.upgrade("v2")
         before, seen, started = files_of(path), dict[str, int](), time.perf_counter()
         rows = gallery.upgrade(
-            "v2", backfill=arguments.share, natives=arguments.natives, progress=lambda _: seen.update(files_of(path))
+            "v2",
+            backfill=cs.Backfill(share=arguments.share, write_mode=arguments.write_mode),
+            progress=lambda _: seen.update(files_of(path)),
         ).backfilled
         seconds = time.perf_counter() - started
         written = sum(size for name, size in {**seen, **files_of(path)}.items() if name not in before)

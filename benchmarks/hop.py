@@ -98,7 +98,7 @@ def main() -> None:
             started = time.perf_counter()
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", CompatStoreWarning)  # the ratio says it
-                gallery.upgrade("v2", precision="bfloat16")
+                gallery.upgrade("v2", run=cs.RunSettings(precision="bfloat16"))
             half = time.perf_counter() - started
             gains.append(hop / half)
             gallery.retire("v2")

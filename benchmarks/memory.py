@@ -59,7 +59,7 @@ def upgrade(path: str, dim: int, share: float) -> None:
     before, started = peak(), time.perf_counter()
     gallery.upgrade("v2")
     hopped, hop_seconds = peak(), time.perf_counter() - started
-    report = gallery.upgrade("v2", backfill=share, policy="sigma")
+    report = gallery.upgrade("v2", backfill=cs.Backfill(share=share, order="sigma"))
     seconds = time.perf_counter() - started
     print(
         f"{len(gallery):>10,} rows: {before:.0f} MiB before, {hopped:.0f} after the hop ({hop_seconds:.0f} s), "

@@ -33,11 +33,10 @@ from compatstore.storage.location import locate
 from compatstore.storage.moves import ADDRESS, Move, commit_move, read_rows, write_rows
 from compatstore.storage.registry import Registry
 from compatstore.storage.store import Store
-from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.natives.native_batch import NativeBatch
-from compatstore.upgrade.natives.native_columns import NativeColumns
-from compatstore.upgrade.natives.native_rows import NativeRows
-from compatstore.upgrade.rows import TableRows
+from compatstore.upgrade.natives.write_modes import NativeColumns, NativeRows
+from compatstore.upgrade.ordering.policies import order
+from compatstore.upgrade.ordering.policy_inputs import TableRows
 
 KINDS = {"data": "data", "_compatstore": "staged", "_deletions": "marks", "_indices": "indexes"}
 HEADINGS = ("way", "share", "all", *KINDS.values(), "commits", "us a vector", "search ms", "fragments", "manifest KiB")

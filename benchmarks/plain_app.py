@@ -175,7 +175,7 @@ def operate(path: str, seconds_per_item: float, tell: Connection) -> None:
     """The whole upgrade, run by a process of its own; tells when the cutover begins and when it is done."""
     encoders = {**ENCODERS, "v2": PacedModel(seconds_per_item)}
     gallery = cs.Gallery.open(path, encoders=encoders, side_encoders=SIDE_ENCODERS)
-    gallery.upgrade("v2", backfill=SHARE, policy="sigma")
+    gallery.upgrade("v2", backfill=cs.Backfill(share=SHARE, order="sigma"))
     tell.send(time.monotonic())
     gallery.cutover("v2")
     tell.send(time.monotonic())

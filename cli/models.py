@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Models:
+class RegisteredModels:
     """What a gallery knows of models.
 
     Attributes:
@@ -68,7 +68,7 @@ def link(output: Output, gallery: str, artifact: str, source: str | None, target
 def versions(output: Output, gallery: str) -> None:
     """List versions with their models, and artifacts."""
     opened = open_gallery(gallery, trust_code=False)
-    output.show(Models(opened.status().versions, opened.artifacts()), views.models)
+    output.show(RegisteredModels(opened.status().versions, opened.artifacts()), views.models)
 
 
 VERBS: tuple[Command, ...] = (register, link, versions)

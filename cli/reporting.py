@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
 
-from compatstore.cli import terms
+from compatstore.cli import estimate_views
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import progress_bars
 from compatstore.cli.tables import Table, table
@@ -25,11 +25,19 @@ from compatstore.cli.verb import (
 if TYPE_CHECKING:
     from click import Command
 
+    from compatstore.cli.settings import Options
     from compatstore.evaluation import DecisionTable
     from compatstore.upgrade.estimates.reporting import UpgradeReport
+    from compatstore.upgrade.requests.gates import Gates
 
 
-@verb("report", example="report photos.lance v2 --out report")
+def _options() -> Mapping[str, Options]:
+    from compatstore.cli.requests import of_report
+
+    return of_report()
+
+
+@verb("report", example="report photos.lance v2 --out report", requests=_options)
 @gallery_argument
 @click.argument("target", required=False)
 @click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write Markdown, JSON and a picture there.")
@@ -40,8 +48,6 @@ if TYPE_CHECKING:
     help="Items to measure with; by default as many "
     "as the estimate had, or 2000 where --labels or --criterion is named.",
 )
-@terms.labels_option
-@terms.criterion_option
 @click.option("--no-measure", is_flag=True, help="Only tell what was done and estimated.")
 @target_encoder_option
 @trust_code_option
@@ -54,11 +60,10 @@ def report(
     target: str | None,
     out: Path | None,
     sample: int | None,
-    labels: str | None,
-    criterion: str,
     no_measure: bool,
     encoder: str | None,
     trust_code: bool,
+    asked: Gates,
 ) -> None:
     """Tell the life of an upgrade, and what it gave.
 
@@ -75,10 +80,12 @@ def report(
         if target is None
         else open_target(gallery, target, encoder, trust_code=trust_code)
     )
-    if sample is None and not no_measure and (labels is not None or _named(ctx, "criterion")):
+    if sample is None and not no_measure and (asked.labels is not None or _named(ctx, "criterion")):
         sample = SAMPLE
     with progress_bars("report"):
-        told = opened.report(target, sample=sample, labels=labels, criterion=criterion, measure=not no_measure)
+        told = opened.report(
+            target, sample=sample, labels=asked.labels, criterion=asked.criterion, measure=not no_measure
+        )
     output.show(told, _view)
     if out is not None:
         from compatstore.upgrade.estimates.report_files import write_report
@@ -99,7 +106,7 @@ def _view(result: UpgradeReport) -> Iterator[str | Table]:
         [(step.at, step.step, step.rows, step.seconds, step.note) for step in result.history],
     )
     if result.estimate is not None:
-        yield from terms.estimate(result.estimate)
+        yield from estimate_views.estimate(result.estimate)
     if result.measured is not None and result.measured.provenance:
         yield result.measured.provenance
     if result.compared:

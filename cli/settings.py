@@ -5,29 +5,82 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import click
 
+_EARLIER = "earlier_"
+_TEXTS = "texts"  # an option that may be repeated
 _ARGUMENT = re.compile(r"^ {4}(\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
 
 
-def options_of(settings: type) -> list[click.Option]:
-    """One option a field, in the order of the fields; a field that no option can say (an object) keeps its default."""
-    hints, helps = get_type_hints(settings), descriptions(settings)
-    made = ((field, _type(hints[field.name])) for field in _fields(settings))
-    return [_option(field, kind, helps.get(field.name, "")) for field, kind in made if kind is not None]
+@dataclass(frozen=True, kw_only=True)
+class Earlier:
+    """An option under which a field was known before; it is read, and not shown.
 
-
-def collect(settings: type, values: dict[str, Any]) -> Any:
-    """Take a dataclass's fields out of a command's parameters and make it of them.
-
-    Raises:
-        InvalidInput: A setting is out of its range.
+    Args:
+        flag: The option, such as --natives.
+        values: Earlier value -> value of the field, such as rows -> move_rows; empty where any value is the field's.
     """
-    return settings(**{field.name: values.pop(field.name) for field in _fields(settings) if field.name in values})
+
+    flag: str
+    values: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options that a verb makes of a frozen dataclass.
+
+    Args:
+        kind: The dataclass.
+        only: Its fields that are options here; all where it is None.
+        flags: Field -> option, where that is not --FIELD.
+        earlier: Field -> the option under which it was known before.
+    """
+
+    kind: type
+    only: Sequence[str] | None = None
+    flags: Mapping[str, str] = field(default_factory=dict)
+    earlier: Mapping[str, Earlier] = field(default_factory=dict)
+
+    def made(self) -> list[click.Option]:
+        """One option a field, in the order of the fields; a field that no option can say (an object) has none."""
+        hints, helps = get_type_hints(self.kind), descriptions(self.kind)
+        found = []
+        for part in self._fields():
+            kind, flag = _type(hints[part.name]), self._flag(part.name)
+            if kind is None:
+                continue
+            found.append(_option(part, flag, kind, helps.get(part.name, "")))
+            if part.name in self.earlier:
+                found.append(_hidden(part.name, flag, kind, self.earlier[part.name]))
+        return found
+
+    def collect(self, values: dict[str, Any]) -> Any:
+        """Take the fields out of a command's parameters and make the dataclass of them.
+
+        Raises:
+            InvalidInput: A setting is out of its range.
+            UsageError: A field is named by its option and by its earlier one.
+        """
+        for name, earlier in self.earlier.items():
+            said = values.pop(_EARLIER + name, None)
+            if said is None:
+                continue
+            if values.get(name) is not None:
+                raise click.UsageError(f"{earlier.flag} is {self._flag(name)} by its earlier name; give one of them.")
+            values[name] = earlier.values.get(said, said)
+        return self.kind(**{part.name: values.pop(part.name) for part in self._fields() if part.name in values})
+
+    def _flag(self, name: str) -> str:
+        return self.flags.get(name, f"--{name.replace('_', '-')}")
+
+    def _fields(self) -> list[dataclasses.Field[Any]]:
+        only = self.only
+        return [part for part in dataclasses.fields(self.kind) if part.init and (only is None or part.name in only)]
 
 
 def descriptions(settings: type) -> dict[str, str]:
@@ -40,19 +93,31 @@ def descriptions(settings: type) -> dict[str, str]:
     return found
 
 
-def _fields(settings: type) -> list[dataclasses.Field[Any]]:
-    return [field for field in dataclasses.fields(settings) if field.init]
-
-
-def _option(field: dataclasses.Field[Any], kind: Any, text: str) -> click.Option:
-    flag = f"--{field.name.replace('_', '-')}"
-    if field.default is dataclasses.MISSING:
-        return click.Option([flag, field.name], type=kind, required=True, help=text)
-    default = field.default
+def _option(part: dataclasses.Field[Any], flag: str, kind: Any, text: str) -> click.Option:
+    unit = part.metadata.get("unit")
+    if part.default is dataclasses.MISSING:
+        return click.Option([flag, part.name], type=kind, required=True, help=text, metavar=unit)
+    default = part.default
     if kind is bool:
         flags = f"{flag}/--no-{flag[2:]}" if default else flag
-        return click.Option([flags, field.name], is_flag=True, default=default, help=text, show_default=bool(default))
-    return click.Option([flag, field.name], type=kind, default=default, show_default=_shown(default), help=text)
+        return click.Option([flags, part.name], is_flag=True, default=default, help=text, show_default=bool(default))
+    many, shown = kind is _TEXTS, _shown(default)
+    kind = str if many else kind
+    return click.Option(
+        [flag, part.name],
+        type=kind,
+        default=default,
+        show_default=shown,
+        help=text + (" Repeat it for more." if many else ""),
+        metavar=unit,
+        multiple=many,
+    )
+
+
+def _hidden(name: str, flag: str, kind: Any, earlier: Earlier) -> click.Option:
+    """The option by which a field went before."""
+    kind = click.Choice(list(earlier.values)) if earlier.values else kind
+    return click.Option([earlier.flag, _EARLIER + name], type=kind, hidden=True, help=f"Earlier name of {flag}.")
 
 
 def _type(hint: Any) -> Any:
@@ -61,6 +126,8 @@ def _type(hint: Any) -> Any:
         (hint,) = [part for part in get_args(hint) if part is not NoneType]
     if get_origin(hint) is Literal:
         return click.Choice(get_args(hint))
+    if get_origin(hint) is tuple and get_args(hint)[0] is str:
+        return _TEXTS
     if get_origin(hint) is tuple and get_args(hint)[0] in (int, float):
         return _numbers(get_args(hint)[0])
     return hint if hint in (bool, int, float, str) else None
@@ -77,4 +144,8 @@ def _numbers(kind: type) -> Callable[[Any], tuple[Any, ...]]:
 
 def _shown(default: Any) -> bool | str:
     """How a default appears in the help."""
-    return ",".join(str(part) for part in default) if isinstance(default, tuple) else default not in (None, "")
+    return (
+        ",".join(str(part) for part in default)
+        if isinstance(default, tuple) and default
+        else bool(default not in (None, "", ()))
+    )

@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
 from compatstore.cli import views
-from compatstore.cli.cutover_check import CutoverCheck
+from compatstore.cli.exit_codes import exit_code
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import onto, progress_bars
 from compatstore.cli.stopping import stop_on_signals
 from compatstore.cli.verb import gallery_argument, open_gallery, trust_code_option, verb, wait_option
+from compatstore.errors import RowsMissing
 
 if TYPE_CHECKING:
     from click import Command
+
+
+@dataclass(frozen=True)
+class CutoverCheck:
+    """Whether an upgrade can cut over.
+
+    Attributes:
+        target: Its target.
+        missing: Items without a vector in it.
+    """
+
+    target: str
+    missing: int
+
+    @property
+    def exit_code(self) -> int:
+        """0, or that of the error with which the cutover would be refused."""
+        return exit_code(RowsMissing("cut over")) if self.missing else 0
 
 
 @verb("cutover", example="cutover photos.lance v2")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from compatstore.cli.output import Output
-from compatstore.cli.settings import collect, options_of
+from compatstore.cli.settings import Options
 from compatstore.errors import AlreadyExists
 
 if TYPE_CHECKING:
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 class Verb(click.Command):
     """A command.
 
-    Set `settings` to a function that gives a frozen dataclass: its fields become options, and the command's function
-    gets one of it as its parameter `settings`. The function is called when the options are needed, not before, so that
+    Set `requests` to a function that gives options made of frozen dataclasses, by the names of the parameters as which
+    the command's function gets one of each. The function is called when the options are needed, not before, so that
     listing commands loads no trainer.
     """
 
-    settings: Callable[[], type] | None = None
+    requests: Callable[[], Mapping[str, Options]] = dict
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """All parameters: the command's own, the generated ones, --json and --help."""
@@ -38,31 +38,39 @@ class Verb(click.Command):
         output = ctx.find_object(Output)
         if output is not None:
             output.gallery = ctx.params.get("gallery") or ""
-        if self.settings is not None:
-            ctx.params["settings"] = collect(self.settings(), ctx.params)
+        for name, options in self.requests().items():
+            ctx.params[name] = options.collect(ctx.params)
         return super().invoke(ctx)
 
     @cached_property
     def _generated(self) -> list[click.Option]:
         # --json takes effect in App.parse_args, so that a command line that cannot be parsed is answered in JSON too.
         as_json = click.Option(["--json"], is_flag=True, expose_value=False, help="Print the result as JSON.")
-        return [*(options_of(self.settings()) if self.settings is not None else []), as_json]
+        return [*(option for options in self.requests().values() for option in options.made()), as_json]
 
 
 def verb(
-    name: str, *, example: str, settings: Callable[[], type] | None = None
+    name: str,
+    *,
+    example: str,
+    settings: Callable[[], type] | None = None,
+    requests: Callable[[], Mapping[str, Options]] | None = None,
 ) -> Callable[[Callable[..., None]], Verb]:
     """Make a function a verb; its docstring is the help.
 
     Args:
         name: Of the verb.
         example: A command line, without the program's name, shown at the end of the help.
-        settings: See `Verb`.
+        settings: Gives the one dataclass of which the function gets `settings`.
+        requests: Gives the options of several, see `Verb`.
     """
 
     def make(function: Callable[..., None]) -> Verb:
         made = click.command(name, cls=Verb, epilog=f"\b\nExample:\n  compatstore {example}")(function)
-        made.settings = settings
+        if settings is not None:
+            made.requests = lambda: {"settings": Options(kind=settings())}
+        elif requests is not None:
+            made.requests = requests
         return made
 
     return make

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from compatstore.cli import terms
+from compatstore.cli import estimate_views
 from compatstore.cli.tables import Table, table
 
 if TYPE_CHECKING:
-    from compatstore.cli.cutover_check import CutoverCheck
-    from compatstore.cli.models import Models
+    from compatstore.cli.models import RegisteredModels
+    from compatstore.cli.switching import CutoverCheck
     from compatstore.cli.training import Trained
     from compatstore.demo import DemoReport
     from compatstore.evaluation import DecisionTable
@@ -19,12 +19,11 @@ if TYPE_CHECKING:
     from compatstore.storage.history import HistoryEntry
     from compatstore.storage.ledger import Spent
     from compatstore.storage.records import ArtifactRecord
-    from compatstore.upgrade.activity import Activity
-    from compatstore.upgrade.pause import Paused
+    from compatstore.upgrade.leases.stop_request import Paused
     from compatstore.upgrade.plan import Plan
-    from compatstore.upgrade.run import Report
-    from compatstore.upgrade.status import RunStatus, Status, VersionStatus
-    from compatstore.upgrade.switched import Switched
+    from compatstore.upgrade.run import UpgradeResult
+    from compatstore.upgrade.states import VersionChange
+    from compatstore.upgrade.status import Activity, RunStatus, Status, VersionStatus
     from compatstore.upkeep.optimize import Optimized
 
     View = Iterator[str | Table]
@@ -85,7 +84,7 @@ def _activity(activity: Activity) -> Iterator[str]:
         yield f"  last error, at {activity.error_at}: {activity.error}"
 
 
-def models(result: Models) -> View:
+def models(result: RegisteredModels) -> View:
     """Versions with their models, and artifacts."""
     yield table(
         ("version", "state", "dim", "metric", "fingerprint", "encoder"),
@@ -133,7 +132,7 @@ def plan(result: Plan) -> View:
     yield table(("step", "rows", "bytes", "seconds", "what"), rows) if rows else "nothing is left to do"
     yield from _figures(result.quality)
     if result.estimate is not None:
-        yield from terms.estimate(result.estimate)
+        yield from estimate_views.estimate(result.estimate)
     for warning in result.warnings:
         yield f"warning: {warning}"
 
@@ -164,14 +163,14 @@ def unbackfillable(result: Any) -> View:
     yield table(result.column_names, [row.values() for row in result.to_pylist()])
 
 
-def report(result: Report) -> View:
+def report(result: UpgradeResult) -> View:
     """What an upgrade did, and what comes next."""
     yield from _done(result)
     if result.state == "ready":
         yield f"next: compatstore cutover GALLERY {result.target}"
 
 
-def _done(result: Report) -> View:
+def _done(result: UpgradeResult) -> View:
     yield (
         f"{result.target} is {result.state}: {result.transformed} items transformed, {result.backfilled} embedded "
         f"natively, {result.missing} missing, {result.seconds:.1f} s"
@@ -215,7 +214,7 @@ def report_and_switched(result: Mapping[str, Any]) -> View:
     yield from switched(result["cutover"])
 
 
-def switched(result: Switched) -> View:
+def switched(result: VersionChange) -> View:
     """What a cutover, rollback, abort or retire did."""
     was = f", {result.previous} before" if result.previous != result.active else ""
     yield f"{result.active} is active{was}" if result.changed else f"{result.active} is active; nothing to do"

@@ -13,17 +13,21 @@ if TYPE_CHECKING:
     from compatstore.artifacts import Artifact, Transformed
     from compatstore.errors import CompatStoreError
     from compatstore.gallery import Gallery
-    from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
+    from compatstore.upgrade.requests.backfill import Backfill
+    from compatstore.upgrade.requests.gates import Gates
+    from compatstore.upgrade.requests.run_settings import RunSettings
     from compatstore.versions import EmbeddingVersion
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Artifact",
-    "BackfillSettings",
+    "Backfill",
     "CompatStoreError",
     "EmbeddingVersion",
     "Gallery",
+    "Gates",
+    "RunSettings",
     "Transformed",
     "__version__",
     "encoders",
@@ -33,10 +37,12 @@ __all__ = [
 
 _HOMES = {
     "Artifact": "compatstore.artifacts",
-    "BackfillSettings": "compatstore.upgrade.backfilling.backfill_settings",
+    "Backfill": "compatstore.upgrade.requests.backfill",
     "CompatStoreError": "compatstore.errors",
     "EmbeddingVersion": "compatstore.versions",
     "Gallery": "compatstore.gallery",
+    "Gates": "compatstore.upgrade.requests.gates",
+    "RunSettings": "compatstore.upgrade.requests.run_settings",
     "Transformed": "compatstore.artifacts",
 }
 _MODULES = ("encoders", "errors", "evaluation")

@@ -40,26 +40,30 @@ from compatstore.storage.vector_index import VectorIndex
 from compatstore.storage.version_hints import of_fingerprint
 from compatstore.upgrade.abort import abort
 from compatstore.upgrade.backfilling.account import unbackfillable
-from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
-from compatstore.upgrade.backfilling.budget import Budget
 from compatstore.upgrade.cutover import check_cutover, cut_over
-from compatstore.upgrade.estimates.estimate import agree, estimate_upgrade, remember
-from compatstore.upgrade.estimates.gates import Terms
-from compatstore.upgrade.estimates.reach import gate_of_reach, require_within_reach
+from compatstore.upgrade.estimates.estimate import (
+    agree,
+    estimate_upgrade,
+    gate_of_reach,
+    require_within_reach,
+    save_estimate,
+)
 from compatstore.upgrade.estimates.reporting import UpgradeReport, report_upgrade
 from compatstore.upgrade.estimates.trial import SampleSettings, try_upgrade
-from compatstore.upgrade.leases.work import at_work
-from compatstore.upgrade.pause import Paused, pause
+from compatstore.upgrade.leases.holding import hold_lease
+from compatstore.upgrade.leases.stop_request import Paused, pause
 from compatstore.upgrade.plan import Plan, make_plan
-from compatstore.upgrade.precision import PrecisionRequest, require_precision
 from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.refitting.refitter import Refitter
+from compatstore.upgrade.requests.backfill import Backfill
+from compatstore.upgrade.requests.gates import Criterion, Gates
+from compatstore.upgrade.requests.run_settings import RunSettings
+from compatstore.upgrade.resolve import resolve_run
 from compatstore.upgrade.retire import retire
 from compatstore.upgrade.rollback import roll_back
-from compatstore.upgrade.run import Controls, Report, require_startable, run_upgrade
-from compatstore.upgrade.settle import settle
+from compatstore.upgrade.run import Controls, UpgradeResult, require_startable, run_upgrade
+from compatstore.upgrade.states import VersionChange
 from compatstore.upgrade.status import Status, read_status
-from compatstore.upgrade.switched import Switched
 from compatstore.upkeep.optimize import Optimized, optimize
 from compatstore.upkeep.removal import unlink, unregister
 from compatstore.upkeep.tend import tend
@@ -402,7 +406,7 @@ class Gallery:
         )
         vector_index.require_enough(self._catalog.store, columns.vector)  # before anything is written, a lease too
         tend(self._catalog)
-        with at_work(self._catalog, f"the index of {record.name}", "build") as work:
+        with hold_lease(self._catalog, f"the index of {record.name}", "build") as work:
             vector_index.build(work.catalog.store, columns.vector, index)
         return index
 
@@ -498,59 +502,40 @@ class Gallery:
         target: str,
         *,
         via: str | None = None,
-        backfill: float | None = None,
-        max_rows: int | None = None,
-        max_seconds: float | None = None,
-        max_cost: float | None = None,
-        price_per_item: float | None = None,
-        policy: str | None = None,
-        seed: int | None = None,
-        natives: str | None = None,
+        backfill: float | Backfill | None = None,
+        gates: Gates | None = None,
         refit: Refitter | None = None,
-        sample: int | None = None,
-        labels: str | None = None,
-        criterion: str = "map",
-        target_quality: float | None = None,
-        require: Sequence[str] = (),
-        max_negative_flips: float | None = None,
-        precision: PrecisionRequest = "float32",
+        run: RunSettings | None = None,
     ) -> Plan:
         """What `upgrade` with the same arguments would do and cost, and what it is expected to give; read-only.
 
-        The last group of arguments asks for an estimate: a sample is embedded natively and not kept. Whether it passes
-        the gates is said by the plan's `estimate.passed`; `upgrade` refuses to run where it does not.
+        Gates ask for an estimate: a sample is embedded natively and not kept. Whether the gates are passed is said by
+        the plan's `estimate.passed`; `upgrade` refuses to run where they are not.
+
+        Args:
+            target: A registered version.
+            via: Id of the artifact to use (its first digits do), where several lead there.
+            backfill: Share of the gallery to embed natively, from 0 to 1, or a whole request.
+            gates: What the upgrade must be sure to reach, and the sample that tells.
+            refit: Corrects the transform by what the backfill has embedded.
+            run: Of it the plan uses the precision.
 
         Raises:
             UnknownVersion: There is no such version.
             UnknownArtifact: No artifact leads there.
             InvalidInput: A setting is out of its range.
         """
-        budget = Budget(
-            backfill=backfill,
-            max_rows=max_rows,
-            max_seconds=max_seconds,
-            max_cost=max_cost,
-            price_per_item=price_per_item,
-        )
-        require_precision(precision)
-        terms = _terms(budget, sample, labels, criterion, target_quality, require, max_negative_flips)
-        run = settle(
-            self._catalog,
-            target,
-            via=via,
-            budget=budget,
-            policy_name=policy,
-            seed=seed,
-            natives=natives,
-            holdout=None if refit is None else refit.holdout,
-        )
-        if not terms.asked:
-            return make_plan(self._catalog, run, precision)
-        estimate = estimate_upgrade(self._catalog, run, terms)
-        if target_quality is not None:
-            run = replace(run, backfill=estimate.share)
-            estimate = replace(estimate, gates=(*estimate.gates, *gate_of_reach(self._catalog, run, estimate)))
-        return replace(make_plan(self._catalog, run, precision), estimate=estimate)
+        request, asked = _requested(backfill, gates)
+        precision = (run or RunSettings()).precision
+        holdout = None if refit is None else refit.holdout
+        resolved = resolve_run(self._catalog, target, via=via, backfill=request, holdout=holdout)
+        if not asked.asked:
+            return make_plan(self._catalog, resolved, precision)
+        estimate = estimate_upgrade(self._catalog, resolved, asked)
+        if asked.target_quality is not None:
+            resolved = replace(resolved, backfill=estimate.share)
+            estimate = replace(estimate, gates=(*estimate.gates, *gate_of_reach(self._catalog, resolved, estimate)))
+        return replace(make_plan(self._catalog, resolved, precision), estimate=estimate)
 
     def evaluate(
         self,
@@ -558,10 +543,10 @@ class Gallery:
         *,
         labels: str | None = None,
         sample: int = 2000,
-        criterion: str = "map",
+        criterion: Criterion = "map",
         shares: Sequence[float] = (0.1, 0.25, 0.5),
         via: str | None = None,
-        policy: str | None = None,
+        order: str | None = None,
         seed: int = 0,
     ) -> DecisionTable:
         """Measure on a sample what an upgrade gains, with intervals; read-only.
@@ -576,7 +561,7 @@ class Gallery:
             criterion: The figure that decides: "map", or "cmc@1" or "cmc@5" of the ways that need no backfill.
             shares: Budgets of the backfill to show, in (0, 1), beside the one that is advised: more are compared.
             via: Id of the artifact to use.
-            policy: Order of the backfill, as in `upgrade`.
+            order: Order of the backfill, as in `Backfill`.
             seed: Of the sample and of the bootstrap.
 
         Raises:
@@ -585,7 +570,7 @@ class Gallery:
             UpgradeError: Too few items can be embedded natively.
             InvalidInput: A setting is out of its range.
         """
-        run = settle(self._catalog, target, via=via, policy_name=policy)
+        run = resolve_run(self._catalog, target, via=via, backfill=Backfill(order=order))
         settings = SampleSettings(sample=sample, labels=labels, criterion=criterion, shares=tuple(shares), seed=seed)
         return try_upgrade(self._catalog, run, settings).showing(settings.shares)
 
@@ -594,68 +579,35 @@ class Gallery:
         target: str,
         *,
         via: str | None = None,
-        backfill: float | None = None,
-        max_rows: int | None = None,
-        max_seconds: float | None = None,
-        max_cost: float | None = None,
-        price_per_item: float | None = None,
-        policy: str | None = None,
-        seed: int | None = None,
-        natives: str | None = None,
+        backfill: float | Backfill | None = None,
+        gates: Gates | None = None,
         refit: Refitter | None = None,
-        sample: int | None = None,
-        labels: str | None = None,
-        criterion: str = "map",
-        target_quality: float | None = None,
-        require: Sequence[str] = (),
-        max_negative_flips: float | None = None,
+        run: RunSettings | None = None,
         progress: Callable[[Progress], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
-        device: str | None = None,
-        precision: PrecisionRequest = "float32",
-        settings: BackfillSettings | None = None,
-    ) -> Report:
+    ) -> UpgradeResult:
         """Give every item a vector in the target version, without touching the source's.
 
-        Hop by the linked artifact, embed a share natively, and wait for `cutover`. The same call again goes on
-        where a stopped or killed one was; when all is done it does nothing.
+        Hop by the linked artifact, embed a share natively, and wait for `cutover`. The same call again continues a
+        stopped or killed one; when all is done it does nothing.
 
         Args:
             target: A registered version.
             via: Id of the artifact to use (its first digits do), where several lead there.
-            backfill: Share of the gallery to embed natively, in [0, 1]. The limits named in a call replace all those of
-                the calls before; a call that names none keeps them. Without any, nothing is embedded.
-            max_rows: Items to embed natively. This and the next two count what all calls of the upgrade have spent.
-            max_seconds: Wall time of the backfill.
-            max_cost: Money to spend on embedding.
-            price_per_item: What embedding an item costs, in the unit of `max_cost`.
-            policy: Order of the backfill: "random" (the default), "sigma", "entropy", "margin", "least-confidence", a
-                column of numbers ("column:views"), or a product of these ("sigma*column:views").
-            seed: Seed of the order.
-            natives: How native vectors are stored: "rows" moves the rows that get one, "columns" leaves every row where
-                it is and rewrites the target's columns at the end, "auto" (the default) moves them where that writes
-                much less, and never in an adopted table. `plan` says what is written.
+            backfill: Share of the gallery to embed natively, from 0 to 1, or `Backfill` with other limits, the order
+                and the write mode. What a call does not name stays as an earlier call of the upgrade named it.
+            gates: What the upgrade must be sure to reach: `Gates(target_quality=0.98)` takes the smallest backfill that
+                does. The estimate is made from a sample before anything is written.
             refit: Corrects the transform by what the backfill has embedded (`trainers.Refit()`): where held-out rows
-                come nearer to their natives, the corrected one is linked and what remains is hopped again.
-            sample: Items to estimate from before anything is written, 2000 where one of the next terms is named.
-            labels: Column that says which items are correct for each other; without one, what the target itself finds
-                is taken as correct.
-            criterion: The figure that `target_quality` is a share of: "map", "cmc@1" or "cmc@5".
-            target_quality: Share of the full backfill's figure to keep for certain, in (0, 1]: takes the smallest
-                backfill that does.
-            require: Lowest figures that the estimate must be sure of, such as "map>=0.6".
-            max_negative_flips: Largest share of queries that are right before and wrong after, to be sure of likewise.
+                come nearer to their natives, the corrected transform is linked and the remaining rows are hopped again.
+            run: Device and precision of the hop; batches, retries and pace of the backfill.
             progress: Called after each batch.
             should_stop: Asked before each batch.
-            device: Where the hop's network runs: "cpu" (the default) or "cuda", which needs torch.
-            precision: Of the hop: "float32"; "bfloat16", which needs torch and is faster where the processor has it and
-                slower where not (a warning says so); or "auto", which tries both on rows of the gallery and takes
-                bfloat16 where it is faster and the cosines with float32's vectors are at least 0.999.
-            settings: Batches, retries and pace of the backfill.
 
         Raises:
             UnknownVersion: There is no such version.
             UnknownArtifact: No artifact leads there.
+            InvalidInput: A setting is out of its range, or both a share and a target quality are named.
             UpgradeError: The target has no encoder for the backfill.
             GateFailed: The estimate does not pass, or nothing beats the status quo; nothing was written.
             EncoderFailed: The encoder hangs, or embeds nothing at all.
@@ -663,31 +615,19 @@ class Gallery:
             LeaseLost: Somebody else took it over, because this process was suspended or cut off for long.
             Interrupted: `should_stop` said so, or somebody asked for a pause.
         """
-        budget = Budget(
-            backfill=backfill,
-            max_rows=max_rows,
-            max_seconds=max_seconds,
-            max_cost=max_cost,
-            price_per_item=price_per_item,
-        )
-        require_precision(precision)
-        terms = _terms(budget, sample, labels, criterion, target_quality, require, max_negative_flips)
-        holdout = None if refit is None else refit.holdout
-        settled = partial(
-            settle, target=target, via=via, policy_name=policy, seed=seed, natives=natives, holdout=holdout
-        )
-        run = settled(self._catalog, budget=budget)  # refuses what cannot be before anything is written
-        require_startable(self._catalog, run)
-        estimate = agree(self._catalog, run, terms) if terms.asked else None
-        if estimate is not None and target_quality is not None:
-            require_within_reach(self._catalog, run, estimate)
-            budget = replace(budget, backfill=estimate.share)
-        with at_work(self._catalog, target, "upgrade", progress, should_stop) as work:
-            how = settings or BackfillSettings()
-            controls = Controls(work.progress, work.should_stop, device, precision, how, refit)
+        request, asked = _requested(backfill, gates)
+        resolved = partial(resolve_run, target=target, via=via, holdout=None if refit is None else refit.holdout)
+        planned = resolved(self._catalog, backfill=request)  # refuses what cannot be before anything is written
+        require_startable(self._catalog, planned)
+        estimate = agree(self._catalog, planned, asked) if asked.asked else None
+        if estimate is not None and asked.target_quality is not None:
+            require_within_reach(self._catalog, planned, estimate)
+            request = replace(request, share=estimate.share)
+        with hold_lease(self._catalog, target, "upgrade", progress, should_stop) as work:
+            controls = Controls(work.progress, work.should_stop, run or RunSettings(), refit)
             if estimate is not None:
-                remember(work.catalog, target, estimate)
-            report = run_upgrade(work.catalog, settled(work.catalog, budget=budget), controls)
+                save_estimate(work.catalog, target, estimate)
+            report = run_upgrade(work.catalog, resolved(work.catalog, backfill=request), controls)
         return self._tended(report)
 
     def cutover(
@@ -697,7 +637,7 @@ class Gallery:
         force: bool = False,
         progress: Callable[[Progress], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
-    ) -> Switched:
+    ) -> VersionChange:
         """Make an upgrade's target the active version; atomic. See `check_cutover` for the question alone.
 
         Args:
@@ -734,7 +674,7 @@ class Gallery:
         """
         return pause(self._catalog, target, wait=wait)
 
-    def abort(self, target: str, *, wait: float = 60.0) -> Switched:
+    def abort(self, target: str, *, wait: float = 60.0) -> VersionChange:
         """End an upgrade that has not cut over and drop the target's vectors; the version stays registered.
 
         Args:
@@ -747,7 +687,7 @@ class Gallery:
         """
         return self._tended(abort(self._catalog, target, wait=wait))
 
-    def rollback(self, target: str | None = None) -> Switched:
+    def rollback(self, target: str | None = None) -> VersionChange:
         """Go back to the version before an upgrade; atomic, nothing is dropped, rows written since stay.
 
         Raises:
@@ -755,7 +695,7 @@ class Gallery:
         """
         return self._tended(roll_back(self._catalog, target))
 
-    def retire(self, version: str, *, drop_adopted: bool = False, force: bool = False) -> Switched:
+    def retire(self, version: str, *, drop_adopted: bool = False, force: bool = False) -> VersionChange:
         """Drop a version's vectors for good; with an upgrade's target before its cutover, abandon that upgrade.
 
         What came or changed since the cutover is caught up with first. Apps that still write this version's vectors
@@ -848,7 +788,7 @@ class Gallery:
         *,
         sample: int | None = None,
         labels: str | None = None,
-        criterion: str = "map",
+        criterion: Criterion = "map",
         measure: bool = True,
     ) -> UpgradeReport:
         """All there is to say of an upgrade, with what was estimated beside what is measured; read-only.
@@ -867,8 +807,8 @@ class Gallery:
             UnknownVersion: There was no such upgrade.
             UpgradeError: Too few items can be measured with.
         """
-        terms = Terms(sample=sample, labels=labels, criterion=criterion)
-        return report_upgrade(self._catalog, target, terms, measure=measure)
+        asked = Gates(sample=sample, labels=labels, criterion=criterion)
+        return report_upgrade(self._catalog, target, asked, measure=measure)
 
     # ---- inside
 
@@ -894,29 +834,21 @@ class Gallery:
         return searching.plan_search(registry, version or registry.active, k, where)
 
 
-def _terms(
-    budget: Budget,
-    sample: int | None,
-    labels: str | None,
-    criterion: str,
-    target_quality: float | None,
-    require: Sequence[str],
-    max_negative_flips: float | None,
-) -> Terms:
-    if target_quality is not None and budget.backfill is not None:
+def _requested(backfill: float | Backfill | None, gates: Gates | None) -> tuple[Backfill, Gates]:
+    """The requests of a call, whole.
+
+    Raises:
+        InvalidInput: Both a share and a target quality are named.
+    """
+    request = backfill if isinstance(backfill, Backfill) else Backfill(share=backfill)
+    asked = gates or Gates()
+    if asked.target_quality is not None and request.share is not None:
         raise InvalidInput(
             "choose a backfill",
             expected="a share or a target quality",
-            found=f"backfill={budget.backfill:g} and target_quality={target_quality:g}",
+            found=f"backfill={request.share:g} and target_quality={asked.target_quality:g}",
         )
-    return Terms(
-        sample=sample,
-        labels=labels,
-        criterion=criterion,
-        target_quality=target_quality,
-        require=tuple(require),
-        max_negative_flips=max_negative_flips,
-    )
+    return request, asked
 
 
 def _item_columns(registry: Registry, schema: Sequence[str]) -> list[str]:

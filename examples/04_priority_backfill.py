@@ -25,9 +25,11 @@ gallery.register(v2)
 pairs = Pairs(old[learn], new[learn], labels=digits[learn], source_version=v1, target_version=v2)
 gallery.link(FastFill(branch_width=64, mixer_width=256, epochs=60, batch_size=128).fit(pairs))
 
-plan = gallery.plan("v2", policy="sigma", target_quality=0.95, labels="digit", sample=600)
+plan = gallery.plan(
+    "v2", backfill=cs.Backfill(order="sigma"), gates=cs.Gates(target_quality=0.95, labels="digit", sample=600)
+)
 for row in plan.estimate.table.rows:
     print(f"{row.name:28} mAP {row.figures['map'].percent}")
 print(plan.estimate.promise)
-report = gallery.upgrade("v2", policy="sigma", backfill=plan.backfill)
+report = gallery.upgrade("v2", backfill=cs.Backfill(order="sigma", share=plan.backfill))
 print(f"embedded {report.backfilled} of {len(gallery)} items, {report.transformed} were transformed before")

@@ -9,13 +9,13 @@ import pytest
 
 import compatstore as cs
 from compatstore.encoders import Precomputed
-from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
+from compatstore.upgrade.requests.run_settings import RunSettings
 from galleries import SOURCE, artifact, items
 
 ROWS = 120
 IDS = [f"item-{number:06d}" for number in range(2 * ROWS)]
-BATCHES = BackfillSettings(batch_rows=16)
-UPGRADE = {"backfill": 0.25, "policy": "sigma", "natives": "columns", "settings": BATCHES}
+BATCHES = RunSettings(batch_rows=16)
+UPGRADE = {"backfill": cs.Backfill(share=0.25, order="sigma", write_mode="rewrite_columns"), "run": BATCHES}
 
 
 def natives():

@@ -37,6 +37,32 @@ LAYERS = [
     "demo",
     "cli",
 ]
+# Within `upgrade`, each folder or file may import the ones before it, and itself.
+UPGRADE_LAYERS = [
+    "requests",
+    "progress",
+    "path",
+    "states",
+    "transform",
+    "hop",
+    "expand",
+    "ordering",
+    "leases",
+    "natives",
+    "backfilling",
+    "refitting",
+    "estimates",
+    "precision",
+    "plan_warnings",
+    "resolve",
+    "plan",
+    "run",
+    "cutover",
+    "retire",
+    "abort",
+    "rollback",
+    "status",
+]
 ONLY_IN = {"lance": "storage", "lancedb": "storage", "click": "cli", "rich": "cli"}
 LAZY = {"torch", "torchvision", "timm", "matplotlib", "sklearn", "ray", "faiss", "accelerate"}
 # Torch modules, in files that are themselves loaded where they are used.
@@ -86,6 +112,40 @@ def test_imports_point_down(layer, path):
         if first in ONLY_IN:
             assert layer == ONLY_IN[first], f"only {ONLY_IN[first]} imports {first}"
         assert first not in ("trainers", "cli"), "import them as compatstore.trainers, compatstore.cli"
+
+
+def upgrade_modules():
+    """Name -> file of the modules of `upgrade`."""
+    folder = ROOT / "compatstore" / "upgrade"
+    for path in sorted(folder.rglob("*.py")):
+        if path.name != "__init__.py":
+            yield ".".join(("compatstore", *path.relative_to(ROOT / "compatstore").with_suffix("").parts)), path
+
+
+def imported_within(path, names):
+    """Modules of `names` that a file imports, `from package import module` included."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            yield from {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)} & names
+
+
+def test_the_parts_of_an_upgrade_import_the_ones_below_them():
+    files = dict(upgrade_modules())
+    assert {name.split(".")[2] for name in files} == set(UPGRADE_LAYERS)
+    for name, path in files.items():
+        below = UPGRADE_LAYERS[: UPGRADE_LAYERS.index(name.split(".")[2]) + 1]
+        above = [other for other in imported_within(path, files.keys()) if other.split(".")[2] not in below]
+        assert not above, f"{name} imports {', '.join(above)}"
+
+
+def test_no_modules_of_an_upgrade_import_each_other_in_a_circle():
+    files = dict(upgrade_modules())
+    left = {name: set(imported_within(path, files.keys())) for name, path in files.items()}
+    while left:
+        free = [name for name, needs in left.items() if not needs & left.keys()]
+        assert free, f"these import each other in a circle: {', '.join(left)}"
+        for name in free:
+            del left[name]
 
 
 @pytest.mark.parametrize(("layer", "path"), [pytest.param(*m, id=str(m[1].relative_to(ROOT))) for m in modules()])

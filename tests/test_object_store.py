@@ -74,12 +74,12 @@ def make(uri, options):
     return gallery
 
 
-@pytest.mark.parametrize("way", ["rows", "columns"])
-def test_a_whole_upgrade(uri, options, way):
+@pytest.mark.parametrize("mode", ["move_rows", "rewrite_columns"])
+def test_a_whole_upgrade(uri, options, mode):
     gallery = make(uri, options)
-    gallery.upgrade("v2", backfill=0.5, max_rows=60, natives=way)
+    gallery.upgrade("v2", backfill=cs.Backfill(share=0.5, max_rows=60, write_mode=mode))
     gallery = cs.Gallery.open(uri, encoders={"v2": versions()[1].encoder}, storage_options=options)
-    report = gallery.upgrade("v2", backfill=1.0, natives=way)
+    report = gallery.upgrade("v2", backfill=cs.Backfill(share=1.0, write_mode=mode))
     assert (report.state, report.missing, report.num_unbackfillable) == ("ready", 0, 1)
     assert gallery.unbackfillable("v2").column("id").to_pylist() == ["item-007"]
     gallery.cutover("v2")

@@ -263,7 +263,7 @@ def method_targets():
 def gathered():
     from compatstore.upgrade.refitting.refitter import Gathered
 
-    return Gathered(source=OLD, target=NEW, judges=np.arange(20), native=0.5)
+    return Gathered(source=OLD, target=NEW, validation_rows=np.arange(20), native=0.5)
 
 
 def function():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from compatstore.seeds import seed_of
-from compatstore.upgrade.backfilling.policies import random_scores
+from compatstore.upgrade.ordering.policies import random_scores
 
 IDS = [f"item-{number}" for number in range(4000)]
 DOMAINS = ("backfill", "refit", "estimate", "report")

@@ -117,7 +117,7 @@ REFUSED = {
     "a share that is no number": (
         lambda gallery: gallery.upgrade("v2", backfill=float("nan")),
         errors.InvalidInput,
-        "0 to 1",
+        "share that is a number",
     ),
     "a backfill without an encoder": (
         lambda gallery: gallery.upgrade("v2", backfill=1.0),
@@ -125,7 +125,7 @@ REFUSED = {
         "an encoder for v2",
     ),
     "an unknown policy": (
-        lambda gallery: gallery.upgrade("v2", backfill=1.0, policy="best"),
+        lambda gallery: gallery.upgrade("v2", backfill=cs.Backfill(share=1.0, order="best")),
         errors.InvalidInput,
         "random.*'best'",
     ),

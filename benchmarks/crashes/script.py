@@ -36,7 +36,7 @@ class Command:
 def upgrade(share: float, max_rows: int | None = None) -> Callable[[cs.Gallery, Report], object]:
     """Upgrade with a backfill of a share; goes on where a killed one was."""
     return lambda gallery, progress: gallery.upgrade(
-        "v2", backfill=share, max_rows=max_rows, policy="sigma", progress=progress
+        "v2", backfill=cs.Backfill(share=share, max_rows=max_rows, order="sigma"), progress=progress
     )
 
 
@@ -45,7 +45,7 @@ def upgrade_and_refit(share: float) -> Callable[[cs.Gallery, Report], object]:
 
     def run(gallery: cs.Gallery, progress: Report) -> object:
         refit = LeastSquares(lambda: progress(Progress("refit", 0, 0, 0.0)))
-        return gallery.upgrade("v2", backfill=share, policy="sigma", refit=refit, progress=progress)
+        return gallery.upgrade("v2", backfill=cs.Backfill(share=share, order="sigma"), refit=refit, progress=progress)
 
     return run
 

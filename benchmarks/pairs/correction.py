@@ -28,10 +28,10 @@ from compatstore.arrays import FloatArray
 from compatstore.artifacts import Artifact
 from compatstore.evaluation.ranking import rank_queries
 from compatstore.trainers import Pairs, Refit
-from compatstore.upgrade.backfilling.policies import order
-from compatstore.upgrade.refitting.draw import draw, interleave, judges
+from compatstore.upgrade.ordering.draw import draw, interleave, validation_rows
+from compatstore.upgrade.ordering.policies import order
+from compatstore.upgrade.ordering.policy_inputs import ArrayRows
 from compatstore.upgrade.refitting.refitter import Gathered
-from compatstore.upgrade.rows import ArrayRows
 
 FIRST_PAIRS = (500, 6000)
 SHARES = (0.05, 0.1, 0.25, 0.5, 0.75)
@@ -62,7 +62,7 @@ def measure(trial: Scenario, size: Size, first: int) -> dict[tuple[str, float], 
         for share in SHARES:
             native = native_of(policy, rows, share, trial.seed)
             kept = figures(trial, np.where(native[:, None], gallery.target, hopped.vectors))
-            gathered = gather(gallery, native, judges(policy, rows, trial.seed, native, np.zeros_like(native)))
+            gathered = gather(gallery, native, validation_rows(policy, rows, trial.seed, native, np.zeros_like(native)))
             again = refitted(Refit(), once, gathered, gallery)
             refit = kept if again is None else figures(trial, np.where(native[:, None], gallery.target, again))
             found[policy, share] = Trial(kept=kept, refit=refit, taken=again is not None)
@@ -92,7 +92,10 @@ def gather(gallery: Pairs, native: npt.NDArray[np.bool_], judging: npt.NDArray[n
     """What a refit learns from: the native rows, and which of them judge."""
     positions = np.searchsorted(np.flatnonzero(native), judging)
     return Gathered(
-        source=gallery.source[native], target=gallery.target[native], judges=positions, native=float(native.mean())
+        source=gallery.source[native],
+        target=gallery.target[native],
+        validation_rows=positions,
+        native=float(native.mean()),
     )
 
 

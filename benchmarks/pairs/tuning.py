@@ -30,8 +30,8 @@ from benchmarks.pairs.scenario import SETTINGS, Scenario, scenario
 from benchmarks.pairs.settings import SIZES, Size
 from compatstore.arrays import FloatArray
 from compatstore.trainers import Refit
-from compatstore.upgrade.refitting.draw import draw, judges
-from compatstore.upgrade.rows import ArrayRows
+from compatstore.upgrade.ordering.draw import draw, validation_rows
+from compatstore.upgrade.ordering.policy_inputs import ArrayRows
 
 SHARES = (0.1, 0.5)
 FARTHEST = (0.0, 0.25, 0.4, 1.0)
@@ -69,7 +69,7 @@ def measure(trial: Scenario, size: Size, first: int) -> Record:
 
 def _judges(who: str, policy: str, rows: ArrayRows, seed: int, chosen: npt.NDArray[np.bool_]) -> npt.NDArray[np.intp]:
     if who == "like":
-        return judges(policy, rows, seed, chosen, np.zeros_like(chosen))
+        return validation_rows(policy, rows, seed, chosen, np.zeros_like(chosen))
     drawn = draw(policy, rows, seed)
     return drawn[: int((~chosen[drawn]).argmax())]
 

@@ -8,6 +8,7 @@ from compatstore.demo.digits import ImageFiles
 from compatstore.demo.models import DemoModels, Transforms
 from compatstore.gallery import Gallery
 from compatstore.upgrade.plan import Plan
+from compatstore.upgrade.requests.backfill import Backfill
 
 Say = Callable[[str], None]
 
@@ -24,8 +25,8 @@ def hop(gallery: Gallery, models: DemoModels, transforms: Transforms, seed: int,
     gallery.register(models.v2)
     gallery.link(transforms.plain)
     via = gallery.link(transforms.with_side)
-    say(_in_words(gallery.plan("v2", via=via, seed=seed)))
-    report = gallery.upgrade("v2", via=via, seed=seed)
+    say(_in_words(gallery.plan("v2", via=via, backfill=Backfill(seed=seed))))
+    report = gallery.upgrade("v2", via=via, backfill=Backfill(seed=seed))
     say(f"Hop: {report.transformed} vectors in {report.seconds:.2f} s, no image read. v1 is still what searches use.")
 
 

@@ -23,9 +23,12 @@ from compatstore.arrays import ArrowTable, ArrowType, Digests, Id
 from compatstore.documents import parse, read_record
 from compatstore.errors import StorageError
 from compatstore.permissions import refused
+from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.fence import Fence
 from compatstore.storage.lease_files import LEDGER, LeaseFiles
 from compatstore.storage.location import Location
+from compatstore.storage.records import RunRecord
+from compatstore.storage.registry import Registry
 
 _SPENT, _RUN = b"spent", b"run"
 _ARROW, _SEAL = b"ARROW1", 32
@@ -164,3 +167,10 @@ def without(failed: ArrowTable, ids: Sequence[Id]) -> ArrowTable:
     return failed.filter(
         pc.invert(pc.is_in(failed["id"], value_set=pa.array(list(ids), failed.schema.field("id").type)))
     )
+
+
+def ledger_of(catalog: Catalog, registry: Registry, run: RunRecord) -> Ledger:
+    """Where a run's account is kept."""
+    store = catalog.store
+    name = f"{run.started_at}, lease {run.begun}" if run.begun else run.started_at
+    return Ledger(store.location, run.target, id_arrow_type(registry), name, store.fence_of(run.target))

@@ -11,16 +11,15 @@ from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import first_of, named
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.registry import Registry, edit
+from compatstore.upgrade.leases.holding import hold_lease
 from compatstore.upgrade.leases.stop_request import ask_to_stop, wait_until_stopped
-from compatstore.upgrade.leases.work import at_work
 from compatstore.upgrade.retire import drop_leftovers, require_unused, without_columns
-from compatstore.upgrade.states import ABORTED, RETIRED
-from compatstore.upgrade.switched import Switched
+from compatstore.upgrade.states import ABORTED, RETIRED, VersionChange
 
 WAIT_SECONDS = 60.0
 
 
-def abort(catalog: Catalog, target: str, *, wait: float = WAIT_SECONDS) -> Switched:
+def abort(catalog: Catalog, target: str, *, wait: float = WAIT_SECONDS) -> VersionChange:
     """Stop an upgrade and drop the target's vectors, staged ones too; the version stays registered.
 
     The same call again finishes one that was killed. A new upgrade to the target starts from nothing.
@@ -41,11 +40,11 @@ def abort(catalog: Catalog, target: str, *, wait: float = WAIT_SECONDS) -> Switc
     asked = ask_to_stop(table, target, "abort")
     if asked is not None:
         wait_until_stopped(table, asked, wait)
-    with at_work(catalog, target, "abort") as work:
+    with hold_lease(catalog, target, "abort") as work:
         return _drop(work.catalog, target)
 
 
-def _drop(catalog: Catalog, target: str) -> Switched:
+def _drop(catalog: Catalog, target: str) -> VersionChange:
     before = catalog.registry()
     begun = before.record(target).columns is not None
 
@@ -59,7 +58,7 @@ def _drop(catalog: Catalog, target: str) -> Switched:
     dropped = drop_leftovers(catalog, before.record(target))
     active = catalog.registry().active
     missing = catalog.store.count(unsearchable(catalog.registry(), active))
-    return Switched(active, active, missing, changed=begun or bool(dropped), dropped=dropped)
+    return VersionChange(active, active, missing, changed=begun or bool(dropped), dropped=dropped)
 
 
 def _require_abortable(catalog: Catalog, registry: Registry, target: str) -> None:

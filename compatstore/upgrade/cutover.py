@@ -13,10 +13,9 @@ from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import first_of, named
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry, edit
-from compatstore.upgrade.leases.work import at_work
+from compatstore.upgrade.leases.holding import hold_lease
 from compatstore.upgrade.run import Controls, catch_up
-from compatstore.upgrade.states import CUTOVER, READY, require_open, run_of
-from compatstore.upgrade.switched import Switched
+from compatstore.upgrade.states import CUTOVER, READY, VersionChange, require_open, run_of, tag_of
 
 ATTEMPTS = 5
 
@@ -49,7 +48,7 @@ def _missing(catalog: Catalog, registry: Registry, target: str) -> int:
     return counts_of(catalog.store, registry, run.source, target).count(catalog.store.snapshot(), condition)
 
 
-def cut_over(catalog: Catalog, target: str, *, force: bool = False, controls: Controls | None = None) -> Switched:
+def cut_over(catalog: Catalog, target: str, *, force: bool = False, controls: Controls | None = None) -> VersionChange:
     """Make the target the active version, after catching up with what came or changed meanwhile.
 
     Args:
@@ -67,16 +66,16 @@ def cut_over(catalog: Catalog, target: str, *, force: bool = False, controls: Co
     controls = controls or Controls()
     missing = check_cutover(catalog, target)
     if run_of(catalog.registry(), target) is None:  # it is active, and the version before it is retired
-        return Switched(target, target, missing, changed=False)
-    with at_work(catalog, target, "cutover", controls.progress, controls.should_stop) as work:
+        return VersionChange(target, target, missing, changed=False)
+    with hold_lease(catalog, target, "cutover", controls.progress, controls.should_stop) as work:
         controls = replace(controls, progress=work.progress, should_stop=work.should_stop)
         return _cut_over(work.catalog, target, force, controls)
 
 
-def _cut_over(catalog: Catalog, target: str, force: bool, controls: Controls) -> Switched:
+def _cut_over(catalog: Catalog, target: str, force: bool, controls: Controls) -> VersionChange:
     registry = catalog.registry()
     run = require_open(registry, target)
-    missing = _settle(catalog, run, controls)
+    missing = _catch_up_fully(catalog, run, controls)
     if missing and not force:
         ids = named(first_of(catalog.store, registry.id_column, unsearchable(registry, target)), missing)
         raise RowsMissing(
@@ -89,7 +88,7 @@ def _cut_over(catalog: Catalog, target: str, force: bool, controls: Controls) ->
     if registry.active == target:
         if tag_of(target) not in catalog.store.tags():  # the cutover was killed before it
             _pin(catalog, target)
-        return Switched(target, target, missing, changed=False)
+        return VersionChange(target, target, missing, changed=False)
     _refresh_index(catalog, run, controls)
     previous = registry.active
 
@@ -100,7 +99,7 @@ def _cut_over(catalog: Catalog, target: str, force: bool, controls: Controls) ->
     edit(catalog.store, flip, HistoryEntry("cutover", target, note=f"from {previous}", figures={"missing": missing}))
     _pin(catalog, target)
     catch_up(catalog, catalog.registry().runs[target], replace(controls, should_stop=None))
-    return Switched(target, previous, _missing(catalog, catalog.registry(), target))
+    return VersionChange(target, previous, _missing(catalog, catalog.registry(), target))
 
 
 def _pin(catalog: Catalog, target: str) -> None:
@@ -109,7 +108,7 @@ def _pin(catalog: Catalog, target: str) -> None:
         catalog.store.tag(tag_of(target))
 
 
-def _settle(catalog: Catalog, run: RunRecord, controls: Controls) -> int:
+def _catch_up_fully(catalog: Catalog, run: RunRecord, controls: Controls) -> int:
     """Catch up until no row is missing; under steady writes a few tries may be needed."""
     missing = 0
     for _ in range(ATTEMPTS):
@@ -132,8 +131,3 @@ def _refresh_index(catalog: Catalog, run: RunRecord, controls: Controls) -> None
     elif vector_index.unindexed_rows(catalog.store, target.vector):
         monitor.begin()
         vector_index.build(catalog.store, target.vector, index)
-
-
-def tag_of(version: str) -> str:
-    """Name of the Lance tag that pins the table as it was when a version became active."""
-    return f"compatstore-{version}"

@@ -15,14 +15,15 @@ from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 from compatstore.storage.vector_index import VectorIndex
 from compatstore.upgrade.backfilling.account import read_account
-from compatstore.upgrade.backfilling.budget import Budget
 from compatstore.upgrade.backfilling.embeddable import Embeddable, count_embeddable, probe_embeddable
 from compatstore.upgrade.estimates.estimate import UpgradeEstimate
 from compatstore.upgrade.expand import columns_for
 from compatstore.upgrade.hop import Hop
-from compatstore.upgrade.natives.native_ways import plan_natives, require_way
+from compatstore.upgrade.natives.natives import plan_natives
 from compatstore.upgrade.plan_warnings import warnings_of
-from compatstore.upgrade.precision import PrecisionChoice, PrecisionRequest, choose_precision, sample_source
+from compatstore.upgrade.precision import PrecisionChoice, choose_precision, sample_source
+from compatstore.upgrade.requests.backfill import Budget, write_mode_of
+from compatstore.upgrade.requests.run_settings import PrecisionRequest
 from compatstore.upgrade.transform import Transformer, transformer_of
 
 SAMPLE_ROWS = 2048
@@ -80,7 +81,7 @@ class Plan:
 
 
 def make_plan(catalog: Catalog, run: RunRecord, precision: PrecisionRequest = "float32") -> Plan:
-    """Say what a settled run has left to do and what that costs; read-only, a sample is timed."""
+    """Say what a resolved run has left to do and what that costs; read-only, a sample is timed."""
     registry = catalog.registry()
     record = registry.record(run.target)
     target = columns_for(registry, run.target, catalog.store.schema)
@@ -218,7 +219,7 @@ def _backfill_steps(
     if seconds and time_left is not None:
         todo = min(todo, max(int(time_left / seconds), 1))
     costs = f", costs {budget.price(todo):g}" if budget.price_per_item else ""
-    stored = plan_natives(catalog.store.snapshot(), registry, target, require_way(run.natives), todo)
+    stored = plan_natives(catalog.store.snapshot(), registry, target, write_mode_of(run), todo)
     note = f"embed natively in {run.policy} order: {budget}{costs}; {stored}"
     steps = [Step("backfill", todo, stored.bytes, None if seconds is None else seconds * todo, note)]
     if run.holdout and run.path:

@@ -5,18 +5,15 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from typing import Literal, get_args
 
 import numpy as np
 
 from compatstore.artifacts.network import Precision
-from compatstore.errors import InvalidInput
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionValues
 from compatstore.storage.records import RunRecord
+from compatstore.upgrade.requests.run_settings import PrecisionRequest, require_precision
 from compatstore.upgrade.transform import Transformer
-
-PrecisionRequest = Literal["auto", "float32", "bfloat16"]
 
 TRIAL_ROWS = 1024
 FEWEST_ROWS = 32_768  # a hop of fewer rows ends before a trial has paid for itself
@@ -55,17 +52,6 @@ class PrecisionChoice:
     warning: str = ""
 
 
-def require_precision(asked: str) -> None:
-    """Refuse a precision that does not exist.
-
-    Raises:
-        InvalidInput: It does not.
-    """
-    if asked not in get_args(PrecisionRequest):
-        names = ", ".join(get_args(PrecisionRequest))
-        raise InvalidInput("choose the precision of a hop", expected=f"one of {names}", found=repr(asked))
-
-
 def choose_precision(
     catalog: Catalog, run: RunRecord, transformer: Transformer | None, asked: PrecisionRequest, rows: int
 ) -> PrecisionChoice:
@@ -73,7 +59,7 @@ def choose_precision(
 
     Args:
         catalog: The gallery.
-        run: The upgrade, settled.
+        run: The upgrade, resolved.
         transformer: Its hop, or None where nothing is transformed.
         asked: "float32" is never tried. "auto" takes bfloat16 where it is at least 1.1 times as fast and no output's
             cosine with float32's is below 0.999. "bfloat16" is taken, with a warning where it is slower or less exact.

@@ -15,14 +15,12 @@ from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import Registry, edit
 from compatstore.storage.staging import Staging
 from compatstore.upgrade.backfilling.account import forget_account
-from compatstore.upgrade.cutover import tag_of
-from compatstore.upgrade.leases.work import at_work
+from compatstore.upgrade.leases.holding import hold_lease
 from compatstore.upgrade.run import Controls, catch_up
-from compatstore.upgrade.states import CUTOVER, RETIRED
-from compatstore.upgrade.switched import Switched
+from compatstore.upgrade.states import CUTOVER, RETIRED, VersionChange, tag_of
 
 
-def retire(catalog: Catalog, name: str, *, drop_adopted: bool = False, force: bool = False) -> Switched:
+def retire(catalog: Catalog, name: str, *, drop_adopted: bool = False, force: bool = False) -> VersionChange:
     """Drop a version's vectors for good.
 
     Args:
@@ -42,7 +40,7 @@ def retire(catalog: Catalog, name: str, *, drop_adopted: bool = False, force: bo
     require_unused(registry, name)
     with contextlib.ExitStack() as leases:
         for target in _upgrades_with(registry, name):
-            catalog = leases.enter_context(at_work(catalog, target, "retire")).catalog
+            catalog = leases.enter_context(hold_lease(catalog, target, "retire")).catalog
         _settle_readers(catalog, name, force)
         if not force:
             _require_elsewhere(catalog, name)
@@ -108,7 +106,7 @@ def _require_elsewhere(catalog: Catalog, name: str) -> None:
         )
 
 
-def _retire(catalog: Catalog, name: str, drop_adopted: bool) -> Switched:
+def _retire(catalog: Catalog, name: str, drop_adopted: bool) -> VersionChange:
     registry = catalog.registry()
     record = registry.record(name)
     rest = _without(registry, name) if _is_lost(catalog, name) else registry
@@ -124,7 +122,7 @@ def _retire(catalog: Catalog, name: str, drop_adopted: bool) -> Switched:
             catalog.store.drop_columns([record.columns.vector])
     dropped = drop_leftovers(catalog, record)
     changed = record.columns is not None or bool(dropped)
-    return Switched(registry.active, registry.active, missing, changed=changed, dropped=dropped)
+    return VersionChange(registry.active, registry.active, missing, changed=changed, dropped=dropped)
 
 
 def _is_lost(catalog: Catalog, name: str) -> bool:

@@ -13,11 +13,10 @@ from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry, edit
 from compatstore.upgrade.leases.stop_request import ask_to_stop
-from compatstore.upgrade.states import ROLLED_BACK
-from compatstore.upgrade.switched import Switched
+from compatstore.upgrade.states import ROLLED_BACK, VersionChange
 
 
-def roll_back(catalog: Catalog, target: str | None = None) -> Switched:
+def roll_back(catalog: Catalog, target: str | None = None) -> VersionChange:
     """Go back to the version before an upgrade: a pointer flip, no row is lost and no vector dropped.
 
     It waits for nobody. A manager that works on the upgrade is asked to stop; it cannot open the upgrade again.
@@ -45,7 +44,7 @@ def roll_back(catalog: Catalog, target: str | None = None) -> Switched:
     active = edit(catalog.store, flip, entry).active
     with contextlib.suppress(StorageError):  # it is rolled back already
         ask_to_stop(LeaseTable(catalog.store.location), undone, "rollback")
-    return Switched(active, before[0], catalog.store.count(unsearchable(catalog.recorded(), active)))
+    return VersionChange(active, before[0], catalog.store.count(unsearchable(catalog.recorded(), active)))
 
 
 def _return_to(registry: Registry, run: RunRecord) -> str:

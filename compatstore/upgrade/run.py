@@ -18,15 +18,15 @@ from compatstore.storage.ledger import Spent
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 from compatstore.upgrade.backfilling.account import read_account, read_refusals
-from compatstore.upgrade.backfilling.backfill import Backfill, require_encoder
-from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
-from compatstore.upgrade.backfilling.budget import Budget
+from compatstore.upgrade.backfilling.backfill import Backfiller, require_encoder
 from compatstore.upgrade.expand import expand
 from compatstore.upgrade.hop import Hop
-from compatstore.upgrade.precision import PrecisionChoice, PrecisionRequest, choose_precision
+from compatstore.upgrade.precision import PrecisionChoice, choose_precision
 from compatstore.upgrade.progress import Monitor, Progress
 from compatstore.upgrade.refitting.refit import refit
 from compatstore.upgrade.refitting.refitter import Refitter
+from compatstore.upgrade.requests.backfill import Budget
+from compatstore.upgrade.requests.run_settings import RunSettings
 from compatstore.upgrade.states import BACKFILL, CUTOVER, READY, advance, set_run
 from compatstore.upgrade.transform import transformer_of
 
@@ -40,17 +40,14 @@ class Controls:
     Attributes:
         progress: Called after each batch.
         should_stop: Asked before each batch; true ends the run with `Interrupted`.
-        device: Where the hop's network runs: "cpu" or "cuda"; None takes the CPU.
-        precision: "float32", "bfloat16" or "auto", which only `run_upgrade` decides; elsewhere it is float32.
-        backfill: Batches, retries and pace of the backfill.
+        settings: Device, precision, batches, retries and pace. The precision "auto" is decided by `run_upgrade`;
+            elsewhere it is float32.
         refit: Corrects the transform by what the backfill has gathered, or None.
     """
 
     progress: Callable[[Progress], None] | None = None
     should_stop: Callable[[], bool] | None = None
-    device: str | None = None
-    precision: PrecisionRequest = "float32"
-    backfill: BackfillSettings = field(default_factory=BackfillSettings)
+    settings: RunSettings = field(default_factory=RunSettings)
     refit: Refitter | None = None
 
     def monitor(self, step: str, total: int) -> Monitor:
@@ -59,7 +56,7 @@ class Controls:
 
 
 @dataclass(frozen=True)
-class Report:
+class UpgradeResult:
     """What an upgrade did.
 
     Attributes:
@@ -104,8 +101,8 @@ def require_startable(catalog: Catalog, run: RunRecord) -> None:
         require_encoder(catalog, run.target)
 
 
-def run_upgrade(catalog: Catalog, run: RunRecord, controls: Controls) -> Report:
-    """Bring a settled run to the state ready (or keep it in cutover, with a larger backfill).
+def run_upgrade(catalog: Catalog, run: RunRecord, controls: Controls) -> UpgradeResult:
+    """Bring a resolved run to the state ready (or keep it in cutover, with a larger backfill).
 
     Raises:
         Interrupted: A stop was asked for; the same call goes on.
@@ -115,7 +112,7 @@ def run_upgrade(catalog: Catalog, run: RunRecord, controls: Controls) -> Report:
     run = expand(catalog, run)
     counts = counts_of(catalog.store, catalog.registry(), run.source, run.target)
     choice = _choose(catalog, run, controls, counts)
-    controls = replace(controls, precision=choice.precision)
+    controls = replace(controls, settings=replace(controls.settings, precision=choice.precision))
     hop = _hop_of(catalog, catalog.registry(), run, controls)
     transformed = _hop(catalog, run, controls, hop)
     run, backfilled = _backfill(catalog, run, controls, hop.counts)
@@ -129,7 +126,7 @@ def run_upgrade(catalog: Catalog, run: RunRecord, controls: Controls) -> Report:
     missing = hop.counts.count(catalog.store.snapshot(), unsearchable(registry, run.target))
     refusals = read_refusals(catalog, registry, run, failed, hop.counts)
     hop.counts.save()
-    return Report(
+    return UpgradeResult(
         target=run.target,
         state=run.state,
         transformed=transformed,
@@ -148,9 +145,9 @@ def run_upgrade(catalog: Catalog, run: RunRecord, controls: Controls) -> Report:
 
 def _choose(catalog: Catalog, run: RunRecord, controls: Controls, counts: FragmentCounts) -> PrecisionChoice:
     """The precision of the hop; a bad choice of the caller's is warned of before hours are spent on it."""
-    transformer = transformer_of(catalog, run, device=controls.device) if run.path else None
+    transformer = transformer_of(catalog, run, device=controls.settings.device) if run.path else None
     rows = counts.count(catalog.store.snapshot(), catalog.registry().columns(run.target).missing)
-    choice = choose_precision(catalog, run, transformer, controls.precision, rows)
+    choice = choose_precision(catalog, run, transformer, controls.settings.precision, rows)
     if choice.warning:
         warnings.warn(choice.warning, CompatStoreWarning, stacklevel=2)
     return choice
@@ -172,8 +169,8 @@ def catch_up(catalog: Catalog, run: RunRecord, controls: Controls, hop: Hop | No
 def _hop_of(catalog: Catalog, registry: Registry, run: RunRecord, controls: Controls) -> Hop:
     transformer = None
     if run.path:
-        precision: Precision = "bfloat16" if controls.precision == "bfloat16" else "float32"
-        transformer = transformer_of(catalog, run, device=controls.device, precision=precision)
+        precision: Precision = "bfloat16" if controls.settings.precision == "bfloat16" else "float32"
+        transformer = transformer_of(catalog, run, device=controls.settings.device, precision=precision)
     return Hop.of(catalog.store, registry, run.source, run.target, transformer)
 
 
@@ -189,7 +186,7 @@ def _hop(catalog: Catalog, run: RunRecord, controls: Controls, hop: Hop) -> int:
 
 
 def _backfill(catalog: Catalog, run: RunRecord, controls: Controls, counts: FragmentCounts) -> tuple[RunRecord, int]:
-    backfill = Backfill(catalog, catalog.registry(), run, controls.backfill)
+    backfill = Backfiller(catalog, catalog.registry(), run, controls.settings)
     snapshot, native = catalog.store.snapshot(), catalog.registry().columns(run.target).native
     lacking = backfill.account.budget.share_left(snapshot.count_rows(), counts.count(snapshot, native))
     if run.backfill == 0 or not lacking:

@@ -1,4 +1,4 @@
-"""The states of an upgrade, and their edits of the registry.
+"""The states of an upgrade, their edits of the registry, and what a verb says that changed the active version.
 
 expand -> hop -> backfill -> ready -> cutover -> retired
 any of them before retired -> rolled-back -> hop ...
@@ -7,7 +7,7 @@ any of them before cutover -> aborted -> hop ...
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from compatstore.errors import Interrupted
 from compatstore.storage.catalog import Catalog
@@ -18,6 +18,11 @@ from compatstore.storage.registry import Registry, edit
 EXPAND, HOP, BACKFILL, READY, CUTOVER = "expand", "hop", "backfill", "ready", "cutover"
 ROLLED_BACK, RETIRED, ABORTED = ENDED = "rolled-back", "retired", "aborted"
 STATES = (EXPAND, HOP, BACKFILL, READY, CUTOVER, *ENDED)
+
+
+def tag_of(version: str) -> str:
+    """Name of the Lance tag that pins the table as it was when a version became active."""
+    return f"compatstore-{version}"
 
 
 def set_run(catalog: Catalog, run: RunRecord, entry: HistoryEntry | None = None) -> RunRecord:
@@ -63,3 +68,22 @@ def run_of(registry: Registry, target: str) -> RunRecord | None:
     """The open run to a target, or None."""
     run = registry.runs.get(target)
     return run if run is not None and run.open else None
+
+
+@dataclass(frozen=True)
+class VersionChange:
+    """What a cutover, rollback, abort or retire did.
+
+    Attributes:
+        active: Version that searches use now.
+        previous: Version that they used before.
+        missing: Rows without a vector in the active version.
+        changed: Whether anything changed.
+        dropped: Columns that were dropped.
+    """
+
+    active: str
+    previous: str
+    missing: int
+    changed: bool = True
+    dropped: tuple[str, ...] = ()

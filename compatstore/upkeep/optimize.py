@@ -25,8 +25,8 @@ from compatstore.storage.old_versions import Stored, all_files, count_versions, 
 from compatstore.storage.references import referenced
 from compatstore.storage.registry import Registry
 from compatstore.storage.store import ATTEMPTS, Conflict, Store
+from compatstore.upgrade.leases.holding import hold_lease
 from compatstore.upgrade.leases.lease import Lease, leases_in
-from compatstore.upgrade.leases.work import at_work
 
 GALLERY, VERB = "the gallery", "optimize"
 GRACE_SECONDS = 5.0
@@ -96,7 +96,7 @@ def optimize(
     if dry_run:
         return _look(catalog, whole, seconds)
     require_alone(catalog.store)
-    with at_work(catalog, GALLERY, VERB) as work:
+    with hold_lease(catalog, GALLERY, VERB) as work:
         return _Optimisation(work.catalog, whole, seconds).run()
 
 

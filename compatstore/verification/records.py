@@ -12,15 +12,14 @@ from compatstore.storage.blobs import FOLDER
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.failures import is_panic, told
 from compatstore.storage.lease_table import LeaseTable
+from compatstore.storage.ledger import ledger_of
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 from compatstore.storage.row_check import removal
 from compatstore.storage.staging import Staging, staged_version
-from compatstore.upgrade.backfilling.account import ledger_of
-from compatstore.upgrade.cutover import tag_of
 from compatstore.upgrade.leases.lease import lease_in, leases_in
 from compatstore.upgrade.leases.stop_request import requests_in
-from compatstore.upgrade.states import STATES
+from compatstore.upgrade.states import STATES, tag_of
 from compatstore.verification.context import CheckContext, Finding, Severity
 
 NAMED = 5

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import click
@@ -10,7 +10,7 @@ import hypothesis.strategies as st
 from click.testing import CliRunner
 from hypothesis import given, settings
 
-from compatstore.cli.settings import collect, descriptions, options_of
+from compatstore.cli.settings import Earlier, Options, descriptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +39,8 @@ class Settings(Base):
         on: Whether.
         off: Whether not.
         steps: At which.
+        words: Which ones.
+        weight: How heavy.
         thing: No option can say it.
     """
 
@@ -48,17 +50,27 @@ class Settings(Base):
     on: bool = True
     off: bool = False
     steps: tuple[int, ...] = (1, 2)
+    words: tuple[str, ...] = ()
+    weight: float | None = field(default=None, metadata={"unit": "KG"})
     thing: Base = Base()
 
 
-def parse(*words):
+OPTIONS = Options(kind=Settings)
+RENAMED = Options(
+    kind=Settings,
+    flags={"weight": "--mass"},
+    earlier={"form": Earlier(flag="--shape", values={"ring": "round"}), "weight": Earlier(flag="--weight")},
+)
+
+
+def parse(*words, options=OPTIONS):
     """What a command with these options makes of a command line."""
     made = []
 
     def body(**values):
-        made.append(collect(Settings, values))
+        made.append(options.collect(values))
 
-    command = click.Command("c", params=list(options_of(Settings)), callback=body)
+    command = click.Command("c", params=options.made(), callback=body)
     result = CliRunner().invoke(command, list(words), catch_exceptions=False)
     return made[0] if made else result
 
@@ -81,6 +93,8 @@ def test_a_field_without_a_default_is_required():
         on=st.booleans(),
         off=st.booleans(),
         steps=st.lists(st.integers(0, 99), min_size=1).map(tuple),
+        words=st.lists(st.text("abc=>, -", min_size=1)).map(tuple),
+        weight=st.none() | st.floats(0, 1e6),
         thing=st.just(Base()),
     )
 )
@@ -90,7 +104,29 @@ def test_every_setting_can_be_said(wanted):
     words += [] if wanted.name is None else [f"--name={wanted.name}"]
     words += [] if wanted.form is None else [f"--form={wanted.form}"]
     words += ["--on" if wanted.on else "--no-on", *(["--off"] if wanted.off else [])]
+    words += [f"--words={word}" for word in wanted.words]
+    words += [] if wanted.weight is None else [f"--weight={wanted.weight}"]
     assert parse(*words) == wanted
+
+
+def test_an_earlier_name_is_read_and_not_shown():
+    named = parse("--count", "3", "--mass", "2.5", "--form", "round", options=RENAMED)
+    assert parse("--count", "3", "--weight", "2.5", "--shape", "ring", options=RENAMED) == named
+    shown = parse("--help", options=RENAMED).output
+    assert "--mass KG" in shown
+    assert "--shape" not in shown
+    assert "--weight" not in shown
+
+
+def test_an_option_beside_its_earlier_name_is_refused():
+    refused = parse("--count", "3", "--mass", "2.5", "--weight", "2.5", options=RENAMED)
+    assert (refused.exit_code, "--weight is --mass by its earlier name" in refused.output) == (2, True)
+
+
+def test_a_verb_may_take_some_fields_alone():
+    some = Options(kind=Settings, only=["count", "rate"])
+    assert [option.name for option in some.made()] == ["rate", "count"]
+    assert parse("--count", "3", options=some) == Settings(count=3)
 
 
 def test_help_comes_from_the_docstrings_of_all_bases():
@@ -102,5 +138,7 @@ def test_help_comes_from_the_docstrings_of_all_bases():
         "on": "Whether.",
         "off": "Whether not.",
         "steps": "At which.",
+        "words": "Which ones.",
+        "weight": "How heavy.",
         "thing": "No option can say it.",
     }

@@ -203,7 +203,7 @@ def test_what_is_no_metadata_is_not_dropped(upgradable, tmp_path, files, names):
 
 
 def test_a_column_that_orders_a_backfill_is_not_dropped(upgradable):
-    upgradable.upgrade("v2", policy="column:number")
+    upgradable.upgrade("v2", backfill=cs.Backfill(order="column:number"))
     with pytest.raises(InvalidInput, match="orders the backfill of the upgrade to v2"):
         upgradable.drop_columns(["number"])
     upgradable.abort("v2")

@@ -42,7 +42,7 @@ def make(folder, kind, metric, *, seed=0, share=0.4, normalised=True):
     gallery.add({"id": IDS, "vector": stored, "number": range(ROWS)})
     gallery.register(v2)
     gallery.link(Artifact.create(kind, source=Space.of(v1), target=Space.of(v2)))
-    gallery.upgrade("v2", backfill=share, seed=seed)
+    gallery.upgrade("v2", backfill=cs.Backfill(share=share, seed=seed))
     return gallery, stored, native
 
 
@@ -149,7 +149,7 @@ def test_natives_whose_source_vectors_crowd_around_the_query_hide_no_item(tmp_pa
     gallery.add({"id": IDS, "vector": angles, "urgency": -number.astype(float)})
     gallery.register(v2)
     gallery.link(Artifact.create("Prefix", source=Space.of(v1), target=Space.of(v2)))
-    gallery.upgrade("v2", backfill=0.75, policy="column:urgency")
+    gallery.upgrade("v2", backfill=cs.Backfill(share=0.75, order="column:urgency"))
     is_native = natives_of(gallery)
     assert is_native[:45].all()
     assert not is_native[45:].any()

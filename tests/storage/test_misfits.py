@@ -240,7 +240,7 @@ def test_the_longest_name_goes_through_a_whole_upgrade(tmp_path):
     version = cs.EmbeddingVersion(name, dim=40, encoder=encoder)
     gallery.register(version)
     gallery.link(artifact(V1, version))
-    assert gallery.upgrade(name, backfill=0.5, natives="columns").backfilled == 10
+    assert gallery.upgrade(name, backfill=cs.Backfill(share=0.5, write_mode="rewrite_columns")).backfilled == 10
     gallery.cutover(name)
     gallery.retire("v1")
     assert gallery.verify().clean

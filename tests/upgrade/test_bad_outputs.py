@@ -11,8 +11,8 @@ import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Side, Space
 from compatstore.encoders import Function
 from compatstore.errors import CorruptArtifact, InvalidInput, NonFiniteVectors, RowsMissing
-from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
 from compatstore.upgrade.refitting.refitter import Refitted
+from compatstore.upgrade.requests.run_settings import RunSettings
 
 ROWS, DIM = 60, 4
 IDS = [f"i{number:02d}" for number in range(ROWS)]
@@ -151,7 +151,7 @@ def test_an_item_whose_native_vector_cannot_be_stored_keeps_its_transformed_one(
         return np.where([[i == "i03"] for i in ids], np.float32(value), embed(ids)).astype(np.float32)
 
     gallery = make(tmp_path, version(metric, dtype, some_bad))
-    report = gallery.upgrade("v2", backfill=1.0, settings=BackfillSettings(batch_rows=20))
+    report = gallery.upgrade("v2", backfill=1.0, run=RunSettings(batch_rows=20))
     assert report.num_unbackfillable == 1
     assert report.unbackfillable[0][0] == "i03"
     assert "the encoder gave" in report.unbackfillable[0][1]

@@ -8,14 +8,14 @@ from hypothesis import strategies as st
 
 from compatstore.errors import InvalidInput
 from compatstore.storage.ledger import Spent
-from compatstore.upgrade.backfilling.budget import Budget
+from compatstore.upgrade.requests.backfill import Budget
 
 
 @pytest.mark.parametrize(
     "limits",
     [
-        {"backfill": 1.01},
-        {"backfill": -0.1},
+        {"share": 1.01},
+        {"share": -0.1},
         {"max_rows": -1},
         {"max_seconds": 0.0},
         {"max_cost": -1.0},
@@ -57,14 +57,14 @@ def test_what_ended_it_is_named(spent, ended):
 
 
 def test_limits_without_a_share_allow_the_whole_gallery():
-    assert Budget().share == 0
-    assert Budget(price_per_item=1.0).share == 0
-    assert Budget(max_rows=5).share == 1
-    assert Budget(backfill=0.25, max_rows=5).share_left(100, native=20) == 5
+    assert Budget().allowed_share == 0
+    assert Budget(price_per_item=1.0).allowed_share == 0
+    assert Budget(max_rows=5).allowed_share == 1
+    assert Budget(share=0.25, max_rows=5).share_left(100, native=20) == 5
 
 
 def test_a_call_that_names_limits_replaces_them_all_and_one_that_names_none_keeps_them():
-    first = Budget().revised(Budget(backfill=0.25, max_rows=10, price_per_item=0.5))
+    first = Budget().revised(Budget(share=0.25, max_rows=10, price_per_item=0.5))
     assert first.revised(Budget()) == first
     assert first.revised(Budget(max_seconds=9.0)) == Budget(max_seconds=9.0, price_per_item=0.5)
     assert first.revised(Budget(price_per_item=0.7)).price_per_item == 0.7
@@ -83,5 +83,5 @@ def test_taking_what_is_left_never_exceeds_rows_or_money(max_rows, max_cost, pri
 
 
 def test_it_says_what_it_is():
-    assert str(Budget(backfill=0.25)) == "25% of the gallery"
+    assert str(Budget(share=0.25)) == "25% of the gallery"
     assert str(Budget(max_rows=10, max_seconds=60.0)) == "100% of the gallery, at most 10 items or 60 s"

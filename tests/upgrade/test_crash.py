@@ -40,7 +40,7 @@ def test_a_gallery_outlives_kills_at_every_step(tmp_path, kind):
 def cut_over(tmp_path_factory):
     path = make_template(tmp_path_factory.mktemp("cut-over"), OWN, fragments=2, rows=100)
     gallery = cs.Gallery.open(str(path), encoders=ENCODERS, side_encoders=SIDE_ENCODERS)
-    gallery.upgrade("v2", backfill=0.2, policy="sigma")
+    gallery.upgrade("v2", backfill=cs.Backfill(share=0.2, order="sigma"))
     gallery.cutover("v2")
     return path
 

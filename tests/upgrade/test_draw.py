@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatstore.upgrade.backfilling.policies import order
-from compatstore.upgrade.refitting.draw import draw, interleave, judges
-from compatstore.upgrade.rows import ArrayRows
+from compatstore.upgrade.ordering.draw import draw, interleave, validation_rows
+from compatstore.upgrade.ordering.policies import order
+from compatstore.upgrade.ordering.policy_inputs import ArrayRows
 
 HOLDOUT = 0.2
 
@@ -47,12 +47,12 @@ def test_judges_are_drawn_and_would_have_been_left():
     rows = ArrayRows(ids=list(range(1000)), sigma2=np.linspace(1, 0, 1000))
     native, none = np.zeros(1000, bool), np.zeros(1000, bool)
     native[backfill(rows, "sigma", native, 500)] = True
-    found = judges("sigma", rows, 0, native, none)
+    found = validation_rows("sigma", rows, 0, native, none)
     drawn = draw("sigma", rows, 0)[:100]
     assert set(found) <= set(np.flatnonzero(native))
     assert set(found) >= {row for row in drawn if row > np.flatnonzero(~native)[0]}
     assert min(found) > np.flatnonzero(~native)[0] - 1
-    assert set(judges("random", rows, 0, order("random", rows, 0).argsort() < 300, none)) == set(
+    assert set(validation_rows("random", rows, 0, order("random", rows, 0).argsort() < 300, none)) == set(
         order("random", rows, 0)[:300]
     )
 
@@ -62,5 +62,5 @@ def test_a_row_that_cannot_be_embedded_does_not_end_the_draw():
     first = order("random", rows, 0)
     native, unreadable = np.zeros(100, bool), np.zeros(100, bool)
     native[first[1:40]], unreadable[first[0]] = True, True
-    assert len(judges("random", rows, 0, native, unreadable)) == 39
-    assert len(judges("random", rows, 0, native, np.zeros(100, bool))) == 0
+    assert len(validation_rows("random", rows, 0, native, unreadable)) == 39
+    assert len(validation_rows("random", rows, 0, native, np.zeros(100, bool))) == 0

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from compatstore.encoders import Function
 from compatstore.errors import EncoderFailed, SourceError
-from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
 from compatstore.upgrade.backfilling.embedding import BARREN_PARTS, NO_SOURCE, Embedder, ItemBatch
+from compatstore.upgrade.requests.run_settings import RunSettings
 
 KINDS = st.sampled_from(["good", "good", "good", "poison", "unreadable", "none"])
 
@@ -26,7 +26,7 @@ def embedder(kinds, calls, retries=0):
         return np.array([[number, 1.0] for number in numbers])
 
     encoder = Function(encode, 2, fingerprint="test")
-    return Embedder(encoder, "v2", BackfillSettings(retries=retries), rest=lambda seconds: None)
+    return Embedder(encoder, "v2", RunSettings(retries=retries), rest=lambda seconds: None)
 
 
 def batch(kinds):

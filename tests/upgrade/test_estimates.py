@@ -12,7 +12,7 @@ import compatstore as cs
 from compatstore.evaluation import rank_queries
 from compatstore.trainers import Pairs, Ridge
 from compatstore.upgrade.estimates.sample import REPORT_DRAW, draw_sample
-from compatstore.upgrade.settle import settle
+from compatstore.upgrade.resolve import resolve_run
 from compatstore.upgrade.states import run_of
 
 NOISY = DIGITS[:, ::3] + np.random.default_rng(0).normal(0, 3, (len(DIGITS), 22)).astype(np.float32)
@@ -71,7 +71,7 @@ def test_an_artifact_that_does_not_say_what_it_learned_from_is_not_trusted_silen
 def test_the_status_quo_and_the_hop_are_measured_in_the_whole_gallery(tmp_path):
     gallery = gallery_of(tmp_path, NOISY, DIGITS)
     table = gallery.evaluate("v2", **TERMS)
-    sample = draw_sample(gallery._catalog, settle(gallery._catalog, "v2"), 500, labels="digit")
+    sample = draw_sample(gallery._catalog, resolve_run(gallery._catalog, "v2"), 500, labels="digit")
     rows = np.array([IDS.index(item) for item in sample.ids.to_pylist()])
     [artifact] = gallery.artifacts()
     hopped = gallery._catalog.artifact(artifact.id).apply(NOISY).vectors
@@ -97,7 +97,7 @@ def test_a_sample_of_everything_knows_all_figures(tmp_path):
 def test_evaluate_and_plan_give_one_advice(tmp_path):
     gallery = gallery_of(tmp_path, NOISY, DIGITS)
     shown = gallery.evaluate("v2", shares=(0.1,), **TERMS)
-    planned = gallery.plan("v2", **TERMS).estimate.table
+    planned = gallery.plan("v2", gates=cs.Gates(**TERMS)).estimate.table
     assert shown.advice == planned.advice
     assert shown.criterion == planned.criterion == "map"
     assert shown.row(shown.advice.row) == planned.row(shown.advice.row)
@@ -117,7 +117,7 @@ def test_the_sample_of_a_report_is_like_what_is_served(tmp_path):
 
 def test_a_report_asks_items_that_the_estimate_has_not_drawn(tmp_path):
     gallery = gallery_of(tmp_path, NOISY, DIGITS)
-    catalog, run = gallery._catalog, settle(gallery._catalog, "v2")
+    catalog, run = gallery._catalog, resolve_run(gallery._catalog, "v2")
     before = draw_sample(catalog, run, 900).ids.to_pylist()
     after = draw_sample(catalog, run, 1500, domain=REPORT_DRAW, estimated=900).ids.to_pylist()
     assert len(after) == len(IDS) - 900

@@ -27,9 +27,9 @@ from compatstore.errors import (
 )
 from confined import read_only, run_confined, writable
 from galleries import SOURCE, artifact, items
-from states import BATCHES, IDS, UPGRADE, natives, open_with_encoder, target
+from states import BATCHES, IDS, natives, open_with_encoder, target
 
-WAYS = ("rows", "columns")
+MODES = ("move_rows", "rewrite_columns")
 COLUMNS = ["id", "number", "v1", "v1__side", "v2", "v2__origin", "v2__uncertainty", "v2__basis"]
 
 
@@ -38,8 +38,9 @@ def contents(path):
     return lance.dataset(str(path)).to_table(columns=COLUMNS).sort_by("id")
 
 
-def upgrade(gallery, way, **more):
-    return gallery.upgrade("v2", **{**UPGRADE, "natives": way, **more})
+def upgrade(gallery, mode, share=0.25, run=BATCHES, **more):
+    backfill = cs.Backfill(share=share, order="sigma", write_mode=mode)
+    return gallery.upgrade("v2", backfill=backfill, run=run, **more)
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +50,7 @@ def undisturbed(templates, tmp_path_factory):
     for share in (0.25, 0.5):
         path = tmp_path_factory.mktemp("undisturbed") / "g.lance"
         shutil.copytree(templates["upgradable"], path)
-        assert upgrade(open_with_encoder(path), "columns", backfill=share).state == "ready"
+        assert upgrade(open_with_encoder(path), "rewrite_columns", share).state == "ready"
         ends[share] = contents(path)
     return ends
 
@@ -69,9 +70,9 @@ def assert_told_and_sound(path, error, state):
     assert gallery.status().missing == 0, "the active version stays whole"
 
 
-def assert_goes_on(path, way, undisturbed, share=0.25):
+def assert_goes_on(path, mode, undisturbed, share=0.25):
     """The same call, once the cause is mended."""
-    report = upgrade(open_with_encoder(path), way, backfill=share)
+    report = upgrade(open_with_encoder(path), mode, share)
     assert (report.state, report.missing, report.num_unbackfillable) == ("ready", 0, 0)
     assert contents(path).equals(undisturbed)
     assert cs.Gallery.open(str(path)).status().upgrades[0].activity.doing == "waiting"
@@ -79,7 +80,7 @@ def assert_goes_on(path, way, undisturbed, share=0.25):
 
 
 class Faulty:
-    """The target's encoder, which fails in some way from its third call on."""
+    """The target's encoder, which fails in some mode from its third call on."""
 
     def __init__(self, fault):
         self.inner, self.fault, self.calls = target().encoder, fault, 0
@@ -123,18 +124,18 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("fault", FAULTS)
-def test_an_encoder_that_fails(at, undisturbed, way, fault):
+def test_an_encoder_that_fails(at, undisturbed, mode, fault):
     path = at("upgradable")
     error, says = FAULTS[fault]
     gallery = cs.Gallery.open(path, encoders={"v2": Faulty(fault)})
     settings = replace(BATCHES, retries=0, failures_in_a_row=10, encoder_timeout=0.3 if fault is hangs else None)
     with pytest.raises(error, match=says) as raised:
-        upgrade(gallery, way, settings=settings)
+        upgrade(gallery, mode, run=settings)
     assert_told_and_sound(path, raised.value, "backfill")
     assert "the same command goes on" in raised.value.fix
-    assert_goes_on(path, way, undisturbed[0.25])
+    assert_goes_on(path, mode, undisturbed[0.25])
 
 
 class Files:
@@ -163,14 +164,14 @@ class Files:
         return gallery
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_sources_that_vanish_with_their_disk(tmp_path, way):
+@pytest.mark.parametrize("mode", MODES)
+def test_sources_that_vanish_with_their_disk(tmp_path, mode):
     (tmp_path / "files").mkdir()
     files = Files(tmp_path / "files")
     whole, path = tmp_path / "whole.lance", tmp_path / "g.lance"
     gallery = files.gallery(path)
     shutil.copytree(path, whole)
-    upgrade(cs.Gallery.open(str(whole), encoders={"v2": files.encoder()}), way)
+    upgrade(cs.Gallery.open(str(whole), encoders={"v2": files.encoder()}), mode)
 
     def unmount(progress):
         if progress.step == "backfill" and files.folder.exists():
@@ -178,11 +179,11 @@ def test_sources_that_vanish_with_their_disk(tmp_path, way):
 
     settings = replace(BATCHES, retries=0, failures_in_a_row=20)
     with pytest.raises(EncoderFailed, match="no such file") as raised:
-        upgrade(gallery, way, progress=unmount, settings=settings)
+        upgrade(gallery, mode, run=settings, progress=unmount)
     assert_told_and_sound(path, raised.value, "backfill")
     (tmp_path / "elsewhere").rename(files.folder)
     again = cs.Gallery.open(str(path), encoders={"v2": files.encoder()})
-    report = upgrade(again, way)
+    report = upgrade(again, mode)
     assert (report.state, report.num_unbackfillable) == ("ready", 0)
     assert contents(path).equals(contents(whole))
 
@@ -195,7 +196,7 @@ def test_some_sources_that_vanish_are_told_and_made_up_for_when_they_are_back(tm
     gone = [files.folder / f"{item}.npy" for item in IDS[:3]]
     for file in gone:
         file.rename(file.with_suffix(".away"))
-    report = upgrade(gallery, "rows", backfill=1.0)
+    report = upgrade(gallery, "move_rows", 1.0)
     assert dict(report.unbackfillable) == dict.fromkeys(IDS[:3], "no such file")
     assert (report.num_unbackfillable, report.missing) == (3, 0)
     assert gallery.status().upgrades[0].unbackfillable == 3
@@ -203,7 +204,7 @@ def test_some_sources_that_vanish_are_told_and_made_up_for_when_they_are_back(tm
     for file in gone:
         file.with_suffix(".away").rename(file)
     settings = replace(BATCHES, retry_unbackfillable=True)
-    assert upgrade(gallery, "rows", backfill=1.0, settings=settings).num_unbackfillable == 0
+    assert upgrade(gallery, "move_rows", 1.0, run=settings).num_unbackfillable == 0
     np.testing.assert_array_equal(gallery.vectors(IDS, "v2"), natives())
 
 
@@ -212,12 +213,12 @@ import json, resource, sys
 import compatstore as cs
 from states import UPGRADE, open_with_encoder
 for line in sys.stdin:
-    path, way, backfill, file_size = json.loads(line)
+    path, mode, share, file_size = json.loads(line)
     gallery = open_with_encoder(path)
     if file_size:
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, resource.RLIM_INFINITY))
     try:
-        gallery.upgrade("v2", **{**UPGRADE, "natives": way, "backfill": backfill})
+        upgrade(gallery, mode, share)
         told = {}
     except cs.CompatStoreError as error:
         told = error.to_dict()
@@ -229,7 +230,7 @@ for line in sys.stdin:
 
 
 def upgrade_confined(*cases):
-    """Upgrade galleries, (path, way, backfill, file_size) each, in a process that modes and limits bind.
+    """Upgrade galleries, (path, mode, share, file_size) each, in a process that modes and limits bind.
 
     Returns:
         What each raised, as `CompatStoreError.to_dict` tells it; {} where nothing.
@@ -249,20 +250,20 @@ FULL_DISKS = [
 
 def test_a_disk_that_is_full(templates, undisturbed, tmp_path):
     cases = [
-        (str(tmp_path / f"{state}-{way}-{size}.lance"), way, share, size)
-        for way in WAYS
+        (str(tmp_path / f"{state}-{mode}-{size}.lance"), mode, share, size)
+        for mode in MODES
         for state, share, size in FULL_DISKS
     ]
     for path, *_ in cases:
         shutil.copytree(templates[Path(path).name.partition("-")[0]], path)
     told = upgrade_confined(*cases)
-    for (path, way, share, _), error in zip(cases, told, strict=True):
+    for (path, mode, share, _), error in zip(cases, told, strict=True):
         assert error["error"] == "StorageError", (path, error)
         assert "File too large" in error["found"] or "cut short" in error["found"]
         assert "room" in error["fix"]
         assert open_with_encoder(path).verify().clean, path
         assert open_with_encoder(path).status().missing == 0
-        assert_goes_on(path, way, undisturbed[share], share)
+        assert_goes_on(path, mode, undisturbed[share], share)
     assert len({error["asked"].partition(" in ")[0] for error in told}) >= 4, "at several steps of an upgrade"
 
 
@@ -272,17 +273,17 @@ def test_a_store_that_cannot_be_written(at, undisturbed, files, state):
     before = files(path)
     read_only(path)
     try:
-        (error,) = upgrade_confined((path, "rows", 0.25, None))
+        (error,) = upgrade_confined((path, "move_rows", 0.25, None))
     finally:
         writable(path)
     assert error["error"] == "StorageError"
     assert "you may write there" in error["fix"]
     assert files(path) == before
-    assert_goes_on(path, "rows", undisturbed[0.25])
+    assert_goes_on(path, "move_rows", undisturbed[0.25])
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_a_clock_that_goes_backwards(at, undisturbed, monkeypatch, way):
+@pytest.mark.parametrize("mode", MODES)
+def test_a_clock_that_goes_backwards(at, undisturbed, monkeypatch, mode):
     path = at("upgradable")
     seen = cs.Gallery.open(path)
     clock = {"back": 0}
@@ -296,9 +297,9 @@ def test_a_clock_that_goes_backwards(at, undisturbed, monkeypatch, way):
         done.append(progress)
 
     with pytest.raises(Interrupted):
-        upgrade(open_with_encoder(path), way, progress=turn_back, should_stop=lambda: len(done) >= 5)
+        upgrade(open_with_encoder(path), mode, progress=turn_back, should_stop=lambda: len(done) >= 5)
     assert seen.status().upgrades[0].state == "backfill", "what was written is seen at once"
-    assert_goes_on(path, way, undisturbed[0.25])
+    assert_goes_on(path, mode, undisturbed[0.25])
     numbers = [entry.number for entry in seen.history()]
     assert numbers == list(range(1, len(numbers) + 1))
 
@@ -311,12 +312,14 @@ def test_an_artifact_that_is_deleted_in_mid_run(at, undisturbed, tmp_path, part)
     kept = gallery._catalog.artifact(record.id)
     file = Path(path, "_compatstore", getattr(record, part))
     with pytest.raises(Interrupted):
-        upgrade(gallery, "rows", progress=lambda _: file.unlink(missing_ok=True), should_stop=lambda: not file.exists())
+        upgrade(
+            gallery, "move_rows", progress=lambda _: file.unlink(missing_ok=True), should_stop=lambda: not file.exists()
+        )
     with pytest.raises(CorruptArtifact, match="compatstore link") as raised:
-        upgrade(open_with_encoder(path), "rows")
+        upgrade(open_with_encoder(path), "move_rows")
     assert raised.value.expected == "the file"
     found = open_with_encoder(path).verify().findings
     assert [finding.check for finding in found] == ["artifacts"]
     assert open_with_encoder(path).status().missing == 0
     open_with_encoder(path).link(kept)
-    assert_goes_on(path, "rows", undisturbed[0.25])
+    assert_goes_on(path, "move_rows", undisturbed[0.25])

@@ -18,13 +18,13 @@ import compatstore as cs
 from compatstore.encoders import Function
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.location import locate
-from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
-from compatstore.upgrade.leases.keeper import Keeper
+from compatstore.upgrade.leases.holding import LeaseRenewer
 from compatstore.upgrade.leases.lease import key_of, lease_in
+from compatstore.upgrade.requests.run_settings import RunSettings
 from galleries import SOURCE, TARGET, artifact, items
 
 ROWS, BUDGET, BATCH = 60, 40, 10
-WAYS = ("rows", "columns")
+MODES = ("move_rows", "rewrite_columns")
 
 
 def native_of(ids):
@@ -42,8 +42,10 @@ def opened(path):
     return cs.Gallery.open(str(path), encoders={"v2": ENCODER})
 
 
-def upgrade(gallery, way):
-    return gallery.upgrade("v2", max_rows=BUDGET, natives=way, settings=BackfillSettings(batch_rows=BATCH))
+def upgrade(gallery, mode):
+    return gallery.upgrade(
+        "v2", backfill=cs.Backfill(max_rows=BUDGET, write_mode=mode), run=RunSettings(batch_rows=BATCH)
+    )
 
 
 VERBS = {
@@ -63,19 +65,19 @@ STARTS = {
 
 @pytest.fixture(scope="module")
 def starts(tmp_path_factory):
-    """By state and way of storing natives, the folder of a gallery."""
+    """By state and write mode, the folder of a gallery."""
     folder = tmp_path_factory.mktemp("fencing")
     made = {}
-    for way in WAYS:
-        path = folder / f"{way}.lance"
+    for mode in MODES:
+        path = folder / f"{mode}.lance"
         gallery = cs.Gallery.create(str(path), SOURCE)
         gallery.add(items(0, ROWS))
         gallery.add(items(ROWS, ROWS))
         gallery.register(UPGRADED_TO)
         gallery.link(BRIDGE)
-        made["upgradable", way] = shutil.copytree(path, folder / f"upgradable-{way}" / "g.lance")
-        upgrade(opened(path), way)
-        made["ready", way] = shutil.copytree(path, folder / f"ready-{way}" / "g.lance")
+        made["upgradable", mode] = shutil.copytree(path, folder / f"upgradable-{mode}" / "g.lance")
+        upgrade(opened(path), mode)
+        made["ready", mode] = shutil.copytree(path, folder / f"ready-{mode}" / "g.lance")
     return made
 
 
@@ -92,7 +94,7 @@ def take_over(path, work):
 
 def suspended_after(monkeypatch, look, meanwhile):
     """Call `meanwhile` when the lease was looked at for the nth time and found held; what follows comes too late."""
-    looks, real, over = itertools.count(1), Keeper.require_held, []
+    looks, real, over = itertools.count(1), LeaseRenewer.require_held, []
 
     def require_held(self):
         real(self)
@@ -100,11 +102,11 @@ def suspended_after(monkeypatch, look, meanwhile):
             over.append(look)
             meanwhile()
 
-    monkeypatch.setattr(Keeper, "require_held", require_held)
+    monkeypatch.setattr(LeaseRenewer, "require_held", require_held)
     return over
 
 
-def require_sound(path, way):
+def require_sound(path, mode):
     """Whatever happened: vectors are what their origins say, and nothing was paid for or stored beyond the budget."""
     gallery = opened(path)
     table = lance.dataset(str(path)).to_table()
@@ -114,7 +116,7 @@ def require_sound(path, way):
     found = [finding for finding in gallery.verify().findings if finding.check not in harmless]
     assert [finding for finding in found if finding.severity != "note"] == []
     spent = [run.spent.rows for run in gallery.status().upgrades]
-    report = upgrade(gallery, way) if gallery.active == "v1" else None
+    report = upgrade(gallery, mode) if gallery.active == "v1" else None
     assert all(rows <= BUDGET for rows in spent)
     rows = {row["id"]: row for row in lance.dataset(str(path)).to_table().to_pylist()}
     natives = [key for key, row in rows.items() if row["v2__origin"] == "native"]
@@ -128,33 +130,33 @@ def require_sound(path, way):
     assert gallery.verify().clean, gallery.verify().findings
 
 
-def play(starts, folder, monkeypatch, first, second, way, look):
+def play(starts, folder, monkeypatch, first, second, mode, look):
     """One manager is suspended after it looked at its lease; another takes over and comes to its end.
 
     Returns:
         Whether the first one ever looked at its lease that often.
     """
-    path = shutil.copytree(starts[STARTS[first][0], way], Path(folder) / "g.lance")
+    path = shutil.copytree(starts[STARTS[first][0], mode], Path(folder) / "g.lance")
 
     def meanwhile():
         with contextlib.suppress(cs.errors.UpgradeError):  # nothing to abort yet, nothing ready yet
-            take_over(path, lambda: VERBS[second](opened(path), way))
+            take_over(path, lambda: VERBS[second](opened(path), mode))
 
     with monkeypatch.context() as patch:
         over = suspended_after(patch, look, meanwhile)
         with contextlib.suppress(cs.errors.LeaseLost, cs.errors.Interrupted):
-            VERBS[first](opened(path), way)
-    require_sound(path, way)
+            VERBS[first](opened(path), mode)
+    require_sound(path, mode)
     shutil.rmtree(path)
     return bool(over)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(("first", "second"), [(f, s) for f, (_, others) in STARTS.items() for s in others])
-def test_what_is_written_too_late_has_no_effect(starts, tmp_path_factory, monkeypatch, first, second, way):
+def test_what_is_written_too_late_has_no_effect(starts, tmp_path_factory, monkeypatch, first, second, mode):
     @given(look=st.integers(1, 45))
     @settings(max_examples=4)
     def at(look):
-        play(starts, tmp_path_factory.mktemp("life"), monkeypatch, first, second, way, look)
+        play(starts, tmp_path_factory.mktemp("life"), monkeypatch, first, second, mode, look)
 
     at()

@@ -12,6 +12,15 @@ NOISY = DIGITS[:, ::3] + np.random.default_rng(0).normal(0, 3, (len(DIGITS), 22)
 TERMS = {"labels": "digit", "sample": 500}
 
 
+def requests(backfill=None, **gates):
+    """What a call asks for, with the gates of these tests."""
+    return {"backfill": backfill, "gates": cs.Gates(**{**TERMS, **gates})}
+
+
+def plan(gallery, backfill=None, **gates):
+    return gallery.plan("v2", backfill=backfill, gates=cs.Gates(**gates))
+
+
 def steps(gallery):
     return [entry.step for entry in gallery.history()]
 
@@ -19,7 +28,7 @@ def steps(gallery):
 def test_a_plan_picks_the_smallest_budget_that_is_sure_and_writes_nothing(tmp_path):
     gallery = gallery_of(tmp_path, NOISY, DIGITS)
     before = gallery.status().table_version
-    plans = {q: gallery.plan("v2", target_quality=q, **TERMS) for q in (0.5, 0.8, 0.92)}
+    plans = {q: gallery.plan("v2", **requests(target_quality=q)) for q in (0.5, 0.8, 0.92)}
     assert gallery.status().table_version == before
     shares = [plan.backfill for plan in plans.values()]
     assert shares == sorted(shares)
@@ -40,18 +49,18 @@ def test_without_terms_a_plan_estimates_nothing(tmp_path):
 
 def test_an_upgrade_stops_at_the_target_quality_and_the_same_call_again_does_nothing(tmp_path):
     gallery = gallery_of(tmp_path, NOISY, DIGITS)
-    planned = gallery.plan("v2", target_quality=0.8, **TERMS)
-    report = gallery.upgrade("v2", target_quality=0.8, **TERMS)
+    planned = gallery.plan("v2", **requests(target_quality=0.8))
+    report = gallery.upgrade("v2", **requests(target_quality=0.8))
     assert report.backfilled == int(1797 * planned.backfill)
     assert steps(gallery)[-5:] == ["estimate", "expand", "hop", "backfill", "ready"]
     before = gallery.status().table_version
-    assert gallery.upgrade("v2", target_quality=0.8, **TERMS).backfilled == 0
+    assert gallery.upgrade("v2", **requests(target_quality=0.8)).backfilled == 0
     assert gallery.status().table_version == before
 
 
 def test_without_labels_the_targets_neighbours_are_the_truth(tmp_path):
     gallery = gallery_of(tmp_path, NOISY, DIGITS)
-    estimate = gallery.plan("v2", sample=500, target_quality=0.9).estimate
+    estimate = gallery.plan("v2", gates=cs.Gates(sample=500, target_quality=0.9)).estimate
     assert estimate.table.truth == "the target's 18 nearest neighbours"  # 5 of the sample's 500, of 1797 items
     assert estimate.table.advice.verdict == "undecided"
     assert 0 < estimate.share <= 1
@@ -69,20 +78,20 @@ def test_without_labels_the_targets_neighbours_are_the_truth(tmp_path):
 def test_a_gate_that_fails_is_told_by_the_plan_and_stops_the_upgrade_before_it_writes(tmp_path, terms):
     gallery = gallery_of(tmp_path, NOISY, DIGITS)
     before = gallery.status().table_version
-    [gate] = gallery.plan("v2", **{**TERMS, **terms}).estimate.gates
+    [gate] = gallery.plan("v2", **requests(**terms)).estimate.gates
     assert not gate.passed
     with pytest.raises(cs.errors.GateFailed, match=r"for certain; found 0\.\d+ \(0\.\d+ to 0\.\d+\)"):
-        gallery.upgrade("v2", **{**TERMS, **terms})
+        gallery.upgrade("v2", **requests(**terms))
     assert gallery.status().table_version == before
 
 
 def test_gates_that_hold_let_an_upgrade_pass(tmp_path):
     gallery = gallery_of(tmp_path, NOISY, DIGITS)
     terms = {"require": ["map>=0.3", "cmc@1 >= 0.5"], "max_negative_flips": 0.2, "backfill": 0.0}
-    assert [gate.passed for gate in gallery.plan("v2", **terms, **TERMS).estimate.gates] == [True, True, True]
-    whole = {**terms, **TERMS, "sample": 1797, "backfill": 0.25}
+    assert [gate.passed for gate in gallery.plan("v2", **requests(**terms)).estimate.gates] == [True, True, True]
+    whole = requests(**{**terms, "sample": 1797, "backfill": 0.25})
     assert [gate.passed for gate in gallery.plan("v2", **whole).estimate.gates] == [True, True, True]
-    assert gallery.upgrade("v2", **terms, **TERMS).state == "ready"
+    assert gallery.upgrade("v2", **requests(**terms)).state == "ready"
 
 
 @pytest.mark.parametrize(
@@ -98,14 +107,14 @@ def test_gates_that_hold_let_an_upgrade_pass(tmp_path):
 def test_what_a_sample_cannot_tell_is_no_gate_and_nothing_is_embedded_to_say_so(tmp_path, terms):
     gallery = gallery_of(tmp_path, NOISY, DIGITS, encoder=False)
     with pytest.raises(cs.errors.InvalidInput, match=r"map of any budget; cmc@k and negative flips of a hop alone"):
-        gallery.plan("v2", **{**TERMS, **terms})
+        gallery.plan("v2", **requests(**terms))
 
 
 def test_an_upgrade_to_a_worse_target_is_not_begun(tmp_path):
     gallery = gallery_of(tmp_path, DIGITS, NOISY)
-    assert gallery.plan("v2", target_quality=0.9, **TERMS).estimate.table.advice.verdict == "do not upgrade"
+    assert gallery.plan("v2", **requests(target_quality=0.9)).estimate.table.advice.verdict == "do not upgrade"
     with pytest.raises(cs.errors.GateFailed, match="map above the status quo for certain"):
-        gallery.upgrade("v2", target_quality=0.9, **TERMS)
+        gallery.upgrade("v2", **requests(target_quality=0.9))
     assert steps(gallery)[-1] == "link"
     assert gallery.upgrade("v2", backfill=0.1).state == "ready"  # on the owner's own word
 
@@ -125,4 +134,4 @@ def test_an_upgrade_to_a_worse_target_is_not_begun(tmp_path):
 )
 def test_terms_that_make_no_sense_are_refused(tmp_path, terms):
     with pytest.raises(cs.errors.InvalidInput):
-        gallery_of(tmp_path, NOISY, DIGITS).plan("v2", **terms)
+        plan(gallery_of(tmp_path, NOISY, DIGITS), **terms)

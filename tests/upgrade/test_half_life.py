@@ -154,9 +154,9 @@ class HalfLife(RuleBasedStateMachine):
         self.items.update(zip(ids, items, strict=True))
         self.settled = False
 
-    @rule(share=st.sampled_from([None, 0.0, 0.3, 1.0]), natives=st.sampled_from(["rows", "columns"]))
-    def upgrade(self, share, natives):
-        self.gallery.upgrade("v2", backfill=share, natives=natives)
+    @rule(share=st.sampled_from([None, 0.0, 0.3, 1.0]), mode=st.sampled_from(["move_rows", "rewrite_columns"]))
+    def upgrade(self, share, mode):
+        self.gallery.upgrade("v2", backfill=cs.Backfill(share=share, write_mode=mode))
         self.settled = True
 
     @precondition(lambda self: self.open)

@@ -12,9 +12,8 @@ import pytest
 import compatstore as cs
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.location import locate
-from compatstore.upgrade.leases.holder import Holder
-from compatstore.upgrade.leases.keeper import Keeper
-from compatstore.upgrade.leases.lease import BEATS_PER_TERM, Lease, claim, key_of, lease_in
+from compatstore.upgrade.leases.holding import LeaseRenewer
+from compatstore.upgrade.leases.lease import BEATS_PER_TERM, Holder, Lease, claim, key_of, lease_in
 from compatstore.upgrade.progress import Progress
 
 ELSEWHERE = Holder("ann", "another-host", 12, place="another boot", born="1")
@@ -129,12 +128,12 @@ def test_a_holder_that_is_gone_is_taken_over_without_waiting(table):
 
 
 @pytest.fixture
-def keeper(table):
+def renewer(table):
     """One that renews every 20 ms."""
     lease, _ = claim(table, "v2", "upgrade")
-    keeper = Keeper(table, replace(lease, term=0.02 * BEATS_PER_TERM))
-    yield keeper
-    keeper.give_back("done")
+    renewer = LeaseRenewer(table, replace(lease, term=0.02 * BEATS_PER_TERM))
+    yield renewer
+    renewer.give_back("done")
 
 
 def until(condition):
@@ -142,33 +141,33 @@ def until(condition):
         time.sleep(0.01)
 
 
-def test_a_keeper_renews_and_tells_how_far_the_work_is(table, keeper):
-    keeper.observe(Progress("backfill", 0, 400, 0.0))
-    keeper.observe(Progress("backfill", 100, 400, 2.0))
+def test_a_renewer_renews_and_tells_how_far_the_work_is(table, renewer):
+    renewer.observe(Progress("backfill", 0, 400, 0.0))
+    renewer.observe(Progress("backfill", 100, 400, 2.0))
     until(lambda: lease_in(table.read(), "v2").pulse.done == 100)
     lease = lease_in(table.read(), "v2")
     assert (lease.pulse.step, lease.pulse.total, lease.pulse.rate, lease.pulse.eta) == ("backfill", 400, 50.0, 6.0)
     until(lambda: lease_in(table.read(), "v2").beat > lease.beat)
-    keeper.require_held()
+    renewer.require_held()
 
 
-def test_the_table_of_leases_stays_small(table, keeper):
+def test_the_table_of_leases_stays_small(table, renewer):
     until(lambda: lease_in(table.read(), "v2").beat > 120)
     versions = list(Path(table._uri, "_versions").glob("*.manifest"))
     assert len(versions) < 100
 
 
-def test_a_lost_lease_is_noticed_and_never_written_again(table, keeper):
+def test_a_lost_lease_is_noticed_and_never_written_again(table, renewer):
     theirs = replace(lease_in(table.read(), "v2"), token="theirs", holder=ELSEWHERE)
     write(table, theirs)
     with pytest.raises(cs.errors.LeaseLost, match="ann on another-host"):
-        keeper.require_held()
-    keeper.give_back("done")
+        renewer.require_held()
+    renewer.give_back("done")
     assert lease_in(table.read(), "v2") == theirs
 
 
 def test_rates_are_those_of_the_last_batches():
-    from compatstore.upgrade.leases.rate import BATCHES, RecentRate
+    from compatstore.upgrade.leases.holding import BATCHES, RecentRate
 
     rate = RecentRate()
     assert rate.observe("hop", 0, 0.0) == 0

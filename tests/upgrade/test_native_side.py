@@ -65,12 +65,12 @@ def native_rows(gallery):
     return np.array([item in natives for item in IDS])
 
 
-@pytest.mark.parametrize("way", ["rows", "columns"])
+@pytest.mark.parametrize("mode", ["move_rows", "rewrite_columns"])
 @pytest.mark.parametrize("dtype", ["float32", "bits"])
-def test_natives_have_their_models_and_the_others_what_the_hop_handed_on(tmp_path, way, dtype):
+def test_natives_have_their_models_and_the_others_what_the_hop_handed_on(tmp_path, mode, dtype):
     gallery, handed_on = make(tmp_path, target(dtype), handed_on=True)
-    gallery.upgrade("v2", backfill=0.6, max_rows=50, natives=way)
-    gallery.upgrade("v2", backfill=0.6, natives=way)
+    gallery.upgrade("v2", backfill=cs.Backfill(share=0.6, max_rows=50, write_mode=mode))
+    gallery.upgrade("v2", backfill=cs.Backfill(share=0.6, write_mode=mode))
     native = native_rows(gallery)
     assert native.sum() == 120
     made = native & (np.arange(ITEMS) != UNREADABLE)
@@ -80,11 +80,11 @@ def test_natives_have_their_models_and_the_others_what_the_hop_handed_on(tmp_pat
     assert gallery.verify().clean
 
 
-@pytest.mark.parametrize("way", ["rows", "columns"])
-def test_natives_can_be_transformed_to_the_next_version(tmp_path, way):
+@pytest.mark.parametrize("mode", ["move_rows", "rewrite_columns"])
+def test_natives_can_be_transformed_to_the_next_version(tmp_path, mode):
     version = target()
     gallery, _ = make(tmp_path, version, handed_on=False)
-    gallery.upgrade("v2", backfill=1.0, natives=way)
+    gallery.upgrade("v2", backfill=cs.Backfill(share=1.0, write_mode=mode))
     last = cs.EmbeddingVersion("v3", dim=4, metric="l2")
     gallery.register(last)
     pairs = Pairs(V2_VECTORS, V3_VECTORS, side=V2_SIDE, source_version=version, target_version=last)
@@ -112,7 +112,7 @@ def test_what_an_earlier_release_staged_is_folded(tmp_path):
     staging = Staging(location, "v2", 5, pa.string())
     input_hash = gallery.get(IDS[:3], ["v2__basis"]).column("v2__basis").to_numpy()
     staging.append(IDS[:3], V2_VECTORS[:3], input_hash)
-    gallery.upgrade("v2", backfill=0.1, natives="columns")
+    gallery.upgrade("v2", backfill=cs.Backfill(share=0.1, write_mode="rewrite_columns"))
     native = native_rows(gallery)
     assert native[:3].all()
     assert native.sum() >= 20

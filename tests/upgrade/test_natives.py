@@ -27,7 +27,7 @@ from galleries import SOURCE, TARGET, artifact, items, make
 
 ROWS = 120
 IDS = [f"item-{number:06d}" for number in range(3 * ROWS)]
-WAYS = ("rows", "columns")
+MODES = ("move_rows", "rewrite_columns")
 
 
 def native_of(ids):
@@ -36,11 +36,11 @@ def native_of(ids):
     return np.cos(numbers[:, None] + np.arange(TARGET.dim)).astype(np.float32)
 
 
-@pytest.fixture(params=WAYS)
+@pytest.fixture(params=MODES)
 def gallery(request, tmp_path):
     """Three fragments, hopped; some items are deleted."""
     gallery = make(str(tmp_path / "gallery.lance"), fragments=3, rows=ROWS)
-    gallery.upgrade("v2", natives=request.param)
+    gallery.upgrade("v2", backfill=cs.Backfill(write_mode=request.param))
     return gallery
 
 
@@ -265,7 +265,7 @@ def test_by_rows_the_indexes_hold_every_row_afterwards(tmp_path):
     gallery = make(str(tmp_path / "g.lance"), fragments=2, rows=400)
     store = Store.open(locate(path_of(gallery)))
     vector_index.build(store, "v1", vector_index.VectorIndex("IVF_FLAT", "l2", 4))
-    gallery.upgrade("v2", natives="rows")
+    gallery.upgrade("v2", backfill=cs.Backfill(write_mode="move_rows"))
     natives = natives_of(gallery)
     natives.store(*stored(natives, [f"item-{number:06d}" for number in range(100, 300)]))
     assert vector_index.unindexed_rows(store, "v1") == 198
@@ -296,22 +296,22 @@ def test_an_adopted_table_keeps_its_rows_where_they_are_unless_told_otherwise(tm
     addresses = lance.dataset(path_of(gallery)).to_table(columns=["key"], with_row_address=True).to_pylist()
     assert gallery.upgrade("v2", backfill=0.1).backfilled == 40
     assert lance.dataset(path_of(gallery)).to_table(columns=["key"], with_row_address=True).to_pylist() == addresses
-    plan = gallery.plan("v2", backfill=0.2, natives="rows")
+    plan = gallery.plan("v2", backfill=cs.Backfill(share=0.2, write_mode="move_rows"))
     assert "by rows" in next(step.note for step in plan.steps if step.name == "backfill")
-    assert gallery.upgrade("v2", backfill=0.2, natives="rows").backfilled == 40
+    assert gallery.upgrade("v2", backfill=cs.Backfill(share=0.2, write_mode="move_rows")).backfilled == 40
     after = lance.dataset(path_of(gallery)).to_table(columns=["key"], with_row_address=True).to_pylist()
     assert len({row["key"] for row in addresses} & {row["key"] for row in after}) == len(after) == 400
     assert sum(row not in addresses for row in after) == 40, "only the chosen rows moved"
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_repeated_ids_that_an_app_wrote_are_each_given_their_own_vector(tmp_path, way):
+@pytest.mark.parametrize("mode", MODES)
+def test_repeated_ids_that_an_app_wrote_are_each_given_their_own_vector(tmp_path, mode):
     gallery = adopted(tmp_path, [f"item-{number}" for number in range(300)])
     table = lance.dataset(path_of(gallery)).to_table().slice(0, 3)
     other = table.schema.field("embedding")
     again = table.set_column(1, other, pa.array(np.ones((3, 24)).tolist(), other.type))
     lance.write_dataset(again, path_of(gallery), mode="append")
-    gallery.upgrade("v2", natives=way)
+    gallery.upgrade("v2", backfill=cs.Backfill(write_mode=mode))
     natives = natives_of(gallery)
     rows = find(natives.catalog.store, "key", ["item-0", "item-1", "item-5"], ["key", "embedding"])
     assert rows.num_rows == 5
@@ -327,10 +327,10 @@ def test_repeated_ids_that_an_app_wrote_are_each_given_their_own_vector(tmp_path
 
 def test_a_table_whose_rows_cannot_move_is_backfilled_by_columns(tmp_path):
     gallery = adopted(tmp_path, [f"item-{number}" for number in range(300)], enable_stable_row_ids=True)
-    with pytest.raises(cs.errors.InvalidInput, match=r"stable ids.*--natives columns"):
-        gallery.plan("v2", backfill=0.1, natives="rows")
-    with pytest.raises(cs.errors.InvalidInput, match="one of auto, rows, columns"):
-        gallery.upgrade("v2", natives="quickly")
+    with pytest.raises(cs.errors.InvalidInput, match=r"stable ids.*--write-mode rewrite_columns"):
+        gallery.plan("v2", backfill=cs.Backfill(share=0.1, write_mode="move_rows"))
+    with pytest.raises(cs.errors.InvalidInput, match="one of auto, move_rows, rewrite_columns"):
+        gallery.upgrade("v2", backfill=cs.Backfill(write_mode="quickly"))
     gallery.upgrade("v2")
     natives = natives_of(gallery)
     rows = find(natives.catalog.store, "key", ["item-7"], ["key", "embedding"])

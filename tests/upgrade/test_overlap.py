@@ -6,7 +6,7 @@ from threading import Event
 
 import pytest
 
-from compatstore.upgrade.backfilling.overlap import overlap
+from compatstore.upgrade.backfilling.backfill import overlap
 
 GUARD = 600  # seconds; only what hangs waits so long
 

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compatstore.errors import InvalidInput
-from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
-from compatstore.upgrade.backfilling.pace import LONGEST_REST, SLOWEST, Pace, read_latency
+from compatstore.upgrade.backfilling.throttle import LONGEST_REST, SLOWEST, Pace
+from compatstore.upgrade.requests.run_settings import RunSettings, read_latency
 
 
 class Clock:
@@ -112,4 +112,4 @@ def test_a_latency_is_read_from_a_file(tmp_path):
 )
 def test_settings_that_cannot_be(wrong, named):
     with pytest.raises(InvalidInput, match=named):
-        BackfillSettings(**wrong)
+        RunSettings(**wrong)

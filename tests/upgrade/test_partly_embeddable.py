@@ -7,11 +7,11 @@ import pytest
 
 import compatstore as cs
 from compatstore.errors import GateFailed, Interrupted, SourceError
-from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
-from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.estimates.report_files import to_markdown
-from compatstore.upgrade.refitting.draw import draw
-from compatstore.upgrade.rows import ArrayRows
+from compatstore.upgrade.ordering.draw import draw
+from compatstore.upgrade.ordering.policies import order
+from compatstore.upgrade.ordering.policy_inputs import ArrayRows
+from compatstore.upgrade.requests.run_settings import RunSettings
 from galleries import SOURCE, artifact, items
 
 ITEMS = 400
@@ -20,7 +20,7 @@ KIND = np.random.default_rng(5).choice(["good", "none", "unreadable", "poison"],
 GOOD = {item for item, kind in zip(IDS, KIND, strict=True) if kind == "good"}
 HEAD = np.random.default_rng(6).normal(size=(5, 40)).astype(np.float32)
 POLICIES = ["random", "sigma", "entropy", "margin", "least-confidence", "column:number", "sigma*column:number"]
-AT_ONCE = BackfillSettings(batch_rows=20, retries=0)
+AT_ONCE = RunSettings(batch_rows=20, retries=0)
 
 
 def encode(sources):
@@ -79,7 +79,7 @@ def first_good(policy, count):
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_the_next_in_order_takes_the_place_of_what_cannot_be_embedded(gallery, policy):
-    report = gallery.upgrade("v2", backfill=0.25, policy=policy, settings=AT_ONCE)
+    report = gallery.upgrade("v2", backfill=cs.Backfill(share=0.25, order=policy), run=AT_ONCE)
     assert (report.backfilled, report.ended_by) == (100, "backfill")
     assert natives(gallery) == first_good(policy, 100)
 
@@ -91,33 +91,32 @@ def test_calls_that_were_stopped_end_with_the_same_items(gallery, policy):
         with pytest.raises(Interrupted):
             gallery.upgrade(
                 "v2",
-                backfill=0.25,
-                policy=policy,
-                settings=AT_ONCE,
+                backfill=cs.Backfill(share=0.25, order=policy),
+                run=AT_ONCE,
                 progress=lambda at: batches.append(at) if at.step == "backfill" else None,
                 should_stop=lambda: len(batches) >= stop_after,  # noqa: B023
             )
-    gallery.upgrade("v2", settings=AT_ONCE)
+    gallery.upgrade("v2", run=AT_ONCE)
     assert natives(gallery) == first_good(policy, 100)
 
 
 def test_a_backfill_in_steps_ends_with_the_items_of_one_in_one_go(gallery):
     for share in (0.05, 0.1, 0.25):
-        gallery.upgrade("v2", backfill=share, policy="sigma", settings=AT_ONCE)
+        gallery.upgrade("v2", backfill=cs.Backfill(share=share, order="sigma"), run=AT_ONCE)
     assert natives(gallery) == first_good("sigma", 100)
 
 
 @pytest.mark.parametrize("share", [0.25, 0.9])
 def test_the_same_command_again_is_a_no_op(gallery, share):
-    first = gallery.upgrade("v2", backfill=share, settings=AT_ONCE)
+    first = gallery.upgrade("v2", backfill=share, run=AT_ONCE)
     version = gallery.status().table_version
-    again = gallery.upgrade("v2", backfill=share, settings=AT_ONCE)
+    again = gallery.upgrade("v2", backfill=share, run=AT_ONCE)
     assert (again.backfilled, gallery.status().table_version) == (0, version)
     assert again.ended_by == first.ended_by == ("backfill" if share < 0.4 else "")
 
 
 def test_a_share_beyond_what_can_be_embedded_takes_all_of_it_and_says_so(gallery):
-    report = gallery.upgrade("v2", backfill=0.9, settings=AT_ONCE)
+    report = gallery.upgrade("v2", backfill=0.9, run=AT_ONCE)
     assert natives(gallery) == GOOD
     assert (report.backfilled, report.embeddable) == (len(GOOD), len(GOOD))
     assert report.num_unbackfillable == ITEMS - len(GOOD)
@@ -132,7 +131,7 @@ def test_a_share_beyond_what_can_be_embedded_takes_all_of_it_and_says_so(gallery
 
 def test_items_without_a_source_are_counted_before_anything_is_tried(gallery):
     sourceless = int((KIND == "none").sum())
-    gallery.upgrade("v2", max_rows=1, settings=BackfillSettings(batch_rows=1, retries=0))
+    gallery.upgrade("v2", backfill=cs.Backfill(max_rows=1), run=RunSettings(batch_rows=1, retries=0))
     assert gallery.status().upgrades[0].embeddable <= ITEMS - sourceless
 
 
@@ -156,19 +155,19 @@ def test_an_encoder_that_knows_its_ids_is_planned_with_exactly(known):
 
 
 def test_a_target_quality_beyond_what_can_be_embedded_is_refused(known):
-    planned = known.plan("v2", target_quality=1.0, sample=300)
+    planned = known.plan("v2", gates=cs.Gates(target_quality=1.0, sample=300))
     assert not planned.estimate.passed
     assert any(str(len(GOOD)) in gate.name for gate in planned.estimate.gates)
     before = known.status()
     with pytest.raises(GateFailed, match=f"{len(GOOD)} of {ITEMS} items can be embedded natively"):
-        known.upgrade("v2", target_quality=1.0, sample=300)
+        known.upgrade("v2", gates=cs.Gates(target_quality=1.0, sample=300))
     assert known.status() == before
 
 
 def test_rows_drawn_for_a_refit_are_drawn_from_what_can_be_embedded(gallery):
     from compatstore.trainers import Refit
 
-    gallery.upgrade("v2", backfill=0.25, policy="sigma", settings=AT_ONCE, refit=Refit())
+    gallery.upgrade("v2", backfill=cs.Backfill(share=0.25, order="sigma"), run=AT_ONCE, refit=Refit())
     whole = natives(gallery)
     assert len(whole) == 100
     rows = ArrayRows(ids=IDS)

@@ -12,8 +12,8 @@ from scipy.stats import entropy as scipy_entropy
 
 import compatstore as cs
 from compatstore.errors import InvalidInput
-from compatstore.upgrade.backfilling.policies import entropy, least_confidence, margin, order, random_scores, true_loss
-from compatstore.upgrade.rows import ArrayRows
+from compatstore.upgrade.ordering.policies import entropy, least_confidence, margin, order, random_scores, true_loss
+from compatstore.upgrade.ordering.policy_inputs import ArrayRows
 from galleries import artifact
 
 SEED = np.random.default_rng(0)
@@ -61,18 +61,25 @@ POLICIES = ["random", "sigma", "entropy", "margin", "least-confidence", "column:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_gallery_embeds_what_the_policy_puts_first(gallery, policy):
     chosen = order(policy, rows_of(gallery), seed=3)[:200]
-    report = gallery.upgrade("v2", backfill=0.25, policy=policy, seed=3)
+    report = gallery.upgrade("v2", backfill=cs.Backfill(share=0.25, order=policy, seed=3))
     assert report.backfilled == 200
     assert native_ids(gallery) == {IDS[position] for position in chosen}
 
 
 @pytest.mark.parametrize("policy", ["sigma", "entropy", "sigma*column:views"])
 def test_a_stopped_backfill_ends_with_the_set_of_an_unstopped_one(gallery, policy):
-    gallery.upgrade("v2", natives="rows")  # each batch is in the table at once, so that natives lose their sigma
+    gallery.upgrade(
+        "v2", backfill=cs.Backfill(write_mode="move_rows")
+    )  # each batch is in the table at once, so that natives lose their sigma
     chosen = order(policy, rows_of(gallery))[:600]
     calls = []
     with pytest.raises(cs.errors.Interrupted):
-        gallery.upgrade("v2", backfill=0.75, policy=policy, progress=calls.append, should_stop=lambda: len(calls) >= 2)
+        gallery.upgrade(
+            "v2",
+            backfill=cs.Backfill(share=0.75, order=policy),
+            progress=calls.append,
+            should_stop=lambda: len(calls) >= 2,
+        )
     assert gallery.upgrade("v2").backfilled > 0
     assert native_ids(gallery) == {IDS[position] for position in chosen}
     assert gallery.upgrade("v2").backfilled == 0, "what became native lost its sigma and is still counted as chosen"
@@ -82,13 +89,13 @@ def test_a_backfill_in_steps_ends_with_the_set_of_one_in_one_go(gallery):
     gallery.upgrade("v2")
     chosen = order("sigma", rows_of(gallery))
     for share, backfilled in ((0.1, 80), (0.25, 120), (0.5, 200)):
-        assert gallery.upgrade("v2", backfill=share, policy="sigma").backfilled == backfilled
+        assert gallery.upgrade("v2", backfill=cs.Backfill(share=share, order="sigma")).backfilled == backfilled
         assert native_ids(gallery) == {IDS[position] for position in chosen[: int(800 * share)]}
 
 
 def test_an_item_that_cannot_be_embedded_gives_way_to_the_next(gallery):
     gallery.add({"id": ["stranger"], "vector": np.full((1, 24), 30, np.float32), "views": [10**6], "title": ["?"]})
-    report = gallery.upgrade("v2", backfill=0.25, policy="column:views")
+    report = gallery.upgrade("v2", backfill=cs.Backfill(share=0.25, order="column:views"))
     assert (report.backfilled, report.unbackfillable[0][0]) == (200, "stranger")
     first = native_ids(gallery)
     assert gallery.upgrade("v2").backfilled == 0
@@ -104,7 +111,7 @@ def test_items_that_could_not_be_transformed_come_first(tmp_path):
     gallery.add({"id": IDS[700:], "vector": VECTORS[700:]})
     gallery.register(target)
     gallery.link(artifact(source, target))
-    report = gallery.upgrade("v2", backfill=0.125, policy="sigma")
+    report = gallery.upgrade("v2", backfill=cs.Backfill(share=0.125, order="sigma"))
     assert report.missing == 0
     assert native_ids(gallery) == set(IDS[700:])
 
@@ -123,7 +130,7 @@ def test_items_that_could_not_be_transformed_come_first(tmp_path):
 def test_a_policy_that_the_gallery_cannot_follow_is_refused_before_anything_is_written(gallery, policy, words):
     before = gallery.status().table_version
     with pytest.raises(InvalidInput, match=words):
-        gallery.upgrade("v2", backfill=0.5, policy=policy)
+        gallery.upgrade("v2", backfill=cs.Backfill(share=0.5, order=policy))
     assert gallery.status().table_version == before
 
 
@@ -133,9 +140,9 @@ def test_sigma_and_heads_are_asked_for_only_where_they_exist(tmp_path):
     gallery.add({"id": IDS, "vector": VECTORS})
     gallery.register(cs.EmbeddingVersion("v2", dim=12, encoder=cs.encoders.Precomputed({"item-0": NATIVE[0]})))
     with pytest.raises(InvalidInput, match="FastFill"):
-        gallery.plan("v2", backfill=1.0, policy="sigma")
+        gallery.plan("v2", backfill=cs.Backfill(share=1.0, order="sigma"))
     with pytest.raises(InvalidInput, match="neither has one"):
-        gallery.plan("v2", backfill=1.0, policy="margin")
+        gallery.plan("v2", backfill=cs.Backfill(share=1.0, order="margin"))
 
 
 def test_without_a_target_head_the_sources_own_is_asked(tmp_path):
@@ -147,7 +154,7 @@ def test_without_a_target_head_the_sources_own_is_asked(tmp_path):
     gallery.add({"id": IDS, "vector": vectors})
     gallery.register(target)
     gallery.link(artifact(source, target))
-    gallery.upgrade("v2", backfill=0.25, policy="least-confidence")
+    gallery.upgrade("v2", backfill=cs.Backfill(share=0.25, order="least-confidence"))
     chosen = order("least-confidence", ArrayRows(ids=IDS, logits=16 * vectors @ head.T))[:200]
     assert native_ids(gallery) == {IDS[position] for position in chosen}
 

@@ -12,7 +12,7 @@ from compatstore.artifacts import Architecture, Artifact, Space
 from compatstore.errors import CompatStoreWarning, InvalidInput
 from compatstore.upgrade import precision as precisions
 from compatstore.upgrade.precision import PrecisionTrial, sample_source, try_precisions
-from compatstore.upgrade.settle import settle
+from compatstore.upgrade.resolve import resolve_run
 from compatstore.upgrade.transform import Transformer
 from galleries import artifact, items, make
 
@@ -58,7 +58,7 @@ def test_auto_gives_what_float32_gives(gallery):
     gallery.retire("v2")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        report = gallery.upgrade("v2", precision="auto")
+        report = gallery.upgrade("v2", run=cs.RunSettings(precision="auto"))
     assert report.warnings == ()
     assert report.precision in ("float32", "bfloat16")
     assert (exact * gallery.vectors(IDS, "v2")).sum(axis=1).min() > 0.999
@@ -72,20 +72,20 @@ def test_what_bfloat16_cannot_hold_is_warned_of_and_not_taken_by_auto(tmp_path, 
     gallery.add({"id": made["id"], "vector": made["vector"]})
     gallery.register(target)
     gallery.link(cancelling(source, target))
-    (warning,) = gallery.plan("v2", precision="bfloat16").warnings
+    (warning,) = gallery.plan("v2", run=cs.RunSettings(precision="bfloat16")).warnings
     assert "a cosine of" in warning
     assert 'precision "auto"' in warning
     with pytest.warns(CompatStoreWarning, match="cosine of"):
-        report = gallery.upgrade("v2", precision="bfloat16")
+        report = gallery.upgrade("v2", run=cs.RunSettings(precision="bfloat16"))
     assert report.precision == "bfloat16"
     assert "a cosine of" in report.warnings[0]
     gallery.retire("v2")
-    assert gallery.plan("v2", precision="auto").warnings == ()
-    assert gallery.upgrade("v2", precision="auto").precision == "float32"
+    assert gallery.plan("v2", run=cs.RunSettings(precision="auto")).warnings == ()
+    assert gallery.upgrade("v2", run=cs.RunSettings(precision="auto")).precision == "float32"
 
 
 def test_a_trial_measures_both_on_rows_of_the_gallery(gallery):
-    run = settle(gallery._catalog, "v2")
+    run = resolve_run(gallery._catalog, "v2")
     transformer = Transformer((artifact(),))
     sample = sample_source(gallery._catalog, run, transformer, 100)
     assert len(sample.valid) == 100
@@ -96,12 +96,14 @@ def test_a_trial_measures_both_on_rows_of_the_gallery(gallery):
 
 def test_few_rows_are_not_tried(tmp_path):
     gallery = make(str(tmp_path / "gallery.lance"), fragments=1)
-    assert gallery.plan("v2", precision="bfloat16").warnings == ()
-    assert gallery.upgrade("v2", precision="auto").precision == "float32"
+    assert gallery.plan("v2", run=cs.RunSettings(precision="bfloat16")).warnings == ()
+    assert gallery.upgrade("v2", run=cs.RunSettings(precision="auto")).precision == "float32"
 
 
 def test_the_plan_says_which_precision_its_seconds_are_of(gallery):
-    hop = next(step for step in gallery.plan("v2", precision="bfloat16").steps if step.name == "hop")
+    hop = next(
+        step for step in gallery.plan("v2", run=cs.RunSettings(precision="bfloat16")).steps if step.name == "hop"
+    )
     assert hop.note.endswith("in bfloat16")
 
 

@@ -55,8 +55,8 @@ def steps(gallery):
 @pytest.mark.parametrize("policy", ["random", "sigma"])
 def test_what_remains_is_hopped_by_the_corrected_transform(tmp_path, learned, policy):
     plain, gallery = make(tmp_path / "plain.lance", learned), make(tmp_path / "refit.lance", learned)
-    plain.upgrade("v2", backfill=0.3, policy=policy)
-    report = gallery.upgrade("v2", backfill=0.3, policy=policy, refit=Refit())
+    plain.upgrade("v2", backfill=cs.Backfill(share=0.3, order=policy))
+    report = gallery.upgrade("v2", backfill=cs.Backfill(share=0.3, order=policy), refit=Refit())
     assert error(gallery) < 0.7 * error(plain)
     assert report.state == "ready"
     assert report.transformed == len(IDS) + (len(IDS) - report.backfilled)
@@ -89,7 +89,7 @@ def test_the_same_command_again_does_nothing_and_a_larger_budget_refits_once_mor
 @pytest.mark.parametrize("stop", ["backfill", "hop"])
 def test_a_stopped_refit_goes_on_to_the_state_of_an_uninterrupted_one(tmp_path, learned, stop):
     whole, gallery = make(tmp_path / "whole.lance", learned), make(tmp_path / "stopped.lance", learned)
-    whole.upgrade("v2", backfill=0.3, policy="sigma", refit=Refit())
+    whole.upgrade("v2", backfill=cs.Backfill(share=0.3, order="sigma"), refit=Refit())
 
     def should_stop():
         seen = steps(gallery)
@@ -97,9 +97,9 @@ def test_a_stopped_refit_goes_on_to_the_state_of_an_uninterrupted_one(tmp_path, 
 
     asked = []
     with pytest.raises(Interrupted):
-        gallery.upgrade("v2", backfill=0.3, policy="sigma", refit=Refit(), should_stop=should_stop)
+        gallery.upgrade("v2", backfill=cs.Backfill(share=0.3, order="sigma"), refit=Refit(), should_stop=should_stop)
     assert set(origins(gallery)) != set(origins(whole))
-    gallery.upgrade("v2", backfill=0.3, policy="sigma", refit=Refit())
+    gallery.upgrade("v2", backfill=cs.Backfill(share=0.3, order="sigma"), refit=Refit())
     assert (
         len(set(origins(gallery))) == 2
     )  # artifacts carry the time at which they were made; their vectors are the same

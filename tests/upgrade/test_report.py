@@ -18,7 +18,7 @@ TERMS = {"labels": "digit", "sample": 600, "target_quality": 0.82}
 @pytest.fixture
 def upgraded(tmp_path):
     gallery = gallery_of(tmp_path, NOISY, DIGITS)
-    gallery.upgrade("v2", require=["map>=0.3"], **TERMS)
+    gallery.upgrade("v2", gates=cs.Gates(require=["map>=0.3"], **TERMS))
     return gallery
 
 
@@ -78,7 +78,7 @@ def test_no_upgrade_no_report(tmp_path):
 
 def test_an_estimate_that_saw_everything_leaves_nothing_to_measure_with(tmp_path):
     gallery = gallery_of(tmp_path, NOISY, DIGITS)
-    gallery.upgrade("v2", sample=1790, backfill=0.1)
+    gallery.upgrade("v2", gates=cs.Gates(sample=1790), backfill=0.1)
     with pytest.raises(cs.errors.UpgradeError, match="--no-measure"):
         gallery.report()
 

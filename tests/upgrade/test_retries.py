@@ -8,7 +8,7 @@ from threading import Event
 import pytest
 
 from compatstore.errors import InvalidInput, MissingExtra, SourceError
-from compatstore.upgrade.backfilling.retries import Backoff, Hangs, may_pass, with_retries, within
+from compatstore.upgrade.backfilling.throttle import Backoff, Hangs, may_pass, with_retries, within
 
 
 def failing(times, error):

@@ -214,7 +214,7 @@ def test_settings_out_of_range_are_refused_before_anything_is_written(gallery):
     with pytest.raises(cs.errors.InvalidInput, match="0 to 1"):
         gallery.upgrade("v2", backfill=1.5)
     with pytest.raises(cs.errors.InvalidInput, match="random"):
-        gallery.upgrade("v2", policy="alphabetical")
+        gallery.upgrade("v2", backfill=cs.Backfill(order="alphabetical"))
     with pytest.raises(cs.errors.InvalidInput, match="is active"):
         gallery.upgrade("v1")
     with pytest.raises(cs.errors.UnknownVersion):
@@ -251,7 +251,7 @@ def test_a_hop_in_bfloat16_finds_what_one_in_float32_finds(gallery):
     gallery.upgrade("v2")
     exact = gallery.vectors(IDS, "v2")
     gallery.retire("v2")
-    gallery.upgrade("v2", precision="bfloat16")
+    gallery.upgrade("v2", run=cs.RunSettings(precision="bfloat16"))
     cosines = (exact * gallery.vectors(IDS, "v2")).sum(axis=1)
     assert cosines.min() > 0.999
     assert gallery.upgrade("v2").transformed == 0

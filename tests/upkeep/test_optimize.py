@@ -16,7 +16,7 @@ import compatstore as cs
 from compatstore.errors import LeaseHeld
 from compatstore.storage.blobs import Blobs
 from compatstore.storage.staging import Staging
-from compatstore.upgrade.leases.work import at_work
+from compatstore.upgrade.leases.holding import hold_lease
 
 GRACE = 0.05
 
@@ -24,7 +24,7 @@ GRACE = 0.05
 @pytest.fixture
 def worn(upgradable, tmp_path, vectors):
     """A gallery that has been through much: fragments, parts of indexes, deleted rows, an upgrade, and its path."""
-    with at_work(upgradable._catalog, "v9", "upgrade"):  # keeps it from looking after itself
+    with hold_lease(upgradable._catalog, "v9", "upgrade"):  # keeps it from looking after itself
         for n in range(12):
             upgradable.add({"id": [f"m{n}-{i}" for i in range(60)], "vector": vectors(60, seed=n)})
             if n == 5:
@@ -173,7 +173,7 @@ def test_a_grace_that_is_none_is_refused(gallery, grace):
 @pytest.mark.parametrize("target", ["v2", "the index of v1", "the gallery"])
 def test_it_is_refused_while_somebody_works(worn, files, target):
     gallery, path = worn
-    with at_work(gallery._catalog, target, "upgrade"):
+    with hold_lease(gallery._catalog, target, "upgrade"):
         tables = {name: digest for name, digest in files(path).items() if "leases" not in name}
         with pytest.raises(LeaseHeld) as refused:
             gallery.optimize(grace=GRACE)

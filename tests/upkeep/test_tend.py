@@ -13,7 +13,7 @@ from compatstore.errors import StorageError
 from compatstore.storage import old_versions
 from compatstore.storage.compaction import FEWEST
 from compatstore.storage.lease_table import LeaseTable
-from compatstore.upgrade.leases.work import at_work
+from compatstore.upgrade.leases.holding import hold_lease
 from compatstore.upkeep import tend as tend_module
 
 SINGLE = 120
@@ -74,7 +74,7 @@ def test_an_apps_table_is_left_alone(tmp_path, vectors):
 
 def test_nothing_is_merged_while_somebody_works(gallery, tmp_path, vectors):
     path = str(tmp_path / "gallery.lance")
-    with at_work(gallery._catalog, "v2", "upgrade"):
+    with hold_lease(gallery._catalog, "v2", "upgrade"):
         for n in range(2 * FEWEST):
             gallery.add({"id": [f"m{n}"], "vector": vectors(1, seed=n)})
         assert len(lance.dataset(path).get_fragments()) == 1 + 2 * FEWEST

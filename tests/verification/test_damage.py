@@ -19,7 +19,7 @@ from compatstore.encoders import Precomputed
 from compatstore.errors import CompatStoreError, Interrupted
 from compatstore.storage.location import locate
 from compatstore.storage.registry import KEY
-from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
+from compatstore.upgrade.requests.run_settings import RunSettings
 from compatstore.verification import verify_at
 from galleries import SOURCE, artifact, items
 
@@ -53,9 +53,8 @@ def template(tmp_path_factory):
     with pytest.raises(Interrupted):
         gallery.upgrade(
             "v2",
-            backfill=0.5,
-            natives="columns",
-            settings=BackfillSettings(batch_rows=16),
+            backfill=cs.Backfill(share=0.5, write_mode="rewrite_columns"),
+            run=RunSettings(batch_rows=16),
             progress=lambda done: stopped.append(done) if done.step == "backfill" else None,
             should_stop=lambda: len(stopped) >= 3,
         )

@@ -17,7 +17,7 @@ from compatstore.errors import InvalidInput
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.ridge import Ridge
 from compatstore.trainers.settings import OpenShare, from_to, require_settings
-from compatstore.upgrade.refitting.refitter import FEWEST_JUDGES, FEWEST_ROWS, Gathered, Refitted
+from compatstore.upgrade.refitting.refitter import FEWEST_ROWS, FEWEST_VALIDATION_ROWS, Gathered, Refitted
 
 SUFFIX = "+refit"
 
@@ -41,7 +41,8 @@ class Refit:
         holdout: Share of a backfill's budget that is drawn at random first, in (0, 1), for validation: the rows that
             a backfill in the order of sigma gathers differ from those that remain.
         farthest: Largest share of the held-out squared error that is kept as distance, in [0, 1].
-        folds: The judges also teach: each is judged by a correction learned without its fold, >= 2.
+        folds: Validation rows are also learned from: each is measured under a correction that was
+            learned without its fold, >= 2.
         seed: Of the folds.
 
     Raises:
@@ -50,7 +51,7 @@ class Refit:
 
     holdout: OpenShare = 0.2
     farthest: Annotated[float, from_to(0, 1)] = 0.4
-    folds: Annotated[int, from_to(2, FEWEST_JUDGES)] = 4
+    folds: Annotated[int, from_to(2, FEWEST_VALIDATION_ROWS)] = 4
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -61,18 +62,18 @@ class Refit:
         """Correct a transform.
 
         Raises:
-            InvalidInput: Fewer than 20 rows or 10 judges, or `current` is no forward transform.
+            InvalidInput: Fewer than 20 rows or 10 validation rows, or `current` is no forward transform.
         """
         if "h" not in current.manifest.networks or current.kind != "ForwardTransform":
             raise InvalidInput("refit a transform", expected="a ForwardTransform", found=current.kind)
         if not gathered.enough:
             raise InvalidInput(
                 "refit a transform",
-                expected=f"{FEWEST_ROWS} rows or more, and {FEWEST_JUDGES} that judge",
-                found=f"{len(gathered.source)} and {len(gathered.judges)}",
+                expected=f"{FEWEST_ROWS} rows or more, and {FEWEST_VALIDATION_ROWS} to validate by",
+                found=f"{len(gathered.source)} and {len(gathered.validation_rows)}",
             )
         layers, pairs = Layers.of(current, self.seed), Pairs(gathered.source, gathered.target, side=gathered.side)
-        before = _squares(layers.misses(pairs.subset(gathered.judges)), about_mean=_was_refitted(current))
+        before = _squares(layers.misses(pairs.subset(gathered.validation_rows)), about_mean=_was_refitted(current))
         after = self._cross_fitted(layers, pairs, gathered)
         corrected = layers.corrected(pairs).with_sigma_of(pairs)
         if current.manifest.target.metric != "dot":  # the expected product is the product with the estimate
@@ -85,11 +86,11 @@ class Refit:
         )
 
     def _cross_fitted(self, layers: Layers, pairs: Pairs, gathered: Gathered) -> FloatArray:
-        """Squared distance of each judge to its native vector, corrected by what the other folds teach: (judges,)."""
-        fold = np.random.default_rng(self.seed).permutation(len(gathered.judges)) % self.folds
+        """Squared distance of each validation row to its native vector, corrected by the other folds: (rows,)."""
+        fold = np.random.default_rng(self.seed).permutation(len(gathered.validation_rows)) % self.folds
         errors = np.zeros(len(fold), np.float32)
         for number in range(self.folds):
-            asked = gathered.judges[fold == number]
+            asked = gathered.validation_rows[fold == number]
             others = np.setdiff1d(np.arange(len(pairs)), asked)
             errors[fold == number] = _squares(layers.corrected(pairs.subset(others)).misses(pairs.subset(asked)))
         return errors

@@ -16,12 +16,12 @@ from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.fragment_counts import FragmentCounts
 from compatstore.storage.ids import find
-from compatstore.storage.ledger import Ledger, Spent, without
+from compatstore.storage.ledger import Ledger, Spent, ledger_of, without
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
-from compatstore.upgrade.backfilling.budget import Budget, Limit
 from compatstore.upgrade.backfilling.embeddable import count_embeddable, sourceless
 from compatstore.upgrade.backfilling.embedding import NO_SOURCE, Embedded
+from compatstore.upgrade.requests.backfill import Budget, Limit
 
 REASONS_SHOWN = 20
 
@@ -201,13 +201,6 @@ def _without_source(catalog: Catalog, registry: Registry, run: RunRecord, limit:
     ids = catalog.store.scan([key], condition, limit=limit if condition else 0).column(key)
     ids = ids.cast(id_arrow_type(registry))  # an app's ids may be of a type near the account's
     return pa.table([ids, pa.array([NO_SOURCE] * len(ids), pa.string())], ["id", "reason"])
-
-
-def ledger_of(catalog: Catalog, registry: Registry, run: RunRecord) -> Ledger:
-    """Where a run's account is kept."""
-    store = catalog.store
-    name = f"{run.started_at}, lease {run.begun}" if run.begun else run.started_at
-    return Ledger(store.location, run.target, id_arrow_type(registry), name, store.fence_of(run.target))
 
 
 def forget_account(catalog: Catalog, target: str) -> None:

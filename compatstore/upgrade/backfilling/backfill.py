@@ -1,14 +1,16 @@
 """The backfill: embed chosen items natively, most urgent first, within a budget.
 
-While the encoder works on one batch the next one is read and the one before is stored; each batch is durable before
-the one after the next begins. What is spent, and what could not be embedded, is written down batch by batch.
+While the encoder works on one batch the next one is read and the one before is stored. Each batch is durable before the
+next batch but one begins. What is spent, and what could not be embedded, is recorded batch by batch.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from compatstore.encoders import Encoder
 from compatstore.errors import UpgradeError
@@ -19,18 +21,62 @@ from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.backfilling.account import Account, open_account
-from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
-from compatstore.upgrade.backfilling.budget import Limit
 from compatstore.upgrade.backfilling.choice import Choice
 from compatstore.upgrade.backfilling.embeddable import inputs_of, without_source
 from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, ItemBatch
-from compatstore.upgrade.backfilling.overlap import overlap
+from compatstore.upgrade.backfilling.throttle import BatchSize, Pace
 from compatstore.upgrade.natives.natives import Natives
+from compatstore.upgrade.ordering.policy_inputs import TableRows
 from compatstore.upgrade.progress import Monitor
-from compatstore.upgrade.rows import TableRows
+from compatstore.upgrade.requests.backfill import Limit
+from compatstore.upgrade.requests.run_settings import RunSettings
+
+Named = TypeVar("Named")
+Read = TypeVar("Read")
+Made = TypeVar("Made")
+Written = TypeVar("Written")
 
 
-class Backfill:
+def overlap(
+    take: Callable[[], Named | None],
+    read: Callable[[Named], Read],
+    work: Callable[[Read], Made],
+    write: Callable[[Made], Written],
+) -> Iterator[Written]:
+    """Give what `write` returned for each batch, in order.
+
+    `take` and `work` run in the caller's thread, `read` and `write` in one thread each. A batch is written before the
+    one after the next is worked on. When anything raises, or the caller stops, what was worked on is written first.
+
+    Args:
+        take: Names the next batch, or None where there is none now; asked once more after the batch at hand.
+        read: Reads it.
+        work: Works on what was read.
+        write: Writes what came out.
+    """
+    with ThreadPoolExecutor(1, "compatstore-read") as reader, ThreadPoolExecutor(1, "compatstore-write") as writer:
+
+        def read_next() -> Future[Read] | None:
+            named = take()
+            return None if named is None else reader.submit(read, named)
+
+        ahead = read_next()
+        behind: Future[Written] | None = None
+        while ahead is not None:
+            batch, ahead = ahead.result(), read_next()
+            made = work(batch)
+            written = behind
+            if written is not None:
+                written.result()  # raises here what its thread raised, before more is made
+            behind = writer.submit(write, made)
+            if written is not None:
+                yield written.result()
+            ahead = ahead or read_next()
+        if behind is not None:
+            yield behind.result()
+
+
+class Backfiller:
     """Embeds the first of a run's order, as many as its budget allows.
 
     Args:
@@ -45,10 +91,10 @@ class Backfill:
     """
 
     def __init__(
-        self, catalog: Catalog, registry: Registry, run: RunRecord, settings: BackfillSettings | None = None
+        self, catalog: Catalog, registry: Registry, run: RunRecord, settings: RunSettings | None = None
     ) -> None:
         self.catalog, self.registry, self.run = catalog, registry, run
-        self.settings = settings or BackfillSettings()
+        self.settings = settings or RunSettings()
         self.account: Account = open_account(catalog, registry, run, self.settings.failures_in_a_row)
         self.natives = Natives(catalog, registry, run)
 
@@ -58,7 +104,7 @@ class Backfill:
         What was tried in vain is left out, unless the settings say otherwise, and so are items without a source.
         """
         rows = TableRows(self.catalog, self.registry, self.run, self.catalog.store.snapshot())
-        share = 0.0 if self.account.ended_by else self.account.budget.share
+        share = 0.0 if self.account.ended_by else self.account.budget.allowed_share
         tried = self.account.failing.slice(0, 0 if self.settings.retry_unbackfillable else None)
         choice = Choice(rows, share, self.natives.waiting(), tried)
         if len(choice) and not self.run.reads:
@@ -80,7 +126,7 @@ class Backfill:
         """
         if self.account.ended_by:
             return self.account.ended_by
-        return "backfill" if self.account.budget.share < 1 and not lacking else ""
+        return "backfill" if self.account.budget.allowed_share < 1 and not lacking else ""
 
     def embed(self, choice: Choice, monitor: Monitor) -> int:
         """Embed and store items until they or the budget come to an end, and fold what is stored.
@@ -131,9 +177,9 @@ class _Call:
     next round makes up for those that fail then.
     """
 
-    def __init__(self, backfill: Backfill, choice: Choice, embedder: Embedder, monitor: Monitor) -> None:
+    def __init__(self, backfill: Backfiller, choice: Choice, embedder: Embedder, monitor: Monitor) -> None:
         self._account, self._natives = backfill.account, backfill.natives
-        self._pace, self._size = backfill.settings.pace(), backfill.settings.batch_size()
+        self._pace, self._size = Pace.of(backfill.settings), BatchSize.of(backfill.settings)
         self._embedder, self._monitor = embedder, monitor
         self._choice, self._again = choice, list[Any]()
         self._todo, self._position = choice.next_round(self._account.failing), 0

@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 
 from compatstore.arrays import BoolArray, Positions
 from compatstore.evaluation.curve import native_count
-from compatstore.upgrade.backfilling.policies import order
-from compatstore.upgrade.refitting.draw import RANDOM, draw, interleave
-from compatstore.upgrade.rows import TableRows
+from compatstore.upgrade.ordering.draw import RANDOM, draw, interleave
+from compatstore.upgrade.ordering.policies import order
+from compatstore.upgrade.ordering.policy_inputs import TableRows
 
 
 class Choice:
@@ -83,7 +83,7 @@ class Choice:
 
     @cached_property
     def _drawn(self) -> Positions:
-        """All rows as they are drawn at random, for a refit to be judged by."""
+        """All rows as they are drawn at random, to validate a refit by."""
         return draw(self._rows.run.policy, self._rows, self._rows.run.seed)
 
     def _ids(self, positions: Positions) -> Any:

@@ -20,8 +20,8 @@ from compatstore.storage.fragment_counts import FragmentCounts, counts_of
 from compatstore.storage.ids import column, find
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
-from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
 from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, ItemBatch
+from compatstore.upgrade.requests.run_settings import RunSettings
 
 PROBE_BATCH, MOST_PROBED, PROBE_SECONDS = 16, 128, 2.0
 
@@ -186,7 +186,7 @@ def _embed(catalog: Catalog, registry: Registry, run: RunRecord, ids: Any) -> It
     encoder, side_encoder = catalog.encoder(run.target), catalog.side_encoder(run.target)
     if encoder is None:
         return
-    settings = BackfillSettings(retries=0)
+    settings = RunSettings(retries=0)
     embedder = Embedder(encoder, run.target, settings, lambda _: None, side_encoder=side_encoder)
     key, source = registry.id_column, registry.source_column
     seconds = 0.0

@@ -15,8 +15,8 @@ from compatstore.encoders import Encoded, Encoder, encode_readable
 from compatstore.encoders.readable import NOT_FINITE
 from compatstore.errors import EncoderFailed, InvalidInput, NonFiniteVectors, first_offenders
 from compatstore.storage.vector_form import VectorForm
-from compatstore.upgrade.backfilling.backfill_settings import BackfillSettings
-from compatstore.upgrade.backfilling.retries import Hangs, may_pass, with_retries, within
+from compatstore.upgrade.backfilling.throttle import Backoff, Hangs, may_pass, with_retries, within
+from compatstore.upgrade.requests.run_settings import RunSettings
 
 NO_SOURCE = "it has no source"
 # Parts of a batch that may fail without a single one that succeeds, before it is the encoder that is at fault.
@@ -77,7 +77,7 @@ class Embedder:
 
     encoder: Encoder
     target: str
-    settings: BackfillSettings
+    settings: RunSettings
     rest: Callable[[float], None]
     rng: random.Random = field(default_factory=random.Random)
     side_encoder: Encoder | None = None
@@ -93,7 +93,7 @@ class Embedder:
         """
         attempt = _Attempt(self, batch)
         usable = [i for i, value in enumerate(batch.inputs) if value is not None]
-        delays = self.settings.backoff().delays(self.rng)
+        delays = Backoff(retries=self.settings.retries).delays(self.rng)
         if usable:
             try:
                 with_retries(lambda: attempt.encode(usable), delays, self.rest)

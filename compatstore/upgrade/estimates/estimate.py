@@ -2,7 +2,8 @@
 
 The promise: served with that budget, the gallery keeps at least the target quality of what a full backfill would give,
 by the figure and the truth of the estimate, for queries like the gallery's own items. The interval allows for the draw
-of the sample, and for the choice among budgets.
+of the sample, and for the choice among budgets. Only items that can be embedded can become native: a target quality
+that needs more of them is refused.
 """
 
 from __future__ import annotations
@@ -12,23 +13,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from compatstore.errors import GateFailed
 from compatstore.evaluation import Advice, DecisionRow, DecisionTable, Estimate, Flips
+from compatstore.evaluation.curve import native_count
 from compatstore.storage import registry as registry_module
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ledger import Spent
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import edit
-from compatstore.upgrade.backfilling.budget import Budget
+from compatstore.upgrade.backfilling.account import read_account
+from compatstore.upgrade.backfilling.embeddable import ask_embeddable
 from compatstore.upgrade.estimates.gates import (
     Gate,
-    Terms,
+    check_gates,
     gate_of_advice,
-    judge_gates,
     require_measurable,
     require_passed,
 )
 from compatstore.upgrade.estimates.trial import SampleSettings, try_upgrade
+from compatstore.upgrade.requests.backfill import Budget
+from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.states import run_of
 
 STEP = "estimate"
@@ -45,13 +50,13 @@ class UpgradeEstimate:
         path: Ids of the artifacts that are applied.
         policy: Order of the backfill.
         seed: Of the order and the sample.
-        share: Budget that is judged: the smallest one for the target quality, or else the one that was asked for.
+        share: Budget that is checked: the smallest one for the target quality, or else the one that was asked for.
         best: Budget with the best figure, which is not always the largest.
         gates: What must be reached, at `share`.
         table: Every way to serve the gallery.
     """
 
-    terms: Terms
+    terms: Gates
     path: tuple[str, ...]
     policy: str
     seed: int
@@ -70,7 +75,7 @@ class UpgradeEstimate:
         """The estimate at `share`."""
         return self.table.budget(self.share)
 
-    def holds_for(self, run: RunRecord, terms: Terms, *, begun: bool) -> bool:
+    def holds_for(self, run: RunRecord, terms: Gates, *, begun: bool) -> bool:
         """Whether it was made for such a run; one that has begun keeps its path, but for refits of the transform."""
         path = begun or self.path == run.path
         return path and (self.terms, self.policy, self.seed) == (terms, run.policy, run.seed)
@@ -87,7 +92,7 @@ class UpgradeEstimate:
         )
 
 
-def estimate_upgrade(catalog: Catalog, run: RunRecord, terms: Terms) -> UpgradeEstimate:
+def estimate_upgrade(catalog: Catalog, run: RunRecord, terms: Gates) -> UpgradeEstimate:
     """Estimate every budget on a sample and choose the smallest that is sure of the target quality; read-only.
 
     Raises:
@@ -104,8 +109,8 @@ def estimate_upgrade(catalog: Catalog, run: RunRecord, terms: Terms) -> UpgradeE
         seed=run.seed,
     )
     items = catalog.store.count(catalog.registry().columns(run.source).present)
-    judged = asked if terms.target_quality is None else None
-    require_measurable(terms, judged, complete=settings.sample >= items)
+    checked = asked if terms.target_quality is None else None
+    require_measurable(terms, checked, complete=settings.sample >= items)
     table = try_upgrade(catalog, run, settings)
     share = asked if terms.target_quality is None else _smallest(table, terms.target_quality)
     return UpgradeEstimate(
@@ -115,18 +120,18 @@ def estimate_upgrade(catalog: Catalog, run: RunRecord, terms: Terms) -> UpgradeE
         seed=run.seed,
         share=share,
         best=table.best.share,
-        gates=judge_gates(table.budget(share), terms),
+        gates=check_gates(table.budget(share), terms),
         table=table,
     )
 
 
-def agree(catalog: Catalog, run: RunRecord, terms: Terms) -> UpgradeEstimate:
-    """Estimate an upgrade, or recall the estimate that it began with, and refuse to go on where a gate fails.
+def agree(catalog: Catalog, run: RunRecord, terms: Gates) -> UpgradeEstimate:
+    """Estimate an upgrade, or load the estimate that it began with, and refuse to go on where a gate fails.
 
     Raises:
         GateFailed: A gate failed, or nothing beats the status quo and the budget was to be picked.
     """
-    known = recall(catalog, run.target)
+    known = load_estimate(catalog, run.target)
     if known is not None and known.holds_for(run, terms, begun=run_of(catalog.registry(), run.target) is not None):
         return known
     estimate = estimate_upgrade(catalog, run, terms)
@@ -135,7 +140,7 @@ def agree(catalog: Catalog, run: RunRecord, terms: Terms) -> UpgradeEstimate:
     return estimate
 
 
-def remember(catalog: Catalog, target: str, estimate: UpgradeEstimate) -> None:
+def save_estimate(catalog: Catalog, target: str, estimate: UpgradeEstimate) -> None:
     """Enter an estimate into the history, unless it is the last one there."""
     data = _rounded(dataclasses.asdict(estimate))
     entry = HistoryEntry(STEP, target, note=estimate.promise, data=data)
@@ -143,12 +148,12 @@ def remember(catalog: Catalog, target: str, estimate: UpgradeEstimate) -> None:
         edit(catalog.store, lambda registry: registry, entry)
 
 
-def recall(catalog: Catalog, target: str) -> UpgradeEstimate | None:
+def load_estimate(catalog: Catalog, target: str) -> UpgradeEstimate | None:
     """The estimate that the upgrade to a target began with; None where there is none."""
     data = _last(catalog, target)
     if data is None:
         return None
-    terms = Terms(**{**data["terms"], "require": tuple(data["terms"]["require"])})
+    terms = Gates(**{**data["terms"], "require": tuple(data["terms"]["require"])})
     gates = tuple(Gate(**{**gate, "estimate": Estimate(**gate["estimate"])}) for gate in data["gates"])
     return UpgradeEstimate(
         **{**data, "terms": terms, "path": tuple(data["path"]), "gates": gates, "table": _table(data["table"])}
@@ -197,3 +202,29 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _rounded(item) for key, item in value.items()}
     return [_rounded(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def gate_of_reach(catalog: Catalog, run: RunRecord, estimate: UpgradeEstimate) -> tuple[Gate, ...]:
+    """The gate of a target quality whose backfill asks for more items than can be embedded; none where it does not."""
+    registry, share = catalog.registry(), estimate.share
+    refused = read_account(catalog, registry, run)[1]["id"].combine_chunks()
+    possible, _ = ask_embeddable(catalog, registry, run, refused)
+    if estimate.terms.target_quality is None or native_count(share, possible.items) <= possible.most:
+        return ()
+    name = f"a backfill of {possible.most / possible.items:.4g} at most, as {possible}"
+    return (Gate(name=name, estimate=Estimate(value=share, low=share, high=share), passed=False),)
+
+
+def require_within_reach(catalog: Catalog, run: RunRecord, estimate: UpgradeEstimate) -> None:
+    """Refuse to promise a quality that the items which can be embedded cannot give.
+
+    Raises:
+        GateFailed: The backfill that the target quality needs asks for more items.
+    """
+    for gate in gate_of_reach(catalog, run, estimate):
+        raise GateFailed(
+            f"upgrade to {run.target} with a target quality of {estimate.terms.target_quality}",
+            expected=gate.name,
+            found=f"{estimate.share:.4g} needed",
+            fix="Nothing was written. Ask for less quality, or name the backfill: --backfill.",
+        )

@@ -13,9 +13,9 @@ from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.records import RunRecord
 from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate
-from compatstore.upgrade.estimates.gates import Terms
 from compatstore.upgrade.estimates.sample import REPORT_DRAW, SMALLEST_SAMPLE, draw_sample
 from compatstore.upgrade.estimates.trial import SampleSettings, decide_on_sample
+from compatstore.upgrade.requests.gates import Gates
 
 AS_SERVED = "t/h"  # a trial's row for the vectors that it is given; here they are the table's own
 
@@ -44,7 +44,7 @@ class Compared:
         return cls(what=what, estimated=estimated, measured=measured, agrees=agrees)
 
 
-def measure_upgrade(catalog: Catalog, run: RunRecord, terms: Terms, estimated: int) -> DecisionTable:
+def measure_upgrade(catalog: Catalog, run: RunRecord, terms: Gates, estimated: int) -> DecisionTable:
     """Let items that the estimate has not seen search the vectors that the table has now; read-only.
 
     The draw has a domain of its own, so that native and transformed rows are in it as they are in the gallery. With

@@ -9,12 +9,13 @@ from compatstore.evaluation import DecisionTable
 from compatstore.storage import registry as registry_module
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry
+from compatstore.storage.ledger import ledger_of
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
-from compatstore.upgrade.backfilling.account import ledger_of, read_account, read_refusals
-from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate, recall
-from compatstore.upgrade.estimates.gates import Terms
+from compatstore.upgrade.backfilling.account import read_account, read_refusals
+from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate, load_estimate
 from compatstore.upgrade.estimates.measured import AS_SERVED, Compared, compare, measure_upgrade
+from compatstore.upgrade.requests.gates import Gates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +72,7 @@ class UpgradeReport:
 
 
 def report_upgrade(
-    catalog: Catalog, target: str | None = None, terms: Terms | None = None, *, measure: bool = True
+    catalog: Catalog, target: str | None = None, terms: Gates | None = None, *, measure: bool = True
 ) -> UpgradeReport:
     """Report on an upgrade, and measure it where there is something to measure; read-only.
 
@@ -88,7 +89,7 @@ def report_upgrade(
     """
     registry = catalog.registry()
     run = _run(registry, target)
-    estimate = recall(catalog, run.target)
+    estimate = load_estimate(catalog, run.target)
     asked = terms if terms is not None and terms.asked else None if estimate is None else estimate.terms
     seen = 0 if estimate is None else estimate.terms.sample or SAMPLE
     both = all(registry.record(version).columns is not None for version in (run.source, run.target))

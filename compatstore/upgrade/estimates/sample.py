@@ -18,8 +18,8 @@ from compatstore.storage.columns import NATIVE, VersionColumns, VersionValues
 from compatstore.storage.ids import among
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
-from compatstore.upgrade.backfilling.policies import random_scores
 from compatstore.upgrade.estimates.lessons import lessons_of
+from compatstore.upgrade.ordering.policies import random_scores
 from compatstore.upgrade.transform import transformer_of
 
 SMALLEST_SAMPLE = 40
@@ -90,7 +90,7 @@ def draw_sample(
 
     Args:
         catalog: The gallery.
-        run: The upgrade, settled.
+        run: The upgrade, resolved.
         size: Items to draw.
         labels: Column of labels, or None.
         seed: Of the draw.

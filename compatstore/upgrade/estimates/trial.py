@@ -14,10 +14,10 @@ from compatstore.evaluation import DecisionSettings, DecisionTable, EvaluationSa
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionValues
 from compatstore.storage.records import RunRecord
-from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.estimates.sample import SMALLEST_SAMPLE, Sample, draw_sample
 from compatstore.upgrade.estimates.streaming import SOURCE_WAYS, TARGET_WAY, search_whole
-from compatstore.upgrade.rows import COSINE_SCALE, ArrayRows
+from compatstore.upgrade.ordering.policies import order
+from compatstore.upgrade.ordering.policy_inputs import COSINE_SCALE, ArrayRows
 from compatstore.upgrade.transform import transformer_of
 from compatstore.versions import Metric
 
@@ -62,7 +62,7 @@ def try_upgrade(catalog: Catalog, run: RunRecord, settings: SampleSettings) -> D
 
     Args:
         catalog: The gallery.
-        run: Its upgrade, settled: the path and the order of the backfill.
+        run: Its upgrade, resolved: the path and the order of the backfill.
         settings: Size of the sample and what decides.
 
     Raises:

@@ -1,29 +1,86 @@
-"""The lease of an upgrade: of two managers that start at once, one works and the other learns who does.
+"""The lease of an upgrade: of two managers that start at the same time, one works and the other is told who does.
 
-A lease is a record beside the table (`storage/lease_table.py`), taken and renewed by compare-and-swap. Its holder
-raises a counter every few seconds. It ends when it is given back, when its process is known to be gone, or when the
-counter has not moved for one term *by the clock of the one who watches*. The time that a record carries is only ever
-used to refuse at once, never to take over, so no clock that goes backwards or ahead makes a lease eternal or lets two
-work at once.
+A lease is a record beside the table (`storage/lease_table.py`), taken and renewed by compare-and-swap. Its holder, a
+process on some machine, raises a counter every few seconds. A lease ends when it is given back, when its process is
+known to be gone, or when the counter has not moved for one term *by the clock of the process that watches*. The time
+that a record carries is only ever used to refuse at once, never to take over. So no clock that goes backwards or ahead
+makes a lease eternal or lets two managers work at the same time.
 
-The gallery is right without any of this, because every commit to it is atomic and checked. The lease saves paying
-twice.
+The gallery is correct without a lease, because every commit to the table is atomic and checked. The lease saves paying
+twice for the same embeddings.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import socket
 import time
 import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 
 from compatstore.errors import LeaseHeld, StorageError
+from compatstore.permissions import user_name
 from compatstore.storage.catalog import LEASE_TERM
 from compatstore.storage.history import now
 from compatstore.storage.lease_table import LeaseTable, Records
-from compatstore.upgrade.leases.holder import Holder
+
+
+@dataclass(frozen=True)
+class Holder:
+    """A process.
+
+    Attributes:
+        user: Who runs it.
+        host: Name of the machine.
+        pid: Its number there.
+        place: What one must share with it to know it by that number: the boot of the machine and the name space of
+            process numbers (two containers may have one host name). "" where the system does not tell.
+        born: When it began, as the system counts; a number that was given to another process has another one.
+    """
+
+    user: str
+    host: str
+    pid: int
+    place: str = ""
+    born: str = ""
+
+    @classmethod
+    def here(cls) -> Holder:
+        """This process."""
+        pid = os.getpid()
+        return cls(user_name(), socket.gethostname(), pid, _place(), _born(pid))
+
+    def __str__(self) -> str:
+        return f"{self.user} on {self.host}, process {self.pid}"
+
+    def is_gone(self) -> bool:
+        """Whether it is known to have ended; false wherever that cannot be told from here."""
+        if not self.place or (self.host, self.place) != (socket.gethostname(), _place()):
+            return False
+        return _born(self.pid) != self.born
+
+
+def _place() -> str:
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
+
+
+def _born(pid: int) -> str:
+    """The start of a process in clock ticks since boot; "" when it has ended, though nobody may have looked yet."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    state, started = fields[0], fields[19]
+    return "" if state in "ZX" else started
+
 
 BEATS_PER_TERM = 15
 RUNNING, DONE, PAUSED, FAILED = "running", "done", "paused", "failed"
@@ -33,7 +90,7 @@ _OVER: set[str] = set()
 
 
 @dataclass(frozen=True)
-class Pulse:
+class Heartbeat:
     """How far the work is, as told with each renewal.
 
     Attributes:
@@ -84,7 +141,7 @@ class Lease:
     number: int = 0
     beat: int = 0
     outcome: str = RUNNING
-    pulse: Pulse = field(default_factory=Pulse)
+    pulse: Heartbeat = field(default_factory=Heartbeat)
     error: str = ""
     error_at: str = ""
 

@@ -1,4 +1,4 @@
-"""Ask the manager of an upgrade, in whatever process it runs, to finish its batch and stop."""
+"""Ask the manager of an upgrade, in whatever process it runs, to finish its batch and stop; and wait until it has."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import json
 import time
 from dataclasses import dataclass
 
+from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import now
 from compatstore.storage.lease_table import LeaseTable, Records
-from compatstore.upgrade.leases.holder import Holder
-from compatstore.upgrade.leases.lease import Lease, lease_in
+from compatstore.upgrade.leases.lease import Holder, Lease, lease_in
 
 ATTEMPTS = 20
 LOOK_EVERY_SECONDS = 0.2
@@ -89,3 +89,40 @@ def requests_in(records: Records) -> list[StopRequest]:
 
 def _key(target: str) -> str:
     return f"stop.{target}"
+
+
+WAIT_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Paused:
+    """What a pause did.
+
+    Attributes:
+        target: The upgrade's target.
+        holder: Who was asked to stop, "" where nobody worked on it.
+        stopped: Whether nobody works on it now.
+    """
+
+    target: str
+    holder: str
+    stopped: bool
+
+
+def pause(catalog: Catalog, target: str, *, wait: float = WAIT_SECONDS) -> Paused:
+    """Stop an upgrade where it is; the next `upgrade` goes on from there.
+
+    Args:
+        catalog: The gallery.
+        target: The upgrade's target.
+        wait: Seconds to wait for the manager to finish its batch; what was asked for stands after that too.
+
+    Raises:
+        UnknownVersion: There is no such version.
+    """
+    catalog.registry().record(target)
+    table = LeaseTable(catalog.store.location)
+    asked = ask_to_stop(table, target, "pause")
+    if asked is None:
+        return Paused(target, "", True)
+    return Paused(target, str(asked.holder), wait_until_stopped(table, asked, wait))

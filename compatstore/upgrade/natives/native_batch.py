@@ -62,7 +62,7 @@ class NativeBatch:
 
     @cached_property
     def _repeated(self) -> dict[tuple[Any, int], int]:
-        """RowNumbers by id and input hash."""
+        """Positions by id and input hash."""
         keys = zip(self.ids.to_pylist(), self.input_hash.tolist(), strict=True)
         return {key: position for position, key in enumerate(keys)}
 

@@ -1,6 +1,7 @@
-"""Natives on their way into the table: each batch durable when it is stored, in the table at the latest after a fold.
+"""Native vectors on their way into the table: a batch is durable when it is stored, and in the table after a fold.
 
-There are two ways, by rows and by columns (`native_rows.py`, `native_columns.py`); `native_ways.py` chooses.
+There are two write modes (`write_modes.py`). `plan_natives` chooses: columns are rewritten where that writes little, as
+no row moves then, and else whatever writes less.
 """
 
 from __future__ import annotations
@@ -9,17 +10,118 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
-from typing import Any
+from typing import Any, Literal
+
+import numpy as np
 
 from compatstore.arrays import Digests, FloatArray
+from compatstore.errors import InvalidInput
 from compatstore.storage.catalog import Catalog
+from compatstore.storage.columns import VersionColumns
+from compatstore.storage.fragments import field_ids, list_fragments
+from compatstore.storage.ledger import ledger_of
+from compatstore.storage.moves import row_bytes, unmovable
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
-from compatstore.upgrade.backfilling.account import ledger_of
-from compatstore.upgrade.backfilling.budget import Budget
-from compatstore.upgrade.natives.native_columns import NativeColumns
-from compatstore.upgrade.natives.native_rows import NativeRows
-from compatstore.upgrade.natives.native_ways import plan_natives, require_way
+from compatstore.upgrade.natives.write_modes import NativeColumns, NativeRows
+from compatstore.upgrade.requests.backfill import Budget, WriteMode, write_mode_of
+
+ChosenMode = Literal["move_rows", "rewrite_columns"]
+
+LITTLE = 3.0  # times the vectors' own bytes
+BATCH_ROWS = 1024  # that a backfill stores at once: each time the marks of deleted rows are written anew
+
+
+@dataclass(frozen=True)
+class NativesPlan:
+    """How the natives of an upgrade will be stored.
+
+    Attributes:
+        mode: "move_rows": each batch moves its rows, with the natives in them. "rewrite_columns": natives are staged
+            beside the table and folded into the target's columns at the end, and no row moves.
+        rows_bytes: What storing them by rows writes, about.
+        columns_bytes: What storing them by columns writes, about.
+        why: Why this mode, for messages.
+    """
+
+    mode: ChosenMode
+    rows_bytes: int
+    columns_bytes: int
+    why: str
+
+    @property
+    def bytes(self) -> int:
+        """What will be written, about."""
+        return self.rows_bytes if self.mode == "move_rows" else self.columns_bytes
+
+    def __str__(self) -> str:
+        stored, other, written = "columns", "rows", self.rows_bytes
+        if self.mode == "move_rows":
+            stored, other, written = "rows", "columns", self.columns_bytes
+        against = f", against {_megabytes(written)} by {other}" if written else ""
+        return f"stored by {stored} ({self.why}), {_megabytes(self.bytes)}{against}"
+
+
+def plan_natives(
+    snapshot: Any, registry: Registry, target: VersionColumns, setting: WriteMode, natives: int
+) -> NativesPlan:
+    """Choose a write mode, and say what each would write; read-only.
+
+    Rows that move leave marks behind them, which slow searches down until the table is compacted. So they move only
+    where leaving them writes more than `LITTLE`. In an adopted table they stay unless the user says otherwise: its app
+    knows them by their addresses and keeps an index of its own on them.
+
+    Args:
+        snapshot: The table as of now.
+        registry: Its state.
+        target: Columns of the version that is upgraded to; they need not be in the table yet.
+        setting: What the user asked for.
+        natives: How many vectors there will be.
+
+    Raises:
+        InvalidInput: Rows were asked for, and rows of this table cannot be moved.
+    """
+    obstacle = unmovable(snapshot)
+    rows = 0 if obstacle else _bytes_by_rows(snapshot, target, natives)
+    columns = _bytes_by_columns(snapshot, target, natives)
+    if setting == "move_rows" and obstacle:
+        raise InvalidInput(
+            "store natives by rows",
+            expected="a table whose rows can move",
+            found=obstacle,
+            fix="Rewrite columns instead: Backfill(write_mode='rewrite_columns') (--write-mode rewrite_columns).",
+        )
+    if setting != "auto":
+        return NativesPlan(setting, rows, columns, "as asked")
+    if obstacle:
+        return NativesPlan("rewrite_columns", rows, columns, obstacle)
+    if registry.adopted:
+        return NativesPlan("rewrite_columns", rows, columns, "the app's rows stay where they are")
+    own = natives * target.dim * np.dtype(target.dtype).itemsize
+    if columns <= max(rows, LITTLE * own):
+        return NativesPlan("rewrite_columns", rows, columns, "no row moves")
+    return NativesPlan("move_rows", rows, columns, "it writes less")
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:,.1f} MB"
+
+
+def _bytes_by_rows(snapshot: Any, target: VersionColumns, natives: int) -> int:
+    """A row's width for each, and the marks of deleted rows: four bytes or a bit for each row, whichever is less."""
+    field = field_ids(snapshot).get(target.vector)
+    hopped = any(field in fragment.fields for fragment in list_fragments(snapshot))
+    width = row_bytes(snapshot) + (0 if hopped else target.row_bytes)
+    marks = min(4 * natives / 2, snapshot.count_rows() / 8) * -(-natives // BATCH_ROWS)
+    return int(natives * width + marks)
+
+
+def _bytes_by_columns(snapshot: Any, target: VersionColumns, natives: int) -> int:
+    """Each vector once beside the table, and the target's columns of all fragments that one of them is expected in."""
+    fragments = list_fragments(snapshot)
+    others = 1 - natives / max(sum(fragment.rows for fragment in fragments), natives, 1)
+    touched = sum(fragment.rows * (1 - others**fragment.rows) for fragment in fragments)
+    return int(natives * (4 * target.dim + 8) + touched * target.row_bytes)
 
 
 @dataclass
@@ -86,7 +188,7 @@ class Natives:
     @cached_property
     def _way(self) -> NativeRows | NativeColumns:
         """The way of this call. What an earlier one staged is to be folded anyway: then more of it costs little."""
-        setting = require_way(self.run.natives)
+        setting = write_mode_of(self.run)
         if setting == "auto" and len(self.waiting()):
             return self._columns
         snapshot, target = self.catalog.store.snapshot(), self.registry.columns(self.run.target)
@@ -94,4 +196,4 @@ class Natives:
         todo = budget.share_left(snapshot.count_rows(), snapshot.count_rows(target.native))
         limit = budget.rows_left(ledger_of(self.catalog, self.registry, self.run).load()[0])
         chosen = plan_natives(snapshot, self.registry, target, setting, todo if limit is None else min(todo, limit))
-        return self._rows if chosen.way == "rows" else self._columns
+        return self._rows if chosen.mode == "move_rows" else self._columns

@@ -21,9 +21,9 @@ from compatstore.storage.history import HistoryEntry
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry, edit
 from compatstore.upgrade.backfilling.account import unbackfillable
-from compatstore.upgrade.refitting.draw import draw, judges
+from compatstore.upgrade.ordering.draw import draw, validation_rows
+from compatstore.upgrade.ordering.policy_inputs import TableRows
 from compatstore.upgrade.refitting.refitter import Gathered, Refitted, Refitter
-from compatstore.upgrade.rows import TableRows
 from compatstore.upgrade.states import BACKFILL, CUTOVER, require_open, set_run
 from compatstore.upgrade.transform import Transformer, transformer_of
 
@@ -32,7 +32,7 @@ GROWTH = 1.25
 
 
 def refit(catalog: Catalog, run: RunRecord, refitter: Refitter) -> RunRecord:
-    """Correct the run's last artifact by the native rows, where rows that judge come nearer to their natives.
+    """Correct the run's last artifact by the native rows, where validation rows come nearer to their natives.
 
     Does nothing until a quarter more rows are native than when it was last tried.
 
@@ -48,7 +48,8 @@ def refit(catalog: Catalog, run: RunRecord, refitter: Refitter) -> RunRecord:
     tried = replace(run, refit_at=natives)
     gathered = gather(catalog, run)
     if not gathered.enough:
-        few = f"{len(gathered.source)} native rows, {len(gathered.judges)} of them drawn at random and like the rest"
+        drawn = len(gathered.validation_rows)
+        few = f"{len(gathered.source)} native rows, {drawn} of them drawn at random and like the rest"
         return _refuse(catalog, tried, f"too few: {few}", natives)
     try:
         refitted = refitter.fit(catalog.artifact(run.path[-1]), gathered)
@@ -73,13 +74,13 @@ def gather(catalog: Catalog, run: RunRecord) -> Gathered:
     hopped = transformer.apply(source).uncertainty if len(picked) else np.zeros(0, np.float32)
     failed = unbackfillable(catalog, run.target)["id"].combine_chunks()
     unreadable = pc.is_in(rows.ids, value_set=failed).to_numpy(zero_copy_only=False)
-    judging = judges(run.policy, _AsHopped(rows, picked, hopped), run.seed, native, unreadable)
+    validating = validation_rows(run.policy, _AsHopped(rows, picked, hopped), run.seed, native, unreadable)
     read = _before_last(transformer, source)
     return Gathered(
         source=read.vectors,
         target=target[usable],
         side=read.side if transformer.artifacts[-1].manifest.side_source is not None else None,
-        judges=np.flatnonzero(np.isin(picked, judging)),
+        validation_rows=np.flatnonzero(np.isin(picked, validating)),
         native=float(native.mean()) if len(native) else 0.0,
     )
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from compatstore.arrays import FloatArray
 from compatstore.artifacts.artifact import Artifact
 
-FEWEST_ROWS, FEWEST_JUDGES = 20, 10
+FEWEST_ROWS, FEWEST_VALIDATION_ROWS = 20, 10
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -22,21 +22,21 @@ class Gathered:
         source: (n, source dim) float32, what the transform reads.
         target: (n, target dim) float32, the native vectors.
         side: (n, side dim) float32, where the transform reads side-information.
-        judges: Positions of the rows that are like those that remain: drawn at random, and none that the backfill's
-            order would have taken by now. All rows, where the order is random.
+        validation_rows: (m,) intp, rows that are like the remaining ones: drawn at random, and not embedded by now by
+            the backfill's order alone. All rows, where the order is random.
         native: Share of the gallery that is native, in (0, 1).
     """
 
     source: FloatArray
     target: FloatArray
     side: FloatArray | None = None
-    judges: npt.NDArray[np.intp]
+    validation_rows: npt.NDArray[np.intp]
     native: float
 
     @property
     def enough(self) -> bool:
-        """Whether there are rows enough to learn from and to judge by."""
-        return len(self.source) >= FEWEST_ROWS and len(self.judges) >= FEWEST_JUDGES
+        """Whether there are rows enough to learn from and to validate by."""
+        return len(self.source) >= FEWEST_ROWS and len(self.validation_rows) >= FEWEST_VALIDATION_ROWS
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,8 +45,8 @@ class Refitted:
 
     Args:
         artifact: The corrected transform.
-        before: Mean squared distance of the judges to their native vectors under the transform as it was.
-        after: The same under corrections that were learned without the judge at hand.
+        before: Mean squared distance of the validation rows to their native vectors under the transform as it was.
+        after: The same under corrections that were learned without the row at hand.
         standard_error: Of the difference of the two, row by row.
     """
 
@@ -71,7 +71,7 @@ class Refitter(Protocol):
 
     @property
     def holdout(self) -> float:
-        """Share of the backfill's budget, in (0, 1), that is drawn at random first: the rows that judge."""
+        """Share of the backfill's budget, in (0, 1), that is drawn at random first: the validation rows."""
 
     def fit(self, current: Artifact, gathered: Gathered) -> Refitted:
         """Correct a ForwardTransform."""

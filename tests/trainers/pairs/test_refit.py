@@ -20,9 +20,9 @@ def world(seed, n, shift, side=False, blur=0.0):
     return Pairs(source, target.astype(np.float32), side=source[:, :2] if side else None)
 
 
-def gathered(pairs, native=0.01, judges=None):
-    judges = np.arange(len(pairs)) if judges is None else judges
-    return Gathered(source=pairs.source, target=pairs.target, side=pairs.side, judges=judges, native=native)
+def gathered(pairs, native=0.01, validation_rows=None):
+    rows = np.arange(len(pairs)) if validation_rows is None else validation_rows
+    return Gathered(source=pairs.source, target=pairs.target, side=pairs.side, validation_rows=rows, native=native)
 
 
 def error(artifact, pairs):
@@ -78,7 +78,7 @@ def test_only_the_judges_decide():
     odd, like = world(1, 400, 0.7), world(2, 60, 0.0)
     both = Pairs(np.concatenate([odd.source, like.source]), np.concatenate([odd.target, like.target]))
     assert Refit().fit(current, gathered(both)).improved
-    assert not Refit().fit(current, gathered(both, judges=np.arange(400, 460))).improved
+    assert not Refit().fit(current, gathered(both, validation_rows=np.arange(400, 460))).improved
 
 
 def test_the_sigma_head_is_fitted_to_the_error_that_remains():
@@ -95,8 +95,8 @@ def test_too_few_rows_and_other_kinds_are_refused():
     current = Residual(epochs=2, width=16).fit(world(0, 200, 0.0))
     with pytest.raises(cs.errors.InvalidInput, match="20 rows or more"):
         Refit().fit(current, gathered(world(1, 10, 0.0)))
-    with pytest.raises(cs.errors.InvalidInput, match="10 that judge"):
-        Refit().fit(current, gathered(world(1, 100, 0.0), judges=np.arange(9)))
+    with pytest.raises(cs.errors.InvalidInput, match="10 to validate by"):
+        Refit().fit(current, gathered(world(1, 100, 0.0), validation_rows=np.arange(9)))
     identity = cs.Artifact.create("Identity", source=current.manifest.source, target=current.manifest.source)
     with pytest.raises(cs.errors.InvalidInput, match="a ForwardTransform"):
         Refit().fit(identity, gathered(world(1, 100, 0.0)))

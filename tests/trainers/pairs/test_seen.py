@@ -65,7 +65,7 @@ def test_all_rows_that_a_trainer_was_given_are_seen(name):
 
 def test_a_refit_has_seen_what_its_parent_saw_and_what_it_was_given():
     first = Ridge().fit(pairs(slice(80)))
-    gathered = Gathered(source=SOURCE[60:], target=TARGET[60:], judges=np.arange(40), native=0.5)
+    gathered = Gathered(source=SOURCE[60:], target=TARGET[60:], validation_rows=np.arange(40), native=0.5)
     assert Refit().fit(first, gathered).artifact.seen.tolist() == sorted(digest_half(SOURCE).tolist())
 
 
@@ -75,6 +75,6 @@ def test_a_refit_of_what_nobody_knows_the_lessons_of_is_not_known_either():
     silent = Artifact.create(
         known.kind, source=Space(dim=6), target=Space(dim=6), networks=manifest.networks, tensors=known.tensors
     )
-    gathered = Gathered(source=SOURCE[60:], target=TARGET[60:], judges=np.arange(40), native=0.5)
+    gathered = Gathered(source=SOURCE[60:], target=TARGET[60:], validation_rows=np.arange(40), native=0.5)
     assert silent.seen is None
     assert Refit().fit(silent, gathered).artifact.seen is None

@@ -26,7 +26,7 @@ COSINE_SCALE = 16.0
 BATCH_ROWS = 4096
 
 
-class Rows(Protocol):
+class PolicyInputs(Protocol):
     """What a policy may read of n items; nothing is read before it is asked for."""
 
     @property

@@ -17,12 +17,12 @@ from compatstore.arrays import Doubles, FloatArray
 from compatstore.errors import InvalidInput, first_offenders
 from compatstore.seeds import BACKFILL, seed_of
 from compatstore.storage.input_hash import hash_values
-from compatstore.upgrade.rows import Rows, TableRows
+from compatstore.upgrade.ordering.policy_inputs import PolicyInputs, TableRows
 
 COLUMN = "column:"
 
 
-def order(policy: str, rows: Rows, seed: int = 0) -> npt.NDArray[np.intp]:
+def order(policy: str, rows: PolicyInputs, seed: int = 0) -> npt.NDArray[np.intp]:
     """Order items by a policy: the unknown (NaN) first, then by score, equals in the random order of the seed.
 
     Args:
@@ -134,7 +134,7 @@ def true_loss(transformed: FloatArray, native: FloatArray) -> Doubles:
 
 # "sigma" is the predicted sigma^2, high to low (FastFill, section 4.2). The last three ask a classifier head how sure
 # it is (RACT), which says little of classes that the head was not trained on (FastFill, appendix C.4).
-POLICIES: Mapping[str, Callable[[Rows, int], Doubles]] = {
+POLICIES: Mapping[str, Callable[[PolicyInputs, int], Doubles]] = {
     "random": lambda rows, seed: random_scores(rows.ids, BACKFILL, seed),
     "sigma": lambda rows, _: rows.uncertainty(),
     "entropy": lambda rows, _: rows.by_logits(entropy),
@@ -143,7 +143,7 @@ POLICIES: Mapping[str, Callable[[Rows, int], Doubles]] = {
 }
 
 
-def _score(name: str, rows: Rows, seed: int) -> Doubles:
+def _score(name: str, rows: PolicyInputs, seed: int) -> Doubles:
     column = column_of(name)
     return POLICIES[name](rows, seed) if column is None else rows.column(column)
 

@@ -1,28 +1,30 @@
-"""How a backfill goes about its work: batches, retries, time limits and pace. What it may spend is its budget."""
+"""How the work of an upgrade runs: device and precision of the hop; batches, retries and pace of the backfill."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, get_args
 
 from compatstore.boundary import require_fields
 from compatstore.errors import InvalidInput
-from compatstore.upgrade.backfilling.batches import MOST_ROWS, BatchSize
-from compatstore.upgrade.backfilling.pace import Pace, read_latency
-from compatstore.upgrade.backfilling.retries import Backoff
 
-SECONDS_A_BATCH = 10.0
-SECONDS_A_PACED_BATCH = 1.0
+PrecisionRequest = Literal["auto", "float32", "bfloat16"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class BackfillSettings:
-    """Batches, retries, time limits and pace of a backfill; none of them changes which items it embeds.
+class RunSettings:
+    """Device, precision, batches, retries and pace of an upgrade; none of them changes which items are embedded.
 
     Args:
-        batch_rows: Items that go through the encoder at once; by default as many as take about 10 s, 1024 at most
+        device: Where the hop's network runs: cpu (the default) or cuda, which needs torch.
+        precision: Precision of the hop: float32; bfloat16, which needs torch and is faster on processors that have it
+            and slower on others (a warning says so); or auto, which tries both on rows of the gallery and takes
+            bfloat16 where it is faster and the cosines with float32's vectors are at least 0.999.
+        batch_rows: Items that go through the encoder at once. By default as many as take about 10 s, 1024 at most
             (1 s where the pace is held).
-        retries: Further tries after the encoder raised, with growing waits; then the batch is taken apart to find
+        retries: Further tries after the encoder raised, with growing waits. Then the batch is taken apart to find
             the items that are at fault.
         encoder_timeout: Seconds that the encoder may take for a batch before the run ends with an error.
         failures_in_a_row: Items that may fail with none embedded in between before the run ends with an error.
@@ -36,18 +38,21 @@ class BackfillSettings:
         InvalidInput: A setting is out of its range, or a bound has no latency to look at.
     """
 
-    batch_rows: int | None = None
-    retries: int = 3
-    encoder_timeout: float | None = None
-    failures_in_a_row: int = 500
+    device: str | None = field(default=None, metadata={"unit": "DEVICE"})
+    precision: PrecisionRequest = "float32"
+    batch_rows: int | None = field(default=None, metadata={"unit": "ITEMS"})
+    retries: int = field(default=3, metadata={"unit": "TRIES"})
+    encoder_timeout: float | None = field(default=None, metadata={"unit": "SECONDS"})
+    failures_in_a_row: int = field(default=500, metadata={"unit": "ITEMS"})
     retry_unbackfillable: bool = False
-    throttle: float | None = None
-    latency_bound: float | None = None
-    latency_file: str | None = None
+    throttle: float | None = field(default=None, metadata={"unit": "ITEMS/S"})
+    latency_bound: float | None = field(default=None, metadata={"unit": "MS"})
+    latency_file: str | None = field(default=None, metadata={"unit": "FILE"})
     latency: Callable[[], float | None] | None = None
 
     def __post_init__(self) -> None:
         require_fields(self)
+        require_precision(self.precision)
         for name in ("batch_rows", "encoder_timeout", "throttle", "latency_bound", "failures_in_a_row"):
             value = getattr(self, name)
             if value is not None and value <= 0:
@@ -69,19 +74,21 @@ class BackfillSettings:
                 fix="Let the app write one before the upgrade starts.",
             )
 
-    def pace(self) -> Pace:
-        """A pace that begins now."""
-        file = self.latency_file
-        latency = self.latency if file is None else lambda: read_latency(file)
-        return Pace(self.throttle, latency, self.latency_bound)
 
-    def batch_size(self) -> BatchSize:
-        """A batch size that is yet to be found; short batches where the pace is held, so that it is held evenly."""
-        held = self.throttle is not None or self.latency_bound is not None
-        seconds = SECONDS_A_PACED_BATCH if held else SECONDS_A_BATCH
-        most = MOST_ROWS if self.throttle is None else min(MOST_ROWS, int(self.throttle * seconds))
-        return BatchSize(self.batch_rows, seconds=seconds, most=most)
+def require_precision(asked: str) -> None:
+    """Refuse a precision that does not exist.
 
-    def backoff(self) -> Backoff:
-        """Waits between tries."""
-        return Backoff(retries=self.retries)
+    Raises:
+        InvalidInput: It does not.
+    """
+    if asked not in get_args(PrecisionRequest):
+        names = ", ".join(get_args(PrecisionRequest))
+        raise InvalidInput("choose the precision of a hop", expected=f"one of {names}", found=repr(asked))
+
+
+def read_latency(path: str | Path) -> float | None:
+    """The milliseconds that an app wrote into a file, or None while there is no number in it."""
+    try:
+        return float(Path(path).read_text())
+    except (OSError, ValueError):
+        return None

@@ -1,21 +1,22 @@
-"""Rows of a backfill that are drawn at random, so that something can be judged by them: they are like what remains."""
+"""Rows of a backfill that are drawn at random, to validate a refit by: they are like the rows that remain."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from compatstore.arrays import BoolArray, Positions
-from compatstore.upgrade.backfilling.policies import order, random_scores
-from compatstore.upgrade.rows import Rows
+from compatstore.upgrade.ordering.policies import order, random_scores
+from compatstore.upgrade.ordering.policy_inputs import PolicyInputs
 
 RANDOM = "random"
 REFIT_DRAW = "refit"
 
 
-def draw(policy: str, rows: Rows, seed: int) -> Positions:
-    """All rows in the order in which they are drawn: (n,) intp. The policy "random" draws in its own order.
+def draw(policy: str, rows: PolicyInputs, seed: int) -> Positions:
+    """All rows in the order in which they are drawn: (n,) intp.
 
-    Other policies break ties in the random order of the backfill, so the draw has a domain of its own.
+    With the policy "random" that is the order of the backfill. Other policies break ties in the random order of the
+    backfill, so that their draw is seeded by a name of its own.
     """
     if policy == RANDOM:
         return order(RANDOM, rows, seed)
@@ -23,16 +24,17 @@ def draw(policy: str, rows: Rows, seed: int) -> Positions:
 
 
 def interleave(urgent: Positions, drawn: Positions, left: int, holdout: float) -> Positions:
-    """Choose what is embedded next, drawn rows among urgent ones.
+    """Choose the rows to embed next: drawn rows spread evenly among urgent ones.
 
     Args:
         urgent: Rows that are not native yet, most urgent first.
         drawn: Those of them that belong to the draw.
-        left: How many may be embedded, drawn ones first of all.
-        holdout: Share of the drawn among the first, however few the budget then allows.
+        left: Rows that may be embedded; drawn rows are chosen first.
+        holdout: Share of drawn rows, such as 0.2: of each five rows at the beginning one is a drawn row.
 
     Returns:
-        (left or fewer,) intp. The set depends on the arguments as sets, so a run that was stopped ends with the same.
+        (left or fewer,) intp. Which rows these are does not depend on the order of the arguments, so a run that was
+        stopped ends with the same rows.
     """
     drawn = drawn[:left]
     others = urgent[~np.isin(urgent, drawn)][: left - len(drawn)]
@@ -41,11 +43,12 @@ def interleave(urgent: Positions, drawn: Positions, left: int, holdout: float) -
     return chosen
 
 
-def judges(policy: str, rows: Rows, seed: int, native: BoolArray, unreadable: BoolArray) -> Positions:
-    """Native rows that are like those that are not: (m,) intp.
+def validation_rows(policy: str, rows: PolicyInputs, seed: int, native: BoolArray, unreadable: BoolArray) -> Positions:
+    """Native rows that are like the rows that are not native: (m,) intp.
 
-    They are the rows of the draw up to the first that is not native, and of these the ones that the policy would have
-    left: in its order they come after the first row that is not native.
+    Of the draw, the rows before the first one that is not native; and of these the rows that the policy alone would not
+    have embedded yet, because in its order they come after the first row that is not native. With rows 0 to 9 in the
+    order of the policy, 0 to 3 and the drawn rows 2 and 7 native: row 7, as the policy would have come to 0 to 3 only.
 
     Args:
         policy: Order of the backfill.

@@ -1,4 +1,4 @@
-"""Settle an upgrade: its source, path and settings, decided anew or taken up from the run that is open; read-only."""
+"""Resolve the run of an upgrade: its source, path and settings, new or taken from the run that is open; read-only."""
 
 from __future__ import annotations
 
@@ -12,23 +12,19 @@ from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import now
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
-from compatstore.upgrade.backfilling.budget import Budget
-from compatstore.upgrade.backfilling.policies import factors, require_readable
-from compatstore.upgrade.natives.native_ways import require_way
+from compatstore.upgrade.ordering.policies import factors, require_readable
+from compatstore.upgrade.ordering.policy_inputs import TableRows
 from compatstore.upgrade.path import find_path
-from compatstore.upgrade.rows import TableRows
+from compatstore.upgrade.requests.backfill import Backfill, write_mode_of
 from compatstore.upgrade.states import EXPAND, run_of
 
 
-def settle(
+def resolve_run(
     catalog: Catalog,
     target: str,
     *,
     via: str | None = None,
-    budget: Budget | None = None,
-    policy_name: str | None = None,
-    seed: int | None = None,
-    natives: str | None = None,
+    backfill: Backfill | None = None,
     holdout: float | None = None,
 ) -> RunRecord:
     """Decide source, path, budget and order of a run, or take up the one that is open; read-only.
@@ -37,11 +33,8 @@ def settle(
         catalog: The gallery.
         target: Version to upgrade to.
         via: Id of the artifact to use.
-        budget: What the caller named of the backfill's limits.
-        policy_name: Order of the backfill.
-        seed: Of the order.
-        natives: How natives are stored.
-        holdout: Share of the backfill that is drawn at random, for a refit to be judged by.
+        backfill: What the caller named of the backfill: limits, order, seed and write mode.
+        holdout: Share of the backfill that is drawn at random, to validate a refit by.
 
     Raises:
         InvalidInput: A setting is out of its range, or the target is active already and was not upgraded to.
@@ -53,19 +46,17 @@ def settle(
     run = run_of(registry, target)
     if run is None:
         run = _begin(catalog, registry, target, via)
-    run = Budget.of(run).revised(budget or Budget()).record(run)
-    factors(policy_name or run.policy)
-    settled = replace(
+    run = (backfill or Backfill()).applied_to(run)
+    factors(run.policy)
+    write_mode_of(run)
+    resolved = replace(
         run,
         path=_path(catalog, registry, run, via),
-        policy=policy_name or run.policy,
-        seed=run.seed if seed is None else seed,
-        natives=require_way(natives or run.natives),
         holdout=run.holdout if holdout is None else holdout,
     )
     if run.backfill > 0:
-        require_readable(settled.policy, TableRows(catalog, registry, settled, catalog.store.snapshot()))
-    return settled
+        require_readable(resolved.policy, TableRows(catalog, registry, resolved, catalog.store.snapshot()))
+    return resolved
 
 
 def _begin(catalog: Catalog, registry: Registry, target: str, via: str | None) -> RunRecord:

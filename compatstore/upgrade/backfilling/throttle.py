@@ -1,0 +1,190 @@
+"""What keeps a backfill within bounds: sizes of batches, its pace, and calls that are tried again or given up on."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
+from threading import Thread
+from typing import TypeVar
+
+from compatstore.errors import CompatStoreError, SourceError
+from compatstore.upgrade.requests.run_settings import RunSettings, read_latency
+
+FIRST_ROWS, MOST_ROWS, GROWTH = 16, 1024, 4
+SECONDS_A_BATCH, SECONDS_A_PACED_BATCH = 10.0, 1.0
+SLOWEST = 1 / 64
+RECOVERY = 1.25
+LONGEST_REST = 60.0
+
+T = TypeVar("T")
+
+
+class BatchSize:
+    """Finds the number of items that the encoder embeds in a given time.
+
+    A stop is answered after a batch, and a batch that is lost is embedded a second time, so a batch should be short.
+    Each batch is a file or a commit, so it should not be small.
+
+    Args:
+        fixed: Items of a batch, or None to find the number.
+        seconds: Time that a batch should take in the encoder, > 0.
+        most: Most items of a batch.
+    """
+
+    def __init__(self, fixed: int | None = None, *, seconds: float = SECONDS_A_BATCH, most: int = MOST_ROWS) -> None:
+        self._fixed, self._seconds, self._most = fixed, seconds, max(most, 1)
+        self._rows = min(FIRST_ROWS, self._most)
+        self._rate: float | None = None
+
+    @classmethod
+    def of(cls, settings: RunSettings) -> BatchSize:
+        """A size that is yet to be found; short batches where a pace is held, so that it is held evenly."""
+        held = settings.throttle is not None or settings.latency_bound is not None
+        seconds = SECONDS_A_PACED_BATCH if held else SECONDS_A_BATCH
+        most = MOST_ROWS if settings.throttle is None else min(MOST_ROWS, int(settings.throttle * seconds))
+        return cls(settings.batch_rows, seconds=seconds, most=most)
+
+    @property
+    def rows(self) -> int:
+        """Items of the next batch, >= 1."""
+        return self._fixed or self._rows
+
+    def within(self, seconds: float | None) -> int:
+        """Items of the next batch where `seconds` are left; None where there is no limit."""
+        if seconds is None or self._rate is None:
+            return self.rows
+        return max(min(self.rows, int(self._rate * seconds)), 1)
+
+    def learn(self, rows: int, seconds: float) -> None:
+        """Note how long a batch took in the encoder; the size grows at most fourfold, as first batches mislead."""
+        if not rows:
+            return
+        self._rate = rows / max(seconds, 1e-9)
+        self._rows = max(min(int(self._rate * self._seconds), GROWTH * rows, self._most), 1)
+
+
+class Pace:
+    """Says how long to wait before the next batch.
+
+    Two reasons to wait add no time to each other; the longer one counts.
+
+    * A rate. After n items the next batch waits until n / rate seconds have passed since they began. Time that was not
+      used is not saved up, so in any span of t seconds at most rate * t items and one batch are embedded.
+    * The app's latency. Each batch that ends with a latency above the bound halves the share of the time in which the
+      encoder works, down to 1/64; each other one raises it by a quarter, up to all of the time.
+
+    Args:
+        throttle: Items a second, > 0, or None.
+        latency: Gives the app's search latency in milliseconds, or None when nobody knows it now: then the pace stays.
+        bound: Milliseconds above which the backfill slows down, > 0, or None.
+        clock: Seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        throttle: float | None = None,
+        latency: Callable[[], float | None] | None = None,
+        bound: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._throttle, self._latency, self._bound, self._clock = throttle, latency, bound, clock
+        self._free_at = clock()
+        self._began = clock()
+        self.share = 1.0
+
+    @classmethod
+    def of(cls, settings: RunSettings) -> Pace:
+        """A pace that begins now."""
+        file = settings.latency_file
+        latency = settings.latency if file is None else lambda: read_latency(file)
+        return cls(settings.throttle, latency, settings.latency_bound)
+
+    def delay(self) -> float:
+        """Seconds to wait before the next batch."""
+        return max(self._free_at - self._clock(), 0.0)
+
+    def begin(self) -> None:
+        """A batch begins now."""
+        self._began = self._clock()
+
+    def end(self, rows: int) -> None:
+        """The batch that began has embedded `rows` items."""
+        now = self._clock()
+        due = self._began + rows / self._throttle if self._throttle else now
+        self._free_at = max(due, now + self._rest(now - self._began))
+
+    def _rest(self, busy: float) -> float:
+        """Seconds of rest after `busy` seconds of work, by the app's latency now."""
+        found = self._latency() if self._latency is not None and self._bound is not None else None
+        if found is not None and self._bound is not None:
+            self.share = max(self.share / 2, SLOWEST) if found > self._bound else min(self.share * RECOVERY, 1.0)
+        return min(busy * (1 / self.share - 1), LONGEST_REST)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backoff:
+    """Waits between tries: doubling, with a random part so that many callers do not come back at once.
+
+    Args:
+        retries: Tries after the first one.
+        first: Seconds before the second try.
+        longest: Seconds at most.
+    """
+
+    retries: int
+    first: float = 0.5
+    longest: float = 60.0
+
+    def delays(self, rng: random.Random) -> Iterator[float]:
+        """Seconds before each further try: each between half of its step and the whole."""
+        for step in range(self.retries):
+            yield min(self.first * 2**step, self.longest) * rng.uniform(0.5, 1.0)
+
+
+def may_pass(error: Exception) -> bool:
+    """Whether trying again can help: not where compatstore itself refused, else the fault may have passed."""
+    return isinstance(error, SourceError) or not isinstance(error, CompatStoreError)
+
+
+def with_retries(call: Callable[[], T], delays: Iterator[float], rest: Callable[[float], None]) -> T:
+    """Call until it succeeds or the delays are used up; then the last error is raised."""
+    while True:
+        try:
+            return call()
+        except Exception as error:
+            delay = next(delays, None) if may_pass(error) else None
+            if delay is None:
+                raise
+        rest(delay)
+
+
+class Hangs(Exception):  # noqa: N818  (a signal to the caller, who knows what it was that hangs)
+    """The call did not return in time."""
+
+
+def within(seconds: float | None, call: Callable[[], T]) -> T:
+    """Call, and wait for `seconds` at most; None waits for ever.
+
+    A limited call runs in a thread of its own, because Python cannot end a call from outside. A call that does not
+    return runs on in that thread until the process ends; the thread does not keep the process from ending.
+
+    Raises:
+        Hangs: It did not return.
+    """
+    if seconds is None:
+        return call()
+    outcome: Future[T] = Future()
+
+    def work() -> None:
+        try:
+            outcome.set_result(call())
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    Thread(target=work, name="compatstore-encoder", daemon=True).start()
+    if not wait([outcome], seconds).done:
+        raise Hangs
+    return outcome.result()

@@ -1,0 +1,277 @@
+"""Hold the lease of an upgrade for a block of work.
+
+A thread renews the lease, writes the progress into it and notices requests to stop. Commits fail once the lease is
+lost, and how the work ended is recorded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+from compatstore.errors import Interrupted, LeaseLost, StorageError
+from compatstore.storage.catalog import Catalog
+from compatstore.storage.fence import Fence
+from compatstore.storage.history import HistoryEntry, now
+from compatstore.storage.lease_files import last_number
+from compatstore.storage.lease_table import LeaseTable
+from compatstore.storage.registry import edit, touch
+from compatstore.upgrade.leases.lease import (
+    BEATS_PER_TERM,
+    DONE,
+    FAILED,
+    PAUSED,
+    Heartbeat,
+    Lease,
+    claim,
+    end_unwritten,
+    key_of,
+    lease_in,
+)
+from compatstore.upgrade.leases.stop_request import StopRequest, request_in
+from compatstore.upgrade.progress import Progress
+from compatstore.upgrade.states import CUTOVER, READY, run_of
+
+BATCHES = 20
+
+
+class RecentRate:
+    """Rows per second over the last batches of a step; a step that begins anew starts from nothing."""
+
+    def __init__(self) -> None:
+        self._step = ""
+        self._seen: deque[tuple[float, int]] = deque(maxlen=BATCHES + 1)
+
+    def observe(self, step: str, done: int, seconds: float) -> float:
+        """Count a batch.
+
+        Args:
+            step: The step that it belongs to.
+            done: Rows that the step has done so far.
+            seconds: Time since the step began.
+
+        Returns:
+            Rows per second over the last `BATCHES` batches, 0 before there is any.
+        """
+        if step != self._step or (self._seen and done < self._seen[-1][1]):
+            self._step = step
+            self._seen.clear()
+            self._seen.append((0.0, 0))
+        self._seen.append((seconds, done))
+        (earlier, before), (now, after) = self._seen[0], self._seen[-1]
+        return (after - before) / (now - earlier) if now > earlier else 0.0
+
+
+COMMITS_BETWEEN_TIDYING = 50
+
+
+class LeaseRenewer:
+    """Holds a lease until it is given back or lost. A long encoder call does not delay the renewals.
+
+    Args:
+        table: Where leases are.
+        lease: One that this process has just taken.
+
+    Attributes:
+        asked: The stop that somebody asked for, or None.
+        lost: Whether a renewal found that somebody took the lease over.
+    """
+
+    def __init__(self, table: LeaseTable, lease: Lease) -> None:
+        self.asked: StopRequest | None = None
+        self.lost = False
+        self._table, self._lease = table, lease
+        self._rate = RecentRate()
+        self._pulse = Heartbeat()
+        self._over = False
+        self._news = threading.Event()
+        self._thread = threading.Thread(target=self._renew_until_over, name=f"lease of {lease.target}", daemon=True)
+        self._thread.start()
+
+    @property
+    def lease(self) -> Lease:
+        """The lease as it was last written, with the progress made since."""
+        return replace(self._lease, pulse=self._pulse)
+
+    def observe(self, progress: Progress) -> None:
+        """Note how far the work is; the next renewal tells it to others, at once where a step begins."""
+        begins = progress.step != self._pulse.step
+        rate = self._rate.observe(progress.step, progress.done, progress.seconds)
+        self._pulse = Heartbeat(progress.step, progress.done, progress.total, round(rate, 3))
+        if begins:
+            self._news.set()
+
+    def require_held(self) -> None:
+        """Look whether the lease is still ours.
+
+        Raises:
+            LeaseLost: Somebody took it over; nothing more may be written.
+        """
+        found = lease_in(self._table.read(), self._lease.target)
+        if found is None or found.token != self._lease.token:
+            raise LeaseLost(
+                f"{self._lease.verb} {self._lease.target}",
+                expected=f"the lease taken at {self._lease.since}",
+                found="none" if found is None else f"that of {found.holder}, since {found.since}",
+                fix="Nothing was written since; all finished batches are kept. "
+                "Follow the other one: compatstore status GALLERY --watch",
+            )
+
+    def give_back(self, outcome: str, error: str = "") -> None:
+        """End the lease and say how the work ended; a no-op when it was lost.
+
+        A failure stays on record until work ends well.
+
+        Raises:
+            StorageError: It cannot be written, as when the disk is full; to this process the lease is over.
+        """
+        self._over = True
+        self._news.set()
+        self._thread.join()
+        kept = self.lease if outcome != "done" else replace(self.lease, error="", error_at="")
+        ended = replace(kept, outcome=outcome, error=error, error_at=now()) if outcome == FAILED else kept
+        ended = replace(ended, outcome=outcome)
+        try:
+            # A stop request or another upgrade's renewal may come first, any number of times.
+            while not self._write(ended):
+                pass
+        except StorageError:
+            end_unwritten(ended)
+            raise
+
+    def _renew_until_over(self) -> None:
+        while True:
+            self._news.wait(self._lease.term / BEATS_PER_TERM)
+            self._news.clear()
+            if self._over:
+                return
+            # A store that cannot be reached for a moment is no reason to stop; the next commit will tell.
+            with contextlib.suppress(StorageError):
+                self._write(self.lease)
+
+    def _write(self, lease: Lease) -> bool:
+        """Write the record, unless the lease was lost; false where another record was written at that moment."""
+        records = self._table.read()
+        found = lease_in(records, lease.target)
+        self.lost = found is None or found.token != lease.token
+        if found is None or self.lost:
+            return True
+        renewed = replace(lease, beat=found.beat + 1, renewed=time.time())
+        if not self._table.swap(records.version, key_of(lease.target), renewed.dumps()):
+            return False
+        self._lease = renewed
+        self.asked = self.asked or request_in(records, lease)
+        if records.version % COMMITS_BETWEEN_TIDYING == 0:
+            self._table.tidy()
+        return True
+
+
+UPGRADE = "upgrade"
+LONGEST_NOTE = 300
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a holder of a lease works with.
+
+    Attributes:
+        catalog: The gallery; its commits are refused once the lease is lost.
+        progress: To be called after each batch.
+        should_stop: To be asked before each batch; raises `LeaseLost` where the lease was taken over.
+    """
+
+    catalog: Catalog
+    progress: Callable[[Progress], None]
+    should_stop: Callable[[], bool]
+
+
+@contextmanager
+def hold_lease(
+    catalog: Catalog,
+    target: str,
+    verb: str,
+    progress: Callable[[Progress], None] | None = None,
+    should_stop: Callable[[], bool] | None = None,
+) -> Iterator[Work]:
+    """Hold the lease of an upgrade for a block, and record how the block ended.
+
+    Args:
+        catalog: The gallery.
+        target: The upgrade's target.
+        verb: What is done: upgrade, cutover, retire, abort.
+        progress: The caller's own, called too.
+        should_stop: The caller's own, asked too.
+
+    Raises:
+        LeaseHeld: Somebody else works on it.
+        LeaseLost: Somebody else took it over meanwhile.
+        StorageError: The lease cannot be written.
+    """
+    table = LeaseTable(catalog.store.location)
+    above = last_number(catalog.store.location, target)
+    lease, before = claim(table, target, verb, term=catalog.lease_term, above=above)
+    renewer = LeaseRenewer(table, lease)
+    catalog = catalog.fenced(Fence(target, lease.number, renewer.require_held))
+    outcome, error = FAILED, ""
+    try:
+        if before is not None and before.held:
+            if not before.holder.is_gone():
+                touch(catalog.store)  # it may be about to commit an edit
+            _record(catalog, before, "interrupted", f"{before.holder} gave no sign of life")
+        yield _work(catalog, renewer, progress, should_stop)
+        outcome = DONE
+    except LeaseLost:
+        raise
+    except (Interrupted, KeyboardInterrupt):
+        outcome = PAUSED
+        _record(catalog, renewer.lease, "pause", _why(renewer))
+        raise
+    except BaseException as failure:
+        with contextlib.suppress(StorageError):
+            renewer.require_held()  # a successor may have removed what this one was reading
+        error = f"{type(failure).__name__}: {failure}"
+        _record(catalog, renewer.lease, "failed", error)
+        raise
+    finally:
+        with contextlib.suppress(StorageError):  # never hides how the block ended
+            renewer.give_back(outcome, error)
+
+
+def _work(
+    catalog: Catalog,
+    renewer: LeaseRenewer,
+    progress: Callable[[Progress], None] | None,
+    should_stop: Callable[[], bool] | None,
+) -> Work:
+    def observe(at: Progress) -> None:
+        renewer.observe(at)
+        if progress is not None:
+            progress(at)
+
+    def stop() -> bool:
+        if renewer.lost:
+            renewer.require_held()
+        return renewer.asked is not None or (should_stop is not None and should_stop())
+
+    return Work(catalog, observe, stop)
+
+
+def _why(renewer: LeaseRenewer) -> str:
+    return f"{renewer.asked.verb} asked for by {renewer.asked.who}" if renewer.asked else "stopped by its own process"
+
+
+def _record(catalog: Catalog, lease: Lease, step: str, why: str) -> None:
+    """Tell the history how an upgrade ended before it was ready; what never began has no history."""
+    run = run_of(catalog.registry(), lease.target)
+    if lease.verb != UPGRADE or run is None or (step == "interrupted" and run.state in (READY, CUTOVER)):
+        return
+    pulse = lease.pulse
+    where = f"in {pulse.step} at {pulse.done} of {pulse.total}: " if pulse.step else ""
+    entry = HistoryEntry(step, lease.target, rows=pulse.done, note=f"{where}{why}"[:LONGEST_NOTE])
+    with contextlib.suppress(StorageError, LeaseLost):
+        edit(catalog.store, lambda registry: registry, entry)

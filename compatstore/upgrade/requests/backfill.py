@@ -1,0 +1,211 @@
+"""How much of a gallery an upgrade embeds natively: a share, limits in items, seconds and money, and in which order."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields, replace
+from typing import Literal, get_args
+
+from compatstore.boundary import require_fields
+from compatstore.errors import InvalidInput
+from compatstore.evaluation.curve import native_count
+from compatstore.storage.ledger import Spent
+from compatstore.storage.records import RunRecord
+
+Limit = Literal["", "backfill", "max_rows", "max_seconds", "max_cost"]
+WriteMode = Literal["auto", "move_rows", "rewrite_columns"]
+# What a run's record keeps for each mode, since before the modes had these names.
+_RECORDED: dict[WriteMode, str] = {"auto": "auto", "move_rows": "rows", "rewrite_columns": "columns"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """Limits of a run's backfill; the smallest one ends it.
+
+    The share counts what is native in the table. The other limits count what the upgrade has spent, in this call and
+    in earlier ones. So the same command, run again, continues with what is left and does nothing when nothing is left.
+
+    Args:
+        share: Share of the gallery to embed natively, from 0 to 1. The limits named in a call replace all those of
+            earlier calls; a call that names none keeps them. Without any limit nothing is embedded; where only other
+            limits are named, the share is 1.
+        max_rows: Items to embed natively at most, >= 0, over all calls of the upgrade.
+        max_seconds: Wall time of the backfill at most, waits included, > 0, over all calls.
+        max_cost: Money to spend on embedding at most, in the unit of the price, >= 0, over all calls.
+        price_per_item: Price of embedding one item, >= 0, in the unit of max_cost.
+
+    Raises:
+        InvalidInput: A limit is out of its range.
+    """
+
+    share: float | None = field(default=None, metadata={"unit": "SHARE"})
+    max_rows: int | None = field(default=None, metadata={"unit": "ITEMS"})
+    max_seconds: float | None = field(default=None, metadata={"unit": "SECONDS"})
+    max_cost: float | None = field(default=None, metadata={"unit": "MONEY"})
+    price_per_item: float | None = field(default=None, metadata={"unit": "MONEY"})
+
+    def __post_init__(self) -> None:
+        _require(self.share is None or 0.0 <= self.share <= 1.0, "a share from 0 to 1", self.share)
+        _require(self.max_rows is None or self.max_rows >= 0, "max_rows >= 0", self.max_rows)
+        _require(self.max_seconds is None or self.max_seconds > 0, "max_seconds > 0", self.max_seconds)
+        _require(self.max_cost is None or self.max_cost >= 0, "max_cost >= 0", self.max_cost)
+        _require(self.price_per_item is None or self.price_per_item >= 0, "price_per_item >= 0", self.price_per_item)
+
+    @classmethod
+    def of(cls, run: RunRecord) -> Budget:
+        """The budget that a run records."""
+        return cls(
+            share=run.backfill,
+            max_rows=run.max_rows,
+            max_seconds=run.max_seconds,
+            max_cost=run.max_cost,
+            price_per_item=run.price_per_item,
+        )
+
+    @property
+    def names_a_limit(self) -> bool:
+        """Whether it says how much at all; a price alone does not."""
+        limits = (self.share, self.max_rows, self.max_seconds, self.max_cost)
+        return any(limit is not None for limit in limits)
+
+    @property
+    def allowed_share(self) -> float:
+        """Share of the gallery that may be native: all of it where only other limits are named."""
+        return self.share if self.share is not None else float(self.names_a_limit)
+
+    def revised(self, asked: Budget) -> Budget:
+        """The budget after a call: its limits replace all of this one's, and a call that names none keeps them.
+
+        A price stays until another one is named.
+
+        Raises:
+            InvalidInput: There is a limit of money and no price.
+        """
+        price = self.price_per_item if asked.price_per_item is None else asked.price_per_item
+        revised = replace(asked if asked.names_a_limit else self, price_per_item=price)
+        if revised.max_cost is not None and not price:
+            raise InvalidInput(
+                "limit what a backfill costs",
+                expected="the price of an item beside max_cost",
+                found="none",
+                fix="Name it: Backfill(price_per_item=...) (--price-per-item).",
+            )
+        return revised
+
+    def record(self, run: RunRecord) -> RunRecord:
+        """The run with this budget."""
+        return replace(
+            run,
+            backfill=float(self.allowed_share),
+            max_rows=self.max_rows,
+            max_seconds=self.max_seconds,
+            max_cost=self.max_cost,
+            price_per_item=self.price_per_item,
+        )
+
+    def share_left(self, items: int, native: int) -> int:
+        """Items that the share still allows, of a gallery with `native` native ones among `items`."""
+        return max(native_count(self.allowed_share, items) - native, 0)
+
+    def rows_left(self, spent: Spent) -> int | None:
+        """Items that the limits of items and money still allow; None without such a limit."""
+        limits = [] if self.max_rows is None else [self.max_rows - spent.rows]
+        if self.max_cost is not None and self.price_per_item:
+            limits.append(math.floor(round((self.max_cost - spent.cost) / self.price_per_item, 6)))
+        return max(min(limits), 0) if limits else None
+
+    def seconds_left(self, spent: Spent) -> float | None:
+        """Seconds that are left, or None without a limit."""
+        return None if self.max_seconds is None else max(self.max_seconds - spent.seconds, 0.0)
+
+    def ended_by(self, spent: Spent) -> Limit:
+        """The limit that lets nothing more be embedded; "" while there is none. The share is not looked at."""
+        if self.max_rows is not None and spent.rows >= self.max_rows:
+            return "max_rows"
+        if self.rows_left(spent) == 0:
+            return "max_cost"
+        return "max_seconds" if self.seconds_left(spent) == 0 else ""
+
+    def price(self, rows: int) -> float:
+        """Price of embedding `rows` items; 0 where no price is known."""
+        return rows * (self.price_per_item or 0.0)
+
+    def __str__(self) -> str:
+        limits = {"items": self.max_rows, "s": self.max_seconds, "in cost": self.max_cost}
+        most = " or ".join(f"{limit:g} {unit}" for unit, limit in limits.items() if limit is not None)
+        return f"{self.allowed_share:.0%} of the gallery" + (f", at most {most}" if most else "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backfill(Budget):
+    """Which items an upgrade embeds natively: how many, in which order, and how their vectors reach the table.
+
+    Args:
+        order: Order of the backfill: random (the default), sigma, entropy, margin, least-confidence, a column of
+            numbers (column:views), or a product of these (sigma*column:views).
+        seed: Seed of the order, and of the sample of an estimate.
+        write_mode: How native vectors are stored. move_rows writes the rows that get one a second time, with the
+            vector; rewrite_columns leaves every row where it is and rewrites the target's columns at the end; auto (the
+            default) moves rows where that writes much less, and never in an adopted table. A plan says what is written.
+
+    Raises:
+        InvalidInput: A limit is out of its range, or there is no such write mode.
+    """
+
+    order: str | None = None
+    seed: int | None = None
+    write_mode: WriteMode | None = None
+
+    def __post_init__(self) -> None:
+        require_fields(self)
+        super().__post_init__()
+        if self.write_mode is not None:
+            require_write_mode(self.write_mode)
+
+    @property
+    def budget(self) -> Budget:
+        """The limits alone."""
+        return Budget(**{limit.name: getattr(self, limit.name) for limit in fields(Budget)})
+
+    def applied_to(self, run: RunRecord) -> RunRecord:
+        """The run as this call changes it; what is not named here stays as an earlier call left it.
+
+        Raises:
+            InvalidInput: There is a limit of money and no price.
+        """
+        return replace(
+            Budget.of(run).revised(self.budget).record(run),
+            policy=self.order or run.policy,
+            seed=run.seed if self.seed is None else self.seed,
+            natives=run.natives if self.write_mode is None else _RECORDED[self.write_mode],
+        )
+
+
+def write_mode_of(run: RunRecord) -> WriteMode:
+    """The write mode that a run records, "move_rows" for the recorded "rows".
+
+    Raises:
+        InvalidInput: The record holds another word.
+    """
+    for mode, recorded in _RECORDED.items():
+        if run.natives == recorded:
+            return mode
+    raise InvalidInput(
+        "choose how natives are stored", expected=f"one of {', '.join(_RECORDED.values())}", found=repr(run.natives)
+    )
+
+
+def require_write_mode(mode: str) -> None:
+    """Refuse a write mode that does not exist.
+
+    Raises:
+        InvalidInput: It does not.
+    """
+    if mode not in get_args(WriteMode):
+        names = ", ".join(get_args(WriteMode))
+        raise InvalidInput("choose how natives are stored", expected=f"one of {names}", found=repr(mode))
+
+
+def _require(holds: bool, expected: str, found: object) -> None:
+    if not holds:
+        raise InvalidInput("set the budget of a backfill", expected=expected, found=f"{found}")

@@ -1,0 +1,78 @@
+"""What an upgrade must be sure to reach before it begins, and the sample from which that is estimated."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+from compatstore.boundary import require_fields
+from compatstore.errors import InvalidInput
+
+Criterion = Literal["map", "cmc@1", "cmc@5"]
+METRICS = ("cmc@1", "cmc@5", "map")
+_REQUIREMENT = re.compile(r"\s*([a-z0-9@]+)\s*>=\s*([0-9.]+)\s*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gates:
+    """Gates of an upgrade; where none of them and no sample is named, nothing is estimated.
+
+    Args:
+        target_quality: Share of a full backfill's figure to keep for certain, above 0 and up to 1, such as 0.98. Takes
+            the smallest backfill that does.
+        require: Lowest figure to be sure of, such as map>=0.6. The upgrade does not begin otherwise (exit code 11).
+        max_negative_flips: Largest share of queries, from 0 to 1, that are right before and wrong after the upgrade.
+            The upgrade does not begin otherwise (exit code 11).
+        labels: Column that says which items are correct for each other; without one, the target's own neighbours are.
+        criterion: Figure that quality is measured by.
+        sample: Items to estimate from, 2000 by default; to name a number asks for an estimate.
+
+    Raises:
+        InvalidInput: A gate is out of its range.
+    """
+
+    target_quality: float | None = field(default=None, metadata={"unit": "SHARE"})
+    require: tuple[str, ...] = field(default=(), metadata={"unit": "FIGURE>=VALUE"})
+    max_negative_flips: float | None = field(default=None, metadata={"unit": "SHARE"})
+    labels: str | None = field(default=None, metadata={"unit": "COLUMN"})
+    criterion: Criterion = "map"
+    sample: int | None = field(default=None, metadata={"unit": "ITEMS"})
+
+    def __post_init__(self) -> None:
+        require_fields(self)
+        for text in self.require:
+            read_requirement(text)
+        quality, flips = self.target_quality, self.max_negative_flips
+        for holds, expected, found in (
+            (self.criterion in get_args(Criterion), f"a criterion of {', '.join(METRICS)}", self.criterion),
+            (quality is None or 0 < quality <= 1, "a target quality above 0, up to 1", quality),
+            (flips is None or 0 <= flips <= 1, "negative flips between 0 and 1", flips),
+        ):
+            if not holds:
+                raise InvalidInput("set the gates of an upgrade", expected=expected, found=f"{found}")
+
+    @property
+    def asked(self) -> bool:
+        """Whether anything is to be estimated."""
+        named = (self.sample, self.target_quality, self.max_negative_flips)
+        return bool(self.require) or any(gate is not None for gate in named)
+
+
+def read_requirement(text: str) -> tuple[str, float]:
+    """Read "map>=0.6".
+
+    Raises:
+        InvalidInput: It is something else.
+    """
+    match = _REQUIREMENT.fullmatch(text)
+    try:
+        if match and match[1] in METRICS and 0 <= float(match[2]) <= 1:
+            return match[1], float(match[2])
+    except ValueError:
+        pass
+    raise InvalidInput(
+        "read a requirement",
+        expected=f"a figure of {', '.join(METRICS)} and its lowest value between 0 and 1, such as map>=0.6",
+        found=repr(text),
+    )

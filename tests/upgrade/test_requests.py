@@ -1,0 +1,89 @@
+"""What a call asks of an upgrade: typed requests, kept by the run, recorded under the words of earlier releases."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+
+import pytest
+
+import compatstore as cs
+from compatstore.errors import InvalidInput
+from compatstore.storage.records import RunRecord
+from compatstore.upgrade.requests.backfill import write_mode_of
+
+MOST_PARAMETERS = 8
+RUN = RunRecord(
+    target="v2",
+    source="v1",
+    previous="v1",
+    path=(),
+    state="expand",
+    backfill=0.0,
+    policy="random",
+    seed=0,
+    started_at="2026-01-01T00:00:00+00:00",
+)
+
+
+def verbs():
+    for name, member in vars(cs.Gallery).items():
+        function = getattr(member, "__func__", member)
+        if not name.startswith("_") and inspect.isfunction(function):
+            parameters = [each for each in inspect.signature(function).parameters if each not in ("self", "cls")]
+            yield pytest.param(parameters, id=name)
+
+
+@pytest.mark.parametrize("parameters", list(verbs()))
+def test_no_verb_of_a_gallery_has_many_parameters(parameters):
+    assert len(parameters) <= MOST_PARAMETERS
+
+
+def test_there_are_verbs():
+    assert len(list(verbs())) > 30
+
+
+@pytest.mark.parametrize("request_type", [cs.Backfill, cs.Gates, cs.RunSettings])
+def test_requests_are_frozen_and_name_their_fields(request_type):
+    assert request_type.__dataclass_params__.frozen
+    assert all(field.kw_only for field in dataclasses.fields(request_type))
+
+
+@pytest.mark.parametrize(
+    ("mode", "recorded"), [("auto", "auto"), ("move_rows", "rows"), ("rewrite_columns", "columns"), (None, "auto")]
+)
+def test_a_write_mode_is_recorded_under_the_word_of_earlier_releases(mode, recorded):
+    run = cs.Backfill(write_mode=mode).applied_to(RUN)
+    assert run.natives == recorded
+    assert write_mode_of(run) == (mode or "auto")
+
+
+def test_what_a_call_does_not_name_stays_as_the_run_has_it():
+    first = cs.Backfill(share=0.25, order="sigma", seed=7, write_mode="move_rows").applied_to(RUN)
+    assert (first.backfill, first.policy, first.seed, first.natives) == (0.25, "sigma", 7, "rows")
+    assert cs.Backfill().applied_to(first) == first
+    assert cs.Backfill(max_rows=5).applied_to(first) == dataclasses.replace(first, backfill=1.0, max_rows=5)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: cs.Backfill(share=2.0), "a share from 0 to 1"),
+        (lambda: cs.Backfill(share="much"), "share that is a number"),
+        (lambda: cs.Backfill(write_mode="rows"), "one of auto, move_rows, rewrite_columns"),
+        (lambda: cs.Backfill(order=3), "order that is a text"),
+        (lambda: cs.Gates(require="map>=0.5"), "require that is a list or tuple"),
+        (lambda: cs.Gates(criterion="recall"), "a criterion of cmc@1, cmc@5, map"),
+        (lambda: cs.RunSettings(precision="float8"), "one of auto, float32, bfloat16"),
+        (lambda: cs.RunSettings(batch_rows=0), "batch_rows > 0"),
+    ],
+)
+def test_a_request_that_makes_no_sense_is_refused_when_it_is_made(make, said):
+    with pytest.raises(InvalidInput) as raised:
+        make()
+    assert said in str(raised.value)
+
+
+def test_a_run_with_an_unknown_word_for_its_write_mode_is_refused():
+    with pytest.raises(InvalidInput, match="one of auto, rows, columns; found 'quickly'"):
+        write_mode_of(dataclasses.replace(RUN, natives="quickly"))
