@@ -211,14 +211,15 @@ def test_some_sources_that_vanish_are_told_and_made_up_for_when_they_are_back(tm
 CONFINED = """
 import json, resource, sys
 import compatstore as cs
-from states import UPGRADE, open_with_encoder
+from states import BATCHES, open_with_encoder
 for line in sys.stdin:
     path, mode, share, file_size = json.loads(line)
     gallery = open_with_encoder(path)
     if file_size:
         resource.setrlimit(resource.RLIMIT_FSIZE, (file_size, resource.RLIM_INFINITY))
     try:
-        upgrade(gallery, mode, share)
+        backfill = cs.Backfill(share=share, order="sigma", write_mode=mode)
+        gallery.upgrade("v2", backfill=backfill, run=BATCHES)
         told = {}
     except cs.CompatStoreError as error:
         told = error.to_dict()

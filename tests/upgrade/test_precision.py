@@ -111,5 +111,5 @@ def test_the_plan_says_which_precision_its_seconds_are_of(gallery):
 def test_a_precision_that_does_not_exist_is_refused_before_anything_is_written(gallery, verb):
     before = gallery.status().table_version
     with pytest.raises(InvalidInput, match="one of auto, float32, bfloat16; found 'float8'"):
-        getattr(gallery, verb)("v2", precision="float8")
+        getattr(gallery, verb)("v2", run=cs.RunSettings(precision="float8"))
     assert gallery.status().table_version == before

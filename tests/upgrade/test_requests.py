@@ -69,10 +69,10 @@ def test_what_a_call_does_not_name_stays_as_the_run_has_it():
     ("make", "said"),
     [
         (lambda: cs.Backfill(share=2.0), "a share from 0 to 1"),
-        (lambda: cs.Backfill(share="much"), "share that is a number"),
+        (lambda: cs.Backfill(share="much"), "share: a number"),
         (lambda: cs.Backfill(write_mode="rows"), "one of auto, move_rows, rewrite_columns"),
-        (lambda: cs.Backfill(order=3), "order that is a text"),
-        (lambda: cs.Gates(require="map>=0.5"), "require that is a list or tuple"),
+        (lambda: cs.Backfill(order=3), "order: a text"),
+        (lambda: cs.Gates(require="map>=0.5"), "require: a list or tuple"),
         (lambda: cs.Gates(criterion="recall"), "a criterion of cmc@1, cmc@5, map"),
         (lambda: cs.RunSettings(precision="float8"), "one of auto, float32, bfloat16"),
         (lambda: cs.RunSettings(batch_rows=0), "batch_rows > 0"),
