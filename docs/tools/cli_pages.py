@@ -57,7 +57,9 @@ def _verb(name: str, command: click.Command) -> Iterator[str]:
     example = re.search(r"Example:\n +(.+)", command.epilog or "")
     if example:
         yield f"Example:\n`{example[1]}`"
-    options = [option for option in command.get_params(context) if isinstance(option, click.Option)]
+    options = [
+        option for option in command.get_params(context) if isinstance(option, click.Option) and not option.hidden
+    ]
     yield _table(["option", "meaning", "default"], [_option(option, context) for option in options])
 
 
