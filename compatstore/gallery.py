@@ -434,7 +434,7 @@ class Gallery:
         Args:
             artifact: An artifact, or the path of one.
             source: Version upgraded from; by default the one whose fingerprint the artifact carries.
-            target: Version upgraded to, likewise.
+            target: Version upgraded to; by default the one whose fingerprint the artifact carries.
 
         Returns:
             The artifact's id.

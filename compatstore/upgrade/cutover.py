@@ -83,7 +83,7 @@ def _cut_over(catalog: Catalog, target: str, force: bool, controls: Controls) ->
             expected="a vector for every item",
             found=f"{missing} items without one: {ids}",
             fix="See why: compatstore status GALLERY; embed them natively: "
-            f"compatstore upgrade GALLERY {target} --backfill 1.0; or cut over all the same with --force.",
+            f"compatstore upgrade GALLERY {target} --backfill 1.0; or cut over without them: --force.",
         )
     if registry.active == target:
         if tag_of(target) not in catalog.store.tags():  # the cutover was killed before it
@@ -120,7 +120,7 @@ def _catch_up_fully(catalog: Catalog, run: RunRecord, controls: Controls) -> int
 
 
 def _refresh_index(catalog: Catalog, run: RunRecord, controls: Controls) -> None:
-    """Build the target's index anew when rows came after it, so that searches are fast from the first one on."""
+    """Rebuild the target's index where rows came after it, so that the first search is fast already."""
     registry = catalog.registry()
     source, target = registry.columns(run.source), registry.columns(run.target)
     index = vector_index.describe(catalog.store, target.vector)

@@ -142,7 +142,7 @@ class Hop:
         return bool(self.transformer.apply(source.take(todo)).valid.any())
 
     def _remember(self, written: list[WrittenColumns]) -> None:
-        """What nobody else changed since it was read need not be read again: deleted rows were made anew too."""
+        """Note which fragments need not be read again: no other writer changed them, and deleted rows are done too."""
         snapshot = self.store.snapshot()
         for columns in written:
             now = find_fragment(snapshot, columns.fragment.id)

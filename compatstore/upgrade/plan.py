@@ -39,7 +39,7 @@ class Step:
         rows: Rows that it writes.
         bytes: Bytes that it writes to the table, about.
         seconds: Time that it takes on this machine, about; None where nothing can be measured.
-        note: What it does, in words.
+        note: What it does, as a sentence.
     """
 
     name: str
@@ -81,7 +81,15 @@ class Plan:
 
 
 def make_plan(catalog: Catalog, run: RunRecord, precision: PrecisionRequest = "float32") -> Plan:
-    """Say what a resolved run has left to do and what that costs; read-only, a sample is timed."""
+    """Plan a resolved run: the steps that are left, with rows, bytes and seconds; read-only.
+
+    Seconds of the hop and of the backfill are those of a sample of rows, timed on this machine.
+
+    Args:
+        catalog: The gallery.
+        run: The upgrade, resolved.
+        precision: Precision of the hop; "auto" tries both on the sample.
+    """
     registry = catalog.registry()
     record = registry.record(run.target)
     target = columns_for(registry, run.target, catalog.store.schema)
@@ -125,7 +133,7 @@ def _to_transform(
 
 
 def _expand_step(catalog: Catalog, target: VersionColumns) -> Step:
-    """A commit that names the columns; nothing is written for a row."""
+    """The step that adds the columns: one commit of metadata, no bytes for a row."""
     seconds = COMMIT_SECONDS + FRAGMENT_SECONDS * len(list_fragments(catalog.store.snapshot()))
     return Step("expand", 0, 0, seconds, f"add the empty columns {', '.join(target.names)}")
 
@@ -133,7 +141,7 @@ def _expand_step(catalog: Catalog, target: VersionColumns) -> Step:
 def _closing_steps(
     catalog: Catalog, registry: Registry, run: RunRecord, target: VersionColumns, rows: int, *, busy: bool
 ) -> list[Step]:
-    """What follows where all have a vector: a look at what changed meanwhile, the index, and the switch."""
+    """The steps after every row has a vector: catch up with rows that changed meanwhile, build the index, cut over."""
     steps = []
     if busy:
         seconds = _seconds_to_look(catalog, registry, run, rows)
@@ -146,7 +154,7 @@ def _closing_steps(
         note = f"build {index.kind} of {index.num_partitions} cells, as {run.source} has" + (" (at cutover)" * stale)
         steps.append(Step("index", rows, size, seconds, note))
     if registry.active != run.target:
-        steps.append(Step("cutover", 0, 0, 0.0, f"search {run.target}: on your word"))
+        steps.append(Step("cutover", 0, 0, 0.0, f"search {run.target}, when you call cutover"))
     return steps
 
 

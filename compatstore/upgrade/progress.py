@@ -79,7 +79,7 @@ class Monitor:
         self.advance(self._total - self.done)
 
     def rest(self, seconds: float) -> None:
-        """Wait so many seconds, or until a stop is asked for.
+        """Wait `seconds`, or until a stop is asked for.
 
         Raises:
             Interrupted: It was.

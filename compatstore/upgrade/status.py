@@ -30,7 +30,7 @@ class Activity:
         verb: What is or was done last: upgrade, cutover, ...; "" where nothing was.
         holder: Who works or worked last, "" where nobody did.
         since: Since when, ISO 8601, UTC.
-        expires: When their lease ends unless they renew it, likewise; "" where nobody works.
+        expires: When their lease ends unless they renew it, ISO 8601, UTC; "" where nobody works.
         step: expand, hop, backfill, ...
         done: Rows that the step has done in this call.
         total: Rows that it has to do in this call, as far as known.
@@ -136,7 +136,7 @@ class RunStatus:
         source: Version upgraded from.
         target: Version upgraded to.
         state: Where it is.
-        waiting_for: What comes next, in words.
+        waiting_for: What comes next, such as "a cutover".
         activity: Who works on it and how fast, or why nobody does.
         staged: Natives that are durable, but not in the table yet.
         path: Short ids of the artifacts applied.

@@ -42,7 +42,7 @@ class Transformer:
         return self.artifacts[0].manifest.side_source is not None
 
     def possible(self, source: VersionValues) -> BoolArray:
-        """Which rows can be transformed: (n,) bool. A vector must be there and finite, side-information likewise."""
+        """Which rows can be transformed: (n,) bool. The vector, and side-information if it is read, must be finite."""
         rows = source.valid & np.isfinite(source.vectors).all(axis=1)
         if self.needs_side:
             rows = rows & source.side_valid

@@ -114,7 +114,7 @@ class Backfiller:
         return choice
 
     def allowed(self, items: int) -> int:
-        """How many of so many items the limits of items and money allow."""
+        """How many of `items` the limits of items and money allow."""
         left = self.account.budget.rows_left(self.account.spent)
         return items if left is None else min(items, left)
 

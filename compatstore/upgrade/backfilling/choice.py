@@ -20,11 +20,12 @@ from compatstore.upgrade.ordering.policy_inputs import TableRows
 class Choice:
     """The items of one call, chosen in rounds.
 
-    Native items count as chosen already, and the rest of the share is the first of the order among the others. An item
-    that became native has lost what the policy looked at (its uncertainty, its transformed vector), but then it was
-    chosen: what is left of the order that stood before the backfill is the order of what is left. An item that turns
-    out not to be embeddable gives way to the next in order: each round chooses as many as the share lacks by then. So
-    the set of native items depends on which items can be embedded, and not on where calls were stopped.
+    Native items count as chosen. The rest of the share are the first items in the policy's order that are not native.
+    An item that became native has lost the values that the policy reads (its uncertainty, its transformed vector); this
+    changes nothing, because the order of the other items stays the same. An item that cannot be embedded is replaced by
+    the next in order: each round chooses as many items as the share still lacks. Example: a share of 100 items, 10 of
+    the first 100 fail; the next round chooses items 101 to 110. So the set of native items depends on which items can
+    be embedded, and not on where calls were stopped.
 
     Args:
         rows: Items as of when the call began.

@@ -31,7 +31,8 @@ class ItemBatch:
         ids: n ids.
         inputs: n sources, or ids for an encoder that reads ids; None where an item has none.
         input_hash: (n,) uint64, what an item was when it was read.
-        side_inputs: n sources or ids for the side-information encoder, likewise; empty where there is none.
+        side_inputs: n sources or ids for the side-information encoder, None where an item has none; empty without that
+            encoder.
     """
 
     ids: list[Any]
@@ -69,7 +70,7 @@ class Embedder:
         encoder: The target's model.
         target: Name of the version, for messages.
         settings: Retries and time limit.
-        rest: Waits so many seconds; raises where a stop is asked for.
+        rest: Waits the given seconds; raises where a stop is asked for.
         rng: Of the waits between tries.
         side_encoder: The target's side-information model, or None.
         form: How the target keeps vectors; items whose vector it cannot keep fail.

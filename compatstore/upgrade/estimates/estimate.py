@@ -82,7 +82,7 @@ class UpgradeEstimate:
 
     @property
     def promise(self) -> str:
-        """What is promised, in words."""
+        """The promise as a sentence: "A backfill of 0.25 keeps 98.4% (97.1% to 99.2%) of the full ..."."""
         table, kept = self.table, self.row.kept.get(self.table.criterion)
         if kept is None:
             return f"A backfill of {self.share:.4g} has {table.criterion} {self.row.percent_of(table.criterion)} %."

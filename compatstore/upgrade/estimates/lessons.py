@@ -18,7 +18,7 @@ from compatstore.upgrade.transform import transformer_of
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Lessons:
-    """What is known of an upgrade's lessons.
+    """Which items the artifacts of an upgrade were trained on, as far as the artifacts record it.
 
     Args:
         seen: (n,) bool, items that some artifact of the path has learned from.
@@ -30,7 +30,7 @@ class Lessons:
 
 
 def lessons_of(catalog: Catalog, run: RunRecord, source: VersionValues, ids: Any) -> Lessons:
-    """Look for items in what the artifacts of a run's path have recorded.
+    """Find the items that the artifacts of a run's path were trained on, by the digests that the artifacts keep.
 
     The first artifact of a chain has learned from vectors of the source. A later one has from native vectors of the
     version that it reads, or from what the ones before it make, where it was refitted.

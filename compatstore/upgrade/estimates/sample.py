@@ -83,19 +83,19 @@ def draw_sample(
     domain: str = ESTIMATE_DRAW,
     estimated: int = 0,
 ) -> Sample:
-    """Draw items and embed them natively; those that are native in the table are taken as they are.
+    """Draw items at random and embed them natively; the vectors of items that are native in the table are reused.
 
-    The order is a function of ids, domain and seed alone. It has nothing in common with the order of a backfill, so
-    that native rows are in a sample as often as they are in the gallery.
+    The order of the draw depends on ids, domain and seed alone, and is independent of the order of a backfill. So the
+    share of native rows in a sample is about that of the gallery, such as 25 %.
 
     Args:
         catalog: The gallery.
         run: The upgrade, resolved.
         size: Items to draw.
         labels: Column of labels, or None.
-        seed: Of the draw.
-        domain: Which draw it is.
-        estimated: Items that an estimate of the same seed has drawn, which are left out.
+        seed: Seed of the draw.
+        domain: Name of the draw, `ESTIMATE_DRAW` or `REPORT_DRAW`: two names give independent orders.
+        estimated: Items that the estimate with the same seed has drawn, such as 2000; these are left out.
 
     Raises:
         UpgradeError: Too few items can be queries.

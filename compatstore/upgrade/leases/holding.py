@@ -41,7 +41,7 @@ BATCHES = 20
 
 
 class RecentRate:
-    """Rows per second over the last batches of a step; a step that begins anew starts from nothing."""
+    """Rows per second over the last batches of a step; a step that begins again starts from 0."""
 
     def __init__(self) -> None:
         self._step = ""

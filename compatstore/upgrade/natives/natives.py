@@ -29,7 +29,7 @@ from compatstore.upgrade.requests.backfill import Budget, WriteMode, write_mode_
 ChosenMode = Literal["move_rows", "rewrite_columns"]
 
 LITTLE = 3.0  # times the vectors' own bytes
-BATCH_ROWS = 1024  # that a backfill stores at once: each time the marks of deleted rows are written anew
+BATCH_ROWS = 1024  # that a backfill stores at once: each commit writes all marks of deleted rows
 
 
 @dataclass(frozen=True)

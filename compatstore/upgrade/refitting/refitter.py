@@ -62,7 +62,7 @@ class Refitted:
 
     @property
     def figures(self) -> str:
-        """Both distances and the deviation of their difference, in words for the history."""
+        """Both distances and the standard error of their difference, as the history shows them."""
         return f"held-out squared distance {self.before:.4g} -> {self.after:.4g} (± {self.standard_error:.2g})"
 
 
