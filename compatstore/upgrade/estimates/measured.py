@@ -25,7 +25,7 @@ class Compared:
     """One figure, estimated before the upgrade and measured after it on other items.
 
     Args:
-        what: In words.
+        what: Which figure of which way, such as "map of a full backfill".
         estimated: Before.
         measured: After.
         agrees: Whether the two differ by no more than their intervals together explain.
