@@ -183,7 +183,7 @@ class BT2(CompatibleTraining):
         with seeded(self.seed):
             goal = FrozenSource(independent.encoder, self.target_dim)
             objective = AcrossObjective(self, backbone.build(), preprocessing, images, torch.from_numpy(vectors), goal)
-            # The position of an image stands in for its label: so a batch knows which vectors belong to it.
+            # Positions of images are passed as labels: with them a batch finds its vectors.
             positions = Images(images.images, np.arange(len(images)))
             fixed = hashlib.sha256(vectors.tobytes() + np.asarray(images.labels).tobytes()).hexdigest()
             fixed += independent.encoder.fingerprint

@@ -84,7 +84,7 @@ def match_pairs(
     source_version: str | None = None,
     target_version: str | None = None,
 ) -> Matched:
-    """Pair up what a gallery holds, or a gallery and a file; read-only.
+    """Join by id the vectors of a gallery, or of a gallery and a file; read-only.
 
     Args:
         gallery: The gallery.

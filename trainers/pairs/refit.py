@@ -73,7 +73,7 @@ class Refit:
                 found=f"{len(gathered.source)} and {len(gathered.validation_rows)}",
             )
         layers, pairs = Layers.of(current, self.seed), Pairs(gathered.source, gathered.target, side=gathered.side)
-        before = _squares(layers.misses(pairs.subset(gathered.validation_rows)), about_mean=_was_refitted(current))
+        before = _squares(layers.errors(pairs.subset(gathered.validation_rows)), about_mean=_was_refitted(current))
         after = self._cross_fitted(layers, pairs, gathered)
         corrected = layers.corrected(pairs).with_sigma_of(pairs)
         if current.manifest.target.metric != "dot":  # the expected product is the product with the estimate
@@ -92,7 +92,7 @@ class Refit:
         for number in range(self.folds):
             asked = gathered.validation_rows[fold == number]
             others = np.setdiff1d(np.arange(len(pairs)), asked)
-            errors[fold == number] = _squares(layers.corrected(pairs.subset(others)).misses(pairs.subset(asked)))
+            errors[fold == number] = _squares(layers.corrected(pairs.subset(others)).errors(pairs.subset(asked)))
         return errors
 
     def _artifact(self, current: Artifact, layers: Layers, pairs: Pairs) -> Artifact:
@@ -116,9 +116,9 @@ def _was_refitted(artifact: Artifact) -> bool:
     return artifact.manifest.method.endswith(SUFFIX)
 
 
-def _squares(misses: FloatArray, *, about_mean: bool = False) -> FloatArray:
+def _squares(errors: FloatArray, *, about_mean: bool = False) -> FloatArray:
     """Squared lengths: (n,) float32. About the mean, the distance that an earlier refit keeps does not count."""
-    squares: FloatArray = np.square(misses - misses.mean(axis=0) if about_mean else misses).sum(axis=1)
+    squares: FloatArray = np.square(errors - errors.mean(axis=0) if about_mean else errors).sum(axis=1)
     return squares
 
 
@@ -162,7 +162,7 @@ class Layers:
         plain = replace(self.architecture, normalise=False)
         return Network(plain, dict(self.tensors)).run(pairs.source, side, Execution())[0]
 
-    def misses(self, pairs: Pairs) -> FloatArray:
+    def errors(self, pairs: Pairs) -> FloatArray:
         """Native minus transformed vectors: (n, target dim) float32."""
         raw = self.raw(pairs)
         apart: FloatArray = pairs.target - (raw / _lengths(raw) if self.architecture.normalise else raw)
@@ -182,7 +182,7 @@ class Layers:
         """Fit the sigma head again, where there is one: ridge of the log of the squared error per dimension on z."""
         if not self.architecture.uncertainty:
             return self
-        errors = np.square(self.misses(pairs)).mean(axis=1, keepdims=True)
+        errors = np.square(self.errors(pairs)).mean(axis=1, keepdims=True)
         logs = np.log(np.maximum(errors, np.finfo(np.float32).tiny)).astype(np.float32)
         weight, bias = self._ridge(self.raw(pairs), logs)
         return self._with({"log_sigma2.weight": weight, "log_sigma2.bias": bias})

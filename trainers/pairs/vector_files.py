@@ -22,7 +22,7 @@ class VectorFile:
     """Contents of a file.
 
     Args:
-        path: Where it lies.
+        path: Of the file.
         vectors: (n, dim).
         ids: (n,), or None.
         labels: (n,), or None.

@@ -117,7 +117,7 @@ class StraightThrough(nn.Module):
 
 
 def complementarity(side: Encoder, source: Encoder, images: Images) -> float:
-    """Linear CKA of side-information with the embeddings that it stands beside, on at most 2,000 images.
+    """Linear CKA of side-information with the source's embeddings, on at most 2,000 images.
 
     Returns:
         0 to 1; at 1 the side-information adds nothing to the embedding (FCT, section 5.3).
