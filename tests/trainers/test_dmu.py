@@ -79,7 +79,7 @@ def test_least_confidence_is_equation_13(seed: int, rows: int, scale: float) -> 
     weights = selective_weights(logits, labels, "least-confidence")
     np.testing.assert_allclose(weights, written_out_confidence(logits.numpy(), labels.numpy()), rtol=1e-6)
     assert float(weights.sum()) == pytest.approx(1)
-    assert float(weights.max() / weights.min()) <= math.e
+    assert float(weights.max() / weights.min()) <= math.e * (1 + 1e-12)  # but for rounding
 
 
 @given(entropies=st.lists(st.floats(0, 50), min_size=2, max_size=64))
