@@ -32,8 +32,9 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = {"compatstore": "compatstore", "trainers": "compatstore.trainers", "cli": "compatstore.cli"}
 THIN = 90  # lines
 ITEMS, DIM = 8, 6
-# The method that embeds and stores items; what is entered inside it is the walk of a native vector.
-BACKFILL = "Backfill.embed"
+# The method that embeds and stores items, by its name in either tree; what is entered inside it is the walk of a native
+# vector.
+BACKFILL = frozenset({"Backfill.embed", "Backfiller.embed"})
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -156,11 +157,11 @@ class Walk:
 
     Args:
         tree: The checkout.
-        inside: Qualified name of a function; what is entered outside of its calls, and on threads that were started
+        inside: Qualified names of a function; what is entered outside of its calls, and on threads that were started
             before (the renewal of a lease), is left out. None records all.
     """
 
-    def __init__(self, tree: Path, inside: str | None = None) -> None:
+    def __init__(self, tree: Path, inside: frozenset[str] | None = None) -> None:
         self._prefixes = tuple(f"{tree / name}{os.sep}" for name in PACKAGES)
         self._inside, self._depth = inside, 0
         self._last = dict[int, str]()
@@ -180,7 +181,7 @@ class Walk:
 
     def _wait(self, frame: FrameType, event: str, _: Any) -> None:
         """Follow the thread until the function begins, and record until it ends."""
-        if event in ("call", "return") and frame.f_code.co_qualname == self._inside:
+        if event in ("call", "return") and frame.f_code.co_qualname in (self._inside or ()):
             self._depth += 1 if event == "call" else -1
             threading.setprofile(self._entered if self._depth else None)
         if self._depth:
@@ -248,7 +249,7 @@ def one_fit(folder: Path) -> Callable[[], object]:
 
 
 # Name of the walk -> what makes the call, and the function inside which it is recorded.
-WALKS: dict[str, tuple[Callable[[Path], Callable[[], object]], str | None]] = {
+WALKS: dict[str, tuple[Callable[[Path], Callable[[], object]], frozenset[str] | None]] = {
     "a native vector (its backfill)": (one_native, BACKFILL),
     "an upgrade with one native vector": (one_native, None),
     "a query": (one_query, None),

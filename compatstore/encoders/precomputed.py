@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from compatstore.arrays import FloatArray
+from compatstore.arrays import FloatArray, Id
 from compatstore.boundary import checked, foreign, shown
 from compatstore.errors import (
     CompatStoreError,
@@ -25,8 +25,6 @@ from compatstore.errors import (
     first_offenders,
 )
 from compatstore.permissions import refused
-
-Id = str | int
 
 
 @checked

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
+from compatstore.arrays import ArrowSchema
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.history import HistoryEntry
@@ -14,7 +14,7 @@ from compatstore.storage.registry import Registry, edit
 from compatstore.upgrade.states import HOP, set_run
 
 
-def columns_for(registry: Registry, name: str, schema: Any) -> VersionColumns:
+def columns_for(registry: Registry, name: str, schema: ArrowSchema) -> VersionColumns:
     """The columns that a version has in a table, or is to get.
 
     Args:

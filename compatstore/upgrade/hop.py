@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from compatstore.arrays import BoolArray, Digests
+from compatstore.arrays import ArrowArray, ArrowBatch, BoolArray, Digests
 from compatstore.storage.columns import NATIVE, VersionColumns, VersionValues
 from compatstore.storage.fragment_counts import FragmentCounts, counts_of
 from compatstore.storage.fragments import (
@@ -31,6 +31,7 @@ from compatstore.storage.fragments import (
 )
 from compatstore.storage.input_hash import input_hashes
 from compatstore.storage.registry import Registry
+from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
 from compatstore.upgrade.progress import Monitor
 from compatstore.upgrade.transform import Transformer
@@ -86,7 +87,7 @@ class Hop:
         snapshot = self.store.snapshot()
         return sum(self._count(snapshot, fragment) for fragment in list_fragments(snapshot))
 
-    def _count(self, snapshot: Any, fragment: Fragment) -> int:
+    def _count(self, snapshot: Snapshot, fragment: Fragment) -> int:
         """Live rows of a fragment that need work."""
         known = self.counts.known(self._question, fragment)
         if known is not None:
@@ -122,7 +123,7 @@ class Hop:
     def _is_clean(self, fragment: Fragment) -> bool:
         return self.counts.known(self._question, fragment) == 0
 
-    def _is_dirty(self, snapshot: Any, fragment: Fragment) -> bool:
+    def _is_dirty(self, snapshot: Snapshot, fragment: Fragment) -> bool:
         """Whether any live row needs work; a fragment that never had the target's columns is not read to find out."""
         if not self._holds_target(snapshot, fragment):
             return self.transformer is not None
@@ -133,7 +134,7 @@ class Hop:
         self.counts.note(self._question, fragment, 0)
         return False
 
-    def _would_change(self, batch: Any) -> bool:
+    def _would_change(self, batch: ArrowBatch) -> bool:
         """Whether any live row would get, lose or change its vector: not where a transform gives nothing of use."""
         source, target = self.source.read_items(batch), self.target.decode(batch)
         todo = self._split(source, target, self._input_hash(batch, source))[0] & _live(batch)
@@ -149,10 +150,10 @@ class Hop:
             if now is not None and now.only_gained(columns.fragment, columns.name):
                 self.counts.note(self._question, now, 0, whatever_is_deleted=True)
 
-    def _holds_target(self, snapshot: Any, fragment: Fragment) -> bool:
+    def _holds_target(self, snapshot: Snapshot, fragment: Fragment) -> bool:
         return field_ids(snapshot)[self.target.vector] in fragment.fields
 
-    def _read(self, snapshot: Any, fragment: Fragment) -> Iterator[Any]:
+    def _read(self, snapshot: Snapshot, fragment: Fragment) -> Iterator[ArrowBatch]:
         return read_physical(snapshot, fragment, self._columns)
 
     @property
@@ -160,7 +161,7 @@ class Hop:
         extra = [self.source_column] if self.source_column else []
         return [*self.source.item_names, *extra, *self.target.names]
 
-    def _todo(self, batch: Any) -> BoolArray:
+    def _todo(self, batch: ArrowBatch) -> BoolArray:
         """Rows whose target vector must be made, remade or cleared."""
         source = self.source.read_items(batch)
         return self._split(source, self.target.decode(batch), self._input_hash(batch, source))[0]
@@ -174,10 +175,10 @@ class Hop:
         make = self.transformer.possible(source) & (stale | corrected | ~target.valid)
         return make | stale, make
 
-    def _input_hash(self, batch: Any, source: VersionValues) -> Digests:
+    def _input_hash(self, batch: ArrowBatch, source: VersionValues) -> Digests:
         return input_hashes(source.vectors, source.valid, batch[self.source_column] if self.source_column else None)
 
-    def _rewrite(self, snapshot: Any, fragment: Fragment, monitor: Monitor) -> Iterator[dict[str, Any]]:
+    def _rewrite(self, snapshot: Snapshot, fragment: Fragment, monitor: Monitor) -> Iterator[dict[str, ArrowArray]]:
         """The target's columns of a fragment; batches are transformed while the one before is written."""
         batches = self._read(snapshot, fragment)
         # In bfloat16 products are so fast that what is done beside them shows: two batches at a time fill each other's
@@ -187,7 +188,7 @@ class Hop:
             yield columns
             monitor.advance(int((todo & _live(batch)).sum()))
 
-    def _remake(self, batch: Any) -> tuple[dict[str, Any], BoolArray]:
+    def _remake(self, batch: ArrowBatch) -> tuple[dict[str, ArrowArray], BoolArray]:
         """The target's columns of a batch, and which rows were made, remade or cleared.
 
         A row of which the transform gives nothing that a search could find is left without a vector.
@@ -222,7 +223,7 @@ def ahead(function: Callable[[Any], Any], items: Iterable[Any], at_once: int = 1
             yield first, made.result()
 
 
-def _live(batch: Any) -> BoolArray:
+def _live(batch: ArrowBatch) -> BoolArray:
     """Rows that are not deleted: (n,) bool."""
     live: BoolArray = batch["_rowid"].is_valid().to_numpy(zero_copy_only=False)
     return live

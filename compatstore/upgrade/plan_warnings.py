@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
+from compatstore.arrays import ArrowSchema
 from compatstore.evaluation.curve import native_count
 from compatstore.storage.bridges import bridge_to
 from compatstore.storage.catalog import Catalog
@@ -77,7 +77,7 @@ def _of_transforms(
             yield f"{missing} items have no side-information and cannot be transformed"
 
 
-def _of_the_app(registry: Registry, run: RunRecord, target: VersionColumns, schema: Any) -> Iterator[str]:
+def _of_the_app(registry: Registry, run: RunRecord, target: VersionColumns, schema: ArrowSchema) -> Iterator[str]:
     if target.width != target.dim:
         yield (
             f"{target.vector} is stored with {target.width - target.dim} zeros behind its {target.dim} values, so that "

@@ -18,7 +18,7 @@ from compatstore.trainers.pairs.pairs import Pairs, require_unique
 from compatstore.trainers.pairs.vector_files import as_array, is_list, read_vectors
 from compatstore.versions import EmbeddingVersion
 
-Ids = npt.NDArray[np.generic]
+IdArray = npt.NDArray[np.generic]
 COLUMNS = ("vector", "id", "label", "side")
 _ELSEWHERE = (
     "Of --source and --target name for one a file with ids, or a column of the gallery, with vectors of the other's "
@@ -65,10 +65,10 @@ class _Side:
     """
 
     what: str
-    ids: Ids
-    vectors: Callable[[Ids], FloatArray]
-    side: Callable[[Ids], Any] | None = None
-    labels: Callable[[Ids], Any] | None = None
+    ids: IdArray
+    vectors: Callable[[IdArray], FloatArray]
+    side: Callable[[IdArray], Any] | None = None
+    labels: Callable[[IdArray], Any] | None = None
     version: EmbeddingVersion | None = None
 
 
@@ -172,7 +172,7 @@ def _of_version(gallery: Gallery, name: str) -> _Side:
         expected = "a version with vectors in the gallery"
         raise UnknownVersion(f"train on {name}", expected=expected, found="none", fix=_ELSEWHERE) from error
 
-    def side(ids: Ids) -> Any:
+    def side(ids: IdArray) -> Any:
         values = gallery.side_information(ids.tolist(), name)
         return None if np.isnan(values).any() else values
 
@@ -201,7 +201,7 @@ def _of_file(path: str, version: EmbeddingVersion | None) -> _Side:
     ids = _ids_of(path, file.ids)
     rows = {item: row for row, item in enumerate(ids.tolist())}
 
-    def of(values: Any) -> Callable[[Ids], Any]:
+    def of(values: Any) -> Callable[[IdArray], Any]:
         return lambda wanted: values[[rows[item] for item in wanted.tolist()]]
 
     return _Side(
@@ -214,7 +214,7 @@ def _of_file(path: str, version: EmbeddingVersion | None) -> _Side:
     )
 
 
-def _side(found: _Side, path: str | PathLike[str] | None, ids: Ids) -> Any:
+def _side(found: _Side, path: str | PathLike[str] | None, ids: IdArray) -> Any:
     """Side-information: of the file that is named, or else what the side itself has."""
     if path is None:
         return None if found.side is None else found.side(ids)
@@ -226,7 +226,7 @@ def _side(found: _Side, path: str | PathLike[str] | None, ids: Ids) -> Any:
     return beside.vectors(ids)
 
 
-def _labels(gallery: Gallery, column: str, ids: Ids) -> Ids:
+def _labels(gallery: Gallery, column: str, ids: IdArray) -> IdArray:
     values = gallery.get(ids.tolist(), [column]).column(column)
     if values.null_count:
         asked = f"train with labels {column}"
@@ -245,7 +245,7 @@ def _matrix(name: str, column: Any) -> FloatArray:
     return np.asarray(values, np.float32)
 
 
-def _ids_of(path: str, ids: Ids | None) -> Ids:
+def _ids_of(path: str, ids: IdArray | None) -> IdArray:
     if ids is None:
         raise InvalidInput(f"join {path} with a gallery", expected="a column or array `id`", found="none")
     require_unique(f"join {path} with a gallery", ids)

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from compatstore.arrays import ArrowArray, ArrowTable, Id
 from compatstore.errors import EncoderFailed, first_offenders
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.columns import NATIVE
@@ -46,12 +46,19 @@ class Account:
     """
 
     def __init__(
-        self, ledger: Ledger, budget: Budget, spent: Spent, failed: Any, patience: int, *, proven: Callable[[], bool]
+        self,
+        ledger: Ledger,
+        budget: Budget,
+        spent: Spent,
+        failed: ArrowTable,
+        patience: int,
+        *,
+        proven: Callable[[], bool],
     ) -> None:
         self._proven = proven
         self._ledger, self.budget, self.spent, self.failed, self._patience = ledger, budget, spent, failed, patience
-        self._tried: set[Any] = set()
-        self._listed: set[Any] = set(failed["id"].to_pylist())
+        self._tried: set[Id] = set()
+        self._listed: set[Id] = set(failed["id"].to_pylist())
         self._doubtful = failed.schema.empty_table()
         self._seconds_before, self._started = spent.seconds, time.monotonic()
 
@@ -64,7 +71,7 @@ class Account:
         """Count the time until now."""
         self.spent = replace(self.spent, seconds=self._seconds_before + time.monotonic() - self._started)
 
-    def enter(self, made: Embedded) -> list[Any]:
+    def enter(self, made: Embedded) -> list[Id]:
         """Enter a batch; durable once `save` has run.
 
         Returns:
@@ -102,15 +109,15 @@ class Account:
         self.save(*self.statement())
 
     @property
-    def failing(self) -> Any:
+    def failing(self) -> ArrowArray:
         """Arrow array of the ids that could not be embedded, those included of which it is not certain yet."""
         return pa.concat_tables([self.failed, self._doubtful])["id"].combine_chunks()
 
-    def statement(self) -> tuple[Spent, Any]:
+    def statement(self) -> tuple[Spent, ArrowTable]:
         """What there is to save, as of now."""
         return self.spent, self.failed
 
-    def save(self, spent: Spent, failed: Any) -> None:
+    def save(self, spent: Spent, failed: ArrowTable) -> None:
         """Make a statement durable."""
         self._ledger.save(spent, failed)
 
@@ -118,11 +125,11 @@ class Account:
         self._list(self.failed, self._doubtful)
         self._doubtful = self._doubtful.slice(0, 0)
 
-    def _list(self, before: Any, more: Any) -> None:
+    def _list(self, before: ArrowTable, more: ArrowTable) -> None:
         self.failed = pa.concat_tables([before, more])
         self._listed.update(more["id"].to_pylist())
 
-    def _rows(self, made: Embedded, positions: list[int]) -> Any:
+    def _rows(self, made: Embedded, positions: list[int]) -> ArrowTable:
         ids = [made.batch.ids[i] for i in positions]
         return self._ledger.rows(ids, made.batch.input_hash[positions], [made.failures[i] for i in positions])
 
@@ -147,7 +154,7 @@ def open_account(catalog: Catalog, registry: Registry, run: RunRecord, patience:
     return Account(ledger_of(catalog, registry, run), Budget.of(run), spent, failed, patience, proven=proven)
 
 
-def read_account(catalog: Catalog, registry: Registry, run: RunRecord) -> tuple[Spent, Any]:
+def read_account(catalog: Catalog, registry: Registry, run: RunRecord) -> tuple[Spent, ArrowTable]:
     """What a run has spent, and the items that it tried in vain: Arrow table of id, basis, reason; read-only.
 
     Items without a source are not among them: nothing is tried with them.
@@ -176,7 +183,7 @@ class Refusals:
 
 
 def read_refusals(
-    catalog: Catalog, registry: Registry, run: RunRecord, failed: Any, counts: FragmentCounts | None = None
+    catalog: Catalog, registry: Registry, run: RunRecord, failed: ArrowTable, counts: FragmentCounts | None = None
 ) -> Refusals:
     """Count the items that cannot be embedded, those without a source included; read-only.
 
@@ -195,7 +202,7 @@ def read_refusals(
     return Refusals(counted.most, counted.items - counted.most, reasons)
 
 
-def _without_source(catalog: Catalog, registry: Registry, run: RunRecord, limit: int | None = None) -> Any:
+def _without_source(catalog: Catalog, registry: Registry, run: RunRecord, limit: int | None = None) -> ArrowTable:
     """Items that are not native and have nothing to be embedded from: Arrow table of id, reason."""
     condition, key = sourceless(registry, run), registry.id_column
     ids = catalog.store.scan([key], condition, limit=limit if condition else 0).column(key)
@@ -209,7 +216,7 @@ def forget_account(catalog: Catalog, target: str) -> None:
     Ledger(store.location, target, id_arrow_type(catalog.registry()), "", store.fence_of(target)).clear()
 
 
-def unbackfillable(catalog: Catalog, target: str) -> Any:
+def unbackfillable(catalog: Catalog, target: str) -> ArrowTable:
     """Items that the upgrade to a target could not embed natively: Arrow table of id, reason; read-only.
 
     Raises:
@@ -224,7 +231,7 @@ def unbackfillable(catalog: Catalog, target: str) -> Any:
     return pa.concat_tables([failed, _without_source(catalog, registry, run)])
 
 
-def still_failed(catalog: Catalog, registry: Registry, run: RunRecord, failed: Any) -> Any:
+def still_failed(catalog: Catalog, registry: Registry, run: RunRecord, failed: ArrowTable) -> ArrowTable:
     """The rows of a ledger's table whose items are in the gallery as they were tried, and are not native."""
     if not failed.num_rows:
         return failed

@@ -10,8 +10,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
+from compatstore.arrays import ArrowTable, Id
 from compatstore.encoders import Encoder
 from compatstore.errors import UpgradeError
 from compatstore.storage.catalog import Catalog
@@ -154,7 +155,7 @@ class Backfiller:
         self.account.close()
         return call.folded + self.natives.fold()
 
-    def _read(self, ids: list[Any]) -> ItemBatch:
+    def _read(self, ids: list[Id]) -> ItemBatch:
         """Read items to embed, those that are still there."""
         sources, key = self.registry.source_column, self.registry.id_column
         source = self.registry.columns(self.run.source)
@@ -181,12 +182,12 @@ class _Call:
         self._account, self._natives = backfill.account, backfill.natives
         self._pace, self._size = Pace.of(backfill.settings), BatchSize.of(backfill.settings)
         self._embedder, self._monitor = embedder, monitor
-        self._choice, self._again = choice, list[Any]()
+        self._choice, self._again = choice, list[Id]()
         self._todo, self._position = choice.next_round(self._account.failing), 0
         self._promised = deque[int]()
         self._waiting, self.folded = len(self._natives.waiting()), 0
 
-    def take(self) -> list[Any] | None:
+    def take(self) -> list[Id] | None:
         """Ids of the next batch, or None where there is none now."""
         self._account.tick()
         budget, spent = self._account.budget, self._account.spent
@@ -195,7 +196,7 @@ class _Call:
         rows = rows if left is None else min(rows, left - sum(self._promised))
         if rows < 1 or budget.ended_by(spent):
             return None
-        ids: list[Any] = self._todo.slice(self._position, rows).to_pylist()
+        ids: list[Id] = self._todo.slice(self._position, rows).to_pylist()
         self._position += len(ids)
         if not ids:
             ids, self._again = self._again[:rows], self._again[rows:]
@@ -238,7 +239,7 @@ class _Made(NamedTuple):
 
     embedded: Embedded
     spent: Spent
-    failed: Any
+    failed: ArrowTable
 
 
 def require_encoder(catalog: Catalog, target: str) -> Encoder:

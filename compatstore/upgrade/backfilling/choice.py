@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compatstore.arrays import BoolArray, Positions
+from compatstore.arrays import ArrowArray, BoolArray, Positions
 from compatstore.evaluation.curve import native_count
 from compatstore.upgrade.ordering.draw import RANDOM, draw, interleave
 from compatstore.upgrade.ordering.policies import order
@@ -34,7 +33,7 @@ class Choice:
         tried: Arrow array of ids that could not be embedded before and are not to be tried again.
     """
 
-    def __init__(self, rows: TableRows, share: float, staged: Any, tried: Any) -> None:
+    def __init__(self, rows: TableRows, share: float, staged: ArrowArray, tried: ArrowArray) -> None:
         self._rows = rows
         self._native = rows.native()
         self._quota = native_count(share, len(self._native))
@@ -57,7 +56,7 @@ class Choice:
         """Choose none of these items: (n,) bool, in the order of the rows."""
         self._out |= items & ~self._native
 
-    def next_round(self, failing: Any) -> Any:
+    def next_round(self, failing: ArrowArray) -> ArrowArray:
         """Arrow array of ids, most urgent first: as many as the share lacks, or all that are left.
 
         Args:
@@ -87,10 +86,10 @@ class Choice:
         """All rows as they are drawn at random, to validate a refit by."""
         return draw(self._rows.run.policy, self._rows, self._rows.run.seed)
 
-    def _ids(self, positions: Positions) -> Any:
+    def _ids(self, positions: Positions) -> ArrowArray:
         return self._rows.ids.take(pa.array(positions))
 
-    def _among(self, ids: Any) -> BoolArray:
+    def _among(self, ids: ArrowArray) -> BoolArray:
         if not len(ids):
             return np.zeros(len(self._native), bool)
         found = pc.is_in(self._rows.ids, value_set=ids.cast(self._rows.ids.type))

@@ -13,13 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compatstore.arrays import BoolArray
+from compatstore.arrays import ArrowArray, BoolArray, Id
 from compatstore.encoders import Encoder
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.fragment_counts import FragmentCounts, counts_of
 from compatstore.storage.ids import column, find
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
+from compatstore.storage.snapshot import Snapshot
 from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, ItemBatch
 from compatstore.upgrade.requests.run_settings import RunSettings
 
@@ -98,7 +99,9 @@ def count_embeddable(
     )
 
 
-def ask_embeddable(catalog: Catalog, registry: Registry, run: RunRecord, refused: Any) -> tuple[Embeddable, Any]:
+def ask_embeddable(
+    catalog: Catalog, registry: Registry, run: RunRecord, refused: ArrowArray
+) -> tuple[Embeddable, ArrowArray]:
     """Count what can be embedded, with the encoder's help; read-only.
 
     An encoder that says which ids it knows (`Precomputed`) is asked about all of them.
@@ -126,7 +129,7 @@ def ask_embeddable(catalog: Catalog, registry: Registry, run: RunRecord, refused
     return counted, ids
 
 
-def probe_embeddable(catalog: Catalog, registry: Registry, run: RunRecord, refused: Any) -> Embeddable:
+def probe_embeddable(catalog: Catalog, registry: Registry, run: RunRecord, refused: ArrowArray) -> Embeddable:
     """Count what can be embedded as `ask_embeddable`, and embed a random sample to see; nothing is kept."""
     counted, ids = ask_embeddable(catalog, registry, run, refused)
     picked = np.random.default_rng(run.seed).permutation(len(ids))[:MOST_PROBED]
@@ -150,7 +153,7 @@ def sourceless(registry: Registry, run: RunRecord) -> str | None:
     return f"({_not_native(registry, run)}) AND ({nothing})"
 
 
-def without_source(registry: Registry, run: RunRecord, snapshot: Any) -> BoolArray:
+def without_source(registry: Registry, run: RunRecord, snapshot: Snapshot) -> BoolArray:
     """(n,) bool, items with nothing to be embedded from, in the order of the table; read in batches."""
     source = registry.source_column
     if run.reads != "source" or source is None:
@@ -160,7 +163,7 @@ def without_source(registry: Registry, run: RunRecord, snapshot: Any) -> BoolArr
     return np.concatenate([np.zeros(0, bool), *found])
 
 
-def inputs_of(encoder: Encoder | None, ids: list[Any], sources: list[Any]) -> list[Any]:
+def inputs_of(encoder: Encoder | None, ids: list[Id], sources: list[Any]) -> list[Any]:
     """What an encoder is given of items: their ids or their sources; nothing without an encoder."""
     return [] if encoder is None else ids if encoder.reads == "id" else sources
 
@@ -172,7 +175,7 @@ def _not_native(registry: Registry, run: RunRecord) -> str:
     return f"{columns.missing} OR NOT ({columns.native})" if columns.origin else columns.missing
 
 
-def _untried(catalog: Catalog, registry: Registry, run: RunRecord, refused: Any) -> Any:
+def _untried(catalog: Catalog, registry: Registry, run: RunRecord, refused: ArrowArray) -> ArrowArray:
     """Arrow array of the ids that are not native, have what the encoder reads, and were not tried in vain."""
     condition, source = f"({_not_native(registry, run)})", registry.source_column
     if run.reads == "source":
@@ -181,7 +184,7 @@ def _untried(catalog: Catalog, registry: Registry, run: RunRecord, refused: Any)
     return ids.filter(pc.invert(pc.is_in(ids, value_set=refused.cast(ids.type))))
 
 
-def _embed(catalog: Catalog, registry: Registry, run: RunRecord, ids: Any) -> Iterator[Embedded]:
+def _embed(catalog: Catalog, registry: Registry, run: RunRecord, ids: ArrowArray) -> Iterator[Embedded]:
     """Embed items as a backfill would, for a while."""
     encoder, side_encoder = catalog.encoder(run.target), catalog.side_encoder(run.target)
     if encoder is None:

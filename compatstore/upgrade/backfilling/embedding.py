@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from compatstore.arrays import Digests, FloatArray, RowNumbers
+from compatstore.arrays import Digests, FloatArray, Id, RowNumbers
 from compatstore.encoders import Encoded, Encoder, encode_readable
 from compatstore.encoders.readable import NOT_FINITE
 from compatstore.errors import EncoderFailed, InvalidInput, NonFiniteVectors, first_offenders
@@ -35,7 +35,7 @@ class ItemBatch:
             encoder.
     """
 
-    ids: list[Any]
+    ids: list[Id]
     inputs: list[Any]
     input_hash: Digests
     side_inputs: list[Any] = field(default_factory=list)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from compatstore.arrays import BoolArray
+from compatstore.arrays import ArrowArray, BoolArray, Digests
 from compatstore.digests import digest_half
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionValues
@@ -29,7 +28,7 @@ class Lessons:
     known: bool
 
 
-def lessons_of(catalog: Catalog, run: RunRecord, source: VersionValues, ids: Any) -> Lessons:
+def lessons_of(catalog: Catalog, run: RunRecord, source: VersionValues, ids: ArrowArray) -> Lessons:
     """Find the items that the artifacts of a run's path were trained on, by the digests that the artifacts keep.
 
     The first artifact of a chain has learned from vectors of the source. A later one has from native vectors of the
@@ -56,7 +55,7 @@ def lessons_of(catalog: Catalog, run: RunRecord, source: VersionValues, ids: Any
     return Lessons(seen=seen, known=known)
 
 
-def _native_seen(catalog: Catalog, artifact_id: str, digests: Any, ids: Any) -> BoolArray | None:
+def _native_seen(catalog: Catalog, artifact_id: str, digests: Digests, ids: ArrowArray) -> BoolArray | None:
     """Items whose stored vector in the version that an artifact reads is among digests; None where it is retired."""
     registry = catalog.registry()
     columns, key = registry.record(catalog.artifact_record(artifact_id).source).columns, registry.id_column

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compatstore.arrays import BoolArray, FloatArray, Positions
+from compatstore.arrays import ArrowArray, ArrowSchema, ArrowTable, BoolArray, FloatArray, Positions
 from compatstore.encoders import encode_readable
 from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.storage.catalog import Catalog
@@ -18,6 +17,7 @@ from compatstore.storage.columns import NATIVE, VersionColumns, VersionValues
 from compatstore.storage.ids import among
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
+from compatstore.storage.snapshot import Snapshot
 from compatstore.upgrade.estimates.lessons import lessons_of
 from compatstore.upgrade.ordering.policies import random_scores
 from compatstore.upgrade.transform import transformer_of
@@ -43,8 +43,8 @@ class Sample:
         provenance: Where the queries come from, in a sentence.
     """
 
-    snapshot: Any
-    ids: Any
+    snapshot: Snapshot
+    ids: ArrowArray
     places: Positions
     source: VersionValues
     served: VersionValues
@@ -116,7 +116,7 @@ def draw_sample(
     return _sample(catalog, registry, run, snapshot, rows, places, classes, len(ids))
 
 
-def _read(registry: Registry, run: RunRecord, snapshot: Any, ids: Any) -> Any:
+def _read(registry: Registry, run: RunRecord, snapshot: Snapshot, ids: ArrowArray) -> ArrowTable:
     """All that is read of chosen items, in their order."""
     key, source = registry.id_column, registry.columns(run.source)
     target = registry.record(run.target).columns
@@ -131,8 +131,8 @@ def _sample(
     catalog: Catalog,
     registry: Registry,
     run: RunRecord,
-    snapshot: Any,
-    rows: Any,
+    snapshot: Snapshot,
+    rows: ArrowTable,
     places: Positions,
     classes: Positions | None,
     population: int,
@@ -181,7 +181,7 @@ def _sample(
 
 
 def _embed(
-    catalog: Catalog, registry: Registry, run: RunRecord, rows: Any, served: VersionValues
+    catalog: Catalog, registry: Registry, run: RunRecord, rows: ArrowTable, served: VersionValues
 ) -> tuple[FloatArray, BoolArray]:
     """Native vectors of the rows that have one or can be given one, and which these are."""
     native, known = served.vectors.copy(), served.valid & (served.origin == NATIVE)
@@ -197,14 +197,14 @@ def _embed(
     return native, known
 
 
-def _served(columns: VersionColumns | None, dim: int, rows: Any) -> VersionValues:
+def _served(columns: VersionColumns | None, dim: int, rows: ArrowTable) -> VersionValues:
     """The target's values as the table has them; none before the upgrade began."""
     if columns is not None:
         return columns.decode(rows)
     return VersionValues.absent(rows.num_rows, dim)
 
 
-def _require_labels(schema: Any, target: str, labels: str | None) -> None:
+def _require_labels(schema: ArrowSchema, target: str, labels: str | None) -> None:
     """Refuse a column that cannot say what is correct.
 
     Raises:
@@ -223,7 +223,7 @@ def _require_labels(schema: Any, target: str, labels: str | None) -> None:
         raise InvalidInput(asked, expected=f"text or whole numbers in the column {labels}", found=str(kind))
 
 
-def _classes(labels: Any) -> Positions:
+def _classes(labels: ArrowArray) -> Positions:
     """Labels as numbers from 0, -1 for an item that has none: (n,) intp."""
     combined = labels.combine_chunks()
     numbers = combined if pa.types.is_dictionary(combined.type) else combined.dictionary_encode()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from compatstore.evaluation.whole import Passing, WholeFigures, WholeSearch
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.records import RunRecord
+from compatstore.storage.snapshot import Snapshot
 from compatstore.upgrade.estimates.sample import Sample
 from compatstore.upgrade.transform import Transformer, transformer_of
 from compatstore.versions import Metric
@@ -34,7 +34,7 @@ class Streaming:
         search: The queries.
     """
 
-    snapshot: Any
+    snapshot: Snapshot
     source: VersionColumns
     target: VersionColumns | None
     transformer: Transformer

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from compatstore.arrays import FloatArray
+from compatstore.arrays import ArrowArray, FloatArray
 from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.evaluation import DecisionSettings, DecisionTable, EvaluationSample, decide
 from compatstore.storage.catalog import Catalog
@@ -146,7 +145,7 @@ def _metrics(catalog: Catalog, run: RunRecord) -> dict[str, Metric]:
     return {**dict.fromkeys(SOURCE_WAYS, source), TARGET_WAY: target}
 
 
-def _order(catalog: Catalog, run: RunRecord, ids: Any, transformed: VersionValues) -> npt.NDArray[np.intp]:
+def _order(catalog: Catalog, run: RunRecord, ids: ArrowArray, transformed: VersionValues) -> npt.NDArray[np.intp]:
     """The order in which the run's policy would backfill the sample."""
     head = catalog.head(run.target)
     scale = COSINE_SCALE if catalog.version(run.target).normalised else 1.0

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
 
-from compatstore.arrays import Digests, FloatArray, RowNumbers
+from compatstore.arrays import ArrowArray, Digests, FloatArray, Id, RowNumbers
 from compatstore.storage.columns import NATIVE, VersionValues
 
 
@@ -25,17 +24,19 @@ class NativeBatch:
         side: The same of their side-information, (k, side_dim) float32, NaN where an item has none; or None.
     """
 
-    ids: Any
+    ids: ArrowArray
     input_hash: Digests
     vectors: Callable[[RowNumbers], FloatArray]
     side: Callable[[RowNumbers], FloatArray | None]
 
     @classmethod
-    def of(cls, ids: Any, input_hash: Digests, vectors: FloatArray, side: FloatArray | None = None) -> NativeBatch:
+    def of(
+        cls, ids: ArrowArray, input_hash: Digests, vectors: FloatArray, side: FloatArray | None = None
+    ) -> NativeBatch:
         """Natives in memory."""
         return cls(ids, input_hash, lambda rows: vectors[rows], lambda rows: None if side is None else side[rows])
 
-    def positions(self, ids: Any, input_hash: Digests) -> RowNumbers:
+    def positions(self, ids: ArrowArray, input_hash: Digests) -> RowNumbers:
         """Which vector belongs to each row of the table: (rows,) int64, -1 where none does.
 
         None belongs to a row whose item was changed after the vector was made.
@@ -61,7 +62,7 @@ class NativeBatch:
         return len(self.ids.unique()) < len(self.ids)
 
     @cached_property
-    def _repeated(self) -> dict[tuple[Any, int], int]:
+    def _repeated(self) -> dict[tuple[Id, int], int]:
         """Positions by id and input hash."""
         keys = zip(self.ids.to_pylist(), self.input_hash.tolist(), strict=True)
         return {key: position for position, key in enumerate(keys)}

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from compatstore.arrays import Digests, FloatArray
+from compatstore.arrays import ArrowArray, Digests, FloatArray, Id
 from compatstore.errors import InvalidInput
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
@@ -23,6 +23,7 @@ from compatstore.storage.ledger import ledger_of
 from compatstore.storage.moves import row_bytes, unmovable
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
+from compatstore.storage.snapshot import Snapshot
 from compatstore.upgrade.natives.write_modes import NativeColumns, NativeRows
 from compatstore.upgrade.requests.backfill import Budget, WriteMode, write_mode_of
 
@@ -63,7 +64,7 @@ class NativesPlan:
 
 
 def plan_natives(
-    snapshot: Any, registry: Registry, target: VersionColumns, setting: WriteMode, natives: int
+    snapshot: Snapshot, registry: Registry, target: VersionColumns, setting: WriteMode, natives: int
 ) -> NativesPlan:
     """Choose a write mode, and say what each would write; read-only.
 
@@ -107,7 +108,7 @@ def _megabytes(count: int) -> str:
     return f"{count / 1e6:,.1f} MB"
 
 
-def _bytes_by_rows(snapshot: Any, target: VersionColumns, natives: int) -> int:
+def _bytes_by_rows(snapshot: Snapshot, target: VersionColumns, natives: int) -> int:
     """A row's width for each, and the marks of deleted rows: four bytes or a bit for each row, whichever is less."""
     field = field_ids(snapshot).get(target.vector)
     hopped = any(field in fragment.fields for fragment in list_fragments(snapshot))
@@ -116,7 +117,7 @@ def _bytes_by_rows(snapshot: Any, target: VersionColumns, natives: int) -> int:
     return int(natives * width + marks)
 
 
-def _bytes_by_columns(snapshot: Any, target: VersionColumns, natives: int) -> int:
+def _bytes_by_columns(snapshot: Snapshot, target: VersionColumns, natives: int) -> int:
     """Each vector once beside the table, and the target's columns of all fragments that one of them is expected in."""
     fragments = list_fragments(snapshot)
     others = 1 - natives / max(sum(fragment.rows for fragment in fragments), natives, 1)
@@ -147,13 +148,11 @@ class Natives:
         self._rows = NativeRows(*versions)
         self._lock = Lock()
 
-    def waiting(self) -> Any:
+    def waiting(self) -> ArrowArray:
         """Arrow array of the ids whose natives are durable but not in the table yet."""
         return self._columns.waiting()
 
-    def store(
-        self, ids: Sequence[Any], vectors: FloatArray, input_hash: Digests, side: FloatArray | None = None
-    ) -> int:
+    def store(self, ids: Sequence[Id], vectors: FloatArray, input_hash: Digests, side: FloatArray | None = None) -> int:
         """Make a batch durable; all of it or nothing.
 
         Args:

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from compatstore.arrays import Digests, FloatArray, RowNumbers
+from compatstore.arrays import ArrowArray, ArrowBatch, ArrowTable, Digests, FloatArray, Id, RowNumbers
 from compatstore.errors import StorageError
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.columns import VersionColumns
@@ -36,6 +35,7 @@ from compatstore.storage.fragments import (
 from compatstore.storage.index_deltas import names_on, update_index
 from compatstore.storage.moves import Move, commit_move, read_rows, write_rows
 from compatstore.storage.registry import Registry, edit
+from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.staging import Staged, Staging
 from compatstore.storage.store import Store
 from compatstore.upgrade.hop import WAVE_ROWS
@@ -68,9 +68,7 @@ class NativeRows:
         self._moved = 0
         self._unindexed = 0
 
-    def store(
-        self, ids: Sequence[Any], vectors: FloatArray, input_hash: Digests, side: FloatArray | None = None
-    ) -> int:
+    def store(self, ids: Sequence[Id], vectors: FloatArray, input_hash: Digests, side: FloatArray | None = None) -> int:
         """Write a batch into the table, in one commit; items that were changed or deleted meanwhile are left out."""
         batch = NativeBatch.of(pa.array(list(ids), id_arrow_type(self._registry)), input_hash, vectors, side)
         moved = self._move(batch)
@@ -114,7 +112,7 @@ class NativeRows:
         update_index(self._store)
         self._unindexed = 0
 
-    def _rows_of(self, snapshot: Any, batch: NativeBatch) -> Any:
+    def _rows_of(self, snapshot: Snapshot, batch: NativeBatch) -> ArrowTable:
         """Whole rows of a batch with the native vectors in them, as an Arrow table with their addresses."""
         rows = read_rows(snapshot, self._registry.id_column, batch.ids.to_pylist())
         ids = rows[self._registry.id_column].combine_chunks()
@@ -122,7 +120,7 @@ class NativeRows:
         chosen = np.flatnonzero(positions >= 0)
         return self._with_natives(rows.take(pa.array(chosen)), batch, positions[chosen])
 
-    def _with_natives(self, rows: Any, batch: NativeBatch, positions: RowNumbers) -> Any:
+    def _with_natives(self, rows: ArrowTable, batch: NativeBatch, positions: RowNumbers) -> ArrowTable:
         target = self._target.decode(rows)
         put_natives(target, np.arange(len(positions)), batch, positions)
         for name, array in self._target.encode(target).items():
@@ -150,13 +148,11 @@ class NativeColumns:
         ids = id_arrow_type(registry)
         self._staging = Staging(store.location, target, self._target.dim, ids, side_dim, self._fence, since)
 
-    def waiting(self) -> Any:
+    def waiting(self) -> ArrowArray:
         """Arrow array of the ids whose natives are staged."""
         return self._staging.read().ids
 
-    def store(
-        self, ids: Sequence[Any], vectors: FloatArray, input_hash: Digests, side: FloatArray | None = None
-    ) -> int:
+    def store(self, ids: Sequence[Id], vectors: FloatArray, input_hash: Digests, side: FloatArray | None = None) -> int:
         """Stage a batch; durable when it returns."""
         self._staging.append(ids, vectors, input_hash, side)
         return len(ids)
@@ -207,17 +203,19 @@ class NativeColumns:
             commit_columns(self._store, snapshot, written)
         return sum(count for _, count in counts)
 
-    def _count(self, snapshot: Any, fragment: Fragment, natives: NativeBatch) -> int:
+    def _count(self, snapshot: Snapshot, fragment: Fragment, natives: NativeBatch) -> int:
         return sum(len(rows) for _, _, rows in self._read(snapshot, fragment, natives, []))
 
-    def _rewrite(self, snapshot: Any, fragment: Fragment, natives: NativeBatch) -> Iterator[dict[str, Any]]:
+    def _rewrite(self, snapshot: Snapshot, fragment: Fragment, natives: NativeBatch) -> Iterator[dict[str, ArrowArray]]:
         for batch, positions, rows in self._read(snapshot, fragment, natives, self._target.names):
             target = self._target.decode(batch)
             if len(rows):
                 put_natives(target, rows, natives, positions[rows])
             yield self._target.encode(target)
 
-    def _read(self, snapshot: Any, fragment: Fragment, natives: NativeBatch, more: list[str]) -> Iterator[Any]:
+    def _read(
+        self, snapshot: Snapshot, fragment: Fragment, natives: NativeBatch, more: list[str]
+    ) -> Iterator[ArrowBatch]:
         """Each batch of a fragment, where its natives are, and which rows have one."""
         sources = self._registry.source_column
         columns = [self._registry.id_column, *self._source.hashed_names(sources), *more]

@@ -12,13 +12,14 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compatstore.arrays import BoolArray, Doubles, FloatArray
+from compatstore.arrays import ArrowArray, BoolArray, Doubles, FloatArray
 from compatstore.errors import InvalidInput
 from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
+from compatstore.storage.snapshot import Snapshot
 
 # A head's logits are known up to a positive scale. Cosines of a normalised space need one: unscaled they differ too
 # little for a softmax to tell classes apart. 16 is what our own classifiers are trained with.
@@ -99,14 +100,14 @@ class TableRows:
     catalog: Catalog
     registry: Registry
     run: RunRecord
-    snapshot: Any
+    snapshot: Snapshot
 
     @cached_property
-    def ids(self) -> Any:
+    def ids(self) -> ArrowArray:
         """Arrow array of n ids."""
         return self._read(self.registry.id_column)
 
-    def none(self) -> Any:
+    def none(self) -> ArrowArray:
         """Arrow array of no ids."""
         return pa.array([], self.snapshot.schema.field(self.registry.id_column).type)
 
@@ -198,7 +199,7 @@ class TableRows:
         return self.snapshot.to_table(columns=[column]).column(0).combine_chunks()
 
 
-def _numbers(array: Any) -> Doubles:
+def _numbers(array: ArrowArray) -> Doubles:
     return np.asarray(array.to_numpy(zero_copy_only=False), np.float64)
 
 

@@ -20,6 +20,7 @@ from compatstore.storage.columns import VersionValues
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry, edit
+from compatstore.storage.snapshot import Snapshot
 from compatstore.upgrade.backfilling.account import unbackfillable
 from compatstore.upgrade.ordering.draw import draw, validation_rows
 from compatstore.upgrade.ordering.policy_inputs import TableRows
@@ -113,7 +114,9 @@ class _AsHopped:
         return self.table.column(name)
 
 
-def _read(registry: Registry, run: RunRecord, snapshot: Any, picked: Positions) -> tuple[VersionValues, FloatArray]:
+def _read(
+    registry: Registry, run: RunRecord, snapshot: Snapshot, picked: Positions
+) -> tuple[VersionValues, FloatArray]:
     """The source's values and the native vectors of chosen rows."""
     source, target = registry.columns(run.source), registry.columns(run.target)
     table = snapshot.take(picked.tolist(), columns=[*source.item_names, *target.names])
