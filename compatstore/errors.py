@@ -53,6 +53,11 @@ class CompatStoreError(Exception):
         expected: What would have been fine.
         found: What was there instead.
         fix: The next thing to do, a command where there is one.
+
+    Examples:
+        >>> error = cs.CompatStoreError("add 3 items", expected="128 values", found="64", fix="Resize them.")
+        >>> print(error)
+        add 3 items; expected 128 values; found 64. Resize them.
     """
 
     def __init__(self, asked: str, *, expected: str = "", found: str = "", fix: str = "") -> None:

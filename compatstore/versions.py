@@ -64,6 +64,11 @@ class EmbeddingVersion:
         InvalidName: The name cannot be a column.
         InvalidInput: A setting is out of its range.
         FingerprintMismatch: The encoder's dimension is not `dim`.
+
+    Examples:
+        >>> v2 = cs.EmbeddingVersion("v2", dim=512, metric="cosine", model="text-api@2026-03")
+        >>> v2.identity, len(v2.fingerprint)
+        ('text-api@2026-03', 32)
     """
 
     name: str

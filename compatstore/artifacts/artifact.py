@@ -49,6 +49,18 @@ class Artifact:
 
     Raises:
         CorruptArtifact: The weights are not those of the manifest, or do not fit its networks.
+
+    Examples:
+        >>> from compatstore.trainers import Pairs, Procrustes
+        >>> source = np.random.default_rng(0).standard_normal((50, 2)).astype(np.float32)
+        >>> h = Procrustes().fit(Pairs(source, source[:, ::-1]))
+        >>> h.kind, len(h.short_id)
+        ('ForwardTransform', 12)
+        >>> np.allclose(h.apply(source).vectors, source[:, ::-1], atol=1e-4)
+        True
+        >>> h.save("h.compat")
+        >>> cs.Artifact.load("h.compat").id == h.id
+        True
     """
 
     def __init__(self, manifest: Manifest, weights: bytes) -> None:

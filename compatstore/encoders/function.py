@@ -28,6 +28,11 @@ class Function:
 
     Raises:
         InvalidInput: `fn` is not callable, `dim` is below 1 or `fingerprint` is empty.
+
+    Examples:
+        >>> lengths = cs.encoders.Function(lambda texts: [[len(text)] for text in texts], dim=1, fingerprint="length")
+        >>> lengths.encode(["a", "abc"]).tolist()
+        [[1.0], [3.0]]
     """
 
     def __init__(

@@ -39,6 +39,14 @@ class Module:
     Raises:
         InvalidInput: A setting is out of its range, or `preprocess` cannot be told apart from another.
         MissingExtra: torch is not installed.
+
+    Examples:
+        >>> import torch
+        >>> def preprocess(sources):
+        ...     return torch.tensor(np.array(sources), dtype=torch.float32)
+        >>> encoder = cs.encoders.Module(torch.nn.Identity(), 2, preprocess, identity="identity@1", device="cpu")
+        >>> encoder.encode([[0.0, 1.0]]).tolist()
+        [[0.0, 1.0]]
     """
 
     reads: Literal["source", "id"] = "source"

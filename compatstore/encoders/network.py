@@ -117,6 +117,13 @@ class NetworkEncoder(Module):
     Raises:
         InvalidInput: The weights do not fit the backbone, or the backbone's channels not the mode.
         MissingExtra: torch is not installed.
+
+    Examples:
+        >>> from compatstore.trainers import Images, Independent
+        >>> pixels = np.random.default_rng(0).integers(0, 256, (40, 8, 8), np.uint8)
+        >>> model = Independent(dim=4, width=8, epochs=1, warmup_epochs=0.0).fit(Images(pixels, np.arange(40) % 2))
+        >>> type(model.encoder).__name__, model.encoder.encode(list(pixels[:3])).shape
+        ('NetworkEncoder', (3, 4))
     """
 
     def __init__(

@@ -44,6 +44,11 @@ class Precomputed:
         DimensionMismatch: Vectors have different lengths, or there are not as many ids as vectors.
         NonFiniteVectors: Vectors hold NaN or infinite values.
         InvalidInput: There are no vectors, or the file type is unknown.
+
+    Examples:
+        >>> encoder = cs.encoders.Precomputed({"a": [0.0, 1.0], "b": [1.0, 0.0]})
+        >>> encoder.dim, encoder.encode(["b"]).tolist()
+        (2, [[1.0, 0.0]])
     """
 
     reads: Literal["source", "id"] = "id"

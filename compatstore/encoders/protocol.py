@@ -18,6 +18,10 @@ class Encoder(Protocol):
         spec: A string that builds this encoder again (`encoders.from_spec`), or "" when only the program that
             made it can ("" encoders are handed to `Gallery.open(..., encoders={...})` each time).
         reads: What a batch holds: the items' `source` values, or their `id`s (`encoders.Precomputed`).
+
+    Examples:
+        >>> isinstance(cs.encoders.Precomputed({"a": [0.0, 1.0]}), cs.encoders.Encoder)
+        True
     """
 
     @property

@@ -25,6 +25,12 @@ class Encoded:
         vectors: (m, dim) float32, all finite.
         readable: (m,) int64, ascending: the position in the batch of each row of `vectors`.
         failures: Position in the batch -> reason, for every source that is not in `readable`.
+
+    Examples:
+        >>> encoder = cs.encoders.Precomputed({"a": [0.0, 1.0]})
+        >>> encoded = cs.encoders.encode_readable(encoder, ["a", "lost"])
+        >>> encoded.readable.tolist(), sorted(encoded.failures)
+        ([0], [1])
     """
 
     vectors: FloatArray
@@ -44,6 +50,11 @@ def encode_readable(encoder: Encoder, sources: Sequence[Any]) -> Encoded:
         DimensionMismatch: The encoder gave another shape than (rows, encoder.dim).
         InvalidInput: The encoder gave another type than float32.
         SourceError: The encoder reported a failure at a position that it was not given.
+
+    Examples:
+        >>> encoder = cs.encoders.Precomputed({"a": [0.0, 1.0]})
+        >>> cs.encoders.encode_readable(encoder, ["lost", "a"]).vectors.tolist()
+        [[0.0, 1.0]]
     """
     positions = list(range(len(sources)))
     failures: dict[int, str] = {}

@@ -22,6 +22,11 @@ def from_spec(spec: str) -> Encoder:
     Raises:
         NotFound: The kind, model, file, module or attribute does not exist.
         InvalidInput: What the spec names is not an encoder.
+
+    Examples:
+        >>> np.savez("vectors.npz", id=np.array(["a"]), vector=np.array([[0.0, 1.0]], np.float32))
+        >>> cs.encoders.from_spec("precomputed:vectors.npz").encode(["a"]).tolist()
+        [[0.0, 1.0]]
     """
     kind, _, argument = spec.partition(":")
     if kind not in _KINDS or not argument:

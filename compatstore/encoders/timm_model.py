@@ -33,6 +33,14 @@ class TimmModel(Module):
         NotFound: timm has no such model, its weights cannot be reached, or there is no such checkpoint.
         CorruptArtifact: The checkpoint does not fit the model.
         MissingExtra: timm is not installed.
+
+    Examples:
+        >>> import timm
+        >>> from safetensors.torch import save_file
+        >>> save_file(timm.create_model("test_resnet").state_dict(), "weights.safetensors")
+        >>> encoder = cs.encoders.TimmModel("test_resnet", checkpoint="weights.safetensors", device="cpu")
+        >>> encoder.encode([np.zeros((160, 160, 3), np.uint8)]).shape == (1, encoder.dim)
+        True
     """
 
     def __init__(

@@ -35,6 +35,14 @@ class TorchvisionModel(Module):
         CorruptArtifact: The checkpoint does not fit the model.
         InvalidInput: The model does not end in a linear layer.
         MissingExtra: torchvision is not installed.
+
+    Examples:
+        >>> import torchvision
+        >>> from safetensors.torch import save_file
+        >>> save_file(torchvision.models.shufflenet_v2_x0_5().state_dict(), "weights.safetensors")
+        >>> encoder = cs.encoders.TorchvisionModel("shufflenet_v2_x0_5", checkpoint="weights.safetensors", device="cpu")
+        >>> encoder.encode([np.zeros((64, 64, 3), np.uint8)]).shape == (1, encoder.dim)
+        True
     """
 
     def __init__(

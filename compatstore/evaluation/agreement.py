@@ -32,6 +32,10 @@ def kendall_tau(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
     Raises:
         DimensionMismatch: Not two lists of one length.
         InvalidInput: Fewer than 2 values, values that are not finite, or all values of a list equal.
+
+    Examples:
+        >>> cs.evaluation.kendall_tau([1, 2, 3], [1, 3, 2])
+        0.333...
     """
     x, y = (array_of(values, "compare two orders", "numbers", dtype=np.float64) for values in (first, second))
     if x.ndim != 1 or x.shape != y.shape:
@@ -65,6 +69,11 @@ def linear_cka(first: npt.ArrayLike, second: npt.ArrayLike) -> float:
         DimensionMismatch: Not two tables of as many rows.
         NonFiniteVectors: A value is NaN or infinite.
         InvalidInput: There are no rows, or all rows of a table are equal.
+
+    Examples:
+        >>> first = np.random.default_rng(0).standard_normal((20, 3))
+        >>> bool(np.isclose(cs.evaluation.linear_cka(first, 2 * first[:, ::-1]), 1.0))
+        True
     """
     x, y = (array_of(values, "compare two spaces", "embeddings") for values in (first, second))
     if x.ndim != 2 or y.ndim != 2 or len(x) != len(y):
@@ -92,6 +101,14 @@ def subgroup_gap(curve: BackfillCurve, groups: npt.ArrayLike, k: int = 1) -> Dou
     Raises:
         DimensionMismatch: Another number of groups than queries.
         InvalidInput: Fewer than 2 groups have a query with a correct item.
+
+    Examples:
+        >>> stored = np.array([[0.0], [1.0], [5.0], [6.0]])
+        >>> asked = np.array([[0.4], [5.4], [2.9]])
+        >>> labels = {"query_labels": [0, 1], "gallery_labels": [0, 0, 1, 1]}
+        >>> curve = cs.evaluation.backfill_curve(asked[:2], stored[::-1], stored, order=range(4), alphas=3, **labels)
+        >>> cs.evaluation.subgroup_gap(curve, ["north", "south"]).shape
+        (3,)
     """
     counted = curve.rankings[0].counted
     require_length(groups, len(counted), "groups")

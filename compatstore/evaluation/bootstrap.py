@@ -28,6 +28,11 @@ class Estimate:
         value: The figure over the queries at hand.
         low: Lower end of the interval.
         high: Upper end of the interval.
+
+    Examples:
+        >>> estimate = cs.evaluation.Estimate(value=0.71, low=0.68, high=0.74)
+        >>> estimate.low >= 0.6  # sure to reach 0.6
+        True
     """
 
     value: float

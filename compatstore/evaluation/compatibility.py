@@ -25,6 +25,10 @@ def upgrade_gain(cross: float, status_quo: float) -> float:
 
     Raises:
         InvalidInput: The status quo is not above 0.
+
+    Examples:
+        >>> round(cs.evaluation.upgrade_gain(0.66, 0.60), 2)
+        0.1
     """
     return (cross - status_quo) / _positive(status_quo, "M(s/s)")
 
@@ -39,6 +43,10 @@ def degradation(oracle: float, compatible: float) -> float:
 
     Raises:
         InvalidInput: The oracle's figure is not above 0.
+
+    Examples:
+        >>> round(cs.evaluation.degradation(0.80, 0.76), 2)
+        0.05
     """
     return (oracle - compatible) / _positive(oracle, "M(o/o)")
 
@@ -54,6 +62,15 @@ class CompatibilityMatrix:
 
     Raises:
         DimensionMismatch: The matrix is not v x v.
+
+    Examples:
+        >>> draw = np.random.default_rng(0)
+        >>> labels = np.arange(30) % 3
+        >>> good = np.eye(3, dtype=np.float32)[labels] + draw.normal(0, 0.1, (30, 3)).astype(np.float32)
+        >>> poor = good + draw.normal(0, 1.0, (30, 3)).astype(np.float32)
+        >>> matrix = cs.evaluation.compatibility_matrix(["v1", "v2"], [poor, good], [poor, good], labels, labels)
+        >>> matrix.names, matrix.metric
+        (('v1', 'v2'), 'cmc@1')
     """
 
     names: tuple[str, ...]
@@ -114,6 +131,15 @@ def compatibility_matrix(
     Raises:
         DimensionMismatch: Not as many tables as versions, and as `retrieval_metrics`.
         InvalidInput: An unknown metric, and as `retrieval_metrics`.
+
+    Examples:
+        >>> draw = np.random.default_rng(0)
+        >>> labels = np.arange(30) % 3
+        >>> good = np.eye(3, dtype=np.float32)[labels] + draw.normal(0, 0.1, (30, 3)).astype(np.float32)
+        >>> poor = good + draw.normal(0, 1.0, (30, 3)).astype(np.float32)
+        >>> matrix = cs.evaluation.compatibility_matrix(["v1", "v2"], [poor, good], [poor, good], labels, labels)
+        >>> matrix.values.shape
+        (2, 2)
     """
     if not len(names) == len(queries) == len(galleries):
         found = f"{len(queries)} tables of queries, {len(galleries)} galleries"

@@ -33,6 +33,12 @@ class Neighbour:
         image: (h, w) or (h, w, 3), uint8 in 0 to 255 or floats in 0 to 1.
         correct: Whether its label is the query's.
         caption: A few words below it, or "".
+
+    Examples:
+        >>> grey = np.full((8, 8), 128, np.uint8)
+        >>> found = [cs.evaluation.Neighbour(image=grey, correct=True, caption="a cat")]
+        >>> found[0].caption
+        'a cat'
     """
 
     image: npt.NDArray[Any]
@@ -49,6 +55,12 @@ class SheetRow:
         before: What it found before the upgrade.
         after: What it found after the upgrade.
         caption: A few words below the query, or "".
+
+    Examples:
+        >>> grey = np.full((8, 8), 128, np.uint8)
+        >>> found = [cs.evaluation.Neighbour(image=grey, correct=True, caption="a cat")]
+        >>> cs.evaluation.SheetRow(query=grey, before=found, after=found).caption
+        ''
     """
 
     query: npt.NDArray[Any]
@@ -81,6 +93,13 @@ def contact_sheet(
     Raises:
         MissingExtra: matplotlib is not installed.
         InvalidInput: No rows, rows without neighbours, an image of another shape or type, or another suffix.
+
+    Examples:
+        >>> grey = np.full((8, 8), 128, np.uint8)
+        >>> found = [cs.evaluation.Neighbour(image=grey, correct=True, caption="a cat")]
+        >>> row = cs.evaluation.SheetRow(query=grey, before=found, after=found, caption="query 1")
+        >>> cs.evaluation.contact_sheet([row], "sheet.png").name
+        'sheet.png'
     """
     columns = max((max(len(row.before), len(row.after)) for row in rows), default=0)
     if not columns:

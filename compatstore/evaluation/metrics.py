@@ -26,6 +26,12 @@ class RetrievalMetrics:
         num_skipped: Queries left out, as no item of the gallery is correct for them.
         num_ties: Places of all counted rankings that were decided by id and not by distance: items exactly as far
             away as the item ranked just before them.
+
+    Examples:
+        >>> stored = np.array([[0.0], [1.0], [5.0], [6.0]])
+        >>> asked = np.array([[0.4], [5.4], [2.9]])
+        >>> cs.evaluation.retrieval_metrics(asked[:2], stored, [0, 1], [0, 0, 1, 1]).cmc[1]
+        1.0
     """
 
     cmc: dict[int, float]
@@ -43,6 +49,10 @@ class Flips:
     Args:
         positive: Wrong before, right after.
         negative: Right before, wrong after.
+
+    Examples:
+        >>> cs.evaluation.Flips(positive=0.2, negative=0.05).negative
+        0.05
     """
 
     positive: float
@@ -92,6 +102,13 @@ def retrieval_metrics(
         DuplicateIds: A gallery id occurs twice.
         InvalidInput: An unknown metric, a k below 1, labels of two kinds, a zero vector under cosine, or no query
             with a correct item.
+
+    Examples:
+        >>> stored = np.array([[0.0], [1.0], [5.0], [6.0]])
+        >>> asked = np.array([[0.4], [5.4], [2.9]])
+        >>> found = cs.evaluation.retrieval_metrics(asked, stored, [0, 1, 1], [0, 0, 1, 1])
+        >>> found.map > 0.8, found.num_queries
+        (True, 3)
     """
     require_ranks(ks, map_at)
     ranking = rank_queries(
@@ -114,6 +131,13 @@ def summarise(ranking: Ranking, ks: Sequence[int] = (1, 5)) -> RetrievalMetrics:
 
     Raises:
         InvalidInput: No query has a correct item, or a k is below 1.
+
+    Examples:
+        >>> stored = np.array([[0.0], [1.0], [5.0], [6.0]])
+        >>> asked = np.array([[0.4], [5.4], [2.9]])
+        >>> ranking = cs.evaluation.rank_queries(asked[:2], stored, [0, 1], [0, 0, 1, 1])
+        >>> cs.evaluation.summarise(ranking).map
+        1.0
     """
     require_ranks(ks)
     counted = ranking.counted
@@ -138,6 +162,14 @@ def flips(before: Ranking, after: Ranking, k: int = 1) -> Flips:
     Raises:
         DimensionMismatch: The rankings are of different numbers of queries.
         InvalidInput: No query has a correct item in both, or k is below 1.
+
+    Examples:
+        >>> stored = np.array([[0.0], [1.0], [5.0], [6.0]])
+        >>> asked = np.array([[0.4], [5.4], [2.9]])
+        >>> before = cs.evaluation.rank_queries(asked[:2], stored, [1, 0], [0, 0, 1, 1])
+        >>> after = cs.evaluation.rank_queries(asked[:2], stored, [0, 1], [0, 0, 1, 1])
+        >>> cs.evaluation.flips(before, after)
+        Flips(positive=1.0, negative=0.0)
     """
     require_ranks([k])
     if len(before.first_match) != len(after.first_match):
@@ -168,6 +200,10 @@ def recall_at_k(
     Raises:
         DimensionMismatch: Another number of queries on the two sides.
         InvalidInput: No true neighbours.
+
+    Examples:
+        >>> cs.evaluation.recall_at_k([["a", "b"], ["c", "x"]], [["a", "b"], ["c", "d"]])
+        0.75
     """
     with foreign("measure recall", "lists of ids, one for each query"):
         found_sets, true_sets = ([set(np.asarray(row).tolist()) for row in side] for side in (found, truth))

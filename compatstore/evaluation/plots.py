@@ -42,6 +42,14 @@ def plot_curve(
     Raises:
         MissingExtra: matplotlib is not installed.
         InvalidInput: No curve or too many, another suffix, or a metric that was not measured.
+
+    Examples:
+        >>> stored = np.array([[0.0], [1.0], [5.0], [6.0]])
+        >>> asked = np.array([[0.4], [5.4], [2.9]])
+        >>> labels = {"query_labels": [0, 1], "gallery_labels": [0, 0, 1, 1]}
+        >>> curve = cs.evaluation.backfill_curve(asked[:2], stored[::-1], stored, order=range(4), alphas=3, **labels)
+        >>> cs.evaluation.plot_curve({"by id": curve}, "curve.svg", metric="map").name
+        'curve.svg'
     """
     if not 0 < len(curves) <= len(_COLOURS):
         raise InvalidInput("plot curves", expected=f"1 to {len(_COLOURS)} curves", found=f"{len(curves)}")
@@ -73,6 +81,19 @@ def plot_decision(table: DecisionTable, path: str | Path, *, metric: str | None 
     Raises:
         MissingExtra: matplotlib is not installed.
         InvalidInput: Another suffix, or a metric that was not measured.
+
+    Examples:
+        >>> draw = np.random.default_rng(0)
+        >>> labels = np.arange(60) % 3
+        >>> native = np.eye(3, dtype=np.float32)[labels] + draw.normal(0, 0.2, (60, 3)).astype(np.float32)
+        >>> source = native + draw.normal(0, 0.6, (60, 3)).astype(np.float32)
+        >>> sample = cs.evaluation.EvaluationSample(
+        ...     source_queries=source, target_queries=native, source=source, transformed=source, native=native,
+        ...     order=np.arange(60), query_labels=labels, gallery_labels=labels,
+        ...     query_ids=np.arange(60), gallery_ids=np.arange(60),
+        ... )
+        >>> cs.evaluation.plot_decision(cs.evaluation.decide(sample), "decision.svg").name
+        'decision.svg'
     """
     name = metric or table.criterion
     before = _figure_of(table.rows[0], name)
@@ -111,6 +132,19 @@ def plot_budgets(
     Raises:
         MissingExtra: matplotlib is not installed.
         InvalidInput: Another suffix, or a metric that was not measured.
+
+    Examples:
+        >>> draw = np.random.default_rng(0)
+        >>> labels = np.arange(60) % 3
+        >>> native = np.eye(3, dtype=np.float32)[labels] + draw.normal(0, 0.2, (60, 3)).astype(np.float32)
+        >>> source = native + draw.normal(0, 0.6, (60, 3)).astype(np.float32)
+        >>> sample = cs.evaluation.EvaluationSample(
+        ...     source_queries=source, target_queries=native, source=source, transformed=source, native=native,
+        ...     order=np.arange(60), query_labels=labels, gallery_labels=labels,
+        ...     query_ids=np.arange(60), gallery_ids=np.arange(60),
+        ... )
+        >>> cs.evaluation.plot_budgets(cs.evaluation.decide(sample), "budgets.svg").name
+        'budgets.svg'
     """
     name = metric or table.criterion
     before = _figure_of(table.rows[0], name)

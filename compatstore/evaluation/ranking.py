@@ -32,6 +32,12 @@ class Ranking:
         average_precision_at: (q,) float64, over the first `map_at` ranks; None unless asked for.
         ties: (q,) int64, places decided by id, not distance: items as far away as the item ranked just before
             them.
+
+    Examples:
+        >>> stored = np.array([[0.0], [1.0], [5.0], [6.0]])
+        >>> asked = np.array([[0.4], [5.4], [2.9]])
+        >>> cs.evaluation.rank_queries(asked[:2], stored, [0, 1], [0, 0, 1, 1]).average_precision.tolist()
+        [1.0, 1.0]
     """
 
     first_match: npt.NDArray[np.int64]
@@ -58,7 +64,14 @@ def rank_queries(
     map_at: int | None = None,
     block: int | None = None,
 ) -> Ranking:
-    """Rank the gallery for each query; arguments, rules and errors as in `retrieval_metrics`."""
+    """Rank the gallery for each query; arguments, rules and errors as in `retrieval_metrics`.
+
+    Examples:
+        >>> stored = np.array([[0.0], [1.0], [5.0], [6.0]])
+        >>> asked = np.array([[0.4], [5.4], [2.9]])
+        >>> cs.evaluation.rank_queries(asked, stored, [0, 1, 1], [0, 0, 1, 1]).first_match.tolist()
+        [1, 1, 2]
+    """
     distances = measure(queries, gallery, metric, block=block)
     require_length(query_labels, len(distances.left), "query labels")
     require_length(query_ids, len(distances.left), "query ids")

@@ -41,6 +41,19 @@ class EvaluationSample:
     Raises:
         DimensionMismatch: Shapes or numbers do not match.
         InvalidInput: `order` is not a permutation, labels are on one side only, or the population is below n.
+
+    Examples:
+        >>> draw = np.random.default_rng(0)
+        >>> labels = np.arange(60) % 3
+        >>> native = np.eye(3, dtype=np.float32)[labels] + draw.normal(0, 0.2, (60, 3)).astype(np.float32)
+        >>> source = native + draw.normal(0, 0.6, (60, 3)).astype(np.float32)
+        >>> sample = cs.evaluation.EvaluationSample(
+        ...     source_queries=source, target_queries=native, source=source, transformed=source, native=native,
+        ...     order=np.arange(60), query_labels=labels, gallery_labels=labels,
+        ...     query_ids=np.arange(60), gallery_ids=np.arange(60),
+        ... )
+        >>> len(sample.native)
+        60
     """
 
     source_queries: FloatArray
@@ -106,6 +119,10 @@ class DecisionSettings:
 
     Raises:
         InvalidInput: A setting is out of its range.
+
+    Examples:
+        >>> cs.evaluation.DecisionSettings(shares=(0.05, 0.2), criterion="cmc@1").shares
+        (0.05, 0.2)
     """
 
     ks: tuple[int, ...] = (1, 5)

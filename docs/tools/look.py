@@ -25,10 +25,15 @@ from playwright.sync_api import sync_playwright
 
 WIDTHS = {"phone": 390, "desktop": 1280}
 SCHEMES = ("light", "dark")
-QUIET = (
-    "--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-).split()
+QUIET = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 # Elements that reach out of the window to the right, and have no ancestor that scrolls or hides what is outside.
 CLIPPED = """() => {
   const page = document.documentElement, wide = [];

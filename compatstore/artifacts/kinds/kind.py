@@ -23,6 +23,11 @@ class Transformed:
         vectors: (n, dim) float32, in the space that the kind writes.
         uncertainty: sigma^2 of each, (n,) float32, or None for an artifact that has no such head.
         side: Side-information for the next hop, (n, side_dim) float32, or None for an artifact that writes none.
+
+    Examples:
+        >>> made = cs.Transformed(vectors=np.zeros((2, 3), np.float32), uncertainty=np.array([0.1, 0.4], np.float32))
+        >>> made.vectors.shape, made.side is None
+        ((2, 3), True)
     """
 
     vectors: FloatArray

@@ -36,6 +36,11 @@ class RunSettings:
 
     Raises:
         InvalidInput: A setting is out of its range, or a bound has no latency to look at.
+
+    Examples:
+        >>> night = cs.BackfillSettings(throttle=50.0, retries=5, encoder_timeout=120.0)
+        >>> night.failures_in_a_row
+        500
     """
 
     device: str | None = field(default=None, metadata={"unit": "DEVICE"})
