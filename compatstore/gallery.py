@@ -82,6 +82,11 @@ class Gallery:
 
     Make one with `Gallery.create`, `Gallery.open` or `Gallery.adopt`. Every read sees the table as of now, whoever
     wrote it; every write is one commit that fully happens or does not.
+
+    Examples:
+        >>> gallery = cs.Gallery.open("letters.lance")
+        >>> gallery.active, len(gallery)
+        ('v1', 6)
     """
 
     def __init__(self, catalog: Catalog) -> None:
@@ -109,6 +114,11 @@ class Gallery:
         Raises:
             AlreadyExists: Something is there.
             StorageError: The place cannot be written.
+
+        Examples:
+            >>> clip = cs.EmbeddingVersion("v1", dim=512, model="clip@2021")
+            >>> cs.Gallery.create("photos.lance", clip).active
+            'v1'
         """
         location = locate(gallery, storage_options)
         with answering("create", location):
@@ -143,6 +153,10 @@ class Gallery:
             StorageError: It is a plain Lance table that was not adopted.
             InvalidInput: `lease_term` is no number above 0.
             FingerprintMismatch: An encoder is another model than its version was registered with.
+
+        Examples:
+            >>> len(cs.Gallery.open("letters.lance"))
+            6
         """
         location = locate(gallery, storage_options)
         with answering("open", location):
@@ -180,6 +194,12 @@ class Gallery:
             InvalidName: A column has a name that Lance or a gallery cannot handle.
             DimensionMismatch: The vectors have another length.
             DuplicateIds: An id occurs twice.
+
+        Examples:
+            >>> import lancedb
+            >>> table = lancedb.connect("app-db").create_table("notes", [{"key": "n1", "embedding": [0.0, 1.0]}])
+            >>> len(cs.Gallery.adopt(table, v1, vector="embedding", id="key"))
+            1
         """
         location = locate(gallery, storage_options)
         with answering("adopt", location):
@@ -212,6 +232,12 @@ class Gallery:
             DimensionMismatch: Vectors have another length.
             NonFiniteVectors: NaN or infinite values.
             SourceError: No source at all could be embedded.
+
+        Examples:
+            >>> gallery.add({"id": ["g"], "vector": [[4.0, 4.0]], "label": [3]}).rows
+            1
+            >>> gallery.add({"id": ["g"], "vector": [[5.0, 5.0]]}, upsert=True).rows
+            1
         """
         return write.add(self._catalog, data, version, upsert=upsert)
 
@@ -220,6 +246,10 @@ class Gallery:
 
         Raises:
             InvalidInput: Ids are of another type than the gallery's.
+
+        Examples:
+            >>> gallery.delete(["a", "not there"])
+            1
         """
         return write.delete(self._catalog, ids)
 
@@ -235,6 +265,10 @@ class Gallery:
 
         Raises:
             InvalidInput: One of them is not there, or is not to be dropped; none was.
+
+        Examples:
+            >>> gallery.drop_columns(["label"])
+            []
         """
         return metadata.drop(self._catalog, names)
 
@@ -251,6 +285,10 @@ class Gallery:
         Raises:
             UnknownId: Some are not there.
             InvalidInput: A column is not there, or ids are of another type than the gallery's.
+
+        Examples:
+            >>> gallery.get(["c", "a"], ["id", "label"]).to_pylist()
+            [{'id': 'c', 'label': 1}, {'id': 'a', 'label': 0}]
         """
         snapshot = self._catalog.store.snapshot()
         self._catalog.require(snapshot)
@@ -280,6 +318,10 @@ class Gallery:
         Raises:
             UnknownId: Some items are not there.
             UnknownVersion: The gallery keeps no vectors of that version.
+
+        Examples:
+            >>> gallery.vectors(["b", "c"]).tolist()
+            [[1.0, 0.0], [2.0, 1.0]]
         """
         snapshot = self._catalog.store.snapshot()
         registry = self._registry_with(version, snapshot)
@@ -298,6 +340,13 @@ class Gallery:
             UnknownId: Some items are not there.
             UnknownVersion: The gallery keeps no vectors of that version.
             InvalidInput: The version has no side-information.
+
+        Examples:
+            >>> sided = cs.Gallery.create("sided.lance", cs.EmbeddingVersion("v1", dim=2, side_dim=1))
+            >>> sided.add({"id": ["a"], "vector": [[0.0, 1.0]], "side": [[0.5]]}).rows
+            1
+            >>> sided.side_information(["a"]).tolist()
+            [[0.5]]
         """
         snapshot = self._catalog.store.snapshot()
         registry = self._registry_with(version, snapshot)
@@ -348,6 +397,12 @@ class Gallery:
             NonFiniteVectors: NaN or infinite values.
             InvalidInput: k < 1, or a condition is no valid SQL, or more than one expression.
             UnknownVersion: There is no such version, or nothing to search with its queries.
+
+        Examples:
+            >>> gallery.search([0.0, 1.0], k=1, columns=["id"])["id"].to_pylist()
+            ['a']
+            >>> gallery.search([0.0, 1.0], k=2, where="label = 1")["id"].to_pylist()
+            ['d', 'c']
         """
         snapshot = self._catalog.store.snapshot()
         registry = self._catalog.recorded(snapshot)
@@ -371,7 +426,12 @@ class Gallery:
         version: str | None = None,
         where: str | Sequence[str] | None = None,
     ) -> searching.SearchPlan:
-        """How `search` with the same arguments would go about it; print it. Nothing is searched."""
+        """How `search` with the same arguments would go about it; print it. Nothing is searched.
+
+        Examples:
+            >>> gallery.explain(k=5).version
+            'v1'
+        """
         return self._plan_search(self._catalog.registry(), k, version, where)
 
     def create_index(
@@ -393,6 +453,13 @@ class Gallery:
         Raises:
             InvalidInput: There are too few vectors, or the kind is unknown.
             LeaseHeld: Somebody else builds this index.
+
+        Examples:
+            >>> many = np.random.default_rng(0).standard_normal((300, 2))
+            >>> gallery.add({"id": [f"more-{n}" for n in range(300)], "vector": many}).rows
+            300
+            >>> gallery.create_index(kind="IVF_FLAT", num_partitions=4).kind
+            'IVF_FLAT'
         """
         registry = self._catalog.registry()
         record = registry.record(version or registry.active)
@@ -418,6 +485,11 @@ class Gallery:
         Raises:
             AlreadyExists: There is a version of that name.
             InvalidInput: A column of that name is the user's own.
+
+        Examples:
+            >>> gallery.register(cs.EmbeddingVersion("v3", dim=4, model="model-3"))
+            >>> gallery.versions()
+            ('v1', 'v2', 'v3')
         """
         self._catalog.require_new(version.name)
         record = self._catalog.add_version(version)
@@ -444,6 +516,10 @@ class Gallery:
             FingerprintMismatch: It belongs to another model.
             DimensionMismatch: Its dimensions are not the versions'.
             CorruptArtifact: Its files are truncated or edited.
+
+        Examples:
+            >>> gallery.link(h) == h.id
+            True
         """
         if not isinstance(artifact, Artifact | str | PathLike):
             raise InvalidInput("link an artifact", expected="an artifact, or the path of one", found=shown(artifact))
@@ -461,27 +537,52 @@ class Gallery:
         return loaded.id
 
     def version(self, name: str | None = None) -> EmbeddingVersion:
-        """A version of the gallery (the active one by default), with its encoders where they can be had."""
+        """A version of the gallery (the active one by default), with its encoders where they can be had.
+
+        Examples:
+            >>> gallery.version("v2").dim
+            2
+        """
         registry = self._catalog.registry()
         record = registry.record(name or registry.active)
         return record.version(self._catalog.encoder(record.name), self._catalog.side_encoder(record.name))
 
     def versions(self) -> tuple[str, ...]:
-        """Names of all versions, in order of registration."""
+        """Names of all versions, in order of registration.
+
+        Examples:
+            >>> gallery.versions()
+            ('v1', 'v2')
+        """
         return tuple(self._catalog.recorded().versions)
 
     @property
     def active(self) -> str:
-        """Name of the version that searches use."""
+        """Name of the version that searches use.
+
+        Examples:
+            >>> gallery.active
+            'v1'
+        """
         return self._catalog.recorded().active
 
     def artifacts(self) -> tuple[ArtifactRecord, ...]:
-        """All linked artifacts, in order of linking."""
+        """All linked artifacts, in order of linking.
+
+        Examples:
+            >>> [artifact.target for artifact in gallery.artifacts()]
+            ['v2']
+        """
         return tuple(self._catalog.recorded().artifacts.values())
 
     @property
     def id_type(self) -> str:
-        """Type of the ids, "string" or "int64"."""
+        """Type of the ids, "string" or "int64".
+
+        Examples:
+            >>> gallery.id_type
+            'string'
+        """
         return self._catalog.recorded().id_type
 
     def native_ids(self, *versions: str) -> list[Any]:
@@ -489,6 +590,10 @@ class Gallery:
 
         Raises:
             UnknownVersion: The gallery keeps no vectors of one of them.
+
+        Examples:
+            >>> gallery.native_ids("v1")
+            ['a', 'b', 'c', 'd', 'e', 'f']
         """
         registry = self._catalog.registry()
         condition = " AND ".join(f"({registry.columns(version).native})" for version in versions)
@@ -524,6 +629,10 @@ class Gallery:
             UnknownVersion: There is no such version.
             UnknownArtifact: No artifact leads there.
             InvalidInput: A setting is out of its range.
+
+        Examples:
+            >>> [(step.name, step.rows) for step in gallery.plan("v2", backfill=0.5).steps]
+            [('expand', 0), ('hop', 6), ('backfill', 3), ('catch-up', 0), ('cutover', 0)]
         """
         request, asked = _requested(backfill, gates)
         precision = (run or RunSettings()).precision
@@ -569,6 +678,19 @@ class Gallery:
             UnknownArtifact: No artifact leads there.
             UpgradeError: Too few items can be embedded natively.
             InvalidInput: A setting is out of its range.
+
+        Examples:
+            >>> many = {f"more-{n}": row for n, row in enumerate(np.random.default_rng(0).standard_normal((100, 2)))}
+            >>> lookup = cs.encoders.Precomputed({name: row[::-1] for name, row in many.items()})
+            >>> sampled = cs.Gallery.create("many.lance", v1)
+            >>> sampled.add({"id": list(many), "vector": list(many.values())}).rows
+            100
+            >>> sampled.register(cs.EmbeddingVersion("v2", dim=2, metric="l2", encoder=lookup))
+            >>> vectors = np.array(list(many.values()), np.float32)
+            >>> pairs = Pairs(vectors, vectors[:, ::-1], source_version=v1, target_version=sampled.version("v2"))
+            >>> _ = sampled.link(Procrustes().fit(pairs).having_seen(np.array([], np.uint64)))
+            >>> sampled.evaluate("v2", sample=100).rows[0].name
+            'status quo'
         """
         run = resolve_run(self._catalog, target, via=via, backfill=Backfill(order=order))
         settings = SampleSettings(sample=sample, labels=labels, criterion=criterion, shares=tuple(shares), seed=seed)
@@ -614,6 +736,11 @@ class Gallery:
             LeaseHeld: Somebody else works on this upgrade.
             LeaseLost: Somebody else took it over, because this process was suspended or cut off for long.
             Interrupted: `should_stop` said so, or somebody asked for a pause.
+
+        Examples:
+            >>> report = gallery.upgrade("v2", backfill=0.5)
+            >>> report.state, report.transformed, report.backfilled
+            ('ready', 6, 3)
         """
         request, asked = _requested(backfill, gates)
         resolved = partial(resolve_run, target=target, via=via, holdout=None if refit is None else refit.holdout)
@@ -651,6 +778,12 @@ class Gallery:
             LeaseHeld: Somebody works on it.
             RowsMissing: Rows have no vector in the target, and `force` is false.
             Interrupted: `should_stop` said so, or somebody asked for a pause; nothing was switched.
+
+        Examples:
+            >>> gallery.upgrade("v2").state
+            'ready'
+            >>> gallery.cutover("v2").active
+            'v2'
         """
         return self._tended(cut_over(self._catalog, target, force=force, controls=Controls(progress, should_stop)))
 
@@ -659,6 +792,12 @@ class Gallery:
 
         Raises:
             UpgradeError: The upgrade is not ready.
+
+        Examples:
+            >>> gallery.upgrade("v2").state
+            'ready'
+            >>> gallery.check_cutover("v2")
+            0
         """
         return check_cutover(self._catalog, target)
 
@@ -671,6 +810,12 @@ class Gallery:
 
         Raises:
             UnknownVersion: There is no such version.
+
+        Examples:
+            >>> gallery.upgrade("v2").state
+            'ready'
+            >>> gallery.pause("v2", wait=0).stopped
+            True
         """
         return pause(self._catalog, target, wait=wait)
 
@@ -684,6 +829,12 @@ class Gallery:
         Raises:
             UpgradeError: There is none, it has cut over, or items have a vector in the target only.
             LeaseHeld: Whoever works on it did not stop in time.
+
+        Examples:
+            >>> gallery.upgrade("v2").state
+            'ready'
+            >>> "v2" in gallery.abort("v2").dropped
+            True
         """
         return self._tended(abort(self._catalog, target, wait=wait))
 
@@ -692,6 +843,11 @@ class Gallery:
 
         Raises:
             UpgradeError: There is nothing to roll back.
+
+        Examples:
+            >>> _ = gallery.upgrade("v2"), gallery.cutover("v2")
+            >>> gallery.rollback().active
+            'v1'
         """
         return self._tended(roll_back(self._catalog, target))
 
@@ -704,6 +860,11 @@ class Gallery:
         Raises:
             UpgradeError: The version is active, or an upgrade reads it.
             RowsMissing: Items have a vector in this version only, and `force` is false.
+
+        Examples:
+            >>> _ = gallery.upgrade("v2"), gallery.cutover("v2")
+            >>> "v1" in gallery.retire("v1").dropped
+            True
         """
         return self._tended(retire(self._catalog, version, drop_adopted=drop_adopted, force=force))
 
@@ -714,15 +875,31 @@ class Gallery:
 
         Raises:
             UnknownVersion: There is no such version.
+
+        Examples:
+            >>> _ = gallery.add({"id": ["g"], "vector": [[4.0, 4.0]]})  # the encoder of v2 has no vector of it
+            >>> _ = gallery.upgrade("v2", backfill=1.0)
+            >>> gallery.unbackfillable("v2")["id"].to_pylist()
+            ['g']
         """
         return unbackfillable(self._catalog, target)
 
     def status(self) -> Status:
-        """Versions with their native, transformed and missing rows, and upgrades with their states; read-only."""
+        """Versions with their native, transformed and missing rows, and upgrades with their states; read-only.
+
+        Examples:
+            >>> [(version.name, version.native, version.missing) for version in gallery.status().versions]
+            [('v1', 6, 0), ('v2', 0, 6)]
+        """
         return read_status(self._catalog)
 
     def history(self) -> list[HistoryEntry]:
-        """All steps so far, oldest first; read-only."""
+        """All steps so far, oldest first; read-only.
+
+        Examples:
+            >>> [entry.step for entry in gallery.history()]
+            ['create', 'register', 'link']
+        """
         return registry_module.history(self._catalog.store)
 
     def optimize(self, *, adopted: bool = False, grace: float | None = None, dry_run: bool = False) -> Optimized:
@@ -747,6 +924,10 @@ class Gallery:
             LeaseHeld: Somebody works on an upgrade or an index, or optimises; what is finished by then stays.
             StorageError: The table cannot be written.
             CorruptArtifact: A page of the history is gone, so it is not known which files are needed.
+
+        Examples:
+            >>> gallery.optimize(dry_run=True).dry_run
+            True
         """
         return optimize(self._catalog, adopted=adopted, grace=grace, dry_run=dry_run)
 
@@ -756,6 +937,12 @@ class Gallery:
         Raises:
             UnknownVersion: There is no such version.
             UpgradeError: It is active or has vectors, or an upgrade under way or an artifact names it.
+
+        Examples:
+            >>> _ = gallery.unlink(h.id)
+            >>> gallery.unregister("v2")
+            >>> gallery.versions()
+            ('v1',)
         """
         unregister(self._catalog, version)
 
@@ -771,6 +958,10 @@ class Gallery:
         Raises:
             UnknownArtifact: None is linked that has this id.
             UpgradeError: An upgrade under way applies it, vectors were made by it, or searches use it.
+
+        Examples:
+            >>> gallery.unlink(h.short_id) == h.id
+            True
         """
         return unlink(self._catalog, artifact)
 
@@ -779,6 +970,10 @@ class Gallery:
 
         Returns:
             What was found, each with its repair; `clean` where there is nothing but notes.
+
+        Examples:
+            >>> gallery.verify().clean
+            True
         """
         return verify(self._catalog)
 
@@ -806,6 +1001,11 @@ class Gallery:
         Raises:
             UnknownVersion: There was no such upgrade.
             UpgradeError: Too few items can be measured with.
+
+        Examples:
+            >>> _ = gallery.upgrade("v2")
+            >>> gallery.report("v2", measure=False).target
+            'v2'
         """
         asked = Gates(sample=sample, labels=labels, criterion=criterion)
         return report_upgrade(self._catalog, target, asked, measure=measure)

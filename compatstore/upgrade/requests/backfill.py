@@ -150,6 +150,11 @@ class Backfill(Budget):
 
     Raises:
         InvalidInput: A limit is out of its range, or there is no such write mode.
+
+    Examples:
+        >>> nightly = cs.Backfill(max_cost=20.0, price_per_item=0.0001, order="sigma")
+        >>> nightly.max_cost / nightly.price_per_item
+        200000.0
     """
 
     order: str | None = None

@@ -30,6 +30,10 @@ class Gates:
 
     Raises:
         InvalidInput: A gate is out of its range.
+
+    Examples:
+        >>> cs.Gates(target_quality=0.98, require=("cmc@1>=0.6",), labels="category").target_quality
+        0.98
     """
 
     target_quality: float | None = field(default=None, metadata={"unit": "SHARE"})

@@ -38,7 +38,7 @@ class RunSettings:
         InvalidInput: A setting is out of its range, or a bound has no latency to look at.
 
     Examples:
-        >>> night = cs.BackfillSettings(throttle=50.0, retries=5, encoder_timeout=120.0)
+        >>> night = cs.RunSettings(throttle=50.0, retries=5, encoder_timeout=120.0)
         >>> night.failures_in_a_row
         500
     """
