@@ -30,6 +30,18 @@ RNG = np.random.default_rng(0)
 OLD, NEW = RNG.normal(size=(40, 4)).astype(np.float32), RNG.normal(size=(40, 6)).astype(np.float32)
 LABELS = np.arange(40) % 4
 SETTINGS = {"epochs": 1, "batch_size": 8, "holdout": 0.0}
+IMAGE_TRAINERS = (
+    "BCT",
+    "BT2",
+    "DMU",
+    "FocalDistillation",
+    "Independent",
+    "LCEAlignment",
+    "RACT",
+    "Regression",
+    "UniBCT",
+)
+SIDE_TRAINERS = ("Alternate", "Autoencoder", "SimCLR")
 RESULTS = {
     *(
         "Advice",
@@ -41,6 +53,7 @@ RESULTS = {
         "Flips",
         "Neighbour",
     ),
+    *("BT2Model", "Comparison", "CompatibleModel", "DMUModel", "SideModel", "TrainedModel"),
     *("Ranking", "RetrievalMetrics", "SheetRow", "Transformed", "Encoded", "Encoder", "CompatStoreError"),
 }
 
@@ -69,8 +82,8 @@ def picture():
     return np.zeros((8, 8), np.uint8)
 
 
-def trial():
-    return evaluation.Trial(
+def sample():
+    return evaluation.EvaluationSample(
         source_queries=OLD,
         target_queries=NEW,
         source=OLD,
@@ -91,7 +104,7 @@ def curve():
 
 
 def decided():
-    return evaluation.decide(trial(), evaluation.DecisionSettings(resamples=20))
+    return evaluation.decide(sample(), evaluation.DecisionSettings(resamples=20))
 
 
 @dataclass(frozen=True)
@@ -183,7 +196,9 @@ def other_targets():
         "NetworkEncoder": network_arguments,
         "encode_readable": lambda: {"encoder": precomputed(), "sources": ["i1"]},
         "from_spec": lambda: {"spec": "precomputed:nowhere.npz"},
-        "Trial": lambda: {name: getattr(trial(), name) for name in inspect.signature(evaluation.Trial).parameters},
+        "EvaluationSample": lambda: {
+            name: getattr(sample(), name) for name in inspect.signature(evaluation.EvaluationSample).parameters
+        },
         "backfill_curve": lambda: {
             "queries": NEW,
             "transformed": NEW,
@@ -203,7 +218,7 @@ def other_targets():
             "rows": [evaluation.SheetRow(query=picture(), before=[neighbour()], after=[neighbour()])],
             "path": "sheet.png",
         },
-        "decide": lambda: {"trial": trial(), "settings": evaluation.DecisionSettings(resamples=20)},
+        "decide": lambda: {"sample": sample(), "settings": evaluation.DecisionSettings(resamples=20)},
         "degradation": lambda: {"oracle": 0.5, "compatible": 0.4},
         "upgrade_gain": lambda: {"cross": 0.5, "status_quo": 0.4},
         "flips": lambda: {"before": ranking(), "after": ranking()},
@@ -218,6 +233,8 @@ def other_targets():
         "subgroup_gap": lambda: {"curve": curve(), "groups": LABELS},
         "summarise": lambda: {"ranking": ranking()},
         "Pairs": lambda: {"source": OLD, "target": NEW, "labels": LABELS},
+        "Images": lambda: {"images": [picture()] * 4, "labels": [0, 0, 1, 1]},
+        **{name: lambda: {"dim": 4} for name in IMAGE_TRAINERS},
     }
     for home in (cs, encoders, evaluation, trainers):
         for name in home.__all__:
@@ -253,7 +270,7 @@ def method_targets():
     for name, (owner, good) in methods.items():
         yield Target(name, lambda gallery, owner=owner, name=name: getattr(owner(), name.split(".")[1]), good)
     for name in trainers.__all__:
-        if hasattr(getattr(trainers, name), "fit") and name != "Refit":
+        if hasattr(getattr(trainers, name), "fit") and name not in ("Refit", *IMAGE_TRAINERS, *SIDE_TRAINERS):
             yield Target(f"{name}.fit", lambda gallery, name=name: quick(name).fit, lambda: {"pairs": pairs()})
     yield Target(
         "Refit.fit", lambda gallery: trainers.Refit().fit, lambda: {"current": linear(), "gathered": gathered()}

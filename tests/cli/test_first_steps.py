@@ -61,7 +61,7 @@ def test_every_table_of_every_verb_is_whole_at_50_and_at_200_columns(run, linked
 def test_help_says_what_an_upgrade_embeds_by_default(run):
     for verb in ("plan", "upgrade"):
         told = " ".join(run(verb, "--help").out.split())
-        assert "Without it and the four limits below nothing is embedded" in told
+        assert "Without any limit nothing is embedded" in told
 
 
 def test_an_upgrade_that_cuts_over_does_not_advise_to(run, linked):

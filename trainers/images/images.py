@@ -15,6 +15,7 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import DataLoader, Dataset
 
+from compatstore.boundary import require_fields, shown
 from compatstore.encoders.images import FIX, Mode, find_classes, read_image
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import DimensionMismatch, InvalidInput, NotFound, SourceError
@@ -43,7 +44,10 @@ class Images:
     class_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        require_fields(self)
         images, labels = self.images, np.asarray(self.labels)
+        if not isinstance(images, np.ndarray | list | tuple):
+            raise InvalidInput("hold images", expected="an array of images, or a list of paths", found=shown(images))
         if not len(images) or (isinstance(images, np.ndarray) and (images.dtype != np.uint8 or images.ndim < 3)):
             found = f"{images.shape} {images.dtype}" if isinstance(images, np.ndarray) else "none"
             raise InvalidInput("hold images", expected="(n, h, w[, c]) uint8 or paths, n >= 1", found=found)
