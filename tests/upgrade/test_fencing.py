@@ -51,7 +51,7 @@ def upgrade(gallery, mode):
 VERBS = {
     "upgrade": upgrade,
     "cutover": lambda gallery, _: gallery.cutover("v2"),
-    "abort": lambda gallery, _: gallery.abort("v2"),
+    "abort": lambda gallery, _: gallery.abort("v2", wait=0),  # the one that is suspended stops for nobody
     "retire": lambda gallery, _: gallery.retire("v2"),
 }
 # By the verb of the one that is suspended: the state that it finds, and what its successor does.
