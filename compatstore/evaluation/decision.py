@@ -47,15 +47,6 @@ class DecisionRow:
         note: What there is to know about it, or "".
 
     Examples:
-        >>> draw = np.random.default_rng(0)
-        >>> labels = np.arange(60) % 3
-        >>> native = np.eye(3, dtype=np.float32)[labels] + draw.normal(0, 0.2, (60, 3)).astype(np.float32)
-        >>> source = native + draw.normal(0, 0.6, (60, 3)).astype(np.float32)
-        >>> sample = cs.evaluation.EvaluationSample(
-        ...     source_queries=source, target_queries=native, source=source, transformed=source, native=native,
-        ...     order=np.arange(60), query_labels=labels, gallery_labels=labels,
-        ...     query_ids=np.arange(60), gallery_ids=np.arange(60),
-        ... )
         >>> row = cs.evaluation.decide(sample).rows[0]
         >>> row.name, row.notation
         ('status quo', 's/s')
@@ -92,15 +83,6 @@ class DecisionTable:
         provenance: Where the queries come from, in a sentence, or "".
 
     Examples:
-        >>> draw = np.random.default_rng(0)
-        >>> labels = np.arange(60) % 3
-        >>> native = np.eye(3, dtype=np.float32)[labels] + draw.normal(0, 0.2, (60, 3)).astype(np.float32)
-        >>> source = native + draw.normal(0, 0.6, (60, 3)).astype(np.float32)
-        >>> sample = cs.evaluation.EvaluationSample(
-        ...     source_queries=source, target_queries=native, source=source, transformed=source, native=native,
-        ...     order=np.arange(60), query_labels=labels, gallery_labels=labels,
-        ...     query_ids=np.arange(60), gallery_ids=np.arange(60),
-        ... )
         >>> table = cs.evaluation.decide(sample)
         >>> table.criterion, table.num_queries
         ('map', 60)
@@ -187,15 +169,6 @@ def decide(sample: EvaluationSample, settings: DecisionSettings | None = None) -
         InvalidInput: No query has a correct item, or vectors that cannot be ranked; as `retrieval_metrics`.
 
     Examples:
-        >>> draw = np.random.default_rng(0)
-        >>> labels = np.arange(60) % 3
-        >>> native = np.eye(3, dtype=np.float32)[labels] + draw.normal(0, 0.2, (60, 3)).astype(np.float32)
-        >>> source = native + draw.normal(0, 0.6, (60, 3)).astype(np.float32)
-        >>> sample = cs.evaluation.EvaluationSample(
-        ...     source_queries=source, target_queries=native, source=source, transformed=source, native=native,
-        ...     order=np.arange(60), query_labels=labels, gallery_labels=labels,
-        ...     query_ids=np.arange(60), gallery_ids=np.arange(60),
-        ... )
         >>> [row.name for row in cs.evaluation.decide(sample).rows][:2]
         ['status quo', 'naive swap']
     """

@@ -83,15 +83,6 @@ def plot_decision(table: DecisionTable, path: str | Path, *, metric: str | None 
         InvalidInput: Another suffix, or a metric that was not measured.
 
     Examples:
-        >>> draw = np.random.default_rng(0)
-        >>> labels = np.arange(60) % 3
-        >>> native = np.eye(3, dtype=np.float32)[labels] + draw.normal(0, 0.2, (60, 3)).astype(np.float32)
-        >>> source = native + draw.normal(0, 0.6, (60, 3)).astype(np.float32)
-        >>> sample = cs.evaluation.EvaluationSample(
-        ...     source_queries=source, target_queries=native, source=source, transformed=source, native=native,
-        ...     order=np.arange(60), query_labels=labels, gallery_labels=labels,
-        ...     query_ids=np.arange(60), gallery_ids=np.arange(60),
-        ... )
         >>> cs.evaluation.plot_decision(cs.evaluation.decide(sample), "decision.svg").name
         'decision.svg'
     """
@@ -134,15 +125,6 @@ def plot_budgets(
         InvalidInput: Another suffix, or a metric that was not measured.
 
     Examples:
-        >>> draw = np.random.default_rng(0)
-        >>> labels = np.arange(60) % 3
-        >>> native = np.eye(3, dtype=np.float32)[labels] + draw.normal(0, 0.2, (60, 3)).astype(np.float32)
-        >>> source = native + draw.normal(0, 0.6, (60, 3)).astype(np.float32)
-        >>> sample = cs.evaluation.EvaluationSample(
-        ...     source_queries=source, target_queries=native, source=source, transformed=source, native=native,
-        ...     order=np.arange(60), query_labels=labels, gallery_labels=labels,
-        ...     query_ids=np.arange(60), gallery_ids=np.arange(60),
-        ... )
         >>> cs.evaluation.plot_budgets(cs.evaluation.decide(sample), "budgets.svg").name
         'budgets.svg'
     """

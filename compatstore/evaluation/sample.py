@@ -43,10 +43,6 @@ class EvaluationSample:
         InvalidInput: `order` is not a permutation, labels are on one side only, or the population is below n.
 
     Examples:
-        >>> draw = np.random.default_rng(0)
-        >>> labels = np.arange(60) % 3
-        >>> native = np.eye(3, dtype=np.float32)[labels] + draw.normal(0, 0.2, (60, 3)).astype(np.float32)
-        >>> source = native + draw.normal(0, 0.6, (60, 3)).astype(np.float32)
         >>> sample = cs.evaluation.EvaluationSample(
         ...     source_queries=source, target_queries=native, source=source, transformed=source, native=native,
         ...     order=np.arange(60), query_labels=labels, gallery_labels=labels,

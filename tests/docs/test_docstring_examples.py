@@ -12,10 +12,13 @@ import pytest
 
 import compatstore as cs
 
-PAGE = Path(__file__).parents[2] / "docs" / "reference" / "api" / "gallery.md"
+PAGES = Path(__file__).parents[2] / "docs" / "reference" / "api"
 PRINTED_AS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-# What the page of the gallery begins with; the examples of its verbs go on from there.
-GALLERY = "".join(re.findall(r"^```pycon\n(.*?)^```", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL))
+# What a page begins with; the examples of all that it describes go on from there.
+BEGINNINGS = {
+    place: "".join(re.findall(r"^```pycon\n(.*?)^```", (PAGES / page).read_text(), flags=re.MULTILINE | re.DOTALL))
+    for place, page in (("compatstore.Gallery", "gallery.md"), ("compatstore.evaluation", "evaluation.md"))
+}
 ALIASES = {"FloatArray"}  # a type of NumPy with a name
 
 
@@ -45,6 +48,7 @@ def test_a_docstring_has_an_example_that_runs(name, value, tmp_path, monkeypatch
     document = inspect.getdoc(value) or ""
     assert ">>> " in document
     names = {"cs": cs, "np": np}
-    if name.startswith("compatstore.Gallery"):
-        names = run(GALLERY, names, PAGE.name)
+    for place, beginning in BEGINNINGS.items():
+        if name.startswith(place):
+            names = run(beginning, names, place)
     run(document, names, name)
