@@ -12,22 +12,9 @@ from typing import Any, TextIO
 import click
 
 from compatstore import __version__
-from compatstore.cli import (
-    checks,
-    demo,
-    evaluation,
-    items,
-    models,
-    reporting,
-    switching,
-    training,
-    upgrades,
-    upkeep,
-    watching,
-)
-from compatstore.cli.exit_codes import EXPLANATION, STOPPED, UNEXPECTED, exit_code
+from compatstore.cli import creating, evaluation, items, models, switching, training, upgrades, upkeep, watching
+from compatstore.cli.exit_codes import EXPLANATION, STOPPED, UNEXPECTED, exit_code, stopped_code
 from compatstore.cli.output import Output
-from compatstore.cli.stopping import stopped_code
 from compatstore.errors import CompatStoreError
 from compatstore.visible import visible
 
@@ -84,9 +71,19 @@ def app() -> None:
     """
 
 
-for part in (demo, items, models, training, evaluation, upgrades, switching, watching, reporting, checks, upkeep):
-    for command in part.VERBS:
-        app.add_command(command)
+VERBS = (
+    *(creating.demo, creating.init, creating.adopt),
+    *(items.add, items.drop_columns, items.search),
+    *(models.register, models.link, models.versions),
+    *(training.train, evaluation.evaluate),
+    *(upgrades.plan, upgrades.upgrade, upgrades.pause),
+    *(switching.cutover, switching.rollback, switching.abort, switching.retire),
+    *(watching.status, watching.history, watching.unbackfillable, evaluation.report),
+    *(upkeep.verify, upkeep.doctor, upkeep.optimize),
+    *(models.unregister, models.unlink),
+)
+for command in VERBS:
+    app.add_command(command)
 
 
 def main() -> None:

@@ -1,33 +1,44 @@
-"""The verb that measures before anybody decides: evaluate."""
+"""Verbs that measure what an upgrade gives: evaluate before anybody decides, report when it is done."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
-from compatstore.cli import views
-from compatstore.cli.estimate_views import gates
 from compatstore.cli.exit_codes import GATE_FAILED
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import progress_bars
-from compatstore.cli.verb import gallery_argument, open_target, target_encoder_option, trust_code_option, verb
+from compatstore.cli.tables import Table, table
+from compatstore.cli.verb import (
+    gallery_argument,
+    open_gallery,
+    open_target,
+    target_encoder_option,
+    trust_code_option,
+    verb,
+)
 
 if TYPE_CHECKING:
     from compatstore.cli.settings import Options
+    from compatstore.evaluation import DecisionRow, DecisionTable
+    from compatstore.upgrade.estimates.estimate import UpgradeEstimate
+    from compatstore.upgrade.estimates.gates import Gate
+    from compatstore.upgrade.estimates.reporting import UpgradeReport
     from compatstore.upgrade.requests.backfill import Backfill
     from compatstore.upgrade.requests.gates import Gates
 
 
-def _options() -> Mapping[str, Options]:
+def _of_evaluate() -> Mapping[str, Options]:
     from compatstore.cli.requests import of_evaluate
 
     return of_evaluate()
 
 
-@verb("evaluate", example="evaluate photos.lance v2 --labels category --plot decision.png", requests=_options)
+@verb("evaluate", example="evaluate photos.lance v2 --labels category --plot decision.png", requests=_of_evaluate)
 @gallery_argument
 @click.argument("target")
 @click.option(
@@ -73,15 +84,183 @@ def evaluate(
             order=backfill.order,
             seed=backfill.seed or 0,
         )
-    output.show(measured, views.decision)
+    output.show(measured, _decision)
     if plot is not None:
         from compatstore.evaluation import plot_decision
 
         output.note(f"drew {plot_decision(measured, plot)}")
     judged = check_gates(measured.best, asked)
-    for line in gates(judged):
+    for line in _gates(judged):
         output.note(line)
     ctx.exit(0 if all(gate.passed for gate in judged) else GATE_FAILED)
 
 
-VERBS = (evaluate,)
+def _of_report() -> Mapping[str, Options]:
+    from compatstore.cli.requests import of_report
+
+    return of_report()
+
+
+@verb("report", example="report photos.lance v2 --out report", requests=_of_report)
+@gallery_argument
+@click.argument("target", required=False)
+@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write Markdown, JSON and a picture there.")
+@click.option(
+    "--sample",
+    type=int,
+    metavar="N",
+    help="Items to measure with; by default as many "
+    "as the estimate had, or 2000 where --labels or --criterion is named.",
+)
+@click.option("--no-measure", is_flag=True, help="Only tell what was done and estimated.")
+@target_encoder_option
+@trust_code_option
+@pass_output
+@click.pass_context
+def report(
+    ctx: click.Context,
+    output: Output,
+    gallery: str,
+    target: str | None,
+    out: Path | None,
+    sample: int | None,
+    no_measure: bool,
+    encoder: str | None,
+    trust_code: bool,
+    asked: Gates,
+) -> None:
+    """Tell the life of an upgrade, and what it gave.
+
+    What was estimated before it, with plan's terms, stands beside what is measured now, with items that the estimate
+    has not seen. Where nothing was estimated, --sample, --labels or --criterion asks for a measurement. TARGET is that
+    of the last upgrade, where it is left out.
+    """
+    from compatstore.upgrade.estimates.estimate import SAMPLE
+
+    if encoder is not None and target is None:
+        raise click.UsageError("--encoder needs TARGET.")
+    opened = (
+        open_gallery(gallery, trust_code=trust_code)
+        if target is None
+        else open_target(gallery, target, encoder, trust_code=trust_code)
+    )
+    if sample is None and not no_measure and (asked.labels is not None or _named(ctx, "criterion")):
+        sample = SAMPLE
+    with progress_bars("report"):
+        told = opened.report(
+            target, sample=sample, labels=asked.labels, criterion=asked.criterion, measure=not no_measure
+        )
+    output.show(told, _report)
+    if out is not None:
+        from compatstore.upgrade.estimates.report_files import write_report
+
+        for file in write_report(told, out):
+            output.note(f"wrote {file}")
+
+
+def _named(ctx: click.Context, option: str) -> bool:
+    """Whether the command line names an option."""
+    return ctx.get_parameter_source(option) is ParameterSource.COMMANDLINE
+
+
+def _decision(result: DecisionTable) -> Iterator[str | Table]:
+    """What every way to serve the gallery is worth, and what to do."""
+    names = list(dict.fromkeys(name for row in result.rows for name in row.figures))
+    criterion = result.criterion
+    rows = [
+        (
+            row.name,
+            row.notation,
+            *(row.percent_of(name) for name in names),
+            row.gains[criterion].percent if criterion in row.gains else "-",
+        )
+        for row in result.rows
+    ]
+    headings = ("way", "query/gallery", *(f"{name} %" for name in names), f"{criterion} gained")
+    if result.provenance:
+        yield result.provenance
+    yield table(headings, rows)
+    yield f"{result.num_queries} queries, correct by {result.truth}, intervals of {result.confidence:.0%}"
+    yield f"{result.advice.verdict}: {result.advice.text}"
+
+
+def estimate_view(result: UpgradeEstimate) -> Iterator[str | Table]:
+    """What an upgrade is expected to give."""
+    measured, criterion = result.table, result.table.criterion
+    rows = [
+        (_mark(row.share, result), row.name, row.percent_of(criterion), _kept(row, criterion))
+        for row in measured.budgets
+    ]
+    before = measured.rows[0]
+    yield ""
+    if measured.provenance:
+        yield measured.provenance
+    yield table(
+        ("", "way", f"{criterion} %", "of full backfill %"),
+        [("", before.name, before.percent_of(criterion), _kept(before, criterion)), *rows],
+    )
+    yield (
+        f"{measured.num_queries} queries, correct by {measured.truth}, intervals of {measured.confidence:.0%}; "
+        "> budget taken, * best figure"
+    )
+    yield result.promise
+    yield f"{measured.advice.verdict}: {measured.advice.text}"
+    yield from _gates(result.gates)
+
+
+def _gates(judged: Sequence[Gate]) -> Iterator[str]:
+    """Which gates are passed."""
+    for gate in judged:
+        yield f"{'passed' if gate.passed else 'FAILED'}: {gate.name}, estimated {gate.estimate.percent} %"
+
+
+def _kept(row: DecisionRow, criterion: str) -> str:
+    return row.kept[criterion].percent if criterion in row.kept else "-"
+
+
+def _mark(share: float, result: UpgradeEstimate) -> str:
+    return (">" if share == result.share else "") + ("*" if share == result.best else "")
+
+
+def _report(result: UpgradeReport) -> Iterator[str | Table]:
+    """An upgrade as a whole."""
+    yield f"{result.source} -> {result.target}: {result.state}"
+    yield (
+        f"{result.rows} items: {result.native} native, {result.transformed} transformed, {result.missing} missing; "
+        f"{result.embedded} embedded, {result.seconds:.1f} s" + (f", cost {result.cost:.4g}" if result.cost else "")
+    )
+    yield table(
+        ("at", "step", "rows", "seconds", "note"),
+        [(step.at, step.step, step.rows, step.seconds, step.note) for step in result.history],
+    )
+    if result.estimate is not None:
+        yield from estimate_view(result.estimate)
+    if result.measured is not None and result.measured.provenance:
+        yield result.measured.provenance
+    if result.compared:
+        yield ""
+        yield table(
+            ("figure", "estimated %", "measured %", "agree"),
+            [(c.what, c.estimated.percent, c.measured.percent, "yes" if c.agrees else "no") for c in result.compared],
+        )
+    elif result.measured is not None:
+        yield ""
+        yield from _measured(result.measured)
+    if result.unbackfillable:
+        yield f"{result.embeddable} items can be embedded natively, {result.unbackfillable} cannot:"
+    for item, reason in result.reasons:
+        yield f"not embedded: {item}: {reason}"
+    if result.advice:
+        yield result.advice
+    if result.measured is None and result.estimate is None:
+        yield "nothing was estimated or measured; measure it: compatstore report GALLERY TARGET --sample 500"
+
+
+def _measured(result: DecisionTable) -> Iterator[Table]:
+    """What is measured where nothing was estimated."""
+    from compatstore.upgrade.estimates.measured import what_matters
+
+    found = what_matters(result)
+    names = list(dict.fromkeys(name for _, row in found for name in row.figures))
+    rows = [(what, *(row.percent_of(name) for name in names)) for what, row in found]
+    yield table(("way", *(f"{name} %" for name in names)), rows)

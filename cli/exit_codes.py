@@ -1,8 +1,14 @@
-"""What the program's exit code says: one number for each branch of the tree of errors."""
+"""How a command ends: an exit code for each branch of the tree of errors, and a stop by Ctrl-C or SIGTERM."""
 
 from __future__ import annotations
 
+import os
 import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import click
 
 from compatstore.errors import (
     AlreadyExists,
@@ -27,6 +33,9 @@ FOUND = 9
 BUSY = 10
 GATE_FAILED = 11
 STOPPED = 128  # plus the number of the signal, as shells count
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_META = "compatstore.stopped_by"
 
 _CODES: dict[type[CompatStoreError], int] = {
     InvalidInput: USAGE,
@@ -64,3 +73,39 @@ Exit codes:
 def exit_code(error: CompatStoreError) -> int:
     """The code of the nearest class of the error that has one."""
     return next((_CODES[kind] for kind in type(error).__mro__ if kind in _CODES), UNEXPECTED)
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[Callable[[], bool]]:
+    """Give a function that says whether a stop was asked for.
+
+    The first signal asks; a second one ends the program at once, as it would without this block. Nothing is lost then
+    either: what is written is written in whole commits.
+    """
+    received: list[int] = []
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def ask(number: int, _frame: FrameType | None) -> None:
+        received.append(number)
+        restore()
+        os.write(2, b"\nStopping when this batch is finished; once more to stop at once.\n")  # safe in a handler
+
+    for number in SIGNALS:
+        signal.signal(number, ask)
+    try:
+        yield lambda: bool(received)
+    except Interrupted:
+        if received:  # it may be another process that asked
+            click.get_current_context().meta[_META] = STOPPED + received[0]
+        raise
+    finally:
+        restore()
+
+
+def stopped_code(context: click.Context, otherwise: int) -> int:
+    """The exit code of the signal that stopped the command, or another one where none did."""
+    return int(context.meta.get(_META, otherwise))

@@ -1,53 +1,26 @@
-"""Verbs that make and fill a gallery, and search it: init, adopt, add, drop-columns, search."""
+"""Verbs about items: add, drop-columns, search."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from compatstore.cli import views
 from compatstore.cli.output import Output, pass_output
-from compatstore.cli.verb import gallery_argument, open_gallery, trust_code_option, verb, version_settings
-from compatstore.errors import InvalidInput
+from compatstore.cli.progress import progress_bars
+from compatstore.cli.tables import Table, table
+from compatstore.cli.verb import gallery_argument, open_gallery, trust_code_option, verb
+from compatstore.errors import CompatStoreError, InvalidInput, SourceError
 
 if TYPE_CHECKING:
-    from click import Command
-
-    from compatstore.cli.version_settings import VersionSettings
+    from compatstore.cli.files import Feed
     from compatstore.gallery import Gallery
+    from compatstore.ingest.write import Added
+    from compatstore.search import SearchPlan
 
 
-@verb("init", example="init photos.lance --version v1 --encoder timm:resnet18", settings=version_settings)
-@gallery_argument
-@click.option("--version", required=True, help="Name of its first embedding version.")
-@click.option("--id-type", type=click.Choice(["string", "int64"]), default="string", help="Type of ids.")
-@pass_output
-def init(output: Output, gallery: str, version: str, id_type: str, settings: VersionSettings) -> None:
-    """Make an empty gallery with its first version."""
-    from compatstore.gallery import Gallery
-
-    output.show(Gallery.create(gallery, settings.version(version), id_type=id_type).status(), views.status)
-
-
-@verb("adopt", example="adopt db#photos --version v1 --vector embedding --id uri", settings=version_settings)
-@gallery_argument
-@click.option("--version", required=True, help="Name of the embedding version that its vectors belong to.")
-@click.option("--vector", required=True, metavar="COLUMN", help="Column of the vectors.")
-@click.option("--id", required=True, metavar="COLUMN", help="Column of the ids, text or whole numbers.")
-@click.option("--source", metavar="COLUMN", help="Column to re-embed from: path, URI or text.")
-@pass_output
-def adopt(
-    output: Output, gallery: str, version: str, vector: str, id: str, source: str | None, settings: VersionSettings
-) -> None:
-    """Take over a Lance or LanceDB table in place.
-
-    No data is rewritten, no column renamed, and the app that owns the table goes on using it as before.
-    """
-    from compatstore.gallery import Gallery
-
-    described = settings.version(version, _stored_dim(gallery, vector))
-    output.show(Gallery.adopt(gallery, described, vector=vector, id=id, source=source).status(), views.status)
+FAILURES_SHOWN = 20
 
 
 @verb("add", example="add photos.lance holiday/ more.parquet")
@@ -73,14 +46,13 @@ def add(
     Class folders give a column `label`. Parquet, Arrow, Feather and npz files hold `id`, `vector` and/or `source`,
     perhaps `side`, and any other columns. Images that cannot be read are listed and left out.
     """
-    from compatstore.cli.adding import add_feeds, note_failures
-    from compatstore.cli.sources import open_feeds
+    from compatstore.cli.files import open_feeds
 
     opened = open_gallery(gallery, trust_code=trust_code)
     feeds = open_feeds(paths, opened.id_type)
-    added = add_feeds(opened, feeds, output, version=version, upsert=upsert, batch_size=batch_size)
-    note_failures(added, output)
-    output.show(added, views.added)
+    added = _add_feeds(opened, feeds, output, version=version, upsert=upsert, batch_size=batch_size)
+    _note_failures(added, output)
+    output.show(added, _added)
 
 
 @verb("drop-columns", example="drop-columns photos.lance caption")
@@ -93,7 +65,7 @@ def drop_columns(output: Output, gallery: str, names: tuple[str, ...]) -> None:
     Ids, sources and the columns of versions stay; a version's columns go with `retire`.
     """
     left = open_gallery(gallery, trust_code=False).drop_columns(names)
-    output.show({"dropped": list(names), "left": left}, views.dropped_columns)
+    output.show({"dropped": list(names), "left": left}, _dropped_columns)
 
 
 @verb("search", example="search photos.lance --image cat.jpg -k 5 --where \"label = 'cats'\"")
@@ -140,27 +112,94 @@ def search(
         raise InvalidInput("search", expected=f"one of {', '.join(forms)}", found=", ".join(given) or "none")
     opened = open_gallery(gallery, trust_code=trust_code)
     if explain:
-        output.show(opened.explain(k=k, version=version, where=where), views.search_plan)
+        output.show(opened.explain(k=k, version=version, where=where), _search_plan)
         return
     query = image or text or (_vectors(vector) if vector is not None else _stored_vector(opened, str(id), version))
     chosen = None if columns is None else [name.strip() for name in columns.split(",")]
     found = opened.search(query, k, version, where, chosen)
     if chosen is not None and not set(chosen).isdisjoint(COMPUTED):
         found = found.select([name for name in chosen if name in found.column_names])
-    output.show(found, views.found)
+    output.show(found, _found)
 
 
-def _stored_dim(gallery: str, vector: str) -> int | None:
-    """Length of the vectors in a table's column, or None where it does not say; `adopt` then says what is wrong."""
-    from compatstore.storage.location import locate
-    from compatstore.storage.store import Store
+def _add_feeds(
+    gallery: Gallery,
+    feeds: Sequence[Feed],
+    output: Output,
+    *,
+    version: str | None,
+    upsert: bool,
+    batch_size: int | None,
+) -> Added:
+    """Add all feeds.
 
-    schema = Store.open(locate(gallery)).schema
-    return getattr(schema.field(vector).type, "list_size", 1) if vector in schema.names else 1
+    Args:
+        gallery: Where to.
+        feeds: What.
+        output: Told how much was written when a batch is refused.
+        version: Version of the vectors; the active one by default.
+        upsert: Replace items whose id is there.
+        batch_size: Items of a commit; what the feed says by default.
+
+    Returns:
+        The sum of all batches. Items whose source cannot be embedded are in its failures.
+
+    Raises:
+        SourceError: No source at all could be embedded.
+        CompatStoreError: A batch was refused; the batches before it are in the gallery.
+    """
+    from compatstore.ingest.write import Added
+
+    if batch_size is not None and batch_size < 1:
+        raise InvalidInput("add items", expected="--batch-size >= 1", found=f"{batch_size}")
+    rows, done, failures = 0, 0, list[tuple[Any, str]]()
+    total = sum(feed.rows for feed in feeds)
+    with progress_bars("add") as bars:
+        for batch in (batch for feed in feeds for batch in feed.read(batch_size or feed.batch_size)):
+            try:
+                added = _add(gallery, batch, version, upsert)
+            except CompatStoreError:
+                if rows:
+                    output.note(f"{rows} items of the batches before are in the gallery.")
+                raise
+            rows, failures = rows + added.rows, failures + list(added.failures)
+            done += added.rows + len(added.failures)
+            bars.update("add", done, total)
+    if failures and not rows:
+        reasons = {position: f"{item}: {reason}" for position, (item, reason) in enumerate(failures)}
+        raise SourceError(f"add {total} items", reasons, fix="Check the paths; nothing was written.")
+    return Added(rows, version or gallery.active, tuple(failures))
+
+
+def _note_failures(added: Added, output: Output) -> None:
+    """List on stderr what could not be embedded, the first ones."""
+    if not added.failures:
+        return
+    output.note(f"{len(added.failures)} items could not be embedded and were left out:")
+    for item, reason in added.failures[:FAILURES_SHOWN]:
+        output.note(f"  {item}: {reason}")
+    if len(added.failures) > FAILURES_SHOWN:
+        output.note(f"  and {len(added.failures) - FAILURES_SHOWN} more (--json lists all)")
+
+
+def _add(gallery: Gallery, batch: Any, version: str | None, upsert: bool) -> Added:
+    """Add one batch; one in which no source can be embedded does not end the others."""
+    from compatstore.ingest.write import Added
+
+    try:
+        return gallery.add(batch, version, upsert=upsert)
+    except SourceError as error:
+        ids = _ids(batch)
+        return Added(0, version or "", tuple((ids[row], reason) for row, reason in error.failures.items()))
+
+
+def _ids(batch: Any) -> list[Any]:
+    column = batch["id"]
+    return list(column.to_pylist() if hasattr(column, "to_pylist") else column.tolist())
 
 
 def _vectors(path: str) -> list[Any]:
-    from compatstore.cli.array_files import read_array
+    from compatstore.cli.files import read_array
 
     # As lists they are vectors whatever their shape; an array could be an image.
     return list(read_array(path, "vector", "vectors", "query", "queries").tolist())
@@ -180,4 +219,21 @@ def _stored_vector(gallery: Gallery, item: str, version: str | None) -> Any:
     return vector
 
 
-VERBS: tuple[Command, ...] = (init, adopt, add, drop_columns, search)
+def _added(result: Added) -> Iterator[str | Table]:
+    """What an add did."""
+    yield f"{result.rows} items added in {result.version}"
+
+
+def _dropped_columns(result: Mapping[str, Sequence[str]]) -> Iterator[str | Table]:
+    """Metadata columns that were dropped, and those that are left."""
+    yield f"dropped {', '.join(result['dropped'])}; left: {', '.join(result['left']) or 'none'}"
+
+
+def _search_plan(result: SearchPlan) -> Iterator[str | Table]:
+    """How a search would go."""
+    yield from str(result).splitlines()
+
+
+def _found(result: Any) -> Iterator[str | Table]:
+    """What a search found, an Arrow table."""
+    yield table(result.column_names, [row.values() for row in result.to_pylist()])

@@ -1,20 +1,20 @@
-"""Verbs about models: register, link, versions."""
+"""Verbs about models and artifacts: register, link, versions, unregister, unlink."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
-from compatstore.cli import views
 from compatstore.cli.output import Output, pass_output
+from compatstore.cli.tables import Table, table
 from compatstore.cli.verb import gallery_argument, open_gallery, verb, version_settings
+from compatstore.cli.watching import encoder_cell, status_view
 
 if TYPE_CHECKING:
-    from click import Command
-
-    from compatstore.cli.version_settings import VersionSettings
+    from compatstore.cli.requests import VersionSettings
     from compatstore.storage.records import ArtifactRecord
     from compatstore.upgrade.status import VersionStatus
 
@@ -43,7 +43,7 @@ def register(output: Output, gallery: str, version: str, settings: VersionSettin
     """
     opened = open_gallery(gallery, trust_code=False)
     opened.register(settings.version(version))
-    output.show(opened.status(), views.status)
+    output.show(opened.status(), status_view)
 
 
 @verb("link", example="link photos.lance h.compat --from v1 --to v2")
@@ -59,7 +59,7 @@ def link(output: Output, gallery: str, artifact: str, source: str | None, target
     """
     opened = open_gallery(gallery, trust_code=False)
     linked = opened.link(artifact, source, target)
-    output.show(next(record for record in opened.artifacts() if record.id == linked), views.linked)
+    output.show(next(record for record in opened.artifacts() if record.id == linked), _linked)
 
 
 @verb("versions", example="versions photos.lance")
@@ -68,7 +68,51 @@ def link(output: Output, gallery: str, artifact: str, source: str | None, target
 def versions(output: Output, gallery: str) -> None:
     """List versions with their models, and artifacts."""
     opened = open_gallery(gallery, trust_code=False)
-    output.show(RegisteredModels(opened.status().versions, opened.artifacts()), views.models)
+    output.show(RegisteredModels(opened.status().versions, opened.artifacts()), _models)
 
 
-VERBS: tuple[Command, ...] = (register, link, versions)
+@verb("unregister", example="unregister photos.lance v1")
+@gallery_argument
+@click.argument("version")
+@pass_output
+def unregister(output: Output, gallery: str, version: str) -> None:
+    """Forget a version that nothing uses.
+
+    It is refused while the gallery keeps vectors of VERSION, an upgrade is under way from or to it, or an artifact
+    leads from or to it.
+    """
+    opened = open_gallery(gallery, trust_code=False)
+    opened.unregister(version)
+    output.show(opened.status(), status_view)
+
+
+@verb("unlink", example="unlink photos.lance 3f2a9c")
+@gallery_argument
+@click.argument("artifact")
+@pass_output
+def unlink(output: Output, gallery: str, artifact: str) -> None:
+    """Forget an artifact that nothing uses.
+
+    ARTIFACT is its id, or the first digits of it. It is refused while an upgrade applies it, vectors were made by it,
+    or searches use it.
+    """
+    opened = open_gallery(gallery, trust_code=False)
+    opened.unlink(artifact)
+    output.show(opened.status(), status_view)
+
+
+def _linked(result: ArtifactRecord) -> Iterator[str | Table]:
+    """An artifact that was linked."""
+    yield f"{result.id[:12]}  {result.method or result.kind}  {result.source} -> {result.target}"
+
+
+def _models(result: RegisteredModels) -> Iterator[str | Table]:
+    """Versions with their models, and artifacts."""
+    yield table(
+        ("version", "state", "dim", "metric", "fingerprint", "encoder"),
+        [(v.name, v.state, v.dim, v.metric, v.fingerprint, encoder_cell(v)) for v in result.versions],
+    )
+    if result.artifacts:
+        yield ""
+        rows = [(a.id[:12], a.kind, a.method, a.source, a.target) for a in result.artifacts]
+        yield table(("artifact", "kind", "method", "from", "to"), rows)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from compatstore.cli.array_files import read_array
+from compatstore.cli.files import read_array
 from compatstore.errors import InvalidInput
 from compatstore.gallery import Gallery
 from compatstore.trainers import Pairs

@@ -1,11 +1,17 @@
-"""The options by which a command line says what it asks of an upgrade, made of the dataclasses of the API."""
+"""What the options of verbs make: an embedding version, and what is asked of an upgrade, by the API's dataclasses."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from compatstore.cli.files import read_array
 from compatstore.cli.settings import Earlier, Options
+from compatstore.encoders import Encoder, from_spec
+from compatstore.errors import InvalidInput
 from compatstore.upgrade.requests.backfill import Backfill
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.run_settings import RunSettings
+from compatstore.versions import DType, EmbeddingVersion, Metric, SideDType
 
 _ORDER = Earlier(flag="--policy")
 _WRITE_MODE = Earlier(flag="--natives", values={"auto": "auto", "rows": "move_rows", "columns": "rewrite_columns"})
@@ -40,3 +46,72 @@ def _of_plan() -> dict[str, Options]:
         "backfill": Options(kind=Backfill, flags={"share": "--backfill"}, earlier=earlier),
         "gates": Options(kind=Gates),
     }
+
+
+@dataclass(frozen=True, kw_only=True)
+class VersionSettings:
+    """An embedding version, as options say it.
+
+    Args:
+        dim: Values of a vector; read from the encoder, or from the table that is adopted, where it is left out.
+        metric: Distance of the space.
+        normalised: Vectors have unit length.
+        dtype: How vectors are stored.
+        encoder: The model, as an ENCODER spec; vectors come from outside where it is left out.
+        model: Identity of a model that has no encoder here, such as text-embedding-3-small@2024-01.
+        side_dim: Values of the side-information stored with each vector.
+        side_dtype: How it is stored; bits are the signs of its values, in a 32nd of the bytes.
+        side_encoder: The side-information model, as an ENCODER spec.
+        side_model: Identity of a side-information model that has no encoder here.
+        head: File (npy or npz) of the model's frozen classifier head, (classes, dim).
+    """
+
+    dim: int | None = None
+    metric: Metric = "cosine"
+    normalised: bool = False
+    dtype: DType = "float32"
+    encoder: str | None = None
+    model: str = ""
+    side_dim: int | None = None
+    side_dtype: SideDType = "float32"
+    side_encoder: str | None = None
+    side_model: str = ""
+    head: str | None = None
+
+    def version(self, name: str, dim: int | None = None) -> EmbeddingVersion:
+        """Make the version, and its encoders.
+
+        Args:
+            name: Of the version.
+            dim: What the dimension is where neither `dim` nor an encoder says it.
+
+        Raises:
+            InvalidInput: Nothing says the dimension, or a setting is out of its range.
+            DimensionMismatch: `dim` is not the encoder's.
+            NotFound: An encoder or the head's file does not exist.
+        """
+        encoder, side_encoder = _build(self.encoder), _build(self.side_encoder)
+        return EmbeddingVersion(
+            name,
+            dim=self._dim(name, encoder, dim),
+            metric=self.metric,
+            normalised=self.normalised,
+            dtype=self.dtype,
+            encoder=encoder,
+            model=self.model,
+            side_dim=self.side_dim or (side_encoder.dim if side_encoder else None),
+            side_dtype=self.side_dtype,
+            side_model=self.side_model,
+            side_encoder=side_encoder,
+            head=None if self.head is None else read_array(self.head, "head"),
+        )
+
+    def _dim(self, name: str, encoder: Encoder | None, otherwise: int | None) -> int:
+        dim = self.dim if self.dim is not None else encoder.dim if encoder is not None else otherwise
+        if dim is None:
+            raise InvalidInput(f"make version {name}", expected="--dim, or --encoder", found="neither")
+        return dim
+
+
+def _build(spec: str | None) -> Encoder | None:
+    return None if spec is None else from_spec(spec)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
-from compatstore.cli import views
-from compatstore.cli.exit_codes import exit_code
+from compatstore.cli.exit_codes import exit_code, stop_on_signals
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import onto, progress_bars
-from compatstore.cli.stopping import stop_on_signals
+from compatstore.cli.tables import Table
 from compatstore.cli.verb import gallery_argument, open_gallery, trust_code_option, verb, wait_option
 from compatstore.errors import RowsMissing
 
 if TYPE_CHECKING:
-    from click import Command
+    from compatstore.upgrade.states import VersionChange
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,11 @@ def cutover(
     opened = open_gallery(gallery, trust_code=trust_code)
     if check:
         checked = CutoverCheck(target, opened.check_cutover(target))
-        output.show(checked, views.cutover_check)
+        output.show(checked, _cutover_check)
         ctx.exit(checked.exit_code)
     with progress_bars("cutover") as bars, stop_on_signals() as should_stop:
         switched = opened.cutover(target, force=force, progress=onto(bars), should_stop=should_stop)
-    output.show(switched, views.switched)
+    output.show(switched, switched_view)
 
 
 @verb("rollback", example="rollback photos.lance")
@@ -69,7 +69,7 @@ def rollback(output: Output, gallery: str, target: str | None) -> None:
     Atomic; nothing is lost, and nobody is waited for. TARGET is the active version, or else the only upgrade under
     way, where it is left out.
     """
-    output.show(open_gallery(gallery, trust_code=False).rollback(target), views.switched)
+    output.show(open_gallery(gallery, trust_code=False).rollback(target), switched_view)
 
 
 @verb("abort", example="abort photos.lance v2")
@@ -82,7 +82,7 @@ def abort(output: Output, gallery: str, target: str, wait: float) -> None:
 
     A process that works on it finishes its batch and stops. TARGET stays registered; a new upgrade starts from nothing.
     """
-    output.show(open_gallery(gallery, trust_code=False).abort(target, wait=wait), views.switched)
+    output.show(open_gallery(gallery, trust_code=False).abort(target, wait=wait), switched_view)
 
 
 @verb("retire", example="retire photos.lance v1")
@@ -97,7 +97,23 @@ def retire(output: Output, gallery: str, version: str, drop_adopted: bool, force
     With the target of an upgrade that has not cut over, this abandons that upgrade.
     """
     opened = open_gallery(gallery, trust_code=False)
-    output.show(opened.retire(version, drop_adopted=drop_adopted, force=force), views.switched)
+    output.show(opened.retire(version, drop_adopted=drop_adopted, force=force), switched_view)
 
 
-VERBS: tuple[Command, ...] = (cutover, rollback, abort, retire)
+def switched_view(result: VersionChange) -> Iterator[str | Table]:
+    """What a cutover, rollback, abort or retire did."""
+    was = f", {result.previous} before" if result.previous != result.active else ""
+    yield f"{result.active} is active{was}" if result.changed else f"{result.active} is active; nothing to do"
+    if result.missing:
+        yield f"{result.missing} items have no vector in {result.active}: searches do not find them"
+    if result.dropped:
+        yield f"dropped: {', '.join(result.dropped)}"
+
+
+def _cutover_check(result: CutoverCheck) -> Iterator[str | Table]:
+    """Whether an upgrade can cut over."""
+    yield (
+        f"{result.missing} items have no vector in {result.target}"
+        if result.missing
+        else f"{result.target} can cut over"
+    )

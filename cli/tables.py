@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -114,3 +114,35 @@ def short(value: float) -> str:
     """Four digits behind the point, without zeros that say nothing; four significant ones of a small number."""
     rounded = f"{value:.4f}".rstrip("0").rstrip(".")
     return f"{value:.4g}" if value and rounded in ("0", "-0") else rounded
+
+
+def figures(values: Mapping[str, Any]) -> Iterator[str | Table]:
+    """Held-out figures of an artifact: of each network, and a table for each list of candidates."""
+    rows = [(path[0], " ".join(path[1:]), value) for path, value in flat(values) if not _is_list(value)]
+    if rows:
+        yield ""
+        yield table(("held out", "figure", "value"), rows)
+    for _, value in flat(values):
+        if _is_list(value):
+            yield ""
+            yield _records(value)
+
+
+def flat(values: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Names from the outside to the inside, and the value, of mappings in mappings."""
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            yield from flat(value, (*path, name))
+        else:
+            yield (*path, name), value
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple) and any(isinstance(item, Mapping) for item in value)
+
+
+def _records(items: Sequence[Mapping[str, Any]]) -> Table:
+    """A row for each item; a column for each value that one of them has."""
+    rows = [{" ".join(path): value for path, value in flat(item)} for item in items]
+    names = [name for name in dict.fromkeys(name for row in rows for name in row) if any(row.get(name) for row in rows)]
+    return table(names, [[row.get(name) for name in names] for row in rows])

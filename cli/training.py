@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import click
 
-from compatstore.cli import image_training, side_training, views
+from compatstore.cli import image_training, side_training
 from compatstore.cli.image_training import trainer_loader
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import Bars, progress_bars
+from compatstore.cli.tables import Table, figures
 from compatstore.cli.verb import Verb, require_free, trust_code_option, verb
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def _method(name: str, trainer: str, summary: str) -> Verb:
         with progress_bars("train") as bars:
             artifact = settings.fit(pairs, _onto(bars))
         artifact.save(out, overwrite=overwrite)
-        output.show(Trained(artifact.id, out, artifact.manifest), views.trained)
+        output.show(Trained(artifact.id, out, artifact.manifest), _trained)
 
     method.help = f"{summary}\n\n{_FILES}"
     return method
@@ -141,9 +142,14 @@ def _onto(bars: Bars) -> Callable[[EpochProgress], None]:
     return update
 
 
+def _trained(result: Trained) -> Iterator[str | Table]:
+    """What training made."""
+    source, target = result.manifest.source, result.manifest.target
+    yield f"{result.id[:12]}  {result.manifest.method}  {source.dim} -> {target.dim} values, in {result.out}"
+    yield from figures(result.manifest.figures)
+
+
 for row in METHODS:
     train.add_command(_method(*row))
 for command in (*image_training.METHODS, *side_training.METHODS):
     train.add_command(command)
-
-VERBS: tuple[click.Command, ...] = (train,)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from compatstore.cli import views
-from compatstore.cli.exit_codes import BUSY, GATE_FAILED
+from compatstore.cli.evaluation import estimate_view
+from compatstore.cli.exit_codes import BUSY, GATE_FAILED, stop_on_signals
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import onto, progress_bars
-from compatstore.cli.stopping import stop_on_signals
+from compatstore.cli.switching import switched_view
+from compatstore.cli.tables import Table, figures, table
 from compatstore.cli.verb import (
     gallery_argument,
     open_gallery,
@@ -23,17 +24,19 @@ from compatstore.cli.verb import (
     verb,
     wait_option,
 )
+from compatstore.cli.watching import reason_lines, spent_lines
 
 if TYPE_CHECKING:
-    from click import Command
-
     from compatstore.cli.settings import Options
     from compatstore.gallery import Gallery
+    from compatstore.upgrade.leases.stop_request import Paused
     from compatstore.upgrade.plan import Plan
     from compatstore.upgrade.refitting.refitter import Refitter
     from compatstore.upgrade.requests.backfill import Backfill
     from compatstore.upgrade.requests.gates import Gates
     from compatstore.upgrade.requests.run_settings import RunSettings
+    from compatstore.upgrade.run import UpgradeResult
+
 
 _ARTIFACT_ID = re.compile(r"[0-9a-f]+")
 via_option = click.option(
@@ -143,16 +146,16 @@ def upgrade(
             should_stop=should_stop,
         )
     if not cutover:
-        output.show(report, views.report)
+        output.show(report, _result)
         return
     with progress_bars("cutover") as bars, stop_on_signals() as should_stop:
         switched = opened.cutover(target, progress=onto(bars), should_stop=should_stop)
-    output.show({"upgrade": report, "cutover": switched}, views.report_and_switched)
+    output.show({"upgrade": report, "cutover": switched}, _result_and_cutover)
 
 
 def _show_plan(ctx: click.Context, output: Output, planned: Plan) -> None:
     """Show a plan and end the command; where a gate fails, so does the command."""
-    output.show(planned, views.plan)
+    output.show(planned, _plan)
     ctx.exit(0 if planned.estimate is None or planned.estimate.passed else GATE_FAILED)
 
 
@@ -168,7 +171,7 @@ def pause(ctx: click.Context, output: Output, gallery: str, target: str, wait: f
     That process finishes its batch, with --wait 0 after this command has ended. The same upgrade command goes on.
     """
     paused = open_gallery(gallery, trust_code=False).pause(target, wait=wait)
-    output.show(paused, views.paused)
+    output.show(paused, _paused)
     ctx.exit(0 if paused.stopped or not wait else BUSY)
 
 
@@ -196,4 +199,49 @@ def _link_first(gallery: Gallery, via: str | None, target: str, output: Output) 
     return artifact.id
 
 
-VERBS: tuple[Command, ...] = (plan, upgrade, pause)
+def _plan(result: Plan) -> Iterator[str | Table]:
+    """What an upgrade would do and cost."""
+    via = f" by {' then '.join(result.path)}" if result.path else ""
+    yield f"{result.source} -> {result.target}{via}, {result.rows} items"
+    rows = [(step.name, step.rows, step.bytes, step.seconds, step.note) for step in result.steps]
+    yield table(("step", "rows", "bytes", "seconds", "what"), rows) if rows else "nothing is left to do"
+    yield from figures(result.quality)
+    if result.estimate is not None:
+        yield from estimate_view(result.estimate)
+    for warning in result.warnings:
+        yield f"warning: {warning}"
+
+
+def _result(result: UpgradeResult) -> Iterator[str | Table]:
+    """What an upgrade did, and what comes next."""
+    yield from _done(result)
+    if result.state == "ready":
+        yield f"next: compatstore cutover GALLERY {result.target}"
+
+
+def _done(result: UpgradeResult) -> Iterator[str | Table]:
+    yield (
+        f"{result.target} is {result.state}: {result.transformed} items transformed, {result.backfilled} embedded "
+        f"natively, {result.missing} missing, {result.seconds:.1f} s"
+    )
+    yield from (f"warning: {warning}" for warning in result.warnings)
+    yield from spent_lines(result.spent, result.ended_by)
+    if result.num_unbackfillable:
+        yield f"{result.embeddable} items can be embedded natively, {result.num_unbackfillable} cannot:"
+        yield from reason_lines(result.unbackfillable, result.num_unbackfillable)
+
+
+def _result_and_cutover(result: Mapping[str, Any]) -> Iterator[str | Table]:
+    """What an upgrade and its cutover did."""
+    yield from _done(result["upgrade"])
+    yield from switched_view(result["cutover"])
+
+
+def _paused(result: Paused) -> Iterator[str | Table]:
+    """What a pause did."""
+    if not result.holder:
+        yield f"nobody works on {result.target}"
+    elif result.stopped:
+        yield f"{result.holder} has stopped; go on: compatstore upgrade GALLERY {result.target}"
+    else:
+        yield f"{result.holder} was asked to stop, and has not yet"

@@ -1,18 +1,57 @@
-"""Verbs that make a gallery smaller: optimize, unregister, unlink."""
+"""Verbs that look after a gallery: verify, doctor, optimize."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 
-from compatstore.cli import views
+from compatstore.cli.exit_codes import FOUND
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import progress_bars
+from compatstore.cli.tables import Table, table
 from compatstore.cli.verb import gallery_argument, open_gallery, verb
 
 if TYPE_CHECKING:
-    from click import Command
+    from compatstore.upkeep.optimize import Optimized
+    from compatstore.verification import Examination, Verification
+
+
+@verb("verify", example="verify photos.lance")
+@gallery_argument
+@pass_output
+@click.pass_context
+def verify(ctx: click.Context, output: Output, gallery: str) -> None:
+    """Check that all of a gallery fits together.
+
+    Table, registry, files, tags and indexes are held against each other. Nothing is written; each finding comes with
+    its repair. The exit code is 9 where an error or a warning is found, 0 where there is nothing but notes.
+    """
+    from compatstore.storage.location import locate
+    from compatstore.verification import verify_at
+
+    with progress_bars("verify"):
+        result = verify_at(locate(gallery))
+    output.show(result, _findings)
+    ctx.exit(0 if result.clean else FOUND)
+
+
+@verb("doctor", example="doctor photos.lance")
+@click.argument("gallery", required=False)
+@pass_output
+@click.pass_context
+def doctor(ctx: click.Context, output: Output, gallery: str | None) -> None:
+    """Look at the environment of a gallery.
+
+    At libraries, processor and memory, and at the place where GALLERY lies. A file of a few bytes is written beside the
+    table and removed again, to see whether that can be done. The exit code is 9 where there is a problem.
+    """
+    from compatstore.verification import doctor as examine
+
+    result = examine(gallery)
+    output.show(result, _diagnoses)
+    ctx.exit(0 if result.fit else FOUND)
 
 
 @verb("optimize", example="optimize photos.lance --dry-run")
@@ -36,37 +75,40 @@ def optimize(output: Output, gallery: str, dry_run: bool, adopted: bool, grace: 
     opened = open_gallery(gallery, trust_code=False)
     with progress_bars("optimize"):
         result = opened.optimize(adopted=adopted, grace=grace, dry_run=dry_run)
-    output.show(result, views.optimized)
+    output.show(result, _optimized)
 
 
-@verb("unregister", example="unregister photos.lance v1")
-@gallery_argument
-@click.argument("version")
-@pass_output
-def unregister(output: Output, gallery: str, version: str) -> None:
-    """Forget a version that nothing uses.
-
-    It is refused while the gallery keeps vectors of VERSION, an upgrade is under way from or to it, or an artifact
-    leads from or to it.
-    """
-    opened = open_gallery(gallery, trust_code=False)
-    opened.unregister(version)
-    output.show(opened.status(), views.status)
+def _findings(result: Verification) -> Iterator[str | Table]:
+    yield f"{result.gallery}: {result.rows} items, table version {result.table_version}"
+    if result.findings:
+        rows = [(f.severity, f.check, f.what, f.repair) for f in result.findings]
+        yield table(("severity", "check", "what", "repair"), rows)
+    else:
+        yield f"nothing wrong: {', '.join(result.checks)}"
 
 
-@verb("unlink", example="unlink photos.lance 3f2a9c")
-@gallery_argument
-@click.argument("artifact")
-@pass_output
-def unlink(output: Output, gallery: str, artifact: str) -> None:
-    """Forget an artifact that nothing uses.
-
-    ARTIFACT is its id, or the first digits of it. It is refused while an upgrade applies it, vectors were made by it,
-    or searches use it.
-    """
-    opened = open_gallery(gallery, trust_code=False)
-    opened.unlink(artifact)
-    output.show(opened.status(), views.status)
+def _diagnoses(result: Examination) -> Iterator[str | Table]:
+    rows = [(d.level, d.topic, d.what, d.fix) for d in result.diagnoses]
+    yield table(("level", "topic", "what", "fix"), rows)
 
 
-VERBS: tuple[Command, ...] = (optimize, unregister, unlink)
+def _optimized(result: Optimized) -> Iterator[str | Table]:
+    """What an optimisation did, or would do."""
+    names = ("fragments", "index parts", "table versions", "files", "MB")
+    before, after = (
+        (size.fragments, size.index_parts, size.versions, size.files, f"{size.bytes / 1e6:,.1f}")
+        for size in (result.before, result.after)
+    )
+    yield table(("", "before", "would be" if result.dry_run else "after"), list(zip(names, before, after, strict=True)))
+    verb = "would be removed" if result.dry_run else "removed"
+    for count, what in (
+        (len(result.dropped), f"columns that no version has: {', '.join(result.dropped)}"),
+        (result.orphans, "files of the table that no version names"),
+        (len(result.leftovers), "files beside the table that nothing needs"),
+    ):
+        if count:
+            yield f"{verb}: {count} {what}"
+    if result.tags:
+        yield f"kept: the table versions of {', '.join(result.tags)}"
+    if result.left_alone:
+        yield f"left alone: {result.left_alone}"

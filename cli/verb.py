@@ -124,6 +124,6 @@ def require_free(out: str, overwrite: bool) -> None:
 
 def version_settings() -> type:
     """The dataclass behind the options that describe an embedding version."""
-    from compatstore.cli.version_settings import VersionSettings
+    from compatstore.cli.requests import VersionSettings
 
     return VersionSettings

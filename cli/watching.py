@@ -5,22 +5,22 @@ from __future__ import annotations
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from compatstore.cli import views
 from compatstore.cli.exit_codes import STOPPED, exit_code
 from compatstore.cli.output import Output, console, fitted, pass_output
+from compatstore.cli.tables import Table, table
 from compatstore.cli.verb import gallery_argument, open_gallery, verb
 from compatstore.errors import UpgradeError
 
 if TYPE_CHECKING:
-    from compatstore.upgrade.status import Status
-if TYPE_CHECKING:
-    from click import Command
+    from compatstore.storage.history import HistoryEntry
+    from compatstore.storage.ledger import Spent
+    from compatstore.upgrade.status import Activity, RunStatus, Status, VersionStatus
 
 
 _CODES = {
@@ -53,13 +53,13 @@ def following(output: Output) -> Iterator[Callable[[Status], None]]:
 
         def draw(status: Status) -> None:
             live.update(
-                Group(*(fitted(output.addressed(part), drawn.width) for part in views.status(status))), refresh=True
+                Group(*(fitted(output.addressed(part), drawn.width) for part in status_view(status))), refresh=True
             )
 
         with Live(console=drawn, auto_refresh=False) as live:
             yield draw
     else:
-        yield lambda status: output.show(status, views.status)
+        yield lambda status: output.show(status, status_view)
 
 
 @verb("status", example="status photos.lance --watch")
@@ -82,7 +82,7 @@ def status(ctx: click.Context, output: Output, gallery: str, watch: float | None
     """
     opened = open_gallery(gallery, trust_code=False)
     if watch is None:
-        output.show(opened.status(), views.status)
+        output.show(opened.status(), status_view)
         return
     with following(output) as show:
         while True:
@@ -98,7 +98,7 @@ def status(ctx: click.Context, output: Output, gallery: str, watch: float | None
 @pass_output
 def history(output: Output, gallery: str) -> None:
     """Show all steps so far, oldest first."""
-    output.show(open_gallery(gallery, trust_code=False).history(), views.history)
+    output.show(open_gallery(gallery, trust_code=False).history(), _history)
 
 
 @verb("unbackfillable", example="unbackfillable photos.lance v2")
@@ -107,7 +107,99 @@ def history(output: Output, gallery: str) -> None:
 @pass_output
 def unbackfillable(output: Output, gallery: str, target: str) -> None:
     """List items that cannot be embedded in TARGET, with reasons."""
-    output.show(open_gallery(gallery, trust_code=False).unbackfillable(target), views.unbackfillable)
+    output.show(open_gallery(gallery, trust_code=False).unbackfillable(target), _unbackfillable)
 
 
-VERBS: tuple[Command, ...] = (status, history, unbackfillable)
+def status_view(result: Status) -> Iterator[str | Table]:
+    """A gallery as of now."""
+    yield f"{result.gallery}: {result.rows} items, {result.active} is active"
+    if result.missing:
+        yield f"{result.missing} items have no vector in {result.active}: searches do not find them"
+    yield table(
+        ("version", "state", "dim", "metric", "native", "transformed", "missing", "encoder"),
+        [
+            (v.name, v.state, v.dim, v.metric, v.native, v.transformed, v.missing, encoder_cell(v))
+            for v in result.versions
+        ],
+    )
+    for version in result.versions:
+        if version.bridged:
+            yield f"{version.bridged} items without a vector in {version.name} are found through an artifact"
+    for run in result.upgrades:
+        yield from _run(run)
+
+
+def _run(run: RunStatus) -> Iterator[str]:
+    via = f" by {' then '.join(run.path)}" if run.path else ""
+    yield f"upgrade {run.source} -> {run.target}{via}: {run.state}, {_doing(run)}"
+    yield from _activity(run.activity)
+    if run.staged:
+        yield f"  {run.staged} natives are safe beside the table and not in it yet"
+    yield from spent_lines(run.spent, run.ended_by, "  ")
+    if run.missing:
+        yield f"  without a vector that a query of {run.target} finds: {', '.join(run.missing)}, ..."
+    if run.unbackfillable:
+        yield f"  {run.embeddable} items can be embedded natively, {run.unbackfillable} cannot:"
+        yield from reason_lines(run.reasons, run.unbackfillable)
+
+
+def _doing(run: RunStatus) -> str:
+    if run.activity.doing == "waiting":
+        return f"waiting for {run.waiting_for}"
+    if run.activity.doing == "running":
+        return "running"
+    return f"{run.activity.doing}; go on: compatstore upgrade GALLERY {run.target}"
+
+
+def _activity(activity: Activity) -> Iterator[str]:
+    at = f": {activity.step}, {activity.done} of {activity.total}" if activity.step else ""
+    if activity.doing == "running":
+        left = "" if activity.eta is None else f", {activity.eta:.0f} s left"
+        rate = f", {activity.rate:.0f}/s{left}" if at else ""
+        yield f"  {activity.verb} by {activity.holder} since {activity.since}{at}{rate}"
+    elif activity.doing != "waiting" and activity.holder:
+        yield f"  last at work was {activity.holder}{at}"
+    if activity.error:
+        yield f"  last error, at {activity.error_at}: {activity.error}"
+
+
+_ENDED = {
+    "backfill": "its share is reached",
+    "max_rows": "its limit of items ended it",
+    "max_seconds": "its limit of time ended it",
+    "max_cost": "its limit of money ended it",
+}
+
+
+def spent_lines(spent: Spent, ended_by: str, margin: str = "") -> Iterator[str]:
+    """What a backfill has used so far, and which limit ended it."""
+    if spent.rows:
+        cost = f", {spent.cost:g} in cost" if spent.cost else ""
+        ended = f"; {_ENDED[ended_by]}" if ended_by else ""
+        yield f"{margin}backfill so far: {spent.rows} items in {spent.seconds:.1f} s{cost}{ended}"
+
+
+def reason_lines(reasons: Sequence[tuple[str, str]], total: int) -> Iterator[str]:
+    """The first items that cannot be embedded, with reasons, and how many more there are."""
+    yield from (f"    {item}: {reason}" for item, reason in reasons)
+    if total > len(reasons):
+        yield f"    and {total - len(reasons)} more"
+
+
+def encoder_cell(version: VersionStatus) -> str:
+    """An encoder's spec; of a stored network's digest, the first digits do."""
+    kind, _, rest = version.encoder.partition(":")
+    return f"{kind}:{rest[:12]}" if kind == "stored" else version.encoder or "none"
+
+
+def _history(result: Sequence[HistoryEntry]) -> Iterator[str | Table]:
+    """All steps so far."""
+    yield table(
+        ("#", "at", "step", "version", "artifact", "rows", "seconds", "who", "note"),
+        [(h.number, h.at, h.step, h.version, h.artifact[:12], h.rows, h.seconds, h.who, h.note) for h in result],
+    )
+
+
+def _unbackfillable(result: Any) -> Iterator[str | Table]:
+    """Items that could not be embedded natively, an Arrow table."""
+    yield table(result.column_names, [row.values() for row in result.to_pylist()])

@@ -113,6 +113,14 @@ def pixels(monkeypatch, tmp_path):
 
 
 @pytest.fixture
+def empty(run, tmp_path):
+    """A gallery without items, for vectors of 64 values."""
+    path = tmp_path / "empty.lance"
+    assert run("init", path, "--version", "v1", "--dim", 64, "--metric", "l2").code == 0
+    return path
+
+
+@pytest.fixture
 def gallery(run, digits, tmp_path):
     """A gallery of all digits in v1; v2 is registered with its vectors as encoder."""
     path = tmp_path / "digits.lance"

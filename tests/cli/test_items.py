@@ -1,10 +1,9 @@
-"""init, adopt, add and search, on real digits."""
+"""add, drop-columns and search, on real digits."""
 
 from __future__ import annotations
 
 import json
 
-import lancedb
 import numpy as np
 import pyarrow as pa
 import pyarrow.feather as feather
@@ -15,48 +14,6 @@ import pytest
 def vectors(path):
     with np.load(path) as arrays:
         return dict(arrays)
-
-
-@pytest.fixture
-def empty(run, tmp_path):
-    path = tmp_path / "empty.lance"
-    assert run("init", path, "--version", "v1", "--dim", 64, "--metric", "l2").code == 0
-    return path
-
-
-def test_init_shows_the_new_gallery(run, tmp_path):
-    words = ("--version", "v1", "--dim", 8, "--metric", "dot", "--normalised", "--side-dim", 4, "--json")
-    made = run("init", tmp_path / "g.lance", *words)
-    assert made.code == 0
-    assert made.json["rows"] == 0
-    assert made.json["versions"][0] | {"fingerprint": ""} == {
-        "name": "v1",
-        "state": "active",
-        "dim": 8,
-        "metric": "dot",
-        "fingerprint": "",
-        "encoder": "",
-        "native": 0,
-        "transformed": 0,
-        "bridged": 0,
-        "missing": 0,
-    }
-
-
-def test_init_takes_the_dimension_from_the_encoder(run, tmp_path, pixels):
-    made = run("init", tmp_path / "g.lance", "--version", "v1", "--encoder", pixels, "--json")
-    assert made.json["versions"][0]["dim"] == 64
-
-
-def test_init_without_any_dimension_is_refused(run, tmp_path):
-    made = run("init", tmp_path / "g.lance", "--version", "v1")
-    assert made.code == 2
-    assert "expected --dim, or --encoder" in made.err
-
-
-def test_init_twice_is_refused(run, empty):
-    again = run("init", empty, "--version", "v1", "--dim", 64)
-    assert (again.code, again.out) == (4, "")
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".parquet", ".feather", ".arrow"])
@@ -236,38 +193,6 @@ def test_searches_that_cannot_be(run, gallery, words, code):
 def test_queries_that_are_no_vectors(run, gallery, tmp_path, content):
     (tmp_path / "q.json").write_text(content)
     assert run("search", gallery, "--vector", tmp_path / "q.json").code == 2
-
-
-def test_adopt_a_lancedb_table(run, tmp_path, digits):
-    arrays = vectors(digits / "v1.npz")
-    matrix = pa.FixedSizeListArray.from_arrays(pa.array(arrays["vector"].ravel()), 64)
-    data = pa.table({"uri": arrays["id"].tolist(), "embedding": matrix})
-    lancedb.connect(tmp_path / "db").create_table("digits", data)
-    place = f"{tmp_path / 'db'}#digits"
-    adopted = run("adopt", place, "--version", "v1", "--vector", "embedding", "--id", "uri", "--metric", "l2", "--json")
-    assert adopted.code == 0
-    assert (adopted.json["rows"], adopted.json["versions"][0]["dim"]) == (300, 64)
-    assert run("search", place, "--id", "digit-0001", "-k", 1, "--json").json[0]["uri"] == "digit-0001"
-
-
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        (("--vector", "no-such", "--id", "uri"), 2),
-        (("--vector", "uri", "--id", "uri"), 2),
-        (("--vector", "embedding", "--id", "no-such"), 2),
-        (("--vector", "embedding", "--id", "uri", "--dim", "7"), 2),
-    ],
-)
-def test_adopt_refuses_what_does_not_fit(run, tmp_path, words, code):
-    matrix = pa.FixedSizeListArray.from_arrays(pa.array(np.ones(8, np.float32)), 4)
-    lancedb.connect(tmp_path / "db").create_table("t", pa.table({"uri": ["a", "b"], "embedding": matrix}))
-    adopted = run("adopt", f"{tmp_path / 'db'}#t", "--version", "v1", *words)
-    assert (adopted.code, adopted.out) == (code, "")
-
-
-def test_adopt_where_nothing_is(run, tmp_path):
-    assert run("adopt", tmp_path / "none", "--version", "v1", "--vector", "v", "--id", "i").code == 3
 
 
 def test_columns_are_dropped_and_every_condition_must_hold(run, gallery):

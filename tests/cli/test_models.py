@@ -1,17 +1,11 @@
-"""register, link, versions and train."""
+"""register, link, versions, unregister and unlink."""
 
 from __future__ import annotations
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 import compatstore as cs
-from compatstore.trainers import FCT, Pairs
-
-
-def files(digits):
-    return ("--source", digits / "v1.npz", "--target", digits / "v2.npz")
 
 
 def test_register_with_all_that_a_version_has(run, gallery, tmp_path):
@@ -68,137 +62,13 @@ def test_link_refuses_other_dimensions_and_damaged_files(run, gallery, artifact,
     assert run("link", gallery, broken, "--from", "v1", "--to", "v2").code == 5
 
 
-def test_train_fct_is_the_same_as_the_api(run, digits, tmp_path):
-    settings = {"epochs": 2, "branch_width": 16, "mixer_width": 32, "batch_size": 64, "bias": False, "seed": 3}
-    words = [f"--{name.replace('_', '-')}={value}" for name, value in settings.items() if name != "bias"]
-    trained = run("train", "fct", *files(digits), "--out", tmp_path / "h.compat", *words, "--no-bias", "--json")
-    assert trained.code == 0
-    pairs = Pairs.load(digits / "v1.npz", digits / "v2.npz")
-    expected = FCT(**settings).fit(pairs)
-    loaded = cs.Artifact.load(tmp_path / "h.compat")
-    assert loaded.manifest.settings == expected.manifest.settings
-    np.testing.assert_array_equal(loaded.apply(pairs.source).vectors, expected.apply(pairs.source).vectors)
-    assert trained.json["id"] == loaded.id
-    assert trained.json["manifest"]["figures"]["h"]["rows"] == 30
-
-
-def test_held_out_figures_are_shown(run, digits, tmp_path):
-    shown = run("train", "procrustes", *files(digits), "--out", tmp_path / "h.compat").out
-    assert "Procrustes  64 -> 24 values" in shown
-    assert "recall_at_10" in shown
-
-
-def test_numbers_with_commas_are_a_setting(run, digits, tmp_path):
-    trained = run("train", "ridge", *files(digits), "--out", tmp_path / "h", "--penalties", "0.5", "--json")
-    assert trained.json["manifest"]["settings"]["penalties"] == [0.5]
-    assert run("train", "ridge", *files(digits), "--out", tmp_path / "g", "--penalties", "a,b").code == 2
-
-
-def test_an_artifact_for_a_gallery_links_by_itself(run, gallery, digits, tmp_path):
-    out = tmp_path / "h.compat"
-    versions = ("--gallery", gallery, "--from", "v1", "--to", "v2")
-    assert run("train", "ridge", *files(digits), *versions, "--out", out).code == 0
-    assert run("link", gallery, out, "--json").json["target"] == "v2"
-
-
-def test_train_on_what_is_native_in_both_versions(run, linked, tmp_path):
-    assert run("upgrade", linked, "v2", "--backfill", 0.5).code == 0
-    versions = ("--gallery", linked, "--from", "v1", "--to", "v2")
-    trained = run("train", "ridge", *versions, "--out", tmp_path / "h.compat", "--json")
-    assert trained.code == 0
-    assert trained.json["manifest"]["figures"]["h"]["rows"] == 15
-    assert trained.json["manifest"]["source"]["name"] == "v1"
-
-
-def test_train_without_native_pairs_says_what_to_do(run, linked, tmp_path):
-    versions = ("--gallery", linked, "--from", "v1", "--to", "v2")
-    assert run("train", "ridge", *versions, "--out", tmp_path / "h").code == 3
-    run("upgrade", linked, "v2")
-    refused = run("train", "ridge", *versions, "--out", tmp_path / "h")
-    assert refused.code == 2
-    assert "--source and --target" in refused.err
-
-
-def test_side_information_is_joined_by_id(run, digits, tmp_path):
-    """Rows of the side file stand in reverse order; joined by id they give what one file gives."""
-    with np.load(digits / "v1.npz") as arrays:
-        ids, vectors = arrays["id"], arrays["vector"]
-    side = np.random.default_rng(0).normal(size=(len(ids), 4)).astype(np.float32)
-    np.savez(tmp_path / "both.npz", id=ids, vector=vectors, side=side)
-    np.savez(tmp_path / "side.npz", id=ids[::-1], vector=side[::-1])
-    words = ("--epochs", 1, "--branch-width", 8, "--mixer-width", 8, "--json")
-    target = ("--target", digits / "v2.npz")
-    one = run("train", "fct", "--source", tmp_path / "both.npz", *target, "--out", tmp_path / "a", *words)
-    apart = (*files(digits), "--side", tmp_path / "side.npz")
-    two = run("train", "fct", *apart, "--out", tmp_path / "b", *words)
-    assert one.code == two.code == 0
-    assert one.json["manifest"]["weights_sha256"] == two.json["manifest"]["weights_sha256"]
-    assert one.json["manifest"]["side_source"]["dim"] == 4
-
-
-def test_an_artifact_is_not_overwritten_unless_asked(run, digits, artifact, tmp_path):
-    (tmp_path / "h").mkdir()
-    (tmp_path / "h" / "mine.txt").write_text("mine")
-    refused = run("train", "ridge", *files(digits), "--out", tmp_path / "h")
-    assert refused.code == 4
-    assert "--overwrite" in refused.err
-    assert (tmp_path / "h" / "mine.txt").read_text() == "mine"
-
-
-@pytest.mark.parametrize(
-    ("words", "code"),
-    [
-        ((), 2),
-        (("--source", "a.npz"), 2),
-        (("--gallery", "g", "--from", "v1"), 2),
-        (("--gallery", "no-such", "--from", "v1", "--to", "v2"), 3),
-        (("--source", "no-such.npz", "--target", "no-such.npz"), 2),
-        (("--gallery", "no-such", "--from", "v1", "--to", "v2", "--side", "s.npz"), 3),
-    ],
-)
-def test_train_refuses(run, tmp_path, words, code):
-    refused = run("train", "ridge", *words, "--out", tmp_path / "h")
-    assert (refused.code, refused.out) == (code, "")
-    assert not (tmp_path / "h").exists()
-
-
-def test_a_setting_out_of_its_range_is_refused(run, digits, tmp_path):
-    refused = run("train", "fct", *files(digits), "--out", tmp_path / "h", "--epochs", 0, "--json")
-    assert (refused.code, refused.json["error"]) == (2, "InvalidInput")
-
-
-def test_train_pairs_a_gallerys_version_with_a_file_and_says_how_many_matched(run, gallery, digits, tmp_path):
-    words = ("--gallery", gallery, "--source", "v1", "--target", digits / "v2.npz", "--to", "v2")
-    trained = run("train", "ridge", *words, "--labels", "label", "--out", tmp_path / "h.compat", "--json")
-    assert trained.code == 0
-    assert "300 pairs, joined by id: 300 items of v1 (native), 300 of " in trained.err
-    assert run("link", gallery, tmp_path / "h.compat", "--json").json["source"] == "v1"
-
-
-def test_from_and_to_stand_for_what_is_not_named(run, gallery, digits, tmp_path):
-    """What the advice of a refused training says works: --target beside --gallery, --from and --to."""
-    versions = ("--gallery", gallery, "--from", "v1", "--to", "v2")
-    refused = run("train", "ridge", *versions, "--out", tmp_path / "h.compat")
-    assert (refused.code, "--target" in refused.err) == (3, True)
-    trained = run("train", "ridge", *versions, "--target", digits / "v2.npz", "--out", tmp_path / "h.compat")
-    assert trained.code == 0
-
-
-def test_train_on_an_apps_own_column(run, digits, tmp_path):
-    with np.load(digits / "v1.npz") as old, np.load(digits / "v2.npz") as new:
-        columns = {"id": old["id"].tolist(), "vector": old["vector"].tolist(), "ours": new["vector"].tolist()}
-    gallery = cs.Gallery.create(str(tmp_path / "g.lance"), cs.EmbeddingVersion("v1", dim=64, metric="l2"))
-    gallery.add(pa.table(columns))
-    words = ("--gallery", tmp_path / "g.lance", "--source", "v1", "--target", "ours")
-    trained = run("train", "ridge", *words, "--out", tmp_path / "h.compat", "--json")
-    assert trained.code == 0
-    assert trained.json["manifest"]["target"]["dim"] == 24
-
-
-@pytest.mark.parametrize(
-    "words", [(), ("--source", "v1"), ("--gallery", "g", "--from", "v1"), ("--from", "a", "--to", "b")]
-)
-def test_training_without_one_side_says_where_vectors_can_come_from(run, tmp_path, words):
-    refused = run("train", "ridge", *words, "--out", tmp_path / "h.compat")
-    assert refused.code == 2
-    assert "--gallery" in refused.err
+def test_versions_and_artifacts_are_forgotten_once_nothing_uses_them(run, linked):
+    refused = run("unregister", linked, "v2")
+    assert refused.code == 7
+    artifact = run("versions", linked, "--json").json["artifacts"][0]["id"]
+    assert f"compatstore unlink {linked} {artifact[:12]}" in refused.err
+    assert run("unlink", linked, artifact[:8]).code == 0
+    assert run("unregister", linked, "v2").code == 0
+    left = run("versions", linked, "--json").json
+    assert [version["name"] for version in left["versions"]] == ["v1"]
+    assert left["artifacts"] == []

@@ -13,9 +13,7 @@ import pyarrow as pa
 import pytest
 from rich.console import Console
 
-from compatstore import errors
 from compatstore.cli.app import app
-from compatstore.cli.exit_codes import exit_code
 from compatstore.cli.output import Output, plain
 from compatstore.cli.tables import cell, table
 
@@ -40,27 +38,6 @@ def test_a_table_is_neither_cut_nor_read_as_markup(capsys):
     long = "[red]" + "x" * 500
     Output(as_json=False).show([long], lambda rows: [table(("name", "number"), [(row, 1.25) for row in rows])])
     assert capsys.readouterr().out.splitlines() == ["name" + " " * 503 + "number", f"{long}    1.25"]
-
-
-@pytest.mark.parametrize(
-    ("error", "code"),
-    [
-        (errors.InvalidInput("x"), 2),
-        (errors.DimensionMismatch("x"), 2),
-        (errors.UnknownVersion("x"), 3),
-        (errors.AlreadyExists("x"), 4),
-        (errors.FingerprintMismatch("x"), 4),
-        (errors.CorruptArtifact("x"), 5),
-        (errors.CommitConflict("x"), 6),
-        (errors.SourceError("x", {0: "y"}), 6),
-        (errors.RowsMissing("x"), 7),
-        (errors.MissingExtra("torch", "train"), 8),
-        (errors.Interrupted("x"), 130),
-        (errors.CompatStoreError("x"), 1),
-    ],
-)
-def test_exit_codes(error, code):
-    assert exit_code(error) == code
 
 
 @pytest.mark.parametrize(
@@ -105,6 +82,8 @@ def test_a_real_process_keeps_stdout_clean(gallery):
 
 
 LONG = "word " * 30
+
+
 ROWS = [("v1", 128, LONG, 0.25), ("v2-of-a-long-name", 7, "short", 1234.5)]
 
 

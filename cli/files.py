@@ -1,7 +1,8 @@
-"""What `add` can read: image files, folders of images, and files of vectors, in batches."""
+"""What files named on a command line hold: one array, or items to add (images, folders, vectors) in batches."""
 
 from __future__ import annotations
 
+import json
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.parquet as parquet
@@ -18,10 +20,54 @@ from compatstore.encoders.images import SUFFIXES as IMAGES
 from compatstore.encoders.images import find_images
 from compatstore.errors import InvalidInput, NotFound
 
+ARRAYS = (".json", ".npy", ".npz")
 IMAGE_BATCH = 1_024
 VECTOR_BATCH = 32_768
 VECTORS = (".parquet", ".arrow", ".feather", ".npz", ".npy")
 _SINGULAR = {"ids": "id", "vectors": "vector", "sources": "source", "sides": "side", "labels": "label"}
+
+
+def read_array(path: str, *names: str) -> npt.NDArray[Any]:
+    """Read an array.
+
+    Args:
+        path: An .npy, an .npz, or a .json of (nested) lists of numbers.
+        names: Keys of an .npz, the first that is there counts; an .npz of one array needs none of them.
+
+    Returns:
+        The array, at least one value. Numbers of JSON are float32.
+
+    Raises:
+        NotFound: There is no such file, or no such key.
+        InvalidInput: The file is of another type, damaged or empty.
+    """
+    file, asked = Path(path), f"read {path}"
+    if file.suffix not in ARRAYS:
+        raise InvalidInput(asked, expected=f"a file of {', '.join(ARRAYS)}", found=file.suffix or "no suffix")
+    if not file.is_file():
+        raise NotFound(asked, expected="a file", found="nothing", fix="Check the path.")
+    try:
+        array = _read_array(file, names)
+    except (OSError, ValueError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        raise InvalidInput(asked, expected="a readable array", found=str(error)) from error
+    if array is None:
+        raise NotFound(asked, expected=f"an array called {' or '.join(names)}", found="several, none of that name")
+    if not array.size:
+        raise InvalidInput(asked, expected="at least one value", found=f"shape {array.shape}")
+    return array
+
+
+def _read_array(file: Path, names: tuple[str, ...]) -> npt.NDArray[Any] | None:
+    if file.suffix == ".json":
+        return np.asarray(json.loads(file.read_text(encoding="utf-8")), np.float32)
+    loaded = np.load(file, allow_pickle=False)
+    if isinstance(loaded, np.ndarray):
+        return loaded
+    with loaded:
+        chosen = next((name for name in names if name in loaded.files), None)
+        if chosen is None and len(loaded.files) == 1:
+            chosen = loaded.files[0]
+        return None if chosen is None else np.asarray(loaded[chosen])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Signals in the middle of an upgrade, sent to a real process."""
+"""A number for each branch of the tree of errors; Ctrl-C and SIGTERM finish the batch at hand."""
 
 from __future__ import annotations
 
@@ -6,6 +6,30 @@ import json
 import signal
 
 import pytest
+
+from compatstore import errors
+from compatstore.cli.exit_codes import exit_code
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.InvalidInput("x"), 2),
+        (errors.DimensionMismatch("x"), 2),
+        (errors.UnknownVersion("x"), 3),
+        (errors.AlreadyExists("x"), 4),
+        (errors.FingerprintMismatch("x"), 4),
+        (errors.CorruptArtifact("x"), 5),
+        (errors.CommitConflict("x"), 6),
+        (errors.SourceError("x", {0: "y"}), 6),
+        (errors.RowsMissing("x"), 7),
+        (errors.MissingExtra("torch", "train"), 8),
+        (errors.Interrupted("x"), 130),
+        (errors.CompatStoreError("x"), 1),
+    ],
+)
+def test_exit_codes(error, code):
+    assert exit_code(error) == code
 
 
 def wait_until_told(process):

@@ -9,7 +9,7 @@ import pyarrow.parquet as parquet
 import pytest
 from hypothesis import given, settings
 
-from compatstore.cli.sources import open_feeds
+from compatstore.cli.files import open_feeds
 from compatstore.errors import NotFound
 
 ROWS = 23

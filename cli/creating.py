@@ -1,0 +1,86 @@
+"""Verbs that make a gallery: demo, init, adopt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from compatstore.cli.output import Output, pass_output
+from compatstore.cli.tables import Table, table
+from compatstore.cli.verb import gallery_argument, verb, version_settings
+from compatstore.cli.watching import status_view
+
+if TYPE_CHECKING:
+    from compatstore.cli.requests import VersionSettings
+    from compatstore.demo import DemoReport
+
+
+@verb("demo", example="demo compatstore-demo")
+@click.argument("directory", default="compatstore-demo", type=click.Path(path_type=Path))
+@click.option("--seed", default=0, show_default=True, help="Seed of training, split and order of the backfill.")
+@pass_output
+def demo(output: Output, directory: Path, seed: int) -> None:
+    """Upgrade a gallery of real images.
+
+    From training to cutover, without a network or a GPU, in less than a minute. The gallery, the artifacts, pictures
+    and a report stay in DIRECTORY, which must be new or empty.
+    """
+    from compatstore.demo import run_demo
+
+    output.show(run_demo(directory, seed=seed, say=output.note), demo_view)
+
+
+@verb("init", example="init photos.lance --version v1 --encoder timm:resnet18", settings=version_settings)
+@gallery_argument
+@click.option("--version", required=True, help="Name of its first embedding version.")
+@click.option("--id-type", type=click.Choice(["string", "int64"]), default="string", help="Type of ids.")
+@pass_output
+def init(output: Output, gallery: str, version: str, id_type: str, settings: VersionSettings) -> None:
+    """Make an empty gallery with its first version."""
+    from compatstore.gallery import Gallery
+
+    output.show(Gallery.create(gallery, settings.version(version), id_type=id_type).status(), status_view)
+
+
+@verb("adopt", example="adopt db#photos --version v1 --vector embedding --id uri", settings=version_settings)
+@gallery_argument
+@click.option("--version", required=True, help="Name of the embedding version that its vectors belong to.")
+@click.option("--vector", required=True, metavar="COLUMN", help="Column of the vectors.")
+@click.option("--id", required=True, metavar="COLUMN", help="Column of the ids, text or whole numbers.")
+@click.option("--source", metavar="COLUMN", help="Column to re-embed from: path, URI or text.")
+@pass_output
+def adopt(
+    output: Output, gallery: str, version: str, vector: str, id: str, source: str | None, settings: VersionSettings
+) -> None:
+    """Take over a Lance or LanceDB table in place.
+
+    No data is rewritten, no column renamed, and the app that owns the table goes on using it as before.
+    """
+    from compatstore.gallery import Gallery
+
+    described = settings.version(version, _stored_dim(gallery, vector))
+    output.show(Gallery.adopt(gallery, described, vector=vector, id=id, source=source).status(), status_view)
+
+
+def _stored_dim(gallery: str, vector: str) -> int | None:
+    """Length of the vectors in a table's column, or None where it does not say; `adopt` then says what is wrong."""
+    from compatstore.storage.location import locate
+    from compatstore.storage.store import Store
+
+    schema = Store.open(locate(gallery)).schema
+    return getattr(schema.field(vector).type, "list_size", 1) if vector in schema.names else 1
+
+
+def demo_view(result: DemoReport) -> Iterator[str | Table]:
+    """What the demo measured and left behind."""
+    rows = [(r.name, r.notation, 100 * r.cmc1, 100 * r.cmc5, 100 * r.map, r.note) for r in result.rows]
+    percent = [(n, s, f"{a:.1f}", f"{b:.1f}", f"{c:.1f}", note) for n, s, a, b, c, note in rows]
+    yield table(("gallery", "query/gallery", "CMC-1 %", "CMC-5 %", "mAP %", "how"), percent)
+    yield ""
+    yield from (str(file) for file in result.files)
+    yield ""
+    yield "The gallery is live; try:"
+    yield from (f"  {command}" for command in result.next_commands)

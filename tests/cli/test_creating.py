@@ -1,0 +1,116 @@
+"""demo, init and adopt: what the verbs show, and what each refuses. The demo itself is tested with its package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import lancedb
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from compatstore.cli.creating import demo_view
+from compatstore.cli.output import Output
+from compatstore.demo import DemoReport, DemoRow
+
+
+def test_a_folder_that_holds_something_is_left_alone(run, tmp_path):
+    (tmp_path / "mine.txt").write_text("mine")
+    refused = run("demo", tmp_path, "--json")
+    assert (refused.code, refused.json["error"]) == (4, "AlreadyExists")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_a_negative_seed(run, tmp_path):
+    assert run("demo", tmp_path, "--seed", -1).code == 2
+
+
+def test_the_report_is_shown_in_percent(capsys):
+    row = DemoRow(name="status quo", notation="s/s", cmc1=0.5, cmc5=1.0, map=0.25, note="how")
+    report = DemoReport(
+        rows=(row,),
+        files=(Path("report.md"),),
+        gallery=Path("gallery.lance"),
+        items=1,
+        queries=1,
+        seed=0,
+        seconds=1.0,
+        next_commands=("compatstore status gallery.lance",),
+    )
+    Output(as_json=False).show(report, demo_view)
+    shown = capsys.readouterr().out
+    assert shown.splitlines()[1].split() == ["status", "quo", "s/s", "50.0", "100.0", "25.0", "how"]
+    assert "report.md" in shown
+    assert "  compatstore status gallery.lance" in shown
+
+
+def vectors(path):
+    with np.load(path) as arrays:
+        return dict(arrays)
+
+
+def test_init_shows_the_new_gallery(run, tmp_path):
+    words = ("--version", "v1", "--dim", 8, "--metric", "dot", "--normalised", "--side-dim", 4, "--json")
+    made = run("init", tmp_path / "g.lance", *words)
+    assert made.code == 0
+    assert made.json["rows"] == 0
+    assert made.json["versions"][0] | {"fingerprint": ""} == {
+        "name": "v1",
+        "state": "active",
+        "dim": 8,
+        "metric": "dot",
+        "fingerprint": "",
+        "encoder": "",
+        "native": 0,
+        "transformed": 0,
+        "bridged": 0,
+        "missing": 0,
+    }
+
+
+def test_init_takes_the_dimension_from_the_encoder(run, tmp_path, pixels):
+    made = run("init", tmp_path / "g.lance", "--version", "v1", "--encoder", pixels, "--json")
+    assert made.json["versions"][0]["dim"] == 64
+
+
+def test_init_without_any_dimension_is_refused(run, tmp_path):
+    made = run("init", tmp_path / "g.lance", "--version", "v1")
+    assert made.code == 2
+    assert "expected --dim, or --encoder" in made.err
+
+
+def test_init_twice_is_refused(run, empty):
+    again = run("init", empty, "--version", "v1", "--dim", 64)
+    assert (again.code, again.out) == (4, "")
+
+
+def test_adopt_a_lancedb_table(run, tmp_path, digits):
+    arrays = vectors(digits / "v1.npz")
+    matrix = pa.FixedSizeListArray.from_arrays(pa.array(arrays["vector"].ravel()), 64)
+    data = pa.table({"uri": arrays["id"].tolist(), "embedding": matrix})
+    lancedb.connect(tmp_path / "db").create_table("digits", data)
+    place = f"{tmp_path / 'db'}#digits"
+    adopted = run("adopt", place, "--version", "v1", "--vector", "embedding", "--id", "uri", "--metric", "l2", "--json")
+    assert adopted.code == 0
+    assert (adopted.json["rows"], adopted.json["versions"][0]["dim"]) == (300, 64)
+    assert run("search", place, "--id", "digit-0001", "-k", 1, "--json").json[0]["uri"] == "digit-0001"
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("--vector", "no-such", "--id", "uri"), 2),
+        (("--vector", "uri", "--id", "uri"), 2),
+        (("--vector", "embedding", "--id", "no-such"), 2),
+        (("--vector", "embedding", "--id", "uri", "--dim", "7"), 2),
+    ],
+)
+def test_adopt_refuses_what_does_not_fit(run, tmp_path, words, code):
+    matrix = pa.FixedSizeListArray.from_arrays(pa.array(np.ones(8, np.float32)), 4)
+    lancedb.connect(tmp_path / "db").create_table("t", pa.table({"uri": ["a", "b"], "embedding": matrix}))
+    adopted = run("adopt", f"{tmp_path / 'db'}#t", "--version", "v1", *words)
+    assert (adopted.code, adopted.out) == (code, "")
+
+
+def test_adopt_where_nothing_is(run, tmp_path):
+    assert run("adopt", tmp_path / "none", "--version", "v1", "--vector", "v", "--id", "i").code == 3
