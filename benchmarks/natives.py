@@ -26,9 +26,9 @@ import pyarrow as pa
 
 import compatstore as cs
 from compatstore.artifacts import Architecture, Space
-from compatstore.storage import vector_index
+from compatstore.storage import indexes
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.index_deltas import update_index
+from compatstore.storage.indexes import update_index
 from compatstore.storage.location import locate
 from compatstore.storage.moves import ADDRESS, Move, commit_move, read_rows, write_rows
 from compatstore.storage.registry import Registry
@@ -228,7 +228,7 @@ def make_template(path: Path, rows: int, dim: int) -> tuple[list[str], np.ndarra
     gallery.link(cs.Artifact.create("ForwardTransform", networks={"h": shape}, tensors=weights, **spaces))
     gallery.upgrade("v2")
     store = Store.open(locate(str(path)))
-    vector_index.build(store, "v1", vector_index.VectorIndex("IVF_PQ", "l2", 256, 16))
+    indexes.build(store, "v1", indexes.VectorIndex("IVF_PQ", "l2", 256, 16))
     catalog = Catalog(store)
     registry = catalog.registry()
     table = TableRows(catalog, registry, registry.runs["v2"], store.snapshot())

@@ -1,11 +1,17 @@
-"""64-bit digests of vectors: the same for equal rows, whoever computes them."""
+"""Digests: 64 bits of a vector, the fingerprint of a model, and the seed of a random draw."""
 
 from __future__ import annotations
+
+import hashlib
+import json
+from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from compatstore.arrays import Digests
+from compatstore.errors import FingerprintMismatch
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _ROWS = 16_384  # hashed at a time: the words of a row take twice the row's memory
@@ -43,3 +49,39 @@ def mix(x: Digests) -> Digests:
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
         return x ^ (x >> np.uint64(31))
+
+
+def fingerprint(**parts: Any) -> str:
+    """Digest (32 hex digits) of JSON-able parts, independent of their order."""
+    text = json.dumps(parts, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def require_fingerprint(asked: str, expected: str, found: str, fix: str = "") -> None:
+    """Refuse what belongs to another model.
+
+    Raises:
+        FingerprintMismatch: `found` is not `expected`.
+    """
+    if expected != found:
+        raise FingerprintMismatch(asked, expected=f"fingerprint {expected}", found=found, fix=fix)
+
+
+BACKFILL = (
+    "backfill"  # keeps the seeds of earlier releases, so that a backfill that one of them began goes on as it was
+)
+
+
+def seed_of(domain: str, seed: int) -> int:
+    """Make the seed of one draw.
+
+    Args:
+        domain: What is drawn: "backfill", "estimate", "report". Two draws of one domain are tied, of two domains not.
+        seed: The caller's seed.
+
+    Returns:
+        A whole number in [0, 2^64).
+    """
+    if domain == BACKFILL:
+        return (seed * 0x9E3779B97F4A7C15 + 1) % 2**64
+    return int.from_bytes(blake2b(f"{domain}\0{seed}".encode(), digest_size=8).digest(), "little")

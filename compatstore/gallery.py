@@ -16,27 +16,26 @@ from compatstore import search as searching
 from compatstore.arrays import FloatArray
 from compatstore.artifacts import Artifact
 from compatstore.boundary import checked, shown
+from compatstore.digests import require_fingerprint
 from compatstore.encoders import Encoder
 from compatstore.errors import InvalidInput, UnknownId, first_offenders
 from compatstore.evaluation import DecisionTable
-from compatstore.fingerprints import require_fingerprint
 from compatstore.ingest import metadata, write
 from compatstore.ingest.write import Added
+from compatstore.storage import indexes
 from compatstore.storage import registry as registry_module
-from compatstore.storage import vector_index
+from compatstore.storage.app_columns import OF_RESULTS, refuse_distance
 from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.catalog import LEASE_TERM, Catalog, id_arrow_type, require_unregistered
-from compatstore.storage.column_names import OF_RESULTS
 from compatstore.storage.create import adopt_table, create_table
 from compatstore.storage.failures import answering, answers
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import find, read_ids
+from compatstore.storage.indexes import VectorIndex
 from compatstore.storage.location import locate
-from compatstore.storage.misfits import refuse_distance
 from compatstore.storage.records import ArtifactRecord
 from compatstore.storage.registry import Registry, edit
 from compatstore.storage.store import Store
-from compatstore.storage.vector_index import VectorIndex
 from compatstore.storage.version_hints import of_fingerprint
 from compatstore.upgrade.abort import abort
 from compatstore.upgrade.backfilling.account import unbackfillable
@@ -469,12 +468,12 @@ class Gallery:
             kind,
             record.metric,
             num_partitions or max(1, int(len(self) ** 0.5)),
-            (num_sub_vectors or vector_index.sub_vectors(columns.width, columns.width // 8)) if quantised else None,
+            (num_sub_vectors or indexes.sub_vectors(columns.width, columns.width // 8)) if quantised else None,
         )
-        vector_index.require_enough(self._catalog.store, columns.vector)  # before anything is written, a lease too
+        indexes.require_enough(self._catalog.store, columns.vector)  # before anything is written, a lease too
         tend(self._catalog)
         with hold_lease(self._catalog, f"the index of {record.name}", "build") as work:
-            vector_index.build(work.catalog.store, columns.vector, index)
+            indexes.build(work.catalog.store, columns.vector, index)
         return index
 
     # ---- versions and artifacts

@@ -10,10 +10,10 @@ import numpy as np
 
 from compatstore.arrays import FloatArray
 from compatstore.boundary import foreign, require_fields
+from compatstore.digests import fingerprint
 from compatstore.documents import WIDEST
 from compatstore.encoders.protocol import Encoder
 from compatstore.errors import DimensionMismatch, InvalidInput, InvalidName
-from compatstore.fingerprints import fingerprint
 
 Metric = Literal["l2", "cosine", "dot"]
 DType = Literal["float32", "float16"]

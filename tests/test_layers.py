@@ -19,8 +19,6 @@ LAYERS = [
     "permissions",
     "documents",
     "visible",
-    "fingerprints",
-    "seeds",
     "digests",
     "encoders",
     "versions",

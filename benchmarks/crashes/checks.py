@@ -16,7 +16,7 @@ from benchmarks.crashes.script import BEFORE_CUTOVER, LIMITED, MAX_ROWS, SCRIPT
 from benchmarks.crashes.template import Kind
 from benchmarks.crashes.truth import ENCODERS, SIDE_DIM, SIDE_ENCODERS, side_vector, source_vector, target_vector
 from compatstore.artifacts import Artifact
-from compatstore.storage.input_hash import input_hashes
+from compatstore.storage.row_digests import input_hashes
 from compatstore.verification import Verification
 
 SAMPLES = 3

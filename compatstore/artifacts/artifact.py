@@ -18,10 +18,9 @@ import safetensors.numpy
 
 from compatstore.arrays import Digests, FloatArray
 from compatstore.artifacts.architecture import Architecture
-from compatstore.artifacts.binding import require_binding
 from compatstore.artifacts.directory import WEIGHTS, read_directory, write_directory
 from compatstore.artifacts.kinds import Kind, Transformed, kind_named
-from compatstore.artifacts.manifest import Manifest, Side, Space
+from compatstore.artifacts.manifest import Manifest, Side, Space, require_binding
 from compatstore.artifacts.matrix import as_matrix, as_side, to_numpy
 from compatstore.artifacts.network import Execution, Network, Precision
 from compatstore.boundary import array_of, checked, foreign

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from compatstore.arrays import FloatArray
 from compatstore.boundary import checked, foreign
+from compatstore.digests import fingerprint as digest
 from compatstore.errors import DimensionMismatch, InvalidInput
-from compatstore.fingerprints import fingerprint as digest
 
 
 @checked

@@ -11,8 +11,8 @@ import numpy as np
 
 from compatstore.arrays import FloatArray
 from compatstore.boundary import checked, foreign, shown
+from compatstore.digests import fingerprint as digest
 from compatstore.errors import DimensionMismatch, InvalidInput, MissingExtra, SourceError
-from compatstore.fingerprints import fingerprint as digest
 
 if TYPE_CHECKING:
     import torch

@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
+from compatstore.digests import seed_of
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.distances import measure
-from compatstore.seeds import seed_of
 from compatstore.versions import Metric
 
 MOST_PROBES = 256

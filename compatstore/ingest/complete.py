@@ -19,9 +19,9 @@ from compatstore.ingest.arrow import cast
 from compatstore.ingest.items import Items
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE, VersionColumns, VersionValues
-from compatstore.storage.input_hash import input_hashes
 from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import Registry
+from compatstore.storage.row_digests import input_hashes
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.transform import transformer_of
 

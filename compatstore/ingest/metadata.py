@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from compatstore.arrays import ArrowArray, ArrowField, ArrowSchema
 from compatstore.errors import CompatStoreError, InvalidInput, InvalidName, first_offenders
+from compatstore.storage.app_columns import fault_of, require_storable
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.column_names import fault_of, require_storable
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import column
 from compatstore.storage.registry import Registry, edit

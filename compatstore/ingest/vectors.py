@@ -6,8 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from compatstore.arrays import ArrowArray, BoolArray, FloatArray
-from compatstore.artifacts.matrix import as_matrix, to_numpy
-from compatstore.encoders.codes import unpack
+from compatstore.artifacts.matrix import as_matrix, to_numpy, unpack
 from compatstore.errors import DimensionMismatch, InvalidInput
 from compatstore.ingest.arrow import NOT_CONVERTIBLE
 from compatstore.storage.arrow_values import to_matrix

@@ -17,7 +17,7 @@ from compatstore.ingest.items import Items, read_items
 from compatstore.ingest.metadata import NewColumns, new_fields
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.columns import VersionValues
-from compatstore.storage.full_disk import require_room
+from compatstore.storage.failures import require_room
 from compatstore.storage.ids import among, find, read_ids, refuse_known
 from compatstore.storage.registry import Registry
 from compatstore.upkeep.tend import tend

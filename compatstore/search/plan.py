@@ -8,10 +8,9 @@ from typing import Literal
 
 from compatstore.errors import UnknownVersion
 from compatstore.search.condition import joined
-from compatstore.storage.bridges import bridge_to
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.records import ArtifactRecord
-from compatstore.storage.registry import Registry
+from compatstore.storage.registry import Registry, bridge_to
 
 PartMerge = Literal["none", "distance", "reciprocal rank"]
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from compatstore.arrays import ArrowArray, ArrowType, BoolArray, Codes, FloatArray
-from compatstore.encoders.codes import unpack
+from compatstore.artifacts.matrix import unpack
 
 VECTOR_TYPES = {"float32": pa.float32, "float16": pa.float16}
 

@@ -24,16 +24,15 @@ from compatstore.errors import (
     first_offenders,
 )
 from compatstore.storage import registry as registry_module
+from compatstore.storage.app_columns import Misfit, misfits, refuse
 from compatstore.storage.blobs import Blobs
-from compatstore.storage.fence import Fence
-from compatstore.storage.misfits import Misfit, misfits, refuse
-from compatstore.storage.records import ArtifactRecord, VersionRecord
+from compatstore.storage.lease_files import Fence
+from compatstore.storage.records import STORED, ArtifactRecord, VersionRecord
 from compatstore.storage.registry import Registry
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
 from compatstore.versions import EmbeddingVersion, require_usable_name
 
-STORED = "stored:"
 CODE = "python:"
 LEASE_TERM = 30.0
 

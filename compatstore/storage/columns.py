@@ -1,8 +1,13 @@
-"""The columns of one embedding version, and the values in them as NumPy arrays."""
+"""The columns of one embedding version, and the values in them as NumPy arrays.
+
+LanceDB finds "the" vector column of an app's table by its dimension when a search does not name one, and raises when
+two fit. So beside an app's columns a vector is stored with zeros behind it where the column would have the width of
+another: neither l2, cosine nor dot changes.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -19,8 +24,8 @@ from compatstore.arrays import (
     Digests,
     FloatArray,
 )
+from compatstore.artifacts.matrix import pack
 from compatstore.documents import WIDEST
-from compatstore.encoders.codes import pack
 from compatstore.errors import InvalidInput
 from compatstore.storage.arrow_values import (
     VECTOR_TYPES,
@@ -32,8 +37,7 @@ from compatstore.storage.arrow_values import (
     to_strings,
     to_vectors,
 )
-from compatstore.storage.input_hash import input_hashes
-from compatstore.storage.padding import clear_of
+from compatstore.storage.row_digests import input_hashes
 from compatstore.versions import EmbeddingVersion
 
 NATIVE = "native"
@@ -48,12 +52,12 @@ class VersionColumns:
     Args:
         vector: Column of the vectors.
         dim: Values of a vector.
-        width: Values stored for a vector: `dim`, or more with zeros behind (see `padding.py`).
+        width: Values stored for a vector: `dim`, or more with zeros behind (see `clear_of`).
         dtype: "float32" or "float16".
         origin: Column that says how each vector came about: `native`, or the id of the artifact that made it. None
             for an adopted column, whose vectors are all native.
         uncertainty: Column of sigma^2 of transformed vectors, or None.
-        input_hash: Column of the digest of what a vector was made from (see `input_hash.py`), or None. The column
+        input_hash: Column of the digest of what a vector was made from (see `row_digests.py`), or None. The column
             is `<version>__basis`, its earlier name.
         side: Column of the side-information, or None.
         side_dim: Values of the side-information, or None.
@@ -286,3 +290,25 @@ class VersionValues:
             array = array.copy()
             setattr(self, name, array)
         return array
+
+
+PADDING = 8  # keeps the width divisible for product quantisation
+
+
+def clear_of(dim: int, taken: Set[int]) -> int:
+    """The smallest width for `dim` values that is none of those taken."""
+    while dim in taken:
+        dim += PADDING
+    return dim
+
+
+def widths(fields: Iterable[ArrowField]) -> Iterator[int]:
+    """The dimensions that LanceDB sees in Arrow fields: fixed-size lists, those in lists and structs too."""
+    for field in fields:
+        kind = field.type
+        while pa.types.is_list(kind):
+            kind = kind.value_type
+        if pa.types.is_fixed_size_list(kind):
+            yield kind.list_size
+        elif pa.types.is_struct(kind):
+            yield from widths(kind)

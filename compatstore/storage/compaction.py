@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from compatstore.arrays import ArrowField
-from compatstore.storage.full_disk import require_room, require_whole
+from compatstore.storage.failures import require_room, require_whole
 from compatstore.storage.lance_engine import Compaction, CompactionTask, lance
 from compatstore.storage.moves import row_bytes
 from compatstore.storage.snapshot import Snapshot

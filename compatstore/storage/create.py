@@ -9,12 +9,11 @@ import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowArray
 from compatstore.errors import DimensionMismatch, InvalidInput, InvalidName, first_offenders
-from compatstore.storage.column_names import fault_of
+from compatstore.storage.app_columns import fault_of, renaming
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import build_index, refuse_repeats
 from compatstore.storage.location import Location
-from compatstore.storage.misfits import renaming
 from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import KEY, Registry, start
 from compatstore.storage.store import PRIMARY_KEY, Store

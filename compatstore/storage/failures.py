@@ -1,14 +1,20 @@
-"""Errors of Lance, Arrow and the file system for a table that cannot be read or written, as one `StorageError`.
+"""Errors of Lance, Arrow and the file system as one `StorageError`, and full disks, of which Lance reports none.
 
 Lance raises OSError, ValueError, RuntimeError, KeyError, Arrow's errors for what happens within a scan, and for some
 damaged files a panic, which is no `Exception`. Which of these mean the table, and not the caller's input, is decided
 here: by the text that Lance gives its errors, by the frame that raised, and by the path that an OSError names.
+
+Lance 14 writes local files through a buffer and loses the buffer's last error: where the disk gets full within the last
+bytes of a file, the file is cut short and Lance reports success (seen with ENOSPC and with EFBIG). The rows of such a
+file cannot be read after the commit. So each data file that this package writes is checked before its commit, and where
+Lance writes and commits in one call, free space is required first.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
@@ -19,6 +25,7 @@ from typing import Any, TypeVar
 from compatstore.errors import CommitConflict, CompatStoreError, StorageError
 from compatstore.permissions import whose
 from compatstore.storage.blobs import FOLDER
+from compatstore.storage.files import Files
 from compatstore.storage.location import Location
 
 WRITABLE = "Check that the path exists, that its disk has room and that you may write there."
@@ -154,3 +161,68 @@ def _forbidden(location: Location) -> str:
         if FOLDER not in path.parts and not os.access(path, os.R_OK | (os.X_OK if path.is_dir() else 0)):
             return str(path)
     return location.uri
+
+
+ROOM_TO_SPARE = 16 << 20  # bytes, for what a commit writes beside the data
+LAST_BYTES = b"LANC"  # of every Lance file
+FIX = "Make room on its disk; the same command goes on from here."
+
+
+def require_room(location: Location, data_bytes: int, asked: str) -> None:
+    """Refuse to write where the disk would get full.
+
+    Args:
+        location: The table.
+        data_bytes: Bytes that will be written, about.
+        asked: What the caller wants, for the message.
+
+    Raises:
+        StorageError: There is not enough room on its disk.
+    """
+    if not location.is_local:
+        return
+    free, needed = shutil.disk_usage(location.uri).free, 2 * data_bytes + ROOM_TO_SPARE
+    if free < needed:
+        found = f"{free / 2**20:.0f} MiB"
+        raise StorageError(asked, expected=f"{needed / 2**20:.0f} MiB of room on its disk", found=found, fix=FIX)
+
+
+def require_whole(location: Location, path: str) -> None:
+    """Refuse a Lance file that was just written and cut short.
+
+    Args:
+        location: Whose it is; object stores keep a file as a whole or not at all.
+        path: Its path from the table's own folder.
+
+    Raises:
+        StorageError: Its end is missing.
+    """
+    if location.is_local and not ends_whole(Files(location), path):
+        raise StorageError(
+            f"write a data file of {location.name}",
+            expected="all of it on disk",
+            found="a file that was cut short, as when the disk gets full",
+            fix=f"Nothing of it was committed. {FIX}",
+        )
+
+
+def ends_whole(files: Files, name: str, size: int | None = None) -> bool:
+    """Whether a Lance file is there to its end.
+
+    Args:
+        files: Its folder.
+        name: Its name.
+        size: How many bytes it has, where that is known.
+
+    Raises:
+        PermissionError: It may not be read.
+    """
+    try:
+        size = files.size(name) if size is None else size
+        if size is None:
+            return files.exists(name)
+        return files.read_range(name, max(size - len(LAST_BYTES), 0), len(LAST_BYTES) + 1) == LAST_BYTES
+    except PermissionError:
+        raise
+    except OSError:
+        return False

@@ -16,10 +16,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from compatstore.storage.blobs import FOLDER
-from compatstore.storage.bridges import bridge_to
 from compatstore.storage.files import Files
 from compatstore.storage.fragments import Fragment, field_ids, list_fragments
-from compatstore.storage.registry import Registry
+from compatstore.storage.registry import Registry, bridge_to
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store, storage_errors
 

@@ -17,9 +17,8 @@ import pyarrow as pa
 from compatstore.arrays import ArrowArray, ArrowBatch, ArrowSchema
 from compatstore.errors import StorageError
 from compatstore.storage.columns import VersionColumns
-from compatstore.storage.failures import lost_race
+from compatstore.storage.failures import lost_race, require_whole
 from compatstore.storage.files import Files
-from compatstore.storage.full_disk import require_whole
 from compatstore.storage.lance_engine import DataFile, LanceFileWriter, lance
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import ATTEMPTS, Store

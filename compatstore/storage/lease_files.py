@@ -1,18 +1,40 @@
-"""Files beside the table that belong to one lease of an upgrade, whose number is in their names.
+"""Writes under a lease: the fence that each write passes, and the files beside the table that belong to one lease.
 
-A manager that lost its lease writes to its own files, if it still writes at all. Its successor reads the files of the
-leases before its own and writes to others, so neither takes anything from the other.
+A write under a fence has three steps: read a table version, check the lease, commit on top of the version that was
+read. A manager that is suspended after the check commits too late: its successor has committed since, and Lance refuses
+a commit whose version is older.
+
+Files beside the table are not commits; the number of their lease is in their names. A manager that lost its lease
+writes to its own files, if it still writes at all. Its successor reads the files of the leases before its own and
+writes to others, so neither takes anything from the other.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from compatstore.storage.blobs import FOLDER
-from compatstore.storage.fence import Fence
 from compatstore.storage.files import Files
 from compatstore.storage.location import Location
+
+
+@dataclass(frozen=True)
+class Fence:
+    """One lease, as the writers under it use it.
+
+    Attributes:
+        target: The upgrade that the lease is of.
+        number: Of the lease: each lease of an upgrade has a higher one than all before.
+        require: Raises where the lease is lost; nothing more may be written then.
+    """
+
+    target: str
+    number: int
+    require: Callable[[], None]
+
 
 LEDGER, STAGED = ("ledger", ".arrow"), ("staged", ".lance")
 _NAME = re.compile(r"(?P<kind>ledger|staged)-(?P<target>[^-]+)(-(?P<number>\d+))?(?P<suffix>\.arrow|\.lance)")

@@ -24,8 +24,7 @@ from compatstore.documents import parse, read_record
 from compatstore.errors import StorageError
 from compatstore.permissions import refused
 from compatstore.storage.catalog import Catalog, id_arrow_type
-from compatstore.storage.fence import Fence
-from compatstore.storage.lease_files import LEDGER, LeaseFiles
+from compatstore.storage.lease_files import LEDGER, Fence, LeaseFiles
 from compatstore.storage.location import Location
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry

@@ -16,8 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from compatstore.arrays import ArrowTable, Id
+from compatstore.storage.failures import require_whole
 from compatstore.storage.fragments import file_names
-from compatstore.storage.full_disk import require_whole
 from compatstore.storage.ids import among
 from compatstore.storage.lance_engine import lance, write_fragments
 from compatstore.storage.snapshot import Snapshot

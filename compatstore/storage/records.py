@@ -10,6 +10,8 @@ from compatstore.encoders.protocol import Encoder
 from compatstore.storage.columns import VersionColumns
 from compatstore.versions import EmbeddingVersion
 
+STORED = "stored:"  # begins the spec of a model that is kept beside the table; its SHA-256 follows
+
 
 @dataclass(frozen=True)
 class VersionRecord:
@@ -63,6 +65,13 @@ class VersionRecord:
             said, kept = (f"side-information of {r.side_dim} values of {r.side_dtype}" for r in (self, columns))
             wrong += [] if said == kept else [f"says {said}, its columns {kept}"]
         return wrong
+
+    @property
+    def stored_models(self) -> dict[str, str]:
+        """SHA-256 of the version's models that are kept beside the table, by what they are."""
+        specs = {"encoder": self.encoder, "side-information encoder": self.side_encoder}
+        digests = {role: spec.removeprefix(STORED) for role, spec in specs.items() if spec.startswith(STORED)}
+        return digests if self.head is None else {**digests, "head": self.head}
 
     @classmethod
     def of(cls, version: EmbeddingVersion, **more: Any) -> VersionRecord:

@@ -11,6 +11,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from compatstore.artifacts.kinds import kind_named
 from compatstore.documents import Malformed, parse, read_record, to_document
 from compatstore.errors import (
     CompatStoreError,
@@ -22,7 +23,7 @@ from compatstore.errors import (
 )
 from compatstore.storage.blobs import Blobs
 from compatstore.storage.columns import VersionColumns
-from compatstore.storage.history import PREFIX, HistoryEntry, read_entries, turn_page
+from compatstore.storage.history import PREFIX, HistoryEntry, pages, read_entries, turn_page
 from compatstore.storage.lance_engine import lance
 from compatstore.storage.records import ArtifactRecord, RunRecord, VersionRecord
 from compatstore.storage.snapshot import Snapshot
@@ -292,3 +293,34 @@ def _with_identities(entry: HistoryEntry, registry: Registry) -> HistoryEntry:
     record, run = registry.versions.get(entry.version), registry.runs.get(entry.version)
     fingerprint = record.version().fingerprint if record is not None else ""
     return replace(entry, fingerprint=fingerprint, source=entry.source or (run.source if run is not None else ""))
+
+
+def bridge_to(registry: Registry, version: str) -> ArtifactRecord | None:
+    """The last linked artifact that lets queries of a version search vectors of another version in the table."""
+    for artifact in reversed(list(registry.artifacts.values())):
+        adapts = kind_named(artifact.kind).acts_on == "query" and artifact.target == version
+        if adapts and registry.record(artifact.source).columns is not None:
+            return artifact
+    return None
+
+
+def unsearchable(registry: Registry, version: str) -> str:
+    """SQL condition: the row has no vector that a query of the version finds.
+
+    Raises:
+        UnknownVersion: The version has no vectors in the table.
+    """
+    missing = registry.columns(version).missing
+    bridge = bridge_to(registry, version)
+    return missing if bridge is None else f"({missing}) AND ({registry.columns(bridge.source).missing})"
+
+
+def referenced(registry: Registry, blobs: Blobs) -> set[str]:
+    """SHA-256 of all files beside the table that a registry names: artifacts, models and pages of the history.
+
+    Raises:
+        CorruptArtifact: A page is gone or was changed, so the pages before it cannot be known.
+    """
+    artifacts = {digest for artifact in registry.artifacts.values() for digest in (artifact.manifest, artifact.weights)}
+    models = {digest for record in registry.versions.values() for digest in record.stored_models.values()}
+    return artifacts | models | set(pages(blobs, registry.history_page))

@@ -21,13 +21,12 @@ import pyarrow as pa
 from compatstore.arrays import ArrowTable, ArrowType, Digests, FloatArray, Id
 from compatstore.storage.arrow_values import to_matrix, to_vectors
 from compatstore.storage.blobs import FOLDER
-from compatstore.storage.fence import Fence
+from compatstore.storage.failures import require_whole
 from compatstore.storage.files import Files
-from compatstore.storage.full_disk import require_whole
 from compatstore.storage.lance_engine import lance, write_fragments
-from compatstore.storage.lease_files import STAGED, LeaseFiles, target_of
+from compatstore.storage.lease_files import STAGED, Fence, LeaseFiles, target_of
 from compatstore.storage.location import Location
-from compatstore.storage.row_check import CHECK, checked, require_unchanged
+from compatstore.storage.row_digests import CHECK, checked, require_unchanged
 from compatstore.storage.store import storage_errors
 
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 from compatstore.arrays import ArrowField, ArrowSchema, ArrowTable
 from compatstore.errors import AlreadyExists, CommitConflict, CompatStoreError, GalleryNotFound, StorageError
 from compatstore.storage.failures import WRITABLE, denied_at, is_panic, lost_race, told
-from compatstore.storage.fence import Fence
 from compatstore.storage.lance_engine import lance
+from compatstore.storage.lease_files import Fence
 from compatstore.storage.location import Location
 from compatstore.storage.snapshot import Snapshot, Writer
 
@@ -120,7 +120,7 @@ class Store:
         with self._moving:
             self._dataset.checkout_latest()
             handle: Writer = self._dataset.checkout_version(self._dataset.version)
-        self._require_entitled()  # after the handle was made: see `fence.py`
+        self._require_entitled()  # after the handle was made: see `lease_files.py`
         return handle
 
     @property

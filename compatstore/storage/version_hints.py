@@ -6,8 +6,7 @@ After a cutover a process may still send vectors of the version before; the erro
 from __future__ import annotations
 
 from compatstore.errors import CorruptArtifact, DimensionMismatch
-from compatstore.storage.bridges import bridge_to
-from compatstore.storage.registry import Registry, history
+from compatstore.storage.registry import Registry, bridge_to, history
 from compatstore.storage.store import Store
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compatstore.errors import UpgradeError
-from compatstore.storage.bridges import unsearchable
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import first_of, named
 from compatstore.storage.lease_table import LeaseTable
-from compatstore.storage.registry import Registry, edit
+from compatstore.storage.registry import Registry, edit, unsearchable
 from compatstore.upgrade.leases.holding import hold_lease
 from compatstore.upgrade.leases.stop_request import ask_to_stop, wait_until_stopped
 from compatstore.upgrade.retire import drop_leftovers, require_unused, without_columns

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compatstore.errors import RowsMissing, UpgradeError
-from compatstore.storage import vector_index
-from compatstore.storage.bridges import unsearchable
+from compatstore.storage import indexes
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.fragment_counts import counts_of
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import first_of, named
 from compatstore.storage.records import RunRecord
-from compatstore.storage.registry import Registry, edit
+from compatstore.storage.registry import Registry, edit, unsearchable
 from compatstore.upgrade.leases.holding import hold_lease
 from compatstore.upgrade.run import Controls, catch_up
 from compatstore.upgrade.states import CUTOVER, READY, VersionChange, require_open, run_of, tag_of
@@ -123,11 +122,11 @@ def _refresh_index(catalog: Catalog, run: RunRecord, controls: Controls) -> None
     """Rebuild the target's index where rows came after it, so that the first search is fast already."""
     registry = catalog.registry()
     source, target = registry.columns(run.source), registry.columns(run.target)
-    index = vector_index.describe(catalog.store, target.vector)
+    index = indexes.describe(catalog.store, target.vector)
     monitor = controls.monitor("index", catalog.store.count())
     if index is None:
         metric = registry.record(run.target).metric
-        vector_index.mirror(catalog.store, source.vector, target.vector, target.width, metric, monitor.begin)
-    elif vector_index.unindexed_rows(catalog.store, target.vector):
+        indexes.mirror(catalog.store, source.vector, target.vector, target.width, metric, monitor.begin)
+    elif indexes.unindexed_rows(catalog.store, target.vector):
         monitor.begin()
-        vector_index.build(catalog.store, target.vector, index)
+        indexes.build(catalog.store, target.vector, index)

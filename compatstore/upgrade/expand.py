@@ -6,9 +6,8 @@ from dataclasses import replace
 
 from compatstore.arrays import ArrowSchema
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.columns import VersionColumns
+from compatstore.storage.columns import VersionColumns, widths
 from compatstore.storage.history import HistoryEntry
-from compatstore.storage.padding import widths
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry, edit
 from compatstore.upgrade.states import HOP, set_run

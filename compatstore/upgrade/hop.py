@@ -29,8 +29,8 @@ from compatstore.storage.fragments import (
     read_physical,
     write_columns,
 )
-from compatstore.storage.input_hash import input_hashes
 from compatstore.storage.registry import Registry
+from compatstore.storage.row_digests import input_hashes
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
 from compatstore.upgrade.progress import Monitor

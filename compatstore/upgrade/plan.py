@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from compatstore.storage import vector_index
+from compatstore.storage import indexes
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.fragments import list_fragments
+from compatstore.storage.indexes import VectorIndex
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
-from compatstore.storage.vector_index import VectorIndex
 from compatstore.upgrade.backfilling.account import read_account
 from compatstore.upgrade.backfilling.embeddable import Embeddable, count_embeddable, probe_embeddable
 from compatstore.upgrade.estimates.estimate import UpgradeEstimate
@@ -146,11 +146,11 @@ def _closing_steps(
     if busy:
         seconds = _seconds_to_look(catalog, registry, run, rows)
         steps.append(Step("catch-up", 0, 0, seconds, "look for what came or changed meanwhile, and transform it"))
-    index, own = _index_of(catalog, registry, run, target), vector_index.describe(catalog.store, target.vector)
-    stale = own is not None and (busy or vector_index.unindexed_rows(catalog.store, target.vector) > 0)
-    if index is not None and (own is None or stale) and rows >= vector_index.MINIMUM_ROWS:
-        seconds = vector_index.build_seconds(index, rows, target.width)
-        size = vector_index.index_bytes(index, rows, target.width)
+    index, own = _index_of(catalog, registry, run, target), indexes.describe(catalog.store, target.vector)
+    stale = own is not None and (busy or indexes.unindexed_rows(catalog.store, target.vector) > 0)
+    if index is not None and (own is None or stale) and rows >= indexes.MINIMUM_ROWS:
+        seconds = indexes.build_seconds(index, rows, target.width)
+        size = indexes.index_bytes(index, rows, target.width)
         note = f"build {index.kind} of {index.num_partitions} cells, as {run.source} has" + (" (at cutover)" * stale)
         steps.append(Step("index", rows, size, seconds, note))
     if registry.active != run.target:
@@ -163,8 +163,8 @@ def _index_of(catalog: Catalog, registry: Registry, run: RunRecord, target: Vers
     if registry.active == run.target:
         return None
     source, metric = registry.columns(run.source), registry.record(run.target).metric
-    own = vector_index.describe(catalog.store, target.vector)
-    return own or vector_index.mirrored(catalog.store, source.vector, target.width, metric)
+    own = indexes.describe(catalog.store, target.vector)
+    return own or indexes.mirrored(catalog.store, source.vector, target.width, metric)
 
 
 def _seconds_to_look(catalog: Catalog, registry: Registry, run: RunRecord, rows: int) -> float:

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 from compatstore.arrays import ArrowSchema
 from compatstore.evaluation.curve import native_count
-from compatstore.storage.bridges import bridge_to
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.records import RunRecord
-from compatstore.storage.registry import Registry
+from compatstore.storage.registry import Registry, bridge_to
 from compatstore.upgrade.backfilling.embeddable import Embeddable
 from compatstore.upgrade.transform import Transformer
 

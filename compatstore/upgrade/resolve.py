@@ -7,11 +7,10 @@ from dataclasses import replace
 
 from compatstore.artifacts.kinds import kind_named
 from compatstore.errors import Incompatible, InvalidInput, UnknownArtifact, UpgradeError
-from compatstore.storage.bridges import bridge_to
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import now
 from compatstore.storage.records import RunRecord
-from compatstore.storage.registry import Registry
+from compatstore.storage.registry import Registry, bridge_to
 from compatstore.upgrade.ordering.policies import factors, require_readable
 from compatstore.upgrade.ordering.policy_inputs import TableRows
 from compatstore.upgrade.path import find_path

@@ -6,13 +6,12 @@ import contextlib
 from dataclasses import replace
 
 from compatstore.errors import RowsMissing, UpgradeError
-from compatstore.storage.bridges import unsearchable
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.fragment_counts import forget_counts
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import first_of, named
 from compatstore.storage.records import VersionRecord
-from compatstore.storage.registry import Registry, edit
+from compatstore.storage.registry import Registry, edit, unsearchable
 from compatstore.storage.staging import Staging
 from compatstore.upgrade.backfilling.account import forget_account
 from compatstore.upgrade.leases.holding import hold_lease

@@ -6,12 +6,11 @@ import contextlib
 from dataclasses import replace
 
 from compatstore.errors import StorageError, UpgradeError
-from compatstore.storage.bridges import unsearchable
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.records import RunRecord
-from compatstore.storage.registry import Registry, edit
+from compatstore.storage.registry import Registry, edit, unsearchable
 from compatstore.upgrade.leases.stop_request import ask_to_stop
 from compatstore.upgrade.states import ROLLED_BACK, VersionChange
 

@@ -9,14 +9,13 @@ from dataclasses import dataclass, field, replace
 
 from compatstore.artifacts.network import Precision
 from compatstore.errors import CompatStoreWarning
-from compatstore.storage import vector_index
-from compatstore.storage.bridges import unsearchable
+from compatstore.storage import indexes
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.fragment_counts import FragmentCounts, counts_of
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ledger import Spent
 from compatstore.storage.records import RunRecord
-from compatstore.storage.registry import Registry
+from compatstore.storage.registry import Registry, unsearchable
 from compatstore.upgrade.backfilling.account import read_account, read_refusals
 from compatstore.upgrade.backfilling.backfill import Backfiller, require_encoder
 from compatstore.upgrade.expand import expand
@@ -215,7 +214,7 @@ def _ready(catalog: Catalog, run: RunRecord, controls: Controls) -> RunRecord:
     registry = catalog.registry()
     source, target = registry.columns(run.source), registry.columns(run.target)
     monitor = controls.monitor("index", catalog.store.count(target.present))
-    built = vector_index.mirror(
+    built = indexes.mirror(
         catalog.store,
         source.vector,
         target.vector,

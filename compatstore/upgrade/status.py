@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compatstore.storage.bridges import bridge_to, unsearchable
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.ids import first_of
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.ledger import Spent
 from compatstore.storage.records import RunRecord, VersionRecord
-from compatstore.storage.registry import Registry
+from compatstore.storage.registry import Registry, bridge_to, unsearchable
 from compatstore.storage.staging import Staging
 from compatstore.upgrade.backfilling.account import read_account, read_refusals
 from compatstore.upgrade.leases.lease import FAILED, PAUSED, RUNNING, Lease, lease_in

@@ -19,11 +19,10 @@ from compatstore.storage import registry as registry_module
 from compatstore.storage.blobs import FOLDER
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.compaction import Group, groups, merge
-from compatstore.storage.index_deltas import merge_deltas
+from compatstore.storage.indexes import merge_deltas
 from compatstore.storage.lease_table import LEASES, LeaseTable
 from compatstore.storage.old_versions import Stored, all_files, count_versions, drop_older, orphans, remove
-from compatstore.storage.references import referenced
-from compatstore.storage.registry import Registry
+from compatstore.storage.registry import Registry, referenced
 from compatstore.storage.store import ATTEMPTS, Conflict, Store
 from compatstore.upgrade.leases.holding import hold_lease
 from compatstore.upgrade.leases.lease import Lease, leases_in

@@ -9,11 +9,10 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from compatstore.errors import UpgradeError
-from compatstore.storage.bridges import bridge_to
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.records import ArtifactRecord
-from compatstore.storage.registry import Registry, edit
+from compatstore.storage.registry import Registry, bridge_to, edit
 
 
 def unregister(catalog: Catalog, name: str) -> None:

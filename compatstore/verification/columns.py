@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 
 from compatstore.arrays import Digests
 from compatstore.errors import first_offenders
+from compatstore.storage.app_columns import way_out
 from compatstore.storage.columns import NATIVE
-from compatstore.storage.input_hash import hash_values
-from compatstore.storage.misfits import way_out
 from compatstore.storage.records import ArtifactRecord
+from compatstore.storage.row_digests import hash_values
 from compatstore.verification.context import CheckContext, Finding
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from compatstore.arrays import ArrowBatch
+from compatstore.storage.app_columns import Misfit
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
-from compatstore.storage.misfits import Misfit
 from compatstore.storage.records import RunRecord, VersionRecord
 from compatstore.storage.registry import Registry
 from compatstore.storage.snapshot import Snapshot

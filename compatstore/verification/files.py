@@ -11,10 +11,10 @@ from compatstore.artifacts import Artifact
 from compatstore.errors import CompatStoreError, CorruptArtifact, StorageError, first_offenders
 from compatstore.storage.blobs import FOLDER
 from compatstore.storage.catalog import read_head
+from compatstore.storage.failures import ends_whole
 from compatstore.storage.files import Files
-from compatstore.storage.full_disk import ends_whole
 from compatstore.storage.records import ArtifactRecord
-from compatstore.storage.references import referenced, stored_models
+from compatstore.storage.registry import referenced
 from compatstore.verification.context import CheckContext, Finding
 
 
@@ -79,7 +79,7 @@ def _load(context: CheckContext, record: ArtifactRecord) -> None:
 def check_models(context: CheckContext) -> Iterator[Finding]:
     """Heads and encoders that are stored beside the table are there, unchanged and of the right dimension."""
     for record in context.registry.versions.values():
-        for role, digest in stored_models(record).items():
+        for role, digest in record.stored_models.items():
             try:
                 data = context.catalog.blobs.get(digest)
                 if role == "head":

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from compatstore.errors import first_offenders
-from compatstore.storage import vector_index
+from compatstore.storage import indexes
 from compatstore.storage.columns import VersionColumns
+from compatstore.storage.failures import ends_whole
 from compatstore.storage.files import Files
-from compatstore.storage.full_disk import ends_whole
 from compatstore.upgrade.states import CUTOVER
 from compatstore.verification.context import CheckContext, Finding, Severity
 
@@ -21,11 +21,11 @@ def check_indexes(context: CheckContext) -> Iterator[Finding]:
     for record, columns in context.sound:
         vectors = context.count(columns.present)
         # Rows without a vector count as not indexed.
-        waiting = vector_index.unindexed_rows(store, columns.vector) - context.count(columns.missing)
+        waiting = indexes.unindexed_rows(store, columns.vector) - context.count(columns.missing)
         if waiting > UNINDEXED_SHARE * vectors:
             what = f"{waiting} of {vectors} vectors of {record.name} are not in its index, so searches are slow"
             yield _slow("note", what, _index(context, record.name))
-        elif vectors >= vector_index.MINIMUM_ROWS and _lacks_index(context, record.name, columns):
+        elif vectors >= indexes.MINIMUM_ROWS and _lacks_index(context, record.name, columns):
             yield _slow("warning", f"{record.name} has no index, its source has one", _index(context, record.name))
 
 
@@ -34,9 +34,9 @@ def _lacks_index(context: CheckContext, version: str, columns: VersionColumns) -
     if run is None or run.state != CUTOVER:  # before its cutover, that builds it
         return False
     source = context.registry.record(run.source).columns
-    if source is None or vector_index.describe(store, columns.vector) is not None:
+    if source is None or indexes.describe(store, columns.vector) is not None:
         return False
-    return vector_index.describe(store, source.vector) is not None
+    return indexes.describe(store, source.vector) is not None
 
 
 def _index(context: CheckContext, version: str) -> str:

@@ -15,7 +15,7 @@ from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.ledger import ledger_of
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
-from compatstore.storage.row_check import removal
+from compatstore.storage.row_digests import removal
 from compatstore.storage.staging import Staging, staged_version
 from compatstore.upgrade.leases.lease import lease_in, leases_in
 from compatstore.upgrade.leases.stop_request import requests_in

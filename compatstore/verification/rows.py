@@ -12,9 +12,9 @@ import pyarrow.compute as pc
 from compatstore.arrays import ArrowArray, ArrowBatch, BoolArray
 from compatstore.errors import first_offenders
 from compatstore.storage.arrow_values import to_matrix
-from compatstore.storage.bridges import unsearchable
 from compatstore.storage.columns import NATIVE, VersionColumns
 from compatstore.storage.records import VersionRecord
+from compatstore.storage.registry import unsearchable
 from compatstore.verification.context import CheckContext, Finding, Severity
 
 NORM_TOLERANCE = {"float32": 1e-3, "float16": 5e-3}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import compatstore as cs
-from compatstore.storage.vector_index import sub_vectors
+from compatstore.storage.indexes import sub_vectors
 
 
 @pytest.mark.parametrize(

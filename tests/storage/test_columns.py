@@ -8,8 +8,7 @@ from hypothesis import given
 
 import compatstore as cs
 from compatstore.storage.arrow_values import to_matrix, to_vectors
-from compatstore.storage.columns import VersionColumns, VersionValues
-from compatstore.storage.padding import PADDING, clear_of
+from compatstore.storage.columns import PADDING, VersionColumns, VersionValues, clear_of
 
 
 @given(

@@ -19,7 +19,7 @@ from benchmarks.crashes.life import SEARCHES, Life
 from benchmarks.crashes.rehearsal import prepare
 from benchmarks.crashes.template import KINDS, OWN, initial_items, make_template
 from benchmarks.crashes.truth import ENCODERS, SIDE_ENCODERS, source_vector
-from compatstore.storage.input_hash import input_hashes
+from compatstore.storage.row_digests import input_hashes
 
 KILLS, SUSPENSIONS, FRAGMENTS, ROWS = 8, 3, 4, 120
 

@@ -10,7 +10,7 @@ from lancedb.embeddings import TextEmbeddingFunction, get_registry, register
 from lancedb.pydantic import LanceModel, Vector
 
 import compatstore as cs
-from compatstore.storage.padding import widths
+from compatstore.storage.columns import widths
 
 ROWS, DIM = 300, 16
 V1 = cs.EmbeddingVersion("v1", dim=DIM, metric="l2")

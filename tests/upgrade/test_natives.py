@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import compatstore as cs
-from compatstore.storage import vector_index
+from compatstore.storage import indexes
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.ids import find
 from compatstore.storage.location import locate
@@ -264,13 +264,13 @@ def natives_at(path):
 def test_by_rows_the_indexes_hold_every_row_afterwards(tmp_path):
     gallery = make(str(tmp_path / "g.lance"), fragments=2, rows=400)
     store = Store.open(locate(path_of(gallery)))
-    vector_index.build(store, "v1", vector_index.VectorIndex("IVF_FLAT", "l2", 4))
+    indexes.build(store, "v1", indexes.VectorIndex("IVF_FLAT", "l2", 4))
     gallery.upgrade("v2", backfill=cs.Backfill(write_mode="move_rows"))
     natives = natives_of(gallery)
     natives.store(*stored(natives, [f"item-{number:06d}" for number in range(100, 300)]))
-    assert vector_index.unindexed_rows(store, "v1") == 198
+    assert indexes.unindexed_rows(store, "v1") == 198
     natives.fold()
-    assert vector_index.unindexed_rows(store, "v1") == 0
+    assert indexes.unindexed_rows(store, "v1") == 0
     query = gallery.vectors(["item-000150"], "v1")[0]
     assert gallery.search(query, 1)["id"].to_pylist() == ["item-000150"]
 

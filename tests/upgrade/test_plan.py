@@ -7,7 +7,7 @@ import pytest
 
 import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Space
-from compatstore.storage.vector_index import VectorIndex, build_seconds, index_bytes
+from compatstore.storage.indexes import VectorIndex, build_seconds, index_bytes
 
 V1, V2 = cs.EmbeddingVersion("v1", dim=8, metric="l2"), cs.EmbeddingVersion("v2", dim=16, metric="l2")
 

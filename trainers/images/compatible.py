@@ -16,12 +16,11 @@ import torch
 from torch import nn
 
 from compatstore.artifacts import Artifact
-from compatstore.digests import digest_half
+from compatstore.digests import digest_half, fingerprint
 from compatstore.encoders.backbones import Backbone
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import InvalidInput
 from compatstore.evaluation import retrieval_metrics
-from compatstore.fingerprints import fingerprint
 from compatstore.trainers.images.augmentation import Augmentation
 from compatstore.trainers.images.class_head import ClassHead, Classifier
 from compatstore.trainers.images.images import Images

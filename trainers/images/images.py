@@ -16,10 +16,10 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from compatstore.boundary import require_fields, shown
+from compatstore.digests import fingerprint
 from compatstore.encoders.images import FIX, Mode, find_classes, read_image
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import DimensionMismatch, InvalidInput, NotFound, SourceError
-from compatstore.fingerprints import fingerprint
 
 Item = tuple[torch.Tensor, torch.Tensor]
 Collated = TypeVar("Collated")

@@ -8,7 +8,7 @@ from typing import Annotated
 import numpy as np
 
 from compatstore.arrays import Doubles
-from compatstore.seeds import seed_of
+from compatstore.digests import seed_of
 from compatstore.trainers.pairs.closed_form import AffineMap, ClosedForm, Moments
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.settings import Count, OpenShare, at_least, each

@@ -16,9 +16,8 @@ from dataclasses import dataclass, replace
 
 from compatstore.errors import Interrupted, LeaseLost, StorageError
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.fence import Fence
 from compatstore.storage.history import HistoryEntry, now
-from compatstore.storage.lease_files import last_number
+from compatstore.storage.lease_files import Fence, last_number
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.registry import edit, touch
 from compatstore.upgrade.leases.lease import (

@@ -22,7 +22,6 @@ from compatstore.arrays import ArrowArray, ArrowBatch, ArrowTable, Digests, Floa
 from compatstore.errors import StorageError
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.columns import VersionColumns
-from compatstore.storage.fence import Fence
 from compatstore.storage.fragments import (
     Fragment,
     commit_columns,
@@ -32,7 +31,8 @@ from compatstore.storage.fragments import (
     read_physical,
     write_columns,
 )
-from compatstore.storage.index_deltas import names_on, update_index
+from compatstore.storage.indexes import names_on, update_index
+from compatstore.storage.lease_files import Fence
 from compatstore.storage.moves import Move, commit_move, read_rows, write_rows
 from compatstore.storage.registry import Registry, edit
 from compatstore.storage.snapshot import Snapshot

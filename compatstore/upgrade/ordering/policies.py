@@ -14,9 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from compatstore.arrays import Doubles, FloatArray
+from compatstore.digests import BACKFILL, seed_of
 from compatstore.errors import InvalidInput, first_offenders
-from compatstore.seeds import BACKFILL, seed_of
-from compatstore.storage.input_hash import hash_values
+from compatstore.storage.row_digests import hash_values
 from compatstore.upgrade.ordering.policy_inputs import PolicyInputs, TableRows
 
 COLUMN = "column:"

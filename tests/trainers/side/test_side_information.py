@@ -10,9 +10,9 @@ from pytorch_metric_learning import losses
 from sklearn.datasets import load_digits
 from sklearn.neighbors import KNeighborsClassifier
 
+from compatstore.artifacts.matrix import signs
 from compatstore.encoders import NetworkEncoder
 from compatstore.encoders.backbones.final_norm import FinalNorm
-from compatstore.encoders.codes import signs
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import InvalidInput
 from compatstore.trainers import Alternate, Augmentation, Autoencoder, Images, Independent, SimCLR

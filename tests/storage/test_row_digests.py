@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 
 from compatstore.digests import hash_rows
-from compatstore.storage.input_hash import hash_values, input_hashes
+from compatstore.storage.row_digests import hash_values, input_hashes
 
 
 @given(st.integers(1, 40), st.integers(0, 39), st.integers(0, 31), st.integers(0, 2**32 - 1))

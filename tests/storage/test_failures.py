@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 
 from compatstore.errors import StorageError
+from compatstore.storage.failures import ends_whole, require_whole
 from compatstore.storage.files import Files
-from compatstore.storage.full_disk import ends_whole, require_whole
 from compatstore.storage.lance_engine import LanceFileWriter
 from compatstore.storage.location import Location
 from confined import run_confined

@@ -1,13 +1,14 @@
-"""The input hash of a vector: a digest of what the vector was made from, by which a stale vector is found.
+"""Digests of rows: the input hash, by which a stale vector is found, and the digest of a staged row.
 
 Apps that own an adopted table change items through plain LanceDB, which knows nothing of our columns: a new source
 vector can stand beside a target vector that was made from the previous one. Each target vector therefore carries
 a 64-bit digest of the source vector (and of the `source` value) that it belongs to; where the two disagree the
-target vector is stale.
+target vector is stale. Staged rows carry a digest of all that is in them: Lance's files have no checksum.
 """
 
 from __future__ import annotations
 
+import shlex
 from hashlib import blake2b
 from typing import Any
 
@@ -15,8 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compatstore.arrays import ArrowArray, Digests, FloatArray
+from compatstore.arrays import ArrowArray, ArrowTable, Digests, FloatArray
 from compatstore.digests import hash_rows, mix
+from compatstore.errors import StorageError
+from compatstore.storage.arrow_values import to_matrix
 
 CHUNK = 65_536  # texts that are Python objects at once
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -55,3 +58,51 @@ def _hash_text(value: Any) -> int:
         return 0
     data = value if isinstance(value, bytes) else str(value).encode()
     return int.from_bytes(blake2b(data, digest_size=8).digest(), "little")
+
+
+CHECK = "check"
+
+
+def checked(rows: ArrowTable) -> ArrowTable:
+    """Staged rows (`id`, `basis`, which is the input hash, `vector`, perhaps `side`) with their digests in a column."""
+    return rows.append_column(pa.field(CHECK, pa.uint64()), pa.array(_digests(rows), pa.uint64()))
+
+
+def require_unchanged(rows: ArrowTable, address: str) -> ArrowTable:
+    """Rows that were read, once each is what `checked` was given; those of earlier releases have no digest.
+
+    Args:
+        rows: An Arrow table.
+        address: Of the table beside the gallery that they come from.
+
+    Raises:
+        StorageError: Some are not.
+    """
+    if CHECK not in rows.schema.names:
+        return rows
+    rows = rows.combine_chunks()
+    damaged = int((rows[CHECK].to_numpy() != _digests(rows)).sum())
+    if damaged:
+        raise StorageError(
+            f"read vectors staged in {address}",
+            expected="what was staged",
+            found=f"{damaged} rows of other content",
+            fix=removal(address),
+        )
+    return rows
+
+
+def removal(address: str) -> str:
+    """How to be rid of staged rows that are damaged."""
+    return f"Remove them, and `upgrade` embeds these items again: rm -r {shlex.quote(address)}"
+
+
+def _digests(rows: ArrowTable) -> Digests:
+    """(n,) uint64 of whole rows; a change of a single value never goes unseen."""
+    digests = hash_values(rows["id"]) ^ mix(rows["basis"].to_numpy())
+    for name in ("vector", "side"):
+        if name in rows.schema.names:
+            # Null lists are zeros here, as they are wherever staged rows are read.
+            matrix, valid = to_matrix(rows[name], rows.schema.field(name).type.list_size)
+            digests = mix(digests) + mix(hash_rows(matrix) + valid.astype(np.uint64))
+    return digests

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import compatstore as cs
-from compatstore.storage import vector_index
+from compatstore.storage import indexes
 from compatstore.storage.location import locate
 from compatstore.storage.store import Store
 from galleries import TARGET, make
@@ -26,14 +26,14 @@ def test_the_target_is_indexed_as_the_source_was_and_again_at_cutover(path, kind
     gallery = cs.Gallery.open(copy)
     built = gallery.create_index(kind=kind, num_partitions=3)
     store = Store.open(locate(copy))
-    assert vector_index.describe(store, "v1") == built
+    assert indexes.describe(store, "v1") == built
     gallery.upgrade("v2")
-    mirrored = vector_index.describe(store, "v2")
+    mirrored = indexes.describe(store, "v2")
     assert (mirrored.kind, mirrored.num_partitions, mirrored.metric) == (kind, 3, TARGET.metric)
     gallery.add({"id": ["late"], "vector": np.ones((1, 24), np.float32), "side": np.ones((1, 8), np.float32)})
-    assert vector_index.unindexed_rows(store, "v2") == 1
+    assert indexes.unindexed_rows(store, "v2") == 1
     gallery.cutover("v2")
-    assert vector_index.unindexed_rows(store, "v2") == 0
+    assert indexes.unindexed_rows(store, "v2") == 0
     query = gallery.vectors(["late"])[0]
     assert "late" in gallery.search(query, k=3)["id"].to_pylist()
 

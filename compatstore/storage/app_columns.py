@@ -1,6 +1,7 @@
-"""Whether a table has the columns that its registry names: an app may drop, rename or replace what is in its table.
+"""Columns of an app in a table: which names and types Lance can keep, and what the app changed since.
 
-It is asked where a snapshot and the registry in it are read together (`catalog.py`), so that every verb gives one error
+An app may drop, rename or replace what is in its table. Whether the table still has the columns that its registry names
+is asked where a snapshot and the registry in it are read together (`catalog.py`), so that every verb gives one error
 that says what is gone and what to do, instead of whatever the missing column leads to.
 """
 
@@ -12,11 +13,63 @@ from typing import Any
 
 import pyarrow as pa
 
-from compatstore.arrays import ArrowSchema, ArrowType
-from compatstore.errors import TableChanged
+from compatstore.arrays import ArrowSchema, ArrowTable, ArrowType
+from compatstore.errors import InvalidInput, TableChanged
+from compatstore.storage.failures import is_panic, told
+from compatstore.storage.lance_engine import lance
 from compatstore.storage.location import Location
 from compatstore.storage.registry import ID_TYPES, Registry
 from compatstore.storage.snapshot import Snapshot
+
+# Lance resolves names as paths: a dot goes into a struct and a backtick quotes. A star is all columns.
+_LANCE_TAKES = ("`", ".")
+# What Lance gives rows beside their columns, and what a search gives them beside those.
+_OF_LANCE = frozenset({"_rowid", "_rowaddr", "_rowoffset", "_row_created_at_version", "_row_last_updated_at_version"})
+OF_RESULTS = frozenset({"_distance", "_version", "_origin", "_query"})
+
+
+def fault_of(name: str) -> str:
+    """The reason why a column cannot have this name, as text for a message; "" where it can."""
+    if not name or name == "*":
+        return "Lance does not read columns of such a name"
+    taken = [character for character in _LANCE_TAKES if character in name]
+    if taken:
+        return f"Lance reads {taken[0]!r} in a name as its own"
+    if "\0" in name or any("\ud800" <= character <= "\udfff" for character in name):
+        return "Lance does not keep all of its characters"
+    if name in _OF_LANCE or name in OF_RESULTS:
+        return "results have a column of that name"
+    return ""
+
+
+ROWS = 100
+
+
+def require_storable(columns: ArrowTable, asked: str) -> None:
+    """Refuse columns that Lance cannot write, or not read back.
+
+    Args:
+        columns: Arrow table; its first rows are tried, and a row of nulls, as the gallery's other rows have.
+        asked: What the caller wants, for messages.
+
+    Raises:
+        InvalidInput: Names the column and what Lance says.
+    """
+    for name in columns.column_names:
+        one = columns.select([name])
+        sample = pa.concat_tables([one.slice(0, ROWS), pa.table([pa.nulls(1, one.schema[0].type)], schema=one.schema)])
+        try:
+            lance.write_dataset(sample, "memory://rehearsal").to_table()
+        except BaseException as error:
+            if not isinstance(error, Exception) and not is_panic(error):
+                raise
+            raise InvalidInput(
+                asked,
+                expected="metadata of types that Lance can keep",
+                found=f"column {name!r} of type {one.schema[0].type}: {told(error)}",
+                fix="Convert the column, to text for one, or leave it out.",
+            ) from error
+
 
 DISTANCE = "_distance"
 VERSIONS_LOOKED_AT = 200  # earlier table versions, to find what a column is called now
