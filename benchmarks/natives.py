@@ -31,12 +31,11 @@ from compatstore.storage.catalog import Catalog
 from compatstore.storage.indexes import update_index
 from compatstore.storage.location import locate
 from compatstore.storage.moves import ADDRESS, Move, commit_move, read_rows, write_rows
-from compatstore.storage.registry import Registry
 from compatstore.storage.store import Store
-from compatstore.upgrade.natives.native_batch import NativeBatch
-from compatstore.upgrade.natives.write_modes import NativeColumns, NativeRows
-from compatstore.upgrade.ordering.policies import order
-from compatstore.upgrade.ordering.policy_inputs import TableRows
+from compatstore.upgrade.backfilling.policies import order
+from compatstore.upgrade.backfilling.policy_inputs import TableRows
+from compatstore.upgrade.backfilling.write_modes import NativeBatch, NativeColumns, NativeRows
+from compatstore.upgrade.context import UpgradeContext
 
 KINDS = {"data": "data", "_compatstore": "staged", "_deletions": "marks", "_indices": "indexes"}
 HEADINGS = ("way", "share", "all", *KINDS.values(), "commits", "us a vector", "search ms", "fragments", "manifest KiB")
@@ -51,8 +50,8 @@ class Case:
         self.path = folder / "gallery.lance"
         shutil.copytree(template, self.path, copy_function=os.link)
         self.store = Store.open(locate(str(self.path)))
-        self.registry: Registry = Catalog(self.store).registry()
-        self.versions = self.store, self.registry, "v1", "v2"
+        catalog = Catalog(self.store)
+        self.context = UpgradeContext.of(catalog, catalog.registry().runs["v2"])
         self.batches = [ids[start : start + batch] for start in range(0, len(ids), batch)]
         self.dim = dim
         self.seen = self._files()
@@ -84,7 +83,7 @@ class Case:
 
 def by_columns(case: Case, wave: int | None) -> float:
     """Staged, and folded every `wave` natives or all at the end."""
-    way, waiting, seconds = NativeColumns(*case.versions), 0, 0.0
+    way, waiting, seconds = NativeColumns(case.context), 0, 0.0
     for ids in case.batches:
         batch = case.natives(ids)
         started = time.perf_counter()
@@ -102,7 +101,7 @@ def by_columns(case: Case, wave: int | None) -> float:
 
 def by_rows(case: Case) -> float:
     """Each batch moves its rows in one commit; indexes get deltas on the way."""
-    way, seconds = NativeRows(*case.versions), 0.0
+    way, seconds = NativeRows(case.context), 0.0
     for ids in case.batches:
         batch = case.natives(ids)
         started = time.perf_counter()
@@ -125,7 +124,7 @@ def by_rows_and_compaction(case: Case) -> float:
 
 def by_rows_in_one_commit(case: Case) -> float:
     """Each batch's rows are written, durably, and all are committed at the end."""
-    way, snapshot = NativeRows(*case.versions), case.store.snapshot()
+    way, snapshot = NativeRows(case.context), case.store.snapshot()
     batches = [case.natives(ids) for ids in case.batches]
     started = time.perf_counter()
     moves = [write_rows(case.store, snapshot, _rows(way, snapshot, batch)) for batch in batches]
@@ -136,7 +135,7 @@ def by_rows_in_one_commit(case: Case) -> float:
 
 def by_merge(case: Case) -> float:
     """Each batch is a merge of whole rows; indexes get deltas at the end."""
-    way, seconds = NativeRows(*case.versions), 0.0
+    way, seconds = NativeRows(case.context), 0.0
     for ids in case.batches:
         batch = case.natives(ids)
         started = time.perf_counter()
@@ -152,11 +151,11 @@ def by_merge(case: Case) -> float:
 def by_rewriting_columns(case: Case) -> float:
     """Each batch rewrites the columns of the fragments that it touches; a few batches tell."""
     case.batches = case.batches[:FEW]
-    way, batches = NativeRows(*case.versions), [case.natives(ids) for ids in case.batches]
+    way, batches = NativeRows(case.context), [case.natives(ids) for ids in case.batches]
     started = time.perf_counter()
     for batch in batches:
         rows = _rows(way, case.store.snapshot(), batch)
-        part = rows.select(["id", *case.registry.columns("v2").names])
+        part = rows.select(["id", *case.context.registry.columns("v2").names])
         merge = case.store.writer().merge_insert("id").when_matched_update_all()
         merge.write_mode("rewrite_columns").execute(part)
         case.look()
@@ -201,7 +200,7 @@ def search_ms(stores: Sequence[Store], queries: np.ndarray) -> list[float]:
 
 def search_unindexed(case: Case, template: Store, queries: np.ndarray) -> str:
     """How much longer a search takes after rows have moved: before, and after the indexes have them."""
-    way = NativeRows(*case.versions, unindexed_rows=len(case.batches) * len(case.batches[0]) + 1)
+    way = NativeRows(case.context, unindexed_rows=len(case.batches) * len(case.batches[0]) + 1)
     for ids in case.batches:
         way.store(*case.natives(ids))
     before, scanned = search_ms([template, case.store], queries)
@@ -230,8 +229,7 @@ def make_template(path: Path, rows: int, dim: int) -> tuple[list[str], np.ndarra
     store = Store.open(locate(str(path)))
     indexes.build(store, "v1", indexes.VectorIndex("IVF_PQ", "l2", 256, 16))
     catalog = Catalog(store)
-    registry = catalog.registry()
-    table = TableRows(catalog, registry, registry.runs["v2"], store.snapshot())
+    table = TableRows(UpgradeContext.of(catalog, catalog.registry().runs["v2"]))
     chosen = pa.array(order("sigma", table))
     return table.ids.take(chosen).to_pylist(), vectors[: QUERIES + WARM_UP] + np.float32(0.01)
 

@@ -35,10 +35,11 @@ from compatstore.evaluation.ranking import Ranking, rank_blocks, rank_galleries
 from compatstore.evaluation.relevance import relevance_from_labels, relevance_from_neighbours
 from compatstore.evaluation.strategies import sampled_neighbours
 from compatstore.trainers import Pairs, Residual
+from compatstore.upgrade.backfilling.policies import order
+from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
+from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.measured import measure_upgrade
 from compatstore.upgrade.estimates.trial import BUDGETS, SampleSettings, try_upgrade
-from compatstore.upgrade.ordering.policies import order
-from compatstore.upgrade.ordering.policy_inputs import ArrayRows
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.resolve import resolve_run
 from compatstore.upgrade.states import run_of
@@ -235,15 +236,14 @@ def one(gallery: cs.Gallery, truth: Truth, task: str, sample: int, draw: int) ->
     catalog = gallery._catalog
     if not task.startswith("report"):
         labels = "label" if task == "labels" else None
-        table = try_upgrade(
-            catalog, resolve_run(catalog, "v2"), SampleSettings(sample=sample, labels=labels, seed=draw)
-        )
+        table = try_upgrade(resolve_run(catalog, "v2"), SampleSettings(sample=sample, labels=labels, seed=draw))
         return {**judged(table, truth, {}), "promises": promises(table, truth)}
     share = int(task.split()[1]) / 100
     gallery.upgrade("v2", backfill=share)
     opened = run_of(catalog.registry(), "v2")
     assert opened is not None
-    table = measure_upgrade(catalog, replace(opened, seed=draw), Gates(sample=sample, labels="label"), 0)
+    context = UpgradeContext.of(catalog, replace(opened, seed=draw))
+    table = measure_upgrade(context, Gates(sample=sample, labels="label"), 0)
     served = {"hop alone": "as served"}
     shown = replace(table, rows=tuple(row for row in table.rows if row.notation in ("s/s", "t/h", "t/t")))
     return judged(shown, {**truth, "as served": _nearest(truth, share)}, served)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from compatstore.gallery import Gallery
     from compatstore.upgrade.leases.stop_request import Paused
     from compatstore.upgrade.plan import Plan
-    from compatstore.upgrade.refitting.refitter import Refitter
+    from compatstore.upgrade.refit import Refitter
     from compatstore.upgrade.requests.backfill import Backfill
     from compatstore.upgrade.requests.gates import Gates
     from compatstore.upgrade.requests.run_settings import RunSettings

@@ -53,7 +53,7 @@ from compatstore.upgrade.leases.holding import hold_lease
 from compatstore.upgrade.leases.stop_request import Paused, pause
 from compatstore.upgrade.plan import Plan, make_plan
 from compatstore.upgrade.progress import Progress
-from compatstore.upgrade.refitting.refitter import Refitter
+from compatstore.upgrade.refit import Refitter
 from compatstore.upgrade.requests.backfill import Backfill
 from compatstore.upgrade.requests.gates import Criterion, Gates
 from compatstore.upgrade.requests.run_settings import RunSettings
@@ -636,14 +636,14 @@ class Gallery:
         request, asked = _requested(backfill, gates)
         precision = (run or RunSettings()).precision
         holdout = None if refit is None else refit.holdout
-        resolved = resolve_run(self._catalog, target, via=via, backfill=request, holdout=holdout)
+        context = resolve_run(self._catalog, target, via=via, backfill=request, holdout=holdout)
         if not asked.asked:
-            return make_plan(self._catalog, resolved, precision)
-        estimate = estimate_upgrade(self._catalog, resolved, asked)
+            return make_plan(context, precision)
+        estimate = estimate_upgrade(context, asked)
         if asked.target_quality is not None:
-            resolved = replace(resolved, backfill=estimate.share)
-            estimate = replace(estimate, gates=(*estimate.gates, *gate_of_reach(self._catalog, resolved, estimate)))
-        return replace(make_plan(self._catalog, resolved, precision), estimate=estimate)
+            context = context.with_run(replace(context.run, backfill=estimate.share))
+            estimate = replace(estimate, gates=(*estimate.gates, *gate_of_reach(context, estimate)))
+        return replace(make_plan(context, precision), estimate=estimate)
 
     def evaluate(
         self,
@@ -691,9 +691,9 @@ class Gallery:
             >>> sampled.evaluate("v2", sample=100).rows[0].name
             'status quo'
         """
-        run = resolve_run(self._catalog, target, via=via, backfill=Backfill(order=order))
+        context = resolve_run(self._catalog, target, via=via, backfill=Backfill(order=order))
         settings = SampleSettings(sample=sample, labels=labels, criterion=criterion, shares=tuple(shares), seed=seed)
-        return try_upgrade(self._catalog, run, settings).showing(settings.shares)
+        return try_upgrade(context, settings).showing(settings.shares)
 
     def upgrade(
         self,
@@ -744,16 +744,16 @@ class Gallery:
         request, asked = _requested(backfill, gates)
         resolved = partial(resolve_run, target=target, via=via, holdout=None if refit is None else refit.holdout)
         planned = resolved(self._catalog, backfill=request)  # refuses what cannot be before anything is written
-        require_startable(self._catalog, planned)
-        estimate = agree(self._catalog, planned, asked) if asked.asked else None
+        require_startable(planned)
+        estimate = agree(planned, asked) if asked.asked else None
         if estimate is not None and asked.target_quality is not None:
-            require_within_reach(self._catalog, planned, estimate)
+            require_within_reach(planned, estimate)
             request = replace(request, share=estimate.share)
         with hold_lease(self._catalog, target, "upgrade", progress, should_stop) as work:
             controls = Controls(work.progress, work.should_stop, run or RunSettings(), refit)
             if estimate is not None:
                 save_estimate(work.catalog, target, estimate)
-            report = run_upgrade(work.catalog, resolved(work.catalog, backfill=request), controls)
+            report = run_upgrade(resolved(work.catalog, backfill=request), controls)
         return self._tended(report)
 
     def cutover(

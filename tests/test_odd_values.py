@@ -278,7 +278,7 @@ def method_targets():
 
 
 def gathered():
-    from compatstore.upgrade.refitting.refitter import Gathered
+    from compatstore.upgrade.refit import Gathered
 
     return Gathered(source=OLD, target=NEW, validation_rows=np.arange(20), native=0.5)
 

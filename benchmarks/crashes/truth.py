@@ -12,7 +12,7 @@ import numpy as np
 
 import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Space
-from compatstore.upgrade.refitting.refitter import Gathered, Refitted
+from compatstore.upgrade.refit import Gathered, Refitted
 
 SOURCE_DIM, TARGET_DIM, SIDE_DIM = 12, 16, 5
 SECONDS_PER_ITEM = 1e-4

@@ -16,8 +16,8 @@ from compatstore.arrays import FloatArray
 from compatstore.encoders import Encoder
 from compatstore.evaluation import backfill_curve, retrieval_metrics
 from compatstore.trainers import TrainedModel
-from compatstore.upgrade.ordering.policies import order
-from compatstore.upgrade.ordering.policy_inputs import ArrayRows
+from compatstore.upgrade.backfilling.policies import order
+from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
 
 PROBES = 50
 

@@ -28,10 +28,9 @@ from compatstore.arrays import FloatArray
 from compatstore.artifacts import Artifact
 from compatstore.evaluation.ranking import rank_queries
 from compatstore.trainers import Pairs, Refit
-from compatstore.upgrade.ordering.draw import draw, interleave, validation_rows
-from compatstore.upgrade.ordering.policies import order
-from compatstore.upgrade.ordering.policy_inputs import ArrayRows
-from compatstore.upgrade.refitting.refitter import Gathered
+from compatstore.upgrade.backfilling.policies import draw, interleave, order, validation_rows
+from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
+from compatstore.upgrade.refit import Gathered
 
 FIRST_PAIRS = (500, 6000)
 SHARES = (0.05, 0.1, 0.25, 0.5, 0.75)

@@ -21,8 +21,8 @@ from compatstore.trainers import FastFill, Pairs
 from compatstore.trainers.pairs.objective import Batch
 from compatstore.trainers.pairs.pairs import unit_length
 from compatstore.trainers.pairs.two_branch import Prediction
-from compatstore.upgrade.ordering.policies import order, true_loss
-from compatstore.upgrade.ordering.policy_inputs import COSINE_SCALE, ArrayRows
+from compatstore.upgrade.backfilling.policies import order, true_loss
+from compatstore.upgrade.backfilling.policy_inputs import COSINE_SCALE, ArrayRows
 
 Order = npt.NDArray[np.intp]
 

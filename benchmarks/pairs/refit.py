@@ -20,8 +20,8 @@ from compatstore.arrays import FloatArray
 from compatstore.artifacts import Artifact
 from compatstore.evaluation.curve import native_rows
 from compatstore.trainers import Pairs, Residual
-from compatstore.upgrade.ordering.policies import order
-from compatstore.upgrade.ordering.policy_inputs import ArrayRows
+from compatstore.upgrade.backfilling.policies import order
+from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
 
 FIRST_PAIRS = (500, 6000)
 SHARES = (0.1, 0.25)

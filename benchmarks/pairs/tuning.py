@@ -30,8 +30,8 @@ from benchmarks.pairs.scenario import SETTINGS, Scenario, scenario
 from benchmarks.pairs.settings import SIZES, Size
 from compatstore.arrays import FloatArray
 from compatstore.trainers import Refit
-from compatstore.upgrade.ordering.draw import draw, validation_rows
-from compatstore.upgrade.ordering.policy_inputs import ArrayRows
+from compatstore.upgrade.backfilling.policies import draw, validation_rows
+from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
 
 SHARES = (0.1, 0.5)
 FARTHEST = (0.0, 0.25, 0.4, 1.0)

@@ -8,8 +8,8 @@ from compatstore.arrays import FloatArray
 from compatstore.demo.digits import ImageFiles
 from compatstore.demo.report import DemoRow
 from compatstore.evaluation import BackfillCurve, backfill_curve, retrieval_metrics
-from compatstore.upgrade.ordering.policies import order
-from compatstore.upgrade.ordering.policy_inputs import ArrayRows
+from compatstore.upgrade.backfilling.policies import order
+from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
 
 CURVE_STEPS = 21  # every 5 %: 25 % and 50 %, which the table has too, are among them
 

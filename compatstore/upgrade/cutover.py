@@ -7,11 +7,11 @@ from dataclasses import replace
 from compatstore.errors import RowsMissing, UpgradeError
 from compatstore.storage import indexes
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.fragment_counts import counts_of
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import first_of, named
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry, edit, unsearchable
+from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.leases.holding import hold_lease
 from compatstore.upgrade.run import Controls, catch_up
 from compatstore.upgrade.states import CUTOVER, READY, VersionChange, require_open, run_of, tag_of
@@ -36,15 +36,17 @@ def check_cutover(catalog: Catalog, target: str) -> int:
             found="none" if run is None else f"one in state {run.state}",
             fix=f"Run it: compatstore upgrade GALLERY {target}",
         )
-    return _missing(catalog, registry, target)
+    return _missing(catalog, target)
 
 
-def _missing(catalog: Catalog, registry: Registry, target: str) -> int:
+def _missing(catalog: Catalog, target: str) -> int:
     """Rows that no query of the target finds; what did not change since it was counted is not read again."""
+    snapshot = catalog.store.snapshot()
+    registry = catalog.registry(snapshot)
     run, condition = run_of(registry, target), unsearchable(registry, target)
-    if run is None or registry.record(run.source).columns is None:
-        return catalog.store.count(condition)
-    return counts_of(catalog.store, registry, run.source, target).count(catalog.store.snapshot(), condition)
+    if run is None:
+        return snapshot.count_rows(condition)
+    return UpgradeContext.of(catalog, run, snapshot).count(condition)
 
 
 def cut_over(catalog: Catalog, target: str, *, force: bool = False, controls: Controls | None = None) -> VersionChange:
@@ -88,7 +90,7 @@ def _cut_over(catalog: Catalog, target: str, force: bool, controls: Controls) ->
         if tag_of(target) not in catalog.store.tags():  # the cutover was killed before it
             _pin(catalog, target)
         return VersionChange(target, target, missing, changed=False)
-    _refresh_index(catalog, run, controls)
+    _refresh_index(UpgradeContext.of(catalog, run), controls)
     previous = registry.active
 
     def flip(state: Registry) -> Registry:
@@ -97,8 +99,9 @@ def _cut_over(catalog: Catalog, target: str, force: bool, controls: Controls) ->
 
     edit(catalog.store, flip, HistoryEntry("cutover", target, note=f"from {previous}", figures={"missing": missing}))
     _pin(catalog, target)
-    catch_up(catalog, catalog.registry().runs[target], replace(controls, should_stop=None))
-    return VersionChange(target, previous, _missing(catalog, catalog.registry(), target))
+    run = catalog.registry().runs[target]
+    catch_up(UpgradeContext.of(catalog, run), replace(controls, should_stop=None))
+    return VersionChange(target, previous, _missing(catalog, target))
 
 
 def _pin(catalog: Catalog, target: str) -> None:
@@ -111,22 +114,21 @@ def _catch_up_fully(catalog: Catalog, run: RunRecord, controls: Controls) -> int
     """Catch up until no row is missing; under steady writes a few tries may be needed."""
     missing = 0
     for _ in range(ATTEMPTS):
-        catch_up(catalog, run, controls)
-        missing = _missing(catalog, catalog.registry(), run.target)
+        catch_up(UpgradeContext.of(catalog, run), controls)
+        missing = _missing(catalog, run.target)
         if not missing:
             break
     return missing
 
 
-def _refresh_index(catalog: Catalog, run: RunRecord, controls: Controls) -> None:
+def _refresh_index(context: UpgradeContext, controls: Controls) -> None:
     """Rebuild the target's index where rows came after it, so that the first search is fast already."""
-    registry = catalog.registry()
-    source, target = registry.columns(run.source), registry.columns(run.target)
-    index = indexes.describe(catalog.store, target.vector)
-    monitor = controls.monitor("index", catalog.store.count())
+    store, source, target = context.store, context.source, context.target
+    index = indexes.describe(store, target.vector)
+    monitor = controls.monitor("index", context.count())
     if index is None:
-        metric = registry.record(run.target).metric
-        indexes.mirror(catalog.store, source.vector, target.vector, target.width, metric, monitor.begin)
-    elif indexes.unindexed_rows(catalog.store, target.vector):
+        metric = context.target_record.metric
+        indexes.mirror(store, source.vector, target.vector, target.width, metric, monitor.begin)
+    elif indexes.unindexed_rows(store, target.vector):
         monitor.begin()
-        indexes.build(catalog.store, target.vector, index)
+        indexes.build(store, target.vector, index)

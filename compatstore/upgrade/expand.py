@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from compatstore.arrays import ArrowSchema
-from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns, widths
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry, edit
+from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.states import HOP, set_run
 
 
-def columns_for(registry: Registry, name: str, schema: ArrowSchema) -> VersionColumns:
-    """The columns that a version has in a table, or is to get.
-
-    Args:
-        registry: The gallery's state.
-        name: The version.
-        schema: Arrow schema of the table as it is.
-    """
-    record = registry.record(name)
+def columns_for(context: UpgradeContext) -> VersionColumns:
+    """The columns that the target of an upgrade has in the table, or is to get."""
+    registry, schema, record = context.registry, context.snapshot.schema, context.target_record
     if record.columns is not None:
         return record.columns
     version = record.version()
@@ -34,14 +27,13 @@ def columns_for(registry: Registry, name: str, schema: ArrowSchema) -> VersionCo
     return VersionColumns.of(version, avoid=set(widths(field for field in schema if field.name not in ours)))
 
 
-def expand(catalog: Catalog, run: RunRecord) -> RunRecord:
+def expand(context: UpgradeContext) -> RunRecord:
     """Add the target's empty columns and record the run; from here on, writes go to both versions."""
-    registry = catalog.registry()
-    record = registry.record(run.target)
+    catalog, registry, run, record = context.catalog, context.registry, context.run, context.target_record
     known = registry.runs.get(run.target)
     if record.columns is not None and known is not None and known.open:
         return run if known == run else set_run(catalog, run)
-    columns = columns_for(registry, run.target, catalog.store.schema)
+    columns = columns_for(context)
     if record.columns is None:
         # What a killed expand or retirement left is not used again: one that was suspended and goes on to drop it
         # would drop ours. Columns of the same names that were added since are others to Lance, which refuses it.

@@ -17,7 +17,7 @@ import numpy as np
 
 from compatstore.arrays import ArrowArray, ArrowBatch, BoolArray, Digests
 from compatstore.storage.columns import NATIVE, VersionColumns, VersionValues
-from compatstore.storage.fragment_counts import FragmentCounts, counts_of
+from compatstore.storage.fragment_counts import FragmentCounts
 from compatstore.storage.fragments import (
     Fragment,
     WrittenColumns,
@@ -29,10 +29,10 @@ from compatstore.storage.fragments import (
     read_physical,
     write_columns,
 )
-from compatstore.storage.registry import Registry
 from compatstore.storage.row_digests import input_hashes
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
+from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.progress import Monitor
 from compatstore.upgrade.transform import Transformer
 
@@ -61,10 +61,11 @@ class Hop:
     counts: FragmentCounts
 
     @classmethod
-    def of(cls, store: Store, registry: Registry, source: str, target: str, transformer: Transformer | None) -> Hop:
-        """A hop between two versions of a gallery."""
-        columns = registry.columns(source), registry.columns(target)
-        return cls(store, *columns, registry.source_column, transformer, counts_of(store, registry, source, target))
+    def of(cls, context: UpgradeContext, transformer: Transformer | None) -> Hop:
+        """The hop of an upgrade whose versions both have columns."""
+        counts, sources = context.counts, context.registry.source_column
+        assert counts is not None
+        return cls(context.store, context.source, context.target, sources, transformer, counts)
 
     def run(self, monitor: Monitor) -> int:
         """Go over all fragments once.
@@ -82,9 +83,8 @@ class Hop:
             changed += self.store.retry("hop", lambda: self._refresh(wave, monitor))  # noqa: B023
         return changed
 
-    def pending(self) -> int:
-        """Live rows whose target vector would be made, remade or cleared; read-only."""
-        snapshot = self.store.snapshot()
+    def pending(self, snapshot: Snapshot) -> int:
+        """Live rows of a table version whose target vector would be made, remade or cleared; read-only."""
         return sum(self._count(snapshot, fragment) for fragment in list_fragments(snapshot))
 
     def _count(self, snapshot: Snapshot, fragment: Fragment) -> int:

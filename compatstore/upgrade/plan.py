@@ -1,32 +1,32 @@
-"""The plan of an upgrade: what it will do and cost, found without writing anything."""
+"""The plan of an upgrade: what it will do, cost and warn of, found without writing anything."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from compatstore.evaluation.curve import native_count
 from compatstore.storage import indexes
-from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.fragments import list_fragments
 from compatstore.storage.indexes import VectorIndex
-from compatstore.storage.records import RunRecord
-from compatstore.storage.registry import Registry
+from compatstore.storage.registry import bridge_to
 from compatstore.upgrade.backfilling.account import read_account
 from compatstore.upgrade.backfilling.embeddable import Embeddable, count_embeddable, probe_embeddable
+from compatstore.upgrade.backfilling.natives import plan_natives
+from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.estimate import UpgradeEstimate
 from compatstore.upgrade.expand import columns_for
 from compatstore.upgrade.hop import Hop
-from compatstore.upgrade.natives.natives import plan_natives
-from compatstore.upgrade.plan_warnings import warnings_of
 from compatstore.upgrade.precision import PrecisionChoice, choose_precision, sample_source
-from compatstore.upgrade.requests.backfill import Budget, write_mode_of
+from compatstore.upgrade.requests.backfill import Budget
 from compatstore.upgrade.requests.run_settings import PrecisionRequest
 from compatstore.upgrade.transform import Transformer, transformer_of
 
 SAMPLE_ROWS = 2048
+EMBEDDED_BY_LANCEDB = b"embedding_functions"  # where LanceDB keeps what embeds an app's rows, in a schema's metadata
 COMMIT_SECONDS, FRAGMENT_SECONDS = 0.02, 0.0002  # of a commit that touches the metadata of all fragments
 
 
@@ -80,38 +80,35 @@ class Plan:
     estimate: UpgradeEstimate | None = None
 
 
-def make_plan(catalog: Catalog, run: RunRecord, precision: PrecisionRequest = "float32") -> Plan:
+def make_plan(context: UpgradeContext, precision: PrecisionRequest = "float32") -> Plan:
     """Plan a resolved run: the steps that are left, with rows, bytes and seconds; read-only.
 
     Seconds of the hop and of the backfill are those of a sample of rows, timed on this machine.
 
     Args:
-        catalog: The gallery.
-        run: The upgrade, resolved.
+        context: The upgrade, resolved.
         precision: Precision of the hop; "auto" tries both on the sample.
     """
-    registry = catalog.registry()
-    record = registry.record(run.target)
-    target = columns_for(registry, run.target, catalog.store.schema)
-    rows = catalog.store.count()
-    transformer = transformer_of(catalog, run) if run.path else None
-    todo = _to_transform(catalog, registry, run, transformer, rows)
-    choice = choose_precision(catalog, run, transformer, precision, todo)
-    possible = _possible(catalog, registry, run)
+    run = context.run
+    target = columns_for(context)
+    transformer = transformer_of(context.catalog, run) if run.path else None
+    todo = _to_transform(context, transformer)
+    choice = choose_precision(context, transformer, precision, todo)
+    possible = _possible(context)
     work = [
-        *([] if record.columns else [_expand_step(catalog, target)]),
-        *_hop_step(catalog, run, transformer, target, todo, choice),
-        *(_backfill_steps(catalog, registry, run, target, possible) if possible else []),
+        *([] if context.target_record.columns else [_expand_step(context, target)]),
+        *_hop_step(context, transformer, target, todo, choice),
+        *(_backfill_steps(context, target, possible) if possible else []),
     ]
-    steps = [*work, *_closing_steps(catalog, registry, run, target, rows, busy=bool(work))]
-    warnings = warnings_of(catalog, registry, run, transformer, target, possible)
+    steps = [*work, *_closing_steps(context, target, busy=bool(work))]
+    warnings = warnings_of(context, transformer, target, possible)
     quality = transformer.artifacts[-1].manifest.figures if transformer else {}
     short = tuple(artifact.short_id for artifact in transformer.artifacts) if transformer else ()
     return Plan(
         source=run.source,
         target=run.target,
         path=short,
-        rows=rows,
+        rows=context.count(),
         backfill=run.backfill,
         policy=run.policy,
         steps=tuple(steps),
@@ -121,75 +118,69 @@ def make_plan(catalog: Catalog, run: RunRecord, precision: PrecisionRequest = "f
     )
 
 
-def _to_transform(
-    catalog: Catalog, registry: Registry, run: RunRecord, transformer: Transformer | None, rows: int
-) -> int:
+def _to_transform(context: UpgradeContext, transformer: Transformer | None) -> int:
     """Rows that the hop has left to transform."""
     if transformer is None:
         return 0
-    if registry.record(run.target).columns is None:
-        return rows
-    return Hop.of(catalog.store, registry, run.source, run.target, transformer).pending()
+    if context.target_record.columns is None:
+        return context.count()
+    return Hop.of(context, transformer).pending(context.snapshot)
 
 
-def _expand_step(catalog: Catalog, target: VersionColumns) -> Step:
+def _expand_step(context: UpgradeContext, target: VersionColumns) -> Step:
     """The step that adds the columns: one commit of metadata, no bytes for a row."""
-    seconds = COMMIT_SECONDS + FRAGMENT_SECONDS * len(list_fragments(catalog.store.snapshot()))
+    seconds = COMMIT_SECONDS + FRAGMENT_SECONDS * len(list_fragments(context.snapshot))
     return Step("expand", 0, 0, seconds, f"add the empty columns {', '.join(target.names)}")
 
 
-def _closing_steps(
-    catalog: Catalog, registry: Registry, run: RunRecord, target: VersionColumns, rows: int, *, busy: bool
-) -> list[Step]:
+def _closing_steps(context: UpgradeContext, target: VersionColumns, *, busy: bool) -> list[Step]:
     """The steps after every row has a vector: catch up with rows that changed meanwhile, build the index, cut over."""
-    steps = []
+    steps, rows, run, store = list[Step](), context.count(), context.run, context.store
     if busy:
-        seconds = _seconds_to_look(catalog, registry, run, rows)
+        seconds = _seconds_to_look(context)
         steps.append(Step("catch-up", 0, 0, seconds, "look for what came or changed meanwhile, and transform it"))
-    index, own = _index_of(catalog, registry, run, target), indexes.describe(catalog.store, target.vector)
-    stale = own is not None and (busy or indexes.unindexed_rows(catalog.store, target.vector) > 0)
+    index, own = _index_of(context, target), indexes.describe(store, target.vector)
+    stale = own is not None and (busy or indexes.unindexed_rows(store, target.vector) > 0)
     if index is not None and (own is None or stale) and rows >= indexes.MINIMUM_ROWS:
         seconds = indexes.build_seconds(index, rows, target.width)
         size = indexes.index_bytes(index, rows, target.width)
         note = f"build {index.kind} of {index.num_partitions} cells, as {run.source} has" + (" (at cutover)" * stale)
         steps.append(Step("index", rows, size, seconds, note))
-    if registry.active != run.target:
+    if context.registry.active != run.target:
         steps.append(Step("cutover", 0, 0, 0.0, f"search {run.target}, when you call cutover"))
     return steps
 
 
-def _index_of(catalog: Catalog, registry: Registry, run: RunRecord, target: VersionColumns) -> VectorIndex | None:
+def _index_of(context: UpgradeContext, target: VersionColumns) -> VectorIndex | None:
     """The index that the target gets, or has; None where nothing is built any more, or the source has none."""
-    if registry.active == run.target:
+    if context.registry.active == context.run.target:
         return None
-    source, metric = registry.columns(run.source), registry.record(run.target).metric
-    own = indexes.describe(catalog.store, target.vector)
-    return own or indexes.mirrored(catalog.store, source.vector, target.width, metric)
+    own, metric = indexes.describe(context.store, target.vector), context.target_record.metric
+    return own or indexes.mirrored(context.store, context.source.vector, target.width, metric)
 
 
-def _seconds_to_look(catalog: Catalog, registry: Registry, run: RunRecord, rows: int) -> float:
+def _seconds_to_look(context: UpgradeContext) -> float:
     """Seconds to compare all rows with the input hash of their vectors, from a sample."""
-    source, sources = registry.columns(run.source), registry.source_column
+    source, sources = context.source, context.registry.source_column
     started = time.perf_counter()
-    read = catalog.store.scan(source.hashed_names(sources), limit=SAMPLE_ROWS)
+    read = context.snapshot.to_table(columns=source.hashed_names(sources), limit=SAMPLE_ROWS)
     source.input_hashes(read, sources)
-    return (time.perf_counter() - started) * rows / max(int(read.num_rows), 1)
+    return (time.perf_counter() - started) * context.count() / max(int(read.num_rows), 1)
 
 
-def _possible(catalog: Catalog, registry: Registry, run: RunRecord) -> Embeddable | None:
+def _possible(context: UpgradeContext) -> Embeddable | None:
     """What can be embedded at all, by a sample; None where nothing is to be embedded."""
-    if not run.backfill:
+    if not context.run.backfill:
         return None
-    budget, (spent, failed) = Budget.of(run), read_account(catalog, registry, run)
-    counted = count_embeddable(catalog, registry, run, failed.num_rows)
+    budget, (spent, failed) = Budget.of(context.run), read_account(context)
+    counted = count_embeddable(context, failed.num_rows)
     if not budget.share_left(counted.items, counted.native) or budget.ended_by(spent):
         return counted  # nothing is to be embedded any more: no model is loaded to find out how fast it is
-    return probe_embeddable(catalog, registry, run, failed["id"].combine_chunks())
+    return probe_embeddable(context, failed["id"].combine_chunks())
 
 
 def _hop_step(
-    catalog: Catalog,
-    run: RunRecord,
+    context: UpgradeContext,
     transformer: Transformer | None,
     target: VersionColumns,
     todo: int,
@@ -199,14 +190,14 @@ def _hop_step(
         return []
     transformer = replace(transformer, precision=choice.precision)
     chain = " then ".join(f"{artifact.short_id}" for artifact in transformer.artifacts)
-    seconds = _per_row(catalog, run, transformer) * todo
-    note = f"transform {run.source} by {chain} in {choice.precision}"
+    seconds = _per_row(context, transformer) * todo
+    note = f"transform {context.run.source} by {chain} in {choice.precision}"
     return [Step("hop", todo, todo * target.row_bytes, seconds, note)]
 
 
-def _per_row(catalog: Catalog, run: RunRecord, transformer: Transformer) -> float:
+def _per_row(context: UpgradeContext, transformer: Transformer) -> float:
     """Seconds to transform one row, measured on a sample; 0 without one."""
-    usable = sample_source(catalog, run, transformer, SAMPLE_ROWS)
+    usable = sample_source(context, transformer, SAMPLE_ROWS)
     if not len(usable.valid):
         return 0.0
     started = time.perf_counter()
@@ -214,11 +205,10 @@ def _per_row(catalog: Catalog, run: RunRecord, transformer: Transformer) -> floa
     return (time.perf_counter() - started) / len(usable.valid)
 
 
-def _backfill_steps(
-    catalog: Catalog, registry: Registry, run: RunRecord, target: VersionColumns, possible: Embeddable
-) -> list[Step]:
-    budget, spent = Budget.of(run), read_account(catalog, registry, run)[0]
-    left, items = budget.rows_left(spent), possible.items
+def _backfill_steps(context: UpgradeContext, target: VersionColumns, possible: Embeddable) -> list[Step]:
+    run, spent = context.run, read_account(context)[0]
+    budget, items = Budget.of(run), possible.items
+    left = budget.rows_left(spent)
     todo = min(budget.share_left(items, possible.native), possible.expected - possible.native)
     todo = todo if left is None else min(todo, left)
     if todo < 1 or budget.ended_by(spent):
@@ -227,7 +217,7 @@ def _backfill_steps(
     if seconds and time_left is not None:
         todo = min(todo, max(int(time_left / seconds), 1))
     costs = f", costs {budget.price(todo):g}" if budget.price_per_item else ""
-    stored = plan_natives(catalog.store.snapshot(), registry, target, write_mode_of(run), todo)
+    stored = plan_natives(context, target, todo)
     note = f"embed natively in {run.policy} order: {budget}{costs}; {stored}"
     steps = [Step("backfill", todo, stored.bytes, None if seconds is None else seconds * todo, note)]
     if run.holdout and run.path:
@@ -235,3 +225,69 @@ def _backfill_steps(
         note = "correct the transform by what was embedded and hop the rest again, where held-out rows come nearer"
         steps.append(Step("refit", remain, remain * target.row_bytes, None, note))
     return steps
+
+
+def warnings_of(
+    context: UpgradeContext, transformer: Transformer | None, target: VersionColumns, possible: Embeddable | None
+) -> Iterator[str]:
+    """Warn, in sentences.
+
+    Args:
+        context: The upgrade that is planned.
+        transformer: Its hop, or None where nothing is transformed.
+        target: Columns of the version that is upgraded to; they need not be in the table yet.
+        possible: What can be embedded at all; None where nothing is to be embedded.
+    """
+    run = context.run
+    if possible is not None and possible.expected < possible.items:
+        beyond = native_count(run.backfill, possible.items) > possible.expected
+        yield f"{possible}" + (f": a backfill of {run.backfill:.4g} ends before its share is reached" if beyond else "")
+    yield from _of_encoders(context, transformer, target)
+    yield from _of_transforms(context, transformer)
+    yield from _of_the_app(context, target)
+
+
+def _of_encoders(context: UpgradeContext, transformer: Transformer | None, target: VersionColumns) -> Iterator[str]:
+    catalog, run = context.catalog, context.run
+    if not run.backfill:
+        return
+    if catalog.encoder(run.target) is None:
+        yield f"{run.target} has no encoder here: the backfill cannot run"
+        return
+    hopped = transformer is not None and transformer.artifacts[-1].manifest.side_target is not None
+    if target.side and not hopped and catalog.side_encoder(run.target) is None:
+        yield (
+            f"{run.target} has no side-information encoder here: what the backfill embeds gets none, and an artifact "
+            f"that reads it cannot transform these items from {run.target} on"
+        )
+
+
+def _of_transforms(context: UpgradeContext, transformer: Transformer | None) -> Iterator[str]:
+    run, bridge = context.run, bridge_to(context.registry, context.run.target)
+    if not run.path and run.backfill < 1 and bridge is not None:
+        yield (
+            f"nothing transforms {run.source}: items that are not embedded natively are searched in {bridge.source} by "
+            f"queries of {run.target} ({bridge.kind} {bridge.id[:12]}), and it cannot be retired before they are"
+        )
+    if len(run.path) > 1:
+        yield f"no direct artifact from {run.source} to {run.target}: each of {len(run.path)} hops loses quality"
+    if transformer is not None and transformer.needs_side:
+        side = context.source.side
+        missing = context.count(f"`{side}` IS NULL") if side else 0
+        if missing:
+            yield f"{missing} items have no side-information and cannot be transformed"
+
+
+def _of_the_app(context: UpgradeContext, target: VersionColumns) -> Iterator[str]:
+    run, live = context.run, context.registry.live
+    if target.width != target.dim:
+        yield (
+            f"{target.vector} is stored with {target.width - target.dim} zeros behind its {target.dim} values, so that "
+            "apps that search without naming a column keep finding theirs"
+        )
+    own = [record.columns.vector for record in live if record.adopted and record.columns]
+    if own and EMBEDDED_BY_LANCEDB in (context.snapshot.schema.metadata or {}):
+        yield (
+            "LanceDB embeds for this table's app, and a search by text does not say which of two vector columns it "
+            f'means: once {run.target} is there the app names it, table.search(text, vector_column_name="{own[0]}")'
+        )

@@ -9,9 +9,8 @@ from importlib.util import find_spec
 import numpy as np
 
 from compatstore.artifacts.network import Precision
-from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionValues
-from compatstore.storage.records import RunRecord
+from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.requests.run_settings import PrecisionRequest, require_precision
 from compatstore.upgrade.transform import Transformer
 
@@ -53,13 +52,12 @@ class PrecisionChoice:
 
 
 def choose_precision(
-    catalog: Catalog, run: RunRecord, transformer: Transformer | None, asked: PrecisionRequest, rows: int
+    context: UpgradeContext, transformer: Transformer | None, asked: PrecisionRequest, rows: int
 ) -> PrecisionChoice:
     """Try both precisions on rows of the source where the answer can matter; read-only.
 
     Args:
-        catalog: The gallery.
-        run: The upgrade, resolved.
+        context: The upgrade, resolved.
         transformer: Its hop, or None where nothing is transformed.
         asked: "float32" is never tried. "auto" takes bfloat16 where it is at least 1.1 times as fast and no output's
             cosine with float32's is below 0.999. "bfloat16" is taken, with a warning where it is slower or less exact.
@@ -74,7 +72,7 @@ def choose_precision(
         return PrecisionChoice(precision=taken)
     if asked == "auto" and find_spec("torch") is None:
         return PrecisionChoice(precision="float32")
-    sample = sample_source(catalog, run, transformer, TRIAL_ROWS)
+    sample = sample_source(context, transformer, TRIAL_ROWS)
     if not len(sample.valid):
         return PrecisionChoice(precision=taken)
     trial = try_precisions(transformer, sample)
@@ -98,10 +96,11 @@ def try_precisions(transformer: Transformer, sample: VersionValues) -> Precision
     return PrecisionTrial(speed=exact_seconds / rough_seconds, cosine=float(cosines.min()))
 
 
-def sample_source(catalog: Catalog, run: RunRecord, transformer: Transformer, limit: int) -> VersionValues:
+def sample_source(context: UpgradeContext, transformer: Transformer, limit: int) -> VersionValues:
     """The first rows of the source, `limit` at most, less those that cannot be transformed."""
-    columns = catalog.registry().columns(run.source)
-    sample = columns.read_items(catalog.store.scan(columns.item_names, columns.present, limit=limit))
+    columns = context.source
+    rows = context.snapshot.to_table(columns=columns.item_names, filter=columns.present, limit=limit)
+    sample = columns.read_items(rows)
     return sample.take(transformer.possible(sample))
 
 

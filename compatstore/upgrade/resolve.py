@@ -11,8 +11,10 @@ from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import now
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry, bridge_to
-from compatstore.upgrade.ordering.policies import factors, require_readable
-from compatstore.upgrade.ordering.policy_inputs import TableRows
+from compatstore.storage.snapshot import Snapshot
+from compatstore.upgrade.backfilling.policies import factors, require_readable
+from compatstore.upgrade.backfilling.policy_inputs import TableRows
+from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.path import find_path
 from compatstore.upgrade.requests.backfill import Backfill, write_mode_of
 from compatstore.upgrade.states import EXPAND, run_of
@@ -25,7 +27,7 @@ def resolve_run(
     via: str | None = None,
     backfill: Backfill | None = None,
     holdout: float | None = None,
-) -> RunRecord:
+) -> UpgradeContext:
     """Decide source, path, budget and order of a run, or take up the one that is open; read-only.
 
     Args:
@@ -40,25 +42,23 @@ def resolve_run(
         UnknownVersion: There is no such version.
         UnknownArtifact: No chain of artifacts leads to the target and not everything is embedded natively.
     """
-    registry = catalog.registry()
+    snapshot = catalog.store.snapshot()
+    registry = catalog.registry(snapshot)
     registry.record(target)
-    run = run_of(registry, target)
-    if run is None:
-        run = _begin(catalog, registry, target, via)
+    run = run_of(registry, target) or _begin(catalog, snapshot, target, via)
     run = (backfill or Backfill()).applied_to(run)
     factors(run.policy)
     write_mode_of(run)
-    resolved = replace(
-        run,
-        path=_path(catalog, registry, run, via),
-        holdout=run.holdout if holdout is None else holdout,
-    )
+    context = UpgradeContext.of(catalog, run, snapshot)
+    run = replace(run, path=_path(context, via), holdout=run.holdout if holdout is None else holdout)
+    context = context.with_run(run)
     if run.backfill > 0:
-        require_readable(resolved.policy, TableRows(catalog, registry, resolved, catalog.store.snapshot()))
-    return resolved
+        require_readable(run.policy, TableRows(context))
+    return context
 
 
-def _begin(catalog: Catalog, registry: Registry, target: str, via: str | None) -> RunRecord:
+def _begin(catalog: Catalog, snapshot: Snapshot, target: str, via: str | None) -> RunRecord:
+    registry = catalog.registry(snapshot)
     if registry.active == target:
         raise InvalidInput(
             f"upgrade to {target}",
@@ -68,7 +68,7 @@ def _begin(catalog: Catalog, registry: Registry, target: str, via: str | None) -
         )
     return RunRecord(
         target=target,
-        source=_source(catalog, registry, target, via),
+        source=_source(catalog, snapshot, target, via),
         previous=registry.active,
         path=(),
         state=EXPAND,
@@ -79,20 +79,20 @@ def _begin(catalog: Catalog, registry: Registry, target: str, via: str | None) -
     )
 
 
-def _source(catalog: Catalog, registry: Registry, target: str, via: str | None) -> str:
+def _source(catalog: Catalog, snapshot: Snapshot, target: str, via: str | None) -> str:
     """The version that the hop reads: the one that most items can be transformed from, and of these the best.
 
     A vector that was transformed is not what the next artifact was trained on. So a version that an artifact leads from
     to the target directly is better than a chain, of these the one with the most natives, and the active one at a tie.
     """
-    wanted = None if via is None else catalog.artifact_record(via).id
+    registry, wanted = catalog.registry(snapshot), None if via is None else catalog.artifact_record(via).id
     paths = {}
     for record in registry.live:
         with suppress(UnknownArtifact):
             paths[record.name] = find_path(registry, record.name, target, wanted)
 
     def worth(name: str) -> tuple[int, bool, int, bool]:
-        columns, path, count = registry.columns(name), paths[name], catalog.store.count
+        columns, path, count = registry.columns(name), paths[name], snapshot.count_rows
         needed = [columns.present, *([f"`{columns.side}` IS NOT NULL"] if path[0].reads_side and columns.side else [])]
         direct = len(path) == 1
         return count(" AND ".join(needed)), direct, count(columns.native) if direct else 0, name == registry.active
@@ -101,10 +101,11 @@ def _source(catalog: Catalog, registry: Registry, target: str, via: str | None) 
     return max(candidates, key=worth, default=registry.active)
 
 
-def _path(catalog: Catalog, registry: Registry, run: RunRecord, via: str | None) -> tuple[str, ...]:
+def _path(context: UpgradeContext, via: str | None) -> tuple[str, ...]:
+    registry, run = context.registry, context.run
     if via is None and run.path:
         return run.path
-    wanted = None if via is None else catalog.artifact_record(via).id
+    wanted = None if via is None else context.catalog.artifact_record(via).id
     if wanted is not None and wanted == run.refit_of:
         return run.path
     if wanted is not None and kind_named(registry.artifacts[wanted].kind).acts_on == "query":

@@ -14,6 +14,7 @@ from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import Registry, edit, unsearchable
 from compatstore.storage.staging import Staging
 from compatstore.upgrade.backfilling.account import forget_account
+from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.leases.holding import hold_lease
 from compatstore.upgrade.run import Controls, catch_up
 from compatstore.upgrade.states import CUTOVER, RETIRED, VersionChange, tag_of
@@ -60,7 +61,7 @@ def _settle_readers(catalog: Catalog, name: str, force: bool) -> None:
     for run in registry.runs.values():
         if source is None or run.source != name or run.state != CUTOVER:
             continue
-        catch_up(catalog, run, Controls())
+        catch_up(UpgradeContext.of(catalog, run), Controls())
         condition = f"({registry.columns(run.target).missing}) AND ({source.present})"
         missing = catalog.store.count(condition)
         if missing and not force:

@@ -10,20 +10,18 @@ from dataclasses import dataclass, field, replace
 from compatstore.artifacts.network import Precision
 from compatstore.errors import CompatStoreWarning
 from compatstore.storage import indexes
-from compatstore.storage.catalog import Catalog
-from compatstore.storage.fragment_counts import FragmentCounts, counts_of
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ledger import Spent
 from compatstore.storage.records import RunRecord
-from compatstore.storage.registry import Registry, unsearchable
+from compatstore.storage.registry import unsearchable
 from compatstore.upgrade.backfilling.account import read_account, read_refusals
 from compatstore.upgrade.backfilling.backfill import Backfiller, require_encoder
+from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.expand import expand
 from compatstore.upgrade.hop import Hop
 from compatstore.upgrade.precision import PrecisionChoice, choose_precision
 from compatstore.upgrade.progress import Monitor, Progress
-from compatstore.upgrade.refitting.refit import refit
-from compatstore.upgrade.refitting.refitter import Refitter
+from compatstore.upgrade.refit import Refitter, refit
 from compatstore.upgrade.requests.backfill import Budget
 from compatstore.upgrade.requests.run_settings import RunSettings
 from compatstore.upgrade.states import BACKFILL, CUTOVER, READY, advance, set_run
@@ -90,17 +88,17 @@ class UpgradeResult:
     warnings: tuple[str, ...] = ()
 
 
-def require_startable(catalog: Catalog, run: RunRecord) -> None:
+def require_startable(context: UpgradeContext) -> None:
     """Refuse to begin what cannot be finished; read-only.
 
     Raises:
         UpgradeError: A backfill without an encoder.
     """
-    if run.backfill > 0 and catalog.registry().record(run.target).columns is None:
-        require_encoder(catalog, run.target)
+    if context.run.backfill > 0 and context.target_record.columns is None:
+        require_encoder(context.catalog, context.run.target)
 
 
-def run_upgrade(catalog: Catalog, run: RunRecord, controls: Controls) -> UpgradeResult:
+def run_upgrade(context: UpgradeContext, controls: Controls) -> UpgradeResult:
     """Bring a resolved run to the state ready (or keep it in cutover, with a larger backfill).
 
     Raises:
@@ -108,23 +106,20 @@ def run_upgrade(catalog: Catalog, run: RunRecord, controls: Controls) -> Upgrade
         UpgradeError: A backfill without an encoder.
     """
     started = time.monotonic()
-    run = expand(catalog, run)
-    counts = counts_of(catalog.store, catalog.registry(), run.source, run.target)
-    choice = _choose(catalog, run, controls, counts)
+    context = context.later(expand(context))
+    choice = _choose(context, controls)
     controls = replace(controls, settings=replace(controls.settings, precision=choice.precision))
-    hop = _hop_of(catalog, catalog.registry(), run, controls)
-    transformed = _hop(catalog, run, controls, hop)
-    run, backfilled = _backfill(catalog, run, controls, hop.counts)
+    transformed = _hop(context, controls)
+    run, backfilled = _backfill(context.later(), controls)
     if controls.refit is not None:
-        run = refit(catalog, run, controls.refit)
-        hop = _hop_of(catalog, catalog.registry(), run, controls)
-    transformed += catch_up(catalog, run, controls, hop)
-    run = _ready(catalog, run, controls)
-    registry = catalog.registry()
-    spent, failed = read_account(catalog, registry, run)
-    missing = hop.counts.count(catalog.store.snapshot(), unsearchable(registry, run.target))
-    refusals = read_refusals(catalog, registry, run, failed, hop.counts)
-    hop.counts.save()
+        run = refit(context.later(run), controls.refit)
+    transformed += catch_up(context.later(run), controls)
+    run = _ready(context.later(run), controls)
+    context = context.later(run)
+    spent, failed = read_account(context)
+    missing = context.count(unsearchable(context.registry, run.target))
+    refusals = read_refusals(context, failed)
+    context.save_counts()
     return UpgradeResult(
         target=run.target,
         state=run.state,
@@ -142,57 +137,55 @@ def run_upgrade(catalog: Catalog, run: RunRecord, controls: Controls) -> Upgrade
     )
 
 
-def _choose(catalog: Catalog, run: RunRecord, controls: Controls, counts: FragmentCounts) -> PrecisionChoice:
+def _choose(context: UpgradeContext, controls: Controls) -> PrecisionChoice:
     """The precision of the hop; a bad choice of the caller's is warned of before hours are spent on it."""
-    transformer = transformer_of(catalog, run, device=controls.settings.device) if run.path else None
-    rows = counts.count(catalog.store.snapshot(), catalog.registry().columns(run.target).missing)
-    choice = choose_precision(catalog, run, transformer, controls.settings.precision, rows)
+    asked, transformer = controls.settings, None
+    if context.run.path:
+        transformer = transformer_of(context.catalog, context.run, device=asked.device)
+    choice = choose_precision(context, transformer, asked.precision, context.count(context.target.missing))
     if choice.warning:
         warnings.warn(choice.warning, CompatStoreWarning, stacklevel=2)
     return choice
 
 
-def catch_up(catalog: Catalog, run: RunRecord, controls: Controls, hop: Hop | None = None) -> int:
+def catch_up(context: UpgradeContext, controls: Controls) -> int:
     """Hop again until a pass finds nothing to do: rows that came or changed meanwhile."""
-    hop = hop or _hop_of(catalog, catalog.registry(), run, controls)
-    done = 0
+    hop, done = _hop_of(context, controls), 0
     for _ in range(CATCH_UP_PASSES):
         changed = hop.run(controls.monitor("hop", 0))
         done += changed
         if not changed:
             break
-    hop.counts.save()
+    context.save_counts()
     return done
 
 
-def _hop_of(catalog: Catalog, registry: Registry, run: RunRecord, controls: Controls) -> Hop:
-    transformer = None
-    if run.path:
-        precision: Precision = "bfloat16" if controls.settings.precision == "bfloat16" else "float32"
-        transformer = transformer_of(catalog, run, device=controls.settings.device, precision=precision)
-    return Hop.of(catalog.store, registry, run.source, run.target, transformer)
+def _hop_of(context: UpgradeContext, controls: Controls) -> Hop:
+    transformer, settings = None, controls.settings
+    if context.run.path:
+        precision: Precision = "bfloat16" if settings.precision == "bfloat16" else "float32"
+        transformer = transformer_of(context.catalog, context.run, device=settings.device, precision=precision)
+    return Hop.of(context, transformer)
 
 
-def _hop(catalog: Catalog, run: RunRecord, controls: Controls, hop: Hop) -> int:
-    missing = hop.counts.count(catalog.store.snapshot(), catalog.registry().columns(run.target).missing)
-    monitor = controls.monitor("hop", missing)
-    changed = hop.run(monitor)
+def _hop(context: UpgradeContext, controls: Controls) -> int:
+    run, monitor = context.run, controls.monitor("hop", context.count(context.target.missing))
+    changed = _hop_of(context, controls).run(monitor)
     if changed:
         artifact = run.path[-1] if run.path else ""
         entry = HistoryEntry("hop", run.target, artifact=artifact, rows=changed, seconds=round(monitor.seconds, 3))
-        set_run(catalog, run, entry)
+        set_run(context.catalog, run, entry)
     return changed
 
 
-def _backfill(catalog: Catalog, run: RunRecord, controls: Controls, counts: FragmentCounts) -> tuple[RunRecord, int]:
-    backfill = Backfiller(catalog, catalog.registry(), run, controls.settings)
-    snapshot, native = catalog.store.snapshot(), catalog.registry().columns(run.target).native
-    lacking = backfill.account.budget.share_left(snapshot.count_rows(), counts.count(snapshot, native))
+def _backfill(context: UpgradeContext, controls: Controls) -> tuple[RunRecord, int]:
+    catalog, run, backfill = context.catalog, context.run, Backfiller(context, controls.settings)
+    lacking = backfill.account.budget.share_left(context.count(), context.count(context.target.native))
     if run.backfill == 0 or not lacking:
         ended = backfill.ended_by(lacking) if run.backfill else run.ended_by
         return set_run(catalog, replace(run, ended_by=ended)), backfill.natives.fold()
     choice = backfill.choice()
-    run = replace(run, reads=backfill.run.reads)
+    run = replace(run, reads=backfill.context.run.reads)
     if not len(choice):
         return set_run(catalog, replace(run, ended_by=backfill.ended_by(choice.lacking))), backfill.natives.fold()
     if run.state not in (BACKFILL, CUTOVER, READY):
@@ -207,20 +200,14 @@ def _backfill(catalog: Catalog, run: RunRecord, controls: Controls, counts: Frag
     return advance(catalog, run, BACKFILL, entry), rows
 
 
-def _ready(catalog: Catalog, run: RunRecord, controls: Controls) -> RunRecord:
+def _ready(context: UpgradeContext, controls: Controls) -> RunRecord:
     """Index the target as the source is, and wait for the word to cut over."""
+    catalog, run, target = context.catalog, context.run, context.target
     if run.state in (READY, CUTOVER):
         return run
-    registry = catalog.registry()
-    source, target = registry.columns(run.source), registry.columns(run.target)
-    monitor = controls.monitor("index", catalog.store.count(target.present))
+    monitor, metric = controls.monitor("index", context.count(target.present)), context.target_record.metric
     built = indexes.mirror(
-        catalog.store,
-        source.vector,
-        target.vector,
-        target.width,
-        registry.record(run.target).metric,
-        begins=monitor.begin,
+        context.store, context.source.vector, target.vector, target.width, metric, begins=monitor.begin
     )
     if built:
         monitor.finish()

@@ -10,8 +10,10 @@ from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.ledger import Spent
 from compatstore.storage.records import RunRecord, VersionRecord
 from compatstore.storage.registry import Registry, bridge_to, unsearchable
+from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.staging import Staging
 from compatstore.upgrade.backfilling.account import read_account, read_refusals
+from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.leases.lease import FAILED, PAUSED, RUNNING, Lease, lease_in
 from compatstore.upgrade.states import ABORTED, BACKFILL, CUTOVER, EXPAND, HOP, READY, RETIRED, ROLLED_BACK
 
@@ -192,36 +194,36 @@ class Status:
 
 def read_status(catalog: Catalog) -> Status:
     """Count and report; read-only."""
-    registry = catalog.registry()
-    rows = catalog.store.count()
+    snapshot = catalog.store.snapshot()
+    registry = catalog.registry(snapshot)
     leases = LeaseTable(catalog.store.location).read()
-    versions = tuple(_version(catalog, registry, record, rows) for record in registry.versions.values())
+    versions = tuple(_version(snapshot, registry, record) for record in registry.versions.values())
     return Status(
         gallery=catalog.store.location.uri,
-        rows=rows,
+        rows=snapshot.count_rows(),
         active=registry.active,
         missing=next(version.missing for version in versions if version.name == registry.active),
-        table_version=catalog.store.snapshot().version,
+        table_version=snapshot.version,
         versions=versions,
         upgrades=tuple(
-            _run(catalog, registry, run, lease_in(leases, run.target))
+            _run(UpgradeContext.of(catalog, run, snapshot), lease_in(leases, run.target))
             for run in registry.runs.values()
             if run.state not in (RETIRED, ABORTED)
         ),
     )
 
 
-def _version(catalog: Catalog, registry: Registry, record: VersionRecord, rows: int) -> VersionStatus:
+def _version(snapshot: Snapshot, registry: Registry, record: VersionRecord) -> VersionStatus:
     native = transformed = 0
     if record.columns is not None:
-        present = catalog.store.count(record.columns.present)
-        native = catalog.store.count(record.columns.native)
+        present = snapshot.count_rows(record.columns.present)
+        native = snapshot.count_rows(record.columns.native)
         transformed = present - native
-    bridged, absent = 0, rows - native - transformed
+    bridged, absent = 0, snapshot.count_rows() - native - transformed
     bridge = bridge_to(registry, record.name)
     if absent and bridge is not None:
         source = registry.columns(bridge.source).present
-        bridged = catalog.store.count(
+        bridged = snapshot.count_rows(
             source if record.columns is None else f"({record.columns.missing}) AND ({source})"
         )
     return VersionStatus(
@@ -246,29 +248,30 @@ def _state(registry: Registry, record: VersionRecord) -> str:
     return "retired" if record.retired else "registered"
 
 
-def _missing(catalog: Catalog, registry: Registry, run: RunRecord) -> tuple[str, ...]:
+def _missing(context: UpgradeContext) -> tuple[str, ...]:
+    registry, run = context.registry, context.run
     if run.state not in (READY, CUTOVER):
         return ()
-    return tuple(map(str, first_of(catalog.store, registry.id_column, unsearchable(registry, run.target))))
+    return tuple(map(str, first_of(context.store, registry.id_column, unsearchable(registry, run.target))))
 
 
-def _run(catalog: Catalog, registry: Registry, run: RunRecord, lease: Lease | None) -> RunStatus:
-    record = registry.record(run.target)
-    spent, failed = read_account(catalog, registry, run)
-    refusals = read_refusals(catalog, registry, run, failed)
+def _run(context: UpgradeContext, lease: Lease | None) -> RunStatus:
+    run, record, ids = context.run, context.target_record, id_arrow_type(context.registry)
+    spent, failed = read_account(context)
+    refusals = read_refusals(context, failed)
     return RunStatus(
         source=run.source,
         target=run.target,
         state=run.state,
         waiting_for=_WAITING.get(run.state, "a release that knows this state"),
         activity=activity_of(run, lease),
-        staged=len(Staging(catalog.store.location, run.target, record.dim, id_arrow_type(registry), since=run.lease)),
+        staged=len(Staging(context.store.location, run.target, record.dim, ids, since=run.lease)),
         path=tuple(artifact_id[:12] for artifact_id in run.path),
         backfill=run.backfill,
         policy=run.policy,
         spent=spent,
         ended_by=run.ended_by,
-        missing=_missing(catalog, registry, run),
+        missing=_missing(context),
         embeddable=refusals.embeddable,
         unbackfillable=refusals.count,
         reasons=refusals.reasons,

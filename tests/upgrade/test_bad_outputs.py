@@ -11,7 +11,7 @@ import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Side, Space
 from compatstore.encoders import Function
 from compatstore.errors import CorruptArtifact, InvalidInput, NonFiniteVectors, RowsMissing
-from compatstore.upgrade.refitting.refitter import Refitted
+from compatstore.upgrade.refit import Refitted
 from compatstore.upgrade.requests.run_settings import RunSettings
 
 ROWS, DIM = 60, 4

@@ -6,9 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatstore.upgrade.ordering.draw import draw, interleave, validation_rows
-from compatstore.upgrade.ordering.policies import order
-from compatstore.upgrade.ordering.policy_inputs import ArrayRows
+from compatstore.upgrade.backfilling.policies import draw, interleave, order, validation_rows
+from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
 
 HOLDOUT = 0.2
 

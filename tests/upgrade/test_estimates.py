@@ -11,6 +11,7 @@ from digit_galleries import DIGITS, IDS, LABELS, gallery_of
 import compatstore as cs
 from compatstore.evaluation import rank_queries
 from compatstore.trainers import Pairs, Ridge
+from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.sample import REPORT_DRAW, draw_sample
 from compatstore.upgrade.resolve import resolve_run
 from compatstore.upgrade.states import run_of
@@ -71,7 +72,7 @@ def test_an_artifact_that_does_not_say_what_it_learned_from_is_not_trusted_silen
 def test_the_status_quo_and_the_hop_are_measured_in_the_whole_gallery(tmp_path):
     gallery = gallery_of(tmp_path, NOISY, DIGITS)
     table = gallery.evaluate("v2", **TERMS)
-    sample = draw_sample(gallery._catalog, resolve_run(gallery._catalog, "v2"), 500, labels="digit")
+    sample = draw_sample(resolve_run(gallery._catalog, "v2"), 500, labels="digit")
     rows = np.array([IDS.index(item) for item in sample.ids.to_pylist()])
     [artifact] = gallery.artifacts()
     hopped = gallery._catalog.artifact(artifact.id).apply(NOISY).vectors
@@ -111,15 +112,15 @@ def test_the_sample_of_a_report_is_like_what_is_served(tmp_path):
     run = run_of(catalog.registry(), "v2")
     for seed in range(3):
         for domain in ("estimate", REPORT_DRAW):
-            drawn = draw_sample(catalog, replace(run, seed=seed), 500, seed=seed, domain=domain)
+            drawn = draw_sample(UpgradeContext.of(catalog, replace(run, seed=seed)), 500, seed=seed, domain=domain)
             assert 0.72 < np.mean(drawn.served.origin == "native") < 0.88
 
 
 def test_a_report_asks_items_that_the_estimate_has_not_drawn(tmp_path):
     gallery = gallery_of(tmp_path, NOISY, DIGITS)
-    catalog, run = gallery._catalog, resolve_run(gallery._catalog, "v2")
-    before = draw_sample(catalog, run, 900).ids.to_pylist()
-    after = draw_sample(catalog, run, 1500, domain=REPORT_DRAW, estimated=900).ids.to_pylist()
+    context = resolve_run(gallery._catalog, "v2")
+    before = draw_sample(context, 900).ids.to_pylist()
+    after = draw_sample(context, 1500, domain=REPORT_DRAW, estimated=900).ids.to_pylist()
     assert len(after) == len(IDS) - 900
     assert not set(before) & set(after)
 

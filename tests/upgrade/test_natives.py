@@ -22,7 +22,8 @@ from compatstore.storage.catalog import Catalog
 from compatstore.storage.ids import find
 from compatstore.storage.location import locate
 from compatstore.storage.store import Store
-from compatstore.upgrade.natives.natives import Natives
+from compatstore.upgrade.backfilling.natives import Natives
+from compatstore.upgrade.context import UpgradeContext
 from galleries import SOURCE, TARGET, artifact, items, make
 
 ROWS = 120
@@ -50,21 +51,19 @@ def path_of(gallery):
 
 def natives_of(gallery):
     """What a new process would make: nothing is carried over but what is on disk."""
-    catalog = Catalog(Store.open(locate(path_of(gallery))))
-    registry = catalog.registry()
-    return Natives(catalog, registry, registry.runs["v2"])
+    return natives_at(path_of(gallery))
 
 
 def hashes_of(natives, rows):
     """Input hashes of rows as they are now, an Arrow table."""
-    return natives.registry.columns(natives.run.source).input_hashes(rows, natives.registry.source_column)
+    return natives.context.source.input_hashes(rows, natives.context.registry.source_column)
 
 
 def stored(natives, ids):
     """Store natives of items as the table has them now."""
-    registry = natives.registry
+    registry = natives.context.registry
     columns = [registry.id_column, registry.columns("v1").vector, "v1__side", "source"]
-    rows = find(natives.catalog.store, registry.id_column, ids, [c for c in columns if c])
+    rows = find(natives.context.catalog.store, registry.id_column, ids, [c for c in columns if c])
     found = rows[registry.id_column].to_pylist()
     return found, native_of(found), hashes_of(natives, rows)
 
@@ -201,7 +200,7 @@ def test_an_app_that_writes_meanwhile_loses_nothing(gallery):
 
 def hashes_now(gallery):
     natives = natives_of(gallery)
-    rows = natives.catalog.store.scan(["id", "v1", "v1__side", "source"])
+    rows = natives.context.catalog.store.scan(["id", "v1", "v1__side", "source"])
     return rows["id"].to_pylist(), hashes_of(natives, rows)
 
 
@@ -256,9 +255,9 @@ def kill_while_storing(path, rng):
 
 
 def natives_at(path):
-    """For the process that is killed."""
+    """For the process that is killed, and for those that go on."""
     catalog = Catalog(Store.open(locate(path)))
-    return Natives(catalog, catalog.registry(), catalog.registry().runs["v2"])
+    return Natives(UpgradeContext.of(catalog, catalog.registry().runs["v2"]))
 
 
 def test_by_rows_the_indexes_hold_every_row_afterwards(tmp_path):
@@ -313,7 +312,7 @@ def test_repeated_ids_that_an_app_wrote_are_each_given_their_own_vector(tmp_path
     lance.write_dataset(again, path_of(gallery), mode="append")
     gallery.upgrade("v2", backfill=cs.Backfill(write_mode=mode))
     natives = natives_of(gallery)
-    rows = find(natives.catalog.store, "key", ["item-0", "item-1", "item-5"], ["key", "embedding"])
+    rows = find(natives.context.catalog.store, "key", ["item-0", "item-1", "item-5"], ["key", "embedding"])
     assert rows.num_rows == 5
     vectors = rows["embedding"].combine_chunks().flatten().to_numpy().reshape(5, 24)[:, :1] + np.zeros((5, TARGET.dim))
     natives.store(rows["key"].to_pylist(), vectors.astype(np.float32), hashes_of(natives, rows))
@@ -333,7 +332,7 @@ def test_a_table_whose_rows_cannot_move_is_backfilled_by_columns(tmp_path):
         gallery.upgrade("v2", backfill=cs.Backfill(write_mode="quickly"))
     gallery.upgrade("v2")
     natives = natives_of(gallery)
-    rows = find(natives.catalog.store, "key", ["item-7"], ["key", "embedding"])
+    rows = find(natives.context.catalog.store, "key", ["item-7"], ["key", "embedding"])
     natives.store(["item-7"], native_of(["item-7"]), hashes_of(natives, rows))
     assert (natives.waiting().to_pylist(), natives.fold()) == (["item-7"], 1)
 

@@ -12,8 +12,8 @@ from scipy.stats import entropy as scipy_entropy
 
 import compatstore as cs
 from compatstore.errors import InvalidInput
-from compatstore.upgrade.ordering.policies import entropy, least_confidence, margin, order, random_scores, true_loss
-from compatstore.upgrade.ordering.policy_inputs import ArrayRows
+from compatstore.upgrade.backfilling.policies import entropy, least_confidence, margin, order, random_scores, true_loss
+from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
 from galleries import artifact
 
 SEED = np.random.default_rng(0)

@@ -85,9 +85,9 @@ def test_what_bfloat16_cannot_hold_is_warned_of_and_not_taken_by_auto(tmp_path, 
 
 
 def test_a_trial_measures_both_on_rows_of_the_gallery(gallery):
-    run = resolve_run(gallery._catalog, "v2")
+    context = resolve_run(gallery._catalog, "v2")
     transformer = Transformer((artifact(),))
-    sample = sample_source(gallery._catalog, run, transformer, 100)
+    sample = sample_source(context, transformer, 100)
     assert len(sample.valid) == 100
     trial = try_precisions(transformer, sample)
     assert trial.speed > 0

@@ -17,7 +17,7 @@ from compatstore.errors import InvalidInput
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.ridge import Ridge
 from compatstore.trainers.settings import OpenShare, from_to, require_settings
-from compatstore.upgrade.refitting.refitter import FEWEST_ROWS, FEWEST_VALIDATION_ROWS, Gathered, Refitted
+from compatstore.upgrade.refit import FEWEST_ROWS, FEWEST_VALIDATION_ROWS, Gathered, Refitted
 
 SUFFIX = "+refit"
 

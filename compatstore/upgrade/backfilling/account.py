@@ -14,13 +14,11 @@ from compatstore.arrays import ArrowArray, ArrowTable, Id
 from compatstore.errors import EncoderFailed, first_offenders
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.columns import NATIVE
-from compatstore.storage.fragment_counts import FragmentCounts
 from compatstore.storage.ids import find
-from compatstore.storage.ledger import Ledger, Spent, ledger_of, without
-from compatstore.storage.records import RunRecord
-from compatstore.storage.registry import Registry
+from compatstore.storage.ledger import Ledger, Spent, without
 from compatstore.upgrade.backfilling.embeddable import count_embeddable, sourceless
 from compatstore.upgrade.backfilling.embedding import NO_SOURCE, Embedded
+from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.requests.backfill import Budget, Limit
 
 REASONS_SHOWN = 20
@@ -144,27 +142,27 @@ class Account:
         )
 
 
-def open_account(catalog: Catalog, registry: Registry, run: RunRecord, patience: int) -> Account:
+def open_account(context: UpgradeContext, patience: int) -> Account:
     """The account of a run; failures of items that changed since, or are native or gone, are left out."""
-    spent, failed = read_account(catalog, registry, run)
+    spent, failed = read_account(context)
 
     def proven() -> bool:
-        return catalog.store.count(registry.columns(run.target).native) > 0
+        return context.store.count(context.target.native) > 0
 
-    return Account(ledger_of(catalog, registry, run), Budget.of(run), spent, failed, patience, proven=proven)
+    return Account(context.ledger, Budget.of(context.run), spent, failed, patience, proven=proven)
 
 
-def read_account(catalog: Catalog, registry: Registry, run: RunRecord) -> tuple[Spent, ArrowTable]:
+def read_account(context: UpgradeContext) -> tuple[Spent, ArrowTable]:
     """What a run has spent, and the items that it tried in vain: Arrow table of id, basis, reason; read-only.
 
     Items without a source are not among them: nothing is tried with them.
     """
-    spent, failed = ledger_of(catalog, registry, run).load()
-    if registry.record(run.target).columns is None:
+    spent, failed = context.ledger.load()
+    if context.target_record.columns is None:
         return spent, failed.slice(0, 0)
-    if run.reads == "source":
+    if context.run.reads == "source":
         failed = failed.filter(pc.not_equal(failed["reason"], NO_SOURCE))
-    return spent, still_failed(catalog, registry, run, failed)
+    return spent, still_failed(context, failed)
 
 
 @dataclass(frozen=True)
@@ -182,31 +180,26 @@ class Refusals:
     reasons: tuple[tuple[str, str], ...]
 
 
-def read_refusals(
-    catalog: Catalog, registry: Registry, run: RunRecord, failed: ArrowTable, counts: FragmentCounts | None = None
-) -> Refusals:
+def read_refusals(context: UpgradeContext, failed: ArrowTable) -> Refusals:
     """Count the items that cannot be embedded, those without a source included; read-only.
 
     Args:
-        catalog: The gallery.
-        registry: Its state.
-        run: The upgrade.
+        context: The upgrade.
         failed: What was tried in vain, as `read_account` gives it.
-        counts: As in `count_embeddable`.
     """
-    counted = count_embeddable(catalog, registry, run, failed.num_rows, counts)
+    counted = count_embeddable(context, failed.num_rows)
     first = failed.select(["id", "reason"]).slice(0, REASONS_SHOWN)
-    more = _without_source(catalog, registry, run, limit=REASONS_SHOWN - first.num_rows)
+    more = _without_source(context, limit=REASONS_SHOWN - first.num_rows)
     shown = pa.concat_tables([first, more]).to_pylist()
     reasons = tuple((str(row["id"]), row["reason"]) for row in shown)
     return Refusals(counted.most, counted.items - counted.most, reasons)
 
 
-def _without_source(catalog: Catalog, registry: Registry, run: RunRecord, limit: int | None = None) -> ArrowTable:
+def _without_source(context: UpgradeContext, limit: int | None = None) -> ArrowTable:
     """Items that are not native and have nothing to be embedded from: Arrow table of id, reason."""
-    condition, key = sourceless(registry, run), registry.id_column
-    ids = catalog.store.scan([key], condition, limit=limit if condition else 0).column(key)
-    ids = ids.cast(id_arrow_type(registry))  # an app's ids may be of a type near the account's
+    condition, key = sourceless(context), context.registry.id_column
+    found = context.snapshot.to_table(columns=[key], filter=condition, limit=limit if condition else 0)
+    ids = found.column(key).cast(id_arrow_type(context.registry))  # an app's ids may be of a type near the account's
     return pa.table([ids, pa.array([NO_SOURCE] * len(ids), pa.string())], ["id", "reason"])
 
 
@@ -227,19 +220,19 @@ def unbackfillable(catalog: Catalog, target: str) -> ArrowTable:
     run = registry.runs.get(target)
     if run is None:
         return pa.schema([("id", id_arrow_type(registry)), ("reason", pa.string())]).empty_table()
-    failed = read_account(catalog, registry, run)[1].select(["id", "reason"])
-    return pa.concat_tables([failed, _without_source(catalog, registry, run)])
+    context = UpgradeContext.of(catalog, run)
+    failed = read_account(context)[1].select(["id", "reason"])
+    return pa.concat_tables([failed, _without_source(context)])
 
 
-def still_failed(catalog: Catalog, registry: Registry, run: RunRecord, failed: ArrowTable) -> ArrowTable:
+def still_failed(context: UpgradeContext, failed: ArrowTable) -> ArrowTable:
     """The rows of a ledger's table whose items are in the gallery as they were tried, and are not native."""
     if not failed.num_rows:
         return failed
-    source = registry.columns(run.source)
-    origin = registry.columns(run.target).origin or ""
-    key, sources = registry.id_column, registry.source_column
+    source, origin = context.source, context.target.origin or ""
+    key, sources = context.registry.id_column, context.registry.source_column
     names = [key, origin, *source.hashed_names(sources)]
-    rows = find(catalog.store, key, failed["id"].to_pylist(), names)
+    rows = find(context.store, key, failed["id"].to_pylist(), names, context.snapshot)
     input_hash = source.input_hashes(rows, sources)
     positions = pc.index_in(failed["id"], value_set=rows[key].combine_chunks()).fill_null(-1).to_numpy()
     native = pc.equal(rows[origin], NATIVE).fill_null(False).to_numpy()

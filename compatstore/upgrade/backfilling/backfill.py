@@ -18,16 +18,15 @@ from compatstore.errors import UpgradeError
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.ids import find
 from compatstore.storage.ledger import Spent
-from compatstore.storage.records import RunRecord
-from compatstore.storage.registry import Registry
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.backfilling.account import Account, open_account
 from compatstore.upgrade.backfilling.choice import Choice
 from compatstore.upgrade.backfilling.embeddable import inputs_of, without_source
 from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, ItemBatch
+from compatstore.upgrade.backfilling.natives import Natives
+from compatstore.upgrade.backfilling.policy_inputs import TableRows
 from compatstore.upgrade.backfilling.throttle import BatchSize, Pace
-from compatstore.upgrade.natives.natives import Natives
-from compatstore.upgrade.ordering.policy_inputs import TableRows
+from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.progress import Monitor
 from compatstore.upgrade.requests.backfill import Limit
 from compatstore.upgrade.requests.run_settings import RunSettings
@@ -81,9 +80,7 @@ class Backfiller:
     """Embeds the first of a run's order, as many as its budget allows.
 
     Args:
-        catalog: The gallery.
-        registry: Its state.
-        run: Budget, policy and seed.
+        context: The upgrade as it begins: its budget, policy and seed, and the items that are chosen from.
         settings: Batches, retries and pace.
 
     Attributes:
@@ -91,27 +88,26 @@ class Backfiller:
         natives: Where native vectors go.
     """
 
-    def __init__(
-        self, catalog: Catalog, registry: Registry, run: RunRecord, settings: RunSettings | None = None
-    ) -> None:
-        self.catalog, self.registry, self.run = catalog, registry, run
+    def __init__(self, context: UpgradeContext, settings: RunSettings | None = None) -> None:
+        self.context = context
         self.settings = settings or RunSettings()
-        self.account: Account = open_account(catalog, registry, run, self.settings.failures_in_a_row)
-        self.natives = Natives(catalog, registry, run)
+        self.account: Account = open_account(context, self.settings.failures_in_a_row)
+        self.natives = Natives(context)
 
     def choice(self) -> Choice:
         """What is still to be embedded; read-only.
 
         What was tried in vain is left out, unless the settings say otherwise, and so are items without a source.
         """
-        rows = TableRows(self.catalog, self.registry, self.run, self.catalog.store.snapshot())
+        context = self.context
         share = 0.0 if self.account.ended_by else self.account.budget.allowed_share
         tried = self.account.failing.slice(0, 0 if self.settings.retry_unbackfillable else None)
-        choice = Choice(rows, share, self.natives.waiting(), tried)
-        if len(choice) and not self.run.reads:
-            self.run = replace(self.run, reads=require_encoder(self.catalog, self.run.target).reads)
-        if len(choice) and self.run.reads == "source":
-            choice.leave_out(without_source(self.registry, self.run, rows.snapshot))
+        choice = Choice(TableRows(context), share, self.natives.waiting(), tried)
+        if len(choice) and not context.run.reads:
+            reads = require_encoder(context.catalog, context.run.target).reads
+            self.context = context = context.with_run(replace(context.run, reads=reads))
+        if len(choice) and context.run.reads == "source":
+            choice.leave_out(without_source(context))
         return choice
 
     def allowed(self, items: int) -> int:
@@ -145,10 +141,10 @@ class Backfiller:
             EncoderFailed: The encoder hangs, or embeds nothing at all.
             InvalidInput: The encoder gave vectors that cannot be used; nothing of that batch is stored.
         """
-        encoder = require_encoder(self.catalog, self.run.target)
-        side_encoder = self.catalog.side_encoder(self.run.target)
-        form = VectorForm.of(self.registry.record(self.run.target))
-        embedder = Embedder(encoder, self.run.target, self.settings, monitor.rest, side_encoder=side_encoder, form=form)
+        catalog, target = self.context.catalog, self.context.run.target
+        encoder, side_encoder = require_encoder(catalog, target), catalog.side_encoder(target)
+        form = VectorForm.of(self.context.target_record)
+        embedder = Embedder(encoder, target, self.settings, monitor.rest, side_encoder=side_encoder, form=form)
         call = _Call(self, choice, embedder, monitor)
         for rows in overlap(call.take, self._read, call.embed, call.store):
             monitor.advance(rows)
@@ -156,13 +152,14 @@ class Backfiller:
         return call.folded + self.natives.fold()
 
     def _read(self, ids: list[Id]) -> ItemBatch:
-        """Read items to embed, those that are still there."""
-        sources, key = self.registry.source_column, self.registry.id_column
-        source = self.registry.columns(self.run.source)
-        rows = find(self.catalog.store, key, ids, [key, *source.hashed_names(sources)])
+        """Read items to embed as they are by now, those that are still there."""
+        context = self.context
+        sources, key, source = context.registry.source_column, context.registry.id_column, context.source
+        rows = find(context.store, key, ids, [key, *source.hashed_names(sources)])
         found = rows[key].to_pylist()
         given = rows[sources].to_pylist() if sources else [None] * len(found)
-        encoder, side = require_encoder(self.catalog, self.run.target), self.catalog.side_encoder(self.run.target)
+        catalog, target = context.catalog, context.run.target
+        encoder, side = require_encoder(catalog, target), catalog.side_encoder(target)
         return ItemBatch(
             ids=found,
             inputs=inputs_of(encoder, found, given),

@@ -11,9 +11,8 @@ import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowArray, BoolArray, Positions
 from compatstore.evaluation.curve import native_count
-from compatstore.upgrade.ordering.draw import RANDOM, draw, interleave
-from compatstore.upgrade.ordering.policies import order
-from compatstore.upgrade.ordering.policy_inputs import TableRows
+from compatstore.upgrade.backfilling.policies import RANDOM, draw, interleave, order
+from compatstore.upgrade.backfilling.policy_inputs import TableRows
 
 
 class Choice:
@@ -34,7 +33,7 @@ class Choice:
     """
 
     def __init__(self, rows: TableRows, share: float, staged: ArrowArray, tried: ArrowArray) -> None:
-        self._rows = rows
+        self._rows, self._run = rows, rows.context.run
         self._native = rows.native()
         self._quota = native_count(share, len(self._native))
         self._out = np.zeros(len(self._native), bool)
@@ -71,7 +70,7 @@ class Choice:
 
     def _chosen(self) -> Positions:
         urgent = self._order[~(self._native | self._out)[self._order]]
-        policy, holdout = self._rows.run.policy, self._rows.run.holdout
+        policy, holdout = self._run.policy, self._run.holdout
         if not holdout or policy == RANDOM:
             return urgent[: self.lacking]
         drawn = self._drawn[~self._out[self._drawn]][: int(holdout * self._quota)]
@@ -79,12 +78,12 @@ class Choice:
 
     @cached_property
     def _order(self) -> Positions:
-        return order(self._rows.run.policy, self._rows, self._rows.run.seed)
+        return order(self._run.policy, self._rows, self._run.seed)
 
     @cached_property
     def _drawn(self) -> Positions:
         """All rows as they are drawn at random, to validate a refit by."""
-        return draw(self._rows.run.policy, self._rows, self._rows.run.seed)
+        return draw(self._run.policy, self._rows, self._run.seed)
 
     def _ids(self, positions: Positions) -> ArrowArray:
         return self._rows.ids.take(pa.array(positions))

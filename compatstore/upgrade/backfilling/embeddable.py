@@ -15,13 +15,9 @@ import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowArray, BoolArray, Id
 from compatstore.encoders import Encoder
-from compatstore.storage.catalog import Catalog
-from compatstore.storage.fragment_counts import FragmentCounts, counts_of
 from compatstore.storage.ids import column, find
-from compatstore.storage.records import RunRecord
-from compatstore.storage.registry import Registry
-from compatstore.storage.snapshot import Snapshot
 from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, ItemBatch
+from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.requests.run_settings import RunSettings
 
 PROBE_BATCH, MOST_PROBED, PROBE_SECONDS = 16, 128, 2.0
@@ -72,55 +68,40 @@ class Embeddable:
         return f"{about}{self.expected} of {self.items} items can be embedded natively" + (f" ({why})" if why else "")
 
 
-def count_embeddable(
-    catalog: Catalog, registry: Registry, run: RunRecord, refused: int, counts: FragmentCounts | None = None
-) -> Embeddable:
+def count_embeddable(context: UpgradeContext, refused: int) -> Embeddable:
     """Count, without an encoder, what can be embedded; read-only.
 
     Args:
-        catalog: The gallery.
-        registry: Its state.
-        run: The upgrade; its `reads` says whether items need a source.
+        context: The upgrade; its `reads` says whether items need a source.
         refused: Items that were tried in vain.
-        counts: What is known of fragments that did not change; read where it is not given.
     """
-    columns, nothing, store = registry.record(run.target).columns, sourceless(registry, run), catalog.store
-    if counts is None and columns is not None and registry.record(run.source).columns is not None:
-        counts = counts_of(store, registry, run.source, run.target)
-
-    def count(condition: str) -> int:
-        return store.count(condition) if counts is None else counts.count(store.snapshot(), condition)
-
+    columns, nothing = context.target_record.columns, sourceless(context)
     return Embeddable(
-        items=store.count(),
-        native=0 if columns is None else count(columns.native),
-        without_source=0 if nothing is None else count(nothing),
+        items=context.count(),
+        native=0 if columns is None else context.count(columns.native),
+        without_source=0 if nothing is None else context.count(nothing),
         refused=refused,
     )
 
 
-def ask_embeddable(
-    catalog: Catalog, registry: Registry, run: RunRecord, refused: ArrowArray
-) -> tuple[Embeddable, ArrowArray]:
+def ask_embeddable(context: UpgradeContext, refused: ArrowArray) -> tuple[Embeddable, ArrowArray]:
     """Count what can be embedded, with the encoder's help; read-only.
 
     An encoder that says which ids it knows (`Precomputed`) is asked about all of them.
 
     Args:
-        catalog: The gallery.
-        registry: Its state.
-        run: The upgrade.
+        context: The upgrade.
         refused: Arrow array of the ids that were tried in vain.
 
     Returns:
         The counts, and an Arrow array of the ids that may be embeddable and are not native; none without an encoder.
     """
-    encoder = catalog.encoder(run.target)
+    encoder = context.catalog.encoder(context.run.target)
     if encoder is None:
-        return count_embeddable(catalog, registry, run, len(refused)), refused.slice(0, 0)
-    run = replace(run, reads=encoder.reads)
-    counted = count_embeddable(catalog, registry, run, len(refused))
-    ids = _untried(catalog, registry, run, refused)
+        return count_embeddable(context, len(refused)), refused.slice(0, 0)
+    context = context.with_run(replace(context.run, reads=encoder.reads))
+    counted = count_embeddable(context, len(refused))
+    ids = _untried(context, refused)
     knows = getattr(encoder, "knows", None)
     if knows is not None:
         known = pa.array(np.asarray(knows(ids.to_pylist()), bool))
@@ -129,11 +110,11 @@ def ask_embeddable(
     return counted, ids
 
 
-def probe_embeddable(catalog: Catalog, registry: Registry, run: RunRecord, refused: ArrowArray) -> Embeddable:
+def probe_embeddable(context: UpgradeContext, refused: ArrowArray) -> Embeddable:
     """Count what can be embedded as `ask_embeddable`, and embed a random sample to see; nothing is kept."""
-    counted, ids = ask_embeddable(catalog, registry, run, refused)
-    picked = np.random.default_rng(run.seed).permutation(len(ids))[:MOST_PROBED]
-    made = list(_embed(catalog, registry, run, ids.take(pa.array(picked))))
+    counted, ids = ask_embeddable(context, refused)
+    picked = np.random.default_rng(context.run.seed).permutation(len(ids))[:MOST_PROBED]
+    made = list(_embed(context, ids.take(pa.array(picked))))
     if not made:
         return counted
     last = made[-1]
@@ -145,20 +126,20 @@ def probe_embeddable(catalog: Catalog, registry: Registry, run: RunRecord, refus
     )
 
 
-def sourceless(registry: Registry, run: RunRecord) -> str | None:
+def sourceless(context: UpgradeContext) -> str | None:
     """SQL condition: the item is not native and has nothing to be embedded from; None where none can be so."""
-    if run.reads != "source":
+    if context.run.reads != "source":
         return None
-    nothing = f"{column(registry.source_column)} IS NULL" if registry.source_column else "TRUE"
-    return f"({_not_native(registry, run)}) AND ({nothing})"
+    source = context.registry.source_column
+    return f"({_not_native(context)}) AND ({f'{column(source)} IS NULL' if source else 'TRUE'})"
 
 
-def without_source(registry: Registry, run: RunRecord, snapshot: Snapshot) -> BoolArray:
+def without_source(context: UpgradeContext) -> BoolArray:
     """(n,) bool, items with nothing to be embedded from, in the order of the table; read in batches."""
-    source = registry.source_column
-    if run.reads != "source" or source is None:
-        return np.full(snapshot.count_rows(), run.reads == "source")
-    batches = snapshot.to_batches(columns=[source])
+    source = context.registry.source_column
+    if context.run.reads != "source" or source is None:
+        return np.full(context.count(), context.run.reads == "source")
+    batches = context.snapshot.to_batches(columns=[source])
     found = (batch[source].is_null().to_numpy(zero_copy_only=False) for batch in batches)
     return np.concatenate([np.zeros(0, bool), *found])
 
@@ -168,34 +149,36 @@ def inputs_of(encoder: Encoder | None, ids: list[Id], sources: list[Any]) -> lis
     return [] if encoder is None else ids if encoder.reads == "id" else sources
 
 
-def _not_native(registry: Registry, run: RunRecord) -> str:
-    columns = registry.record(run.target).columns
+def _not_native(context: UpgradeContext) -> str:
+    columns = context.target_record.columns
     if columns is None:
         return "TRUE"
     return f"{columns.missing} OR NOT ({columns.native})" if columns.origin else columns.missing
 
 
-def _untried(catalog: Catalog, registry: Registry, run: RunRecord, refused: ArrowArray) -> ArrowArray:
+def _untried(context: UpgradeContext, refused: ArrowArray) -> ArrowArray:
     """Arrow array of the ids that are not native, have what the encoder reads, and were not tried in vain."""
-    condition, source = f"({_not_native(registry, run)})", registry.source_column
-    if run.reads == "source":
+    condition, source = f"({_not_native(context)})", context.registry.source_column
+    if context.run.reads == "source":
         condition += f" AND {column(source)} IS NOT NULL" if source else " AND FALSE"
-    ids = catalog.store.scan([registry.id_column], condition).column(0).combine_chunks()
+    found = context.snapshot.to_table(columns=[context.registry.id_column], filter=condition)
+    ids = found.column(0).combine_chunks()
     return ids.filter(pc.invert(pc.is_in(ids, value_set=refused.cast(ids.type))))
 
 
-def _embed(catalog: Catalog, registry: Registry, run: RunRecord, ids: ArrowArray) -> Iterator[Embedded]:
+def _embed(context: UpgradeContext, ids: ArrowArray) -> Iterator[Embedded]:
     """Embed items as a backfill would, for a while."""
-    encoder, side_encoder = catalog.encoder(run.target), catalog.side_encoder(run.target)
+    catalog, target = context.catalog, context.run.target
+    encoder, side_encoder = catalog.encoder(target), catalog.side_encoder(target)
     if encoder is None:
         return
     settings = RunSettings(retries=0)
-    embedder = Embedder(encoder, run.target, settings, lambda _: None, side_encoder=side_encoder)
-    key, source = registry.id_column, registry.source_column
+    embedder = Embedder(encoder, target, settings, lambda _: None, side_encoder=side_encoder)
+    key, source = context.registry.id_column, context.registry.source_column
     seconds = 0.0
     for start in range(0, len(ids), PROBE_BATCH):
         names = [key, *([source] if source else [])]
-        rows = find(catalog.store, key, ids.slice(start, PROBE_BATCH).to_pylist(), names)
+        rows = find(context.store, key, ids.slice(start, PROBE_BATCH).to_pylist(), names, context.snapshot)
         found = rows[key].to_pylist()
         sources = rows[source].to_pylist() if source else [None] * len(found)
         made = embedder.embed(

@@ -24,6 +24,7 @@ from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import edit
 from compatstore.upgrade.backfilling.account import read_account
 from compatstore.upgrade.backfilling.embeddable import ask_embeddable
+from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.gates import (
     Gate,
     check_gates,
@@ -92,7 +93,7 @@ class UpgradeEstimate:
         )
 
 
-def estimate_upgrade(catalog: Catalog, run: RunRecord, terms: Gates) -> UpgradeEstimate:
+def estimate_upgrade(context: UpgradeContext, terms: Gates) -> UpgradeEstimate:
     """Estimate every budget on a sample and choose the smallest that is sure of the target quality; read-only.
 
     Raises:
@@ -100,7 +101,7 @@ def estimate_upgrade(catalog: Catalog, run: RunRecord, terms: Gates) -> UpgradeE
         InvalidInput: There is no such column of labels, the sample is too small, or a term is of a figure that a sample
             cannot tell.
     """
-    asked = _asked_share(catalog, run)
+    run, asked = context.run, _asked_share(context)
     settings = SampleSettings(
         sample=terms.sample or SAMPLE,
         labels=terms.labels,
@@ -108,10 +109,10 @@ def estimate_upgrade(catalog: Catalog, run: RunRecord, terms: Gates) -> UpgradeE
         shares=(asked,) if 0 < asked < 1 else (),
         seed=run.seed,
     )
-    items = catalog.store.count(catalog.registry().columns(run.source).present)
+    items = context.count(context.source.present)
     checked = asked if terms.target_quality is None else None
     require_measurable(terms, checked, complete=settings.sample >= items)
-    table = try_upgrade(catalog, run, settings)
+    table = try_upgrade(context, settings)
     share = asked if terms.target_quality is None else _smallest(table, terms.target_quality)
     return UpgradeEstimate(
         terms=terms,
@@ -125,16 +126,17 @@ def estimate_upgrade(catalog: Catalog, run: RunRecord, terms: Gates) -> UpgradeE
     )
 
 
-def agree(catalog: Catalog, run: RunRecord, terms: Gates) -> UpgradeEstimate:
+def agree(context: UpgradeContext, terms: Gates) -> UpgradeEstimate:
     """Estimate an upgrade, or load the estimate that it began with, and refuse to go on where a gate fails.
 
     Raises:
         GateFailed: A gate failed, or nothing beats the status quo and the budget was to be picked.
     """
-    known = load_estimate(catalog, run.target)
-    if known is not None and known.holds_for(run, terms, begun=run_of(catalog.registry(), run.target) is not None):
+    run = context.run
+    known = load_estimate(context.catalog, run.target)
+    if known is not None and known.holds_for(run, terms, begun=run_of(context.registry, run.target) is not None):
         return known
-    estimate = estimate_upgrade(catalog, run, terms)
+    estimate = estimate_upgrade(context, terms)
     picked = () if terms.target_quality is None else (gate_of_advice(estimate.table),)
     require_passed(run.target, (*estimate.gates, *picked))
     return estimate
@@ -168,9 +170,10 @@ def _last(catalog: Catalog, target: str) -> dict[str, Any] | None:
     return kept[-1] if kept else None
 
 
-def _asked_share(catalog: Catalog, run: RunRecord) -> float:
+def _asked_share(context: UpgradeContext) -> float:
     """The share that a run may embed, by its own limits of items and money."""
-    rows, items = Budget.of(run).rows_left(Spent()), catalog.store.count()
+    run, items = context.run, context.count()
+    rows = Budget.of(run).rows_left(Spent())
     return run.backfill if rows is None or not items else min(run.backfill, rows / items)
 
 
@@ -204,26 +207,25 @@ def _rounded(value: Any) -> Any:
     return [_rounded(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def gate_of_reach(catalog: Catalog, run: RunRecord, estimate: UpgradeEstimate) -> tuple[Gate, ...]:
+def gate_of_reach(context: UpgradeContext, estimate: UpgradeEstimate) -> tuple[Gate, ...]:
     """The gate of a target quality whose backfill asks for more items than can be embedded; none where it does not."""
-    registry, share = catalog.registry(), estimate.share
-    refused = read_account(catalog, registry, run)[1]["id"].combine_chunks()
-    possible, _ = ask_embeddable(catalog, registry, run, refused)
+    share, refused = estimate.share, read_account(context)[1]["id"].combine_chunks()
+    possible, _ = ask_embeddable(context, refused)
     if estimate.terms.target_quality is None or native_count(share, possible.items) <= possible.most:
         return ()
     name = f"a backfill of {possible.most / possible.items:.4g} at most, as {possible}"
     return (Gate(name=name, estimate=Estimate(value=share, low=share, high=share), passed=False),)
 
 
-def require_within_reach(catalog: Catalog, run: RunRecord, estimate: UpgradeEstimate) -> None:
+def require_within_reach(context: UpgradeContext, estimate: UpgradeEstimate) -> None:
     """Refuse to promise a quality that the items which can be embedded cannot give.
 
     Raises:
         GateFailed: The backfill that the target quality needs asks for more items.
     """
-    for gate in gate_of_reach(catalog, run, estimate):
+    for gate in gate_of_reach(context, estimate):
         raise GateFailed(
-            f"upgrade to {run.target} with a target quality of {estimate.terms.target_quality}",
+            f"upgrade to {context.run.target} with a target quality of {estimate.terms.target_quality}",
             expected=gate.name,
             found=f"{estimate.share:.4g} needed",
             fix="Nothing was written. Ask for less quality, or name the backfill: --backfill.",

@@ -10,8 +10,7 @@ import numpy as np
 
 from compatstore.errors import UpgradeError
 from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
-from compatstore.storage.catalog import Catalog
-from compatstore.storage.records import RunRecord
+from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate
 from compatstore.upgrade.estimates.sample import REPORT_DRAW, SMALLEST_SAMPLE, draw_sample
 from compatstore.upgrade.estimates.trial import SampleSettings, decide_on_sample
@@ -44,7 +43,7 @@ class Compared:
         return cls(what=what, estimated=estimated, measured=measured, agrees=agrees)
 
 
-def measure_upgrade(catalog: Catalog, run: RunRecord, terms: Gates, estimated: int) -> DecisionTable:
+def measure_upgrade(context: UpgradeContext, terms: Gates, estimated: int) -> DecisionTable:
     """Let items that the estimate has not seen search the vectors that the table has now; read-only.
 
     The draw has a domain of its own, so that native and transformed rows are in it as they are in the gallery. With
@@ -52,8 +51,7 @@ def measure_upgrade(catalog: Catalog, run: RunRecord, terms: Gates, estimated: i
     what a full backfill would give, and not kept.
 
     Args:
-        catalog: The gallery.
-        run: The upgrade.
+        context: The upgrade.
         terms: Sample, labels and figure.
         estimated: Items that the estimate has drawn.
 
@@ -65,8 +63,8 @@ def measure_upgrade(catalog: Catalog, run: RunRecord, terms: Gates, estimated: i
         UpgradeError: The gallery has too few other items, or too few of them can be queries.
         InvalidInput: The criterion is CMC, and there are no labels.
     """
-    size = terms.sample or SAMPLE
-    left = catalog.store.count(catalog.registry().columns(run.source).present) - estimated
+    run, size = context.run, terms.sample or SAMPLE
+    left = context.count(context.source.present) - estimated
     if left < SMALLEST_SAMPLE:
         raise UpgradeError(
             f"measure the upgrade to {run.target}",
@@ -75,11 +73,11 @@ def measure_upgrade(catalog: Catalog, run: RunRecord, terms: Gates, estimated: i
             fix="Report without measuring: compatstore report GALLERY --no-measure",
         )
     fresh = draw_sample(
-        catalog, run, size, labels=terms.labels, seed=run.seed, domain=REPORT_DRAW, estimated=estimated
+        context, size, labels=terms.labels, seed=run.seed, domain=REPORT_DRAW, estimated=estimated
     ).served_only()
     settings = SampleSettings(sample=size, labels=terms.labels, criterion=terms.criterion, seed=run.seed)
     order = np.arange(len(fresh.native))
-    return decide_on_sample(catalog, run, fresh, fresh.served.vectors, order, settings, served=True)
+    return decide_on_sample(context, fresh, fresh.served.vectors, order, settings, served=True)
 
 
 def compare(estimate: UpgradeEstimate, measured: DecisionTable) -> tuple[Compared, ...]:

@@ -9,10 +9,10 @@ from compatstore.evaluation import DecisionTable
 from compatstore.storage import registry as registry_module
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry
-from compatstore.storage.ledger import ledger_of
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 from compatstore.upgrade.backfilling.account import read_account, read_refusals
+from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate, load_estimate
 from compatstore.upgrade.estimates.measured import AS_SERVED, Compared, compare, measure_upgrade
 from compatstore.upgrade.requests.gates import Gates
@@ -87,17 +87,18 @@ def report_upgrade(
         UnknownVersion: There was no such upgrade.
         UpgradeError: Too few items can be measured with.
     """
-    registry = catalog.registry()
-    run = _run(registry, target)
+    snapshot = catalog.store.snapshot()
+    run = _run(catalog.registry(snapshot), target)
+    context = UpgradeContext.of(catalog, run, snapshot)
     estimate = load_estimate(catalog, run.target)
     asked = terms if terms is not None and terms.asked else None if estimate is None else estimate.terms
     seen = 0 if estimate is None else estimate.terms.sample or SAMPLE
-    both = all(registry.record(version).columns is not None for version in (run.source, run.target))
-    measured = measure_upgrade(catalog, run, asked, seen) if measure and asked is not None and both else None
+    both = context.has_both
+    measured = measure_upgrade(context, asked, seen) if measure and asked is not None and both else None
     compared = () if estimate is None or measured is None else compare(estimate, measured)
-    counts, steps = _counts(catalog, registry, run), _steps(catalog, run)
-    spent, failed = read_account(catalog, registry, run) if both else ledger_of(catalog, registry, run).load()
-    refusals = read_refusals(catalog, registry, run, failed)
+    counts, steps = _counts(context), _steps(catalog, run)
+    spent, failed = read_account(context) if both else context.ledger.load()
+    refusals = read_refusals(context, failed)
     return UpgradeReport(
         gallery=catalog.store.location.uri,
         source=run.source,
@@ -173,12 +174,12 @@ def _run(registry: Registry, target: str | None) -> RunRecord:
     return runs[target]
 
 
-def _counts(catalog: Catalog, registry: Registry, run: RunRecord) -> tuple[int, int, int]:
+def _counts(context: UpgradeContext) -> tuple[int, int, int]:
     """Native, transformed and missing rows in the target."""
-    columns, rows = registry.record(run.target).columns, catalog.store.count()
+    columns, rows = context.target_record.columns, context.count()
     if columns is None:
         return 0, 0, rows
-    native, present = catalog.store.count(columns.native), catalog.store.count(columns.present)
+    native, present = context.count(columns.native), context.count(columns.present)
     return native, present - native, rows - present
 
 

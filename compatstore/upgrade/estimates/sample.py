@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compatstore.arrays import ArrowArray, ArrowSchema, ArrowTable, BoolArray, FloatArray, Positions
+from compatstore.arrays import ArrowArray, ArrowSchema, ArrowTable, BoolArray, Digests, FloatArray, Positions
+from compatstore.digests import digest_half
 from compatstore.encoders import encode_readable
 from compatstore.errors import InvalidInput, UpgradeError
-from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE, VersionColumns, VersionValues
-from compatstore.storage.ids import among
-from compatstore.storage.records import RunRecord
-from compatstore.storage.registry import Registry
-from compatstore.storage.snapshot import Snapshot
-from compatstore.upgrade.estimates.lessons import lessons_of
-from compatstore.upgrade.ordering.policies import random_scores
+from compatstore.storage.ids import among, find
+from compatstore.upgrade.backfilling.policies import random_scores
+from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.transform import transformer_of
 
 SMALLEST_SAMPLE = 40
@@ -31,7 +28,6 @@ class Sample:
     """n items in random order, of which some are queries.
 
     Args:
-        snapshot: The table version that they were read from.
         ids: Arrow array.
         places: (n,) intp, where they stand among the gallery's items that have a vector in the source.
         source: Their vectors, and side-information, in the source.
@@ -43,7 +39,6 @@ class Sample:
         provenance: Where the queries come from, in a sentence.
     """
 
-    snapshot: Snapshot
     ids: ArrowArray
     places: Positions
     source: VersionValues
@@ -59,7 +54,6 @@ class Sample:
         """The items that searches in the target find."""
         rows = self.served.valid
         return Sample(
-            snapshot=self.snapshot,
             ids=self.ids.filter(rows),
             places=self.places[rows],
             source=self.source.take(rows),
@@ -74,8 +68,7 @@ class Sample:
 
 
 def draw_sample(
-    catalog: Catalog,
-    run: RunRecord,
+    context: UpgradeContext,
     size: int,
     *,
     labels: str | None = None,
@@ -89,8 +82,7 @@ def draw_sample(
     share of native rows in a sample is about that of the gallery, such as 25 %.
 
     Args:
-        catalog: The gallery.
-        run: The upgrade, resolved.
+        context: The upgrade, resolved.
         size: Items to draw.
         labels: Column of labels, or None.
         seed: Seed of the draw.
@@ -101,9 +93,8 @@ def draw_sample(
         UpgradeError: Too few items can be queries.
         InvalidInput: There is no such column of labels.
     """
-    registry, snapshot = catalog.registry(), catalog.store.snapshot()
-    _require_labels(snapshot.schema, run.target, labels)
-    key, source = registry.id_column, registry.columns(run.source)
+    snapshot, key, source = context.snapshot, context.registry.id_column, context.source
+    _require_labels(snapshot.schema, context.run.target, labels)
     everything = snapshot.to_table(columns=[key, *([labels] if labels else [])], filter=source.present)
     ids = everything.column(key).combine_chunks()
     order = np.argsort(-random_scores(ids, domain, seed), kind="stable")
@@ -111,16 +102,16 @@ def draw_sample(
         before = np.argsort(-random_scores(ids, ESTIMATE_DRAW, seed), kind="stable")[:estimated]
         order = order[~np.isin(order, before)]
     places = order[:size]
-    rows = _read(registry, run, snapshot, ids.take(places))
+    rows = _read(context, ids.take(places))
     classes = None if labels is None else _classes(everything.column(labels))
-    return _sample(catalog, registry, run, snapshot, rows, places, classes, len(ids))
+    return _sample(context, rows, places, classes, len(ids))
 
 
-def _read(registry: Registry, run: RunRecord, snapshot: Snapshot, ids: ArrowArray) -> ArrowTable:
+def _read(context: UpgradeContext, ids: ArrowArray) -> ArrowTable:
     """All that is read of chosen items, in their order."""
-    key, source = registry.id_column, registry.columns(run.source)
-    target = registry.record(run.target).columns
-    extra = [name for name in (registry.source_column, source.side) if name]
+    snapshot, key, source = context.snapshot, context.registry.id_column, context.source
+    target = context.target_record.columns
+    extra = [name for name in (context.registry.source_column, source.side) if name]
     columns = list(dict.fromkeys([key, source.vector, *extra, *(target.names if target else [])]))
     parts = [snapshot.to_table(columns=columns, filter=condition) for condition in among(key, ids.to_pylist())]
     rows = pa.concat_tables(parts) if parts else snapshot.to_table(columns=columns, limit=0)
@@ -128,24 +119,17 @@ def _read(registry: Registry, run: RunRecord, snapshot: Snapshot, ids: ArrowArra
 
 
 def _sample(
-    catalog: Catalog,
-    registry: Registry,
-    run: RunRecord,
-    snapshot: Snapshot,
-    rows: ArrowTable,
-    places: Positions,
-    classes: Positions | None,
-    population: int,
+    context: UpgradeContext, rows: ArrowTable, places: Positions, classes: Positions | None, population: int
 ) -> Sample:
     """Embed what was read, and say which items are queries."""
-    source = registry.columns(run.source).read_items(rows)
+    catalog, run, key = context.catalog, context.run, context.registry.id_column
+    source = context.source.read_items(rows)
     usable = np.flatnonzero(transformer_of(catalog, run).possible(source) if run.path else source.valid)
     drawn, rows, places, source = len(places), rows.take(usable), places[usable], source.take(usable)
-    record = registry.record(run.target)
-    served = _served(record.columns, record.dim, rows)
-    native, embedded = _embed(catalog, registry, run, rows, served)
+    served = _served(context.target_record.columns, context.target_record.dim, rows)
+    native, embedded = _embed(context, rows, served)
     labelled = np.ones(len(places), bool) if classes is None else classes[places] >= 0
-    lessons = lessons_of(catalog, run, source, rows.column(registry.id_column))
+    lessons = lessons_of(context, source, rows.column(key))
     asks = embedded & labelled & ~lessons.seen
     left_out = {
         "cannot be transformed": drawn - len(places),
@@ -166,8 +150,7 @@ def _sample(
             else "Take a larger sample, or train on fewer of the gallery's items.",
         )
     return Sample(
-        snapshot=snapshot,
-        ids=rows.column(registry.id_column).combine_chunks(),
+        ids=rows.column(key).combine_chunks(),
         places=places,
         source=source,
         served=served,
@@ -180,13 +163,11 @@ def _sample(
     )
 
 
-def _embed(
-    catalog: Catalog, registry: Registry, run: RunRecord, rows: ArrowTable, served: VersionValues
-) -> tuple[FloatArray, BoolArray]:
+def _embed(context: UpgradeContext, rows: ArrowTable, served: VersionValues) -> tuple[FloatArray, BoolArray]:
     """Native vectors of the rows that have one or can be given one, and which these are."""
     native, known = served.vectors.copy(), served.valid & (served.origin == NATIVE)
     todo = np.flatnonzero(~known)
-    encoder = catalog.encoder(run.target)
+    registry, encoder = context.registry, context.catalog.encoder(context.run.target)
     column = registry.id_column if encoder is not None and encoder.reads == "id" else registry.source_column
     if encoder is not None and column is not None and len(todo):
         inputs = rows.column(column).take(todo).to_pylist()
@@ -238,3 +219,56 @@ def _provenance(queries: int, drawn: int, population: int, left_out: Mapping[str
     if not known:
         text += " It is unknown what the artifact was trained on: figures are too good where that is in the sample."
     return text
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Lessons:
+    """Which items the artifacts of an upgrade were trained on, as far as the artifacts record it.
+
+    Args:
+        seen: (n,) bool, items that some artifact of the path has learned from.
+        known: Whether every artifact says what it has learned from.
+    """
+
+    seen: BoolArray
+    known: bool
+
+
+def lessons_of(context: UpgradeContext, source: VersionValues, ids: ArrowArray) -> Lessons:
+    """Find the items that the artifacts of a run's path were trained on, by the digests that the artifacts keep.
+
+    The first artifact of a chain has learned from vectors of the source. A later one has from native vectors of the
+    version that it reads, or from what the ones before it make, where it was refitted.
+
+    Args:
+        context: The upgrade.
+        source: The source's values of n items, all of which can be transformed.
+        ids: Arrow array of their ids.
+    """
+    seen, known = np.zeros(len(source.valid), bool), True
+    transformer = transformer_of(context.catalog, context.run)
+    for number, artifact in enumerate(transformer.artifacts):
+        if artifact.seen is None:
+            known = False
+            continue
+        read = replace(transformer, artifacts=transformer.artifacts[:number]).apply(source) if number else source
+        seen |= np.isin(digest_half(read.vectors), artifact.seen)
+        if number:
+            natives = _native_seen(context, context.run.path[number], artifact.seen, ids)
+            known &= natives is not None
+            seen |= False if natives is None else natives
+    return Lessons(seen=seen, known=known)
+
+
+def _native_seen(context: UpgradeContext, artifact_id: str, digests: Digests, ids: ArrowArray) -> BoolArray | None:
+    """Items whose stored vector in the version that an artifact reads is among digests; None where it is retired."""
+    registry, source = context.registry, context.catalog.artifact_record(artifact_id).source
+    columns, key = registry.record(source).columns, registry.id_column
+    wanted = ids.to_pylist()
+    if columns is None:
+        return None
+    rows = find(context.store, key, wanted, list(dict.fromkeys([key, *columns.names])), context.snapshot)
+    values = columns.decode(rows)
+    learned = values.valid & np.isin(digest_half(values.vectors), digests)
+    found = {item for item, hit in zip(rows.column(key).to_pylist(), learned, strict=True) if hit}
+    return np.array([item in found for item in wanted], bool)

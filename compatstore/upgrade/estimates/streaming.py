@@ -10,10 +10,9 @@ import numpy as np
 from compatstore.arrays import BoolArray, FloatArray
 from compatstore.evaluation.compatibility import fit_length
 from compatstore.evaluation.whole import Passing, WholeFigures, WholeSearch
-from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
-from compatstore.storage.records import RunRecord
 from compatstore.storage.snapshot import Snapshot
+from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.sample import Sample
 from compatstore.upgrade.transform import Transformer, transformer_of
 from compatstore.versions import Metric
@@ -74,20 +73,18 @@ class Streaming:
 
 
 def search_whole(
-    catalog: Catalog, run: RunRecord, sample: Sample, metrics: Mapping[str, Metric], *, served: bool, seed: int
+    context: UpgradeContext, sample: Sample, metrics: Mapping[str, Metric], *, served: bool, seed: int
 ) -> Streaming:
     """Let the queries of a sample search all items that have a vector in the source; read-only.
 
     Args:
-        catalog: The gallery.
-        run: Its upgrade.
+        context: The upgrade, at the table version that the sample is of.
         sample: Labelled items, of which some are queries.
         metrics: Way -> distance of its space.
         served: Search what the table has in the target, rather than what a hop makes.
         seed: Of the items that stand for large classes.
     """
-    registry = catalog.registry()
-    source, asks = registry.columns(run.source), sample.asks
+    source, asks = context.source, sample.asks
     assert sample.classes is not None
     queries = sample.native[asks]
     search = WholeSearch(
@@ -102,12 +99,11 @@ def search_whole(
         itself=sample.places[asks],
         seed=seed,
     )
-    target = registry.columns(run.target) if served else None
     return Streaming(
-        snapshot=sample.snapshot,
+        snapshot=context.snapshot,
         source=source,
-        target=target,
-        transformer=transformer_of(catalog, run),
+        target=context.target if served else None,
+        transformer=transformer_of(context.catalog, context.run),
         search=search,
     )
 

@@ -10,13 +10,12 @@ import numpy.typing as npt
 from compatstore.arrays import ArrowArray, FloatArray
 from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.evaluation import DecisionSettings, DecisionTable, EvaluationSample, decide
-from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionValues
-from compatstore.storage.records import RunRecord
+from compatstore.upgrade.backfilling.policies import order
+from compatstore.upgrade.backfilling.policy_inputs import COSINE_SCALE, ArrayRows
+from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.sample import SMALLEST_SAMPLE, Sample, draw_sample
 from compatstore.upgrade.estimates.streaming import SOURCE_WAYS, TARGET_WAY, search_whole
-from compatstore.upgrade.ordering.policies import order
-from compatstore.upgrade.ordering.policy_inputs import COSINE_SCALE, ArrayRows
 from compatstore.upgrade.transform import transformer_of
 from compatstore.versions import Metric
 
@@ -50,7 +49,7 @@ class SampleSettings:
             raise InvalidInput("try an upgrade", expected=f"a sample >= {SMALLEST_SAMPLE}", found=f"{self.sample}")
 
 
-def try_upgrade(catalog: Catalog, run: RunRecord, settings: SampleSettings) -> DecisionTable:
+def try_upgrade(context: UpgradeContext, settings: SampleSettings) -> DecisionTable:
     """Measure an upgrade on items of the gallery before, or while, it runs.
 
     Items that are native in the target already are taken as they are, the others are embedded for the trial and
@@ -60,14 +59,14 @@ def try_upgrade(catalog: Catalog, run: RunRecord, settings: SampleSettings) -> D
     sample give one advice.
 
     Args:
-        catalog: The gallery.
-        run: Its upgrade, resolved: the path and the order of the backfill.
+        context: The upgrade, resolved: the path and the order of the backfill.
         settings: Size of the sample and what decides.
 
     Raises:
         UpgradeError: There is nothing to transform with, or too few items could be embedded natively.
         InvalidInput: There is no such column of labels, or too few items.
     """
+    run = context.run
     if not run.path:
         raise UpgradeError(
             f"try the upgrade to {run.target}",
@@ -75,16 +74,15 @@ def try_upgrade(catalog: Catalog, run: RunRecord, settings: SampleSettings) -> D
             found="none: everything would be embedded natively",
             fix="Link one: compatstore link GALLERY ARTIFACT",
         )
-    sample = draw_sample(catalog, run, settings.sample, labels=settings.labels, seed=settings.seed)
-    hopped = transformer_of(catalog, run).apply(sample.source)
-    urgent = _order(catalog, run, sample.ids, hopped)
+    sample = draw_sample(context, settings.sample, labels=settings.labels, seed=settings.seed)
+    hopped = transformer_of(context.catalog, run).apply(sample.source)
+    urgent = _order(context, sample.ids, hopped)
     shares = tuple(sorted({*BUDGETS, *settings.shares}))
-    return decide_on_sample(catalog, run, sample, hopped.vectors, urgent, replace(settings, shares=shares))
+    return decide_on_sample(context, sample, hopped.vectors, urgent, replace(settings, shares=shares))
 
 
 def decide_on_sample(
-    catalog: Catalog,
-    run: RunRecord,
+    context: UpgradeContext,
     sample: Sample,
     transformed: FloatArray,
     urgent: npt.NDArray[np.intp],
@@ -95,19 +93,18 @@ def decide_on_sample(
     """Let the queries of a sample search its items, and the whole gallery where nothing has to be embedded for that.
 
     Args:
-        catalog: The gallery.
-        run: Its upgrade.
+        context: The upgrade.
         sample: n items.
         transformed: (n, dim) float32, what serves where nothing more is embedded natively.
         urgent: (n,) rows of the sample in the order of the backfill.
         settings: What decides.
         served: Whether `transformed` is what the table has in the target now, rather than a hop.
     """
-    metrics = _metrics(catalog, run)
+    metrics = _metrics(context)
     asks, whole = sample.asks, None
     complete = sample.population == len(sample.places)
     if sample.classes is not None and not complete:
-        whole = search_whole(catalog, run, sample, metrics, served=served, seed=settings.seed).figures(KS)
+        whole = search_whole(context, sample, metrics, served=served, seed=settings.seed).figures(KS)
     labels = None if sample.classes is None else sample.classes[sample.places]
     ids = np.arange(len(sample.places))
     trial = EvaluationSample(
@@ -139,14 +136,16 @@ def decide_on_sample(
     return replace(decided, provenance=sample.provenance)
 
 
-def _metrics(catalog: Catalog, run: RunRecord) -> dict[str, Metric]:
+def _metrics(context: UpgradeContext) -> dict[str, Metric]:
     """Distance of the space that each way searches."""
-    source, target = (catalog.registry().record(name).version().metric for name in (run.source, run.target))
+    versions = (context.run.source, context.run.target)
+    source, target = (context.registry.record(name).version().metric for name in versions)
     return {**dict.fromkeys(SOURCE_WAYS, source), TARGET_WAY: target}
 
 
-def _order(catalog: Catalog, run: RunRecord, ids: ArrowArray, transformed: VersionValues) -> npt.NDArray[np.intp]:
+def _order(context: UpgradeContext, ids: ArrowArray, transformed: VersionValues) -> npt.NDArray[np.intp]:
     """The order in which the run's policy would backfill the sample."""
+    catalog, run = context.catalog, context.run
     head = catalog.head(run.target)
     scale = COSINE_SCALE if catalog.version(run.target).normalised else 1.0
     rows = ArrayRows(

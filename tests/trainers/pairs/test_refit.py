@@ -5,7 +5,7 @@ import pytest
 
 import compatstore as cs
 from compatstore.trainers import FCT, Pairs, Refit, Residual
-from compatstore.upgrade.refitting.refitter import Gathered
+from compatstore.upgrade.refit import Gathered
 
 
 def world(seed, n, shift, side=False, blur=0.0):

@@ -26,7 +26,7 @@ from compatstore.trainers import (
     Residual,
     Ridge,
 )
-from compatstore.upgrade.refitting.refitter import Gathered
+from compatstore.upgrade.refit import Gathered
 
 RANDOM = np.random.default_rng(0)
 SOURCE = RANDOM.normal(size=(120, 6)).astype(np.float32)

@@ -12,16 +12,18 @@ backfill are spread over the whole gallery, so a fold of few vectors costs nearl
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowArray, ArrowBatch, ArrowTable, Digests, FloatArray, Id, RowNumbers
 from compatstore.errors import StorageError
 from compatstore.storage.catalog import id_arrow_type
-from compatstore.storage.columns import VersionColumns
+from compatstore.storage.columns import NATIVE, VersionValues
 from compatstore.storage.fragments import (
     Fragment,
     commit_columns,
@@ -37,10 +39,93 @@ from compatstore.storage.moves import Move, commit_move, read_rows, write_rows
 from compatstore.storage.registry import Registry, edit
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.staging import Staged, Staging
-from compatstore.storage.store import Store
+from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.hop import WAVE_ROWS
-from compatstore.upgrade.natives.native_batch import NativeBatch, put_natives
 from compatstore.upgrade.states import require_open
+
+
+@dataclass(frozen=True, eq=False)
+class NativeBatch:
+    """Native vectors of n items.
+
+    Attributes:
+        ids: Arrow array of n ids. In a table that others own an id may stand in several rows, and here several times.
+        input_hash: (n,) uint64, of the rows that the vectors were made from.
+        vectors: Reads some of them: (k,) positions -> (k, dim) float32.
+        side: The same of their side-information, (k, side_dim) float32, NaN where an item has none; or None.
+    """
+
+    ids: ArrowArray
+    input_hash: Digests
+    vectors: Callable[[RowNumbers], FloatArray]
+    side: Callable[[RowNumbers], FloatArray | None]
+
+    @classmethod
+    def of(
+        cls, ids: ArrowArray, input_hash: Digests, vectors: FloatArray, side: FloatArray | None = None
+    ) -> NativeBatch:
+        """Natives in memory."""
+        return cls(ids, input_hash, lambda rows: vectors[rows], lambda rows: None if side is None else side[rows])
+
+    def positions(self, ids: ArrowArray, input_hash: Digests) -> RowNumbers:
+        """Which vector belongs to each row of the table: (rows,) int64, -1 where none does.
+
+        None belongs to a row whose item was changed after the vector was made.
+
+        Args:
+            ids: Arrow array of the rows' ids.
+            input_hash: (rows,) uint64, of the rows as they are now.
+        """
+        ids = ids.cast(self.ids.type)
+        found: RowNumbers = pc.index_in(ids, value_set=self.ids).fill_null(-1).to_numpy(zero_copy_only=False)
+        fits = (
+            (found >= 0) & (self.input_hash[found] == input_hash)
+            if len(self.input_hash)
+            else np.zeros(len(found), bool)
+        )
+        positions = np.where(fits, found, -1).astype(np.int64)
+        for row in np.flatnonzero((found >= 0) & ~fits) if self._repeats else ():
+            positions[row] = self._repeated.get((ids[int(row)].as_py(), int(input_hash[row])), -1)
+        return positions
+
+    @cached_property
+    def _repeats(self) -> bool:
+        return len(self.ids.unique()) < len(self.ids)
+
+    @cached_property
+    def _repeated(self) -> dict[tuple[Id, int], int]:
+        """Positions by id and input hash."""
+        keys = zip(self.ids.to_pylist(), self.input_hash.tolist(), strict=True)
+        return {key: position for position, key in enumerate(keys)}
+
+
+def put_natives(target: VersionValues, rows: RowNumbers, natives: NativeBatch, positions: RowNumbers) -> None:
+    """Make some rows' vectors native, in place; side-information that a hop made stays where a native brings none.
+
+    Args:
+        target: The target's values of a table or batch.
+        rows: (k,) rows of it.
+        natives: Where their vectors are.
+        positions: (k,) positions in it.
+    """
+    k = len(rows)
+    side, side_valid = None if target.side is None else target.side[rows], target.side_valid[rows]
+    brought = natives.side(positions)
+    if brought is not None:
+        known = np.asarray(np.isfinite(brought).all(axis=1))
+        side = np.where(known[:, None], brought, np.float32(0) if side is None else side)
+        side_valid = side_valid | known
+    native = VersionValues(
+        vectors=natives.vectors(positions),
+        valid=np.ones(k, bool),
+        origin=np.full(k, NATIVE, object),
+        uncertainty=np.full(k, np.nan, np.float32),
+        input_hash=natives.input_hash[positions],
+        side=side,
+        side_valid=side_valid,
+    )
+    target.put(rows, native)
+
 
 # Lance finds moved rows by a scan until its indexes have them; 5,000 of them make a search 2.2 times as long.
 UNINDEXED_ROWS = 5_000
@@ -50,20 +135,13 @@ class NativeRows:
     """Moves rows to where their native vectors are.
 
     Args:
-        store: The table.
-        registry: Its state.
-        source: Version that the upgrade reads.
-        target: Version upgraded to.
+        context: The upgrade.
         unindexed_rows: Moved rows that may wait before the indexes take them in, such as 5,000.
     """
 
-    def __init__(
-        self, store: Store, registry: Registry, source: str, target: str, *, unindexed_rows: int = UNINDEXED_ROWS
-    ) -> None:
-        self._store = store
-        self._registry = registry
-        self._source: VersionColumns = registry.columns(source)
-        self._target: VersionColumns = registry.columns(target)
+    def __init__(self, context: UpgradeContext, *, unindexed_rows: int = UNINDEXED_ROWS) -> None:
+        self._store, self._registry = context.store, context.registry
+        self._source, self._target = context.source, context.target
         self._unindexed_rows = unindexed_rows
         self._moved = 0
         self._unindexed = 0
@@ -132,21 +210,16 @@ class NativeColumns:
     """Stages natives and folds them into the target's columns.
 
     Args:
-        store: The table.
-        registry: Its state.
-        source: Version that the upgrade reads.
-        target: Version upgraded to.
+        context: The upgrade.
     """
 
-    def __init__(self, store: Store, registry: Registry, source: str, target: str) -> None:
-        self._store = store
-        self._registry = registry
-        self._source: VersionColumns = registry.columns(source)
-        self._target: VersionColumns = registry.columns(target)
-        side_dim = self._target.side_dim
-        self._fence, since = store.fence_of(target), registry.runs[target].lease
-        ids = id_arrow_type(registry)
-        self._staging = Staging(store.location, target, self._target.dim, ids, side_dim, self._fence, since)
+    def __init__(self, context: UpgradeContext) -> None:
+        self._store, self._registry = context.store, context.registry
+        self._source, self._target = context.source, context.target
+        target, dims = context.run.target, (self._target.dim, self._target.side_dim)
+        self._fence, since = self._store.fence_of(target), self._registry.runs[target].lease
+        ids = id_arrow_type(self._registry)
+        self._staging = Staging(self._store.location, target, dims[0], ids, dims[1], self._fence, since)
 
     def waiting(self) -> ArrowArray:
         """Arrow array of the ids whose natives are staged."""

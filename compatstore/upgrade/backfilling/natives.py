@@ -16,16 +16,13 @@ import numpy as np
 
 from compatstore.arrays import ArrowArray, Digests, FloatArray, Id
 from compatstore.errors import InvalidInput
-from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.fragments import field_ids, list_fragments
-from compatstore.storage.ledger import ledger_of
 from compatstore.storage.moves import row_bytes, unmovable
-from compatstore.storage.records import RunRecord
-from compatstore.storage.registry import Registry
 from compatstore.storage.snapshot import Snapshot
-from compatstore.upgrade.natives.write_modes import NativeColumns, NativeRows
-from compatstore.upgrade.requests.backfill import Budget, WriteMode, write_mode_of
+from compatstore.upgrade.backfilling.write_modes import NativeColumns, NativeRows
+from compatstore.upgrade.context import UpgradeContext
+from compatstore.upgrade.requests.backfill import Budget, write_mode_of
 
 ChosenMode = Literal["move_rows", "rewrite_columns"]
 
@@ -63,9 +60,7 @@ class NativesPlan:
         return f"stored by {stored} ({self.why}), {_megabytes(self.bytes)}{against}"
 
 
-def plan_natives(
-    snapshot: Snapshot, registry: Registry, target: VersionColumns, setting: WriteMode, natives: int
-) -> NativesPlan:
+def plan_natives(context: UpgradeContext, target: VersionColumns, natives: int) -> NativesPlan:
     """Choose a write mode, and say what each would write; read-only.
 
     Rows that move leave marks behind them, which slow searches down until the table is compacted. So they move only
@@ -73,15 +68,14 @@ def plan_natives(
     knows them by their addresses and keeps an index of its own on them.
 
     Args:
-        snapshot: The table as of now.
-        registry: Its state.
+        context: The upgrade; its run says what the user asked for.
         target: Columns of the version that is upgraded to; they need not be in the table yet.
-        setting: What the user asked for.
         natives: How many vectors there will be.
 
     Raises:
         InvalidInput: Rows were asked for, and rows of this table cannot be moved.
     """
+    snapshot, setting = context.snapshot, write_mode_of(context.run)
     obstacle = unmovable(snapshot)
     rows = 0 if obstacle else _bytes_by_rows(snapshot, target, natives)
     columns = _bytes_by_columns(snapshot, target, natives)
@@ -96,7 +90,7 @@ def plan_natives(
         return NativesPlan(setting, rows, columns, "as asked")
     if obstacle:
         return NativesPlan("rewrite_columns", rows, columns, obstacle)
-    if registry.adopted:
+    if context.registry.adopted:
         return NativesPlan("rewrite_columns", rows, columns, "the app's rows stay where they are")
     own = natives * target.dim * np.dtype(target.dtype).itemsize
     if columns <= max(rows, LITTLE * own):
@@ -133,19 +127,14 @@ class Natives:
     by another thread than the one that folds.
 
     Args:
-        catalog: The gallery.
-        registry: Its state.
-        run: The run that they belong to.
+        context: The upgrade that they belong to.
     """
 
-    catalog: Catalog
-    registry: Registry
-    run: RunRecord
+    context: UpgradeContext
 
     def __post_init__(self) -> None:
-        versions = self.catalog.store, self.registry, self.run.source, self.run.target
-        self._columns = NativeColumns(*versions)
-        self._rows = NativeRows(*versions)
+        self._columns = NativeColumns(self.context)
+        self._rows = NativeRows(self.context)
         self._lock = Lock()
 
     def waiting(self) -> ArrowArray:
@@ -182,17 +171,15 @@ class Natives:
     @cached_property
     def wave_rows(self) -> int:
         """How many natives may wait before a fold: all, as by columns it costs the same for few and many."""
-        return max(self.catalog.store.count(), 1)
+        return max(self.context.count(), 1)
 
     @cached_property
     def _way(self) -> NativeRows | NativeColumns:
         """The way of this call. What an earlier one staged is to be folded anyway: then more of it costs little."""
-        setting = write_mode_of(self.run)
-        if setting == "auto" and len(self.waiting()):
+        context, budget = self.context, Budget.of(self.context.run)
+        if write_mode_of(context.run) == "auto" and len(self.waiting()):
             return self._columns
-        snapshot, target = self.catalog.store.snapshot(), self.registry.columns(self.run.target)
-        budget = Budget.of(self.run)
-        todo = budget.share_left(snapshot.count_rows(), snapshot.count_rows(target.native))
-        limit = budget.rows_left(ledger_of(self.catalog, self.registry, self.run).load()[0])
-        chosen = plan_natives(snapshot, self.registry, target, setting, todo if limit is None else min(todo, limit))
+        todo = budget.share_left(context.count(), context.count(context.target.native))
+        limit = budget.rows_left(context.ledger.load()[0])
+        chosen = plan_natives(context, context.target, todo if limit is None else min(todo, limit))
         return self._rows if chosen.mode == "move_rows" else self._columns

@@ -15,11 +15,8 @@ import pyarrow.compute as pc
 from compatstore.arrays import ArrowArray, BoolArray, Doubles, FloatArray
 from compatstore.errors import InvalidInput
 from compatstore.storage.arrow_values import to_matrix
-from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE
-from compatstore.storage.records import RunRecord
-from compatstore.storage.registry import Registry
-from compatstore.storage.snapshot import Snapshot
+from compatstore.upgrade.context import UpgradeContext
 
 # A head's logits are known up to a positive scale. Cosines of a normalised space need one: unscaled they differ too
 # little for a softmax to tell classes apart. 16 is what our own classifiers are trained with.
@@ -91,36 +88,30 @@ class TableRows:
     """A gallery's items as of one table version, in the order of the table; read-only.
 
     Args:
-        catalog: The gallery.
-        registry: Its state.
-        run: The upgrade.
-        snapshot: The table version.
+        context: The upgrade, and the table version.
     """
 
-    catalog: Catalog
-    registry: Registry
-    run: RunRecord
-    snapshot: Snapshot
+    context: UpgradeContext
 
     @cached_property
     def ids(self) -> ArrowArray:
         """Arrow array of n ids."""
-        return self._read(self.registry.id_column)
+        return self._read(self.context.registry.id_column)
 
     def none(self) -> ArrowArray:
         """Arrow array of no ids."""
-        return pa.array([], self.snapshot.schema.field(self.registry.id_column).type)
+        return pa.array([], self.context.snapshot.schema.field(self.context.registry.id_column).type)
 
     def native(self) -> BoolArray:
         """(n,) bool, whether an item's vector in the target is native; read in batches."""
-        column = self.registry.columns(self.run.target).origin or ""
-        batches = self.snapshot.to_batches(columns=[column])
+        column = self.context.target.origin or ""
+        batches = self.context.snapshot.to_batches(columns=[column])
         found = (pc.equal(batch[column], NATIVE).fill_null(False).to_numpy(zero_copy_only=False) for batch in batches)
         return np.concatenate([np.zeros(0, bool), *found])
 
     def uncertainty(self) -> Doubles:
         """(n,) float64, sigma^2 of the transformed vectors; NaN for native ones and for items without a vector."""
-        return _numbers(self._read(self.registry.columns(self.run.target).uncertainty or ""))
+        return _numbers(self._read(self.context.target.uncertainty or ""))
 
     def by_logits(self, score: Callable[[FloatArray], Doubles]) -> Doubles:
         """(n,) float64, a score of the logits of the target's head on target vectors, or of the source's on its own.
@@ -131,10 +122,11 @@ class TableRows:
             InvalidInput: Neither version has a head.
         """
         name, head = self._head()
-        columns, normalised = self.registry.columns(name), self.registry.record(name).normalised
+        registry = self.context.registry
+        columns, normalised = registry.columns(name), registry.record(name).normalised
         scale = np.float32(COSINE_SCALE if normalised else 1.0)
         scores = [np.zeros(0)]
-        for batch in self.snapshot.to_batches(columns=[columns.vector], batch_size=BATCH_ROWS):
+        for batch in self.context.snapshot.to_batches(columns=[columns.vector], batch_size=BATCH_ROWS):
             vectors, valid = to_matrix(batch[columns.vector], columns.dim)
             scores.append(np.where(valid, score(scale * (vectors @ head.T)), np.nan))
         return np.concatenate(scores)
@@ -155,7 +147,7 @@ class TableRows:
         Raises:
             InvalidInput: The table has no such column, or it does not hold numbers.
         """
-        schema = self.snapshot.schema
+        schema = self.context.snapshot.schema
         found = schema.field(name).type if name in schema.names else "no such column"
         if isinstance(found, str) or not (pa.types.is_integer(found) or pa.types.is_floating(found)):
             raise InvalidInput(f"order the backfill by column {name}", expected="a column of numbers", found=str(found))
@@ -174,29 +166,31 @@ class TableRows:
         Raises:
             InvalidInput: The last artifact of the upgrade's path has no sigma head.
         """
-        networks = self.catalog.artifact(self.run.path[-1]).manifest.networks if self.run.path else {}
+        path = self.context.run.path
+        networks = self.context.catalog.artifact(path[-1]).manifest.networks if path else {}
         if not any(network.uncertainty for network in networks.values()):
             raise InvalidInput(
                 "order the backfill by sigma",
                 expected="an artifact that predicts its uncertainty",
-                found=f"{self.run.path[-1][:12]}, which does not" if self.run.path else "no artifact",
+                found=f"{path[-1][:12]}, which does not" if path else "no artifact",
                 fix="Train one that does (FastFill), or choose another policy.",
             )
 
     def _head(self) -> tuple[str, FloatArray]:
-        for name in (self.run.target, self.run.source):
-            head = self.catalog.head(name)
+        run = self.context.run
+        for name in (run.target, run.source):
+            head = self.context.catalog.head(name)
             if head is not None:
                 return name, head
         raise InvalidInput(
             "order the backfill by the confidence of a classifier head",
-            expected=f"a head of {self.run.target} or {self.run.source}",
+            expected=f"a head of {run.target} or {run.source}",
             found="neither has one",
             fix="Register the version with head=..., or choose another policy.",
         )
 
     def _read(self, column: str) -> Any:
-        return self.snapshot.to_table(columns=[column]).column(0).combine_chunks()
+        return self.context.snapshot.to_table(columns=[column]).column(0).combine_chunks()
 
 
 def _numbers(array: ArrowArray) -> Doubles:

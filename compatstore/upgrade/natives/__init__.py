@@ -1,1 +1,0 @@
-"""Native vectors on their way into the table."""

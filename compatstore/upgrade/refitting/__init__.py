@@ -1,1 +1,0 @@
-"""Refit while filling: correct the transform by what the backfill has gathered."""
