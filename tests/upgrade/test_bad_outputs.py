@@ -11,8 +11,11 @@ import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Side, Space
 from compatstore.encoders import Function
 from compatstore.errors import CorruptArtifact, InvalidInput, NonFiniteVectors, RowsMissing
+from compatstore.upgrade.estimates.sample import draw_sample
+from compatstore.upgrade.estimates.streaming import search_whole
 from compatstore.upgrade.refit import Refitted
 from compatstore.upgrade.requests.run_settings import RunSettings
+from compatstore.upgrade.resolve import resolve_run
 
 ROWS, DIM = 60, 4
 IDS = [f"i{number:02d}" for number in range(ROWS)]
@@ -200,3 +203,26 @@ def test_a_chain_goes_on_with_the_rows_that_are_left(tmp_path):
     report = gallery.upgrade("v3")
     assert report.missing == 1
     assert gallery.status().upgrades[0].missing == (BIG,)
+
+
+@pytest.mark.parametrize(("metric", "bad"), [("l2", 1), ("cosine", 2)])
+def test_an_estimate_leaves_out_items_of_which_the_transform_makes_nothing(tmp_path, metric, bad):
+    table = make(tmp_path, version(metric)).evaluate("v2", sample=ROWS)
+    assert table.num_queries == ROWS - bad
+    assert f"{bad} cannot be transformed" in table.provenance
+
+
+def test_queries_do_not_find_such_items_in_the_whole_gallery(tmp_path):
+    """With labels they search it as the hop makes it, batch by batch."""
+    gallery = cs.Gallery.create(str(tmp_path / "g.lance"), V1)
+    gallery.add({"id": IDS, "vector": vectors(), "label": [0, 1] * (ROWS // 2)})
+    target = version()
+    gallery.register(target)
+    gallery.link(linear(target))
+    context = resolve_run(gallery._catalog, "v2")
+    sample = draw_sample(context, 50, labels="label")
+    whole = search_whole(context, sample, {"s/s": "l2", "t/s": "l2", "t/h": "cosine"}, served=False, seed=0)
+    (batch,) = whole._batches()
+    there = dict(zip(IDS, batch.there["t/h"].tolist(), strict=True))
+    assert [item for item in IDS if not there[item]] == [BIG, ZERO]
+    assert np.isfinite(batch.vectors["t/h"]).all()

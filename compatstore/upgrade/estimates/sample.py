@@ -124,7 +124,7 @@ def _sample(
     """Embed what was read, and say which items are queries."""
     catalog, run, key = context.catalog, context.run, context.registry.id_column
     source = context.source.read_items(rows)
-    usable = np.flatnonzero(transformer_of(catalog, run).possible(source) if run.path else source.valid)
+    usable = np.flatnonzero(_findable(context, source))
     drawn, rows, places, source = len(places), rows.take(usable), places[usable], source.take(usable)
     served = _served(context.target_record.columns, context.target_record.dim, rows)
     native, embedded = _embed(context, rows, served)
@@ -161,6 +161,16 @@ def _sample(
         population=population,
         provenance=provenance,
     )
+
+
+def _findable(context: UpgradeContext, source: VersionValues) -> BoolArray:
+    """(n,) bool, items that get a vector which a search can find, by the hop where there is one."""
+    if not context.run.path:
+        return source.valid
+    transformer = transformer_of(context.catalog, context.run)
+    findable = transformer.possible(source)
+    findable[findable] = transformer.apply(source.take(findable)).valid
+    return findable
 
 
 def _embed(context: UpgradeContext, rows: ArrowTable, served: VersionValues) -> tuple[FloatArray, BoolArray]:

@@ -62,7 +62,9 @@ class Streaming:
                 there = self.transformer.possible(stored)
                 made = np.zeros((len(there), self.search.queries[TARGET_WAY].shape[1]), np.float32)
                 if there.any():
-                    made[there] = self.transformer.apply(stored.take(there)).vectors
+                    hopped = self.transformer.apply(stored.take(there))
+                    made[there] = hopped.vectors
+                    there[there] = hopped.valid
             old = _findable(stored.vectors, stored.valid)
             yield Passing(
                 places=np.arange(start, start + len(there)),
