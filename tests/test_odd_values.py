@@ -53,7 +53,7 @@ RESULTS = {
         "Flips",
         "Neighbour",
     ),
-    *("BT2Model", "Comparison", "CompatibleModel", "DMUModel", "SideModel", "TrainedModel"),
+    *("Comparison", "CompatibleModel", "DMUModel", "SideModel", "TrainedModel"),
     *("Ranking", "RetrievalMetrics", "SheetRow", "Transformed", "Encoded", "Encoder", "CompatStoreError"),
 }
 

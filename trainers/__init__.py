@@ -16,36 +16,28 @@ if find_spec("torch") is None:
 
 if TYPE_CHECKING:
     from compatstore.trainers.images.augmentation import Augmentation
-    from compatstore.trainers.images.bct import BCT
-    from compatstore.trainers.images.bt2 import BT2, BT2Model
+    from compatstore.trainers.images.bct import BCT, UniBCT
+    from compatstore.trainers.images.bt2 import BT2
+    from compatstore.trainers.images.classification import Independent
     from compatstore.trainers.images.compatible import CompatibleModel
     from compatstore.trainers.images.dmu import DMU, DMUModel
-    from compatstore.trainers.images.focal_distillation import FocalDistillation
+    from compatstore.trainers.images.feature_alignment import RACT, FocalDistillation, LCEAlignment, Regression
     from compatstore.trainers.images.images import Images
-    from compatstore.trainers.images.independent import Independent
-    from compatstore.trainers.images.lce_alignment import LCEAlignment
-    from compatstore.trainers.images.ract import RACT
-    from compatstore.trainers.images.regression import Regression
     from compatstore.trainers.images.trained_model import TrainedModel
-    from compatstore.trainers.images.unibct import UniBCT
     from compatstore.trainers.pairs.auto import Auto
     from compatstore.trainers.pairs.comparison import Comparison
-    from compatstore.trainers.pairs.dmu_head import DMUHead
-    from compatstore.trainers.pairs.drift_adapter import DriftAdapter
     from compatstore.trainers.pairs.fastfill import FastFill
     from compatstore.trainers.pairs.fct import FCT
-    from compatstore.trainers.pairs.lce import LCE
     from compatstore.trainers.pairs.pairs import Pairs
     from compatstore.trainers.pairs.procrustes import DiagonalScale, MeanShift, Procrustes
     from compatstore.trainers.pairs.query_adapter import QueryAdapter
-    from compatstore.trainers.pairs.rbt import RBT
     from compatstore.trainers.pairs.refit import Refit
-    from compatstore.trainers.pairs.residual import Residual
+    from compatstore.trainers.pairs.residual import RBT, DriftAdapter, Residual
     from compatstore.trainers.pairs.ridge import LowRankAffine, LowRankRidge, Ridge
+    from compatstore.trainers.pairs.through_head import LCE, DMUHead
     from compatstore.trainers.side.alternate import Alternate
-    from compatstore.trainers.side.autoencoder import Autoencoder
-    from compatstore.trainers.side.simclr import SimCLR
     from compatstore.trainers.side.training import SideModel
+    from compatstore.trainers.side.without_labels import Autoencoder, SimCLR
 
 __all__ = [
     "BCT",
@@ -59,7 +51,6 @@ __all__ = [
     "Augmentation",
     "Auto",
     "Autoencoder",
-    "BT2Model",
     "Comparison",
     "CompatibleModel",
     "DMUHead",
@@ -92,25 +83,24 @@ _HOMES = {
     "BT2": "compatstore.trainers.images.bt2",
     "DMU": "compatstore.trainers.images.dmu",
     "FCT": "compatstore.trainers.pairs.fct",
-    "LCE": "compatstore.trainers.pairs.lce",
-    "RACT": "compatstore.trainers.images.ract",
-    "RBT": "compatstore.trainers.pairs.rbt",
+    "LCE": "compatstore.trainers.pairs.through_head",
+    "RACT": "compatstore.trainers.images.feature_alignment",
+    "RBT": "compatstore.trainers.pairs.residual",
     "Alternate": "compatstore.trainers.side.alternate",
     "Augmentation": "compatstore.trainers.images.augmentation",
     "Auto": "compatstore.trainers.pairs.auto",
-    "Autoencoder": "compatstore.trainers.side.autoencoder",
-    "BT2Model": "compatstore.trainers.images.bt2",
+    "Autoencoder": "compatstore.trainers.side.without_labels",
     "Comparison": "compatstore.trainers.pairs.comparison",
     "CompatibleModel": "compatstore.trainers.images.compatible",
-    "DMUHead": "compatstore.trainers.pairs.dmu_head",
+    "DMUHead": "compatstore.trainers.pairs.through_head",
     "DMUModel": "compatstore.trainers.images.dmu",
     "DiagonalScale": "compatstore.trainers.pairs.procrustes",
-    "DriftAdapter": "compatstore.trainers.pairs.drift_adapter",
+    "DriftAdapter": "compatstore.trainers.pairs.residual",
     "FastFill": "compatstore.trainers.pairs.fastfill",
-    "FocalDistillation": "compatstore.trainers.images.focal_distillation",
+    "FocalDistillation": "compatstore.trainers.images.feature_alignment",
     "Images": "compatstore.trainers.images.images",
-    "Independent": "compatstore.trainers.images.independent",
-    "LCEAlignment": "compatstore.trainers.images.lce_alignment",
+    "Independent": "compatstore.trainers.images.classification",
+    "LCEAlignment": "compatstore.trainers.images.feature_alignment",
     "LowRankAffine": "compatstore.trainers.pairs.ridge",
     "LowRankRidge": "compatstore.trainers.pairs.ridge",
     "MeanShift": "compatstore.trainers.pairs.procrustes",
@@ -118,13 +108,13 @@ _HOMES = {
     "Procrustes": "compatstore.trainers.pairs.procrustes",
     "QueryAdapter": "compatstore.trainers.pairs.query_adapter",
     "Refit": "compatstore.trainers.pairs.refit",
-    "Regression": "compatstore.trainers.images.regression",
+    "Regression": "compatstore.trainers.images.feature_alignment",
     "Residual": "compatstore.trainers.pairs.residual",
     "Ridge": "compatstore.trainers.pairs.ridge",
     "SideModel": "compatstore.trainers.side.training",
-    "SimCLR": "compatstore.trainers.side.simclr",
+    "SimCLR": "compatstore.trainers.side.without_labels",
     "TrainedModel": "compatstore.trainers.images.trained_model",
-    "UniBCT": "compatstore.trainers.images.unibct",
+    "UniBCT": "compatstore.trainers.images.bct",
 }
 
 

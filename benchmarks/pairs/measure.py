@@ -18,7 +18,7 @@ from compatstore.arrays import Doubles, FloatArray
 from compatstore.artifacts import Transformed
 from compatstore.evaluation import backfill_curve, kendall_tau
 from compatstore.trainers import FastFill, Pairs
-from compatstore.trainers.pairs.objective import Batch
+from compatstore.trainers.pairs.loop import Batch
 from compatstore.trainers.pairs.pairs import unit_length
 from compatstore.trainers.pairs.two_branch import Prediction
 from compatstore.upgrade.backfilling.policies import order, true_loss

@@ -11,50 +11,35 @@ from typing import Literal
 import numpy as np
 import torch
 from torch import nn
+from torch.nn import functional
+from torch.nn.utils import parametrizations, parametrize
 
 from compatstore.arrays import FloatArray
 from compatstore.artifacts import Artifact, Space
 from compatstore.digests import digest_half
 from compatstore.encoders.backbones import Backbone
+from compatstore.encoders.backbones.basis_network import BasisNetwork, Parts
 from compatstore.encoders.backbones.basis_transformed import BasisTransformed
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import DimensionMismatch, InvalidInput
-from compatstore.trainers.images.bt2_objective import AcrossObjective, BT2Objective
-from compatstore.trainers.images.class_head import ClassHead, HeadKind
+from compatstore.trainers.images.classification import (
+    ClassHead,
+    Classification,
+    HeadKind,
+    Independent,
+    accuracy,
+    require_classes,
+)
 from compatstore.trainers.images.compatible import CompatibleModel, CompatibleTraining
 from compatstore.trainers.images.images import Images
-from compatstore.trainers.images.independent import Independent, accuracy, require_classes
-from compatstore.trainers.images.source_model import FrozenSource, SourceKnowledge
+from compatstore.trainers.images.source_model import FrozenSource, SourceKnowledge, class_means
 from compatstore.trainers.images.trained_model import TrainedModel
 from compatstore.trainers.images.training import encoder_of
 from compatstore.trainers.settings import Count, NotNegative, Positive, require_settings
 from compatstore.trainers.training import OnEpoch, seeded
-from compatstore.versions import EmbeddingVersion, Metric
+from compatstore.versions import EmbeddingVersion
 
 Classified = Literal["target", "output"]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class BT2Model(CompatibleModel):
-    """A target whose first values are compared with its source's vectors.
-
-    Args:
-        metric: Of the spaces that its artifacts bind.
-    """
-
-    metric: Metric
-
-    def prefix_of(self, earlier: TrainedModel) -> Artifact:
-        """Make the artifact that compares this model with one further back in a series of updates.
-
-        The first values of each model are compared with the model before; so they are with all earlier ones.
-
-        Args:
-            earlier: A source of this model's source, or one before.
-        """
-        return Artifact.create(
-            "Prefix", method="BT2", source=earlier.space(self.metric), target=self.space(self.metric)
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +94,7 @@ class BT2(CompatibleTraining):
         held_out: Images | None = None,
         progress: OnEpoch | None = None,
         checkpoint: str | Path | None = None,
-    ) -> BT2Model:
+    ) -> CompatibleModel:
         """Train from random weights; neither source nor target is changed.
 
         Args:
@@ -138,10 +123,9 @@ class BT2(CompatibleTraining):
             return BT2Objective(self, network, preprocessing, rows, frozen, goal)
 
         fixed = independent.encoder.fingerprint
-        model = self.train_with(
+        return self.train_with(
             objective, images, source, held_out=held_out, progress=progress, checkpoint=checkpoint, fixed=fixed
         )
-        return BT2Model(**{field.name: getattr(model, field.name) for field in fields(model)}, metric=self.metric)
 
     def fit_across(
         self,
@@ -153,7 +137,7 @@ class BT2(CompatibleTraining):
         held_out: Images | None = None,
         progress: OnEpoch | None = None,
         checkpoint: str | Path | None = None,
-    ) -> BT2Model:
+    ) -> CompatibleModel:
         """Train an image model whose first values are compared with vectors of another modality (BT^2, section 4.7).
 
         The source does not embed images, so each image is trained against a given vector, such as that of its caption.
@@ -205,13 +189,12 @@ class BT2(CompatibleTraining):
             figures=figures,
             seen=digest_half(vectors),
         )
-        return BT2Model(
+        return CompatibleModel(
             encoder=encoder,
             head=head,
             class_names=images.class_names,
             figures=figures,
             artifact=artifact,
-            metric=self.metric,
         )
 
     def independent(self) -> Independent:
@@ -232,3 +215,121 @@ class BT2(CompatibleTraining):
         """Describe a network of m + n values, behind the changes of basis."""
         inner = replace(self, dim=self.target_dim + source_dim).backbone(preprocessing)
         return BasisTransformed(inner=inner, source_dim=source_dim, extra=self.extra, scale=self.basis_scale)
+
+
+class BT2Objective(Classification):
+    """(b, c, s, s) uint8 and (b,) labels -> scalar.
+
+    Args:
+        method: Its settings.
+        network: A `BasisNetwork`.
+        preprocessing: From pixels to the input of the network.
+        rows: (classes, n) float32, the source's head.
+        source: Embeds the same views; no gradients. None where a subclass has the source's vectors.
+        goal: The independent target, which embeds the same views; None leaves its term out.
+    """
+
+    def __init__(
+        self,
+        method: BT2,
+        network: nn.Module,
+        preprocessing: Preprocessing,
+        rows: torch.Tensor,
+        source: FrozenSource | None,
+        goal: FrozenSource | None,
+    ) -> None:
+        super().__init__(method, network, preprocessing, method.augmentation, len(rows))
+        self.method, self.source, self.goal, self.rows = method, source, goal, nn.Buffer(rows)
+        if method.classified == "target":
+            self.head = ClassHead(method.independent(), len(rows))
+        for basis in (self.bases.basis1, self.bases.basis2):
+            parametrizations.orthogonal(basis, orthogonal_map="matrix_exp")
+
+    @property
+    def bases(self) -> BasisNetwork:
+        """The network, as its type."""
+        assert isinstance(self.network, BasisNetwork)
+        return self.network
+
+    def forward(self, pixels: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Loss of a batch, ()."""
+        views = self.views(pixels)
+        assert self.source is not None
+        return self.loss_of(views, labels, self.source(views)[:, : self.source.source_dim])
+
+    def loss_of(self, views: torch.Tensor, labels: torch.Tensor, of_source: torch.Tensor) -> torch.Tensor:
+        """Loss of views (b, c, s, s), given the source's vectors of the same items, (b, n)."""
+        parts = self.bases.parts(self.preprocessing.scale(views))
+        goal = None if self.goal is None else self.goal(views)
+        with torch.autocast(views.device.type, enabled=False):
+            return self.loss(Parts(*(part.float() for part in parts)), labels, of_source, goal)
+
+    def loss(
+        self, parts: Parts, labels: torch.Tensor, of_source: torch.Tensor, goal: torch.Tensor | None
+    ) -> torch.Tensor:
+        """`L(kappa, phi_3) + l_1 (1 - cos(phi_3, phi'_t)) + l_2 L(w_s, phi_5) + l_3 (1 - cos(phi_5, phi_s))`.
+
+        Args:
+            parts: phi_3 (b, m), phi_5 (b, n) and the output (b, m + d).
+            labels: (b,) int64.
+            of_source: phi_s, (b, n).
+            goal: phi'_t, (b, m), or None.
+        """
+        method = self.method
+        classified = parts.output if method.classified == "output" else parts.target
+        loss: torch.Tensor = self.head(classified, labels)
+        if goal is not None:
+            loss = loss + method.target_weight * cosine_distance(parts.target, goal)
+        through = method.losses(parts.compared, self.rows, labels).mean()
+        return loss + method.head_weight * through + method.source_weight * cosine_distance(parts.compared, of_source)
+
+    def finished(self) -> nn.Module:
+        """Return the network with its bases as plain matrices."""
+        for basis in (self.bases.basis1, self.bases.basis2):
+            if parametrize.is_parametrized(basis):
+                parametrize.remove_parametrizations(basis, "weight")
+        return self.network
+
+    def class_rows(self) -> FloatArray:
+        """(classes, m + d) float32: logits of the output, up to a positive scale; phi_3 is a linear map of it."""
+        rows = self.head.to_numpy()
+        if self.method.classified == "output":
+            return rows
+        moved: FloatArray = rows @ self.bases.target_map().cpu().float().numpy()
+        return moved
+
+
+class AcrossObjective(BT2Objective):
+    """(b, c, s, s) uint8 and (b,) positions of the images -> scalar.
+
+    Args:
+        method: Its settings.
+        network: A `BasisNetwork`.
+        preprocessing: From pixels to the input of the network.
+        images: n images; their classes are what the head classifies.
+        vectors: (n, dim) float32, of the source, in the images' order.
+        goal: The independent target, which embeds the same views.
+    """
+
+    def __init__(
+        self,
+        method: BT2,
+        network: nn.Module,
+        preprocessing: Preprocessing,
+        images: Images,
+        vectors: torch.Tensor,
+        goal: FrozenSource,
+    ) -> None:
+        labels = torch.from_numpy(np.asarray(images.labels))
+        rows = class_means(vectors, labels, len(images.class_names))
+        super().__init__(method, network, preprocessing, rows, None, goal)
+        self.labels, self.vectors = nn.Buffer(labels, persistent=False), nn.Buffer(vectors, persistent=False)
+
+    def forward(self, pixels: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
+        """Loss of a batch, ()."""
+        return self.loss_of(self.views(pixels), self.labels[positions], self.vectors[positions])
+
+
+def cosine_distance(vectors: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+    """Mean of 1 - cosine over pairs of rows, ()."""
+    return (1 - functional.cosine_similarity(vectors, others)).mean()

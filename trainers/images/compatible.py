@@ -22,9 +22,8 @@ from compatstore.encoders.network import Preprocessing
 from compatstore.errors import InvalidInput
 from compatstore.evaluation import retrieval_metrics
 from compatstore.trainers.images.augmentation import Augmentation
-from compatstore.trainers.images.class_head import ClassHead, Classifier
+from compatstore.trainers.images.classification import ClassHead, Classification, Classifier, accuracy, require_classes
 from compatstore.trainers.images.images import Images
-from compatstore.trainers.images.independent import Classification, accuracy, require_classes
 from compatstore.trainers.images.source_model import FrozenSource, SourceKnowledge, SourceRows
 from compatstore.trainers.images.trained_model import TrainedModel
 from compatstore.trainers.images.training import ImageTraining, encoder_of

@@ -13,10 +13,9 @@ from torch.nn import functional
 from compatstore.artifacts import Architecture, Artifact
 from compatstore.encoders.network import Preprocessing
 from compatstore.trainers.head_losses import scaled_cosines
-from compatstore.trainers.images.class_head import ClassHead, Classifier, HeadKind
+from compatstore.trainers.images.classification import ClassHead, Classification, Classifier, HeadKind
 from compatstore.trainers.images.compatible import CompatibleModel, CompatibleTraining, retrieval_figures
 from compatstore.trainers.images.images import Images
-from compatstore.trainers.images.independent import Classification
 from compatstore.trainers.images.source_model import FrozenSource, SourceKnowledge
 from compatstore.trainers.images.trained_model import TrainedModel
 from compatstore.trainers.pairs.two_branch import TwoBranch, fold

@@ -17,12 +17,18 @@ from compatstore.arrays import Doubles
 from compatstore.artifacts.artifact import Artifact
 from compatstore.boundary import checked
 from compatstore.errors import CompatStoreError, InvalidInput
-from compatstore.trainers.pairs.comparison import Candidate, Comparison, Lead, figures_by_group, group_means, interval
-from compatstore.trainers.pairs.drift_adapter import DriftAdapter
+from compatstore.trainers.pairs.comparison import (
+    Candidate,
+    Comparison,
+    Lead,
+    RetrievalTest,
+    figures_by_group,
+    group_means,
+    interval,
+)
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.procrustes import DiagonalScale, MeanShift, Procrustes
-from compatstore.trainers.pairs.residual import Residual
-from compatstore.trainers.pairs.retrieval_test import RetrievalTest
+from compatstore.trainers.pairs.residual import DriftAdapter, Residual
 from compatstore.trainers.pairs.ridge import LowRankRidge, Ridge
 from compatstore.trainers.pairs.trainer import PairTrainer, describe, without_holdout
 from compatstore.trainers.settings import NOT_EMPTY, Count, OpenShare, at_least, require_settings

@@ -15,8 +15,8 @@ from compatstore.artifacts.artifact import Artifact
 from compatstore.artifacts.network import Execution, Network
 from compatstore.boundary import checked
 from compatstore.errors import InvalidInput
-from compatstore.trainers.pairs.held_out import held_out_figures
 from compatstore.trainers.pairs.pairs import Pairs, unit_length
+from compatstore.trainers.pairs.trainer import held_out_figures
 from compatstore.trainers.settings import Share, require_settings
 from compatstore.trainers.training import OnEpoch
 

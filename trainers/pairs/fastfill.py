@@ -9,7 +9,7 @@ import torch
 
 from compatstore.artifacts.architecture import Architecture
 from compatstore.trainers.pairs.fct import two_branches
-from compatstore.trainers.pairs.objective import Batch, Loss, Objective, squared_distance
+from compatstore.trainers.pairs.loop import Batch, Loss, Objective, squared_distance
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.through_head import HeadTraining
 from compatstore.trainers.pairs.two_branch import Prediction

@@ -12,7 +12,7 @@ from torch.nn import functional
 from compatstore.arrays import FloatArray
 from compatstore.artifacts.architecture import Architecture
 from compatstore.errors import InvalidInput
-from compatstore.trainers.pairs.objective import Batch, Loss, Objective
+from compatstore.trainers.pairs.loop import Batch, Loss, Objective
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.training import TransformTraining
 from compatstore.trainers.pairs.two_branch import Prediction, Tensors, TwoBranch

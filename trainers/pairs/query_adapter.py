@@ -8,10 +8,9 @@ from typing import Any
 
 from compatstore.artifacts.artifact import Artifact
 from compatstore.boundary import checked
-from compatstore.trainers.pairs.held_out import held_out_figures
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.ridge import Ridge
-from compatstore.trainers.pairs.trainer import PairTrainer, describe, without_holdout
+from compatstore.trainers.pairs.trainer import PairTrainer, describe, held_out_figures, without_holdout
 from compatstore.trainers.settings import Share, require_settings
 from compatstore.trainers.training import OnEpoch
 

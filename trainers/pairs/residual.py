@@ -1,18 +1,20 @@
-"""The residual start: a ridge solution, and a network that is trained on its errors."""
+"""Residual networks: a linear map of the source vector, and a network that adds what the linear map misses."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 import torch
+from torch import nn
+from torch.nn.utils import parametrize
 
 from compatstore.artifacts.architecture import Architecture
 from compatstore.trainers.pairs.fastfill import AlignmentLoss, alignment
-from compatstore.trainers.pairs.objective import Batch, Objective
+from compatstore.trainers.pairs.loop import Batch, Objective
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.ridge import Ridge
 from compatstore.trainers.pairs.through_head import HeadTraining
-from compatstore.trainers.pairs.training import AdamOptimiser, HoldOutBy
+from compatstore.trainers.pairs.training import AdamOptimiser, HoldOutBy, TransformTraining
 from compatstore.trainers.pairs.two_branch import TwoBranch
 from compatstore.trainers.settings import BatchRows, Count, NotNegative, Positive, Share
 
@@ -74,3 +76,90 @@ class Residual(HeadTraining):
             if model.skip_side is not None:
                 model.skip_side.weight.copy_(weight[:, architecture.source_dim :])
         return model
+
+
+@dataclass(frozen=True, kw_only=True)
+class RBT(TransformTraining):
+    """Wang et al., "Unified Representation Learning for Cross Model Compatibility" (BMVC 2020), as FCT measures it.
+
+    h(x) = x + sum over paths of d -> bottleneck -> bottleneck -> d, by FCT's squared distance and schedule (its
+    appendix J); a learnt linear map takes the place of x where the dimensions differ. The paths are one network
+    whose middle is block-diagonal. Side-information, where the pairs have it, enters the paths (and a linear map)
+    beside x.
+
+    Args:
+        paths: Number of paths, >= 1.
+        bottleneck: Width of a path, >= 1.
+
+    Raises:
+        InvalidInput: A setting is out of its range.
+    """
+
+    paths: Count = 4
+    bottleneck: Count = 16
+
+    def architecture(self, linear: Architecture) -> Architecture:
+        """Describe all paths as one network beside a linear map."""
+        width = self.paths * self.bottleneck
+        return replace(linear, mixer=(width, width), skip=True)
+
+    def network(self, architecture: Architecture, rows: Batch) -> TwoBranch:
+        """Build the network, its paths kept apart."""
+        model = TwoBranch(architecture)
+        start_from_identity(model)
+        middle = [module for module in model.mixer if isinstance(module, nn.Linear)][1]
+        parametrize.register_parametrization(middle, "weight", _BlockDiagonal(self.paths, self.bottleneck))
+        return model
+
+
+class _BlockDiagonal(nn.Module):
+    """Keeps a square weight zero outside of its blocks."""
+
+    mask: torch.Tensor
+
+    def __init__(self, blocks: int, width: int) -> None:
+        super().__init__()
+        self.register_buffer("mask", torch.kron(torch.eye(blocks), torch.ones(width, width)))
+
+    def forward(self, weight: torch.Tensor) -> torch.Tensor:
+        return weight * self.mask
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriftAdapter(TransformTraining):
+    """The residual network of "Drift-Adapter" (arXiv 2509.23471): h(x) = x + W2 relu(W1 x + b1) + b2.
+
+    A learnt linear map takes the place of x where the dimensions differ. Trained by squared distance. The paper's
+    activation is a GELU; a ReLU keeps the network plain dense layers. Of all networks here it is the
+    cheapest to apply to a query.
+
+    Args:
+        width: Width of the hidden layer, >= 1.
+
+    Raises:
+        InvalidInput: A setting is out of its range.
+    """
+
+    epochs: Count = 50
+    optimiser: AdamOptimiser = "adamw"
+    learning_rate: Positive = 1e-3
+    weight_decay: NotNegative = 1e-2
+    batch_size: BatchRows = 256
+    width: Count = 256
+
+    def architecture(self, linear: Architecture) -> Architecture:
+        """Describe a linear map beside one hidden layer."""
+        return replace(linear, mixer=(self.width,), skip=True)
+
+    def network(self, architecture: Architecture, rows: Batch) -> TwoBranch:
+        """Build the network, without batch normalisation and from the identity where that is possible."""
+        model = TwoBranch(architecture, norm=False)
+        start_from_identity(model)
+        return model
+
+
+def start_from_identity(model: TwoBranch) -> None:
+    """Fix the linear map of the source at the identity, where source and output have one dimension."""
+    if model.skip is not None and model.skip.in_features == model.skip.out_features:
+        nn.init.eye_(model.skip.weight)
+        model.skip.weight.requires_grad_(False)

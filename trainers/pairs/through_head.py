@@ -1,21 +1,22 @@
-"""Training through the target model's frozen classifier head: which head, and which loss of its classes."""
+"""Training through the target model's frozen classifier head: the losses, and the methods that have no other loss."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 import torch
 from torch.nn import functional
 
+from compatstore.artifacts.architecture import Architecture
 from compatstore.trainers.head_losses import scaled_cosines
 from compatstore.trainers.pairs.head import UNKNOWN, Head, class_means, given_head, logistic_regression
-from compatstore.trainers.pairs.objective import Batch, Loss, Objective
+from compatstore.trainers.pairs.loop import Batch, Loss, Objective
 from compatstore.trainers.pairs.pairs import Pairs, unit_length
 from compatstore.trainers.pairs.training import TransformTraining
 from compatstore.trainers.pairs.two_branch import Prediction
-from compatstore.trainers.settings import Positive, Share, from_to
+from compatstore.trainers.settings import Count, Positive, Share, from_to
 
 HeadOrigin = Literal["given", "fitted"]
 Discrimination = Literal["cross-entropy", "arcface"]
@@ -117,3 +118,48 @@ def _entropy(logits: torch.Tensor, classes: torch.Tensor | None, label_smoothing
     return functional.cross_entropy(
         logits, classes, label_smoothing=label_smoothing, ignore_index=UNKNOWN, reduction="none"
     )
+
+
+@dataclass(frozen=True, kw_only=True)
+class LCE(HeadTraining):
+    """Meng et al., "Learning Compatible Embeddings" (ICCV 2021), as FCT's appendix J re-implements its transform.
+
+    A network trained with cross-entropy through the target's frozen head. The widths of that network are not
+    published with the comparison; the default here is ours.
+
+    Args:
+        width: Width of both hidden layers, >= 1.
+
+    Raises:
+        InvalidInput: A setting is out of its range.
+    """
+
+    disc: Discrimination | None = "cross-entropy"
+    label_smoothing: Share = 0.0
+    width: Count = 512
+
+    def architecture(self, linear: Architecture) -> Architecture:
+        """Describe two hidden layers."""
+        return replace(linear, mixer=(self.width, self.width))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DMUHead(HeadTraining):
+    """Zhang et al., "Darwinian Model Upgrades: Model Evolving with Selective Compatibility" (AAAI 2023).
+
+    The loss L_FA (equation 11) alone: three layers and a linear output, trained for the target's own loss through its
+    head. Here the target model is finished and its head frozen; the paper trains both at once. The loss compares
+    classes, not native vectors: it leaves the order among items of one class open.
+
+    Args:
+        width: Width of the three hidden layers, >= 1.
+
+    Raises:
+        InvalidInput: A setting is out of its range.
+    """
+
+    width: Count = 1024
+
+    def architecture(self, linear: Architecture) -> Architecture:
+        """Describe three hidden layers."""
+        return replace(linear, mixer=(self.width,) * 3)

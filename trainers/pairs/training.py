@@ -19,10 +19,9 @@ from compatstore.artifacts.artifact import Artifact
 from compatstore.artifacts.network import DEVICE, Execution, Network, Precision
 from compatstore.boundary import checked
 from compatstore.errors import InvalidInput
-from compatstore.trainers.pairs.held_out import held_out_figures, uncertainty_figures
-from compatstore.trainers.pairs.loop import train_on_pairs
-from compatstore.trainers.pairs.objective import Batch, Objective, squared_distance
+from compatstore.trainers.pairs.loop import Batch, Objective, squared_distance, train_on_pairs
 from compatstore.trainers.pairs.pairs import Pairs, unit_length
+from compatstore.trainers.pairs.trainer import held_out_figures, uncertainty_figures
 from compatstore.trainers.pairs.two_branch import Prediction, Tensors, TwoBranch, fold
 from compatstore.trainers.settings import BatchRows, Count, NotNegative, Positive, Rule, Share, require_settings
 from compatstore.trainers.training import OnEpoch, seeded

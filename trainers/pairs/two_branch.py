@@ -94,13 +94,6 @@ class TwoBranch(nn.Module):
         return values + self.noise * values.std(dim=0) * torch.randn_like(values)
 
 
-def start_from_identity(model: TwoBranch) -> None:
-    """Fix the linear map of the source at the identity, where source and output have one dimension."""
-    if model.skip is not None and model.skip.in_features == model.skip.out_features:
-        nn.init.eye_(model.skip.weight)
-        model.skip.weight.requires_grad_(False)
-
-
 def fold(model: TwoBranch) -> Tensors:
     """Return the model in evaluation mode as dense layers: batch normalisation is folded into them, in float64.
 

@@ -8,9 +8,8 @@ from torch import nn
 
 from compatstore.encoders.network import Preprocessing
 from compatstore.trainers.images.augmentation import Augmentation, Mixup
-from compatstore.trainers.images.class_head import Classifier
+from compatstore.trainers.images.classification import Classification, Classifier, require_classes
 from compatstore.trainers.images.images import Images
-from compatstore.trainers.images.independent import Classification, require_classes
 from compatstore.trainers.settings import Count, NotNegative
 from compatstore.trainers.side.training import SideTrainer
 

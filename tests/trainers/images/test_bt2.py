@@ -16,8 +16,8 @@ from compatstore.encoders.backbones import SmallConvNet
 from compatstore.encoders.backbones.basis_network import BasisNetwork, Parts
 from compatstore.encoders.backbones.basis_transformed import BasisTransformed
 from compatstore.errors import DimensionMismatch, InvalidInput
-from compatstore.trainers import BT2, BT2Model, Images, Independent, TrainedModel
-from compatstore.trainers.images.bt2_objective import BT2Objective
+from compatstore.trainers import BT2, Images, Independent, TrainedModel
+from compatstore.trainers.images.bt2 import BT2Objective
 from compatstore.trainers.images.source_model import FrozenSource, SourceKnowledge
 
 TRAINING = {"width": 8, "epochs": 12, "batch_size": 32}
@@ -130,15 +130,15 @@ def test_the_target_is_good_alone_and_understands_its_source(series) -> None:
         assert model.figures["accuracy"] > 0.85
 
 
-def test_a_series_is_compared_with_every_version_before_it(tmp_path: Path, split, series: list[BT2Model]) -> None:
+def test_a_series_is_compared_with_every_version_before_it(tmp_path: Path, split, series: list[TrainedModel]) -> None:
     test = split[1].take(range(300))
     gallery = cs.Gallery.create(str(tmp_path / "digits.lance"), series[0].version("v1"))
     vectors = series[0].encoder.encode(list(test.images))
     gallery.add({"id": [str(i) for i in range(len(test))], "vector": vectors, "digit": list(test.labels)})
     for number, model in enumerate(series[1:], 2):
         gallery.register(model.version(f"v{number}"))
-        artifact = model.prefix_of(series[0])
-        gallery.link(artifact, "v1", f"v{number}")
+        spaces = {"source": series[0].space("cosine"), "target": model.space("cosine")}
+        gallery.link(cs.Artifact.create("Prefix", **spaces), "v1", f"v{number}")
         queries = model.encoder.encode(list(test.images[:60]))
         found = gallery.search(queries, k=10, version=f"v{number}", columns=["id"]).to_pylist()
         cut = queries[:, :12] / np.linalg.norm(queries[:, :12], axis=1, keepdims=True)

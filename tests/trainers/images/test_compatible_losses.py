@@ -15,10 +15,10 @@ from compatstore.encoders.backbones import SmallConvNet
 from compatstore.encoders.network import NetworkEncoder, Preprocessing
 from compatstore.errors import InvalidInput
 from compatstore.trainers import BCT, FocalDistillation, Images, LCEAlignment, Regression, UniBCT
-from compatstore.trainers.images.class_head import ClassHead
+from compatstore.trainers.images.bct import refined_features
+from compatstore.trainers.images.classification import ClassHead
 from compatstore.trainers.images.compatible import CompatibleTraining, Views
 from compatstore.trainers.images.source_model import FrozenSource, SourceKnowledge
-from compatstore.trainers.images.unibct import refined_features
 
 CLASSES, DIM = 4, 6
 

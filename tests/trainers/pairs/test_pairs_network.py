@@ -10,8 +10,7 @@ from compatstore.artifacts.architecture import Architecture
 from compatstore.artifacts.network import Execution, Network
 from compatstore.trainers import FCT
 from compatstore.trainers.pairs.fct import fold_zero_side, head_divergence
-from compatstore.trainers.pairs.loop import train_on_pairs
-from compatstore.trainers.pairs.objective import Batch, squared_distance
+from compatstore.trainers.pairs.loop import Batch, squared_distance, train_on_pairs
 from compatstore.trainers.pairs.two_branch import Prediction, TwoBranch, fold
 from compatstore.trainers.training import warmup_cosine
 

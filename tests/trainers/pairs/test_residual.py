@@ -5,7 +5,7 @@ import torch
 from compatstore.artifacts import Artifact
 from compatstore.errors import InvalidInput
 from compatstore.trainers import FCT, Pairs, Residual, Ridge
-from compatstore.trainers.pairs.objective import Batch
+from compatstore.trainers.pairs.loop import Batch
 
 SMALL = {"epochs": 12, "width": 64, "batch_size": 64}
 

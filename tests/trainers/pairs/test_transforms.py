@@ -9,7 +9,7 @@ from compatstore.artifacts.network import Execution, Network
 from compatstore.errors import InvalidInput
 from compatstore.trainers import FCT, LCE, RBT, DMUHead, DriftAdapter, FastFill, Pairs, Residual
 from compatstore.trainers.pairs.head import class_means
-from compatstore.trainers.pairs.objective import Batch
+from compatstore.trainers.pairs.loop import Batch
 from compatstore.trainers.pairs.two_branch import fold
 from compatstore.versions import EmbeddingVersion
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from compatstore.errors import InvalidInput
 from compatstore.trainers import RACT, Images, Independent
-from compatstore.trainers.images.ract import contrast
+from compatstore.trainers.images.feature_alignment import contrast
 
 
 def written_out(target: np.ndarray, source: np.ndarray, labels: np.ndarray, temperature: float) -> float:

@@ -9,7 +9,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from compatstore.encoders import NetworkEncoder
 from compatstore.errors import InvalidInput
 from compatstore.trainers import Images, Independent
-from compatstore.trainers.images.independent import accuracy
+from compatstore.trainers.images.classification import accuracy
 from compatstore.trainers.training import EpochProgress
 
 

@@ -13,9 +13,9 @@ from scipy.stats import kendalltau
 
 from compatstore.trainers import FastFill, Pairs
 from compatstore.trainers.pairs.head import Head
-from compatstore.trainers.pairs.held_out import agreement
-from compatstore.trainers.pairs.objective import Batch, Objective, squared_distance
+from compatstore.trainers.pairs.loop import Batch, Objective, squared_distance
 from compatstore.trainers.pairs.through_head import arcface, cross_entropy
+from compatstore.trainers.pairs.trainer import agreement
 from compatstore.trainers.pairs.two_branch import Prediction
 
 SMOOTHING, MARGIN, SCALE = 0.1, 0.5, 64.0

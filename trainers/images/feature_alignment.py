@@ -1,0 +1,255 @@
+"""Compatibility by the source's embeddings: published losses between embeddings of target and source.
+
+`Regression` and `FocalDistillation` compare an image's own two embeddings, `RACT` contrasts them with other classes,
+and `LCEAlignment` compares an embedding with the centre and the boundary of its class.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from compatstore.trainers.images.classification import ClassHead
+from compatstore.trainers.images.compatible import CompatibleTraining, Views
+from compatstore.trainers.images.source_model import SourceKnowledge, class_means
+from compatstore.trainers.settings import NotNegative, Positive
+
+Distance = Literal["cosine", "l2"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Regression(CompatibleTraining):
+    """The target's own loss and the distance to the source's embedding of the same view.
+
+    Args:
+        distance: "cosine", or "l2": squared, as a share of the mean squared length of the source's embeddings.
+        weight: Of the distance, >= 0.
+
+    Raises:
+        InvalidInput: A setting is out of its range.
+    """
+
+    distance: Distance = "cosine"
+    weight: NotNegative = 1.0
+
+    def term(self, known: SourceKnowledge, head: ClassHead) -> nn.Module:
+        """Measure the distance."""
+        return _Regression(self, known.features)
+
+
+class _Regression(nn.Module):
+    def __init__(self, method: Regression, features: torch.Tensor) -> None:
+        super().__init__()
+        self.method, self.scale = method, squared_length(features)
+
+    def forward(self, views: Views) -> torch.Tensor:
+        if self.method.distance == "cosine":
+            return self.method.weight * cosine_distances(views.embeddings, views.source).mean()
+        return self.method.weight / self.scale * squared_distances(views.embeddings, views.source).mean()
+
+
+def cosine_distances(target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+    """1 minus the cosine of each pair: (b, dim) twice -> (b,)."""
+    return 1 - functional.cosine_similarity(target, source)
+
+
+def squared_distances(target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+    """Squared distance of each pair, summed over values: (b, dim) twice -> (b,)."""
+    return (target - source).square().sum(dim=1)
+
+
+def squared_length(features: torch.Tensor) -> float:
+    """Mean squared length, (n, dim) -> a number: 1 for unit vectors. Squared distances are divided by it."""
+    return features.square().sum(dim=1).mean().item()
+
+
+@dataclass(frozen=True, kw_only=True)
+class FocalDistillation(CompatibleTraining):
+    """Focal distillation (Yan et al., arXiv 2011.09161, equation 4), on embeddings: `(alpha + beta [right]) d^2`.
+
+    `d^2` is the squared distance to the source's embedding of the same view, as a share of the mean squared length of
+    the source's embeddings, and `[right]` whether the source's head classifies that embedding rightly.
+
+    Args:
+        alpha: Weight of every item, >= 0.
+        beta: Added where the source is right, >= 0.
+        weight: Of the whole, >= 0.
+
+    Raises:
+        InvalidInput: A setting is out of its range.
+    """
+
+    alpha: NotNegative = 1.0
+    beta: NotNegative = 5.0
+    weight: NotNegative = 1.0
+
+    def term(self, known: SourceKnowledge, head: ClassHead) -> nn.Module:
+        """Weigh the distance by the source's own predictions."""
+        return _Focus(self, known)
+
+
+class _Focus(nn.Module):
+    def __init__(self, method: FocalDistillation, known: SourceKnowledge) -> None:
+        super().__init__()
+        self.method, self.rows, self.scale = method, nn.Buffer(known.rows), squared_length(known.features)
+
+    def forward(self, views: Views) -> torch.Tensor:
+        right = (views.source @ self.rows.T).argmax(dim=1) == views.labels
+        alpha, beta = self.method.alpha, self.method.beta
+        loss = focal_distillation(views.embeddings, views.source, right, alpha, beta)
+        return self.method.weight / self.scale * loss
+
+
+def focal_distillation(
+    target: torch.Tensor, source: torch.Tensor, right: torch.Tensor, alpha: float, beta: float
+) -> torch.Tensor:
+    """Mean over the batch of `(alpha + beta [right]) |t - s|^2`.
+
+    Args:
+        target: (b, dim) float32.
+        source: (b, dim) float32, of the same items.
+        right: (b,) bool, whether the source classifies the item rightly.
+        alpha: Weight of every item.
+        beta: Added where the source is right.
+
+    Returns:
+        () float32.
+    """
+    return ((alpha + beta * right) * squared_distances(target, source)).mean()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RACT(CompatibleTraining):
+    """Regression-alleviating compatible training (Zhang et al., arXiv 2201.09724), also called Contrast.
+
+    Its gallery is backfilled in the order of the source head's entropy: policy "entropy".
+
+    Args:
+        temperature: Of the contrast, > 0: 0.01 in public code, 0.5 in FastFill's implementation.
+        weight: Of the contrast, >= 0.
+
+    Raises:
+        InvalidInput: A setting is out of its range.
+    """
+
+    temperature: Positive = 0.01
+    weight: NotNegative = 1.0
+
+    def term(self, known: SourceKnowledge, head: ClassHead) -> nn.Module:
+        """Contrast with the source's embeddings of the same views."""
+        return _Contrast(self.temperature, self.weight)
+
+
+class _Contrast(nn.Module):
+    def __init__(self, temperature: float, weight: float) -> None:
+        super().__init__()
+        self.temperature, self.weight = temperature, weight
+
+    def forward(self, views: Views) -> torch.Tensor:
+        return self.weight * contrast(views.embeddings, views.source, views.labels, self.temperature)
+
+
+def contrast(target: torch.Tensor, source: torch.Tensor, labels: torch.Tensor, temperature: float) -> torch.Tensor:
+    """InfoNCE over both spaces.
+
+    With cosines c, `-log e^{c(t_i, s_i)/T} / (e^{c(t_i, s_i)/T} + sum_k e^{c(t_i, s_k)/T} + e^{c(t_i, t_k)/T})`, k over
+    the items of other classes than i's.
+
+    Args:
+        target: (b, dim) float32.
+        source: (b, dim) float32, of the same items.
+        labels: (b,) int64.
+        temperature: T.
+
+    Returns:
+        Mean over the batch, ().
+    """
+    target, source = functional.normalize(target, dim=1), functional.normalize(source, dim=1)
+    across, within = target @ source.T / temperature, target @ target.T / temperature
+    same = labels[:, None] == labels
+    negatives = torch.cat([across, within], dim=1).masked_fill(same.repeat(1, 2), -torch.inf)
+    logits = torch.cat([across.diagonal()[:, None], negatives], dim=1)
+    return functional.cross_entropy(logits, torch.zeros_like(labels))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LCEAlignment(CompatibleTraining):
+    """Learning compatible embeddings without a transform (Meng et al., ICCV 2021, arXiv 2108.01958).
+
+    The transform of the same paper, trained on pairs, is `LCE`.
+
+    Args:
+        alignment: Weight of the distance between the target's class rows and the source's class centres, >= 0.
+        boundary: Weight of the loss of items outside of their class's boundary in the source, >= 0.
+
+    Raises:
+        InvalidInput: A setting is out of its range.
+    """
+
+    alignment: NotNegative = 100.0
+    boundary: NotNegative = 1.0
+
+    def term(self, known: SourceKnowledge, head: ClassHead) -> nn.Module:
+        """Take centres and boundaries from the source's features of the training images."""
+        return _AlignmentAndBoundary(self, known, head)
+
+
+class _AlignmentAndBoundary(nn.Module):
+    def __init__(self, method: LCEAlignment, known: SourceKnowledge, head: ClassHead) -> None:
+        super().__init__()
+        self.method, self.head = method, head
+        centres, cosines = centres_and_boundaries(known.features, known.labels, len(known.rows))
+        self.centres, self.cosines = nn.Buffer(centres), nn.Buffer(cosines)
+
+    def forward(self, views: Views) -> torch.Tensor:
+        alignment = alignment_loss(self.head.rows, self.centres)
+        outside = boundary_loss(views.embeddings, views.labels, self.centres, self.cosines)
+        return self.method.alignment * alignment + self.method.boundary * outside
+
+
+def centres_and_boundaries(
+    features: torch.Tensor, labels: torch.Tensor, classes: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Describe the source's classes by direction and width.
+
+    Args:
+        features: (n, dim) float32, of the source.
+        labels: (n,) int64.
+        classes: Number of classes.
+
+    Returns:
+        Centres (classes, dim), means of unit features, of unit length; and boundaries (classes,), the least cosine of
+        a feature of the class with its centre. A class without features has the centre 0 and no boundary (-inf).
+    """
+    directions = functional.normalize(features, dim=1)
+    centres = functional.normalize(class_means(directions, labels, classes), dim=1)
+    cosines = (directions * centres[labels]).sum(dim=1)
+    least = torch.full((classes,), torch.inf).scatter_reduce(0, labels, cosines, "amin")
+    return centres, least.where(least < torch.inf, -torch.inf)
+
+
+def alignment_loss(rows: torch.Tensor, centres: torch.Tensor) -> torch.Tensor:
+    """Mean squared difference of values of unit rows and centres: (classes, dim) twice -> ()."""
+    return functional.mse_loss(functional.normalize(rows, dim=1), centres)
+
+
+def boundary_loss(
+    embeddings: torch.Tensor, labels: torch.Tensor, centres: torch.Tensor, cosines: torch.Tensor
+) -> torch.Tensor:
+    """Mean over the batch of `max(0, b_y - cos(e, c_y))`: how far an item lies outside of its class's boundary.
+
+    Args:
+        embeddings: (b, dim) float32, of the target.
+        labels: (b,) int64.
+        centres: (classes, dim) float32, of unit length.
+        cosines: (classes,) float32: the boundaries b.
+
+    Returns:
+        () float32.
+    """
+    found = functional.cosine_similarity(embeddings, centres[labels])
+    return (cosines[labels] - found).clamp_min(0).mean()
