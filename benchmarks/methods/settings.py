@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from compatstore.artifacts.network import PrecisionRequest
 from compatstore.errors import InvalidInput
-from compatstore.trainers.images.training import MixedPrecision
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +56,7 @@ class Size:
     transformer_epochs: int
     transformer: str = "small-vit"
     architecture: str = ""
-    precision: MixedPrecision = "auto"
+    precision: PrecisionRequest = "auto"
     alphas: int = 11
 
     def __post_init__(self) -> None:

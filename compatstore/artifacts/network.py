@@ -17,6 +17,11 @@ from compatstore.artifacts.torch_runner import TorchRunner
 from compatstore.errors import InvalidInput
 
 Precision = Literal["float32", "bfloat16"]
+"""Of a network's products. Not float16: its range ends at 65,504, so a hop would lose rows with larger values."""
+
+PrecisionRequest = Literal["auto", Precision]
+"""A precision, or the better one on this machine."""
+
 DEVICE = re.compile(r"cpu|cuda(:\d+)?")
 
 Runner = Callable[[FloatArray, FloatArray | None], tuple[FloatArray, FloatArray | None]]

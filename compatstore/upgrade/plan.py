@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from compatstore.artifacts.network import PrecisionRequest
 from compatstore.evaluation.curve import native_count
 from compatstore.storage import indexes
 from compatstore.storage.columns import VersionColumns
@@ -22,7 +23,6 @@ from compatstore.upgrade.expand import columns_for
 from compatstore.upgrade.hop import Hop
 from compatstore.upgrade.precision import PrecisionChoice, choose_precision, sample_source
 from compatstore.upgrade.requests.backfill import Budget
-from compatstore.upgrade.requests.run_settings import PrecisionRequest
 from compatstore.upgrade.transform import Transformer, transformer_of
 
 SAMPLE_ROWS = 2048

@@ -8,10 +8,10 @@ from importlib.util import find_spec
 
 import numpy as np
 
-from compatstore.artifacts.network import Precision
+from compatstore.artifacts.network import Precision, PrecisionRequest
 from compatstore.storage.columns import VersionValues
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.requests.run_settings import PrecisionRequest, require_precision
+from compatstore.upgrade.requests.run_settings import require_precision
 from compatstore.upgrade.transform import Transformer
 
 TRIAL_ROWS = 1024

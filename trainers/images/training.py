@@ -17,6 +17,7 @@ from accelerate.utils import broadcast
 from torch import nn
 from torch.utils.data import DataLoader
 
+from compatstore.artifacts.network import PrecisionRequest
 from compatstore.encoders.backbones import Backbone, SmallConvNet, TimmBackbone
 from compatstore.encoders.backbones.final_norm import FinalNorm
 from compatstore.encoders.backbones.small_transformer import SmallVisionTransformer
@@ -31,7 +32,8 @@ from compatstore.trainers.training import EpochProgress, OnEpoch, require_finite
 
 ImageOptimiser = Literal["sgd", "adamw"]
 Batches = DataLoader[tuple[torch.Tensor, torch.Tensor]]
-MixedPrecision = Literal["auto", "float32", "float16", "bfloat16"]
+# Of training alone: gradients are scaled into the range of float16.
+TrainingPrecision = Literal[PrecisionRequest, "float16"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +72,7 @@ class ImageTraining:
     learning_rate: Positive = 2e-3
     weight_decay: NotNegative = 5e-2
     warmup_epochs: NotNegative = 2.0
-    precision: MixedPrecision = "auto"
+    precision: TrainingPrecision = "auto"
     workers: Annotated[int, at_least(0)] = 0
     seed: int = 0
     checkpoint_steps: Count | None = None
@@ -249,7 +251,7 @@ def _accelerator(precision: str) -> Accelerator:
     return Accelerator(mixed_precision=precision)
 
 
-def _precision(precision: MixedPrecision) -> str:
+def _precision(precision: TrainingPrecision) -> str:
     """Name a precision as accelerate does."""
     if precision == "auto":
         return "bf16" if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else "no"

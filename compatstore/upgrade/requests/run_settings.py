@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 
+from compatstore.artifacts.network import PrecisionRequest
 from compatstore.boundary import require_fields
 from compatstore.errors import InvalidInput
-
-PrecisionRequest = Literal["auto", "float32", "bfloat16"]
 
 
 @dataclass(frozen=True, kw_only=True)
