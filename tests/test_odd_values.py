@@ -272,6 +272,31 @@ def method_targets():
     for name in trainers.__all__:
         if hasattr(getattr(trainers, name), "fit") and name not in ("Refit", *IMAGE_TRAINERS, *SIDE_TRAINERS):
             yield Target(f"{name}.fit", lambda gallery, name=name: quick(name).fit, lambda: {"pairs": pairs()})
+    for name in (*IMAGE_TRAINERS, *SIDE_TRAINERS):
+        yield Target(
+            f"{name}.fit", lambda gallery, name=name: quick_on_images(name).fit, lambda name=name: seen_by(name)
+        )
+    yield Target(
+        "BT2.fit_across",
+        lambda gallery: quick_on_images("BT2").fit_across,
+        lambda: {"images": images(), "vectors": OLD, "source": V1},
+    )
+    on_images = {
+        "take": {"positions": [0, 1]},
+        "of_classes": {"classes": ["0", "1"]},
+        "split": {"fraction": 0.5},
+        "readable": {"mode": "RGB"},
+        "require_readable": {"mode": "RGB"},
+    }
+    for name, good in on_images.items():
+        yield Target(f"Images.{name}", lambda gallery, name=name: getattr(images(), name), lambda good=good: dict(good))
+    yield Target("Images.from_folder", lambda gallery: trainers.Images.from_folder, lambda: {"folder": "."})
+    on_model = {"save": {"path": "m.model"}, "version": {"name": "v1"}, "space": {"metric": "l2"}}
+    for name, good in on_model.items():
+        yield Target(
+            f"TrainedModel.{name}", lambda gallery, name=name: getattr(model(), name), lambda good=good: dict(good)
+        )
+    yield Target("TrainedModel.load", lambda gallery: trainers.TrainedModel.load, lambda: {"path": "m.model"})
     yield Target(
         "Refit.fit", lambda gallery: trainers.Refit().fit, lambda: {"current": linear(), "gathered": gathered()}
     )
@@ -293,6 +318,28 @@ def quick(name):
     if name == "Auto":
         return kind(candidates=(trainers.Ridge(),), resamples=10)
     return kind(**{key: value for key, value in SETTINGS.items() if key in known})
+
+
+def images():
+    pixels = np.random.default_rng(1).integers(0, 255, (40, 8, 8), dtype=np.uint8)
+    return trainers.Images(pixels, LABELS)
+
+
+def model():
+    from compatstore.encoders.backbones import SmallConvNet
+    from compatstore.encoders.network import Preprocessing
+
+    encoder = encoders.NetworkEncoder(SmallConvNet(size=8, dim=4, width=2), Preprocessing(size=8, mode="L"))
+    return trainers.TrainedModel(encoder=encoder, head=np.eye(4, dtype=np.float32), class_names=tuple("0123"))
+
+
+def quick_on_images(name):
+    sizes = {"BT2": {"dim": 6, "extra": 2}, "DMU": {"dim": 4, "adapter_width": 4}}.get(name, {"dim": 4})
+    return getattr(trainers, name)(**sizes, width=2, epochs=1, batch_size=20, warmup_epochs=0.0)
+
+
+def seen_by(name):
+    return {"images": images()} | ({} if name in (*SIDE_TRAINERS, "Independent") else {"source": model()})
 
 
 TARGETS = [*gallery_targets(), *other_targets(), *method_targets()]

@@ -47,6 +47,25 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def within_memory(asked: str) -> Iterator[None]:
+    """Turn the error of a network or batch that finds no memory into one that names the settings to lower.
+
+    Raises:
+        InvalidInput: The memory of the machine or the device is too small.
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:  # torch has no type of its own for the memory of a CPU
+        said = str(error).splitlines()[0] if str(error) else type(error).__name__
+        if not isinstance(error, MemoryError) and not any(
+            word in said for word in ("out of memory", "allocate memory")
+        ):
+            raise
+        fix = "Lower dim, width, size or batch_size."
+        raise InvalidInput(asked, expected="a network and batches that fit into memory", found=said, fix=fix) from error
+
+
 def warmup_cosine(step: int, *, steps: int, warmup: float) -> float:
     """Return the share of the full learning rate at a step: a linear rise, then half a cosine down to 0.
 

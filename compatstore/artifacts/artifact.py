@@ -140,6 +140,16 @@ class Artifact:
 
     def having_seen(self, seen: Digests) -> Artifact:
         """The same artifact with another record of the source vectors that it has learned from; see `create`."""
+        return self.amended(seen=seen)
+
+    def amended(
+        self,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        figures: Mapping[str, Any] | None = None,
+        seen: Digests | None = None,
+    ) -> Artifact:
+        """The same transform with another record of how it was made; see `create`. None keeps what is recorded."""
         manifest = self.manifest
         return Artifact.create(
             manifest.kind,
@@ -150,9 +160,9 @@ class Artifact:
             side_target=manifest.side_target,
             networks=manifest.networks,
             tensors=self.tensors,
-            settings=manifest.settings,
-            figures=manifest.figures,
-            seen=seen,
+            settings=manifest.settings if settings is None else settings,
+            figures=manifest.figures if figures is None else figures,
+            seen=self.seen if seen is None else seen,
         )
 
     @property

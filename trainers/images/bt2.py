@@ -16,6 +16,8 @@ from torch.nn.utils import parametrizations, parametrize
 
 from compatstore.arrays import FloatArray
 from compatstore.artifacts import Artifact, Space
+from compatstore.artifacts.matrix import as_matrix
+from compatstore.boundary import checked
 from compatstore.digests import digest_half
 from compatstore.encoders.backbones import Backbone
 from compatstore.encoders.backbones.basis_network import BasisNetwork, Parts
@@ -29,6 +31,7 @@ from compatstore.trainers.images.classification import (
     Independent,
     accuracy,
     require_classes,
+    require_readable,
 )
 from compatstore.trainers.images.compatible import CompatibleModel, CompatibleTraining
 from compatstore.trainers.images.images import Images
@@ -36,7 +39,7 @@ from compatstore.trainers.images.source_model import FrozenSource, SourceKnowled
 from compatstore.trainers.images.trained_model import TrainedModel
 from compatstore.trainers.images.training import encoder_of
 from compatstore.trainers.settings import Count, NotNegative, Positive, require_settings
-from compatstore.trainers.training import OnEpoch, seeded
+from compatstore.trainers.training import OnEpoch, seeded, within_memory
 from compatstore.versions import EmbeddingVersion
 
 Classified = Literal["target", "output"]
@@ -85,6 +88,7 @@ class BT2(CompatibleTraining):
         """Values of the target's own part, m."""
         return self.dim - self.extra
 
+    @checked
     def fit(
         self,
         images: Images,
@@ -109,7 +113,10 @@ class BT2(CompatibleTraining):
         Raises:
             InvalidInput: As of every compatible training, or the target has other dimensions.
         """
+        require_classes(images, held_out)
         self.require_source(source)
+        if held_out is not None:
+            held_out.require_readable(self.preprocessing(images).mode)
         independent = target or self.independent().fit(images, progress=progress)
         if independent.encoder.dim != self.target_dim:
             expected = f"a target of dim - extra = {self.target_dim} values"
@@ -127,6 +134,7 @@ class BT2(CompatibleTraining):
             objective, images, source, held_out=held_out, progress=progress, checkpoint=checkpoint, fixed=fixed
         )
 
+    @checked
     def fit_across(
         self,
         images: Images,
@@ -154,17 +162,19 @@ class BT2(CompatibleTraining):
 
         Raises:
             DimensionMismatch: There are not as many vectors as images, or they are not of the source's dimension.
+            NonFiniteVectors: A vector holds NaN or infinite values.
             InvalidInput: There are fewer than two classes.
         """
         require_classes(images, held_out)
-        if vectors.shape != (len(images), source.dim):
-            expected = f"({len(images)}, {source.dim}) vectors"
-            raise DimensionMismatch("train BT2 against given vectors", expected=expected, found=f"{vectors.shape}")
+        asked = "train BT2 against given vectors"
+        vectors = as_matrix(asked, vectors, source.dim)
+        if len(vectors) != len(images):
+            raise DimensionMismatch(asked, expected=f"{len(images)} vectors, one an image", found=f"{len(vectors)}")
         preprocessing = self.preprocessing(images)
-        images.require_readable(preprocessing.mode)
+        require_readable(preprocessing, images, held_out)
         independent = target or self.independent().fit(images, progress=progress)
         backbone, start = self.target_backbone(preprocessing, source.dim), time.perf_counter()
-        with seeded(self.seed):
+        with seeded(self.seed), within_memory(asked):
             goal = FrozenSource(independent.encoder, self.target_dim)
             objective = AcrossObjective(self, backbone.build(), preprocessing, images, torch.from_numpy(vectors), goal)
             # Positions of images are passed as labels: with them a batch finds its vectors.

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 from compatstore.documents import parse, read_record
-from compatstore.errors import CorruptArtifact, Incompatible
+from compatstore.errors import CorruptArtifact, Incompatible, InvalidInput
 from compatstore.permissions import refused
 
 FORMAT = "compatstore.training.1"
@@ -71,12 +71,25 @@ class Checkpoint:
         Raises:
             CorruptArtifact: The file is truncated, edited or of an unknown format.
             Incompatible: The file is of another training.
+            InvalidInput: The path is a folder.
+            StorageError: The folder of the file cannot be made or read.
         """
+        self._require_place()
         if not self.path.is_file():
             return None
         tensors, description = self._parse()
         self._require_same(description.belongs_to)
         return tensors, dict(description.note)
+
+    def _require_place(self) -> None:
+        """Refuse a path that cannot be written before hours are spent on what is to be saved there."""
+        asked = f"save a training to {self.path}"
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            if self.path.is_dir():
+                raise InvalidInput(asked, expected="a file", found="a folder", fix="Name a file in it.")
+        except OSError as error:
+            raise refused(asked, self.path.parent, error) from error
 
     def _parse(self) -> tuple[State, _Description]:
         try:

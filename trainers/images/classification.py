@@ -14,6 +14,7 @@ from torch import nn
 from torch.nn import functional
 
 from compatstore.arrays import FloatArray
+from compatstore.boundary import checked
 from compatstore.encoders.network import NetworkEncoder, Preprocessing
 from compatstore.errors import InvalidInput
 from compatstore.trainers.head_losses import scaled_cosines
@@ -22,7 +23,7 @@ from compatstore.trainers.images.images import Images
 from compatstore.trainers.images.trained_model import TrainedModel
 from compatstore.trainers.images.training import ImageTraining, encoder_of
 from compatstore.trainers.settings import Count, Positive, from_to
-from compatstore.trainers.training import OnEpoch, seeded
+from compatstore.trainers.training import OnEpoch, seeded, within_memory
 
 HeadKind = Literal["linear", "cosine", "arcface"]
 
@@ -115,6 +116,7 @@ class Independent(Classifier, ImageTraining):
 
     augmentation: Augmentation | None = None
 
+    @checked
     def fit(
         self,
         images: Images,
@@ -139,10 +141,10 @@ class Independent(Classifier, ImageTraining):
         """
         require_classes(images, held_out)
         preprocessing = self.preprocessing(images)
-        images.require_readable(preprocessing.mode)
+        require_readable(preprocessing, images, held_out)
         backbone = self.backbone(preprocessing)
         start = time.perf_counter()
-        with seeded(self.seed):
+        with seeded(self.seed), within_memory("train Independent"):
             classes = len(images.class_names)
             objective = Classification(self, backbone.build(), preprocessing, self.augmentation, classes)
             loss = self.minimise(objective, images, preprocessing, progress=progress, checkpoint=checkpoint)
@@ -207,6 +209,17 @@ def accuracy(encoder: NetworkEncoder, head: FloatArray, images: Images) -> float
     """Share of images whose label is the row of `head` (classes, dim) with the largest product."""
     logits = encoder.encode(list(images.images)) @ head.T
     return float(np.mean(logits.argmax(axis=1) == np.asarray(images.labels)))
+
+
+def require_readable(preprocessing: Preprocessing, images: Images, held_out: Images | None) -> None:
+    """Read every file once, those to measure on too, so that a corrupt file is reported before training.
+
+    Raises:
+        SourceError: Some files cannot be read.
+    """
+    images.require_readable(preprocessing.mode)
+    if held_out is not None:
+        held_out.require_readable(preprocessing.mode)
 
 
 def require_classes(images: Images, held_out: Images | None) -> None:

@@ -16,18 +16,26 @@ import torch
 from torch import nn
 
 from compatstore.artifacts import Artifact
+from compatstore.boundary import checked
 from compatstore.digests import digest_half, fingerprint
 from compatstore.encoders.backbones import Backbone
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import InvalidInput
 from compatstore.evaluation import retrieval_metrics
 from compatstore.trainers.images.augmentation import Augmentation
-from compatstore.trainers.images.classification import ClassHead, Classification, Classifier, accuracy, require_classes
+from compatstore.trainers.images.classification import (
+    ClassHead,
+    Classification,
+    Classifier,
+    accuracy,
+    require_classes,
+    require_readable,
+)
 from compatstore.trainers.images.images import Images
 from compatstore.trainers.images.source_model import FrozenSource, SourceKnowledge, SourceRows
 from compatstore.trainers.images.trained_model import TrainedModel
 from compatstore.trainers.images.training import ImageTraining, encoder_of
-from compatstore.trainers.training import OnEpoch, seeded
+from compatstore.trainers.training import OnEpoch, seeded, within_memory
 from compatstore.versions import Metric
 
 MakeObjective = Callable[[nn.Module, Preprocessing, FrozenSource, SourceKnowledge], Classification]
@@ -70,6 +78,7 @@ class CompatibleTraining(Classifier, ImageTraining, ABC):
     source_rows: SourceRows = "auto"
     augmentation: Augmentation | None = None
 
+    @checked
     def fit(
         self,
         images: Images,
@@ -124,11 +133,13 @@ class CompatibleTraining(Classifier, ImageTraining, ABC):
         require_classes(images, held_out)
         self.require_source(source)
         preprocessing = self.preprocessing(images)
-        images.require_readable(preprocessing.mode)
+        require_readable(preprocessing, images, held_out)
         backbone = self.target_backbone(preprocessing, source.encoder.dim)
         start = time.perf_counter()
-        known = SourceKnowledge.of(source, images, dim=self.dim, take=self.source_rows)
-        with seeded(self.seed):
+        asked = f"train {type(self).__name__}"
+        with within_memory(asked):
+            known = SourceKnowledge.of(source, images, dim=self.dim, take=self.source_rows)
+        with seeded(self.seed), within_memory(asked):
             frozen = FrozenSource(source.encoder, self.dim)
             minimised = objective(backbone.build(), preprocessing, frozen, known)
             belongs = _fingerprint(source) + fixed

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from compatstore.boundary import require_fields, shown
+from compatstore.boundary import array_of, checked, foreign, refuse_masked, require_fields, shown
 from compatstore.digests import fingerprint
 from compatstore.encoders.images import FIX, Mode, find_classes, read_image
 from compatstore.encoders.network import Preprocessing
@@ -25,6 +25,11 @@ Item = tuple[torch.Tensor, torch.Tensor]
 Collated = TypeVar("Collated")
 
 
+# More class names than that are made for no data set, and would fill the memory.
+_MOST_CLASSES = 10_000_000
+
+
+@checked
 @dataclass(frozen=True, eq=False)
 class Images:
     """Images with their classes.
@@ -45,18 +50,26 @@ class Images:
 
     def __post_init__(self) -> None:
         require_fields(self)
-        images, labels = self.images, np.asarray(self.labels)
+        images, labels = self.images, array_of(self.labels, "hold images", "labels")
         if not isinstance(images, np.ndarray | list | tuple):
             raise InvalidInput("hold images", expected="an array of images, or a list of paths", found=shown(images))
-        if not len(images) or (isinstance(images, np.ndarray) and (images.dtype != np.uint8 or images.ndim < 3)):
+        refuse_masked(images, "hold images")
+        if not _holds_images(images):
             found = f"{images.shape} {images.dtype}" if isinstance(images, np.ndarray) else "none"
-            raise InvalidInput("hold images", expected="(n, h, w[, c]) uint8 or paths, n >= 1", found=found)
+            expected = "(n, h, w) or (n, h, w, c) uint8, none of them 0 and c from 1 to 4, or n >= 1 paths"
+            raise InvalidInput("hold images", expected=expected, found=found)
         if labels.shape != (len(images),):
             raise DimensionMismatch("hold images", expected=f"({len(images)},) labels", found=f"{labels.shape}")
+        most = len(self.class_names) or _MOST_CLASSES
+        if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= most:
+            limits = f" from {labels.min()} to {labels.max()}" if labels.dtype.kind in "iu" else ""
+            raise InvalidInput(
+                "hold images",
+                expected=f"integer labels from 0 to {most - 1}",
+                found=f"{labels.dtype}{limits}",
+                fix="Number the classes from 0, and pass their names as class_names.",
+            )
         names = tuple(self.class_names) or tuple(str(label) for label in range(int(labels.max()) + 1))
-        if labels.dtype.kind not in "iu" or labels.min() < 0 or labels.max() >= len(names):
-            found = f"{labels.dtype} from {labels.min()} to {labels.max()}"
-            raise InvalidInput("hold images", expected=f"integer labels from 0 to {len(names) - 1}", found=found)
         object.__setattr__(self, "labels", labels.astype(np.int64))
         object.__setattr__(self, "class_names", names)
 
@@ -75,18 +88,29 @@ class Images:
 
     @property
     def fingerprint(self) -> str:
-        """Digest (32 hex digits) of images, labels and classes; of files the paths and sizes, not the contents."""
+        """Digest (32 hex digits) of images, labels and classes; of files the paths and sizes, not the contents.
+
+        Raises:
+            SourceError: There is no such file.
+        """
         hasher = hashlib.sha256(np.asarray(self.labels).tobytes())
         if isinstance(self.images, np.ndarray):
             hasher.update(f"{self.images.shape}".encode())
             hasher.update(np.ascontiguousarray(self.images).data)
         else:
-            hasher.update(json.dumps([[str(path), Path(path).stat().st_size] for path in self.images]).encode())
+            hasher.update(json.dumps([_identity(source) for source in self.images]).encode())
         return fingerprint(images=hasher.hexdigest(), class_names=self.class_names)
 
     def take(self, positions: npt.ArrayLike) -> Self:
-        """Keep the images at these positions, in this order."""
-        rows = np.asarray(positions, np.int64)
+        """Keep the images at these positions, in this order.
+
+        Raises:
+            InvalidInput: There are none, or they are no whole numbers from 0 to n - 1.
+        """
+        rows = array_of(positions, "choose images", "positions", ndim=1)
+        if not rows.size or rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= len(self):
+            expected = f"positions from 0 to {len(self) - 1}, one or more"
+            raise InvalidInput("choose images", expected=expected, found=shown(positions))
         chosen = self.images[rows] if isinstance(self.images, np.ndarray) else [self.images[row] for row in rows]
         return type(self)(chosen, np.asarray(self.labels)[rows], self.class_names)
 
@@ -114,11 +138,13 @@ class Images:
         Classes of one image stay in the rest; every larger class is in both.
 
         Raises:
-            InvalidInput: `fraction` is not between 0 and 1, or no class has two images.
+            InvalidInput: `fraction` is not between 0 and 1, the seed is negative, or no class has two images.
         """
         if not 0 < fraction < 1:
             raise InvalidInput("split images", expected="a fraction between 0 and 1", found=f"{fraction}")
-        random, labels = np.random.default_rng(seed), np.asarray(self.labels)
+        with foreign("split images", "a seed from 0"):
+            random = np.random.default_rng(seed)
+        labels = np.asarray(self.labels)
         chosen: list[npt.NDArray[np.int64]] = []
         for label in np.unique(labels):
             rows = random.permutation(np.flatnonzero(labels == label))
@@ -185,6 +211,20 @@ class Images:
         if not known:
             raise NotFound("choose classes", expected=f"of {', '.join(self.class_names)}", found=repr(item))
         return item if isinstance(item, str) else self.class_names[item]
+
+
+def _holds_images(images: npt.NDArray[np.uint8] | Sequence[object]) -> bool:
+    if not isinstance(images, np.ndarray):
+        return bool(images)
+    colours = images.shape[3] if images.ndim == 4 else 1
+    return images.dtype == np.uint8 and images.ndim in (3, 4) and min(images.shape) > 0 and colours <= 4
+
+
+def _identity(source: str | Path) -> list[str | int]:
+    """What tells a source from others: path and size of a file, or a digest of the pixels of anything else."""
+    if isinstance(source, str | Path) and Path(source).is_file():
+        return [str(source), Path(source).stat().st_size]
+    return [hashlib.sha256(np.asarray(read_image(source)).data).hexdigest()]
 
 
 class _InMemory(Dataset[Item]):

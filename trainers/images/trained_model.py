@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import uuid
 from collections.abc import Mapping
@@ -23,9 +24,10 @@ import numpy as np
 from compatstore.arrays import FloatArray
 from compatstore.artifacts import Artifact
 from compatstore.artifacts.manifest import Space
+from compatstore.boundary import checked
 from compatstore.documents import parse, read_record
 from compatstore.encoders.network import NetworkEncoder
-from compatstore.errors import AlreadyExists, CorruptArtifact, NotFound
+from compatstore.errors import AlreadyExists, CompatStoreError, CorruptArtifact, NotFound
 from compatstore.permissions import refused
 from compatstore.versions import EmbeddingVersion, Metric
 
@@ -33,6 +35,7 @@ FORMAT = "compatstore.model.1"
 ENCODER, HEAD, DESCRIPTION = "encoder.safetensors", "head.npy", "model.json"
 
 
+@checked
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TrainedModel:
     """The result of training a classifier.
@@ -79,19 +82,14 @@ class TrainedModel:
 
         Raises:
             AlreadyExists: Something is there.
+            StorageError: The folder cannot be written.
         """
-        path = Path(path)
-        require_free(path, overwrite=overwrite)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        staged = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-        staged.mkdir()
         try:
-            self._write(staged)
-            if path.exists():
-                shutil.rmtree(path)
-            staged.rename(path)
-        finally:
-            shutil.rmtree(staged, ignore_errors=True)
+            self._save(Path(path), overwrite)
+        except OSError as error:
+            if isinstance(error, CompatStoreError):
+                raise
+            raise refused(f"write model {path}", path, error) from error
 
     @staticmethod
     def load(path: str | Path, *, device: str | None = None) -> TrainedModel:
@@ -102,7 +100,7 @@ class TrainedModel:
             CorruptArtifact: A file is missing, truncated or edited, or of an unknown format.
         """
         path = Path(path)
-        if not path.is_dir():
+        if not os.path.isdir(path):  # False for a name that is too long, where `Path.is_dir` raises
             raise NotFound(
                 f"load model {path}",
                 expected="a folder written by save",
@@ -128,6 +126,19 @@ class TrainedModel:
         """Describe the space of `version(name, metric=metric)`; the name is not part of it."""
         version = self.version("version", metric=metric)
         return Space(dim=version.dim, fingerprint=version.fingerprint, metric=metric, normalised=version.normalised)
+
+    def _save(self, path: Path, overwrite: bool) -> None:
+        require_free(path, overwrite=overwrite)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        staged = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+        staged.mkdir()
+        try:
+            self._write(staged)
+            if path.exists():
+                shutil.rmtree(path)
+            staged.rename(path)
+        finally:
+            shutil.rmtree(staged, ignore_errors=True)
 
     def _write(self, folder: Path) -> None:
         (folder / ENCODER).write_bytes(self.encoder.to_bytes())

@@ -115,15 +115,7 @@ class Auto:
         trials, comparison = self._compare(pairs, progress)
         fitted = without_holdout(trials[0].trainer).fit(pairs, progress)
         manifest = fitted.manifest
-        return Artifact.create(
-            manifest.kind,
-            method=manifest.method,
-            source=manifest.source,
-            target=manifest.target,
-            side_source=manifest.side_source,
-            side_target=manifest.side_target,
-            networks=manifest.networks,
-            tensors=fitted.tensors,
+        return fitted.amended(
             settings={**manifest.settings, "auto": self._settings()},
             figures={
                 **manifest.figures,

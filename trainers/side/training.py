@@ -12,13 +12,15 @@ import numpy as np
 import torch
 from torch import nn
 
+from compatstore.boundary import checked
 from compatstore.encoders.network import NetworkEncoder, Preprocessing
 from compatstore.encoders.protocol import Encoder
 from compatstore.evaluation.agreement import linear_cka
+from compatstore.trainers.images.classification import require_readable
 from compatstore.trainers.images.images import Images
 from compatstore.trainers.images.training import ImageTraining, encoder_of
 from compatstore.trainers.settings import Count
-from compatstore.trainers.training import OnEpoch, seeded
+from compatstore.trainers.training import OnEpoch, seeded, within_memory
 
 COMPARED = 2000
 
@@ -67,6 +69,7 @@ class SideTrainer(ImageTraining, ABC):
         """Whether the network ends in a BatchNorm."""
         return self.codes
 
+    @checked
     def fit(
         self,
         images: Images,
@@ -92,9 +95,9 @@ class SideTrainer(ImageTraining, ABC):
             CorruptArtifact: The checkpoint is damaged.
         """
         preprocessing, start = self.preprocessing(images), time.perf_counter()
-        images.require_readable(preprocessing.mode)
+        require_readable(preprocessing, images, held_out)
         backbone = self.backbone(preprocessing, final_norm=self.ends_in_norm)
-        with seeded(self.seed):
+        with seeded(self.seed), within_memory(f"train {type(self).__name__}"):
             network = backbone.build()
             seen = nn.Sequential(network, StraightThrough()) if self.codes else network
             objective = self.objective(seen, preprocessing, images)
