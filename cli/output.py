@@ -109,8 +109,12 @@ class Output:
             self.note(f"Error: {error}")
 
     def fail_usage(self, error: click.UsageError) -> None:
-        """Print a wrong option or argument; for people with the usage line."""
+        """Print a wrong option or argument, for people with the usage line; the help where a command is missing."""
         message = error.format_message()
+        if isinstance(error, click.exceptions.NoArgsIsHelpError):
+            for line in message.splitlines():
+                self.note(line)
+            return
         if not self.as_json:
             usage = "" if error.ctx is None else error.ctx.get_usage()
             hint = "" if error.ctx is None else f"Try '{error.ctx.command_path} --help' for help."

@@ -67,7 +67,7 @@ def doctor(ctx: click.Context, output: Output, gallery: str | None) -> None:
 )
 @pass_output
 def optimize(output: Output, gallery: str, dry_run: bool, adopted: bool, grace: float | None) -> None:
-    """Merge fragments and indexes, and remove what nothing needs.
+    """Merge fragments and indexes; remove what nothing needs.
 
     Refused while somebody works on an upgrade or an index; safe beside apps that search and write. What tags pin is
     kept. Galleries of our own merge small fragments by themselves; this does the rest at once.

@@ -33,6 +33,10 @@ class Verb(click.Command):
         own = super().get_params(ctx)
         return [*own[: len(self.params)], *self._generated, *own[len(self.params) :]]
 
+    def get_short_help_str(self, limit: int = 45) -> str:
+        """The first sentence of the help, whole: a list of commands folds it where the terminal is narrow."""
+        return super().get_short_help_str(limit=1_000)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command."""
         output = ctx.find_object(Output)

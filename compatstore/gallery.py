@@ -307,7 +307,7 @@ class Gallery:
             raise UnknownId(
                 f"get {len(wanted)} items of {self._catalog.store.location.name}",
                 expected="ids that are in the gallery",
-                found=f"no {first_offenders(missing)}",
+                found=f"no item {first_offenders(missing)}",
             )
         return found.take(positions).select(names)
 

@@ -225,7 +225,12 @@ class NetworkEncoder(Module):
         """
         path = Path(path).absolute()
         if not path.is_file():
-            raise NotFound("load a network encoder", expected="a file", found=f"nothing at {path}")
+            raise NotFound(
+                "load a network encoder",
+                expected="a file",
+                found=f"a folder, {path}" if path.is_dir() else f"nothing at {path}",
+                fix="In the folder of a model that `train` wrote it is encoder.safetensors.",
+            )
         try:
             content = path.read_bytes()
         except OSError as error:

@@ -62,7 +62,8 @@ def as_queries(catalog: Catalog, registry: Registry, version: str, query: Any) -
             asked,
             expected=f"a vector of {dim} values, or an encoder for {version}",
             found=f"{type(query).__name__} and no encoder",
-            fix=f"Open the gallery with encoders={{'{version}': ...}}.",
+            fix=f"Search with a vector or with an item (--vector, --id), or open the gallery with "
+            f"encoders={{'{version}': ...}}.",
         )
     encoded = encode_readable(encoder, [query])
     if encoded.failures:

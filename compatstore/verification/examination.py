@@ -63,7 +63,8 @@ def gallery_place(gallery: object, storage_options: dict[str, str] | None) -> It
         catalog = Catalog(Store.open(location))
         rows = catalog.store.count()
     except CompatStoreError as error:
-        yield Diagnosis(topic="gallery", level="problem", what=str(error), fix=error.fix)
+        what = f"{error.asked}; expected {error.expected}; found {error.found}"
+        yield Diagnosis(topic="gallery", level="problem", what=what, fix=error.fix)
         return
     yield Diagnosis(topic="gallery", level="ok", what=f"{location.uri}: {rows} items")
     yield from _writing(location)

@@ -61,7 +61,9 @@ def test_gates_that_hold_change_nothing(run, linked):
 
 
 def test_a_requirement_that_cannot_be_read_is_a_usage_error(run, linked):
-    assert run("plan", linked, "v2", "--require", "map=0.5").code == 2
+    refused = run("plan", linked, "v2", "--require", "map")  # what a shell leaves of an unquoted map>=0.5
+    assert (refused.code, run("plan", linked, "v2", "--require", "map=0.5").code) == (2, 2)
+    assert "quotes: --require 'map>=0.6'" in refused.err
 
 
 def test_a_report_for_people_for_programs_and_as_files(run, linked, tmp_path):

@@ -205,3 +205,17 @@ def test_columns_are_dropped_and_every_condition_must_hold(run, gallery):
     assert refused.code == 2
     assert "metadata columns (label)" in refused.err
     assert run("drop-columns", gallery, "label", "--json").json == {"dropped": ["label"], "left": []}
+
+
+def test_a_search_without_an_encoder_says_what_else_can_be_asked_with(run, gallery):
+    for words in (("--text", "cat"), ("--image", "cat.jpg")):
+        refused = run("search", gallery, *words)
+        assert refused.code == 2
+        assert "--vector, --id" in refused.err
+    assert "found no item digit-9999" in run("search", gallery, "--id", "digit-9999").err
+
+
+def test_doctor_names_the_next_command_once(run, tmp_path):
+    told = run("doctor", tmp_path / "none.lance")
+    assert told.code == 9
+    assert told.out.count("compatstore init") == 1

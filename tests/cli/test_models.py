@@ -36,6 +36,13 @@ def test_register_refuses(run, gallery, words, code):
     assert (refused.code, refused.out) == (code, "")
 
 
+def test_the_folder_of_a_model_is_no_encoder_and_the_message_names_the_file(run, gallery, tmp_path):
+    (tmp_path / "v3.model").mkdir()
+    refused = run("register", gallery, "v3", "--encoder", f"network:{tmp_path / 'v3.model'}")
+    assert refused.code == 3
+    assert "it is encoder.safetensors" in refused.err
+
+
 def test_link_and_versions(run, gallery, artifact):
     linked = run("link", gallery, artifact, "--from", "v1", "--to", "v2", "--json")
     assert linked.code == 0

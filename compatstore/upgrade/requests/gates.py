@@ -79,4 +79,5 @@ def read_requirement(text: str) -> tuple[str, float]:
         "read a requirement",
         expected=f"a figure of {', '.join(METRICS)} and its lowest value between 0 and 1, such as map>=0.6",
         found=repr(text),
+        fix="In a shell, put it in quotes: --require 'map>=0.6'.",
     )
