@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 def demo(output: Output, directory: Path, seed: int) -> None:
     """Upgrade a gallery of real images.
 
-    From training to cutover, without a network or a GPU, in less than a minute. The gallery, the artifacts, pictures
-    and a report stay in DIRECTORY, which must be new or empty.
+    From training to cutover, without a network or a GPU; 1 to 2 minutes on a machine of two cores. The gallery, the
+    artifacts, pictures and a report stay in DIRECTORY, which must be new or empty.
     """
     from compatstore.demo import run_demo
 

@@ -1,25 +1,37 @@
-"""The life of one upgrade, in a straight line: train, fill, hop, backfill, cut over, measure, draw."""
+"""The life of one upgrade, in a straight line: train, fill, hop, backfill, cut over, measure, draw.
+
+Everything is done to the gallery by the API that every user has.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from compatstore.demo import live
-from compatstore.demo.digits import Digits, write_digits
+from compatstore.demo.digits import Digits, ImageFiles, write_digits
 from compatstore.demo.directory import DemoDirectory
-from compatstore.demo.measure import Judge
+from compatstore.demo.measure import (
+    Judge,
+    Vectors,
+    draw_curve,
+    draw_neighbours,
+    find_neighbours,
+    measure_all,
+    shown_queries,
+)
 from compatstore.demo.models import DemoModels, Transforms, train_models, train_transforms
-from compatstore.demo.pictures import draw_curve, draw_neighbours, find_neighbours, shown_queries
 from compatstore.demo.report import DemoRow
-from compatstore.demo.settings import DemoSettings
-from compatstore.demo.table import Vectors, measure_all
+from compatstore.demo.run import DemoSettings
 from compatstore.gallery import Gallery
+from compatstore.upgrade.plan import Plan
+from compatstore.upgrade.requests.backfill import Backfill
 
 PARTIAL = (0.25, 0.5)
 
+Say = Callable[[str], None]
+
 
 def tell_story(
-    directory: DemoDirectory, settings: DemoSettings, seed: int, say: Callable[[str], None]
+    directory: DemoDirectory, settings: DemoSettings, seed: int, say: Say
 ) -> tuple[Digits, tuple[DemoRow, ...]]:
     """Take a gallery of digits from one model to a better one, on disk.
 
@@ -40,7 +52,7 @@ def tell_story(
     transforms = train_transforms(digits.training, models, settings, seed)
     transforms.plain.save(directory.artifact("without_side"))
     transforms.with_side.save(directory.artifact("with_side"))
-    gallery = live.fill(str(directory.gallery), digits.gallery, models)
+    gallery = fill(str(directory.gallery), digits.gallery, models)
     say(f"The gallery is live with {len(gallery)} items in v1.")
     vectors = _upgrade(gallery, directory, digits, models, transforms, seed, say)
     say("Measuring ...")
@@ -54,21 +66,21 @@ def _upgrade(
     models: DemoModels,
     transforms: Transforms,
     seed: int,
-    say: Callable[[str], None],
+    say: Say,
 ) -> Vectors:
     """Upgrade step by step; read the column after each step, and search as a user would before and after the hop."""
     ids, shown = digits.gallery.ids.tolist(), shown_queries(digits.queries)
     source = gallery.vectors(ids, "v1")
     before = find_neighbours(gallery, digits.queries, shown, "v1")
-    live.hop(gallery, models, transforms, seed, say)
+    hop(gallery, models, transforms, seed, say)
     after = find_neighbours(gallery, digits.queries, shown, "v2")
     draw_neighbours(digits.queries, shown, before, after, directory.contact_sheet)
     steps = {0.0: gallery.vectors(ids, "v2")}
     for share in PARTIAL:
-        live.backfill(gallery, share, say)
+        backfill(gallery, share, say)
         steps[share] = gallery.vectors(ids, "v2")
-    live.cut_over(gallery, say)
-    live.backfill(gallery, 1.0, say)
+    cut_over(gallery, say)
+    backfill(gallery, 1.0, say)
     steps[1.0] = gallery.vectors(ids, "v2")
     return Vectors(
         source_queries=models.source.encode(digits.queries.sources),
@@ -92,3 +104,37 @@ def _measure(directory: DemoDirectory, digits: Digits, vectors: Vectors, seed: i
     }
     draw_curve(curves, rows[0], rows[-1], directory.curve)
     return rows
+
+
+def fill(path: str, images: ImageFiles, models: DemoModels) -> Gallery:
+    """Make a gallery and add image files; the version's own models embed them."""
+    gallery = Gallery.create(path, models.v1)
+    gallery.add({"id": images.ids.tolist(), "source": images.sources, "label": images.labels})
+    return gallery
+
+
+def hop(gallery: Gallery, models: DemoModels, transforms: Transforms, seed: int, say: Say) -> None:
+    """Give every item a vector of v2 without looking at a single image; v1 goes on being searched."""
+    gallery.register(models.v2)
+    gallery.link(transforms.plain)
+    via = gallery.link(transforms.with_side)
+    say(_in_words(gallery.plan("v2", via=via, backfill=Backfill(seed=seed))))
+    report = gallery.upgrade("v2", via=via, backfill=Backfill(seed=seed))
+    say(f"Hop: {report.transformed} vectors in {report.seconds:.2f} s, no image read. v1 is still what searches use.")
+
+
+def backfill(gallery: Gallery, share: float, say: Say) -> None:
+    """Embed more of the gallery natively, in random order; what is native already is not embedded again."""
+    report = gallery.upgrade("v2", backfill=share)
+    say(f"Backfill to {share:.0%}: {report.backfilled} images embedded in {report.seconds:.1f} s.")
+
+
+def cut_over(gallery: Gallery, say: Say) -> None:
+    """Make v2 what searches use."""
+    switched = gallery.cutover("v2")
+    say(f"Cutover: searches use {switched.active} now; {switched.previous} is kept, so a rollback costs nothing.")
+
+
+def _in_words(plan: Plan) -> str:
+    steps = ", ".join(step.name if not step.rows else f"{step.name} of {step.rows} items" for step in plan.steps)
+    return f"Plan for {plan.source} to {plan.target}: {steps}."

@@ -9,8 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from compatstore.arrays import FloatArray
-from compatstore.encoders.protocol import Encoder
-from compatstore.encoders.readable import Encoded, encode_readable
+from compatstore.encoders.protocol import Encoded, Encoder, encode_readable
 from compatstore.encoders.registry import from_spec
 
 if TYPE_CHECKING:
@@ -18,8 +17,7 @@ if TYPE_CHECKING:
     from compatstore.encoders.module import Module
     from compatstore.encoders.network import NetworkEncoder
     from compatstore.encoders.precomputed import Precomputed
-    from compatstore.encoders.timm_model import TimmModel
-    from compatstore.encoders.torchvision_model import TorchvisionModel
+    from compatstore.encoders.published_models import TimmModel, TorchvisionModel
 
 __all__ = [
     "Encoded",
@@ -40,8 +38,8 @@ _HOMES = {
     "Module": "module",
     "NetworkEncoder": "network",
     "Precomputed": "precomputed",
-    "TimmModel": "timm_model",
-    "TorchvisionModel": "torchvision_model",
+    "TimmModel": "published_models",
+    "TorchvisionModel": "published_models",
 }
 
 

@@ -40,13 +40,13 @@ def from_spec(spec: str) -> Encoder:
 
 
 def _timm(name: str) -> Encoder:
-    from compatstore.encoders.timm_model import TimmModel
+    from compatstore.encoders.published_models import TimmModel
 
     return TimmModel(name)
 
 
 def _torchvision(name: str) -> Encoder:
-    from compatstore.encoders.torchvision_model import TorchvisionModel
+    from compatstore.encoders.published_models import TorchvisionModel
 
     return TorchvisionModel(name)
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from compatstore.boundary import checked
 from compatstore.errors import InvalidInput
-from compatstore.evaluation.canvas import canvas, write
+from compatstore.evaluation.plots import canvas, write
 
 _GREEN, _RED, _GREY = "#1A7F37", "#CF222E", "#9A9A9A"
 _THUMBNAIL = 0.9  # of a cell, whose side is the unit of the drawing
@@ -109,7 +109,7 @@ def contact_sheet(
     top = -_HEADING - (_HEADING if title else 0.0)
     pitch = 1 + (_CAPTION if _any_caption(rows) else 0.0)
     bottom, right = len(rows) * pitch + _FOOTING, lefts[2] + width
-    with canvas((right + 2 * _MARGIN) * _INCHES, (bottom - top) * _INCHES) as figure:
+    with canvas((right + 2 * _MARGIN) * _INCHES, (bottom - top) * _INCHES, on_white=True) as figure:
         axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
         axes.set_axis_off()
         axes.set(xlim=(-_MARGIN, right + _MARGIN), ylim=(bottom, top))

@@ -2,21 +2,89 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from compatstore.boundary import checked
-from compatstore.errors import InvalidInput
+from compatstore.errors import InvalidInput, MissingExtra
 from compatstore.evaluation.bootstrap import Estimate
-from compatstore.evaluation.canvas import canvas, write
 from compatstore.evaluation.curve import BackfillCurve
 from compatstore.evaluation.decision import DecisionRow, DecisionTable
 
-# Okabe and Ito's colours: told apart with every common kind of colour blindness; markers differ as well.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+_STYLE = {
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],  # ships with matplotlib, so pictures look alike everywhere
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.8,
+    "svg.fonttype": "none",  # text stays text
+    "svg.hashsalt": "compatstore",  # the same figures give the same file
+}
+_INK = "#767676"  # its contrast is 4.5 to 1 on white and 4.6 to 1 on black
+# A page shows through, light or dark.
+_ON_ANY_PAGE = {
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
+    "text.color": _INK,
+    "axes.labelcolor": _INK,
+    "axes.edgecolor": _INK,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+}
+
+
+@contextmanager
+def canvas(width: float, height: float, *, on_white: bool = False) -> Iterator[Figure]:
+    """Give a figure of width x height inches; style settings hold inside the block only.
+
+    Args:
+        width: In inches.
+        height: In inches.
+        on_white: Black on white; else without a background, in grey that can be read on light and dark pages.
+
+    Raises:
+        MissingExtra: matplotlib is not installed.
+    """
+    try:
+        import matplotlib as mpl
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingExtra("matplotlib", "report") from error
+    with mpl.rc_context(_STYLE if on_white else _STYLE | _ON_ANY_PAGE):
+        figure = Figure(figsize=(width, height))
+        FigureCanvasAgg(figure)
+        yield figure
+
+
+def write(figure: Figure, path: str | Path, dpi: int = 200) -> Path:
+    """Write a figure as the suffix says; call it inside the `canvas` block.
+
+    Raises:
+        InvalidInput: The suffix is neither .png nor .svg.
+    """
+    target = Path(path)
+    if target.suffix not in {".png", ".svg"}:
+        raise InvalidInput("write a picture", expected="a path that ends in .png or .svg", found=str(target))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    metadata = {"Date": None} if target.suffix == ".svg" else {}
+    figure.savefig(target, dpi=dpi, metadata=metadata)
+    return target
+
+
+# Okabe and Ito's colours, grey in place of black: told apart with every common kind of colour blindness; markers differ
+# as well.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A8A8A")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-_REFERENCE_COLOUR = "#4D4D4D"
+_REFERENCE_COLOUR = _INK
+_GRID: dict[str, Any] = {"color": _INK, "alpha": 0.3, "linewidth": 0.6}
 _REFERENCE_DASHES = ((5, 2), (1, 1.5), (5, 1.5, 1, 1.5), (2, 2))
 
 
@@ -100,7 +168,7 @@ def plot_decision(table: DecisionTable, path: str | Path, *, metric: str | None 
         axes.set_yticks(range(len(table.rows)), [f"{row.name}  {row.notation}" for row in table.rows])
         axes.invert_yaxis()
         axes.set_xlabel(f"{_named(name)}, {table.confidence:.0%} interval over {table.num_queries} queries")
-        axes.grid(axis="x", color="#DDDDDD", linewidth=0.6)
+        axes.grid(axis="x", **_GRID)
         axes.tick_params(length=3, width=0.8)
         return write(figure, path)
 
@@ -196,7 +264,7 @@ def _label(axes: Any, metric: str) -> None:
     axes.set_ylabel(_named(metric))
     axes.set_xlim(0, 100)
     axes.margins(y=0.08)
-    axes.grid(axis="y", color="#DDDDDD", linewidth=0.6)
+    axes.grid(axis="y", **_GRID)
     axes.tick_params(length=3, width=0.8)
     axes.figure.legend(
         *axes.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False, fontsize=8

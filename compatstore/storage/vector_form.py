@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from compatstore.arrays import BoolArray, FloatArray
-from compatstore.encoders.readable import Encoded
+from compatstore.encoders.protocol import Encoded
 from compatstore.errors import InvalidInput, NonFiniteVectors, first_offenders
 from compatstore.storage.records import VersionRecord
 

@@ -11,10 +11,21 @@ from compatstore.storage.failures import answering, is_panic, told
 from compatstore.storage.location import Location
 from compatstore.storage.registry import last_readable
 from compatstore.storage.store import Store, newest_manifest
-from compatstore.verification.columns import check_columns, check_ids, check_origins, check_unused_columns
+from compatstore.verification.columns import (
+    check_columns,
+    check_ids,
+    check_indexes,
+    check_origins,
+    check_unused_columns,
+)
 from compatstore.verification.context import CheckContext, Finding, Verification
-from compatstore.verification.files import check_artifacts, check_data_files, check_leftovers, check_models
-from compatstore.verification.indexes import check_index_files, check_indexes
+from compatstore.verification.files import (
+    check_artifacts,
+    check_data_files,
+    check_index_files,
+    check_leftovers,
+    check_models,
+)
 from compatstore.verification.records import (
     check_accounts,
     check_history,

@@ -1,4 +1,4 @@
-"""Columns: each live version has its own with their types; ids and origins hold what they must."""
+"""Columns: each live version has its own with their types and its index; ids and origins hold what they must."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ import pyarrow.compute as pc
 
 from compatstore.arrays import Digests
 from compatstore.errors import first_offenders
+from compatstore.storage import indexes
 from compatstore.storage.app_columns import way_out
-from compatstore.storage.columns import NATIVE
+from compatstore.storage.columns import NATIVE, VersionColumns
 from compatstore.storage.records import ArtifactRecord
 from compatstore.storage.row_digests import hash_values
-from compatstore.verification.context import CheckContext, Finding
+from compatstore.upgrade.states import CUTOVER
+from compatstore.verification.context import CheckContext, Finding, Severity
 
 
 def check_columns(context: CheckContext) -> Iterator[Finding]:
@@ -132,3 +134,38 @@ def _broken(chain: Sequence[ArtifactRecord], version: str) -> str:
     starts = [*(record.source for record in chain[1:]), version]
     steps = [f"{record.source} -> {record.target}" for record in chain]
     return "" if ends == starts else f"{first_offenders(steps)} does not lead to {version}"
+
+
+UNINDEXED_SHARE = 0.1  # of a version's vectors; at this share a search takes twice as long
+
+
+def check_indexes(context: CheckContext) -> Iterator[Finding]:
+    """A target that is in use has an index where its source has one; few rows wait to be indexed."""
+    store = context.catalog.store
+    for record, columns in context.sound:
+        vectors = context.count(columns.present)
+        # Rows without a vector count as not indexed.
+        waiting = indexes.unindexed_rows(store, columns.vector) - context.count(columns.missing)
+        if waiting > UNINDEXED_SHARE * vectors:
+            what = f"{waiting} of {vectors} vectors of {record.name} are not in its index, so searches are slow"
+            yield _slow("note", what, _index(context, record.name))
+        elif vectors >= indexes.MINIMUM_ROWS and _lacks_index(context, record.name, columns):
+            yield _slow("warning", f"{record.name} has no index, its source has one", _index(context, record.name))
+
+
+def _lacks_index(context: CheckContext, version: str, columns: VersionColumns) -> bool:
+    store, run = context.catalog.store, context.run(version)
+    if run is None or run.state != CUTOVER:  # before its cutover, that builds it
+        return False
+    source = context.registry.record(run.source).columns
+    if source is None or indexes.describe(store, columns.vector) is not None:
+        return False
+    return indexes.describe(store, source.vector) is not None
+
+
+def _index(context: CheckContext, version: str) -> str:
+    return f'Build it: compatstore.Gallery.open("{context.catalog.store.location.uri}").create_index("{version}")'
+
+
+def _slow(severity: Severity, what: str, repair: str) -> Finding:
+    return Finding(check="indexes", severity=severity, what=what, repair=repair)

@@ -1,4 +1,4 @@
-"""Files: those of the table are there, as long as they were written; those beside it are used and unchanged."""
+"""Files: those of the table and its indexes are there and whole; those beside the table are used and unchanged."""
 
 from __future__ import annotations
 
@@ -43,6 +43,38 @@ def _objection(context: CheckContext, file: Any) -> str:
     if not files.exists(file.path):
         return "gone"
     return "" if ends_whole(files, file.path, file.file_size_bytes) else "cut short"
+
+
+def check_index_files(context: CheckContext) -> Iterator[Finding]:
+    """No file of an index is gone or cut short."""
+    store = context.catalog.store
+    for index in context.snapshot.describe_indices():
+        for segment in index.segments:
+            if getattr(segment, "base_id", None) is not None:
+                continue
+            files = Files(store.location, "_indices", str(segment.uuid))
+            sizes = [files.size(name) for name in files.names()]
+            kept = sum(size for size in sizes if size is not None)
+            short = [name for name in files.names() if not ends_whole(files, name)]
+            lacking = None not in sizes and segment.size_bytes is not None and kept != segment.size_bytes
+            if short or lacking or not sizes:
+                yield Finding(
+                    check="index files",
+                    severity="error",
+                    what=f"files of the index {index.name} are gone or cut short: {first_offenders(short)}",
+                    repair=f"Build it again: {_building(context, list(index.field_names))}",
+                )
+
+
+def _building(context: CheckContext, columns: list[str]) -> str:
+    """How to build the index on a column again."""
+    uri, registry = context.catalog.store.location.uri, context.registry
+    if columns == [registry.id_column]:
+        return f'lance.dataset("{uri}").create_scalar_index("{columns[0]}", "BTREE", replace=True)'
+    for record in registry.live:
+        if record.columns is not None and columns == [record.columns.vector]:
+            return f'compatstore.Gallery.open("{uri}").create_index("{record.name}")'
+    return f'as it was built: lance.dataset("{uri}").create_index("{columns[0]}", ..., replace=True)'
 
 
 _BLOB = re.compile(r"[0-9a-f]{64}|tmp\w+|.+\.tmp")

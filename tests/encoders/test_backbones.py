@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from compatstore.encoders import NetworkEncoder
 from compatstore.encoders.backbones import TimmBackbone, from_description, to_description
-from compatstore.encoders.backbones.small_transformer import SmallVisionTransformer
-from compatstore.encoders.backbones.torchvision_backbone import TorchvisionBackbone
+from compatstore.encoders.backbones.published import TorchvisionBackbone
+from compatstore.encoders.backbones.small import SmallVisionTransformer
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import InvalidInput
 from compatstore.trainers import Images, Independent

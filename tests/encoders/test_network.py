@@ -11,7 +11,7 @@ from PIL import Image
 
 from compatstore.encoders import NetworkEncoder, encode_readable, from_spec
 from compatstore.encoders.backbones import SmallConvNet, TimmBackbone, from_description, to_description
-from compatstore.encoders.backbones.final_norm import FinalNorm
+from compatstore.encoders.backbones.backbone import FinalNorm
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import CorruptArtifact, InvalidInput, NotFound
 

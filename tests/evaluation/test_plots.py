@@ -36,6 +36,18 @@ def test_a_curve_is_a_png_of_the_size_promised(tmp_path, curve):
         image.verify()
 
 
+def test_a_curve_shows_the_page_behind_it_and_can_be_read_on_light_and_dark(tmp_path, curve):
+    path = plot_curve({str(number): curve for number in range(7)}, tmp_path / "curve.png", references={"now": 0.5})
+    with Image.open(path) as image:
+        pixels = np.asarray(image.convert("RGBA")).reshape(-1, 4)
+    opaque = pixels[pixels[:, 3] == 255, :3].astype(float) / 255
+    light = np.where(opaque <= 0.04045, opaque / 12.92, ((opaque + 0.055) / 1.055) ** 2.4) @ [0.2126, 0.7152, 0.0722]
+    assert (pixels[0, 3], pixels[-1, 3]) == (0, 0)
+    assert len(opaque) > 1000
+    assert (1.05 / (light + 0.05)).min() > 2, "on white"
+    assert ((light + 0.05) / 0.05).min() > 3, "on black"
+
+
 def test_an_svg_names_axes_curves_and_references(tmp_path, curve):
     path = plot_curve({"sigma": curve}, tmp_path / "curve.svg", references={"Status quo": 0.5})
     root = ElementTree.parse(path).getroot()

@@ -20,8 +20,8 @@ from compatstore.artifacts.matrix import as_matrix
 from compatstore.boundary import checked
 from compatstore.digests import digest_half
 from compatstore.encoders.backbones import Backbone
+from compatstore.encoders.backbones.backbone import BasisTransformed
 from compatstore.encoders.backbones.basis_network import BasisNetwork, Parts
-from compatstore.encoders.backbones.basis_transformed import BasisTransformed
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import DimensionMismatch, InvalidInput
 from compatstore.trainers.images.classification import (

@@ -19,9 +19,9 @@ from torch.utils.data import DataLoader
 
 from compatstore.artifacts.network import PrecisionRequest
 from compatstore.encoders.backbones import Backbone, SmallConvNet, TimmBackbone
-from compatstore.encoders.backbones.final_norm import FinalNorm
-from compatstore.encoders.backbones.small_transformer import SmallVisionTransformer
-from compatstore.encoders.backbones.torchvision_backbone import TorchvisionBackbone
+from compatstore.encoders.backbones.backbone import FinalNorm
+from compatstore.encoders.backbones.published import TorchvisionBackbone
+from compatstore.encoders.backbones.small import SmallVisionTransformer
 from compatstore.encoders.images import Mode
 from compatstore.encoders.network import NetworkEncoder, Preprocessing
 from compatstore.errors import InvalidInput

@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 if TYPE_CHECKING:
-    from compatstore.encoders.backbones.basis_transformed import BasisTransformed
+    from compatstore.encoders.backbones.backbone import BasisTransformed
 
 
 class Parts(NamedTuple):

@@ -6,13 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from compatstore.documents import WIDEST, Malformed, read_record
-from compatstore.encoders.backbones.backbone import Backbone
-from compatstore.encoders.backbones.basis_transformed import BasisTransformed
-from compatstore.encoders.backbones.final_norm import FinalNorm
-from compatstore.encoders.backbones.small_convnet import SmallConvNet
-from compatstore.encoders.backbones.small_transformer import SmallVisionTransformer
-from compatstore.encoders.backbones.timm_backbone import TimmBackbone
-from compatstore.encoders.backbones.torchvision_backbone import TorchvisionBackbone
+from compatstore.encoders.backbones.backbone import Backbone, BasisTransformed, FinalNorm
+from compatstore.encoders.backbones.published import TimmBackbone, TorchvisionBackbone
+from compatstore.encoders.backbones.small import SmallConvNet, SmallVisionTransformer
 from compatstore.errors import InvalidInput
 
 

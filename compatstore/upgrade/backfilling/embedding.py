@@ -12,7 +12,7 @@ import numpy as np
 
 from compatstore.arrays import Digests, FloatArray, Id, RowNumbers
 from compatstore.encoders import Encoded, Encoder, encode_readable
-from compatstore.encoders.readable import NOT_FINITE
+from compatstore.encoders.protocol import NOT_FINITE
 from compatstore.errors import EncoderFailed, InvalidInput, NonFiniteVectors, first_offenders
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.backfilling.throttle import Backoff, Hangs, may_pass, with_retries, within

@@ -13,8 +13,8 @@ import torch
 import compatstore as cs
 from compatstore.encoders import NetworkEncoder
 from compatstore.encoders.backbones import SmallConvNet
+from compatstore.encoders.backbones.backbone import BasisTransformed
 from compatstore.encoders.backbones.basis_network import BasisNetwork, Parts
-from compatstore.encoders.backbones.basis_transformed import BasisTransformed
 from compatstore.errors import DimensionMismatch, InvalidInput
 from compatstore.trainers import BT2, Images, Independent, TrainedModel
 from compatstore.trainers.images.bt2 import BT2Objective

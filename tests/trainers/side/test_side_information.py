@@ -12,7 +12,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 from compatstore.artifacts.matrix import signs
 from compatstore.encoders import NetworkEncoder
-from compatstore.encoders.backbones.final_norm import FinalNorm
+from compatstore.encoders.backbones.backbone import FinalNorm
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import InvalidInput
 from compatstore.trainers import Alternate, Augmentation, Autoencoder, Images, Independent, SimCLR
