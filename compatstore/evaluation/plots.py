@@ -27,7 +27,7 @@ _STYLE = {
     "svg.fonttype": "none",  # text stays text
     "svg.hashsalt": "compatstore",  # the same figures give the same file
 }
-_INK = "#767676"  # its contrast is 4.5 to 1 on white and 4.6 to 1 on black
+_INK = "#808080"  # its contrast is 4 to 1 on a white page and on a dark one (#1e2129)
 # A page shows through, light or dark.
 _ON_ANY_PAGE = {
     "figure.facecolor": "none",
@@ -79,9 +79,9 @@ def write(figure: Figure, path: str | Path, dpi: int = 200) -> Path:
     return target
 
 
-# Okabe and Ito's colours, grey in place of black: told apart with every common kind of colour blindness; markers differ
-# as well.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8A8A8A")
+# Okabe and Ito's colours, told apart with every common kind of colour blindness; brown in place of their black, which a
+# dark page hides. Markers differ as well.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C6A4F")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _REFERENCE_COLOUR = _INK
 _GRID: dict[str, Any] = {"color": _INK, "alpha": 0.3, "linewidth": 0.6}
