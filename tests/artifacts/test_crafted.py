@@ -96,11 +96,11 @@ def test_what_could_not_be_read_back_is_not_written():
 
 
 MEMORY = """
-import json, resource, sys
+import json, sys
 from artifacts.test_crafted import VALUES, WEIGHTS, signed
 from compatstore.artifacts import Artifact
 from compatstore.errors import CorruptArtifact
-from crafted import deep
+from crafted import deep, limit_memory
 
 def network(**changes):
     return signed(VALUES | {"networks": {"h": VALUES["networks"]["h"] | changes}})
@@ -121,8 +121,7 @@ crafted = {
     "a surrogate": signed(VALUES | {"method": chr(0xD800)}),
 }
 Artifact.from_bytes(signed(VALUES), WEIGHTS)
-used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (used + (512 << 20), resource.RLIM_INFINITY))
+limit_memory(512 << 20)
 for name, manifest in crafted.items():
     try:
         Artifact.from_bytes(manifest, WEIGHTS)

@@ -79,11 +79,11 @@ def test_every_field_is_held_against_its_type():
 
 
 MEMORY = """
-import json, resource, sys
+import json, sys
 from encoders.test_crafted import CONTENTS, parts, rebuilt
 from compatstore.encoders.network import NetworkEncoder
 from compatstore.errors import CorruptArtifact
-from crafted import deep, exchanged
+from crafted import deep, exchanged, limit_memory
 
 content = CONTENTS["basis"]
 description = parts(content)[1]
@@ -100,8 +100,7 @@ changes = {
 }
 NetworkEncoder.from_bytes(content)
 import timm.models  # as much as it takes
-used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 30), resource.RLIM_INFINITY))
+limit_memory(1 << 30)
 for name, (path, value) in changes.items():
     try:
         NetworkEncoder.from_bytes(rebuilt(content, exchanged(description, path, value)))
