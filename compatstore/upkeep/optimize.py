@@ -31,7 +31,6 @@ GALLERY, VERB = "the gallery", "optimize"
 GRACE_SECONDS = 5.0
 LONGEST_GRACE = 100 * 365 * 86_400.0
 GRACE_ADOPTED = 7 * 86_400.0  # as LanceDB's own; its handles stay on a version until they are told
-LONGEST_GRACE = 100 * 365 * 86_400.0
 ABANDONED = timedelta(hours=1)  # no write of ours takes as long between a file and its commit
 ABANDONED_ADOPTED = timedelta(days=7)  # as Lance has it
 
@@ -89,8 +88,6 @@ def optimize(
             f"{VERB} {GALLERY}", expected=f"a grace from 0 to {LONGEST_GRACE:,.0f} seconds", found=f"{grace:g}"
         )
     whole = adopted or not catalog.registry().adopted
-    if grace is not None and not 0 <= grace <= LONGEST_GRACE:
-        raise InvalidInput("optimize", expected=f"a grace from 0 to {LONGEST_GRACE:.0f} seconds", found=f"{grace}")
     seconds = grace if grace is not None else GRACE_ADOPTED if catalog.registry().adopted else GRACE_SECONDS
     if dry_run:
         return _look(catalog, whole, seconds)
