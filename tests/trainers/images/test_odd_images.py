@@ -111,7 +111,9 @@ def test_a_source_that_is_no_model_is_refused(trainer, given: object) -> None:
         fit(trainer, GOOD, source=given)
 
 
-@pytest.mark.parametrize("given", ["v1", 3, object(), encoders.Precomputed], ids=str)
+@pytest.mark.parametrize(
+    "given", ["v1", 3, object(), encoders.Precomputed], ids=["a name", "a number", "an object", "a class"]
+)
 def test_a_source_of_side_information_that_is_no_encoder_is_refused(given: object) -> None:
     with pytest.raises(InvalidInput, match="source: an Encoder or None"):
         fit(SimCLR(dim=4, **TINY), GOOD, source=given)
