@@ -104,7 +104,7 @@ def execute(
     Raises:
         InvalidInput: The condition is no valid SQL for this table.
     """
-    forms = [_form(catalog, part, queries) for part in plan.parts]
+    forms = [query_of_part(catalog, part, queries) for part in plan.parts]
     if len(queries) == 1:
         return _search(snapshot, plan, [form[0] for form in forms], columns)
 
@@ -112,7 +112,7 @@ def execute(
         found = _search(snapshot, plan, [form[row] for form in forms], columns)
         return found.append_column("_query", pa.array([row] * found.num_rows, pa.int32()))
 
-    return pa.concat_tables(_queries_at_once().map(numbered, range(len(queries))))
+    return pa.concat_tables(queries_at_once().map(numbered, range(len(queries))))
 
 
 def _search(snapshot: Snapshot, plan: SearchPlan, queries: Sequence[FloatArray], columns: Sequence[str]) -> ArrowTable:
@@ -125,8 +125,7 @@ def _search(snapshot: Snapshot, plan: SearchPlan, queries: Sequence[FloatArray],
     exact = [part.excluded_column is None for part in plan.parts]
     if len(exact) == 1:
         return find(0, True).rows
-    # Side by side: Lance works outside of Python's lock.
-    searches = [_side_by_side().submit(find, number, exactly) for number, exactly in enumerate(exact)]
+    searches = [side_by_side().submit(find, number, exactly) for number, exactly in enumerate(exact)]
     found = [search.result() for search in searches]
     rows, complete = merged(found, plan.merge, plan.k)
     if not complete:
@@ -136,16 +135,18 @@ def _search(snapshot: Snapshot, plan: SearchPlan, queries: Sequence[FloatArray],
 
 
 @cache
-def _queries_at_once() -> ThreadPoolExecutor:
+def queries_at_once() -> ThreadPoolExecutor:
+    """Threads that answer several queries of one call."""
     return ThreadPoolExecutor(max_workers=os.cpu_count(), thread_name_prefix="compatstore-queries")
 
 
 @cache
-def _side_by_side() -> ThreadPoolExecutor:
+def side_by_side() -> ThreadPoolExecutor:
+    """Threads that search the parts of one query: Lance works outside of Python's lock."""
     return ThreadPoolExecutor(thread_name_prefix="compatstore-search")
 
 
-def _form(catalog: Catalog, part: Part, queries: FloatArray) -> FloatArray:
+def query_of_part(catalog: Catalog, part: Part, queries: FloatArray) -> FloatArray:
     """The queries as a part needs them: adapted, and with zeros behind where the column has them.
 
     Raises:

@@ -1,0 +1,267 @@
+"""Fusion: one distance from an item's vectors in two versions, and the constants that make the two comparable.
+
+A query asks with both of its embeddings. Where d_s and d_t are its distances to an item's source and target vector,
+
+    fused = (1 - w) z_s + w z_t,    z = (d - mean) / deviation,
+
+with the mean and the deviation of distances of that version, and in the target of that origin: transformed vectors lie
+nearer to everything than native ones do. Distances are those of `measure`: |x|^2 - 2 q . x (l2), -cos (cosine) and
+-q . x (dot), so what a query adds to its distance to every item counts nowhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
+from compatstore.documents import read_record, to_document
+from compatstore.errors import InvalidInput
+from compatstore.evaluation.distances import Distances
+from compatstore.evaluation.relevance import Relevance
+
+CANDIDATES = 20
+AS_MANY_AGAIN = 2  # candidates of each column for each result, where many results are wanted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standardisation:
+    """Mean and deviation of distances of one kind: z = (d - mean) / deviation.
+
+    Args:
+        mean: Over the queries and items of a sample.
+        deviation: The same, around each query's own mean; above 0.
+
+    Raises:
+        InvalidInput: The deviation is not above 0, or a number is not finite.
+    """
+
+    mean: float = 0.0
+    deviation: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (np.isfinite(self.mean) and np.isfinite(self.deviation) and self.deviation > 0):
+            found = f"mean {self.mean}, deviation {self.deviation}"
+            raise InvalidInput(
+                "standardise distances", expected="a finite mean and a finite deviation > 0", found=found
+            )
+
+    def apply(self, distances: Doubles) -> Doubles:
+        """Standardised distances, of the same shape."""
+        standardised: Doubles = (distances - self.mean) / self.deviation
+        return standardised
+
+
+@dataclass(frozen=True, kw_only=True)
+class WeightChoice:
+    """What the weight of a fusion was chosen on.
+
+    Args:
+        criterion: Figure that decided, such as "map"; "" where the caller named the weight.
+        truth: What counted as right: "labels", or "the target's 10 nearest neighbours".
+        num_queries: Queries that decided.
+        native_share: Share of the gallery that was native in the target, from 0 to 1.
+        weights: Weights that were compared.
+        gain: Difference of the criterion to the status quo, from -1 to 1.
+        low: Lower end of its interval, which is simultaneous for all weights.
+    """
+
+    criterion: str = ""
+    truth: str = ""
+    num_queries: int = 0
+    native_share: float = 0.0
+    weights: tuple[float, ...] = ()
+    gain: float = 0.0
+    low: float = 0.0
+
+    def __str__(self) -> str:
+        if not self.criterion:
+            return "named by the caller"
+        return (
+            f"chosen by {self.criterion} of {self.num_queries} queries, correct by {self.truth}, at a native share of "
+            f"{self.native_share:.4g}: {100 * self.gain:+.1f} points to the status quo, {100 * self.low:+.1f} at least"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fusion:
+    """How two versions are searched as one; plain numbers, stored with an upgrade.
+
+    Args:
+        weight: Weight of the target's distance, in [0, 1]. 0 is the source's search as it is and 1 the target's:
+            nothing is standardised.
+        source: Of distances to source vectors.
+        native: Of distances to native vectors of the target.
+        transformed: Of distances to transformed vectors of the target.
+        correlation: Of an item's standardised distances in the two versions, in [-1, 1]. Where an item has a vector in
+            one version only, what is expected of the other distance takes its place: the correlation times the
+            standardised distance that is known.
+        candidates: Items that each version's search brings in, at least; twice the results wanted where that is more.
+        choice: What the weight was chosen on.
+
+    Raises:
+        InvalidInput: The weight, the correlation or the candidates are out of range.
+
+    Examples:
+        >>> fusion = cs.evaluation.Fusion(weight=0.5)
+        >>> cs.evaluation.Fusion.from_json(fusion.as_json()) == fusion
+        True
+    """
+
+    weight: float
+    source: Standardisation = field(default_factory=Standardisation)
+    native: Standardisation = field(default_factory=Standardisation)
+    transformed: Standardisation = field(default_factory=Standardisation)
+    correlation: float = 0.0
+    candidates: int = CANDIDATES
+    choice: WeightChoice = field(default_factory=WeightChoice)
+
+    def __post_init__(self) -> None:
+        for holds, expected, found in (
+            (0 <= self.weight <= 1, "a weight from 0 to 1", self.weight),
+            (-1 <= self.correlation <= 1, "a correlation from -1 to 1", self.correlation),
+            (self.candidates >= 1, "1 candidate or more", self.candidates),
+        ):
+            if not holds:
+                raise InvalidInput("fuse two versions", expected=expected, found=f"{found}")
+
+    @property
+    def single(self) -> bool:
+        """Whether one version alone is searched."""
+        return self.weight in (0, 1)
+
+    def fetched(self, k: int) -> int:
+        """Candidates that each version's search brings in for k results."""
+        return max(self.candidates, AS_MANY_AGAIN * k)
+
+    def distances(
+        self,
+        source: Doubles,
+        target: Doubles,
+        native: BoolArray,
+        in_source: BoolArray | None = None,
+        in_target: BoolArray | None = None,
+    ) -> Doubles:
+        """Fused distances of items to their queries.
+
+        Args:
+            source: (..., n) float64, distances to source vectors.
+            target: (..., n) float64, distances to target vectors.
+            native: (n,) bool, items whose target vector is native.
+            in_source: (n,) bool, items that have a source vector; None for all. The distances of others may be
+                anything.
+            in_target: (n,) bool, items that have a target vector; None for all.
+
+        Returns:
+            (..., n) float64; infinite for an item that a search cannot find.
+        """
+        here = np.ones(len(native), bool) if in_source is None else in_source
+        there = np.ones(len(native), bool) if in_target is None else in_target
+        if self.single:
+            alone, findable = (source, here) if self.weight == 0 else (target, there)
+            return np.where(findable, alone, np.inf)
+        left = self.source.apply(source)
+        right = np.where(native, self.native.apply(target), self.transformed.apply(target))
+        left, right = (
+            np.where(here, left, self.correlation * right),
+            np.where(there, right, self.correlation * left),
+        )
+        fused: Doubles = (1.0 - self.weight) * left + self.weight * right
+        return np.where(here | there, fused, np.inf)
+
+    def as_json(self) -> dict[str, object]:
+        """Plain values for JSON."""
+        document: dict[str, object] = to_document(self)
+        return document
+
+    @classmethod
+    def from_json(cls, values: object) -> Fusion:
+        """Read back what `as_json` gave.
+
+        Raises:
+            Malformed: It is something else.
+        """
+        return read_record(cls, values, "fusion")
+
+
+def standardise(source: Distances, native: Distances, transformed: Distances, itself: Positions) -> Fusion:
+    """Measure the constants of a fusion on a sample; its weight is 0.5 until another is chosen.
+
+    Native and transformed vectors are of the same items: which items a backfill took first decides nothing.
+
+    Args:
+        source: q queries against n items in the source's space.
+        native: The same queries and items in the target's space, natively embedded.
+        transformed: The same, transformed.
+        itself: (q,) intp, the item that a query is, which it does not find; -1 for none.
+    """
+    totals, pairs, products = np.zeros((3, 2)), 0, 0.0
+    for blocks in zip(source.blocks(), native.blocks(), transformed.blocks(), strict=True):
+        rows = [block for _, block in blocks]
+        others = np.ones(rows[0].shape, bool)
+        own = itself[blocks[0][0] : blocks[0][0] + len(others)]
+        others[own >= 0, own[own >= 0]] = False
+        pairs += int(others.sum())
+        centred = []
+        for place, block in enumerate(rows):
+            centre = block.mean(axis=1, keepdims=True, where=others)
+            centred.append(np.where(others, block - centre, 0.0))
+            totals[place] += (centre * others).sum(), np.square(centred[-1]).sum()
+        products += float((centred[0] * centred[2]).sum())
+    means, squares = totals.T / max(pairs, 1)
+    deviations = np.sqrt(squares)
+    kinds = [
+        Standardisation(mean=float(mean), deviation=float(deviation) or 1.0)
+        for mean, deviation in zip(means, deviations, strict=True)
+    ]
+    scale = float(deviations[0] * deviations[2]) * max(pairs, 1)
+    correlation = float(np.clip(products / scale, -1.0, 1.0)) if scale else 0.0
+    return Fusion(weight=0.5, source=kinds[0], native=kinds[1], transformed=kinds[2], correlation=correlation)
+
+
+def fused_blocks(
+    source: Distances, target: Distances, native: BoolArray, relevance: Relevance, fusions: Sequence[Fusion]
+) -> Iterator[tuple[int, Doubles]]:
+    """Fused distances of n items by several fusions, block by block: (b, fusions * n) float64, fusion after fusion.
+
+    Args:
+        source: Queries and gallery in the source's space.
+        target: The same in the target's space, in blocks of the same size.
+        native: (n,) bool, items whose target vector is native.
+        relevance: The correct items; items are in the order that breaks ties.
+        fusions: What is compared.
+    """
+    native = native[relevance.order]
+    for (start, left), (_, right) in zip(source.blocks(), target.blocks(), strict=True):
+        near, far = (np.take(block, relevance.order, axis=1) for block in (left, right))
+        found = np.stack([fusion.distances(near, far, native) for fusion in fusions], axis=1)
+        yield start, found.reshape(len(found), -1)
+
+
+def distances_to(query: FloatArray, vectors: FloatArray, metric: str) -> Doubles:
+    """Distances of one query to some vectors, as `measure` defines them but rounded: (n,) float64.
+
+    Equal vectors have equal distances. A vector without a direction has NaN under cosine.
+
+    Args:
+        query: (d,) float32.
+        vectors: (n, d) float32.
+        metric: "l2", "cosine" or "dot".
+    """
+    asked, items = query.astype(np.float64), vectors.astype(np.float64)
+    products: Doubles = np.einsum("nd,d->n", items, asked)
+    if metric == "dot":
+        return -products
+    lengths: Doubles = np.einsum("nd,nd->n", items, items)
+    if metric == "l2":
+        return lengths - 2.0 * products
+    with np.errstate(invalid="ignore", divide="ignore"):
+        cosines: Doubles = products / (np.sqrt(lengths) * np.sqrt(asked @ asked))
+    return -cosines
+
+
+def with_weight(fusion: Fusion, weight: float) -> Fusion:
+    """The same constants with another weight, which the caller names."""
+    return replace(fusion, weight=weight, choice=WeightChoice())

@@ -1,0 +1,207 @@
+"""Fused search: the nearest items of both versions, ranked by both of their vectors.
+
+Lance searches the source's and the target's column side by side. The rows of both searches are the candidates. Each
+candidate's two vectors are compared with the query's two embeddings exactly, and the fused distance ranks them: see
+`evaluation/fusion.py` for its definition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compatstore.arrays import ArrowArray, ArrowTable, BoolArray, Doubles, FloatArray
+from compatstore.errors import DimensionMismatch
+from compatstore.evaluation.fusion import Fusion, Standardisation, distances_to
+from compatstore.search.condition import joined
+from compatstore.search.execute import queries_at_once, query_of_part, side_by_side
+from compatstore.search.parts import search_part
+from compatstore.search.plan import Part, SearchPlan, plan_search
+from compatstore.storage.arrow_values import to_matrix
+from compatstore.storage.catalog import Catalog
+from compatstore.storage.columns import NATIVE
+from compatstore.storage.registry import Registry
+from compatstore.storage.snapshot import Snapshot
+from compatstore.storage.vector_form import VectorForm
+
+ROW = "_rowid"  # of Lance, the same in both searches of one snapshot
+
+
+@dataclass(frozen=True)
+class FusionPlan:
+    """How a query in two versions is answered from both columns.
+
+    Attributes:
+        k: Results wanted.
+        source: Search of the source's column.
+        target: Search of the target's column.
+        fusion: Weight and constants.
+        where: The caller's own condition, or all of them joined, or None.
+        id_column: Column of the ids, by which items at one distance are ordered.
+    """
+
+    k: int
+    source: Part
+    target: Part
+    fusion: Fusion
+    where: str | None
+    id_column: str
+
+    @property
+    def version(self) -> str:
+        """The version upgraded to."""
+        return self.target.version
+
+    @property
+    def parts(self) -> tuple[Part, Part]:
+        """Both Lance searches."""
+        return self.source, self.target
+
+    def __str__(self) -> str:
+        source, target, fusion = self.source.version, self.target.version, self.fusion
+        constants = ((source, fusion.source), (f"native {target}", fusion.native), (target, fusion.transformed))
+        lines = [
+            f"query in {source} and {target}, {self.k} nearest, 2 part(s), merge: fused, "
+            f"{1 - fusion.weight:.4g} {source} + {fusion.weight:.4g} {target}",
+            *(
+                f"  {part.metric} on column {part.columns.vector} with the query of {part.version}: "
+                f"{fusion.fetched(self.k)} candidates; {self.where or 'all rows'}"
+                for part in self.parts
+            ),
+            f"  standardised distances: {'; '.join(f'{name} {_shown(kind)}' for name, kind in constants)}",
+            f"  an item without one of the two vectors has {fusion.correlation:.4g} of its other distance",
+            f"  weight {fusion.choice}",
+            f"  price: two embeddings and two searches for a query, and the column of {source} is kept",
+        ]
+        return "\n".join(lines)
+
+
+def plan_fused(
+    registry: Registry, source: str, target: str, fusion: Fusion, k: int, where: str | Sequence[str] | None
+) -> FusionPlan | SearchPlan:
+    """Plan a fused search; read-only.
+
+    It is the search of one version where the weight is 0 or 1, and where the other version has no vectors in the table:
+    the target before its upgrade has begun, the source after it is retired.
+
+    Raises:
+        UnknownVersion: Neither version has vectors.
+        InvalidInput: A condition is not one SQL expression.
+    """
+    left, right = registry.record(source), registry.record(target)
+    if right.columns is None or fusion.weight == 0:
+        return plan_search(registry, source, k, where)
+    if left.columns is None or fusion.weight == 1:
+        return plan_search(registry, target, k, where)
+    return FusionPlan(
+        k=k,
+        source=Part(source, left.columns, left.metric),
+        target=Part(target, right.columns, right.metric),
+        fusion=fusion,
+        where=joined(where, f"search {source} and {target}"),
+        id_column=registry.id_column,
+    )
+
+
+def search_fused(
+    catalog: Catalog,
+    snapshot: Snapshot,
+    plan: FusionPlan,
+    queries: Mapping[str, FloatArray],
+    columns: Sequence[str],
+) -> ArrowTable:
+    """Search both columns and rank the candidates by their fused distance.
+
+    Args:
+        catalog: The gallery.
+        snapshot: The table version that the plan was made for.
+        plan: From `plan_fused`.
+        queries: Version -> (q, dim) float32, the same q queries in both versions.
+        columns: Columns to return.
+
+    Returns:
+        Arrow table, nearest first, as `execute` gives it; of items at one distance the lower id is first. `_distance`
+        is the fused one. `_version` and `_origin` are those of the target's vector, and of the source's where an item
+        has no other.
+
+    Raises:
+        DimensionMismatch: The versions have different numbers of queries.
+        InvalidInput: The condition is no valid SQL for this table, or a query has length 0, under cosine.
+    """
+    asked = [queries[part.version] for part in plan.parts]
+    if len(asked[0]) != len(asked[1]):
+        names = " and ".join(part.version for part in plan.parts)
+        raise DimensionMismatch(
+            f"search {names} as one",
+            expected="the same queries in both versions",
+            found=f"{len(asked[0])} and {len(asked[1])}",
+        )
+    forms = [query_of_part(catalog, part, matrix) for part, matrix in zip(plan.parts, asked, strict=True)]
+    if len(asked[0]) == 1:
+        return _ranked(snapshot, plan, [form[0] for form in forms], columns)
+
+    def numbered(row: int) -> ArrowTable:
+        found = _ranked(snapshot, plan, [form[row] for form in forms], columns)
+        return found.append_column("_query", pa.array([row] * found.num_rows, pa.int32()))
+
+    return pa.concat_tables(queries_at_once().map(numbered, range(len(asked[0]))))
+
+
+def _ranked(snapshot: Snapshot, plan: FusionPlan, queries: Sequence[FloatArray], columns: Sequence[str]) -> ArrowTable:
+    """The k nearest candidates of one query."""
+    rows = _candidates(snapshot, plan, queries, columns)
+    compared = [_compared(part, query, rows) for part, query in zip(plan.parts, queries, strict=True)]
+    (in_source, near), (in_target, far) = compared
+    origins = [_origins(part, rows) for part in plan.parts]
+    native = pc.equal(origins[1], NATIVE).fill_null(False).to_numpy(zero_copy_only=False)
+    fused = plan.fusion.distances(near, far, native, in_source, in_target)
+    keys = pa.table({"distance": fused, "id": rows[plan.id_column]})
+    order = pc.sort_indices(keys, [("distance", "ascending"), ("id", "ascending")])[: plan.k]
+    found = pa.array(in_target)
+    computed = {
+        "_distance": pa.array(fused.astype(np.float32)),
+        "_version": pc.if_else(found, plan.target.version, plan.source.version),
+        "_origin": pc.if_else(found, origins[1], origins[0]),
+    }
+    arrays = [*(rows[name] for name in columns), *computed.values()]
+    return pa.Table.from_arrays(arrays, [*columns, *computed]).take(order)
+
+
+def _candidates(
+    snapshot: Snapshot, plan: FusionPlan, queries: Sequence[FloatArray], columns: Sequence[str]
+) -> ArrowTable:
+    """The nearest rows of each column, each row once, with both of their vectors and origins."""
+    held = [name for part in plan.parts for name in (part.columns.vector, part.columns.origin) if name]
+    wanted = list(dict.fromkeys([*columns, plan.id_column, *held, ROW]))
+    fetched = plan.fusion.fetched(plan.k)
+
+    def find(number: int) -> ArrowTable:
+        part, query = plan.parts[number], queries[number]
+        return search_part(snapshot, part, query, fetched, plan.where, wanted, exactly=True).rows.select(wanted)
+
+    searches = [side_by_side().submit(find, number) for number in range(len(plan.parts))]
+    rows = pa.concat_tables([search.result() for search in searches]).combine_chunks()
+    _, first = np.unique(rows[ROW].to_numpy(), return_index=True)
+    return rows.take(pa.array(first))
+
+
+def _compared(part: Part, query: FloatArray, rows: ArrowTable) -> tuple[BoolArray, Doubles]:
+    """Which rows have a vector of a version that a search can find, and their distances to the query."""
+    vectors, valid = to_matrix(rows[part.columns.vector], part.columns.dim)
+    valid = valid & VectorForm(part.columns.dtype, part.metric).searchable(vectors)
+    return valid, distances_to(query[: part.columns.dim], np.where(valid[:, None], vectors, np.float32(1)), part.metric)
+
+
+def _origins(part: Part, rows: ArrowTable) -> ArrowArray:
+    """How each row's vector came about: an adopted column's vectors are all native."""
+    if part.columns.origin is None:
+        return pa.repeat(NATIVE, rows.num_rows)
+    return rows[part.columns.origin].combine_chunks()
+
+
+def _shown(kind: Standardisation) -> str:
+    return f"(d - {kind.mean:.4g}) / {kind.deviation:.4g}"
