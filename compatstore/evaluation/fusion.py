@@ -4,9 +4,11 @@ A query asks with both of its embeddings. Where d_s and d_t are its distances to
 
     fused = (1 - w) z_s + w z_t,    z = (d - mean) / deviation,
 
-with the mean and the deviation of distances of that version, and in the target of that origin: transformed vectors lie
-nearer to everything than native ones do. Distances are those of `measure`: |x|^2 - 2 q . x (l2), -cos (cosine) and
--q . x (dot), so what a query adds to its distance to every item counts nowhere.
+with the mean and the deviation of distances of that version. Native and transformed vectors of the target have other
+means and deviations. Either each kind is standardised by its own, or both together, which leaves their distances as
+they are to each other; which is better depends on the transform and is chosen with the weight. Distances are those of
+`measure`: |x|^2 - 2 q . x (l2), -cos (cosine) and -q . x (dot), so what a query adds to its distance to every item
+counts nowhere.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from compatstore.evaluation.distances import Distances
 from compatstore.evaluation.relevance import Relevance
 
 CANDIDATES = 20
+SAME_SHARE = 0.02  # items that cannot be embedded keep a gallery a little below the share that it was backfilled to
 AS_MANY_AGAIN = 2  # candidates of each column for each result, where many results are wanted
 
 
@@ -56,32 +59,40 @@ class Standardisation:
 
 @dataclass(frozen=True, kw_only=True)
 class WeightChoice:
-    """What the weight of a fusion was chosen on.
+    """A weight and what it was chosen on.
 
     Args:
-        criterion: Figure that decided, such as "map"; "" where the caller named the weight.
+        weight: Weight of the target's distance, in [0, 1].
+        per_origin: Whether native and transformed vectors of the target are standardised apart.
+        native_share: Share of the gallery that was native in the target, from 0 to 1.
+        criterion: Figure that decided, such as "map".
         truth: What counted as right: "labels", or "the target's 10 nearest neighbours".
         num_queries: Queries that decided.
-        native_share: Share of the gallery that was native in the target, from 0 to 1.
-        weights: Weights that were compared.
         gain: Difference of the criterion to the status quo, from -1 to 1.
-        low: Lower end of its interval, which is simultaneous for all weights.
+        low: Lower end of its interval, which is simultaneous for all weights that were compared.
+
+    Raises:
+        InvalidInput: The weight or the share is out of range.
     """
 
-    criterion: str = ""
-    truth: str = ""
-    num_queries: int = 0
-    native_share: float = 0.0
-    weights: tuple[float, ...] = ()
-    gain: float = 0.0
-    low: float = 0.0
+    weight: float
+    per_origin: bool
+    native_share: float
+    criterion: str
+    truth: str
+    num_queries: int
+    gain: float
+    low: float
+
+    def __post_init__(self) -> None:
+        _require_share("choose the weight of a fusion", "a weight", self.weight)
+        _require_share("choose the weight of a fusion", "a native share", self.native_share)
 
     def __str__(self) -> str:
-        if not self.criterion:
-            return "named by the caller"
         return (
-            f"chosen by {self.criterion} of {self.num_queries} queries, correct by {self.truth}, at a native share of "
-            f"{self.native_share:.4g}: {100 * self.gain:+.1f} points to the status quo, {100 * self.low:+.1f} at least"
+            f"{self.weight:.4g} chosen by {self.criterion} of {self.num_queries} queries, correct by {self.truth}, for "
+            f"a native share of {self.native_share:.4g}: {100 * self.gain:+.1f} points to the status quo, "
+            f"{100 * self.low:+.1f} at least"
         )
 
 
@@ -95,14 +106,17 @@ class Fusion:
         source: Of distances to source vectors.
         native: Of distances to native vectors of the target.
         transformed: Of distances to transformed vectors of the target.
+        per_origin: Whether distances to native and to transformed vectors are standardised apart, each by its own mean
+            and deviation, or together, by those of the mixture of both at `native_share`.
         correlation: Of an item's standardised distances in the two versions, in [-1, 1]. Where an item has a vector in
             one version only, what is expected of the other distance takes its place: the correlation times the
             standardised distance that is known.
         candidates: Items that each version's search brings in, at least; twice the results wanted where that is more.
-        choice: What the weight was chosen on.
+        choices: Weights that were chosen, by ascending native share; none where the caller named the weight.
+        native_share: Share of the gallery that was native in the target when the weight was last set.
 
     Raises:
-        InvalidInput: The weight, the correlation or the candidates are out of range.
+        InvalidInput: A number is out of range.
 
     Examples:
         >>> fusion = cs.evaluation.Fusion(weight=0.5)
@@ -114,13 +128,16 @@ class Fusion:
     source: Standardisation = field(default_factory=Standardisation)
     native: Standardisation = field(default_factory=Standardisation)
     transformed: Standardisation = field(default_factory=Standardisation)
+    per_origin: bool = False
     correlation: float = 0.0
     candidates: int = CANDIDATES
-    choice: WeightChoice = field(default_factory=WeightChoice)
+    choices: tuple[WeightChoice, ...] = ()
+    native_share: float = 0.0
 
     def __post_init__(self) -> None:
+        _require_share("fuse two versions", "a weight", self.weight)
+        _require_share("fuse two versions", "a native share", self.native_share)
         for holds, expected, found in (
-            (0 <= self.weight <= 1, "a weight from 0 to 1", self.weight),
             (-1 <= self.correlation <= 1, "a correlation from -1 to 1", self.correlation),
             (self.candidates >= 1, "1 candidate or more", self.candidates),
         ):
@@ -131,6 +148,22 @@ class Fusion:
     def single(self) -> bool:
         """Whether one version alone is searched."""
         return self.weight in (0, 1)
+
+    @property
+    def choice(self) -> WeightChoice | None:
+        """The choice that the weight follows: the last one for no more natives than there are; None without choices."""
+        reached = [choice for choice in self.choices if choice.native_share <= self.native_share + SAME_SHARE]
+        return (reached or self.choices[:1])[-1] if self.choices else None
+
+    def at(self, native_share: float) -> Fusion:
+        """The same when a share of the gallery is native: with the weight that was chosen for it."""
+        there = replace(self, native_share=native_share)
+        choice = there.choice
+        return there if choice is None else replace(there, weight=choice.weight, per_origin=choice.per_origin)
+
+    def named(self, weight: float) -> Fusion:
+        """The same with a weight that the caller names."""
+        return replace(self, weight=weight, choices=())
 
     def fetched(self, k: int) -> int:
         """Candidates that each version's search brings in for k results."""
@@ -163,13 +196,27 @@ class Fusion:
             alone, findable = (source, here) if self.weight == 0 else (target, there)
             return np.where(findable, alone, np.inf)
         left = self.source.apply(source)
-        right = np.where(native, self.native.apply(target), self.transformed.apply(target))
+        right = self._standardised(target, native)
         left, right = (
             np.where(here, left, self.correlation * right),
             np.where(there, right, self.correlation * left),
         )
         fused: Doubles = (1.0 - self.weight) * left + self.weight * right
         return np.where(here | there, fused, np.inf)
+
+    @property
+    def mixture(self) -> Standardisation:
+        """Mean and deviation of distances to the target's vectors, native and transformed ones together."""
+        shares = ((self.native_share, self.native), (1.0 - self.native_share, self.transformed))
+        mean = sum(share * kind.mean for share, kind in shares)
+        square = sum(share * (kind.deviation**2 + (kind.mean - mean) ** 2) for share, kind in shares)
+        return Standardisation(mean=mean, deviation=float(np.sqrt(square)))
+
+    def _standardised(self, target: Doubles, native: BoolArray) -> Doubles:
+        """Standardised distances to the target's vectors."""
+        if not self.per_origin:
+            return self.mixture.apply(target)
+        return np.where(native, self.native.apply(target), self.transformed.apply(target))
 
     def as_json(self) -> dict[str, object]:
         """Plain values for JSON."""
@@ -262,6 +309,6 @@ def distances_to(query: FloatArray, vectors: FloatArray, metric: str) -> Doubles
     return -cosines
 
 
-def with_weight(fusion: Fusion, weight: float) -> Fusion:
-    """The same constants with another weight, which the caller names."""
-    return replace(fusion, weight=weight, choice=WeightChoice())
+def _require_share(asked: str, what: str, value: float) -> None:
+    if not 0 <= value <= 1:
+        raise InvalidInput(asked, expected=f"{what} from 0 to 1", found=f"{value}")

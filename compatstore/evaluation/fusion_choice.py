@@ -1,7 +1,8 @@
 """The weight of a fusion, chosen on a sample, and what a fusion so chosen gives to queries that did not choose.
 
-Every weight is compared with the status quo, weight 0, query by query. Chosen is the weight whose gain is surest: its
-simultaneous interval has the highest lower end. Where no interval lies above zero the weight is 0, and the gallery is
+Every candidate, a weight and whether native and transformed vectors are standardised apart, is compared with the status
+quo, weight 0, query by query. Chosen is the candidate whose gain is surest: its simultaneous interval has the highest
+lower end. Where no interval lies above zero the weight is 0, and the gallery is
 served as before. What the fusion is reported to give is cross-fitted: queries are cut into folds, and the queries of
 each fold search with the weight that the other folds chose.
 
@@ -17,6 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from compatstore.arrays import BoolArray, Doubles, Positions
+from compatstore.errors import InvalidInput
 from compatstore.evaluation.bootstrap import Estimate, SampledGallery, gains_together, resample
 from compatstore.evaluation.distances import measure
 from compatstore.evaluation.fusion import Fusion, WeightChoice, fused_blocks, standardise
@@ -54,8 +56,11 @@ class FusionTrial:
         settings: The criterion, metrics and intervals.
         relevance: The correct items.
         sampling: What the items stand for.
-        truth: What counts as right, in words for people.
+        truth: What counts as right, as text for people.
         weights: Compared, ascending from 0, the status quo.
+
+    Raises:
+        InvalidInput: The criterion is CMC, and the items are a sample, which has few of the very nearest ones.
     """
 
     sample: EvaluationSample
@@ -64,6 +69,15 @@ class FusionTrial:
     sampling: Sampling
     truth: str
     weights: tuple[float, ...] = WEIGHTS
+
+    def __post_init__(self) -> None:
+        if self.settings.criterion != "map" and not self.sample.complete:
+            raise InvalidInput(
+                f"choose a fusion by {self.settings.criterion}",
+                expected="map, or a sample that is the whole gallery",
+                found=f"{len(self.sample.source)} of {self.sample.population} items",
+                fix="Choose by map, or take a sample of the whole gallery.",
+            )
 
     def constants(self) -> Fusion:
         """The constants of the sample; labels have no part in them."""
@@ -84,27 +98,35 @@ class FusionTrial:
             native: (n,) bool, rows with a native vector.
             constants: Of `constants`.
         """
-        queries = len(self.sample.source_queries)
-        folds = _folds(queries, self.settings.seed)
-        fusions = [replace(constants, weight=weight) for weight in self.weights]
+        folds = _folds(len(self.sample.source_queries), self.settings.seed)
+        fusions = self._candidates(replace(constants, native_share=float(native.mean())))
         tried = [self._try(fold, native, fusions) for fold in folds]
         taken = [self._chosen([t for t in range(len(folds)) if t != left], folds, tried) for left in range(len(folds))]
         best = self._chosen(range(len(folds)), folds, tried)
         mixed = [tried[fold][place.place] for fold, place in enumerate(taken)]
+        fusion = fusions[best.place]
         choice = WeightChoice(
-            criterion=self.settings.criterion if self.sample.complete else "map",
+            weight=fusion.weight,
+            per_origin=fusion.per_origin,
+            native_share=fusion.native_share,
+            criterion=self.settings.criterion,
             truth=self.truth,
             num_queries=best.num_queries,
-            native_share=float(native.mean()),
-            weights=self.weights,
             gain=best.gain,
             low=best.low,
         )
         return FittedFusion(
-            fusion=replace(constants, weight=self.weights[best.place], choice=choice),
+            fusion=replace(fusion, choices=(choice,)),
             found=self._joined(folds, mixed),
-            fold_weights=tuple(self.weights[place.place] for place in taken),
+            fold_weights=tuple(fusions[place.place].weight for place in taken),
         )
+
+    def _candidates(self, constants: Fusion) -> list[Fusion]:
+        """What is compared, the status quo first; in a gallery of one kind there is nothing to standardise apart."""
+        together = [replace(constants, weight=weight, per_origin=False) for weight in self.weights]
+        if constants.native_share in (0, 1):
+            return together
+        return [*together, *(replace(fusion, per_origin=True) for fusion in together if not fusion.single)]
 
     def _try(self, rows: Positions, native: BoolArray, fusions: Sequence[Fusion]) -> list[QueryFigures]:
         """What some queries find by each fusion."""
@@ -125,9 +147,9 @@ class FusionTrial:
     def _chosen(
         self, using: Sequence[int], folds: Sequence[Positions], tried: Sequence[Sequence[QueryFigures]]
     ) -> _Chosen:
-        """The surest weight by the queries of some folds."""
+        """The surest candidate by the queries of some folds."""
         rows = [folds[fold] for fold in using]
-        joined = [self._joined(rows, [tried[fold][place] for fold in using]) for place in range(len(self.weights))]
+        joined = [self._joined(rows, [tried[fold][place] for fold in using]) for place in range(len(tried[0]))]
         counted = joined[0].counted
         if not counted.any():
             return _Chosen(place=0, gain=0.0, low=0.0, num_queries=0)
@@ -140,9 +162,9 @@ class FusionTrial:
         return _Chosen(place=best + 1, gain=gains[best].value, low=gains[best].low, num_queries=int(counted.sum()))
 
     def _gains(self, joined: Sequence[QueryFigures], rows: Positions) -> list[Estimate]:
-        """Gain of each weight but the first to the first by the criterion; of a sample, by mAP, which it can tell."""
+        """Gain of each candidate but the first to the first, by the criterion."""
         settings = self.settings
-        metric = settings.metrics.index(settings.criterion if self.sample.complete else "map")
+        metric = settings.metrics.index(settings.criterion)
         values = np.array([found.values[metric, found.counted] for found in joined])
         gallery = None
         if not self.sample.complete:
@@ -153,7 +175,7 @@ class FusionTrial:
         return gains_together(figures[1:], figures[0])
 
     def _harmful(self, joined: Sequence[QueryFigures]) -> BoolArray:
-        """Which weights but the first have a lower CMC at the smallest k, or mAP, than the first: (weights - 1,)."""
+        """Which candidates but the first have a lower CMC at the smallest k, or mAP, than the first: (c - 1,)."""
         kept = [self.settings.ks.index(min(self.settings.ks)), -1]
         means: Doubles = np.array([np.nanmean(found.values[kept], axis=1) for found in joined])
         return np.asarray((means[1:] < means[0]).any(axis=1))
@@ -170,7 +192,7 @@ class FusionTrial:
 
 @dataclass(frozen=True, kw_only=True)
 class _Chosen:
-    """Place of a weight among those compared, and its gain to the status quo with the lower end of its interval."""
+    """Place of a candidate among those compared, and its gain to the status quo with the lower end of its interval."""
 
     place: int
     gain: float

@@ -63,7 +63,8 @@ class FusionPlan:
 
     def __str__(self) -> str:
         source, target, fusion = self.source.version, self.target.version, self.fusion
-        constants = ((source, fusion.source), (f"native {target}", fusion.native), (target, fusion.transformed))
+        apart = ((f"native {target}", fusion.native), (f"transformed {target}", fusion.transformed))
+        constants = ((source, fusion.source), *(apart if fusion.per_origin else ((target, fusion.mixture),)))
         lines = [
             f"query in {source} and {target}, {self.k} nearest, 2 part(s), merge: fused, "
             f"{1 - fusion.weight:.4g} {source} + {fusion.weight:.4g} {target}",
@@ -74,7 +75,7 @@ class FusionPlan:
             ),
             f"  standardised distances: {'; '.join(f'{name} {_shown(kind)}' for name, kind in constants)}",
             f"  an item without one of the two vectors has {fusion.correlation:.4g} of its other distance",
-            f"  weight {fusion.choice}",
+            f"  weight {fusion.choice or 'named by the caller'}",
             f"  price: two embeddings and two searches for a query, and the column of {source} is kept",
         ]
         return "\n".join(lines)

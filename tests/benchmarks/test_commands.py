@@ -37,6 +37,7 @@ INNER = {"benchmarks.crashes.victim"}
 SMALLEST = {
     "benchmarks.backfill": "--rows 300 --dim 16 --rate 1e6",
     "benchmarks.claims": "{page}",
+    "benchmarks.fusion": "{embedded} --seeds 1 --items 60 --queries 20 --shares 0 0.5",
     "benchmarks.glove": "--source {glove50} --words {words} --target {glove100} --queries 10",
     "benchmarks.growth": "--adds 8 --cycles 1 --rows 600 --dim 8 --queries 2",
     "benchmarks.hop": "--rows 600 --repeats 1",

@@ -69,18 +69,24 @@ standardisations = st.builds(Standardisation, mean=numbers, deviation=st.floats(
         source=standardisations,
         native=standardisations,
         transformed=standardisations,
+        per_origin=st.booleans(),
         correlation=st.floats(-1, 1),
         candidates=st.integers(1, 1000),
-        choice=st.builds(
-            WeightChoice,
-            criterion=st.sampled_from(["map", "cmc@1"]),
-            truth=st.text(max_size=20),
-            num_queries=st.integers(0, 1000),
-            native_share=st.floats(0, 1),
-            weights=st.lists(st.floats(0, 1)).map(tuple),
-            gain=st.floats(-1, 1),
-            low=st.floats(-1, 1),
-        ),
+        choices=st.lists(
+            st.builds(
+                WeightChoice,
+                weight=st.floats(0, 1),
+                per_origin=st.booleans(),
+                native_share=st.floats(0, 1),
+                criterion=st.sampled_from(["map", "cmc@1"]),
+                truth=st.text(max_size=20),
+                num_queries=st.integers(0, 1000),
+                gain=st.floats(-1, 1),
+                low=st.floats(-1, 1),
+            ),
+            max_size=3,
+        ).map(tuple),
+        native_share=st.floats(0, 1),
     )
 )
 def test_json_gives_back_every_number(fusion):
@@ -94,6 +100,7 @@ def test_json_gives_back_every_number(fusion):
         {"weight": float("nan")},
         {"weight": 0.5, "correlation": 2},
         {"weight": 0.5, "candidates": 0},
+        {"weight": 0.5, "native_share": -0.1},
     ],
 )
 def test_numbers_out_of_range_are_refused(wrong):
@@ -105,6 +112,21 @@ def test_numbers_out_of_range_are_refused(wrong):
 def test_a_standardisation_needs_finite_numbers_and_a_deviation(wrong):
     with pytest.raises(InvalidInput):
         Standardisation(**wrong)
+
+
+def chosen(weight, native_share, per_origin=False):
+    seen = {"criterion": "map", "truth": "labels", "num_queries": 9, "gain": 0.1, "low": 0.01}
+    return WeightChoice(weight=weight, native_share=native_share, per_origin=per_origin, **seen)
+
+
+def test_the_weight_follows_the_choice_for_no_more_natives_than_there_are():
+    fusion = Fusion(weight=0.3, choices=(chosen(0.3, 0.1), chosen(0.6, 0.5, per_origin=True), chosen(1.0, 1.0)))
+    shares = [0.0, 0.1, 0.3, 0.49, 0.75, 0.99, 1.0]
+    assert [fusion.at(share).weight for share in shares] == [0.3, 0.3, 0.3, 0.6, 0.6, 1.0, 1.0]
+    assert [fusion.at(share).per_origin for share in (0.1, 0.5, 1.0)] == [False, True, False]
+    assert "0.6 chosen by map of 9 queries" in str(fusion.at(0.7).choice)
+    named = fusion.named(0.2)
+    assert (named.choice, named.at(1.0).weight) == (None, 0.2)
 
 
 # ---- its constants
@@ -131,6 +153,15 @@ def test_constants_are_moments_around_each_querys_own_mean(metric):
     assert [kind.mean for kind in kinds] == pytest.approx(means, rel=1e-4, abs=1e-5)
     left, right = (part[np.isfinite(part)] for part in (centred[0], centred[2]))
     assert found.correlation == pytest.approx(np.mean(left * right) / left.std() / right.std(), rel=1e-4, abs=1e-5)
+
+
+def test_a_mixture_has_the_moments_of_both_kinds_together():
+    random = np.random.default_rng(0)
+    native, hopped = random.normal(3.0, 2.0, 300_000), random.normal(-1.0, 0.5, 100_000)
+    kinds = [Standardisation(mean=float(part.mean()), deviation=float(part.std())) for part in (native, hopped)]
+    both = Fusion(weight=0.5, native=kinds[0], transformed=kinds[1], native_share=0.75).mixture
+    together = np.concatenate([native, hopped])
+    assert (both.mean, both.deviation) == pytest.approx((together.mean(), together.std()))
 
 
 def test_items_that_are_all_alike_have_a_deviation_to_divide_by():
@@ -194,7 +225,7 @@ def brute_force(drawn, fusion, weight, native=None):
         for item in range(len(target)):
             near = float(((drawn.source[item]) ** 2).sum() - 2 * drawn.source[item] @ drawn.source_queries[query])
             far = float((target[item] ** 2).sum() - 2 * target[item] @ drawn.target_queries[query])
-            kind = fusion.native if native[item] else fusion.transformed
+            kind = fusion.mixture if not fusion.per_origin else fusion.native if native[item] else fusion.transformed
             left = (near - fusion.source.mean) / fusion.source.deviation
             right = (far - kind.mean) / kind.deviation
             distances.append(near if weight == 0 else far if weight == 1 else (1 - weight) * left + weight * right)
@@ -293,6 +324,19 @@ def test_the_queries_that_are_reported_did_not_choose():
     assert other < 2 * error
 
 
+def test_natives_and_transformed_are_standardised_as_their_errors_ask():
+    """Small vectors that say as much as native ones are brought to their scale; small ones that say nothing are not."""
+    drawn = sample(3.0, 0.8, 0.0, queries=300, items=300)
+    half, noise = np.arange(300) % 2 == 0, np.random.default_rng(5).normal(size=drawn.native.shape)
+    shrunk, empty = (
+        fit(replace(drawn, transformed=0.3 * small), half, target_metric="dot").fusion
+        for small in (drawn.native, noise)
+    )
+    assert shrunk.per_origin
+    assert not empty.per_origin
+    assert all(0 < fusion.weight < 1 for fusion in (shrunk, empty))
+
+
 def test_a_sampled_gallery_widens_the_interval():
     whole = fit(sample(1.5, 1.5, 1.0)).fusion.choice
     drawn = sample(1.5, 1.5, 1.0, population=20_000)
@@ -301,9 +345,14 @@ def test_a_sampled_gallery_widens_the_interval():
     assert part.gain - part.low > 1.2 * (whole.gain - whole.low)
 
 
+def test_cmc_cannot_be_told_by_a_sample():
+    with pytest.raises(InvalidInput, match="choose a fusion by cmc@1"):
+        trial(sample(1.0, 1.0, 0.0, population=9_000), criterion="cmc@1")
+
+
 def test_a_share_of_natives_is_searched_as_natives():
     drawn = sample(1.2, 0.8, 1.5, queries=60, items=60)
     few, many = (fit(drawn, np.arange(60) < count) for count in (0, 60))
-    assert (few.fusion.choice.native_share, many.fusion.choice.native_share) == (0.0, 1.0)
+    assert (few.fusion.native_share, many.fusion.native_share) == (0.0, 1.0)
     assert np.nanmean(many.found.values[-1]) > np.nanmean(few.found.values[-1])
     assert many.fusion.native == few.fusion.native

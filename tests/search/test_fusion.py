@@ -29,7 +29,9 @@ FUSION = Fusion(
     source=Standardisation(mean=-0.2, deviation=0.7),
     native=Standardisation(mean=0.3, deviation=1.4),
     transformed=Standardisation(mean=-0.5, deviation=0.6),
+    per_origin=True,
     correlation=0.8,
+    native_share=0.3,
     candidates=ALL,
 )
 
@@ -139,11 +141,22 @@ def one_distance(query, vector, metric):
     return -product if metric == "dot" else -product / np.sqrt((query**2).sum() * (vector**2).sum())
 
 
+def kind_of_target(fusion, native):
+    """Standardised apart, or together: by the moments of a draw that is native with the probability of the share."""
+    kinds = [fusion.native, fusion.transformed]
+    if fusion.per_origin:
+        return kinds[not native]
+    share = np.array([fusion.native_share, 1 - fusion.native_share])
+    means, deviations = (np.array([getattr(kind, name) for kind in kinds]) for name in ("mean", "deviation"))
+    first, second = share @ means, share @ (deviations**2 + means**2)
+    return Standardisation(mean=first, deviation=np.sqrt(second - first**2))
+
+
 def fused_distance(fusion, source, target, native):
     """Of one item whose distances are given, None where it has no vector."""
     z = lambda distance, kind: (distance - kind.mean) / kind.deviation  # noqa: E731
     left = None if source is None else z(source, fusion.source)
-    right = None if target is None else z(target, fusion.native if native else fusion.transformed)
+    right = None if target is None else z(target, kind_of_target(fusion, native))
     left, right = (
         fusion.correlation * right if left is None else left,
         fusion.correlation * left if right is None else right,
@@ -199,11 +212,14 @@ def one_query(queries, row):
     metric=st.sampled_from(METRICS),
     dtype=st.sampled_from(["float32", "float16"]),
     weight=st.floats(0.01, 0.99),
+    per_origin=st.booleans(),
     k=st.integers(1, ROWS),
     deleted=st.sets(st.sampled_from(IDS), max_size=9),
 )
-def test_a_fused_search_ranks_as_comparing_with_every_vector_does(state, seed, metric, dtype, weight, k, deleted):
-    fusion = replace(FUSION, weight=weight)
+def test_a_fused_search_ranks_as_comparing_with_every_vector_does(
+    state, seed, metric, dtype, weight, per_origin, k, deleted
+):
+    fusion = replace(FUSION, weight=weight, per_origin=per_origin)
     with tempfile.TemporaryDirectory() as folder:
         numbers = Numbers(seed, dtype)
         gallery = begun(folder, numbers, metric, dtype, seed)
@@ -360,6 +376,9 @@ def test_a_plan_says_what_is_searched_and_what_it_costs(tmp_path, numbers):
     assert "merge: fused, 0.6 v1 + 0.4 v2" in said
     assert f"30 candidates; {EVEN}" in said
     assert "native v2 (d - 0.3) / 1.4" in said
+    assert "standardised distances: v1 (d - -0.2) / 0.7; v2 (d - -0.26) / 0.9871" in str(
+        replace(plan, fusion=replace(FUSION, per_origin=False))
+    )
     assert "two embeddings and two searches" in said
 
 
