@@ -16,10 +16,10 @@ from compatstore import search as searching
 from compatstore.arrays import FloatArray
 from compatstore.artifacts import Artifact
 from compatstore.boundary import checked, shown
-from compatstore.digests import require_fingerprint
 from compatstore.encoders import Encoder
 from compatstore.errors import InvalidInput, UnknownId, first_offenders
 from compatstore.evaluation import DecisionTable
+from compatstore.evaluation.fusion import Fusion
 from compatstore.ingest import metadata, write
 from compatstore.ingest.write import Added
 from compatstore.storage import indexes
@@ -36,7 +36,6 @@ from compatstore.storage.location import locate
 from compatstore.storage.records import ArtifactRecord
 from compatstore.storage.registry import Registry, edit
 from compatstore.storage.store import Store
-from compatstore.storage.version_hints import of_fingerprint
 from compatstore.upgrade.abort import abort
 from compatstore.upgrade.backfilling.account import unbackfillable
 from compatstore.upgrade.cutover import check_cutover, cut_over
@@ -47,6 +46,7 @@ from compatstore.upgrade.estimates.estimate import (
     require_within_reach,
     save_estimate,
 )
+from compatstore.upgrade.estimates.fusing import choose_fusion, follow_natives, fusable, save_fusion
 from compatstore.upgrade.estimates.reporting import UpgradeReport, report_upgrade
 from compatstore.upgrade.estimates.trial import SampleSettings, try_upgrade
 from compatstore.upgrade.leases.holding import hold_lease
@@ -374,28 +374,36 @@ class Gallery:
         where: str | Sequence[str] | None = None,
         columns: Sequence[str] | None = None,
         *,
-        fingerprint: str | None = None,
+        fingerprint: str | Mapping[str, str] | None = None,
+        serving: searching.Serving | None = None,
     ) -> Any:
         """Find the nearest items.
 
         Args:
-            query: (d,) or (q, d) vectors of `version`, or one source to embed (path, text, image).
+            query: (d,) or (q, d) vectors of `version`, or one source to embed (path, text, image). For a fused search
+                such vectors of both versions, by the version's name, or one source that both embed.
             k: Results per query.
             version: Version of the query; the active one by default.
             where: Condition on the gallery's columns, in SQL, or several that must all hold. Each is checked to be one
                 expression, so that a tenant's condition holds whatever the next one, from outside, says.
             columns: Columns to return; id, source and metadata by default. What is computed comes in any case.
-            fingerprint: Fingerprint of the model that made the query; refused unless it is the version's.
+            fingerprint: Fingerprint of the model that made the query, or of both models by their versions' names;
+                refused unless it is the version's.
+            serving: "fused" ranks by the source's and the target's vectors of an upgrade as one, "single" by those of
+                one version. None does as `fuse` has chosen where both queries are there, or a source that this program
+                can embed by both; vectors of one version are served by that version.
 
         Returns:
-            Arrow table, nearest first, with `_distance`, `_version`, `_origin`; `_query` too for several queries.
+            Arrow table, nearest first, with `_distance`, `_version`, `_origin`; `_query` too for several queries. In a
+            fused search `_distance` is a mean of standardised distances, which may be below 0.
 
         Raises:
-            DimensionMismatch: The query has another length.
+            DimensionMismatch: The query has another length, or the two versions have different numbers of queries.
             FingerprintMismatch: The query is another model's.
             NonFiniteVectors: NaN or infinite values.
             InvalidInput: k < 1, or a condition is no valid SQL, or more than one expression.
             UnknownVersion: There is no such version, or nothing to search with its queries.
+            UpgradeError: `serving` is "fused" and no fusion was chosen.
 
         Examples:
             >>> gallery.search([0.0, 1.0], k=1, columns=["id"])["id"].to_pylist()
@@ -405,18 +413,17 @@ class Gallery:
         """
         snapshot = self._catalog.store.snapshot()
         registry = self._catalog.recorded(snapshot)
-        plan = self._plan_search(registry, k, version, where)
+        plan = self._plan_search(registry, query, k, version, where, serving)
         self._catalog.require(snapshot, *(part.version for part in plan.parts))
         refuse_distance(snapshot.schema.names, self._catalog.store.location)
-        if fingerprint is not None:
-            record = registry.record(plan.version).version()
-            asked, fix = f"search with a query of {plan.version}", of_fingerprint(registry, plan.version, fingerprint)
-            require_fingerprint(asked, record.fingerprint, fingerprint, fix)
-        queries = searching.as_queries(self._catalog, registry, plan.version, query)
+        searching.require_fingerprints(registry, plan, fingerprint)
+        queries = searching.read_served(self._catalog, registry, plan, query)
         schema = snapshot.schema.names
         named = None if columns is None else [name for name in columns if name not in searching.COMPUTED]
         wanted = _item_columns(registry, schema) if named is None else _require_columns(named, schema)
-        return searching.execute(self._catalog, snapshot, plan, queries, wanted)
+        if isinstance(plan, searching.FusionPlan):
+            return searching.search_fused(self._catalog, snapshot, plan, queries, wanted)
+        return searching.execute(self._catalog, snapshot, plan, queries[plan.version], wanted)
 
     def explain(
         self,
@@ -424,14 +431,18 @@ class Gallery:
         k: int = 10,
         version: str | None = None,
         where: str | Sequence[str] | None = None,
-    ) -> searching.SearchPlan:
+        *,
+        serving: searching.Serving | None = None,
+    ) -> searching.SearchPlan | searching.FusionPlan:
         """How `search` with the same arguments would go about it; print it. Nothing is searched.
+
+        Without a query it says how a source is served that every version can embed.
 
         Examples:
             >>> gallery.explain(k=5).version
             'v1'
         """
-        return self._plan_search(self._catalog.registry(), k, version, where)
+        return self._plan_search(self._catalog.registry(), query, k, version, where, serving)
 
     def create_index(
         self,
@@ -754,6 +765,7 @@ class Gallery:
             if estimate is not None:
                 save_estimate(work.catalog, target, estimate)
             report = run_upgrade(resolved(work.catalog, backfill=request), controls)
+            follow_natives(work.catalog, target)
         return self._tended(report)
 
     def cutover(
@@ -866,6 +878,63 @@ class Gallery:
             True
         """
         return self._tended(retire(self._catalog, version, drop_adopted=drop_adopted, force=force))
+
+    def fuse(
+        self,
+        target: str,
+        *,
+        labels: str | None = None,
+        criterion: Criterion = "map",
+        sample: int = 1000,
+        weight: float | None = None,
+        seed: int = 0,
+    ) -> Fusion:
+        """Choose how an upgrade is served by both of its versions as one, on a sample, and store it.
+
+        From then on `search` serves a source, and queries in both versions, by the fusion, before and after the
+        cutover, until the source is retired. Where no weight is surely better than the status quo, the weight is 0 and
+        searches go on as before. Weights for larger native shares are chosen too: a later `upgrade` that backfills
+        takes the one for the share that it has reached. It costs two embeddings and two searches for a query.
+
+        Args:
+            target: The target of an upgrade under way.
+            labels: Column that says which items are correct for each other; without one, what the target itself finds
+                is taken as correct.
+            criterion: The figure that decides: "map", or of a sample that is the whole gallery "cmc@1" or "cmc@5".
+            sample: Items to look at; those that are not native in the target yet are embedded, and not kept.
+            weight: Weight of the target's distances, from 0 to 1: the sample gives only what makes the distances
+                comparable.
+            seed: Of the sample and of the bootstrap.
+
+        Returns:
+            The fusion that is stored, with its choices.
+
+        Raises:
+            UnknownVersion: There is no such version.
+            UpgradeError: No upgrade to it is under way, or too few items can be embedded natively.
+            InvalidInput: A setting is out of its range, or there is no such column of labels.
+
+        Examples:
+            >>> many = {f"more-{n}": row for n, row in enumerate(np.random.default_rng(0).standard_normal((100, 2)))}
+            >>> lookup = cs.encoders.Precomputed({name: row[::-1] for name, row in many.items()})
+            >>> sampled = cs.Gallery.create("fused.lance", v1)
+            >>> sampled.add({"id": list(many), "vector": list(many.values())}).rows
+            100
+            >>> sampled.register(cs.EmbeddingVersion("v2", dim=2, metric="l2", encoder=lookup))
+            >>> vectors = np.array(list(many.values()), np.float32)
+            >>> pairs = Pairs(vectors, vectors[:, ::-1], source_version=v1, target_version=sampled.version("v2"))
+            >>> _ = sampled.link(Procrustes().fit(pairs).having_seen(np.array([], np.uint64)))
+            >>> _ = sampled.upgrade("v2")
+            >>> sampled.fuse("v2", weight=0.5, sample=100).weight
+            0.5
+            >>> sampled.search({"v1": [0.0, 1.0], "v2": [1.0, 0.0]}, k=3).num_rows
+            3
+        """
+        context = fusable(self._catalog, target)
+        settings = SampleSettings(sample=sample, labels=labels, criterion=criterion, seed=seed)
+        fusion = choose_fusion(context, settings, weight)
+        save_fusion(self._catalog, context.run, fusion, labels)
+        return fusion
 
     def unbackfillable(self, target: str) -> Any:
         """Items that the upgrade to a target could not embed natively: Arrow table with `id` and `reason`; read-only.
@@ -1024,13 +1093,19 @@ class Gallery:
         return registry
 
     def _plan_search(
-        self, registry: Registry, k: int, version: str | None, where: str | Sequence[str] | None
-    ) -> searching.SearchPlan:
+        self,
+        registry: Registry,
+        query: Any,
+        k: int,
+        version: str | None,
+        where: str | Sequence[str] | None,
+        serving: searching.Serving | None,
+    ) -> searching.SearchPlan | searching.FusionPlan:
         if not isinstance(k, int | np.integer) or k < 1:
             raise InvalidInput("search", expected="a whole number k >= 1", found=f"{k}")
         if k > MOST_RESULTS:
             raise InvalidInput("search", expected=f"{MOST_RESULTS} results at most", found=f"{k}")
-        return searching.plan_search(registry, version or registry.active, k, where)
+        return searching.plan_serving(self._catalog, registry, query, k, version, where, serving)
 
 
 def _requested(backfill: float | Backfill | None, gates: Gates | None) -> tuple[Backfill, Gates]:

@@ -12,6 +12,7 @@ from compatstore.evaluation.compatibility import (
 from compatstore.evaluation.contact_sheet import Neighbour, SheetRow, contact_sheet
 from compatstore.evaluation.curve import BackfillCurve, backfill_curve
 from compatstore.evaluation.decision import DecisionRow, DecisionTable, decide
+from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.metrics import Flips, RetrievalMetrics, flips, recall_at_k, retrieval_metrics, summarise
 from compatstore.evaluation.plots import plot_budgets, plot_curve, plot_decision
 from compatstore.evaluation.ranking import Ranking, rank_queries
@@ -27,6 +28,7 @@ __all__ = [
     "Estimate",
     "EvaluationSample",
     "Flips",
+    "Fusion",
     "Neighbour",
     "Ranking",
     "RetrievalMetrics",

@@ -24,7 +24,7 @@ from compatstore.evaluation.bootstrap import (
 from compatstore.evaluation.metrics import Flips, require_counted
 from compatstore.evaluation.relevance import places_of
 from compatstore.evaluation.sample import DecisionSettings, EvaluationSample
-from compatstore.evaluation.strategies import ServingStrategy, rank_strategies, sampled_neighbours
+from compatstore.evaluation.strategies import ServingStrategy, rank_strategies, truth_of
 
 SAME_SHARE = 1e-6
 
@@ -205,18 +205,11 @@ def _table(
         ),
         advice=_advice(strategies, figures, settings, labelled=sample.query_labels is not None),
         criterion=settings.criterion,
-        truth=_truth(sample, settings),
+        truth=truth_of(sample, settings),
         confidence=settings.confidence,
         num_queries=int(counted.sum()),
         num_skipped=int((~counted).sum()),
     )
-
-
-def _truth(sample: EvaluationSample, settings: DecisionSettings) -> str:
-    if sample.query_labels is not None:
-        return "labels"
-    neighbours = round(sampled_neighbours(settings.neighbours, sample.weight) * sample.weight)
-    return f"the target's {neighbours} nearest neighbours"
 
 
 def _resampled(

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from compatstore.arrays import BoolArray, Doubles, Positions
+from compatstore.digests import seed_of
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.bootstrap import Estimate, SampledGallery, gains_together, resample
 from compatstore.evaluation.distances import measure
@@ -25,7 +26,6 @@ from compatstore.evaluation.fusion import Fusion, WeightChoice, fused_blocks, st
 from compatstore.evaluation.relevance import Relevance, places_of
 from compatstore.evaluation.sample import DecisionSettings, EvaluationSample
 from compatstore.evaluation.sampled import QueryFigures, Sampling, find_in_blocks
-from compatstore.seeds import seed_of
 
 WEIGHTS = tuple(step / 10 for step in range(11))
 FOLDS = 5

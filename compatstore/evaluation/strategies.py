@@ -11,6 +11,7 @@ from compatstore.arrays import Doubles, Positions
 from compatstore.evaluation.compatibility import fit_length
 from compatstore.evaluation.curve import as_permutation, mixed_galleries, native_rows
 from compatstore.evaluation.distances import Distances, measure
+from compatstore.evaluation.fusion_choice import FusionTrial
 from compatstore.evaluation.mixed import mixed_blocks
 from compatstore.evaluation.relevance import Relevance, relevance_from_labels, relevance_from_neighbours
 from compatstore.evaluation.sample import DecisionSettings, EvaluationSample
@@ -35,7 +36,7 @@ class ServingStrategy:
 def rank_strategies(sample: EvaluationSample, settings: DecisionSettings) -> list[ServingStrategy]:
     """Rank by the status quo, naive swap, rank merge, hop alone, the budgets and the full backfill, in this order."""
     native = measure(sample.target_queries, sample.native, settings.target_metric)
-    search = _Search(relevance=_truth(sample, native, settings), ks=settings.ks, sampling=_sampling(sample))
+    search = _Search(relevance=_correct(sample, native, settings), ks=settings.ks, sampling=_sampling(sample))
     strategies = [*_without_transform(sample, native, search, settings), *_backfills(sample, search, settings)]
     if sample.complete:
         return strategies
@@ -71,7 +72,27 @@ class _Search:
         return find_in_blocks(blocks, queries, self.relevance, [np.arange(items)], self.ks, self.sampling)[0]
 
 
-def _truth(sample: EvaluationSample, native: Distances, settings: DecisionSettings) -> Relevance:
+def truth_of(sample: EvaluationSample, settings: DecisionSettings) -> str:
+    """What counts as right, as text for people."""
+    if sample.query_labels is not None:
+        return "labels"
+    neighbours = round(sampled_neighbours(settings.neighbours, sample.weight) * sample.weight)
+    return f"the target's {neighbours} nearest neighbours"
+
+
+def trial_of_fusions(sample: EvaluationSample, settings: DecisionSettings) -> FusionTrial:
+    """The sample's queries, ready to try how both versions are searched as one."""
+    native = measure(sample.target_queries, sample.native, settings.target_metric)
+    return FusionTrial(
+        sample=sample,
+        settings=settings,
+        relevance=_correct(sample, native, settings),
+        sampling=_sampling(sample),
+        truth=truth_of(sample, settings),
+    )
+
+
+def _correct(sample: EvaluationSample, native: Distances, settings: DecisionSettings) -> Relevance:
     if sample.query_labels is None or sample.gallery_labels is None:
         neighbours = sampled_neighbours(settings.neighbours, sample.weight)
         return relevance_from_neighbours(native, neighbours, sample.query_ids, sample.gallery_ids)

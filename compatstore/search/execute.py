@@ -45,7 +45,7 @@ def as_queries(catalog: Catalog, registry: Registry, version: str, query: Any) -
     dim = registry.record(version).dim
     shape = getattr(query, "shape", None)
     shape = shape if isinstance(shape, tuple) else None
-    if _is_vectors(query, shape, dim):
+    if is_vectors(query, dim):
         if shape is not None and len(shape) == 2 and not shape[0]:
             raise InvalidInput(asked, expected="one vector or more", found="none")
         single = len(shape) == 1 if shape is not None else not any(hasattr(value, "__len__") for value in query)
@@ -71,9 +71,10 @@ def as_queries(catalog: Catalog, registry: Registry, version: str, query: Any) -
     return encoded.vectors
 
 
-def _is_vectors(query: Any, shape: Any, dim: int) -> bool:
-    """Whether a query is vectors; an array of two dimensions that are not (q, dim) may be a grey image."""
-    if shape is None:
+def is_vectors(query: Any, dim: int) -> bool:
+    """Whether a query is vectors of `dim` values; an array of two dimensions that are not (q, dim) may be an image."""
+    shape = getattr(query, "shape", None)
+    if not isinstance(shape, tuple):
         return isinstance(query, list | tuple)
     return len(shape) == 1 or (len(shape) == 2 and shape[1] == dim)
 

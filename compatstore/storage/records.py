@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from compatstore.encoders.protocol import Encoder
+from compatstore.evaluation.fusion import Fusion
 from compatstore.storage.columns import VersionColumns
 from compatstore.versions import EmbeddingVersion
 
@@ -192,3 +193,22 @@ class RunRecord:
     def open(self) -> bool:
         """Whether the target's vectors are being kept up to date."""
         return self.state not in ("rolled-back", "retired", "aborted")
+
+
+@dataclass(frozen=True)
+class ServingRecord:
+    """How the gallery is served by both versions of an upgrade.
+
+    It is no part of the upgrade's own record, which whoever works on the upgrade writes as it was when that work began.
+
+    Attributes:
+        target: Version upgraded to.
+        began: When the upgrade began that it was chosen for, ISO 8601, UTC; it holds for no later one.
+        fusion: Weight and constants.
+        labels: Column of labels that the weight was chosen by, or None.
+    """
+
+    target: str
+    began: str
+    fusion: Fusion
+    labels: str | None = None

@@ -21,11 +21,12 @@ from compatstore.errors import (
     UnknownVersion,
     first_offenders,
 )
+from compatstore.evaluation.fusion import Fusion
 from compatstore.storage.blobs import Blobs
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.history import PREFIX, HistoryEntry, pages, read_entries, turn_page
 from compatstore.storage.lance_engine import lance
-from compatstore.storage.records import ArtifactRecord, RunRecord, VersionRecord
+from compatstore.storage.records import ArtifactRecord, RunRecord, ServingRecord, VersionRecord
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
 
@@ -49,6 +50,7 @@ class Registry:
         format: Of this record.
         history: Steps of the history so far.
         history_page: SHA-256 of the last page of the history, "" while there is none.
+        serving: How upgrades are served by both of their versions, by their target.
     """
 
     id_column: str
@@ -61,12 +63,14 @@ class Registry:
     format: int = FORMAT
     history: int = 0
     history_page: str = ""
+    serving: Mapping[str, ServingRecord] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse names that contradict each other: they become names of columns and of files beside the table."""
         names = [(name, record.name) for name, record in self.versions.items()]
         names += [(name, artifact.id) for name, artifact in self.artifacts.items()]
         names += [(name, run.target) for name, run in self.runs.items()]
+        names += [(name, serving.target) for name, serving in self.serving.items()]
         misnamed = [f"{name!r} names itself {own!r}" for name, own in names if name != own]
         unregistered = [
             f"an upgrade to {name!r}, which is no version" for name in self.runs if name not in self.versions
@@ -156,6 +160,17 @@ class Registry:
         if known is not None and known.lease > run.lease:
             run = replace(run, lease=known.lease)
         return replace(self, runs={**self.runs, run.target: run})
+
+    def with_serving(self, serving: ServingRecord) -> Registry:
+        """A copy with the way to serve an upgrade added or replaced."""
+        return replace(self, serving={**self.serving, serving.target: serving})
+
+    def fusion_of(self, target: str) -> Fusion | None:
+        """How both versions of an open upgrade are searched as one; None where nothing was chosen for it."""
+        run, serving = self.runs.get(target), self.serving.get(target)
+        if run is None or serving is None or not run.open or serving.began != run.started_at:
+            return None
+        return serving.fusion
 
     def dumps(self) -> str:
         """JSON text."""

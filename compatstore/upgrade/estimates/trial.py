@@ -66,17 +66,10 @@ def try_upgrade(context: UpgradeContext, settings: SampleSettings) -> DecisionTa
         UpgradeError: There is nothing to transform with, or too few items could be embedded natively.
         InvalidInput: There is no such column of labels, or too few items.
     """
-    run = context.run
-    if not run.path:
-        raise UpgradeError(
-            f"try the upgrade to {run.target}",
-            expected="an artifact to transform with",
-            found="none: everything would be embedded natively",
-            fix="Link one: compatstore link GALLERY ARTIFACT",
-        )
+    require_path(context)
     sample = draw_sample(context, settings.sample, labels=settings.labels, seed=settings.seed)
-    hopped = transformer_of(context.catalog, run).apply(sample.source)
-    urgent = _order(context, sample.ids, hopped)
+    hopped = transformer_of(context.catalog, context.run).apply(sample.source)
+    urgent = order_of_sample(context, sample.ids, hopped)
     shares = tuple(sorted({*BUDGETS, *settings.shares}))
     return decide_on_sample(context, sample, hopped.vectors, urgent, replace(settings, shares=shares))
 
@@ -100,14 +93,19 @@ def decide_on_sample(
         settings: What decides.
         served: Whether `transformed` is what the table has in the target now, rather than a hop.
     """
-    metrics = _metrics(context)
-    asks, whole = sample.asks, None
+    metrics, whole = _metrics(context), None
     complete = sample.population == len(sample.places)
     if sample.classes is not None and not complete:
         whole = search_whole(context, sample, metrics, served=served, seed=settings.seed).figures(KS)
-    labels = None if sample.classes is None else sample.classes[sample.places]
+    trial = replace(as_evaluation_sample(sample, transformed, urgent), whole=whole)
+    return replace(decide(trial, decision_settings(context, settings)), provenance=sample.provenance)
+
+
+def as_evaluation_sample(sample: Sample, transformed: FloatArray, urgent: npt.NDArray[np.intp]) -> EvaluationSample:
+    """The sample as strategies are measured on it; arguments as in `decide_on_sample`."""
+    asks, labels = sample.asks, None if sample.classes is None else sample.classes[sample.places]
     ids = np.arange(len(sample.places))
-    trial = EvaluationSample(
+    return EvaluationSample(
         source_queries=sample.source.vectors[asks],
         target_queries=sample.native[asks],
         source=sample.source.vectors,
@@ -120,20 +118,35 @@ def decide_on_sample(
         query_ids=ids[asks],
         gallery_ids=ids,
         population=sample.population,
-        whole=whole,
     )
-    decided = decide(
-        trial,
-        DecisionSettings(
-            ks=KS,
-            criterion=settings.criterion,
-            shares=settings.shares,
-            source_metric=metrics["s/s"],
-            target_metric=metrics["t/h"],
-            seed=settings.seed,
-        ),
+
+
+def decision_settings(context: UpgradeContext, settings: SampleSettings) -> DecisionSettings:
+    """The settings with the metrics of both versions."""
+    metrics = _metrics(context)
+    return DecisionSettings(
+        ks=KS,
+        criterion=settings.criterion,
+        shares=settings.shares,
+        source_metric=metrics["s/s"],
+        target_metric=metrics["t/h"],
+        seed=settings.seed,
     )
-    return replace(decided, provenance=sample.provenance)
+
+
+def require_path(context: UpgradeContext) -> None:
+    """Refuse to try an upgrade without a transform.
+
+    Raises:
+        UpgradeError: There is nothing to transform with.
+    """
+    if not context.run.path:
+        raise UpgradeError(
+            f"try the upgrade to {context.run.target}",
+            expected="an artifact to transform with",
+            found="none: everything would be embedded natively",
+            fix="Link one: compatstore link GALLERY ARTIFACT",
+        )
 
 
 def _metrics(context: UpgradeContext) -> dict[str, Metric]:
@@ -143,7 +156,7 @@ def _metrics(context: UpgradeContext) -> dict[str, Metric]:
     return {**dict.fromkeys(SOURCE_WAYS, source), TARGET_WAY: target}
 
 
-def _order(context: UpgradeContext, ids: ArrowArray, transformed: VersionValues) -> npt.NDArray[np.intp]:
+def order_of_sample(context: UpgradeContext, ids: ArrowArray, transformed: VersionValues) -> npt.NDArray[np.intp]:
     """The order in which the run's policy would backfill the sample."""
     catalog, run = context.catalog, context.run
     head = catalog.head(run.target)

@@ -1,0 +1,193 @@
+"""How a query is served: by one version, or by both versions of an upgrade as one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Literal
+
+from compatstore.arrays import FloatArray
+from compatstore.digests import require_fingerprint
+from compatstore.errors import Incompatible, InvalidInput, UpgradeError
+from compatstore.search.execute import as_queries, is_vectors
+from compatstore.search.fusion import FusionPlan, plan_fused
+from compatstore.search.plan import SearchPlan, plan_search
+from compatstore.storage.catalog import Catalog
+from compatstore.storage.records import RunRecord
+from compatstore.storage.registry import Registry
+from compatstore.storage.version_hints import of_fingerprint
+
+Serving = Literal["fused", "single"]
+
+
+def plan_serving(
+    catalog: Catalog,
+    registry: Registry,
+    query: Any,
+    k: int,
+    version: str | None,
+    where: str | Sequence[str] | None,
+    serving: Serving | None,
+) -> SearchPlan | FusionPlan:
+    """Plan a search by one version or by two; read-only.
+
+    Args:
+        catalog: The gallery.
+        registry: Its state.
+        query: What `Gallery.search` takes, or None for a source that can be embedded by every version.
+        k: Results wanted.
+        version: Version of the query; the active one by default.
+        where: The caller's conditions.
+        serving: "fused": by both versions of an upgrade. "single": by one version. None: fused where a fusion was
+            chosen for an upgrade of the version and both of its queries are there, or can be made of a source.
+
+    Raises:
+        InvalidInput: The query does not fit what is asked for, or a condition is not one expression.
+        UnknownVersion: There is no such version, or nothing to search with its queries.
+        UpgradeError: No fusion was chosen.
+    """
+    names = _versions_of(registry, query, version)
+    if len(names) == 2:
+        return _plan_pair(registry, names, k, where, serving)
+    name = names[0] if names else version or registry.active
+    value = query[name] if names else query
+    source = value is None or not is_vectors(value, registry.record(name).dim)
+    run = _fused_run(registry, name)
+    if serving == "fused":
+        if run is None:
+            raise _unfused(name)
+        if not source or names:
+            raise InvalidInput(
+                f"search {run.source} and {run.target} as one",
+                expected="a query of each version, or a source that both embed",
+                found=f"a query of {name}",
+                fix=f"Hand both over: search({{'{run.source}': ..., '{run.target}': ...}}).",
+            )
+        return _plan_run(registry, run, k, where)
+    decided = serving is None and version is None and source and not names and run is not None
+    if decided and run is not None and _worth(registry, run) and (value is None or _both_embed(catalog, run)):
+        return _plan_run(registry, run, k, where)
+    return plan_search(registry, name, k, where)
+
+
+def read_served(
+    catalog: Catalog, registry: Registry, plan: SearchPlan | FusionPlan, query: Any
+) -> dict[str, FloatArray]:
+    """Read a query in each version that a plan asks in: version -> (q, dim) float32.
+
+    Raises:
+        DimensionMismatch: The vectors have another length.
+        NonFiniteVectors: NaN or infinite values.
+        InvalidInput: No vector at all, a source that cannot be embedded, or no encoder for it.
+    """
+    versions = [part.version for part in plan.parts] if isinstance(plan, FusionPlan) else [plan.version]
+    return {
+        name: as_queries(catalog, registry, name, query[name] if isinstance(query, Mapping) else query)
+        for name in versions
+    }
+
+
+def require_fingerprints(
+    registry: Registry, plan: SearchPlan | FusionPlan, fingerprint: str | Mapping[str, str] | None
+) -> None:
+    """Refuse queries of another model than their version's.
+
+    Args:
+        registry: State of the gallery.
+        plan: Of the search.
+        fingerprint: Of the model that made the query, or one for each version.
+
+    Raises:
+        FingerprintMismatch: A query is another model's.
+        InvalidInput: One fingerprint for queries in two versions, or one for a version without a query.
+    """
+    if fingerprint is None:
+        return
+    versions = [part.version for part in plan.parts] if isinstance(plan, FusionPlan) else [plan.version]
+    if isinstance(fingerprint, str) and len(versions) > 1:
+        raise InvalidInput(
+            f"search {' and '.join(versions)} as one",
+            expected="a fingerprint for each version, by its name",
+            found="one fingerprint",
+        )
+    given = {versions[0]: fingerprint} if isinstance(fingerprint, str) else fingerprint
+    for name in versions:
+        if name in given:
+            fix = of_fingerprint(registry, name, given[name])
+            wanted = registry.record(name).version().fingerprint
+            require_fingerprint(f"search with a query of {name}", wanted, given[name], fix)
+
+
+def _versions_of(registry: Registry, query: Any, version: str | None) -> tuple[str, ...]:
+    """Versions that a mapping has queries for; none for any other query."""
+    if not isinstance(query, Mapping):
+        return ()
+    names = tuple(query)
+    if not 1 <= len(names) <= 2 or version not in (None, *names) or (version is not None and len(names) == 2):
+        raise InvalidInput(
+            "search with queries of versions",
+            expected="queries of one version or two, and no other version named",
+            found=f"queries of {', '.join(map(str, names)) or 'none'}" + (f" and version={version}" if version else ""),
+        )
+    for name in names:
+        registry.record(name)
+    return names
+
+
+def _plan_pair(
+    registry: Registry,
+    names: tuple[str, ...],
+    k: int,
+    where: str | Sequence[str] | None,
+    serving: Serving | None,
+) -> SearchPlan | FusionPlan:
+    """Plan a search with queries of two versions."""
+    runs = [run for run in registry.runs.values() if {run.source, run.target} == set(names)]
+    run = max(runs, key=lambda run: run.started_at, default=None)
+    if run is None:
+        raise InvalidInput(
+            f"search {' and '.join(names)} as one",
+            expected="the source and the target of an upgrade",
+            found="no upgrade between the two",
+        )
+    retired = registry.record(run.source).columns is None
+    if serving == "fused" and registry.fusion_of(run.target) is None and not retired:
+        raise _unfused(run.target)
+    if not retired and (serving == "fused" or (serving is None and _worth(registry, run))):
+        return _plan_run(registry, run, k, where)
+    return plan_search(registry, registry.active if registry.active in names else run.target, k, where)
+
+
+def _plan_run(registry: Registry, run: RunRecord, k: int, where: str | Sequence[str] | None) -> SearchPlan | FusionPlan:
+    fusion = registry.fusion_of(run.target)
+    assert fusion is not None
+    return plan_fused(registry, run.source, run.target, fusion, k, where)
+
+
+def _fused_run(registry: Registry, name: str) -> RunRecord | None:
+    """The last upgrade from or to a version that a fusion was chosen for."""
+    runs = [run for run in registry.runs.values() if name in (run.source, run.target)]
+    fused = [run for run in runs if registry.fusion_of(run.target) is not None]
+    return max(fused, key=lambda run: run.started_at, default=None)
+
+
+def _worth(registry: Registry, run: RunRecord) -> bool:
+    """Whether a fusion was chosen for an upgrade, and is more than one of its versions alone."""
+    fusion = registry.fusion_of(run.target)
+    return fusion is not None and not fusion.single
+
+
+def _both_embed(catalog: Catalog, run: RunRecord) -> bool:
+    """Whether this program can embed a source by both versions of an upgrade."""
+    with suppress(Incompatible):
+        return all(catalog.encoder(name) is not None for name in (run.source, run.target))
+    return False
+
+
+def _unfused(name: str) -> UpgradeError:
+    return UpgradeError(
+        f"search by {name} and the other version of its upgrade as one",
+        expected="an upgrade under way that a fusion was chosen for",
+        found="none",
+        fix=f"Choose one: compatstore fuse GALLERY {name}",
+    )

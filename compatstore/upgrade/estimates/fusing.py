@@ -1,0 +1,134 @@
+"""How both versions of an upgrade are searched as one: chosen on a sample, stored beside the upgrade."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from compatstore.arrays import BoolArray, Positions
+from compatstore.errors import UpgradeError
+from compatstore.evaluation.curve import native_count
+from compatstore.evaluation.fusion import SAME_SHARE, Fusion
+from compatstore.evaluation.strategies import trial_of_fusions
+from compatstore.storage.catalog import Catalog
+from compatstore.storage.columns import NATIVE
+from compatstore.storage.history import HistoryEntry
+from compatstore.storage.records import RunRecord, ServingRecord
+from compatstore.storage.registry import Registry, edit
+from compatstore.upgrade.context import UpgradeContext
+from compatstore.upgrade.estimates.sample import draw_sample
+from compatstore.upgrade.estimates.trial import (
+    SampleSettings,
+    as_evaluation_sample,
+    decision_settings,
+    order_of_sample,
+    require_path,
+)
+from compatstore.upgrade.states import require_open, run_of
+from compatstore.upgrade.transform import transformer_of
+
+STEP = "fuse"
+SHARES = (0.25, 0.5, 0.75, 1.0)  # native shares that weights are chosen for, beside the gallery's own
+
+
+def choose_fusion(context: UpgradeContext, settings: SampleSettings, weight: float | None = None) -> Fusion:
+    """Choose a weight for the native share that the gallery has, and for larger ones; read-only.
+
+    The sample is embedded in the target and not kept, except for items that are native already.
+
+    Args:
+        context: The upgrade.
+        settings: Sample and criterion.
+        weight: Take this weight, and measure the constants alone.
+
+    Raises:
+        UpgradeError: Nothing is transformed, or too few items can be embedded natively.
+        InvalidInput: There is no such column of labels, or the criterion is CMC and the sample not the whole gallery.
+    """
+    require_path(context)
+    sample = draw_sample(context, settings.sample, labels=settings.labels, seed=settings.seed)
+    native = sample.served.valid & (sample.served.origin == NATIVE)
+    made = transformer_of(context.catalog, context.run).apply(sample.source)
+    stored = sample.served.valid & ~native
+    transformed = np.where(stored[:, None], sample.served.vectors, made.vectors)
+    urgent = order_of_sample(context, sample.ids, made)
+    trial = trial_of_fusions(as_evaluation_sample(sample, transformed, urgent), decision_settings(context, settings))
+    constants = trial.constants()
+    share = native_share(context)
+    if weight is not None:
+        return replace(constants.named(weight), native_share=share)
+    larger = [other for other in SHARES if other > share + SAME_SHARE]
+    masks = [native, *(_filled(native, np.asarray(trial.sample.order, np.intp), other) for other in larger)]
+    fitted = [trial.fit(mask, constants).fusion for mask in masks]
+    choices = tuple(
+        replace(choice, native_share=there)
+        for fusion, there in zip(fitted, (share, *larger), strict=True)
+        for choice in fusion.choices
+    )
+    return replace(constants, choices=choices).at(share)
+
+
+def native_share(context: UpgradeContext) -> float:
+    """Share of the gallery that is native in the target, from 0 to 1."""
+    columns, items = context.target_record.columns, context.count()
+    return 0.0 if columns is None or not items else context.count(columns.native) / items
+
+
+def _filled(native: BoolArray, order: Positions, share: float) -> BoolArray:
+    """(n,) bool, natives when the backfill has reached a share: those of now, then the first of the order."""
+    first = order[np.argsort(~native[order], kind="stable")]
+    filled = native.copy()
+    filled[first[: native_count(share, len(native))]] = True
+    return filled
+
+
+def fusable(catalog: Catalog, target: str) -> UpgradeContext:
+    """The upgrade whose versions can be fused.
+
+    Raises:
+        UnknownVersion: There is no such version.
+        UpgradeError: No upgrade to it is under way, or one of its versions has no vectors.
+    """
+    registry = catalog.registry()
+    registry.record(target)
+    run = run_of(registry, target)
+    if run is None or not UpgradeContext.of(catalog, run).has_both:
+        raise UpgradeError(
+            f"fuse {target} with the version before it",
+            expected="an upgrade whose both versions have vectors",
+            found="none" if run is None else f"an upgrade in state {run.state} that lacks one",
+            fix=f"Begin it: compatstore upgrade GALLERY {target}",
+        )
+    return UpgradeContext.of(catalog, run)
+
+
+def save_fusion(catalog: Catalog, run: RunRecord, fusion: Fusion, labels: str | None) -> None:
+    """Store how an upgrade is served, with a step of the history in the same commit.
+
+    Raises:
+        Interrupted: The upgrade ended meanwhile.
+    """
+
+    def change(registry: Registry) -> Registry:
+        open_run = require_open(registry, run.target)
+        return registry.with_serving(ServingRecord(run.target, open_run.started_at, fusion, labels))
+
+    choice = fusion.choice
+    note = f"weight {fusion.weight:g}" if choice is None else f"weight {choice}"
+    edit(catalog.store, change, HistoryEntry(STEP, run.target, note=note))
+
+
+def follow_natives(catalog: Catalog, target: str) -> None:
+    """Take the weight that was chosen for the native share which the gallery has by now; a no-op without a fusion."""
+    registry = catalog.registry()
+    fusion, run = registry.fusion_of(target), run_of(registry, target)
+    if fusion is None or run is None:
+        return
+    context = UpgradeContext.of(catalog, run)
+    if not context.has_both:
+        return
+    now = fusion.at(native_share(context))
+    if abs(now.native_share - fusion.native_share) <= SAME_SHARE and now.weight == fusion.weight:
+        return
+    save_fusion(catalog, run, now, registry.serving[target].labels)
