@@ -77,6 +77,7 @@ VERBS = (
     *(models.register, models.link, models.versions),
     *(training.train, evaluation.evaluate),
     *(upgrades.plan, upgrades.upgrade, upgrades.pause),
+    evaluation.fuse,
     *(switching.cutover, switching.rollback, switching.abort, switching.retire),
     *(watching.status, watching.history, watching.unbackfillable, evaluation.report),
     *(upkeep.verify, upkeep.doctor, upkeep.optimize),

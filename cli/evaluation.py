@@ -24,7 +24,7 @@ from compatstore.cli.verb import (
 
 if TYPE_CHECKING:
     from compatstore.cli.settings import Options
-    from compatstore.evaluation import DecisionRow, DecisionTable
+    from compatstore.evaluation import DecisionRow, DecisionTable, Fusion
     from compatstore.upgrade.estimates.estimate import UpgradeEstimate
     from compatstore.upgrade.estimates.gates import Gate
     from compatstore.upgrade.estimates.reporting import UpgradeReport
@@ -93,6 +93,46 @@ def evaluate(
     for line in _gates(judged):
         output.note(line)
     ctx.exit(0 if all(gate.passed for gate in judged) else GATE_FAILED)
+
+
+def _of_fuse() -> Mapping[str, Options]:
+    from compatstore.cli.requests import of_report
+
+    return of_report()
+
+
+@verb("fuse", example="fuse photos.lance v2 --labels category", requests=_of_fuse)
+@gallery_argument
+@click.argument("target")
+@click.option("--sample", type=int, metavar="N", default=1000, show_default=True, help="Items to choose by.")
+@click.option("--weight", type=float, metavar="W", help="Take this weight of the target's distances, from 0 to 1.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the sample.")
+@target_encoder_option
+@trust_code_option
+@pass_output
+def fuse(
+    output: Output,
+    gallery: str,
+    target: str,
+    sample: int,
+    weight: float | None,
+    seed: int,
+    encoder: str | None,
+    trust_code: bool,
+    asked: Gates,
+) -> None:
+    """Choose how both versions of an upgrade are searched as one.
+
+    The weight is chosen on a sample, for the share of TARGET's vectors that are native and for larger ones, and stored.
+    From then on searches with an image or a text ask both models, until the version before TARGET is retired. Where
+    no weight is surely better than the version before TARGET alone, searches go on as before.
+    """
+    opened = open_target(gallery, target, encoder, trust_code=trust_code)
+    with progress_bars("fuse"):
+        fusion = opened.fuse(
+            target, labels=asked.labels, criterion=asked.criterion, sample=sample, weight=weight, seed=seed
+        )
+    output.show(fusion, _fusion)
 
 
 def _of_report() -> Mapping[str, Options]:
@@ -182,6 +222,29 @@ def _decision(result: DecisionTable) -> Iterator[str | Table]:
     yield table(headings, rows)
     yield f"{result.num_queries} queries, correct by {result.truth}, intervals of {result.confidence:.0%}"
     yield f"{result.advice.verdict}: {result.advice.text}"
+
+
+def _fusion(result: Fusion) -> Iterator[str | Table]:
+    """How both versions are searched as one."""
+    yield f"weight {result.weight:.4g} at a native share of {result.native_share:.4g}"
+    rows = [
+        (
+            f"{choice.native_share:.4g}",
+            f"{choice.weight:.4g}",
+            "apart" if choice.per_origin else "together",
+            f"{100 * choice.gain:+.1f} ({100 * choice.low:+.1f} at least)",
+        )
+        for choice in result.choices
+    ]
+    if result.choice is not None:
+        yield table(("native share", "weight", "standardised", f"{result.choice.criterion} gained"), rows)
+        yield f"{result.choice.num_queries} queries, correct by {result.choice.truth}"
+    if result.weight == 0:
+        yield "searches go on as before: no weight is surely better"
+    elif result.weight == 1:
+        yield "searches go on as before: the target alone is best, when it is cut over to"
+    else:
+        yield "price: two embeddings and two searches for a query, until the source is retired"
 
 
 def estimate_view(result: UpgradeEstimate) -> Iterator[str | Table]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from compatstore.cli.files import Feed
     from compatstore.gallery import Gallery
     from compatstore.ingest.write import Added
-    from compatstore.search import SearchPlan
+    from compatstore.search import FusionPlan, SearchPlan
 
 
 FAILURES_SHOWN = 20
@@ -83,6 +83,11 @@ def drop_columns(output: Output, gallery: str, names: tuple[str, ...]) -> None:
     help="Columns to show; id, source and metadata by default, and "
     "with them _distance, _version and _origin, unless some of these are named.",
 )
+@click.option(
+    "--serving",
+    type=click.Choice(["fused", "single"]),
+    help="Rank by both versions of an upgrade as one, or by one version; by default as `fuse` has chosen.",
+)
 @click.option("--explain", is_flag=True, help="Show how the search would go, and do not search.")
 @trust_code_option
 @pass_output
@@ -97,6 +102,7 @@ def search(
     where: tuple[str, ...],
     version: str | None,
     columns: str | None,
+    serving: Literal["fused", "single"] | None,
     explain: bool,
     trust_code: bool,
 ) -> None:
@@ -112,11 +118,11 @@ def search(
         raise InvalidInput("search", expected=f"one of {', '.join(forms)}", found=", ".join(given) or "none")
     opened = open_gallery(gallery, trust_code=trust_code)
     if explain:
-        output.show(opened.explain(k=k, version=version, where=where), _search_plan)
+        output.show(opened.explain(k=k, version=version, where=where, serving=serving), _search_plan)
         return
-    query = image or text or (_vectors(vector) if vector is not None else _stored_vector(opened, str(id), version))
+    query = image or text or (_vectors(vector) if vector is not None else _stored(opened, str(id), version, serving))
     chosen = None if columns is None else [name.strip() for name in columns.split(",")]
-    found = opened.search(query, k, version, where, chosen)
+    found = opened.search(query, k, version, where, chosen, serving=serving)
     if chosen is not None and not set(chosen).isdisjoint(COMPUTED):
         found = found.select([name for name in chosen if name in found.column_names])
     output.show(found, _found)
@@ -205,6 +211,14 @@ def _vectors(path: str) -> list[Any]:
     return list(read_array(path, "vector", "vectors", "query", "queries").tolist())
 
 
+def _stored(gallery: Gallery, item: str, version: str | None, serving: str | None) -> Any:
+    """The vector of an item, or its vectors in both versions that are searched as one."""
+    if serving != "fused":
+        return _stored_vector(gallery, item, version)
+    parts = gallery.explain(version=version, serving="fused").parts
+    return {part.version: _stored_vector(gallery, item, part.version) for part in parts}
+
+
 def _stored_vector(gallery: Gallery, item: str, version: str | None) -> Any:
     key = int(item) if gallery.id_type == "int64" and item.lstrip("-").isdecimal() else item
     (vector,) = gallery.vectors([key], version)
@@ -229,7 +243,7 @@ def _dropped_columns(result: Mapping[str, Sequence[str]]) -> Iterator[str | Tabl
     yield f"dropped {', '.join(result['dropped'])}; left: {', '.join(result['left']) or 'none'}"
 
 
-def _search_plan(result: SearchPlan) -> Iterator[str | Table]:
+def _search_plan(result: SearchPlan | FusionPlan) -> Iterator[str | Table]:
     """How a search would go."""
     yield from str(result).splitlines()
 

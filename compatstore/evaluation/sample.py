@@ -102,6 +102,8 @@ class DecisionSettings:
         ks: The k of CMC@k.
         criterion: The figure that decides, "map" or "cmc@k" for one of `ks`.
         shares: Budgets between a hop alone and a full backfill, in (0, 1).
+        fused_shares: Shares of natives at which both versions are also searched as one, in [0, 1]; the weight is chosen
+            by the criterion, or by mAP where the items are a sample. Each takes about as long as eight budgets.
         merge: How the rank merge makes one list of two; see `mixed_blocks`.
         merge_share: Share of the gallery that is native in the rank merge, in (0, 1].
         source_metric: Distance of the source's space.
@@ -124,6 +126,7 @@ class DecisionSettings:
     ks: tuple[int, ...] = (1, 5)
     criterion: str = "map"
     shares: tuple[float, ...] = (0.1, 0.25, 0.5)
+    fused_shares: tuple[float, ...] = ()
     merge: RankMerge = "calibrated"
     merge_share: float = 0.25
     source_metric: Metric = "l2"
@@ -140,6 +143,7 @@ class DecisionSettings:
         for holds, expected, found in (
             (self.criterion in self.metrics, f"a criterion of {self.metrics}", repr(self.criterion)),
             (all(0 < share < 1 for share in self.shares), "shares between 0 and 1", f"{self.shares}"),
+            (all(0 <= share <= 1 for share in self.fused_shares), "fused_shares from 0 to 1", f"{self.fused_shares}"),
             (0 < self.merge_share <= 1, "a merge_share above 0, up to 1", f"{self.merge_share}"),
             (0 < self.confidence < 1, "a confidence between 0 and 1", f"{self.confidence}"),
             (self.resamples > 1, "2 resamples or more", f"{self.resamples}"),

@@ -19,7 +19,8 @@ from compatstore.evaluation.sampled import QueryFigures, Sampling, find_in_block
 from compatstore.evaluation.whole import WholeFigures
 
 FEWEST_NEIGHBOURS = 5
-MERGED = "s/s+t/t"
+MERGED = "s/s+t/t"  # each item is searched in one space; in a fusion every item in both
+FUSED, FUSED_PARTLY = {0.0: "s/s & t/h", 1.0: "s/s & t/t"}, "s/s & t/h+t"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,10 +35,12 @@ class ServingStrategy:
 
 
 def rank_strategies(sample: EvaluationSample, settings: DecisionSettings) -> list[ServingStrategy]:
-    """Rank by the status quo, naive swap, rank merge, hop alone, the budgets and the full backfill, in this order."""
+    """Rank by the status quo, naive swap, rank merge, hop alone, budgets, fusions and full backfill, in this order."""
     native = measure(sample.target_queries, sample.native, settings.target_metric)
     search = _Search(relevance=_correct(sample, native, settings), ks=settings.ks, sampling=_sampling(sample))
-    strategies = [*_without_transform(sample, native, search, settings), *_backfills(sample, search, settings)]
+    *budgets, full = _backfills(sample, search, settings)
+    fused = _fused(sample, search, settings)
+    strategies = [*_without_transform(sample, native, search, settings), *budgets, *fused, full]
     if sample.complete:
         return strategies
     founds = [strategy.found for strategy in strategies]
@@ -141,6 +144,28 @@ def _backfills(sample: EvaluationSample, search: _Search, settings: DecisionSett
             names, notations, shares, search.galleries(both, galleries), strict=True
         )
     ]
+
+
+def _fused(sample: EvaluationSample, search: _Search, settings: DecisionSettings) -> list[ServingStrategy]:
+    """Both versions searched as one, at some shares of natives; each query by the weight that other queries chose."""
+    if not settings.fused_shares:
+        return []
+    chosen_by = settings if sample.complete else replace(settings, criterion="map")
+    trial = FusionTrial(
+        sample=sample,
+        settings=chosen_by,
+        relevance=search.relevance,
+        sampling=search.sampling,
+        truth=truth_of(sample, settings),
+    )
+    constants, order, made = trial.constants(), as_permutation(sample.order, len(sample.source)), []
+    for share in sorted(settings.fused_shares):
+        fitted = trial.fit(native_rows(order, share), constants)
+        note = f"w {fitted.fusion.weight:g}; two embeddings and two searches for a query, the source's vectors are kept"
+        notation = FUSED.get(share, FUSED_PARTLY)
+        name = f"fused {100 * share:.4g}%"
+        made.append(ServingStrategy(name=name, notation=notation, share=share, found=fitted.found, note=note))
+    return made
 
 
 def _swap_note(target: int, source: int) -> str:

@@ -87,3 +87,28 @@ def test_a_report_for_people_for_programs_and_as_files(run, linked, tmp_path):
 def test_what_cannot_be_reported(run, linked):
     assert run("report", linked).code == 3
     assert run("report", linked, "--encoder", "precomputed:x").code == 2
+
+
+def test_fuse_chooses_how_both_versions_are_searched_as_one(run, linked):
+    assert run("fuse", linked, "v2").code != 0
+    run("upgrade", linked, "v2")
+    told = run("fuse", linked, "v2", "--labels", "label", "--sample", 200)
+    assert told.code == 0
+    assert "correct by labels" in told.out
+    fusion = run("fuse", linked, "v2", "--weight", 0.4, "--sample", 200, "--json").json
+    assert (fusion["weight"], fusion["choices"]) == (0.4, [])
+    said = run("search", linked, "--explain").out
+    assert "merge: fused, 0.6 v1 + 0.4 v2" in said
+    assert "price: two embeddings and two searches" in said
+    found = run("search", linked, "--id", "digit-0003", "--serving", "fused", "-k", 3, "--json").json
+    assert found[0]["id"] == "digit-0003"
+    alone = run("search", linked, "--id", "digit-0003", "--serving", "single", "-k", 3, "--json").json
+    assert {row["_version"] for row in alone} == {"v1"}
+    assert {row["_version"] for row in found} == {"v2"}
+
+
+def test_evaluate_measures_both_versions_as_one(run, linked):
+    rows = run("evaluate", linked, "v2", *TERMS, "--json").json["rows"]
+    fused = [row for row in rows if row["name"].startswith("fused")]
+    assert [row["name"] for row in fused] == ["fused 0%", "fused 100%"]
+    assert all("two embeddings and two searches for a query" in row["note"] for row in fused)

@@ -75,7 +75,9 @@ def measure_upgrade(context: UpgradeContext, terms: Gates, estimated: int) -> De
     fresh = draw_sample(
         context, size, labels=terms.labels, seed=run.seed, domain=REPORT_DRAW, estimated=estimated
     ).served_only()
-    settings = SampleSettings(sample=size, labels=terms.labels, criterion=terms.criterion, seed=run.seed)
+    settings = SampleSettings(
+        sample=size, labels=terms.labels, criterion=terms.criterion, seed=run.seed, fused_shares=()
+    )
     order = np.arange(len(fresh.native))
     return decide_on_sample(context, fresh, fresh.served.vectors, order, settings, served=True)
 

@@ -33,6 +33,7 @@ class SampleSettings:
         criterion: The figure that decides: "map", "cmc@1" or "cmc@5".
         shares: Budgets to measure beside `BUDGETS`, in (0, 1).
         seed: Of the sample and of the bootstrap.
+        fused_shares: Shares of natives at which both versions are also searched as one.
 
     Raises:
         InvalidInput: The sample is too small.
@@ -43,6 +44,7 @@ class SampleSettings:
     criterion: str = "map"
     shares: tuple[float, ...] = ()
     seed: int = 0
+    fused_shares: tuple[float, ...] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
         if self.sample < SMALLEST_SAMPLE:
@@ -128,6 +130,7 @@ def decision_settings(context: UpgradeContext, settings: SampleSettings) -> Deci
         ks=KS,
         criterion=settings.criterion,
         shares=settings.shares,
+        fused_shares=settings.fused_shares,
         source_metric=metrics["s/s"],
         target_metric=metrics["t/h"],
         seed=settings.seed,
