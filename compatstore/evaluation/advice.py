@@ -82,6 +82,31 @@ def advise(status_quo: Option, options: Sequence[Option], metric: str) -> Advice
     return Advice(verdict="upgrade", row=best.name, share=best.share, text=text)
 
 
+def better_fused(fused: Sequence[Option], options: Sequence[Option], advice: Advice, metric: str) -> str:
+    """A sentence about searching both versions as one, where that is better than what is advised for certain; or "".
+
+    It is no reason for or against an upgrade: it needs both models for every query.
+
+    Args:
+        fused: Both versions searched as one, at some shares of natives.
+        options: The other strategies, the one that is advised among them.
+        advice: What is advised.
+        metric: Name of the figure.
+    """
+    advised = next((option for option in options if option.name == advice.row), None)
+    if advised is None or not fused:
+        return ""
+    gains = gains_together([option.figure for option in fused], advised.figure)
+    better = [option for option, gain in zip(fused, gains, strict=True) if gain.low > 0]
+    if not better:
+        return ""
+    first = min(better, key=lambda option: option.share)
+    return (
+        f" Both versions searched as one ({first.name}) have {metric} {first.value:.1%}, for two embeddings and two "
+        "searches a query."
+    )
+
+
 def advise_without_labels(full: Option, options: Sequence[Option], metric: str, keep: float) -> Advice:
     """Name the smallest budget that keeps enough of what the target itself would answer.
 

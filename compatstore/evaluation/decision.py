@@ -10,7 +10,7 @@ import numpy as np
 from compatstore.arrays import Positions
 from compatstore.boundary import checked
 from compatstore.errors import InvalidInput
-from compatstore.evaluation.advice import Advice, Option, advise, advise_without_labels
+from compatstore.evaluation.advice import Advice, Option, advise, advise_without_labels, better_fused
 from compatstore.evaluation.bootstrap import (
     Estimate,
     Resampled,
@@ -304,11 +304,12 @@ def _advice(
     labelled: bool,
 ) -> Advice:
     metric = settings.criterion
-    options = [
-        Option(name=strategy.name, share=strategy.share, figure=own[metric])
-        for strategy, own in zip(strategies, figures, strict=True)
-        if metric in own
-    ]
-    if labelled:
-        return advise(options[0], options[1:], metric)
-    return advise_without_labels(options[-1], options[:-1], metric, settings.keep)
+    options, fused = list[Option](), list[Option]()
+    for strategy, own in zip(strategies, figures, strict=True):
+        if metric in own:
+            option = Option(name=strategy.name, share=strategy.share, figure=own[metric])
+            (fused if strategy.fused else options).append(option)
+    if not labelled:
+        return advise_without_labels(options[-1], options[:-1], metric, settings.keep)
+    advice = advise(options[0], options[1:], metric)
+    return replace(advice, text=advice.text + better_fused(fused, options, advice, metric))

@@ -159,12 +159,18 @@ class _Work:
                     row[itself] = np.inf
                 np.copyto(ordered, row)
                 ordered.sort()
-                _record(ranking, query, _ranks(row, ordered, positions), self.map_at)
+                _record(ranking, query, ranks_of(row, ordered, positions), self.map_at)
                 ranking.ties[query] = np.count_nonzero(ordered[1:] == ordered[:-1])
 
 
-def _ranks(row: Doubles, ordered: Doubles, positions: Positions) -> Positions:
-    """Ranks, ascending and from 1, of the items at `positions`; of equal distances the earlier position is first."""
+def ranks_of(row: Doubles, ordered: Doubles, positions: Positions) -> Positions:
+    """Ranks, ascending and from 1, of the items at `positions`; of equal distances the earlier position is first.
+
+    Args:
+        row: (n,) float64, distances of one query.
+        ordered: (n,) float64, the same, sorted.
+        positions: (m,) intp, ascending.
+    """
     found = row[positions]
     ranks = ordered.searchsorted(found)
     tied = ordered.searchsorted(found, side="right") - ranks > 1

@@ -33,6 +33,11 @@ class ServingStrategy:
     found: QueryFigures
     note: str = ""
 
+    @property
+    def fused(self) -> bool:
+        """Whether both versions are searched as one: a way to serve, whatever the upgrade embeds."""
+        return self.notation in (*FUSED.values(), FUSED_PARTLY)
+
 
 def rank_strategies(sample: EvaluationSample, settings: DecisionSettings) -> list[ServingStrategy]:
     """Rank by the status quo, naive swap, rank merge, hop alone, budgets, fusions and full backfill, in this order."""

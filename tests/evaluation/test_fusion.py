@@ -24,7 +24,7 @@ from compatstore.evaluation.fusion import (
 from compatstore.evaluation.fusion_choice import FOLDS, FusionTrial
 from compatstore.evaluation.ranking import rank_blocks
 from compatstore.evaluation.relevance import relevance_from_labels
-from compatstore.evaluation.sampled import WHOLE, Sampling
+from compatstore.evaluation.sampled import WHOLE, Sampling, find_in_blocks
 
 METRICS = ["l2", "cosine", "dot"]
 
@@ -343,6 +343,22 @@ def test_a_sampled_gallery_widens_the_interval():
     tried = replace(trial(drawn), sampling=Sampling(weight=drawn.weight))
     part = tried.fit(np.zeros(len(drawn.source), bool), tried.constants()).fusion.choice
     assert part.gain - part.low > 1.2 * (whole.gain - whole.low)
+
+
+@pytest.mark.parametrize("sampling", [WHOLE, Sampling(weight=7.5, own=4.25)])
+def test_weights_are_compared_by_the_figures_of_a_sampled_gallery(sampling):
+    drawn = sample(
+        1.0, 1.2, 0.8, queries=30, items=50, classes=6, query_ids=np.arange(20, 50), gallery_ids=np.arange(50)
+    )
+    tried, native = replace(trial(drawn), sampling=sampling), np.arange(50) % 3 == 0
+    fusions = [replace(tried.constants(), weight=weight, per_origin=weight < 0.5) for weight in (0.0, 0.3, 0.8, 1.0)]
+    target = np.where(native[:, None], drawn.native, drawn.transformed)
+    left, right = measure(drawn.source_queries, drawn.source), measure(drawn.target_queries, target)
+    columns = [np.arange(50) + 50 * number for number in range(len(fusions))]
+    blocks = fused_blocks(left, right, native, tried.relevance, fusions)
+    expected = find_in_blocks(blocks, 30, tried.relevance, columns, tried.settings.ks, sampling)
+    found = tried._values(native, fusions)
+    assert np.allclose(found, [figures.values for figures in expected], equal_nan=True)
 
 
 def test_cmc_cannot_be_told_by_a_sample():
