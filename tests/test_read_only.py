@@ -32,7 +32,7 @@ VERBS = {
 }
 WRITING_VERBS = {
     *("demo", "init", "adopt", "add", "drop-columns", "register", "link", "train"),
-    *("upgrade", "pause", "cutover", "rollback", "abort", "retire"),
+    *("upgrade", "fuse", "pause", "cutover", "rollback", "abort", "retire"),
     *("optimize", "unregister", "unlink"),
 }
 
@@ -74,7 +74,7 @@ REFUSED_VERBS = {
 
 WRITING_CALLS = {
     *("create", "adopt", "open", "add", "drop_columns", "delete", "create_index", "register", "link"),
-    *("upgrade", "pause", "cutover", "rollback", "abort", "retire", "unregister", "unlink"),
+    *("upgrade", "fuse", "pause", "cutover", "rollback", "abort", "retire", "unregister", "unlink"),
 }
 
 

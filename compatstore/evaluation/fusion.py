@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
+from compatstore.boundary import require_fields
 from compatstore.documents import read_record, to_document
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.distances import Distances
@@ -45,6 +46,7 @@ class Standardisation:
     deviation: float = 1.0
 
     def __post_init__(self) -> None:
+        require_fields(self)
         if not (np.isfinite(self.mean) and np.isfinite(self.deviation) and self.deviation > 0):
             found = f"mean {self.mean}, deviation {self.deviation}"
             raise InvalidInput(
@@ -85,6 +87,7 @@ class WeightChoice:
     low: float
 
     def __post_init__(self) -> None:
+        require_fields(self)
         _require_share("choose the weight of a fusion", "a weight", self.weight)
         _require_share("choose the weight of a fusion", "a native share", self.native_share)
 
@@ -135,6 +138,7 @@ class Fusion:
     native_share: float = 0.0
 
     def __post_init__(self) -> None:
+        require_fields(self)
         _require_share("fuse two versions", "a weight", self.weight)
         _require_share("fuse two versions", "a native share", self.native_share)
         for holds, expected, found in (
