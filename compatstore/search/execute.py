@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from compatstore.arrays import ArrowTable, FloatArray
+from compatstore.arrays import ArrowTable, FloatArray, Positions
 from compatstore.artifacts.matrix import as_matrix
 from compatstore.encoders import encode_readable
 from compatstore.errors import DimensionMismatch, InvalidInput
-from compatstore.search.parts import PartResult, merged, search_part
+from compatstore.search.parts import PartResult, merged, search_part, with_numbers
 from compatstore.search.plan import Part, SearchPlan
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.registry import Registry
@@ -106,44 +104,33 @@ def execute(
         InvalidInput: The condition is no valid SQL for this table.
     """
     forms = [query_of_part(catalog, part, queries) for part in plan.parts]
-    if len(queries) == 1:
-        return _search(snapshot, plan, [form[0] for form in forms], columns)
+    every = np.arange(len(queries))
 
-    def numbered(row: int) -> ArrowTable:
-        found = _search(snapshot, plan, [form[row] for form in forms], columns)
-        return found.append_column("_query", pa.array([row] * found.num_rows, pa.int32()))
-
-    return pa.concat_tables(queries_at_once().map(numbered, range(len(queries))))
-
-
-def _search(snapshot: Snapshot, plan: SearchPlan, queries: Sequence[FloatArray], columns: Sequence[str]) -> ArrowTable:
-    """Search all parts, and those again by their condition of which too few rows came."""
-
-    def find(number: int, exactly: bool) -> PartResult:
+    def find(number: int, exactly: bool, chosen: Positions) -> list[PartResult]:
         part, k = plan.parts[number], plan.k if exactly else FETCHED * plan.k
-        return search_part(snapshot, part, queries[number], k, plan.where, columns, exactly=exactly)
+        return search_part(snapshot, part, forms[number][chosen], k, plan.where, columns, exactly=exactly)
 
     exact = [part.excluded_column is None for part in plan.parts]
     if len(exact) == 1:
-        return find(0, True).rows
-    searches = [side_by_side().submit(find, number, exactly) for number, exactly in enumerate(exact)]
+        return with_numbers([result.rows for result in find(0, True, every)])
+    searches = [side_by_side().submit(find, number, exactly, every) for number, exactly in enumerate(exact)]
     found = [search.result() for search in searches]
-    rows, complete = merged(found, plan.merge, plan.k)
-    if not complete:
-        found = [part if exact[number] else find(number, True) for number, part in enumerate(found)]
-        rows, _ = merged(found, plan.merge, plan.k)
-    return rows
-
-
-@cache
-def queries_at_once() -> ThreadPoolExecutor:
-    """Threads that answer several queries of one call."""
-    return ThreadPoolExecutor(max_workers=os.cpu_count(), thread_name_prefix="compatstore-queries")
+    ranked = [merged(results, plan.merge, plan.k) for results in zip(*found, strict=True)]
+    # Of some queries too few rows of a part came: these are searched again by the part's condition.
+    again = np.flatnonzero([not complete for _, complete in ranked])
+    if len(again):
+        parts = [
+            [found[number][row] for row in again] if exactly else find(number, True, again)
+            for number, exactly in enumerate(exact)
+        ]
+        for row, results in zip(again, zip(*parts, strict=True), strict=True):
+            ranked[row] = merged(results, plan.merge, plan.k)
+    return with_numbers([rows for rows, _ in ranked])
 
 
 @cache
 def side_by_side() -> ThreadPoolExecutor:
-    """Threads that search the parts of one query: Lance works outside of Python's lock."""
+    """Threads that search the parts of a plan: Lance works outside of Python's lock."""
     return ThreadPoolExecutor(thread_name_prefix="compatstore-search")
 
 

@@ -18,8 +18,8 @@ from compatstore.arrays import ArrowArray, ArrowTable, BoolArray, Doubles, Float
 from compatstore.errors import DimensionMismatch
 from compatstore.evaluation.fusion import Fusion, Standardisation, distances_to
 from compatstore.search.condition import joined
-from compatstore.search.execute import queries_at_once, query_of_part, side_by_side
-from compatstore.search.parts import search_part
+from compatstore.search.execute import query_of_part, side_by_side
+from compatstore.search.parts import PartResult, search_part, with_numbers
 from compatstore.search.plan import Part, SearchPlan, plan_search
 from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.catalog import Catalog
@@ -142,19 +142,13 @@ def search_fused(
             found=f"{len(asked[0])} and {len(asked[1])}",
         )
     forms = [query_of_part(catalog, part, matrix) for part, matrix in zip(plan.parts, asked, strict=True)]
-    if len(asked[0]) == 1:
-        return _ranked(snapshot, plan, [form[0] for form in forms], columns)
-
-    def numbered(row: int) -> ArrowTable:
-        found = _ranked(snapshot, plan, [form[row] for form in forms], columns)
-        return found.append_column("_query", pa.array([row] * found.num_rows, pa.int32()))
-
-    return pa.concat_tables(queries_at_once().map(numbered, range(len(asked[0]))))
+    candidates = _candidates(snapshot, plan, forms, columns)
+    each = zip(candidates, *forms, strict=True)
+    return with_numbers([_ranked(plan, rows, queries, columns) for rows, *queries in each])
 
 
-def _ranked(snapshot: Snapshot, plan: FusionPlan, queries: Sequence[FloatArray], columns: Sequence[str]) -> ArrowTable:
+def _ranked(plan: FusionPlan, rows: ArrowTable, queries: Sequence[FloatArray], columns: Sequence[str]) -> ArrowTable:
     """The k nearest candidates of one query."""
-    rows = _candidates(snapshot, plan, queries, columns)
     compared = [_compared(part, query, rows) for part, query in zip(plan.parts, queries, strict=True)]
     (in_source, near), (in_target, far) = compared
     origins = [_origins(part, rows) for part in plan.parts]
@@ -174,18 +168,24 @@ def _ranked(snapshot: Snapshot, plan: FusionPlan, queries: Sequence[FloatArray],
 
 def _candidates(
     snapshot: Snapshot, plan: FusionPlan, queries: Sequence[FloatArray], columns: Sequence[str]
-) -> ArrowTable:
-    """The nearest rows of each column, each row once, with both of their vectors and origins."""
+) -> list[ArrowTable]:
+    """For each query the nearest rows of each column, each row once, with both of their vectors and origins."""
     held = [name for part in plan.parts for name in (part.columns.vector, part.columns.origin) if name]
     wanted = list(dict.fromkeys([*columns, plan.id_column, *held, ROW]))
     fetched = plan.fusion.fetched(plan.k)
 
-    def find(number: int) -> ArrowTable:
-        part, query = plan.parts[number], queries[number]
-        return search_part(snapshot, part, query, fetched, plan.where, wanted, exactly=True).rows.select(wanted)
+    def find(number: int) -> list[PartResult]:
+        part = plan.parts[number]
+        return search_part(snapshot, part, queries[number], fetched, plan.where, wanted, exactly=True)
 
     searches = [side_by_side().submit(find, number) for number in range(len(plan.parts))]
-    rows = pa.concat_tables([search.result() for search in searches]).combine_chunks()
+    found = zip(*(search.result() for search in searches), strict=True)
+    return [_once([result.rows.select(wanted) for result in results]) for results in found]
+
+
+def _once(tables: Sequence[ArrowTable]) -> ArrowTable:
+    """The rows of both searches, each row once."""
+    rows = pa.concat_tables(tables).combine_chunks()
     _, first = np.unique(rows[ROW].to_numpy(), return_index=True)
     return rows.take(pa.array(first))
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import os
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -32,28 +36,35 @@ class PartResult:
     complete_below: float | None
 
 
+QUERY = "query_index"  # Lance's column of the query that a row was found by
+AT_ONCE = 256  # queries of one Lance call; it opens a file for each, and 8,192 were more than a process may open
+
+
 def search_part(
     snapshot: Snapshot,
     part: Part,
-    query: FloatArray,
+    queries: FloatArray,
     k: int,
     where: str | None,
     columns: Sequence[str],
     *,
     exactly: bool,
-) -> PartResult:
-    """Search a part.
+) -> list[PartResult]:
+    """Search a part, by as few Lance calls as there can be.
 
     Args:
         snapshot: The table version that the plan was made for.
         part: Of the plan.
-        query: (dim,) float32, as the part needs it.
+        queries: (q, dim) float32, as the part needs them.
         k: Results wanted.
         where: The caller's own condition, or None.
         columns: Columns to return.
         exactly: True: Lance filters by the part's condition and returns the part's k nearest rows, which reads the
             excluded column of every row. False: Lance returns the k nearest rows of the column, and those that belong
             to another part are removed from them: of k = 10 rows, 4 with a native vector leave 6.
+
+    Returns:
+        q results.
 
     Raises:
         InvalidInput: The condition is no valid SQL for this table.
@@ -63,9 +74,18 @@ def search_part(
     condition = " AND ".join(f"({condition})" for condition in conditions) or None
     more = [column for column in (origin, None if exactly else excluded_column) if column]
     wanted = list(dict.fromkeys([*columns, "_distance", *more]))
-    nearest = {"column": part.columns.vector, "q": query, "k": k, "metric": part.metric}
+    nearest = {"column": part.columns.vector, "k": k, "metric": part.metric}
+    # Lance refuses several queries at once where the table has a column of that name itself.
+    at_once = 1 if QUERY in snapshot.schema.names else AT_ONCE
+
+    def call(block: FloatArray) -> list[ArrowTable]:
+        asked = nearest | {"q": block if len(block) > 1 else block[0]}
+        table = snapshot.to_table(columns=wanted, nearest=asked, filter=condition, prefilter=condition is not None)
+        return _by_query(table, len(block)) if len(block) > 1 else [table]
+
+    blocks = [queries[start : start + at_once] for start in range(0, len(queries), at_once)]
     try:
-        table = snapshot.to_table(columns=wanted, nearest=nearest, filter=condition, prefilter=condition is not None)
+        tables = [table for found in _map(call, blocks) for table in found]
     except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: Lance panicked
         if where is None or of_files(error):
             raise
@@ -74,6 +94,28 @@ def search_part(
             expected="a condition in SQL on the gallery's columns",
             found=str(error).split(", /home/")[0],
         ) from error
+    return [_result(table, part, k, columns, exactly=exactly) for table in tables]
+
+
+def _map(call: Callable[[FloatArray], list[ArrowTable]], blocks: Sequence[FloatArray]) -> Iterable[list[ArrowTable]]:
+    return map(call, blocks) if len(blocks) == 1 else _calls_at_once().map(call, blocks)
+
+
+@cache
+def _calls_at_once() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=os.cpu_count(), thread_name_prefix="compatstore-queries")
+
+
+def _by_query(table: ArrowTable, queries: int) -> list[ArrowTable]:
+    """The rows of each query; Lance gives them query by query, nearest first."""
+    starts = np.searchsorted(table[QUERY].to_numpy(), np.arange(queries + 1))
+    rows = table.drop_columns([QUERY]).combine_chunks()
+    return [rows.slice(start, end - start) for start, end in itertools.pairwise(starts.tolist())]
+
+
+def _result(table: ArrowTable, part: Part, k: int, columns: Sequence[str], *, exactly: bool) -> PartResult:
+    """What Lance returned for one query, as the part's own rows."""
+    origin, excluded_column = part.columns.origin, part.excluded_column
     complete_below = table["_distance"][-1].as_py() if table.num_rows == k else None
     if excluded_column and not exactly:
         table = table.filter(table[excluded_column].is_null())
@@ -84,6 +126,14 @@ def search_part(
     names = [*columns, "_distance", "_version", "_origin"]
     arrays = [*(found[name] for name in names[:-2]), pa.repeat(part.version, n), origins]
     return PartResult(pa.Table.from_arrays(arrays, names), complete_below)
+
+
+def with_numbers(tables: Sequence[ArrowTable]) -> ArrowTable:
+    """The results of all queries, with `_query`, the row of the query, where there are several."""
+    if len(tables) == 1:
+        return tables[0]
+    numbers = [pa.repeat(pa.scalar(row, pa.int32()), table.num_rows) for row, table in enumerate(tables)]
+    return pa.concat_tables(tables).append_column("_query", pa.chunked_array(numbers, pa.int32()))
 
 
 RANK_OFFSET = 60  # reciprocal rank fusion, Cormack et al. 2009
