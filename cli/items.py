@@ -88,6 +88,10 @@ def drop_columns(output: Output, gallery: str, names: tuple[str, ...]) -> None:
     type=click.Choice(["fused", "single"]),
     help="Rank by both versions of an upgrade as one, or by one version; by default as `fuse` has chosen.",
 )
+@click.option("--nprobes", type=int, help="Cells of the index to read; as was measured when it was built by default.")
+@click.option(
+    "--refine", type=int, help="Multiple of -k that is compared by whole vectors; as was measured by default."
+)
 @click.option("--explain", is_flag=True, help="Show how the search would go, and do not search.")
 @trust_code_option
 @pass_output
@@ -103,6 +107,8 @@ def search(
     version: str | None,
     columns: str | None,
     serving: Literal["fused", "single"] | None,
+    nprobes: int | None,
+    refine: int | None,
     explain: bool,
     trust_code: bool,
 ) -> None:
@@ -111,6 +117,7 @@ def search(
     Give one of --image, --text, --vector and --id.
     """
     from compatstore.search import COMPUTED
+    from compatstore.storage.indexes import SearchSettings
 
     forms = {"--image": image, "--text": text, "--vector": vector, "--id": id}
     given = [name for name, value in forms.items() if value is not None]
@@ -122,7 +129,8 @@ def search(
         return
     query = image or text or (_vectors(vector) if vector is not None else _stored(opened, str(id), version, serving))
     chosen = None if columns is None else [name.strip() for name in columns.split(",")]
-    found = opened.search(query, k, version, where, chosen, serving=serving)
+    settings = SearchSettings(nprobes=nprobes, refine=refine) if nprobes or refine else None
+    found = opened.search(query, k, version, where, chosen, serving=serving, settings=settings)
     if chosen is not None and not set(chosen).isdisjoint(COMPUTED):
         found = found.select([name for name in chosen if name in found.column_names])
     output.show(found, _found)

@@ -28,6 +28,7 @@ __all__ = [
     "Gallery",
     "Gates",
     "RunSettings",
+    "SearchSettings",
     "Transformed",
     "__version__",
     "encoders",
@@ -43,6 +44,7 @@ _HOMES = {
     "Gallery": "compatstore.gallery",
     "Gates": "compatstore.upgrade.requests.gates",
     "RunSettings": "compatstore.upgrade.requests.run_settings",
+    "SearchSettings": "compatstore.storage.indexes",
     "Transformed": "compatstore.artifacts",
 }
 _MODULES = ("encoders", "errors", "evaluation")

@@ -8,7 +8,7 @@ candidate's two vectors are compared with the query's two embeddings exactly, an
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -20,10 +20,11 @@ from compatstore.evaluation.fusion import Fusion, Standardisation, distances_to
 from compatstore.search.condition import joined
 from compatstore.search.execute import query_of_part, side_by_side
 from compatstore.search.parts import PartResult, search_part, with_numbers
-from compatstore.search.plan import Part, SearchPlan, plan_search
+from compatstore.search.plan import Part, SearchPlan, part_of, plan_search
 from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE
+from compatstore.storage.indexes import SearchSettings
 from compatstore.storage.registry import Registry
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.vector_form import VectorForm
@@ -61,6 +62,11 @@ class FusionPlan:
         """Both Lance searches."""
         return self.source, self.target
 
+    def using(self, settings: SearchSettings) -> FusionPlan:
+        """The same plan, with other settings of the indexes."""
+        source, target = (replace(part, settings=settings) for part in self.parts)
+        return replace(self, source=source, target=target)
+
     def __str__(self) -> str:
         source, target, fusion = self.source.version, self.target.version, self.fusion
         apart = ((f"native {target}", fusion.native), (f"transformed {target}", fusion.transformed))
@@ -70,7 +76,7 @@ class FusionPlan:
             f"{1 - fusion.weight:.4g} {source} + {fusion.weight:.4g} {target}",
             *(
                 f"  {part.metric} on column {part.columns.vector} with the query of {part.version}: "
-                f"{fusion.fetched(self.k)} candidates; {self.where or 'all rows'}"
+                f"{fusion.fetched(self.k)} candidates; {self.where or 'all rows'}{part.index}"
                 for part in self.parts
             ),
             f"  standardised distances: {'; '.join(f'{name} {_shown(kind)}' for name, kind in constants)}",
@@ -100,8 +106,8 @@ def plan_fused(
         return plan_search(registry, target, k, where)
     return FusionPlan(
         k=k,
-        source=Part(source, left.columns, left.metric),
-        target=Part(target, right.columns, right.metric),
+        source=part_of(left, left.columns),
+        target=part_of(right, right.columns),
         fusion=fusion,
         where=joined(where, f"search {source} and {target}"),
         id_column=registry.id_column,

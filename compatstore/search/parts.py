@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
-import os
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +15,7 @@ from compatstore.errors import InvalidInput
 from compatstore.search.plan import Part, PartMerge
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.failures import of_files
+from compatstore.storage.nearest import find_nearest
 from compatstore.storage.snapshot import Snapshot
 
 
@@ -34,10 +31,6 @@ class PartResult:
 
     rows: ArrowTable
     complete_below: float | None
-
-
-QUERY = "query_index"  # Lance's column of the query that a row was found by
-AT_ONCE = 256  # queries of one Lance call; it opens a file for each, and 8,192 were more than a process may open
 
 
 def search_part(
@@ -74,18 +67,9 @@ def search_part(
     condition = " AND ".join(f"({condition})" for condition in conditions) or None
     more = [column for column in (origin, None if exactly else excluded_column) if column]
     wanted = list(dict.fromkeys([*columns, "_distance", *more]))
-    nearest = {"column": part.columns.vector, "k": k, "metric": part.metric}
-    # Lance refuses several queries at once where the table has a column of that name itself.
-    at_once = 1 if QUERY in snapshot.schema.names else AT_ONCE
-
-    def call(block: FloatArray) -> list[ArrowTable]:
-        asked = nearest | {"q": block if len(block) > 1 else block[0]}
-        table = snapshot.to_table(columns=wanted, nearest=asked, filter=condition, prefilter=condition is not None)
-        return _by_query(table, len(block)) if len(block) > 1 else [table]
-
-    blocks = [queries[start : start + at_once] for start in range(0, len(queries), at_once)]
+    nearest = {"column": part.columns.vector, "k": k, "metric": part.metric, **part.settings.options}
     try:
-        tables = [table for found in _map(call, blocks) for table in found]
+        tables = find_nearest(snapshot, nearest, queries, wanted, condition)
     except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: Lance panicked
         if where is None or of_files(error):
             raise
@@ -95,22 +79,6 @@ def search_part(
             found=str(error).split(", /home/")[0],
         ) from error
     return [_result(table, part, k, columns, exactly=exactly) for table in tables]
-
-
-def _map(call: Callable[[FloatArray], list[ArrowTable]], blocks: Sequence[FloatArray]) -> Iterable[list[ArrowTable]]:
-    return map(call, blocks) if len(blocks) == 1 else _calls_at_once().map(call, blocks)
-
-
-@cache
-def _calls_at_once() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max_workers=os.cpu_count(), thread_name_prefix="compatstore-queries")
-
-
-def _by_query(table: ArrowTable, queries: int) -> list[ArrowTable]:
-    """The rows of each query; Lance gives them query by query, nearest first."""
-    starts = np.searchsorted(table[QUERY].to_numpy(), np.arange(queries + 1))
-    rows = table.drop_columns([QUERY]).combine_chunks()
-    return [rows.slice(start, end - start) for start, end in itertools.pairwise(starts.tolist())]
 
 
 def _result(table: ArrowTable, part: Part, k: int, columns: Sequence[str], *, exactly: bool) -> PartResult:

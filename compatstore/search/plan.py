@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from compatstore.errors import UnknownVersion
 from compatstore.search.condition import joined
 from compatstore.storage.columns import VersionColumns
-from compatstore.storage.records import ArtifactRecord
+from compatstore.storage.indexes import SearchSettings
+from compatstore.storage.records import ArtifactRecord, VersionRecord
 from compatstore.storage.registry import Registry, bridge_to
 
 PartMerge = Literal["none", "distance", "reciprocal rank"]
@@ -33,6 +34,7 @@ class Part:
         form: What that artifact makes of the query, as in "unchanged".
         excluded_column: Column that has no value in the rows of this part; the others are another part's. None for all
             rows.
+        settings: How the column's index is used.
     """
 
     version: str
@@ -41,11 +43,17 @@ class Part:
     artifact: str | None = None
     excluded_column: str | None = None
     form: str = ""
+    settings: SearchSettings = field(default_factory=SearchSettings)
 
     @property
     def condition(self) -> str | None:
         """SQL condition: the row belongs to this part; None where all do."""
         return f"`{self.excluded_column}` IS NULL" if self.excluded_column else None
+
+    @property
+    def index(self) -> str:
+        """How the index is used, as the end of a sentence; "" where that is left to Lance."""
+        return f"; index: {self.settings}" if self.settings.options else ""
 
 
 @dataclass(frozen=True)
@@ -66,12 +74,16 @@ class SearchPlan:
     merge: PartMerge
     where: str | None
 
+    def using(self, settings: SearchSettings) -> SearchPlan:
+        """The same plan, with other settings of the indexes."""
+        return replace(self, parts=tuple(replace(part, settings=settings) for part in self.parts))
+
     def __str__(self) -> str:
         lines = [f"query in {self.version}, {self.k} nearest, {len(self.parts)} part(s), merge: {self.merge}"]
         for part in self.parts:
             form = "as it is" if part.artifact is None else f"through {part.artifact[:12]} ({part.form})"
             rows = " and ".join(c for c in (part.condition, self.where) if c) or "all rows"
-            lines.append(f"  {part.metric} on column {part.columns.vector} with the query {form}; {rows}")
+            lines.append(f"  {part.metric} on column {part.columns.vector} with the query {form}; {rows}{part.index}")
         return "\n".join(lines)
 
 
@@ -89,13 +101,13 @@ def plan_search(registry: Registry, version: str, k: int, where: str | Sequence[
     condition = joined(where, f"search {version}")
     parts = []
     if record.columns is not None:
-        parts.append(Part(version, record.columns, record.metric))
+        parts.append(part_of(record, record.columns))
     bridge = bridge_to(registry, version)
     if bridge is not None:
         source = registry.record(bridge.source)
         excluded_column = record.columns.presence_column if record.columns is not None else None
-        columns, form = registry.columns(source.name), _FORMS[bridge.kind].format(dim=source.dim)
-        parts.append(Part(source.name, columns, source.metric, bridge.id, excluded_column, form))
+        part, form = part_of(source, registry.columns(source.name)), _FORMS[bridge.kind].format(dim=source.dim)
+        parts.append(replace(part, artifact=bridge.id, excluded_column=excluded_column, form=form))
     if not parts:
         raise UnknownVersion(
             f"search with a query of version {version}",
@@ -104,6 +116,11 @@ def plan_search(registry: Registry, version: str, k: int, where: str | Sequence[
             fix=f"Upgrade to it: compatstore upgrade GALLERY {version}",
         )
     return SearchPlan(version, k, tuple(parts), _merge(registry, parts, bridge), condition)
+
+
+def part_of(record: VersionRecord, columns: VersionColumns) -> Part:
+    """The search of all rows of a version."""
+    return Part(record.name, columns, record.metric, settings=record.search or SearchSettings())
 
 
 def _merge(registry: Registry, parts: list[Part], bridge: ArtifactRecord | None) -> PartMerge:

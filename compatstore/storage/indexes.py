@@ -14,12 +14,53 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from compatstore.boundary import require_fields
 from compatstore.errors import InvalidInput
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
 
 KINDS = ("IVF_FLAT", "IVF_PQ", "IVF_SQ", "IVF_HNSW_FLAT", "IVF_HNSW_PQ", "IVF_HNSW_SQ")
 MINIMUM_ROWS = 256
+MOST_CELLS = 1_000_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchSettings:
+    """How a search uses the index of a version: what more it reads, to find more of the nearest.
+
+    Args:
+        nprobes: Cells of the index whose rows are compared, >= 1; None for Lance's choice.
+        refine: Multiple of the results wanted that is compared by the vectors themselves instead of their codes,
+            >= 1; None for none.
+
+    Raises:
+        InvalidInput: A number is below 1.
+
+    Examples:
+        >>> gallery.search([0.0, 1.0], k=1, settings=cs.SearchSettings(nprobes=8, refine=10))["id"].to_pylist()
+        ['a']
+    """
+
+    nprobes: int | None = None
+    refine: int | None = None
+
+    def __post_init__(self) -> None:
+        require_fields(self)
+        for name in ("nprobes", "refine"):
+            value = getattr(self, name)
+            if value is not None and not 1 <= value <= MOST_CELLS:
+                asked = f"search with {name}={value}"
+                raise InvalidInput(asked, expected=f"a number from 1 to {MOST_CELLS}", found=f"{value}")
+
+    @property
+    def options(self) -> dict[str, int]:
+        """Lance's options of a search."""
+        named = (("nprobes", self.nprobes), ("refine_factor", self.refine))
+        return {name: value for name, value in named if value is not None}
+
+    def __str__(self) -> str:
+        said = (f"{name} {value}" for name, value in (("nprobes", self.nprobes), ("refine", self.refine)) if value)
+        return ", ".join(said) or "Lance's own settings"
 
 
 @dataclass(frozen=True)

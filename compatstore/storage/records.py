@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from compatstore.encoders.protocol import Encoder
 from compatstore.evaluation.fusion import Fusion
 from compatstore.storage.columns import VersionColumns
+from compatstore.storage.indexes import SearchSettings
 from compatstore.versions import EmbeddingVersion
 
 STORED = "stored:"  # begins the spec of a model that is kept beside the table; its SHA-256 follows
@@ -27,6 +28,8 @@ class VersionRecord:
         adopted: Whether the vector column belongs to the app whose table was adopted.
         retired: Whether its columns were dropped.
         input_version: The version whose vectors its input hashes digest, or None.
+        search: How searches use its index, as was measured when the index was built, or None.
+        recall: Share of the 10 nearest neighbours that such a search found then, in [0, 1], or None.
     """
 
     STORED_AS: ClassVar[Mapping[str, str]] = {"input_version": "basis_of"}
@@ -47,6 +50,8 @@ class VersionRecord:
     adopted: bool = False
     retired: bool = False
     input_version: str | None = None
+    search: SearchSettings | None = None
+    recall: float | None = None
 
     def __post_init__(self) -> None:
         self.version()  # refuses a name, dimension or metric that no version has

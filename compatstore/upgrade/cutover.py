@@ -9,6 +9,7 @@ from compatstore.storage import indexes
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import first_of, named
+from compatstore.storage.recall import measure_index
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry, edit, unsearchable
 from compatstore.upgrade.context import UpgradeContext
@@ -128,7 +129,11 @@ def _refresh_index(context: UpgradeContext, controls: Controls) -> None:
     monitor = controls.monitor("index", context.count())
     if index is None:
         metric = context.target_record.metric
-        indexes.mirror(store, source.vector, target.vector, target.width, metric, monitor.begin)
-    elif indexes.unindexed_rows(store, target.vector):
-        monitor.begin()
-        indexes.build(store, target.vector, index)
+        built = indexes.mirror(store, source.vector, target.vector, target.width, metric, monitor.begin)
+    else:
+        built = indexes.unindexed_rows(store, target.vector) > 0
+        if built:
+            monitor.begin()
+            indexes.build(store, target.vector, index)
+    if built:
+        measure_index(store, context.run.target)

@@ -12,6 +12,7 @@ from compatstore.errors import CompatStoreWarning
 from compatstore.storage import indexes
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ledger import Spent
+from compatstore.storage.recall import measure_index
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import unsearchable
 from compatstore.upgrade.backfilling.account import read_account, read_refusals
@@ -210,6 +211,7 @@ def _ready(context: UpgradeContext, controls: Controls) -> RunRecord:
         context.store, context.source.vector, target.vector, target.width, metric, begins=monitor.begin
     )
     if built:
+        measure_index(context.store, run.target)
         monitor.finish()
     note = "indexed as the source is" if built else ""
     return advance(catalog, run, READY, HistoryEntry("ready", run.target, note=note))

@@ -115,6 +115,7 @@ class VersionStatus:
         transformed: Rows with a vector that an artifact made.
         bridged: Rows without a vector of this version that its queries find through an artifact.
         missing: Rows that no query of this version finds.
+        recall: Share of the 10 nearest items that searches found when the index was built, or None without one.
     """
 
     name: str
@@ -127,6 +128,7 @@ class VersionStatus:
     transformed: int
     bridged: int
     missing: int
+    recall: float | None = None
 
 
 @dataclass(frozen=True)
@@ -237,6 +239,7 @@ def _version(snapshot: Snapshot, registry: Registry, record: VersionRecord) -> V
         transformed=transformed,
         bridged=bridged,
         missing=absent - bridged,
+        recall=record.recall,
     )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import compatstore as cs
-from compatstore.search import parts
+from compatstore.storage import nearest
 from compatstore.storage.indexes import VectorIndex, build
 
 ROWS, DIM = 700, 8
@@ -60,16 +60,16 @@ def test_so_they_do_in_an_index_and_beside_it(tmp_path, vectors, kind):
 
 
 def test_a_column_with_the_name_that_lance_gives_to_queries_is_the_users(tmp_path, vectors):
-    gallery = gallery_of(tmp_path, vectors, named=parts.QUERY)
-    assert_same(gallery, vectors[:7] + np.float32(0.1), k=5, where=f"{parts.QUERY} > 10")
+    gallery = gallery_of(tmp_path, vectors, named=nearest.QUERY)
+    assert_same(gallery, vectors[:7] + np.float32(0.1), k=5, where=f"{nearest.QUERY} > 10")
 
 
 def test_more_queries_than_a_call_takes(tmp_path, vectors):
     gallery = gallery_of(tmp_path, vectors)
-    queries = np.random.default_rng(1).normal(size=(2 * parts.AT_ONCE + 3, DIM)).astype(np.float32)
+    queries = np.random.default_rng(1).normal(size=(2 * nearest.AT_ONCE + 3, DIM)).astype(np.float32)
     found = gallery.search(queries, k=1, columns=["id"])
-    nearest = ((queries[:, None] - vectors[None]) ** 2).sum(axis=2).argmin(axis=1)
-    assert found["id"].to_pylist() == [f"i{row}" for row in nearest]
+    closest = ((queries[:, None] - vectors[None]) ** 2).sum(axis=2).argmin(axis=1)
+    assert found["id"].to_pylist() == [f"i{row}" for row in closest]
     assert found["_query"].to_pylist() == list(range(len(queries)))
 
 

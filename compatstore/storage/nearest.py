@@ -1,0 +1,73 @@
+"""The nearest rows of several queries, by as few calls of Lance as there can be."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from compatstore.arrays import ArrowTable, FloatArray
+from compatstore.storage.snapshot import Snapshot
+
+QUERY = "query_index"  # Lance's column of the query that a row was found by
+AT_ONCE = 256  # queries of one call, which opens a file for each: 8,192 were more than a process may open
+
+
+def find_nearest(
+    snapshot: Snapshot,
+    nearest: Mapping[str, Any],
+    queries: FloatArray,
+    columns: Sequence[str],
+    condition: str | None = None,
+    *,
+    with_row_id: bool = False,
+) -> list[ArrowTable]:
+    """Search a column.
+
+    Args:
+        snapshot: The table version.
+        nearest: Lance's options of the search: `column`, `k`, `metric`, `nprobes`, `refine_factor`, `use_index`.
+        queries: (q, dim) float32.
+        columns: Columns to return, `_distance` among them where it is wanted.
+        condition: SQL condition that the rows fulfil, or None.
+        with_row_id: Whether to return `_rowid` too.
+
+    Returns:
+        q Arrow tables, nearest row first.
+
+    Raises:
+        OSError: Whatever Lance raises, of that type or ValueError or RuntimeError.
+    """
+
+    def call(block: FloatArray) -> list[ArrowTable]:
+        table = snapshot.to_table(
+            columns=list(columns),
+            nearest={**nearest, "q": block if len(block) > 1 else block[0]},
+            filter=condition,
+            prefilter=condition is not None,
+            with_row_id=with_row_id,
+        )
+        return _by_query(table, len(block)) if len(block) > 1 else [table]
+
+    # Lance refuses several queries at once where the table has a column of that name itself.
+    at_once = 1 if QUERY in snapshot.schema.names else AT_ONCE
+    blocks = [queries[start : start + at_once] for start in range(0, len(queries), at_once)]
+    calls = map(call, blocks) if len(blocks) == 1 else _calls_at_once().map(call, blocks)
+    return [table for found in calls for table in found]
+
+
+def _by_query(table: ArrowTable, queries: int) -> list[ArrowTable]:
+    """The rows of each query; Lance gives them query by query, nearest first."""
+    starts = np.searchsorted(table[QUERY].to_numpy(), np.arange(queries + 1))
+    rows = table.drop_columns([QUERY]).combine_chunks()
+    return [rows.slice(start, end - start) for start, end in itertools.pairwise(starts.tolist())]
+
+
+@cache
+def _calls_at_once() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(max_workers=os.cpu_count(), thread_name_prefix="compatstore-queries")

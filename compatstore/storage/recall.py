@@ -1,0 +1,139 @@
+"""The recall of an index, measured against exact search, and the search settings by which it is high enough.
+
+Items of the gallery are the queries: each is to find the 10 others that exact search finds. The settings are the
+cheapest of a grid whose recall reaches `GOAL`: first the fewest rows to compare exactly, as these are read from the
+table, then the fewest cells. They are kept in the version's record, and every search uses them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from compatstore.arrays import FloatArray, RowNumbers
+from compatstore.storage import indexes
+from compatstore.storage.arrow_values import to_matrix
+from compatstore.storage.columns import VersionColumns
+from compatstore.storage.indexes import SearchSettings
+from compatstore.storage.nearest import find_nearest
+from compatstore.storage.registry import Registry, edit, read
+from compatstore.storage.snapshot import Snapshot
+from compatstore.storage.store import Store
+
+NEIGHBOURS = 10
+QUERIES = 200
+GOAL = 0.97  # of the sample, so that 0.95 holds beyond it: 2,000 neighbours have a standard error of 0.004
+REFINES = (None, 2, 5, 10, 20, 50, 100)
+SEED = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredRecall:
+    """What an index finds.
+
+    Attributes:
+        settings: The cheapest of the grid that reach the goal, or else the best.
+        recall: Share of the 10 nearest neighbours that a search with these settings finds, in [0, 1].
+    """
+
+    settings: SearchSettings
+    recall: float
+
+
+def measure_index(store: Store, version: str) -> MeasuredRecall | None:
+    """Choose the search settings of a version's index and keep them in its record.
+
+    Returns:
+        What was measured; None where the version has no index, or fewer than two vectors.
+    """
+    snapshot = store.snapshot()
+    registry = read(snapshot, store.location.uri)
+    columns, metric = registry.columns(version), registry.record(version).metric
+    index = indexes.describe(store, columns.vector)
+    measured = None if index is None else choose_settings(snapshot, columns, metric, index.num_partitions)
+
+    def change(state: Registry) -> Registry:
+        settings = None if measured is None else measured.settings
+        recall = None if measured is None else round(measured.recall, 4)
+        return state.with_version(replace(state.record(version), search=settings, recall=recall))
+
+    edit(store, change)
+    return measured
+
+
+def choose_settings(
+    snapshot: Snapshot, columns: VersionColumns, metric: str, cells: int, goal: float = GOAL
+) -> MeasuredRecall | None:
+    """Find the cheapest settings by which a column's index reaches a recall; read-only.
+
+    Args:
+        snapshot: The table version.
+        columns: Columns of the version.
+        metric: Distance of the version.
+        cells: Cells of the index.
+        goal: Recall to reach, in [0, 1].
+
+    Returns:
+        None where the column holds fewer than two vectors.
+    """
+    sample = _Sample.of(snapshot, columns, metric)
+    if sample is None:
+        return None
+    best: MeasuredRecall | None = None
+    for refine in REFINES:
+        found = sample.measure(SearchSettings(nprobes=cells, refine=refine))
+        best = found if best is None or found.recall > best.recall else best
+        if found.recall >= goal:
+            return next(_by_cells(sample, found, cells, goal))
+    return best
+
+
+def _by_cells(sample: _Sample, whole: MeasuredRecall, cells: int, goal: float) -> Iterator[MeasuredRecall]:
+    """Fewer cells first: 1, 2, 4, ...; then all of them, whose recall is known."""
+    probes = 1
+    while probes < cells:
+        found = sample.measure(replace(whole.settings, nprobes=probes))
+        if found.recall >= goal:
+            yield found
+        probes *= 2
+    yield whole
+
+
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """Items that ask, and the neighbours that exact search finds."""
+
+    snapshot: Snapshot
+    columns: VersionColumns
+    metric: str
+    rows: RowNumbers
+    queries: FloatArray
+    exact: tuple[frozenset[int], ...] = ()
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, columns: VersionColumns, metric: str) -> _Sample | None:
+        """Draw items at random among those that have a vector."""
+        rows = snapshot.to_table(columns=[], filter=columns.present, with_row_id=True)["_rowid"].to_numpy()
+        if len(rows) < 2:
+            return None
+        picked = np.random.default_rng(SEED).choice(len(rows), min(QUERIES, len(rows)), replace=False)
+        among = ",".join(map(str, sorted(rows[picked].tolist())))
+        table = snapshot.to_table(columns=[columns.vector], filter=f"_rowid IN ({among})", with_row_id=True)
+        queries, _ = to_matrix(table[columns.vector], columns.width)
+        sample = cls(snapshot, columns, metric, table["_rowid"].to_numpy(), queries)
+        return replace(sample, exact=sample._search(use_index=False))
+
+    def measure(self, settings: SearchSettings) -> MeasuredRecall:
+        """Recall of a search with these settings."""
+        found = self._search(**settings.options)
+        hits = sum(len(mine & truth) for mine, truth in zip(found, self.exact, strict=True))
+        return MeasuredRecall(settings=settings, recall=hits / max(sum(map(len, self.exact)), 1))
+
+    def _search(self, **options: int | bool) -> tuple[frozenset[int], ...]:
+        """The neighbours of each query but itself."""
+        nearest = {"column": self.columns.vector, "k": NEIGHBOURS + 1, "metric": self.metric, **options}
+        tables = find_nearest(self.snapshot, nearest, self.queries, ["_distance"], with_row_id=True)
+        found = zip(self.rows.tolist(), (table["_rowid"].to_pylist() for table in tables), strict=True)
+        return tuple(frozenset([row for row in near if row != own][:NEIGHBOURS]) for own, near in found)

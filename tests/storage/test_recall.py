@@ -1,0 +1,118 @@
+"""Search settings of an index are measured when it is built, and searches with them find what exact search finds."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import compatstore as cs
+from compatstore.errors import InvalidInput
+from compatstore.storage.recall import GOAL, choose_settings, measure_index
+
+ROWS, DIM = 3000, 32
+
+
+@pytest.fixture(scope="module")
+def vectors():
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(40, DIM))
+    return (centres[rng.integers(0, 40, ROWS)] + 0.7 * rng.normal(size=(ROWS, DIM))).astype(np.float32)
+
+
+def gallery_of(path, vectors, metric="l2"):
+    gallery = cs.Gallery.create(str(path / "g.lance"), cs.EmbeddingVersion("v1", dim=DIM, metric=metric))
+    gallery.add({"id": [f"i{row}" for row in range(len(vectors))], "vector": vectors})
+    return gallery
+
+
+def record(gallery, name="v1"):
+    return gallery._catalog.recorded().record(name)
+
+
+def recall(gallery, queries, exact, **options):
+    found = gallery.search(queries, k=10, columns=["id"], **options)["id"].to_numpy(zero_copy_only=False)
+    return np.mean([len(set(mine) & set(truth)) / 10 for mine, truth in zip(found.reshape(-1, 10), exact, strict=True)])
+
+
+@pytest.mark.parametrize("kind", ["IVF_FLAT", "IVF_PQ", "IVF_SQ", "IVF_HNSW_FLAT", "IVF_HNSW_PQ", "IVF_HNSW_SQ"])
+@pytest.mark.parametrize("metric", ["l2", "cosine"])
+def test_queries_from_outside_find_95_percent_of_their_neighbours(tmp_path, vectors, kind, metric):
+    gallery = gallery_of(tmp_path, vectors, metric)
+    queries = vectors[::30] + np.float32(0.1)
+    exact = gallery.search(queries, k=10, columns=["id"])["id"].to_numpy(zero_copy_only=False).reshape(-1, 10)
+    gallery.create_index(kind=kind, num_partitions=16)
+    assert record(gallery).recall >= GOAL
+    assert recall(gallery, queries, exact) >= 0.95
+    assert gallery.status().versions[0].recall == record(gallery).recall
+
+
+def test_lances_own_settings_do_not(tmp_path, vectors):
+    """What the measurement is for."""
+    gallery = gallery_of(tmp_path, vectors)
+    queries = vectors[::30] + np.float32(0.1)
+    exact = gallery.search(queries, k=10, columns=["id"])["id"].to_numpy(zero_copy_only=False).reshape(-1, 10)
+    gallery.create_index(kind="IVF_PQ", num_partitions=16)
+    assert recall(gallery, queries, exact, settings=cs.SearchSettings()) < 0.8
+    assert record(gallery).search.refine is not None
+
+
+def test_a_call_overrides_them_and_explain_shows_them(tmp_path, vectors):
+    gallery = gallery_of(tmp_path, vectors)
+    gallery.create_index(kind="IVF_FLAT", num_partitions=16)
+    assert f"index: nprobes {record(gallery).search.nprobes}" in str(gallery.explain())
+    one_cell = gallery.search(vectors[:1], k=900, settings=cs.SearchSettings(nprobes=1))
+    assert (
+        one_cell.num_rows < 900 == gallery.search(vectors[:1], k=900, settings=cs.SearchSettings(nprobes=16)).num_rows
+    )
+
+
+@pytest.mark.parametrize("settings", [{"nprobes": 0}, {"refine": -1}, {"nprobes": 2.5}, {"refine": "all"}])
+def test_settings_that_mean_nothing_are_refused(settings):
+    with pytest.raises(InvalidInput):
+        cs.SearchSettings(**settings)
+
+
+def test_a_goal_that_is_out_of_reach_gets_the_best(tmp_path, vectors):
+    gallery = gallery_of(tmp_path, vectors)
+    gallery.create_index(kind="IVF_PQ", num_partitions=16)
+    found = choose_settings(gallery._catalog.store.snapshot(), record(gallery).columns, "l2", 16, goal=1.1)
+    assert found.recall >= record(gallery).recall
+
+
+def test_without_an_index_nothing_is_kept(tmp_path, vectors):
+    gallery = gallery_of(tmp_path, vectors[:300])
+    assert measure_index(gallery._catalog.store, "v1") is None
+    assert record(gallery).search is None is record(gallery).recall
+
+
+def test_the_same_index_gives_the_same_settings(tmp_path, vectors):
+    gallery = gallery_of(tmp_path, vectors)
+    gallery.create_index(kind="IVF_PQ", num_partitions=16)
+    before = record(gallery)
+    measure_index(gallery._catalog.store, "v1")
+    assert record(gallery) == before
+
+
+def test_the_index_of_an_upgrade_is_measured_and_its_record_reads_without(tmp_path, vectors):
+    gallery = gallery_of(tmp_path, vectors)
+    gallery.create_index(kind="IVF_PQ", num_partitions=16)
+    ids = [f"i{row}" for row in range(ROWS)]
+    encoder = cs.encoders.Precomputed(dict(zip(ids, vectors[:, ::-1].copy(), strict=True)))
+    gallery.register(cs.EmbeddingVersion("v2", dim=DIM, metric="l2", encoder=encoder))
+    gallery.upgrade("v2", backfill=1.0)
+    assert record(gallery, "v2").recall >= GOAL
+    gallery.cutover("v2")
+    gallery.retire("v1")
+    assert replace(record(gallery, "v2"), search=None, recall=None).recall is None
+
+
+def test_an_adopted_table_is_searched_as_well_as_its_index_allows(tmp_path, vectors):
+    lancedb = pytest.importorskip("lancedb")
+    rows = [{"key": f"i{row}", "embedding": vector} for row, vector in enumerate(vectors)]
+    table = lancedb.connect(tmp_path).create_table("app", rows)
+    table.create_index("l2", num_partitions=16, num_sub_vectors=4, vector_column_name="embedding")
+    version = cs.EmbeddingVersion("v1", dim=DIM, metric="l2")
+    gallery = cs.Gallery.adopt(str(tmp_path / "app.lance"), version, vector="embedding", id="key")
+    assert record(gallery).recall >= GOAL
