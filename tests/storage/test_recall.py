@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+import lancedb
 import numpy as np
 import pytest
+from lancedb.index import IvfPq
 
 import compatstore as cs
 from compatstore.errors import InvalidInput
@@ -62,10 +62,9 @@ def test_a_call_overrides_them_and_explain_shows_them(tmp_path, vectors):
     gallery = gallery_of(tmp_path, vectors)
     gallery.create_index(kind="IVF_FLAT", num_partitions=16)
     assert f"index: nprobes {record(gallery).search.nprobes}" in str(gallery.explain())
-    one_cell = gallery.search(vectors[:1], k=900, settings=cs.SearchSettings(nprobes=1))
-    assert (
-        one_cell.num_rows < 900 == gallery.search(vectors[:1], k=900, settings=cs.SearchSettings(nprobes=16)).num_rows
-    )
+    one, all_cells = (cs.SearchSettings(nprobes=cells) for cells in (1, 16))
+    assert gallery.search(vectors[:1], k=900, settings=one).num_rows < 900
+    assert gallery.search(vectors[:1], k=900, settings=all_cells).num_rows == 900
 
 
 @pytest.mark.parametrize("settings", [{"nprobes": 0}, {"refine": -1}, {"nprobes": 2.5}, {"refine": "all"}])
@@ -95,7 +94,7 @@ def test_the_same_index_gives_the_same_settings(tmp_path, vectors):
     assert record(gallery) == before
 
 
-def test_the_index_of_an_upgrade_is_measured_and_its_record_reads_without(tmp_path, vectors):
+def test_the_index_of_an_upgrade_is_measured(tmp_path, vectors):
     gallery = gallery_of(tmp_path, vectors)
     gallery.create_index(kind="IVF_PQ", num_partitions=16)
     ids = [f"i{row}" for row in range(ROWS)]
@@ -103,16 +102,13 @@ def test_the_index_of_an_upgrade_is_measured_and_its_record_reads_without(tmp_pa
     gallery.register(cs.EmbeddingVersion("v2", dim=DIM, metric="l2", encoder=encoder))
     gallery.upgrade("v2", backfill=1.0)
     assert record(gallery, "v2").recall >= GOAL
-    gallery.cutover("v2")
-    gallery.retire("v1")
-    assert replace(record(gallery, "v2"), search=None, recall=None).recall is None
+    assert record(gallery, "v2").search is not None
 
 
 def test_an_adopted_table_is_searched_as_well_as_its_index_allows(tmp_path, vectors):
-    lancedb = pytest.importorskip("lancedb")
     rows = [{"key": f"i{row}", "embedding": vector} for row, vector in enumerate(vectors)]
     table = lancedb.connect(tmp_path).create_table("app", rows)
-    table.create_index("l2", num_partitions=16, num_sub_vectors=4, vector_column_name="embedding")
+    table.create_index("embedding", config=IvfPq(distance_type="l2", num_partitions=16, num_sub_vectors=4))
     version = cs.EmbeddingVersion("v1", dim=DIM, metric="l2")
     gallery = cs.Gallery.adopt(str(tmp_path / "app.lance"), version, vector="embedding", id="key")
     assert record(gallery).recall >= GOAL
