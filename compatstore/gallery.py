@@ -415,6 +415,8 @@ class Gallery:
             ['a']
             >>> gallery.search([0.0, 1.0], k=2, where="label = 1")["id"].to_pylist()
             ['d', 'c']
+            >>> gallery.search([0.0, 1.0], k=1, settings=cs.SearchSettings(nprobes=8, refine=10))["id"].to_pylist()
+            ['a']
         """
         snapshot = self._catalog.store.snapshot()
         registry = self._catalog.recorded(snapshot)

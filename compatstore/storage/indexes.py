@@ -37,8 +37,8 @@ class SearchSettings:
         InvalidInput: A number is below 1.
 
     Examples:
-        >>> gallery.search([0.0, 1.0], k=1, settings=cs.SearchSettings(nprobes=8, refine=10))["id"].to_pylist()
-        ['a']
+        >>> cs.SearchSettings(nprobes=8, refine=10).options
+        {'nprobes': 8, 'refine_factor': 10}
     """
 
     nprobes: int | None = None
