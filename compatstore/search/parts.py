@@ -67,7 +67,12 @@ def search_part(
     condition = " AND ".join(f"({condition})" for condition in conditions) or None
     more = [column for column in (origin, None if exactly else excluded_column) if column]
     wanted = list(dict.fromkeys([*columns, "_distance", *more]))
-    nearest = {"column": part.columns.vector, "k": k, "metric": part.metric, **part.settings.options}
+    nearest: dict[str, str | int] = {
+        "column": part.columns.vector,
+        "k": k,
+        "metric": part.metric,
+        **part.settings.options,
+    }
     try:
         tables = find_nearest(snapshot, nearest, queries, wanted, condition)
     except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: Lance panicked

@@ -7,7 +7,6 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -20,7 +19,7 @@ AT_ONCE = 256  # queries of one call, which opens a file for each: 8,192 were mo
 
 def find_nearest(
     snapshot: Snapshot,
-    nearest: Mapping[str, Any],
+    nearest: Mapping[str, str | int],
     queries: FloatArray,
     columns: Sequence[str],
     condition: str | None = None,

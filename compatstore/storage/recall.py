@@ -131,9 +131,14 @@ class _Sample:
         hits = sum(len(mine & truth) for mine, truth in zip(found, self.exact, strict=True))
         return MeasuredRecall(settings=settings, recall=hits / max(sum(map(len, self.exact)), 1))
 
-    def _search(self, **options: int | bool) -> tuple[frozenset[int], ...]:
+    def _search(self, **options: int) -> tuple[frozenset[int], ...]:
         """The neighbours of each query but itself."""
-        nearest = {"column": self.columns.vector, "k": NEIGHBOURS + 1, "metric": self.metric, **options}
+        nearest: dict[str, str | int] = {
+            "column": self.columns.vector,
+            "k": NEIGHBOURS + 1,
+            "metric": self.metric,
+            **options,
+        }
         tables = find_nearest(self.snapshot, nearest, self.queries, ["_distance"], with_row_id=True)
         found = zip(self.rows.tolist(), (table["_rowid"].to_pylist() for table in tables), strict=True)
         return tuple(frozenset([row for row in near if row != own][:NEIGHBOURS]) for own, near in found)
