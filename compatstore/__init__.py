@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from compatstore.artifacts import Artifact, Transformed
     from compatstore.errors import CompatStoreError
     from compatstore.gallery import Gallery
+    from compatstore.storage.indexes import SearchSettings
     from compatstore.upgrade.requests.backfill import Backfill
     from compatstore.upgrade.requests.gates import Gates
     from compatstore.upgrade.requests.run_settings import RunSettings
