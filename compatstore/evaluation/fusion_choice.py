@@ -28,8 +28,9 @@ from compatstore.evaluation.relevance import Relevance, places_of
 from compatstore.evaluation.sample import DecisionSettings, EvaluationSample
 from compatstore.evaluation.sampled import QueryFigures, Sampling, find_in_blocks
 
-WEIGHTS = tuple(step / 10 for step in range(11))
+WEIGHTS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
 FOLDS = 5
+CHOOSING = 400  # resamples where candidates are compared with each other; what is reported has all
 _BLOCK_CELLS = 2**21  # distances of a block, over all weights
 
 
@@ -177,7 +178,8 @@ class FusionTrial:
             return 0
         kept = [self.settings.ks.index(min(self.settings.ks)), -1]
         means = values[:, :, counted].mean(axis=2)
-        lows = np.array([gain.low for gain in self._gains(values[:, :, counted])])
+        few = min(self.settings.resamples, CHOOSING)
+        lows = np.array([gain.low for gain in self._gains(values[:, :, counted], resamples=few)])
         lows[(means[1:, kept] < means[0, kept]).any(axis=1)] = -np.inf
         best = int(np.argmax(lows))
         return best + 1 if lows[best] > 0 else 0
@@ -218,7 +220,11 @@ class FusionTrial:
         return _Chosen(place=place, gain=gain.value, low=gain.low) if gain.low > 0 else _Chosen(0, 0.0, 0.0)
 
     def _gains(
-        self, values: Doubles, figures: Sequence[QueryFigures] = (), rows: Positions | None = None
+        self,
+        values: Doubles,
+        figures: Sequence[QueryFigures] = (),
+        rows: Positions | None = None,
+        resamples: int | None = None,
     ) -> list[Estimate]:
         """Gain of each candidate but the first to the first, by the criterion; intervals hold for all together.
 
@@ -226,6 +232,7 @@ class FusionTrial:
             values: (candidates, metrics, q) float64, finite.
             figures: The candidates' figures, where the items are a sample whose draw the intervals are to allow for.
             rows: (q,) intp, which queries these are.
+            resamples: Of the bootstrap; those of the settings by default.
         """
         settings, gallery = self.settings, None
         metric = settings.metrics.index(settings.criterion)
@@ -233,7 +240,9 @@ class FusionTrial:
             places = _own_rows(self.sample)[rows]
             influence = np.array([found.influence[metric] for found in figures])
             gallery = SampledGallery(influence=influence, places=places if (places >= 0).all() else None)
-        drawn = resample(values[:, metric], settings.resamples, settings.seed, settings.confidence, gallery)
+        drawn = resample(
+            values[:, metric], resamples or settings.resamples, settings.seed, settings.confidence, gallery
+        )
         return gains_together(drawn[1:], drawn[0])
 
     def _joined(self, folds: Sequence[Positions], founds: Sequence[QueryFigures]) -> QueryFigures:
