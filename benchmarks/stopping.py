@@ -236,7 +236,9 @@ def one(gallery: cs.Gallery, truth: Truth, task: str, sample: int, draw: int) ->
     catalog = gallery._catalog
     if not task.startswith("report"):
         labels = "label" if task == "labels" else None
-        table = try_upgrade(resolve_run(catalog, "v2"), SampleSettings(sample=sample, labels=labels, seed=draw))
+        # The truth knows no fused serving.
+        settings = SampleSettings(sample=sample, labels=labels, seed=draw, fused_shares=())
+        table = try_upgrade(resolve_run(catalog, "v2"), settings)
         return {**judged(table, truth, {}), "promises": promises(table, truth)}
     share = int(task.split()[1]) / 100
     gallery.upgrade("v2", backfill=share)

@@ -101,7 +101,7 @@ REFUSED = {
     "a condition that is no SQL": (search(where="number >"), errors.InvalidInput, "a condition in SQL"),
     "a condition on no column": (search(where="colour = 'red'"), errors.InvalidInput, "colour"),
     "a condition that is no question": (search(where="number"), errors.InvalidInput, "boolean"),
-    "an id that is not there": (lambda gallery: gallery.get(["a", "zz"]), errors.UnknownId, "no zz"),
+    "an id that is not there": (lambda gallery: gallery.get(["a", "zz"]), errors.UnknownId, "no item zz"),
     "a number for a text": (lambda gallery: gallery.get([1]), errors.InvalidInput, "text; found 1"),
     "a number to delete": (lambda gallery: gallery.delete([1]), errors.InvalidInput, "text; found 1"),
     "vectors of an unknown version": (lambda gallery: gallery.vectors(["a"], "v9"), errors.UnknownVersion, "v1, v2"),

@@ -65,6 +65,7 @@ def test_init_shows_the_new_gallery(run, tmp_path):
         "transformed": 0,
         "bridged": 0,
         "missing": 0,
+        "recall": None,
     }
 
 
