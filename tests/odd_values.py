@@ -64,7 +64,7 @@ def odd_values():
         *(b"", b"bytes", b"\xff", bytearray(b"x"), memoryview(b"abcd")),
         *(decimal.Decimal("1.5"), decimal.Decimal("Infinity"), decimal.Decimal("NaN"), fractions.Fraction(1, 3)),
         *(np.int64(3), np.uint64(2**64 - 1), np.float32(0.5), np.float64("nan"), np.bool_(True), np.str_("v1")),
-        *(np.datetime64("NaT"), np.timedelta64("NaT"), np.datetime64("2020-01-01"), np.bytes_(b"x")),
+        *(np.datetime64("NaT"), np.timedelta64("NaT", "s"), np.datetime64("2020-01-01"), np.bytes_(b"x")),
         *(np.array(5), np.array([]), np.ones(4), np.ones((2, 4)), np.ones((2, 2, 4)), np.ones((2, 0)), np.ones((0, 4))),
         *(np.full((2, 4), np.nan), np.full(4, np.inf), np.full((2, 4), 1e300), np.ones((2, 4), np.complex64)),
         *(

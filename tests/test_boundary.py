@@ -67,7 +67,7 @@ WRONG = [
     ("whole", 1.0, "a whole number"),
     ("whole", True, "a whole number"),
     ("whole", 2**64, "64 bits"),
-    ("whole", np.timedelta64("NaT"), "a whole number"),
+    ("whole", np.timedelta64("NaT", "s"), "a whole number"),
     ("number", "1", "a number"),
     ("number", 10**400, "64 bits"),
     ("truth", 1, "True or False"),
