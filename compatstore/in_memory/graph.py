@@ -1,0 +1,190 @@
+"""A graph of vectors (HNSW, Malkov and Yashunin 2018), as FAISS builds and searches it.
+
+FAISS cannot take a vector out of a graph. So vectors stay, and a search names those that it may return: it walks over
+the others and does not return them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from compatstore.arrays import FloatArray, RowNumbers
+from compatstore.boundary import require_fields
+from compatstore.errors import InvalidInput
+from compatstore.in_memory.faiss_engine import as_distances, load_faiss, metric_number
+from compatstore.in_memory.flat import Chosen, Exact, Flat
+from compatstore.versions import Metric
+
+BREADTHS = (16, 32, 64, 128, 256, 512, 1024)
+MOST_BREADTH = 1_000_000
+# Compared with all that count, where these are few, or few of all: the graph would walk over many that do not count.
+FEW, FEW_OF = 2_048, 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheSettings:
+    """How a graph is built and searched; the names are those of the paper.
+
+    Args:
+        m: Neighbours of a vector in the graph, from 4 to 128; twice as many in its lowest layer.
+        ef_construction: Candidates for these neighbours, from 8 to 10,000.
+        ef_search: Candidates of a search, >= 1; None measures which of 16, 32, ..., 1,024 finds 97 % of the 10 nearest,
+            with items of the gallery as queries.
+
+    Raises:
+        InvalidInput: A number is out of its range.
+
+    Examples:
+        >>> cs.CacheSettings(m=32, ef_search=128).m
+        32
+    """
+
+    m: int = 16
+    ef_construction: int = 80
+    ef_search: int | None = None
+
+    def __post_init__(self) -> None:
+        require_fields(self)
+        bounds = {"m": (4, 128), "ef_construction": (8, 10_000), "ef_search": (1, MOST_BREADTH)}
+        for name, (least, most) in bounds.items():
+            value = getattr(self, name)
+            if value is not None and not least <= value <= most:
+                asked = f"build a graph with {name}={value}"
+                raise InvalidInput(asked, expected=f"a number from {least} to {most}", found=f"{value}")
+
+
+def graph_bytes(rows: int, dim: int, settings: CacheSettings) -> int:
+    """About what the graph of that many vectors takes in memory, without the vectors themselves."""
+    links = 2 * settings.m + settings.m / (settings.m - 1)  # each layer has 1/m of the vectors of the one below it
+    return int(rows * (4 * links + 4 + 8))  # and of each vector its highest layer, and where its links begin
+
+
+class Graph:
+    """Vectors in a graph.
+
+    Args:
+        dim: Values of a vector.
+        metric: "l2", "cosine" or "dot".
+        settings: How it is built; its `ef_search` is that of `search`, and may be set later.
+        rows: Vectors that memory is taken for at once; where more are added, FAISS doubles what it has.
+
+    Attributes:
+        recall: Share of the nearest vectors that `search` finds, as `measure` has seen it, in [0, 1].
+    """
+
+    def __init__(self, dim: int, metric: Metric, settings: CacheSettings, rows: int) -> None:
+        faiss: Any = load_faiss()
+        self._dim, self._metric, self._settings, self._capacity = dim, metric, settings, rows
+        self._faiss = faiss
+        self._index: Any = faiss.IndexHNSWFlat(dim, settings.m, metric_number(metric))
+        self._index.hnsw.efConstruction = settings.ef_construction
+        self._stored: Any = faiss.downcast_index(self._index.storage)
+        for memory, size in ((self._stored.codes, 4 * dim * rows), (self._index.hnsw.neighbors, self._links(rows))):
+            memory.resize(size)  # an empty vector of C++ takes exactly what it is asked for, and keeps it
+            memory.resize(0)
+        self.breadth = settings.ef_search or BREADTHS[0]
+        self.recall = 1.0
+
+    def __len__(self) -> int:
+        return int(self._index.ntotal)
+
+    @property
+    def breadth(self) -> int:
+        """Candidates of a search: `ef_search`."""
+        return self._breadth
+
+    @breadth.setter
+    def breadth(self, value: int) -> None:
+        self._breadth = value
+        self._plain = self._faiss.SearchParametersHNSW(efSearch=value)
+
+    @property
+    def bytes(self) -> int:
+        """Memory that is taken."""
+        return self._bytes_of(self._capacity)
+
+    def bytes_with(self, more: int) -> int:
+        """Memory that is taken once that many vectors are added."""
+        return self._bytes_of(self._capacity_with(more))
+
+    def add(self, vectors: FloatArray) -> None:
+        """Put (n, dim) float32, of unit length under cosine, at the places behind the last one; nothing may search."""
+        self._capacity = self._capacity_with(len(vectors))
+        self._index.add(np.ascontiguousarray(vectors))
+
+    def vectors(self, places: RowNumbers | slice) -> FloatArray:
+        """Vectors at (n,) places: (n, dim) float32, of unit length under cosine."""
+        return self._all()[places]
+
+    def flat(self) -> Flat:
+        """The same vectors, all of which are compared in float32; until the next `add`."""
+        return Flat(self._all(), self._metric)
+
+    def exact(self) -> Exact:
+        """The same vectors, all of which are compared in float64; until the next `add`."""
+        return Exact(self._all(), self._metric)
+
+    def search(self, queries: FloatArray, k: int, among: Chosen | None = None) -> tuple[FloatArray, RowNumbers]:
+        """Find nearly all of the nearest vectors of each query, and as many as are asked for; see the protocol."""
+        n = len(self)
+        count = n if among is None else len(among)
+        if count <= max(8 * k, FEW, n // FEW_OF):
+            return self.flat().search(queries, k, among)
+        params = self._plain
+        if among is not None or 2 * k > self._breadth:
+            breadth = max(self._breadth, 2 * k) * n // count
+            params = self._faiss.SearchParametersHNSW(efSearch=breadth, sel=None if among is None else among.selector)
+        distances, places = self._index.search(queries, k, params=params)
+        distances = as_distances(distances, self._metric)
+        if (places[0, -1] if len(places) == 1 else places[:, -1].min()) < 0:
+            short = places[:, -1] < 0  # the graph leads to fewer: of equal vectors only some are neighbours of others
+            distances[short], places[short] = self.flat().search(queries[short], k, among)
+        return distances, places
+
+    def measure(self, sample: int, neighbours: int, goal: float) -> None:
+        """Measure what searches find and, where the settings name no breadth, take the least that finds enough.
+
+        Args:
+            sample: Vectors drawn at random, which are the queries.
+            neighbours: The nearest others of each that are to be found.
+            goal: Share of them that is enough, in [0, 1].
+        """
+        places = np.random.default_rng(0).choice(len(self), sample, replace=False)
+        if sample < 2:
+            return
+        queries = self._all()[places]
+        truth = _others(self.exact().search(queries, neighbours + 1)[1], places, neighbours)
+        for breadth in BREADTHS if self._settings.ef_search is None else (self._breadth,):
+            self.breadth = breadth
+            found = _others(self.search(queries, neighbours + 1)[1], places, neighbours)
+            hits = sum(len(mine & exact) for mine, exact in zip(found, truth, strict=True))
+            self.recall = hits / sum(map(len, truth))
+            if self.recall >= goal:
+                return
+
+    def _all(self) -> FloatArray:
+        if not len(self):
+            return np.zeros((0, self._dim), np.float32)
+        values: FloatArray = self._faiss.rev_swig_ptr(self._stored.get_xb(), len(self) * self._dim)
+        return values.reshape(len(self), self._dim)
+
+    def _links(self, rows: int) -> int:
+        return graph_bytes(rows, self._dim, self._settings) // 4 - 3 * rows
+
+    def _capacity_with(self, more: int) -> int:
+        needed = len(self) + more
+        return self._capacity if needed <= self._capacity else max(2 * self._capacity, needed)
+
+    def _bytes_of(self, rows: int) -> int:
+        return 4 * self._dim * rows + graph_bytes(rows, self._dim, self._settings)
+
+
+def _others(found: RowNumbers, own: RowNumbers, neighbours: int) -> list[frozenset[int]]:
+    """The neighbours of each vector but itself."""
+    return [
+        frozenset([place for place in near if place != mine][:neighbours])
+        for near, mine in zip(found.tolist(), own.tolist(), strict=True)
+    ]

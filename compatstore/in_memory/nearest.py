@@ -1,0 +1,185 @@
+"""The exact nearest neighbours of large batches of queries, on a GPU where there is one.
+
+FAISS compares by matrix products in float32, whose rounding can exchange vectors that are nearly as far. So it finds
+some more candidates than are wanted; these are compared in float64, and a bound of the rounding tells whether any other
+vector can be as near. Where one can, more candidates are asked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from compatstore.arrays import Doubles, FloatArray, RowNumbers
+from compatstore.boundary import array_of, checked
+from compatstore.errors import DimensionMismatch, InvalidInput, NonFiniteVectors, first_offenders
+from compatstore.in_memory.faiss_engine import Device, as_compared, as_distances, load_faiss, metric_number, uses_gpu
+from compatstore.versions import Metric
+
+SPARE = 16  # candidates beyond those wanted
+MOST_ON_GPU = 2048  # candidates of a query that FAISS selects on a GPU
+_GPU_BYTES = 2**31  # of vectors, and of queries, on a GPU at a time
+_BLOCK_VALUES = 2**22  # values in float64 at a time: 32 MiB
+_ROUNDING = 2.0**-24  # of float32
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ExactNeighbours:
+    """The nearest vectors of each query.
+
+    Attributes:
+        rows: (q, k) int64, numbers of the vectors, nearest first; of vectors at one distance the lower number is first.
+        distances: (q, k) float32, as Lance gives them: squared (l2), 1 - cosine, 1 - product (dot).
+
+    Examples:
+        >>> cs.nearest_neighbours([[0.0]], [[2.0], [1.0]], k=2).distances.tolist()
+        [[1.0, 4.0]]
+    """
+
+    rows: RowNumbers
+    distances: FloatArray
+
+
+@checked
+def nearest_neighbours(
+    queries: npt.ArrayLike, vectors: npt.ArrayLike, k: int = 10, *, metric: Metric = "l2", device: Device = "auto"
+) -> ExactNeighbours:
+    """Find the nearest vectors of each query, exactly, for thousands of queries.
+
+    Distances are computed in float64 and rounded to float32; equal ones are ordered by the vectors' numbers. These are
+    the neighbours that Lance finds without an index, but for pairs whose distances differ by less than Lance's own
+    rounding. Needs `faiss-cpu` (`pip install "compatstore[faiss]"`) or `faiss-gpu-cu12` (`"compatstore[gpu]"`).
+
+    Args:
+        queries: (q, dim) floats.
+        vectors: (n, dim) floats.
+        k: Neighbours of a query, >= 1; all n where there are fewer.
+        metric: "l2", "cosine" or "dot".
+        device: "cpu", "gpu", or "auto" for a GPU where FAISS has one.
+
+    Raises:
+        DimensionMismatch: Not two tables of vectors of one length.
+        NonFiniteVectors: Values are NaN, infinite or beyond float32.
+        InvalidInput: k < 1, no such metric, a vector of length 0 under cosine, or a GPU that is not there.
+        MissingExtra: FAISS is not installed.
+
+    Examples:
+        >>> found = cs.nearest_neighbours([[0.1], [2.9]], [[0.0], [1.0], [3.0], [1.0]], k=2)
+        >>> found.rows.tolist()
+        [[0, 1], [2, 1]]
+    """
+    asked = "find the nearest neighbours"
+    left, right = _read(queries, "queries", metric), _read(vectors, "vectors", metric)
+    if left.shape[1] != right.shape[1]:
+        raise DimensionMismatch(asked, expected=f"queries of {right.shape[1]} values", found=f"{left.shape[1]}")
+    if k < 1:
+        raise InvalidInput(asked, expected="k >= 1", found=f"{k}")
+    number, gpu = metric_number(metric), uses_gpu(device)
+    k = min(k, len(right))
+    rows, distances = np.zeros((len(left), k), np.int64), np.zeros((len(left), k), np.float32)
+    if k and len(left):
+        compared = _Compared(left, right, as_compared(left, metric), as_compared(right, metric), metric, number, gpu)
+        _fill(compared, k, rows, distances)
+    return ExactNeighbours(rows=rows, distances=distances)
+
+
+@dataclass(frozen=True, eq=False)
+class _Compared:
+    """Queries and vectors, as they were given and as FAISS compares them."""
+
+    queries: FloatArray
+    vectors: FloatArray
+    left: FloatArray
+    right: FloatArray
+    metric: Metric
+    number: int
+    gpu: bool
+
+    def candidates(self, chosen: RowNumbers, fetched: int) -> tuple[FloatArray, RowNumbers]:
+        """The nearest vectors of some queries by float32: (c, fetched) distances and numbers."""
+        faiss: Any = load_faiss()
+        if self.gpu and fetched <= MOST_ON_GPU:
+            resources = faiss.StandardGpuResources()
+            limits = {"vectorsMemoryLimit": _GPU_BYTES, "queriesMemoryLimit": _GPU_BYTES}
+            found, rows = faiss.knn_gpu(resources, self.left[chosen], self.right, fetched, metric=self.number, **limits)
+        else:
+            found, rows = faiss.knn(self.left[chosen], self.right, fetched, metric=self.number)
+        return as_distances(found, self.metric), rows.astype(np.int64)
+
+    def exact(self, chosen: RowNumbers, rows: RowNumbers) -> FloatArray:
+        """Distances of c queries to f vectors each, (c, f) numbers: computed in float64, (c, f) float32."""
+        asked, among = self.queries[chosen].astype(np.float64), self.vectors[rows].astype(np.float64)
+        if self.metric == "l2":
+            among -= asked[:, None]
+            found: Doubles = np.einsum("cfd,cfd->cf", among, among)
+        else:
+            found = np.einsum("cfd,cd->cf", among, asked)
+            if self.metric == "cosine":
+                lengths = np.sqrt(np.einsum("cfd,cfd->cf", among, among))
+                found /= lengths * np.sqrt(np.einsum("cd,cd->c", asked, asked))[:, None]
+            found = 1 - found
+        with np.errstate(over="ignore"):
+            return found.astype(np.float32)
+
+    def slack(self) -> Doubles:
+        """(q,) float64: how far off a distance by float32 can be; infinite where float32 overflows."""
+        longest = _lengths(self.right).max()
+        lengths = _lengths(self.left)
+        largest = (lengths + longest) ** 2 if self.metric == "l2" else 1 + lengths * longest
+        slack = 2 * (self.left.shape[1] + 8) * _ROUNDING * largest
+        return np.where(largest < np.finfo(np.float32).max / 4, slack, np.inf)
+
+
+def _fill(compared: _Compared, k: int, rows: RowNumbers, distances: FloatArray) -> None:
+    """Find the neighbours of all queries; of those that lack candidates again, with four times as many."""
+    n, slack = len(compared.right), compared.slack()
+    waiting, fetched = np.flatnonzero(np.isfinite(slack)), k + max(SPARE, k // 4)
+    left_over = [np.flatnonzero(np.isinf(slack))]
+    while len(waiting) and 2 * fetched < n:
+        bounds, candidates = compared.candidates(waiting, fetched)
+        size = max(1, _BLOCK_VALUES // (fetched * compared.right.shape[1]))
+        for start in range(0, len(waiting), size):
+            block, found = waiting[start : start + size], candidates[start : start + size]
+            exact = compared.exact(block, found)
+            order = np.lexsort((found, exact), axis=-1)[:, :k]
+            rows[block], distances[block] = (np.take_along_axis(values, order, axis=1) for values in (found, exact))
+        # A vector that was not fetched is at the bound or beyond, less what float32 has rounded.
+        waiting = waiting[distances[waiting, -1] + slack[waiting] >= bounds[:, -1]]
+        fetched *= 4
+    left_over.append(waiting)
+    _fill_by_all(compared, np.concatenate(left_over), rows, distances)
+
+
+def _fill_by_all(compared: _Compared, chosen: RowNumbers, rows: RowNumbers, distances: FloatArray) -> None:
+    """Compare queries with every vector in float64."""
+    n, size = len(compared.right), max(1, _BLOCK_VALUES // compared.right.shape[1])
+    blocks = [np.arange(start, min(start + size, n))[None] for start in range(0, n, size)]
+    for query in chosen:
+        exact = np.concatenate([compared.exact(query[None], block) for block in blocks], axis=1)[0]
+        order = np.argsort(exact, kind="stable")[: rows.shape[1]]
+        rows[query], distances[query] = order, exact[order]
+
+
+def _lengths(vectors: FloatArray) -> Doubles:
+    lengths: Doubles = np.sqrt(np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64))
+    return lengths
+
+
+def _read(values: npt.ArrayLike, name: str, metric: Metric) -> FloatArray:
+    asked = f"read {name}"
+    with np.errstate(over="ignore"):
+        vectors: FloatArray = array_of(values, asked, name, ndim=2, dtype=np.float32)
+    if not vectors.shape[1]:
+        raise InvalidInput(asked, expected="vectors of one value or more", found=f"{vectors.shape}")
+    wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+    if len(wrong):
+        found = f"NaN, infinite or larger values in rows {first_offenders(wrong.tolist())}"
+        raise NonFiniteVectors(asked, expected="finite values of float32", found=found)
+    zeros = np.flatnonzero(_lengths(vectors) == 0).tolist() if metric == "cosine" else []
+    if zeros:
+        found = f"zero vectors in rows {first_offenders(zeros)}"
+        raise InvalidInput(asked, expected="vectors that have a direction", found=found)
+    return vectors

@@ -1,0 +1,373 @@
+"""A version of a gallery in memory, for serving: nearly all of the nearest items in a fraction of a millisecond.
+
+Each search begins with a look at the table's latest version. Where it is another than the cache's, the cache follows
+first: it reads the fragments that changed and nothing else. So a search answers for one table version, that is the
+latest as the search began or a later one, and an item that was deleted or changed before is not returned as it was.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from compatstore.arrays import FloatArray
+from compatstore.boundary import checked
+from compatstore.errors import InvalidInput
+from compatstore.in_memory.faiss_engine import load_faiss
+from compatstore.in_memory.graph import CacheSettings
+from compatstore.search.cache_size import cache_size, in_mebibytes, size_of
+from compatstore.search.cached_reading import CachedIds, Reader, as_ids, query_as_compared
+from compatstore.search.cached_results import CacheState, FoundRows, as_table, merge_parts, rows_among
+from compatstore.search.cached_rows import CachedRows
+from compatstore.search.condition import joined
+from compatstore.search.execute import as_queries
+from compatstore.search.plan import plan_search
+from compatstore.search.serving import require_fingerprints
+from compatstore.search.wanted import require_count
+from compatstore.storage.app_columns import refuse_distance
+from compatstore.storage.catalog import Catalog
+from compatstore.storage.failures import answers
+from compatstore.storage.snapshot import Snapshot
+
+AT_ONCE = 512  # vectors that are put into a graph while searches wait
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Nearest:
+    """The nearest items of each query.
+
+    Attributes:
+        ids: (q, k) ids, nearest first: int64, or NumPy's texts.
+        distances: (q, k) float32, as `Gallery.search` gives them.
+        table_version: Table version that they hold for.
+
+    Examples:
+        >>> found = gallery.cache().nearest([[0.1, 1.2], [3.0, 0.0]], k=1)
+        >>> found.ids.tolist(), found.distances.shape
+        ([['a'], ['e']], (2, 1))
+    """
+
+    ids: CachedIds
+    distances: FloatArray
+    table_version: int
+
+
+@checked
+@answers
+class Cache:
+    """A version of a gallery in memory, kept in step with the table; made by `Gallery.cache`.
+
+    Threads may share it; it belongs to one process. Searches of several threads run side by side.
+
+    Examples:
+        >>> with gallery.cache() as cache:
+        ...     cache.search([0.1, 1.2], k=1, columns=["id"])["id"].to_pylist()
+        ['a']
+    """
+
+    def __init__(self, catalog: Catalog, version: str, max_bytes: int | None, settings: CacheSettings) -> None:
+        load_faiss()
+        self._catalog, self._version, self._settings, self._max_bytes = catalog, version, settings, max_bytes
+        self._following = threading.Lock()
+        self._searching = _SharedLock()
+        self._state: CacheState | None = None
+        self._require(0, cache_size(catalog, version, settings).total)
+        self._state = self._read(None, catalog.store.snapshot())
+
+    # ---- searching
+
+    def search(
+        self,
+        query: Any,
+        k: int = 10,
+        where: str | Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
+        *,
+        exact: bool = False,
+        fingerprint: str | None = None,
+    ) -> Any:
+        """Find the nearest items, as `Gallery.search` does with queries of the cache's version.
+
+        CachedIds come from memory. Other columns are read from the table, which takes milliseconds: name
+        `columns=["id"]` where ids are enough.
+
+        Args:
+            query: (d,) or (q, d) vectors, or one source to embed (path, text, image).
+            k: Results per query.
+            where: Condition on the gallery's columns, in SQL, or several that must all hold. Lance finds the items that
+                fulfil it, once for each table version.
+            columns: Columns to return; id, source and metadata by default. What is computed comes in any case.
+            exact: Compare with all items that count, not with those that the graph leads to.
+            fingerprint: Fingerprint of the model that made the query; refused unless it is the version's.
+
+        Returns:
+            Arrow table, nearest first, with `_distance`, `_version`, `_origin`; `_query` too for several queries. With
+            `exact`, items at one distance are in the order of the table. The schema's metadata has
+            `compatstore.table_version`.
+
+        Raises:
+            DimensionMismatch: The query has another length.
+            FingerprintMismatch: The query is another model's.
+            NonFiniteVectors: NaN or infinite values.
+            InvalidInput: k < 1, a condition is no valid SQL, or the cache would take more than `max_bytes`.
+            UnknownVersion: The version was retired.
+
+        Examples:
+            >>> cache = gallery.cache()
+            >>> gallery.delete(["a"])
+            1
+            >>> cache.search([0.1, 1.2], k=1, columns=["id"])["id"].to_pylist()
+            ['d']
+        """
+        queries = self._queries(query, k, fingerprint)
+        state = self._enter()
+        try:
+            wanted = state.wanted(columns)
+            return as_table(state, self._find(state, queries, k, where, exact=exact), wanted)
+        finally:
+            self._searching.leave()
+
+    def nearest(self, query: Any, k: int = 10, where: str | Sequence[str] | None = None) -> Nearest:
+        """CachedIds and distances alone, as NumPy arrays: the fastest way, as the table is not read.
+
+        Args:
+            query: As for `search`.
+            k: Results per query.
+            where: As for `search`.
+
+        Raises:
+            InvalidInput: As for `search`, with its other errors.
+
+        Examples:
+            >>> gallery.cache().nearest([0.1, 1.2], k=2).ids.tolist()
+            [['a', 'd']]
+        """
+        queries = self._queries(query, k, None)
+        state = self._enter()
+        try:
+            found = self._find(state, queries, k, where, exact=False)
+            return Nearest(ids=found.take(state, "ids"), distances=found.distances, table_version=state.version)
+        finally:
+            self._searching.leave()
+
+    def _queries(self, query: Any, k: int, fingerprint: str | None) -> FloatArray:
+        """Read a query, before the table is looked at: to embed a source may take long."""
+        require_count(k)
+        state = self._open()
+        if fingerprint is not None:
+            require_fingerprints(state.registry, state.plan.versions, fingerprint)
+        plain = type(query) is np.ndarray and query.dtype == np.float32 and query.shape[-1:] == (state.dim,)
+        if plain and query.ndim <= 2 and len(query):  # nothing to convert; what is not finite is seen when compared
+            matrix: FloatArray = query if query.ndim == 2 else query[None]
+            return matrix
+        return as_queries(self._catalog, state.registry, self._version, query)
+
+    def _find(
+        self, state: CacheState, queries: FloatArray, k: int, where: str | Sequence[str] | None, *, exact: bool
+    ) -> FoundRows:
+        among = rows_among(state, None if where is None else joined(where, f"search {self._version}"))
+        found = []
+        for rows, counted in zip(state.held, among, strict=True):
+            form = query_as_compared(self._catalog, rows.reader, queries)
+            found.append(rows.search(form, k, counted, exact=exact))
+        if len(found) == 1:
+            return FoundRows(None, places=found[0][1], distances=found[0][0])
+        return merge_parts(found, state.plan, k)
+
+    # ---- following the table
+
+    def sync(self) -> int:
+        """Follow the table, and put what was added into the graph.
+
+        Each search follows the table by itself; items that came meanwhile are then compared one by one, until `sync`
+        puts them into the graph: call it from time to time, from a thread of its own. Searches go on meanwhile, but for
+        moments of about 0.1 s. Where more than half of the graph are items that count no more, it is built again.
+
+        Returns:
+            The table version that the cache is at.
+
+        Examples:
+            >>> cache = gallery.cache()
+            >>> gallery.add({"id": ["g"], "vector": [[4.0, 4.0]]}).rows
+            1
+            >>> cache.sync() == cache.table_version
+            True
+        """
+        self._follow()
+        with self._following:
+            state = self._open()
+            for number in range(len(state.held)):
+                self._take_in(number)
+            return self._open().version
+
+    def _take_in(self, number: int) -> None:
+        """Put the tail of a part into its graph, some rows at a time, while there is memory for it."""
+        state = self._open()
+        rows = state.held[number]
+        if len(rows.ids) > 2 * rows.count:
+            self._put(number, rows.rebuilt(self._settings))
+        while len(self._open().held[number].tail):
+            state = self._open()
+            rows = state.held[number]
+            taken = min(len(rows.tail), AT_ONCE)
+            grown = state.bytes - rows.graph.bytes + rows.graph.bytes_with(taken)
+            if self._max_bytes is not None and grown > self._max_bytes:
+                return
+            with self._searching.alone():
+                self._put(number, rows.taking_in(taken))
+
+    def _put(self, number: int, rows: CachedRows) -> None:
+        state = self._open()
+        held = (*state.held[:number], rows, *state.held[number + 1 :])
+        self._state = replace(state, held=held, among={}, columns={})
+
+    def _follow(self) -> None:
+        """Bring the state to the latest table version."""
+        state, snapshot = self._open(), self._catalog.store.snapshot()
+        if snapshot is state.snapshot or snapshot.version == state.version:
+            return
+        with self._following:
+            snapshot = self._catalog.store.snapshot()
+            state = self._open()
+            if snapshot.version != state.version:
+                self._state = self._read(state, snapshot)
+
+    def _read(self, state: CacheState | None, snapshot: Snapshot) -> CacheState:
+        """The state of a table version, from that of an earlier one where it can be."""
+        registry = self._catalog.recorded(snapshot)
+        plan = plan_search(registry, self._version, 1, None)
+        self._catalog.require(snapshot, *(part.version for part in plan.parts))
+        refuse_distance(snapshot.schema.names, self._catalog.store.location)
+        earlier = {} if state is None else {rows.reader.kept(): rows for rows in state.held}
+        held: list[CachedRows] = []
+        for part in plan.parts:
+            reader = Reader(part, registry.id_column)
+            rows, others = earlier.get(reader.kept()), sum(rows.bytes for rows in held)
+            if rows is None:
+                size = size_of(reader, snapshot, self._settings)
+                self._require(others, size.total)
+                ids = as_ids(pa.array([], snapshot.schema.field(registry.id_column).type))
+                held.append(CachedRows.empty(reader, ids, self._settings, size.rows).built(snapshot))
+            else:
+                held.append(rows.following(snapshot, partial(self._require, others)))
+        dim = registry.record(self._version).dim
+        return CacheState(snapshot, int(snapshot.version), registry, plan, dim, tuple(held))
+
+    def _require(self, others: int, more: int) -> None:
+        """Refuse to take more memory than was allowed, for some parts and one more."""
+        needed = others + more
+        if self._max_bytes is not None and needed > self._max_bytes:
+            raise InvalidInput(
+                f"keep {self._version} in memory",
+                expected=f"at most max_bytes={self._max_bytes} ({in_mebibytes(self._max_bytes)})",
+                found=f"{needed} ({in_mebibytes(needed)})",
+                fix="Give it more memory, or search with Gallery.search.",
+            )
+
+    # ---- what it is
+
+    @property
+    def version(self) -> str:
+        """Version whose queries it answers."""
+        return self._version
+
+    @property
+    def table_version(self) -> int:
+        """Table version that it is at."""
+        return self._open().version
+
+    @property
+    def bytes(self) -> int:
+        """Memory that it takes; while a graph is built again, up to twice as much."""
+        return self._open().bytes
+
+    @property
+    def waiting(self) -> int:
+        """Items that are compared one by one, until `sync` puts them into the graph."""
+        return sum(len(rows.tail) for rows in self._open().held)
+
+    @property
+    def recall(self) -> float:
+        """Share of the 10 nearest that searches find, as measured when the graph was built, in [0, 1].
+
+        The queries were items of the gallery.
+        """
+        return min(rows.graph.recall for rows in self._open().held)
+
+    @property
+    def ef_search(self) -> int:
+        """Candidates of a search: those of the settings, or the fewest that were measured to find enough."""
+        return max(rows.graph.breadth for rows in self._open().held)
+
+    def __len__(self) -> int:
+        return sum(rows.count for rows in self._open().held)
+
+    def close(self) -> None:
+        """Give the memory back; searches are refused from now on."""
+        self._state = None
+
+    def __enter__(self) -> Cache:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _open(self) -> CacheState:
+        state = self._state
+        if state is None:
+            asked = f"search the cache of {self._version}"
+            raise InvalidInput(
+                asked, expected="an open cache", found="a closed one", fix="Make another: Gallery.cache."
+            )
+        return state
+
+    def _enter(self) -> CacheState:
+        """The state that a search answers from, in step with the table; the search must leave `_searching`."""
+        self._follow()
+        self._searching.enter()
+        try:
+            return self._open()
+        except InvalidInput:
+            self._searching.leave()
+            raise
+
+
+class _SharedLock:
+    """Held by many that search, or by one alone; who wants it alone comes before those that come later."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._holders = self._alone = 0
+
+    def enter(self) -> None:
+        with self._lock:
+            while self._alone:
+                self._changed.wait()
+            self._holders += 1
+
+    def leave(self) -> None:
+        with self._lock:
+            self._holders -= 1
+            if self._alone and not self._holders:
+                self._changed.notify_all()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        with self._lock:
+            self._alone = 1
+            while self._holders:
+                self._changed.wait()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._alone = 0
+                self._changed.notify_all()

@@ -1,0 +1,161 @@
+"""Reads the rows of one part of a search plan for a cache: ids, addresses, origins, vectors as they are compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compatstore.arrays import ArrowArray, BoolArray, Digests, FloatArray
+from compatstore.in_memory.faiss_engine import as_compared
+from compatstore.search.execute import query_of_part
+from compatstore.search.plan import Part
+from compatstore.storage.arrow_values import to_matrix
+from compatstore.storage.catalog import Catalog
+from compatstore.storage.columns import NATIVE
+from compatstore.storage.row_changes import ADDRESS, read_fragments
+from compatstore.storage.snapshot import Snapshot
+from compatstore.storage.vector_form import VectorForm
+from compatstore.versions import Metric
+
+CachedIds = npt.NDArray[Any]  # (n,) int64 or NumPy's texts of variable length
+OriginCodes = npt.NDArray[np.uint16]
+BESIDE = 12  # bytes of a row: its address (8), its origin (2), whether it counts (1), and a bit that FAISS looks at
+_TINY = float(np.finfo(np.float32).tiny)
+TEXT, INLINE = 16, 15  # bytes of a text in NumPy's array, and the longest that fits into them
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """N rows.
+
+    Attributes:
+        ids: (n,) their ids.
+        addresses: (n,) uint64, where they lie in the table.
+        origins: (n,) uint16, numbers of their vectors' origins.
+        vectors: (n, dim) float32, as they are compared.
+        id_bytes: Memory of the ids.
+    """
+
+    ids: CachedIds
+    addresses: Digests
+    origins: OriginCodes
+    vectors: FloatArray
+    id_bytes: int
+
+    def take(self, rows: BoolArray) -> Rows:
+        """Some of them."""
+        share = self.id_bytes * int(np.count_nonzero(rows)) // max(len(rows), 1)
+        return Rows(self.ids[rows], self.addresses[rows], self.origins[rows], self.vectors[rows], share)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads the rows of a part: those that its search can return.
+
+    Attributes:
+        part: Of the search plan.
+        id_column: Column of the ids.
+        names: Origins that were met; a row's code is the number of its origin here.
+        metric: Distance of the part.
+    """
+
+    part: Part
+    id_column: str
+    names: list[str] = field(default_factory=list)
+    metric: Metric = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "metric", self.part.metric)
+
+    @property
+    def columns(self) -> list[str]:
+        """Columns that decide what is read."""
+        of_part = self.part.columns
+        return [
+            name
+            for name in dict.fromkeys([self.id_column, of_part.vector, of_part.origin, self.part.excluded_column])
+            if name
+        ]
+
+    @property
+    def condition(self) -> str:
+        """SQL condition: the row belongs to the part."""
+        conditions = [self.part.columns.present, *([self.part.condition] if self.part.condition else [])]
+        return " AND ".join(conditions)
+
+    def kept(self) -> tuple[Part, str]:
+        """What decides whether rows that were read for one plan serve another one."""
+        return replace(self.part, settings=type(self.part.settings)(), calibration=None), self.id_column
+
+    def read(self, snapshot: Snapshot, fragments: Sequence[int]) -> Iterator[Rows]:
+        """The rows of some fragments that a search can find, a batch at a time."""
+        columns = self.part.columns
+        form = VectorForm(columns.dtype, self.part.metric)
+        wanted = [name for name in self.columns if name != self.part.excluded_column]
+        for batch in read_fragments(snapshot, fragments, wanted, self.condition):
+            vectors, valid = to_matrix(batch[columns.vector], columns.dim)
+            found = valid & form.searchable(vectors)
+            origins = batch[columns.origin] if columns.origin else pa.repeat(NATIVE, batch.num_rows)
+            rows = Rows(
+                ids=as_ids(batch[self.id_column]),
+                addresses=batch[ADDRESS].to_numpy(),
+                origins=self._codes(origins),
+                vectors=as_compared(vectors, self.metric),
+                id_bytes=id_bytes(batch[self.id_column]),
+            )
+            yield rows if found.all() else rows.take(found)
+
+    def _codes(self, origins: ArrowArray) -> OriginCodes:
+        encoded = origins.dictionary_encode()
+        met = encoded.dictionary.to_pylist()
+        self.names.extend(name for name in met if name not in self.names)
+        codes = np.array([self.names.index(name) for name in met] or [0], np.uint16)
+        found: OriginCodes = codes[encoded.indices.to_numpy(zero_copy_only=False)]
+        return found
+
+
+def query_as_compared(catalog: Catalog, reader: Reader, queries: FloatArray) -> FloatArray:
+    """The queries as a part's vectors are compared with them.
+
+    Args:
+        catalog: The gallery.
+        reader: Of the part.
+        queries: (q, dim) float32 in the plan's version.
+
+    Returns:
+        (q, dim) float32: adapted, rounded as the column is, of unit length under cosine.
+
+    Raises:
+        NonFiniteVectors: A query holds NaN or infinite values, or an artifact makes them of it.
+        InvalidInput: A query has length 0, under cosine.
+    """
+    part = reader.part
+    if part.artifact is None and part.columns.dtype == "float32":
+        squares = np.vecdot(queries, queries).tolist()
+        if all(_TINY < square < np.inf for square in squares):  # nothing that `query_of_part` would refuse or change
+            return as_compared(queries, reader.metric)
+    form = query_of_part(catalog, part, queries)[:, : part.columns.dim]
+    return as_compared(VectorForm(part.columns.dtype, part.metric).stored(form), reader.metric)
+
+
+def as_ids(column: ArrowArray) -> CachedIds:
+    """CachedIds of items as a NumPy array: int64, or texts of variable length."""
+    if pa.types.is_integer(column.type) and not column.null_count:
+        return np.asarray(column.to_numpy(zero_copy_only=False), np.int64)
+    if pa.types.is_integer(column.type):
+        return np.array(column.to_pylist(), object)
+    return np.array(column.to_pylist(), np.dtypes.StringDType(na_object=None))
+
+
+def id_bytes(column: ArrowArray) -> int:
+    """Memory that the ids of a column will take, as `as_ids` gives them."""
+    if pa.types.is_integer(column.type):
+        return 8 * len(column)
+    lengths = pc.binary_length(column).fill_null(0).to_numpy(zero_copy_only=False)
+    return int(TEXT * len(column) + lengths[lengths > INLINE].sum())

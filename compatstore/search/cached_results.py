@@ -1,0 +1,177 @@
+"""What a search of a cache reads and gives: the rows of one table version, and the Arrow table that is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from compatstore.arrays import ArrowArray, ArrowSchema, ArrowTable, Digests, FloatArray, RowNumbers
+from compatstore.search.cached_rows import Among, CachedRows
+from compatstore.search.parts import PartResult, merged, refused_condition
+from compatstore.search.plan import SearchPlan
+from compatstore.search.wanted import result_columns
+from compatstore.storage.registry import Registry
+from compatstore.storage.row_changes import ADDRESS, addresses, at_addresses
+from compatstore.storage.snapshot import Snapshot
+
+_COMPUTED = pa.schema([("_distance", pa.float32()), ("_version", pa.string()), ("_origin", pa.string())])
+TABLE_VERSION = b"compatstore.table_version"  # metadata of a result: the table version that it holds for
+CONDITIONS = 16  # whose rows are remembered while the table stays as it is
+
+
+@dataclass(frozen=True, eq=False)
+class CacheState:
+    """All that a search reads.
+
+    Attributes:
+        snapshot: The table version.
+        version: Its number.
+        registry: The gallery's registry in it.
+        plan: How a query is answered.
+        dim: Values of a query.
+        held: The rows of each part of the plan.
+        among: Condition -> the rows that fulfil it, in each part.
+        columns: Columns that a search names -> those that it returns, and the schema of its result.
+    """
+
+    snapshot: Snapshot
+    version: int
+    registry: Registry
+    plan: SearchPlan
+    dim: int
+    held: tuple[CachedRows, ...]
+    among: dict[str, tuple[Among, ...]] = field(default_factory=dict)
+    columns: dict[tuple[str, ...] | None, tuple[list[str], ArrowSchema]] = field(default_factory=dict)
+
+    def wanted(self, columns: Sequence[str] | None) -> tuple[list[str], ArrowSchema]:
+        """The columns of the table that a search returns, and the schema of its result for one query.
+
+        Raises:
+            InvalidInput: The table has no such column.
+        """
+        named = None if columns is None else tuple(columns)
+        if named not in self.columns:
+            schema = self.snapshot.schema
+            wanted = result_columns(self.registry, schema.names, columns)
+            fields = [pa.field(name, schema.field(name).type) for name in wanted]
+            result = pa.schema([*fields, *_COMPUTED], metadata={TABLE_VERSION: str(self.version)})
+            if len(self.columns) >= CONDITIONS:
+                self.columns.clear()
+            self.columns[named] = wanted, result
+        return self.columns[named]
+
+    @property
+    def bytes(self) -> int:
+        """Memory that the rows take."""
+        return sum(rows.bytes for rows in self.held)
+
+
+@dataclass(frozen=True, eq=False)
+class FoundRows:
+    """What was found: places of rows, by query.
+
+    Attributes:
+        parts: (q, k) int64, the part that each row is of; None where there is only one.
+        places: (q, k) int64, their places in it.
+        distances: (q, k) float32.
+    """
+
+    parts: RowNumbers | None
+    places: RowNumbers
+    distances: FloatArray
+
+    def take(self, state: CacheState, name: str) -> Any:
+        """An array of `CachedRows`, of the rows that were found: (q, k)."""
+        if self.parts is None:
+            return getattr(state.held[0], name)[self.places]
+        arrays = [getattr(rows, name) for rows in state.held]
+        taken = np.empty(self.places.shape, arrays[0].dtype)
+        for number, array in enumerate(arrays):
+            chosen = self.parts == number
+            taken[chosen] = array[self.places[chosen]]
+        return taken
+
+
+def merge_parts(found: Sequence[tuple[FloatArray, RowNumbers]], plan: SearchPlan, k: int) -> FoundRows:
+    """Rank the rows of all parts together, query by query, as `Gallery.search` does."""
+    calibrations = [part.calibration for part in plan.parts]
+    found = [
+        (distances if mapping is None else mapping.apply(distances.astype(np.float64)).astype(np.float32), places)
+        for mapping, (distances, places) in zip(calibrations, found, strict=True)
+    ]
+    ranked = []
+    for query in range(len(found[0][0])):
+        tables = [
+            pa.table(
+                {"_part": np.full(places.shape[1], number), "_place": places[query], "_distance": distances[query]}
+            )
+            for number, (distances, places) in enumerate(found)
+        ]
+        ranked.append(merged([PartResult(table, None) for table in tables], plan.merge, k)[0])
+    parts, places, distances = (
+        np.stack([table[name].to_numpy() for table in ranked]) for name in ("_part", "_place", "_distance")
+    )
+    return FoundRows(parts, places, distances)
+
+
+def rows_among(state: CacheState, condition: str | None) -> tuple[Among, ...]:
+    """The rows that a search may return, in each part."""
+    if condition is None:
+        return tuple(rows.everything for rows in state.held)
+    if condition not in state.among:
+        with refused_condition(state.plan.version, condition):
+            wanted = addresses(state.snapshot, condition)
+        if len(state.among) >= CONDITIONS:
+            state.among.clear()
+        state.among[condition] = tuple(rows.at(wanted) for rows in state.held)
+    return state.among[condition]
+
+
+def as_table(state: CacheState, found: FoundRows, wanted: tuple[list[str], ArrowSchema]) -> ArrowTable:
+    """What `Gallery.search` returns: `wanted` and what is computed, the rows of all queries one after the other."""
+    (columns, schema), id_column, (queries, k) = wanted, state.registry.id_column, found.places.shape
+    rest = [name for name in columns if name != id_column]
+    read = _rows_at(state, found.take(state, "addresses").ravel(), rest) if rest else None
+    ids = found.take(state, "ids").ravel().tolist() if id_column in columns else []
+    arrays = [pa.array(ids, schema.field(n).type) if read is None or n == id_column else read[n] for n in columns]
+    arrays += [pa.array(found.distances.ravel()), *_names(state, found)]
+    if queries > 1:
+        arrays.append(pa.array(np.repeat(np.arange(queries, dtype=np.int32), k)))
+        schema = schema.append(pa.field("_query", pa.int32()))
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _names(state: CacheState, found: FoundRows) -> tuple[ArrowArray, ArrowArray]:
+    """Versions and origins of the n rows that were found: two arrays of n texts."""
+    held, n = state.held, found.places.size
+    codes = found.take(state, "origins").ravel()
+    if found.parts is None:
+        names = held[0].reader.names
+        return pa.repeat(held[0].reader.part.version, n), _texts(names, codes)
+    parts = found.parts.ravel()
+    versions = _texts([rows.reader.part.version for rows in held], parts)
+    starts = np.cumsum([0, *(len(rows.reader.names) for rows in held)])
+    return versions, _texts([name for rows in held for name in rows.reader.names], codes + starts[parts])
+
+
+def _texts(names: Sequence[str], codes: Any) -> ArrowArray:
+    if len(codes) and (codes == codes[0]).all():
+        return pa.repeat(names[codes[0]], len(codes))
+    return pa.array(names, pa.string()).take(pa.array(codes.astype(np.int64)))
+
+
+def _rows_at(state: CacheState, wanted: Digests, columns: Sequence[str]) -> ArrowTable:
+    """Columns of the rows at some addresses, in their order."""
+    distinct, place = np.unique(wanted, return_inverse=True)
+    options = {"columns": list(columns), "with_row_address": True}
+    snapshot = state.snapshot
+    tables = [snapshot.scanner(filter=one, **options).to_table() for one in at_addresses(distinct.tolist())]
+    if not tables:
+        return snapshot.to_table(columns=list(columns), limit=0)
+    table = pa.concat_tables(tables)
+    order = np.argsort(table[ADDRESS].to_numpy())
+    return table.select(list(columns)).take(pa.array(order[place]))

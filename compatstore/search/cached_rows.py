@@ -1,0 +1,246 @@
+"""The rows of one part of a search plan, in memory, and how they follow the table.
+
+Rows stand at places 0, 1, 2, ...: first those in the graph, then those that came later, which are all compared. When
+the table changes, the places of rows that are gone or changed count no more, and what is new comes behind the last
+place. A row that was only moved (a merge of fragments, a backfill) keeps its place in the graph: its id and its vector
+are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from compatstore.arrays import BoolArray, Digests, FloatArray, RowNumbers
+from compatstore.in_memory.flat import Chosen, Flat
+from compatstore.in_memory.graph import CacheSettings, Graph
+from compatstore.search.cached_reading import BESIDE, CachedIds, OriginCodes, Reader, Rows
+from compatstore.storage.indexes import NEIGHBOURS
+from compatstore.storage.recall import GOAL, QUERIES
+from compatstore.storage.row_changes import ChangedFragments, HeldFragment, addresses
+from compatstore.storage.row_changes import held_fragments as held_now
+from compatstore.storage.snapshot import Snapshot
+
+_AT_ONCE = 8192  # vectors that are copied at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Among:
+    """The rows that a search may return: those in the graph, and those behind them; None where all of them count."""
+
+    graph: Chosen | None
+    tail: Chosen | None
+
+
+@dataclass(frozen=True, eq=False)
+class CachedRows:
+    """The rows of a part as of one table version; what changes them makes another one of these.
+
+    Attributes:
+        reader: Reads them.
+        fragments: What was read of each fragment.
+        ids: (n,) ids.
+        addresses: (n,) uint64, where rows lie in the table; of rows that do not count where they lay.
+        origins: (n,) uint16, numbers of origins.
+        live: (n,) bool, whether a row counts.
+        graph: The first g vectors.
+        tail: The other n - g vectors, all of rows that count.
+        id_bytes: Memory of the ids.
+    """
+
+    reader: Reader
+    fragments: Mapping[int, HeldFragment]
+    ids: CachedIds
+    addresses: Digests
+    origins: OriginCodes
+    live: BoolArray
+    graph: Graph
+    tail: Flat
+    id_bytes: int
+
+    @classmethod
+    def empty(cls, reader: Reader, ids: CachedIds, settings: CacheSettings, rows: int) -> CachedRows:
+        """No rows yet, and memory for some in the graph."""
+        dim = reader.part.columns.dim
+        return cls(
+            reader=reader,
+            fragments={},
+            ids=ids,
+            addresses=np.zeros(0, np.uint64),
+            origins=np.zeros(0, np.uint16),
+            live=np.zeros(0, bool),
+            graph=Graph(dim, reader.metric, settings, rows),
+            tail=Flat(np.zeros((0, dim), np.float32), reader.metric),
+            id_bytes=0,
+        )
+
+    @property
+    def bytes(self) -> int:
+        """Memory that is taken."""
+        return self.graph.bytes + self.tail.bytes + len(self.ids) * BESIDE + self.id_bytes
+
+    @property
+    def count(self) -> int:
+        """Rows that count."""
+        return int(np.count_nonzero(self.live))
+
+    @cached_property
+    def everything(self) -> Among:
+        """All rows that count."""
+        return Among(None, None) if self.live.all() else self.among(self.live)
+
+    def at(self, wanted: Digests) -> Among:
+        """The rows at some addresses that count."""
+        return self.among(self.live & np.isin(self.addresses, wanted))
+
+    def among(self, mask: BoolArray) -> Among:
+        """The rows of a mask."""
+        g = len(self.graph)
+        return Among(Chosen(mask[:g], self.addresses[:g]), Chosen(mask[g:], self.addresses[g:]))
+
+    def search(
+        self, queries: FloatArray, k: int, among: Among, *, exact: bool = False
+    ) -> tuple[FloatArray, RowNumbers]:
+        """Find the nearest rows.
+
+        Args:
+            queries: (q, dim) float32, as they are compared.
+            k: Rows wanted.
+            among: Rows that count.
+            exact: Compare with all of them.
+
+        Returns:
+            (q, k) float32 distances and (q, k) int64 places, nearest first, of rows at one distance, where all are
+            compared, the one that lies first in the table; k is the number of rows that count, where there are fewer.
+        """
+        among = self.among(self.live) if exact and among.graph is None else among  # in the order of the table
+        graph, tail = (self.graph.exact(), self.tail.exact()) if exact else (self.graph, self.tail)
+        distances, places = graph.search(queries, k, among.graph)
+        if len(self.tail):
+            more, behind = tail.search(queries, k, among.tail)
+            distances = np.concatenate([distances, more], axis=1)
+            places = np.concatenate([places, behind + len(self.graph)], axis=1)
+        elif not exact:
+            return distances, places
+        order = np.lexsort((self.addresses[places], distances), axis=-1)[:, :k]
+        return np.take_along_axis(distances, order, axis=1), np.take_along_axis(places, order, axis=1)
+
+    def built(self, snapshot: Snapshot) -> CachedRows:
+        """The same with all rows of a table version in the graph, whose recall is measured; it must be empty."""
+        fragments = held_now(snapshot, self.reader.columns)
+        read = []
+        for rows in self.reader.read(snapshot, sorted(fragments)):
+            self.graph.add(rows.vectors)
+            read.append(replace(rows, vectors=rows.vectors[:0].copy()))
+        self.graph.measure(min(QUERIES, len(self.graph)), NEIGHBOURS, GOAL)
+        ids, addresses, origins = (
+            np.concatenate([getattr(self, name), *(getattr(rows, name) for rows in read)])
+            for name in ("ids", "addresses", "origins")
+        )
+        return replace(
+            self,
+            fragments=fragments,
+            ids=ids,
+            addresses=addresses,
+            origins=origins,
+            live=np.ones(len(ids), bool),
+            id_bytes=sum(rows.id_bytes for rows in read),
+        )
+
+    def following(self, snapshot: Snapshot, require: Callable[[int], None]) -> CachedRows:
+        """The same as of a later table version.
+
+        Args:
+            snapshot: That version.
+            require: Called with the memory that is needed; raises where that is too much.
+        """
+        now = held_now(snapshot, self.reader.columns)
+        changed = ChangedFragments.between(self.fragments, now)
+        if not (changed.left or changed.shrunk or changed.fresh):
+            return replace(self, fragments=now)
+        live = self.live & ~self._gone(snapshot, changed)
+        gone = np.flatnonzero(self.live & ~live)
+        moved = dict(zip(self.ids[gone].tolist(), gone.tolist(), strict=True))
+        addresses, origins = self.addresses.copy(), self.origins.copy()
+        fresh: list[Rows] = []
+        needed = self.bytes
+        for rows in self.reader.read(snapshot, changed.fresh):
+            places = np.array([moved.pop(item, -1) for item in rows.ids.tolist()], np.int64)
+            kept = places >= 0
+            kept[kept] = (self._vectors(places[kept]) == rows.vectors[kept]).all(axis=1)
+            live[places[kept]] = True
+            addresses[places[kept]], origins[places[kept]] = rows.addresses[kept], rows.origins[kept]
+            new = rows.take(~kept)
+            needed += new.vectors.nbytes + len(new.ids) * BESIDE + new.id_bytes
+            require(needed)
+            fresh.append(new)
+        return self._with(now, live, addresses, origins, fresh)
+
+    def _gone(self, snapshot: Snapshot, changed: ChangedFragments) -> BoolArray:
+        """Rows that lie no more where they lay, or whose fragment has to be read again."""
+        fragments = self.addresses >> np.uint64(32)
+        gone = np.isin(fragments, np.array(changed.left, np.uint64))
+        if changed.shrunk:
+            there = addresses(snapshot, numbers=changed.shrunk)
+            gone |= np.isin(fragments, np.array(changed.shrunk, np.uint64)) & ~np.isin(self.addresses, there)
+        return gone
+
+    def _with(
+        self,
+        fragments: Mapping[int, HeldFragment],
+        live: BoolArray,
+        addresses: Digests,
+        origins: OriginCodes,
+        fresh: Sequence[Rows],
+    ) -> CachedRows:
+        """The same with other rows that count, and new ones behind them."""
+        g = len(self.graph)
+        stays = live.copy()
+        stays[:g] = True
+        tail = [self._vectors(np.flatnonzero(stays[g:]) + g), *(rows.vectors for rows in fresh)]
+        return replace(
+            self,
+            fragments=fragments,
+            ids=np.concatenate([self.ids[stays], *(rows.ids for rows in fresh)]),
+            addresses=np.concatenate([addresses[stays], *(rows.addresses for rows in fresh)]),
+            origins=np.concatenate([origins[stays], *(rows.origins for rows in fresh)]),
+            live=np.concatenate([live[stays], *(np.ones(len(rows.ids), bool) for rows in fresh)]),
+            tail=Flat(np.concatenate(tail), self.reader.metric),
+            id_bytes=self.id_bytes + sum(rows.id_bytes for rows in fresh),
+        )
+
+    def _vectors(self, places: RowNumbers) -> FloatArray:
+        """Vectors at places: (n, dim) float32."""
+        g = len(self.graph)
+        found = np.empty((len(places), self.reader.part.columns.dim), np.float32)
+        behind = places >= g
+        found[~behind], found[behind] = self.graph.vectors(places[~behind]), self.tail.vectors(places[behind] - g)
+        return found
+
+    def taking_in(self, rows: int) -> CachedRows:
+        """The same with the first rows of the tail in the graph; nothing may search meanwhile."""
+        count = min(rows, len(self.tail))
+        self.graph.add(self.tail.vectors(slice(count)))
+        left = self.tail.vectors(slice(count, None))
+        return replace(self, tail=Flat(left if len(left) else left.copy(), self.reader.metric))
+
+    def rebuilt(self, settings: CacheSettings) -> CachedRows:
+        """The same in a graph of its own that holds nothing but the rows that count."""
+        places = np.flatnonzero(self.live)
+        graph = Graph(self.reader.part.columns.dim, self.reader.metric, settings, len(places))
+        graph.breadth, graph.recall = self.graph.breadth, self.graph.recall
+        for start in range(0, len(places), _AT_ONCE):
+            graph.add(self._vectors(places[start : start + _AT_ONCE]))
+        return replace(
+            self,
+            ids=self.ids[places],
+            addresses=self.addresses[places],
+            origins=self.origins[places],
+            live=self.live[places],
+            graph=graph,
+            tail=Flat(self.tail.vectors(slice(0)).copy(), self.reader.metric),
+            id_bytes=self.id_bytes * len(places) // max(len(self.ids), 1),
+        )
