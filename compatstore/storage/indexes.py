@@ -1,17 +1,12 @@
-"""Indexes: build one on vectors, give a target column the kind that its source column has, update indexes by deltas.
-
-An index is a sequence of deltas, each a part of the index with rows of its own. Lance scans rows that no delta holds.
-An update writes these rows as a new delta, and merges it with the last deltas that hold no more rows than what follows
-them: deltas of 800, 200 and 100 rows and 150 new rows become deltas of 800 and 450. So n rows are in about log n
-deltas, and a row is rewritten about log n times.
-"""
+"""Indexes: build one on vectors, describe it, drop it, and give a target column the kind that its source column has."""
 
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from queue import SimpleQueue
 from typing import Any
 
 from compatstore.boundary import require_fields
@@ -20,8 +15,19 @@ from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
 
 KINDS = ("IVF_FLAT", "IVF_PQ", "IVF_SQ", "IVF_HNSW_FLAT", "IVF_HNSW_PQ", "IVF_HNSW_SQ")
+NEIGHBOURS = 10  # that recall is measured by
 MINIMUM_ROWS = 256
 MOST_CELLS = 1_000_000
+# Each vector is compared with the centre of each cell: with the square root of n cells that is n^1.5 distances.
+MOST_CELLS_BY_DEFAULT = 4_096
+
+Report = Callable[[str, int, int], None]  # is told a stage of a build, and how much of how much is done
+STAGES = {
+    "train_ivf": "train cells",
+    "train_quantizer": "train codes",
+    "shuffle": "assign rows",
+    "merge_partitions": "write cells",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +64,15 @@ class SearchSettings:
         named = (("nprobes", self.nprobes), ("refine_factor", self.refine))
         return {name: value for name, value in named if value is not None}
 
+    def fetching(self, k: int) -> SearchSettings:
+        """The same for candidates: as many rows are compared for k of them as for the 10 that recall is measured by.
+
+        Example: refine 50 compares 500 rows for 10 results; for 20 candidates refine 25 does.
+        """
+        if self.refine is None or k <= NEIGHBOURS:
+            return self
+        return replace(self, refine=math.ceil(self.refine * NEIGHBOURS / k))
+
     def __str__(self) -> str:
         said = (f"{name} {value}" for name, value in (("nprobes", self.nprobes), ("refine", self.refine)) if value)
         return ", ".join(said) or "Lance's own settings"
@@ -82,42 +97,11 @@ class VectorIndex:
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise InvalidInput("build a vector index", expected=f"one of {', '.join(KINDS)}", found=self.kind)
-
-
-# Processor seconds of a build, fitted to 13 builds of 20,000 to 100,000 random vectors (docs/decisions.md).
-_START = 0.2
-_PRODUCT = 2.6e-10  # a multiplication and an addition, in a distance to a centroid
-_ROUNDS = 20  # of k-means, on 256 rows a cell
-_FLAT_CELLS, _BRANCHES = 256, 16  # above 256 cells Lance splits by 16 at a time
-_CODEBOOK = 1.6e-8  # all rounds of k-means for a part's 256 codes, per sampled row and value
-_CODEBOOK_ROWS = 65_536
-_EDGES, _EDGES_A_VALUE = 1.4e-4, 2.5e-7  # a row's place in the graph of a cell
-
-
-def build_seconds(index: VectorIndex, rows: int, width: int, cores: int | None = None) -> float:
-    """About how long a build takes, in seconds of a machine that does nothing else.
-
-    Args:
-        index: What is built.
-        rows: Vectors.
-        width: Values of each.
-        cores: Of the machine; its own by default.
-    """
-    cells = index.num_partitions
-    compared = cells if cells <= _FLAT_CELLS else _BRANCHES * math.log(cells, _BRANCHES)
-    seconds = _START + _PRODUCT * width * (_ROUNDS * compared * min(rows, 256 * cells) + rows * cells)
-    if index.kind.endswith("PQ"):
-        seconds += 256 * width * (_CODEBOOK * min(rows, _CODEBOOK_ROWS) + _PRODUCT * rows)
-    if "HNSW" in index.kind:
-        seconds += rows * (_EDGES + _EDGES_A_VALUE * width) * (2 if index.kind.endswith("PQ") else 1)
-    return seconds / (cores or os.cpu_count() or 1)
-
-
-def index_bytes(index: VectorIndex, rows: int, width: int) -> int:
-    """About what an index takes on disk."""
-    stored = {"FLAT": 4 * width, "SQ": width, "PQ": index.num_sub_vectors or width // 8}
-    edges = 160 if "HNSW" in index.kind else 0  # twenty neighbours of eight bytes
-    return rows * (stored[index.kind.rsplit("_", 1)[-1]] + 8 + edges)
+        for name in ("num_partitions", "num_sub_vectors"):
+            value = getattr(self, name)
+            if value is not None and not 1 <= value <= MOST_CELLS:
+                expected = f"{name} from 1 to {MOST_CELLS}"
+                raise InvalidInput("build a vector index", expected=expected, found=f"{value}")
 
 
 def require_enough(store: Store, column: str) -> None:
@@ -136,8 +120,25 @@ def require_enough(store: Store, column: str) -> None:
         )
 
 
-def build(store: Store, column: str, index: VectorIndex) -> None:
+def tell(report: Report | None, stage: str, done: int, total: int = 1) -> None:
+    """Report a stage, where somebody wants to know."""
+    if report is not None:
+        report(stage, done, total)
+
+
+def cells_for(rows: int) -> int:
+    """Cells of an index by default: the square root of the number of rows, 4,096 at the most."""
+    return min(max(1, int(rows**0.5)), MOST_CELLS_BY_DEFAULT)
+
+
+def build(store: Store, column: str, index: VectorIndex, report: Report | None = None) -> None:
     """Build an index on a column, or replace the one that it has.
+
+    Args:
+        store: The table.
+        column: Column of vectors.
+        index: What to build.
+        report: Called as a stage goes on; what it raises ends the build, unless that is nearly over.
 
     Raises:
         InvalidInput: There are too few rows to train it.
@@ -147,12 +148,75 @@ def build(store: Store, column: str, index: VectorIndex) -> None:
 
     def commit() -> None:
         handle = store.writer()
-        handle.create_index(
-            column, index.kind, metric=index.metric, num_partitions=index.num_partitions, replace=True, **sub_vectors
-        )
+
+        def create(told: Callable[[Any], None]) -> None:
+            handle.create_index(
+                column,
+                index.kind,
+                metric=index.metric,
+                num_partitions=index.num_partitions,
+                replace=True,
+                progress_callback=told,
+                **sub_vectors,
+            )
+
+        _tell_while(create, report)
         _drop_orphans(handle)
 
     store.retry(f"index {column}", commit)
+
+
+def _tell_while(work: Callable[[Callable[[Any], None]], None], report: Report | None) -> None:
+    """Run a call of Lance in another thread, and report here: there, a report that calls Lance would hang.
+
+    What a report raises ends the call, unless that is over before Lance hears of it.
+    """
+    events, answers = SimpleQueue[Any](), SimpleQueue[None]()
+    raised = list[BaseException]()
+
+    def told(at: Any) -> None:
+        if not raised:
+            events.put(at)
+            answers.get()
+        if raised:
+            raise raised[0]
+
+    def run() -> None:
+        try:
+            work(told)
+        finally:
+            events.put(None)
+
+    with ThreadPoolExecutor(1, "compatstore-index") as worker:
+        running = worker.submit(run)
+        try:
+            while (at := events.get()) is not None:
+                total = at.total or 1
+                tell(report, STAGES.get(at.stage, at.stage), total if at.event == "complete" else at.completed, total)
+                answers.put(None)
+        except BaseException as error:
+            raised.append(error)
+            answers.put(None)
+            raise
+        running.result()
+
+
+def drop(store: Store, column: str) -> list[str]:
+    """Drop the indexes on a column.
+
+    Returns:
+        Their names; none where there was none.
+    """
+
+    def commit() -> list[str]:
+        handle = store.writer()
+        names = [str(found.name) for found in indexes_on(handle, column)]
+        for name in names:
+            handle.drop_index(name)
+        return names
+
+    dropped: list[str] = store.retry(f"drop the index on {column}", commit)
+    return dropped
 
 
 def _drop_orphans(handle: Any) -> None:
@@ -166,22 +230,17 @@ def _drop_orphans(handle: Any) -> None:
             handle.drop_index(found.name)
 
 
+def indexes_on(snapshot: Snapshot, column: str) -> list[Any]:
+    """Lance's descriptions of the indexes on one column."""
+    return [found for found in snapshot.describe_indices() if list(found.field_names) == [column]]
+
+
 def describe(store: Store, column: str) -> VectorIndex | None:
     """The index on a column, or None."""
     snapshot = store.snapshot()
-    for found in snapshot.describe_indices():
-        if list(found.field_names) == [column]:
-            return _read(snapshot.stats.index_stats(found.name))
+    for found in indexes_on(snapshot, column):
+        return _read(snapshot.stats.index_stats(found.name))
     return None
-
-
-def unindexed_rows(store: Store, column: str) -> int:
-    """Rows of a column that its index does not hold yet; 0 without an index."""
-    snapshot = store.snapshot()
-    for found in snapshot.describe_indices():
-        if list(found.field_names) == [column]:
-            return int(snapshot.stats.index_stats(found.name)["num_unindexed_rows"])
-    return 0
 
 
 def mirrored(store: Store, source: str, width: int, metric: str) -> VectorIndex | None:
@@ -191,31 +250,6 @@ def mirrored(store: Store, source: str, width: int, metric: str) -> VectorIndex 
         return None
     parts = None if index.num_sub_vectors is None else sub_vectors(width, index.num_sub_vectors)
     return VectorIndex(index.kind, metric, index.num_partitions, parts)
-
-
-def mirror(
-    store: Store, source: str, target: str, width: int, metric: str, begins: Callable[[], None] | None = None
-) -> bool:
-    """Index the target column as the source column is, trained on what the target holds now.
-
-    Args:
-        store: The table.
-        source: Column whose index is the model.
-        target: Column that gets one.
-        width: Values of the target's vectors, as they are stored.
-        metric: Distance of the target.
-        begins: Called where an index is about to be built, which takes long.
-
-    Returns:
-        Whether an index was built: not when the source has none, or when there are too few rows for one.
-    """
-    index = mirrored(store, source, width, metric)
-    if index is None or store.count(f"`{target}` IS NOT NULL") < MINIMUM_ROWS:
-        return False
-    if begins is not None:
-        begins()
-    build(store, target, index)
-    return True
 
 
 def sub_vectors(width: int, at_least: int) -> int:
@@ -228,7 +262,7 @@ def sub_vectors(width: int, at_least: int) -> int:
 
 def _read(statistics: dict[str, Any]) -> VectorIndex | None:
     kind = statistics["index_type"]
-    if kind not in KINDS:
+    if kind not in KINDS or not statistics["indices"]:
         return None
     part = statistics["indices"][0]
     quantiser = part.get("sub_index", {})
@@ -237,66 +271,4 @@ def _read(statistics: dict[str, Any]) -> VectorIndex | None:
         metric=part["metric_type"],
         num_partitions=part["num_partitions"],
         num_sub_vectors=quantiser.get("num_sub_vectors"),
-    )
-
-
-LARGEST_ROWS = 2_000_000  # of a delta that is merged, so that no write waits long for it
-
-
-def update_index(store: Store, names: Sequence[str] | None = None, *, more_than: int = 0) -> None:
-    """Add the rows that indexes do not hold yet.
-
-    Args:
-        store: The table.
-        names: Names of the indexes, or None for all that the table has.
-        more_than: Update only indexes that lack more rows than this.
-    """
-    snapshot = store.snapshot()
-    for index in snapshot.describe_indices():
-        if names is None or index.name in names:
-            _take_in(store, snapshot, index.name, more_than)
-
-
-def merge_deltas(store: Store) -> None:
-    """Merge each index into one delta that holds all rows; the cost grows with the size of the index."""
-    snapshot = store.snapshot()
-    for index in snapshot.describe_indices():
-        statistics = snapshot.stats.index_stats(index.name)
-        if statistics["num_unindexed_rows"] or statistics["num_indices"] > 1:
-            _optimise(store, index.name, int(statistics["num_indices"]))
-
-
-def names_on(store: Store, column: str) -> list[str]:
-    """Names of the indexes on one column."""
-    return [index.name for index in store.snapshot().describe_indices() if list(index.field_names) == [column]]
-
-
-def deltas_to_merge(rows: Sequence[int], new: int) -> int:
-    """How many of the last deltas are merged with the new rows: those no larger than all rows that follow them.
-
-    Args:
-        rows: Rows of each delta, oldest first, as in (800, 200, 100).
-        new: Rows that no delta holds yet, as in 150: then 2 deltas are merged, as 100 <= 150 and 200 <= 250.
-    """
-    total = new
-    for merged, size in enumerate(reversed(rows)):
-        if size > total or total + size > LARGEST_ROWS:
-            return merged
-        total += size
-    return len(rows)
-
-
-def _take_in(store: Store, snapshot: Snapshot, name: str, more_than: int) -> None:
-    statistics = snapshot.stats.index_stats(name)
-    waiting = int(statistics["num_unindexed_rows"])
-    if waiting <= more_than:
-        return
-    merged = deltas_to_merge([int(rows) for rows in statistics.get("num_indexed_rows_per_delta", [])], waiting)
-    _optimise(store, name, merged)
-
-
-def _optimise(store: Store, name: str, merged: int) -> None:
-    store.retry(
-        f"bring the index {name} up to date",
-        lambda: store.writer().optimize.optimize_indices(num_indices_to_merge=merged, index_names=[name]),
     )

@@ -3,12 +3,15 @@
 Items of the gallery are the queries: each is to find the 10 others that exact search finds. The settings are the
 cheapest of a grid whose recall reaches `GOAL`: first the fewest rows to compare exactly, as these are read from the
 table, then the fewest cells. They are kept in the version's record, and every search uses them.
+
+An index that an upgrade builds is to find no less than the source's: its goal is what was measured of the source's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 import numpy as np
 
@@ -16,15 +19,16 @@ from compatstore.arrays import FloatArray, RowNumbers
 from compatstore.storage import indexes
 from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.columns import VersionColumns
-from compatstore.storage.indexes import SearchSettings
+from compatstore.storage.index_status import compared_share
+from compatstore.storage.indexes import NEIGHBOURS, Report, SearchSettings, tell
 from compatstore.storage.nearest import find_nearest
 from compatstore.storage.registry import Registry, edit, read
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
 
-NEIGHBOURS = 10
 QUERIES = 200
 GOAL = 0.97  # of the sample, so that 0.95 holds beyond it: 2,000 neighbours have a standard error of 0.004
+APART = 0.005  # recalls of two such samples that differ by less are not told apart
 REFINES = (None, 2, 5, 10, 20, 50, 100)
 SEED = 0
 
@@ -42,25 +46,63 @@ class MeasuredRecall:
     recall: float
 
 
-def measure_index(store: Store, version: str) -> MeasuredRecall | None:
+def measure_index(store: Store, version: str, report: Report | None = None) -> MeasuredRecall | None:
     """Choose the search settings of a version's index and keep them in its record.
+
+    Args:
+        store: The table.
+        version: The version.
+        report: Called before and after.
 
     Returns:
         What was measured; None where the version has no index, or fewer than two vectors.
     """
+    tell(report, "measure recall", 0)
     snapshot = store.snapshot()
     registry = read(snapshot, store.location.uri)
     columns, metric = registry.columns(version), registry.record(version).metric
-    index = indexes.describe(store, columns.vector)
-    measured = None if index is None else choose_settings(snapshot, columns, metric, index.num_partitions)
+    index, goal = indexes.describe(store, columns.vector), goal_of(registry, version)
+    measured = None if index is None else choose_settings(snapshot, columns, metric, index.num_partitions, goal)
+    compared = None if measured is None else _compared(snapshot, columns, measured.settings)
 
     def change(state: Registry) -> Registry:
-        settings = None if measured is None else measured.settings
-        recall = None if measured is None else round(measured.recall, 4)
-        return state.with_version(replace(state.record(version), search=settings, recall=recall))
+        record = state.record(version)
+        if measured is None:
+            return state.with_version(record.without_index())
+        at = datetime.now(UTC).isoformat(timespec="microseconds")
+        found = replace(record, search=measured.settings, recall=round(measured.recall, 4))
+        return state.with_version(replace(found, recall_at=at, compared=compared))
 
     edit(store, change)
+    tell(report, "measure recall", 1)
     return measured
+
+
+def recall_now(store: Store, version: str) -> float | None:
+    """What a version's index finds by now with the settings that were chosen; read-only.
+
+    Returns:
+        Share of the 10 nearest neighbours, in [0, 1]; None where no settings were chosen, or there are fewer than two
+        vectors.
+    """
+    snapshot = store.snapshot()
+    registry = read(snapshot, store.location.uri)
+    record = registry.record(version)
+    sample = None if record.search is None else _Sample.of(snapshot, registry.columns(version), record.metric)
+    return None if sample is None or record.search is None else sample.measure(record.search).recall
+
+
+def goal_of(registry: Registry, version: str) -> float:
+    """The recall that a version's index is to reach: `GOAL`, or that of the source's index where it is higher."""
+    run = registry.runs.get(version)
+    source = None if run is None or not run.open else registry.versions.get(run.source)
+    known = 0.0 if source is None or source.recall is None else source.recall
+    return max(GOAL, known - APART)
+
+
+def _compared(snapshot: Snapshot, columns: VersionColumns, settings: SearchSettings) -> float | None:
+    found = next(iter(indexes.indexes_on(snapshot, columns.vector)), None)
+    return None if found is None else compared_share(snapshot.stats.index_stats(found.name)["indices"], settings)
 
 
 def choose_settings(

@@ -1,4 +1,8 @@
+"""An index is built as it was asked for, the target's as the source's, and kept up to date."""
+
 from __future__ import annotations
+
+import shutil
 
 import numpy as np
 import pytest
@@ -18,9 +22,7 @@ def path(tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", ["IVF_PQ", "IVF_HNSW_SQ", "IVF_FLAT"])
-def test_the_target_is_indexed_as_the_source_was_and_again_at_cutover(path, kind, tmp_path):
-    import shutil
-
+def test_the_target_is_indexed_as_the_source_was_and_brought_up_to_date_at_cutover(path, kind, tmp_path):
     copy = str(tmp_path / "copy.lance")
     shutil.copytree(path, copy)
     gallery = cs.Gallery.open(copy)
@@ -31,17 +33,40 @@ def test_the_target_is_indexed_as_the_source_was_and_again_at_cutover(path, kind
     mirrored = indexes.describe(store, "v2")
     assert (mirrored.kind, mirrored.num_partitions, mirrored.metric) == (kind, 3, TARGET.metric)
     gallery.add({"id": ["late"], "vector": np.ones((1, 24), np.float32), "side": np.ones((1, 8), np.float32)})
-    assert indexes.unindexed_rows(store, "v2") == 1
+    assert gallery.index("v2").status().unindexed_rows == 1
     gallery.cutover("v2")
-    assert indexes.unindexed_rows(store, "v2") == 0
+    assert gallery.index("v2").status().unindexed_rows == 0
     query = gallery.vectors(["late"])[0]
     assert "late" in gallery.search(query, k=3)["id"].to_pylist()
 
 
 def test_too_few_rows_and_an_unknown_kind_are_refused(tmp_path):
     gallery = cs.Gallery.create(str(tmp_path / "small.lance"), cs.EmbeddingVersion("v1", dim=4))
+    with pytest.raises(cs.errors.InvalidInput, match="at least 256 vectors; found 0"):
+        gallery.create_index()
     gallery.add({"id": ["a"], "vector": np.ones((1, 4), np.float32)})
     with pytest.raises(cs.errors.InvalidInput, match="at least 256"):
         gallery.create_index()
     with pytest.raises(cs.errors.InvalidInput, match="IVF_PQ"):
         gallery.create_index(kind="LSH")
+    with pytest.raises(cs.errors.InvalidInput, match="num_partitions from 1"):
+        gallery.create_index(num_partitions=0)
+
+
+@pytest.mark.parametrize(("rows", "cells"), [(0, 1), (256, 16), (10_000, 100), (10**9, 4096)])
+def test_cells_grow_with_the_square_root_up_to_a_limit(rows, cells):
+    assert indexes.cells_for(rows) == cells
+
+
+def test_what_a_report_raises_is_raised(path):
+    store = Store.open(locate(path))
+    seen = []
+
+    def stop(stage, done, total):
+        seen.append((stage, done, total))
+        if stage == "assign rows":
+            raise cs.errors.Interrupted("build")
+
+    with pytest.raises(cs.errors.Interrupted):
+        indexes.build(store, "v1", indexes.VectorIndex("IVF_FLAT", "l2", 3), stop)
+    assert list(dict.fromkeys(stage for stage, _, _ in seen)) == ["train cells", "train codes", "assign rows"]

@@ -1,0 +1,137 @@
+"""What is known of a version's index: its kind and size, the rows that it holds, and what was measured of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from compatstore.storage.columns import VersionColumns
+from compatstore.storage.deltas import fragments_outside
+from compatstore.storage.indexes import SearchSettings, indexes_on
+from compatstore.storage.registry import read
+from compatstore.storage.snapshot import Snapshot
+from compatstore.storage.store import Store
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexStatus:
+    """The index of a version as of now.
+
+    Attributes:
+        version: The version.
+        kind: IVF_FLAT, IVF_PQ, ...; "" where there is no index.
+        metric: The distance that it was built for, "" without an index.
+        cells: Cells of the inverted file.
+        sub_vectors: Parts of product quantisation, or None.
+        bytes: What its files take.
+        deltas: Parts of the index, each with rows of its own; every search looks into each.
+        indexed_rows: Vectors that it holds.
+        unindexed_rows: Vectors that it does not hold yet: a search compares all of them.
+        settings: How searches use it, as was measured; None where nothing was.
+        recall: Share of the 10 nearest items that such a search found when that was measured, in [0, 1], or None.
+        recall_at: When that was, ISO 8601, UTC, or "".
+        compared: Share of the indexed vectors that such a search compares now, about, in [0, 1], or None.
+        changed: Share of the indexed vectors that came into it since the recall was measured, in [0, 1].
+    """
+
+    version: str
+    kind: str
+    metric: str
+    cells: int
+    sub_vectors: int | None
+    bytes: int
+    deltas: int
+    indexed_rows: int
+    unindexed_rows: int
+    settings: SearchSettings | None
+    recall: float | None
+    recall_at: str
+    compared: float | None
+    changed: float
+
+
+def index_status(store: Store, version: str) -> IndexStatus:
+    """Read what is known of a version's index; read-only.
+
+    Raises:
+        UnknownVersion: The gallery keeps no vectors of that version.
+    """
+    snapshot = store.snapshot()
+    registry = read(snapshot, store.location.uri)
+    record, columns = registry.record(version), registry.columns(version)
+    vectors = int(snapshot.count_rows(columns.present))
+    found = next(iter(indexes_on(snapshot, columns.vector)), None)
+    if found is None:
+        return IndexStatus(
+            version=version,
+            kind="",
+            metric="",
+            cells=0,
+            sub_vectors=None,
+            bytes=0,
+            deltas=0,
+            indexed_rows=0,
+            unindexed_rows=vectors,
+            settings=None,
+            recall=None,
+            recall_at="",
+            compared=None,
+            changed=0.0,
+        )
+    statistics = snapshot.stats.index_stats(found.name)
+    parts: list[dict[str, Any]] = statistics["indices"]
+    first = parts[0] if parts else {}
+    outside = _vectors_outside(snapshot, found, columns)
+    return IndexStatus(
+        version=version,
+        kind=str(statistics["index_type"]),
+        metric=str(first.get("metric_type", record.metric)),
+        cells=int(first.get("num_partitions", 0)),
+        sub_vectors=first.get("sub_index", {}).get("num_sub_vectors"),
+        bytes=int(found.total_size_bytes or 0),
+        deltas=len(parts),
+        indexed_rows=vectors - outside,
+        unindexed_rows=outside,
+        settings=record.search,
+        recall=record.recall,
+        recall_at=record.recall_at,
+        compared=compared_share(parts, record.search),
+        changed=_share_since(found, statistics, record.recall_at),
+    )
+
+
+def compared_share(parts: list[dict[str, Any]], settings: SearchSettings | None) -> float | None:
+    """Share of the indexed vectors in the cells that a search reads, about; None where nobody says how many it reads.
+
+    A query lies where items lie, so its own cell is one of s of n vectors with probability s / n, and holds
+    sum s^2 / n vectors on average. The other cells that are read are taken to be as full.
+
+    Args:
+        parts: Lance's statistics of the deltas. Their cells are the same ones, in the same order.
+        settings: How searches use the index.
+    """
+    sizes = [0] * max((len(part.get("partitions", ())) for part in parts), default=0)
+    for part in parts:
+        for cell, found in enumerate(part.get("partitions", ())):
+            sizes[cell] += int(found["size"])
+    rows = sum(sizes)
+    if settings is None or settings.nprobes is None or not rows:
+        return None
+    return min(1.0, settings.nprobes * sum(size * size for size in sizes) / rows**2)
+
+
+def _vectors_outside(snapshot: Snapshot, index: Any, columns: VersionColumns) -> int:
+    outside = fragments_outside(snapshot, index)
+    if not outside:
+        return 0
+    among = [snapshot.get_fragment(number) for number in outside]
+    return int(snapshot.scanner(columns=[], with_row_id=True, filter=columns.present, fragments=among).count_rows())
+
+
+def _share_since(index: Any, statistics: dict[str, Any], measured_at: str) -> float:
+    """Share of the rows in deltas that are younger than a measurement; 1.0 where there was none."""
+    rows = [int(count) for count in statistics.get("num_indexed_rows_per_delta", [])]
+    if not measured_at or not sum(rows):
+        return 1.0
+    made = [delta.created_at.isoformat(timespec="microseconds") for delta in index.segments]
+    return sum(count for count, at in zip(rows, made, strict=False) if at > measured_at) / sum(rows)

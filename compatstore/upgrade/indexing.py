@@ -1,0 +1,206 @@
+"""Indexes while an upgrade goes on: the target's is built as the source's is, and kept up to date.
+
+It is built once the hop has given every item a vector, before the backfill, so that the target is searched as fast as
+the source from then on. Native vectors and what apps write come into it as deltas; where they have changed what
+searches find, it is trained again. Who builds an index holds its lease, and others add no rows to it meanwhile: a
+build that commits after them would be refused and begin again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from compatstore.errors import Interrupted, LeaseHeld
+from compatstore.storage import indexes
+from compatstore.storage.catalog import Catalog
+from compatstore.storage.columns import VersionColumns
+from compatstore.storage.deltas import UNINDEXED_ROWS, late_indexes, names_on, update_index
+from compatstore.storage.ids import refresh_index as refresh_ids
+from compatstore.storage.index_refresh import CHANGED, build_index, refresh_index
+from compatstore.storage.index_status import index_status
+from compatstore.storage.indexes import VectorIndex
+from compatstore.storage.lease_table import LeaseTable
+from compatstore.storage.store import Store
+from compatstore.upgrade.context import UpgradeContext
+from compatstore.upgrade.leases.holding import Work, hold_lease
+from compatstore.upgrade.leases.lease import leases_in
+from compatstore.upgrade.progress import Progress
+
+Told = Callable[[Progress], None]
+Asked = Callable[[], bool]
+ROWS_A_CELL = 32  # vectors that cells are learned from, where no hop has filled the column
+BUILT = "indexed as the source is"
+
+
+def index_lease(version: str) -> str:
+    """What the lease of a version's index is called."""
+    return f"the index of {version}"
+
+
+@dataclass
+class IndexWork:
+    """What somebody works with who holds the lease of an index.
+
+    Args:
+        work: The lease, held.
+        verb: What is done.
+
+    Attributes:
+        store: The table; its commits are refused once the lease is lost.
+    """
+
+    work: Work
+    verb: str
+
+    def __post_init__(self) -> None:
+        self.store: Store = self.work.catalog.store
+        self._stage, self._began = "", 0.0
+
+    def report(self, stage: str, done: int, total: int) -> None:
+        """Report how far a stage is, and stop there if that was asked for.
+
+        Raises:
+            Interrupted: It was.
+        """
+        if stage != self._stage:
+            self._stage, self._began = stage, time.monotonic()
+        self.work.progress(Progress(f"index: {stage}", done, total, time.monotonic() - self._began))
+        if self.work.should_stop():
+            raise Interrupted(
+                f"{self.verb} the index",
+                found=f"a stop was asked for at {stage}",
+                fix="Run the same command again: it goes on.",
+            )
+
+
+@contextmanager
+def hold_index(
+    catalog: Catalog, version: str, verb: str, progress: Told | None = None, should_stop: Asked | None = None
+) -> Iterator[IndexWork]:
+    """Hold the lease of a version's index for a block.
+
+    Raises:
+        LeaseHeld: Somebody else works on it.
+    """
+    with hold_lease(catalog, index_lease(version), verb, progress, should_stop) as work:
+        yield IndexWork(work, verb)
+
+
+def take_in_late_rows(catalog: Catalog, *, more_than: int) -> list[str]:
+    """Add rows to the vector indexes that lack many, but not to an app's own, nor while somebody builds one.
+
+    Args:
+        catalog: The gallery.
+        more_than: Rows that an index may lack.
+
+    Returns:
+        Versions whose indexes have them now.
+    """
+    store = catalog.store
+    late = late_indexes(store.snapshot(), more_than)
+    if not late:
+        return []
+    built, updated = _built_by_somebody(store), list[str]()
+    for record in catalog.registry().live:
+        if record.columns is not None and not record.adopted and index_lease(record.name) not in built:
+            names = [name for name in names_on(store, record.columns.vector) if name in late]
+            update_index(store, names)
+            updated += [record.name] if names else []
+    return updated
+
+
+def _built_by_somebody(store: Store) -> set[str]:
+    """Leases that are held now."""
+    found = leases_in(LeaseTable(store.location).read())
+    return {lease.target for lease in found if lease.held and not lease.abandoned}
+
+
+def as_the_source(context: UpgradeContext, target: VersionColumns) -> VectorIndex | None:
+    """The index that an upgrade's target gets to be indexed as its source is; None where the source has none."""
+    return indexes.mirrored(context.store, context.source.vector, target.width, context.target_record.metric)
+
+
+def build_target(
+    context: UpgradeContext,
+    progress: Told | None = None,
+    should_stop: Asked | None = None,
+    *,
+    at_least: int = indexes.MINIMUM_ROWS,
+) -> str:
+    """Index an upgrade's target as the source is.
+
+    Args:
+        context: The upgrade as of now.
+        progress: Called as a stage goes on.
+        should_stop: Asked as a stage goes on.
+        at_least: Vectors below which none is built.
+
+    Returns:
+        What was done; "" where the source has no index, the target has one, or somebody else builds it.
+
+    Raises:
+        Interrupted: A stop was asked for.
+    """
+    store, run, target = context.store, context.run, context.target
+    metric = context.target_record.metric
+    wanted = (
+        None if names_on(store, target.vector) else indexes.mirrored(store, context.source.vector, target.width, metric)
+    )
+    if wanted is None or store.count(target.present) < at_least:
+        return ""
+    with suppress(LeaseHeld), hold_index(context.catalog, run.target, "build", progress, should_stop) as work:
+        build_index(work.store, run.target, wanted, work.report)
+        return BUILT
+    return ""
+
+
+def refresh_target(context: UpgradeContext, progress: Told | None = None, should_stop: Asked | None = None) -> str:
+    """Bring the index of an upgrade's target up to date.
+
+    Returns:
+        What was done; "" where it is up to date, there is none, or somebody else works on it.
+
+    Raises:
+        Interrupted: A stop was asked for.
+    """
+    status = index_status(context.store, context.run.target)
+    if not status.kind or not (status.unindexed_rows or status.changed > CHANGED):
+        return ""
+    with suppress(LeaseHeld), hold_index(context.catalog, context.run.target, "refresh", progress, should_stop) as work:
+        why = refresh_index(work.store, context.run.target, work.report, always=False).retrained
+        return f"index trained again: {why}" if why else "index brought up to date"
+    return ""
+
+
+class IndexKeeper:
+    """Keeps the indexes of a gallery up to date while a backfill stores vectors.
+
+    Args:
+        context: The upgrade.
+        unindexed_rows: Rows that may wait before an index takes them in.
+    """
+
+    def __init__(self, context: UpgradeContext, *, unindexed_rows: int = UNINDEXED_ROWS) -> None:
+        self._context, self._unindexed_rows, self._stored = context, unindexed_rows, 0
+
+    def stored(self, rows: int) -> None:
+        """Count what was stored, and update indexes that lack many rows by now, whoever wrote them."""
+        store, target = self._context.store, self._context.run.target
+        self._stored += rows
+        refresh_ids(store, self._context.registry.id_column)
+        updated = take_in_late_rows(self._context.catalog, more_than=self._unindexed_rows)
+        if target in updated and index_status(store, target).changed > CHANGED:
+            refresh_target(self._context)
+        elif self._stored >= self._unindexed_rows:
+            build_target(self._context, at_least=self._enough())
+            self._stored = 0
+
+    def _enough(self) -> int:
+        """Vectors to begin with where there was no hop: a few for each cell."""
+        source = indexes.describe(self._context.store, self._context.source.vector)
+        return (
+            indexes.MINIMUM_ROWS if source is None else max(indexes.MINIMUM_ROWS, ROWS_A_CELL * source.num_partitions)
+        )

@@ -1,0 +1,187 @@
+"""The index of a version, as users manage it: create, look, refresh, drop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from compatstore.boundary import checked
+from compatstore.errors import UpgradeError
+from compatstore.storage import indexes
+from compatstore.storage.catalog import Catalog
+from compatstore.storage.columns import VersionColumns
+from compatstore.storage.failures import answers
+from compatstore.storage.index_refresh import RefreshedIndex, build_index, refresh_index
+from compatstore.storage.index_status import IndexStatus, index_status
+from compatstore.storage.indexes import VectorIndex
+from compatstore.storage.records import VersionRecord
+from compatstore.storage.registry import edit
+from compatstore.upgrade.indexing import hold_index
+from compatstore.upgrade.progress import Progress
+from compatstore.upkeep.tend import tend
+
+
+@dataclass(frozen=True, kw_only=True)
+class DroppedIndex:
+    """What a drop did.
+
+    Attributes:
+        version: The version.
+        dropped: Names of the indexes that were there; empty where there was none.
+    """
+
+    version: str
+    dropped: tuple[str, ...]
+
+
+@checked
+@answers
+class ManagedIndex:
+    """The index of one version; `Gallery.index` gives it.
+
+    An index makes searches of a large gallery fast, and approximate. What comes after it was built is found by
+    comparing every such vector, until it is taken in: a gallery does that by itself when there are more than 5,000, an
+    upgrade too, and `refresh` does it now.
+    """
+
+    def __init__(self, catalog: Catalog, version: str) -> None:
+        self._catalog, self._version = catalog, version
+
+    def create(
+        self,
+        *,
+        kind: str = "IVF_PQ",
+        num_partitions: int | None = None,
+        num_sub_vectors: int | None = None,
+        progress: Callable[[Progress], None] | None = None,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> IndexStatus:
+        """Build the index, or replace the one that there is.
+
+        Once it is built, searches with items of the gallery measure what it finds, and the cheapest settings are
+        stored by which it finds 97 % of the 10 nearest; every search uses them.
+
+        Args:
+            kind: IVF_FLAT, IVF_PQ, IVF_SQ, IVF_HNSW_FLAT, IVF_HNSW_PQ or IVF_HNSW_SQ.
+            num_partitions: Cells; by default the square root of the number of vectors, 4,096 at the most.
+            num_sub_vectors: Parts of product quantisation; a part for every 8 values by default.
+            progress: Called as a stage goes on.
+            should_stop: Asked as a stage goes on; a build that is nearly over is finished first.
+
+        Raises:
+            UnknownVersion: The gallery keeps no vectors of that version.
+            InvalidInput: There are too few vectors, or the kind is unknown.
+            LeaseHeld: Somebody else works on this index.
+            Interrupted: `should_stop` said so.
+
+        Examples:
+            >>> many = np.random.default_rng(0).standard_normal((300, 2))
+            >>> gallery.add({"id": [f"more-{n}" for n in range(300)], "vector": many}).rows
+            300
+            >>> gallery.index().create(kind="IVF_FLAT", num_partitions=4).cells
+            4
+        """
+        store, (record, columns) = self._catalog.store, self._found()
+        wanted = _settings(record, columns, store.count(columns.present), kind, num_partitions, num_sub_vectors)
+        indexes.require_enough(store, columns.vector)  # before anything is written, a lease too
+        tend(self._catalog)
+        with hold_index(self._catalog, record.name, "build", progress, should_stop) as work:
+            build_index(work.store, record.name, wanted, work.report)
+        return index_status(store, record.name)
+
+    def status(self) -> IndexStatus:
+        """What is known of it; read-only.
+
+        Raises:
+            UnknownVersion: The gallery keeps no vectors of that version.
+
+        Examples:
+            >>> gallery.index("v1").status().unindexed_rows
+            6
+        """
+        return index_status(self._catalog.store, self._version)
+
+    def refresh(
+        self,
+        *,
+        progress: Callable[[Progress], None] | None = None,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> RefreshedIndex:
+        """Take in the vectors that it lacks, measure what it finds, and train it again where that fell.
+
+        It is trained again where its recall on a sample, with the settings at hand, is below 0.95, where a search
+        compares 1.5 times the share of the vectors that it compared when that was measured, or where Lance has joined
+        its cells to half of them or fewer.
+
+        Args:
+            progress: Called as a stage goes on.
+            should_stop: Asked as a stage goes on; what is done by then stays.
+
+        Raises:
+            UnknownVersion: The gallery keeps no vectors of that version.
+            InvalidInput: It has no index.
+            LeaseHeld: Somebody else works on this index.
+            Interrupted: `should_stop` said so.
+
+        Examples:
+            >>> many = np.random.default_rng(0).standard_normal((300, 2))
+            >>> gallery.add({"id": [f"more-{n}" for n in range(300)], "vector": many}).rows
+            300
+            >>> _ = gallery.index().create(kind="IVF_FLAT", num_partitions=4)
+            >>> _ = gallery.add({"id": ["late"], "vector": [[0.0, 1.0]]})
+            >>> gallery.index().refresh().added
+            1
+        """
+        store = self._catalog.store
+        if not index_status(store, self._version).kind:  # before anything is written, a lease too
+            return refresh_index(store, self._version)
+        with hold_index(self._catalog, self._version, "refresh", progress, should_stop) as work:
+            return refresh_index(work.store, self._version, work.report)
+
+    def drop(self, *, adopted: bool = False) -> DroppedIndex:
+        """Drop the index, and what was measured of it; searches compare every vector from then on, and are exact.
+
+        Args:
+            adopted: Drop it from the column of an app too, whose index it may be.
+
+        Raises:
+            UnknownVersion: The gallery keeps no vectors of that version.
+            UpgradeError: The column is an app's, and `adopted` is false.
+            LeaseHeld: Somebody works on this index.
+
+        Examples:
+            >>> gallery.index("v1").drop().dropped
+            ()
+        """
+        record, columns = self._found()
+        there = bool(indexes.indexes_on(self._catalog.store.snapshot(), columns.vector))
+        if there and record.adopted and not adopted:
+            raise UpgradeError(
+                f"drop the index of {record.name}",
+                expected="an index of this gallery",
+                found=f"one on the column {columns.vector} of the app that owns the table",
+                fix=f"Drop it nevertheless: compatstore index drop GALLERY {record.name} --adopted",
+            )
+        if not there and record == record.without_index():
+            return DroppedIndex(version=record.name, dropped=())
+        with hold_index(self._catalog, record.name, "drop") as work:
+            dropped = indexes.drop(work.store, columns.vector)
+            edit(work.store, lambda state: state.with_version(state.record(record.name).without_index()))
+        return DroppedIndex(version=record.name, dropped=tuple(dropped))
+
+    def _found(self) -> tuple[VersionRecord, VersionColumns]:
+        registry = self._catalog.registry()
+        return registry.record(self._version), registry.columns(self._version)
+
+
+def _settings(
+    record: VersionRecord,
+    columns: VersionColumns,
+    rows: int,
+    kind: str,
+    num_partitions: int | None,
+    num_sub_vectors: int | None,
+) -> VectorIndex:
+    cells = indexes.cells_for(rows) if num_partitions is None else num_partitions
+    parts = indexes.sub_vectors(columns.width, columns.width // 8) if num_sub_vectors is None else num_sub_vectors
+    return VectorIndex(kind, record.metric, cells, parts if kind.endswith("PQ") else None)
