@@ -13,6 +13,7 @@ from compatstore.evaluation.contact_sheet import Neighbour, SheetRow, contact_sh
 from compatstore.evaluation.curve import BackfillCurve, backfill_curve
 from compatstore.evaluation.decision import DecisionRow, DecisionTable, decide
 from compatstore.evaluation.fusion import Fusion
+from compatstore.evaluation.merging import Calibration, Merge
 from compatstore.evaluation.metrics import Flips, RetrievalMetrics, flips, recall_at_k, retrieval_metrics, summarise
 from compatstore.evaluation.plots import plot_budgets, plot_curve, plot_decision
 from compatstore.evaluation.ranking import Ranking, rank_queries
@@ -21,6 +22,7 @@ from compatstore.evaluation.sample import DecisionSettings, EvaluationSample
 __all__ = [
     "Advice",
     "BackfillCurve",
+    "Calibration",
     "CompatibilityMatrix",
     "DecisionRow",
     "DecisionSettings",
@@ -29,6 +31,7 @@ __all__ = [
     "EvaluationSample",
     "Flips",
     "Fusion",
+    "Merge",
     "Neighbour",
     "Ranking",
     "RetrievalMetrics",

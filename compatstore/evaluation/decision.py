@@ -21,10 +21,11 @@ from compatstore.evaluation.bootstrap import (
     resample,
     share_of_queries,
 )
+from compatstore.evaluation.fusion import Serving
 from compatstore.evaluation.metrics import Flips, require_counted
 from compatstore.evaluation.relevance import places_of
 from compatstore.evaluation.sample import DecisionSettings, EvaluationSample
-from compatstore.evaluation.strategies import ServingStrategy, rank_strategies, truth_of
+from compatstore.evaluation.strategies import ServingStrategy, is_fused, rank_strategies, truth_of
 
 SAME_SHARE = 1e-6
 
@@ -109,16 +110,17 @@ class DecisionTable:
         names = ", ".join(row.name for row in self.rows)
         raise InvalidInput("read a decision table", expected=f"one of {names}", found=repr(name))
 
-    def smallest_share(self, quality: float) -> float | None:
+    def smallest_share(self, quality: float, serving: Serving = "single") -> float | None:
         """The smallest budget of the backfill that is sure to keep a share of the full backfill's figure.
 
         Args:
             quality: Share of the full backfill's figure, such as 0.98.
+            serving: "fused": searched by both versions as one; "single": by the target alone.
 
         Returns:
             The share to embed natively, or None when none of those measured is sure to reach it.
         """
-        judged = [row for row in self.budgets if self.criterion in row.kept]
+        judged = [row for row in self.served(serving) if self.criterion in row.kept]
         return min((row.share for row in judged if row.kept[self.criterion].low >= quality), default=None)
 
     def showing(self, shares: Sequence[float]) -> DecisionTable:
@@ -138,22 +140,31 @@ class DecisionTable:
         """Rows that differ by the share of native vectors alone: hop alone, backfills, full backfill."""
         return tuple(row for row in self.rows if row.notation.startswith("t/h") or row.notation == "t/t")
 
-    def budget(self, share: float) -> DecisionRow:
+    def served(self, serving: Serving) -> tuple[DecisionRow, ...]:
+        """Rows that differ by the share of native vectors alone, searched by the target or by both versions as one."""
+        return self.budgets if serving == "single" else tuple(row for row in self.rows if is_fused(row.notation))
+
+    def budget(self, share: float, serving: Serving = "single") -> DecisionRow:
         """The row of a budget.
 
         Raises:
             InvalidInput: It was not measured.
         """
-        for row in self.budgets:
+        rows = self.served(serving)
+        for row in rows:
             if abs(row.share - share) < SAME_SHARE:
                 return row
-        measured = ", ".join(f"{row.share:g}" for row in self.budgets)
+        measured = ", ".join(f"{row.share:g}" for row in rows)
         raise InvalidInput("read a decision table", expected=f"a budget of {measured}", found=f"{share:g}")
 
     @property
     def best(self) -> DecisionRow:
         """The budget with the best figure, of equals the smallest; more is not always better."""
-        judged = [row for row in self.budgets if self.criterion in row.figures]
+        return self.best_of("single")
+
+    def best_of(self, serving: Serving) -> DecisionRow:
+        """The same among the budgets that are searched in one way."""
+        judged = [row for row in self.served(serving) if self.criterion in row.figures]
         return max(judged, key=lambda row: (row.figures[self.criterion].value, -row.share))
 
 

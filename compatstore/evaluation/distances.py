@@ -13,12 +13,12 @@ equal distances, and so have vectors of whole numbers, codes and half-precision 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from compatstore.arrays import Doubles
+from compatstore.arrays import Doubles, Positions
 from compatstore.boundary import foreign, refuse_masked
 from compatstore.errors import DimensionMismatch, InvalidInput, NonFiniteVectors, first_offenders
 from compatstore.evaluation.exact_products import Slices, cut, multiply
@@ -46,6 +46,14 @@ class Distances:
     added: Doubles | None
     block: int
     offsets: Doubles
+
+    def of(self, queries: Positions) -> Distances:
+        """The same gallery, and some of the queries."""
+        return replace(self, left=self.left[queries], offsets=self.offsets[queries])
+
+    def by(self, block: int) -> Distances:
+        """The same, with other blocks."""
+        return replace(self, block=max(block, 1))
 
     def blocks(self) -> Iterator[tuple[int, Doubles]]:
         """Yield the index of a block's first query and its distances, (b, n) float64, in memory that is reused."""

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from compatstore.arrays import Doubles
+from compatstore.arrays import Doubles, Positions
 
 _BITS = 26  # bits of a vector's length in coarse steps: a product of two lengths has at most 53
 _SMALLEST = -480  # exponent of the smallest step: products of two steps are still normal numbers
@@ -42,7 +42,7 @@ class Slices:
     def __len__(self) -> int:
         return len(self.parts)
 
-    def __getitem__(self, rows: slice) -> Slices:
+    def __getitem__(self, rows: slice | Positions) -> Slices:
         return Slices(parts=self.parts[rows], whole=self.whole)
 
     @property

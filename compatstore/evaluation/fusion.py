@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 import numpy as np
 
@@ -22,9 +23,11 @@ from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
 from compatstore.boundary import require_fields
 from compatstore.documents import read_record, to_document
 from compatstore.errors import InvalidInput
+from compatstore.evaluation.bootstrap import Estimate
 from compatstore.evaluation.distances import Distances
 from compatstore.evaluation.relevance import Relevance
 
+Serving = Literal["single", "fused"]  # by one version, or by both versions of an upgrade as one
 CANDIDATES = 20
 SAME_SHARE = 0.02  # items that cannot be embedded keep a gallery a little below the share that it was backfilled to
 AS_MANY_AGAIN = 2  # candidates of each column for each result, where many results are wanted
@@ -72,6 +75,9 @@ class WeightChoice:
         num_queries: Queries that decided.
         gain: Difference of the criterion to the status quo, from -1 to 1.
         low: Lower end of its interval, which is simultaneous for all weights that were compared.
+        over_target: Difference of the criterion to the target alone, each query by the weight that other queries chose:
+            what is lost when the source is retired. None where it was not measured.
+        target_gain: Difference of the target alone to the status quo. None where it was not measured.
 
     Raises:
         InvalidInput: The weight or the share is out of range.
@@ -85,6 +91,8 @@ class WeightChoice:
     num_queries: int
     gain: float
     low: float
+    over_target: Estimate | None = None
+    target_gain: Estimate | None = None
 
     def __post_init__(self) -> None:
         require_fields(self)
@@ -96,6 +104,18 @@ class WeightChoice:
             f"{self.weight:.4g} chosen by {self.criterion} of {self.num_queries} queries, correct by {self.truth}, for "
             f"a native share of {self.native_share:.4g}: {100 * self.gain:+.1f} points to the status quo, "
             f"{100 * self.low:+.1f} at least"
+        )
+
+    @property
+    def loss(self) -> str:
+        """What searches lose when the source is retired, as text for people; "" where it was not measured."""
+        over = self.over_target
+        if over is None:
+            return ""
+        value, low, high = (0.0 - 100 * end for end in (over.value, over.high, over.low))  # 0.0: no "-0.0"
+        return (
+            f"{self.criterion} of the target alone is {value:+.1f} points ({low:+.1f} to {high:+.1f}) from that of "
+            f"both versions as one, measured at a native share of {self.native_share:.4g}"
         )
 
 
@@ -117,6 +137,7 @@ class Fusion:
         candidates: Items that each version's search brings in, at least; twice the results wanted where that is more.
         choices: Weights that were chosen, by ascending native share; none where the caller named the weight.
         native_share: Share of the gallery that was native in the target when the weight was last set.
+        measured: What a weight that the caller named gave on the sample; None for a chosen one.
 
     Raises:
         InvalidInput: A number is out of range.
@@ -136,6 +157,7 @@ class Fusion:
     candidates: int = CANDIDATES
     choices: tuple[WeightChoice, ...] = ()
     native_share: float = 0.0
+    measured: WeightChoice | None = None
 
     def __post_init__(self) -> None:
         require_fields(self)
@@ -292,24 +314,25 @@ def fused_blocks(
 
 
 def distances_to(query: FloatArray, vectors: FloatArray, metric: str) -> Doubles:
-    """Distances of one query to some vectors, as `measure` defines them but rounded: (n,) float64.
+    """Distances of queries to vectors, row by row, as `measure` defines them but rounded: (n,) float64.
 
     Equal vectors have equal distances. A vector without a direction has NaN under cosine.
 
     Args:
-        query: (d,) float32.
+        query: (n, d) float32, a query for each vector, or (d,) for all.
         vectors: (n, d) float32.
         metric: "l2", "cosine" or "dot".
     """
-    asked, items = query.astype(np.float64), vectors.astype(np.float64)
-    products: Doubles = np.einsum("nd,d->n", items, asked)
+    items = vectors.astype(np.float64)
+    asked = np.broadcast_to(query.astype(np.float64), items.shape)
+    products: Doubles = np.einsum("nd,nd->n", items, asked)
     if metric == "dot":
         return -products
     lengths: Doubles = np.einsum("nd,nd->n", items, items)
     if metric == "l2":
         return lengths - 2.0 * products
     with np.errstate(invalid="ignore", divide="ignore"):
-        cosines: Doubles = products / (np.sqrt(lengths) * np.sqrt(asked @ asked))
+        cosines: Doubles = products / (np.sqrt(lengths) * np.sqrt(np.einsum("nd,nd->n", asked, asked)))
     return -cosines
 
 

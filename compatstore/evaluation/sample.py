@@ -6,15 +6,29 @@ from dataclasses import dataclass
 
 import numpy.typing as npt
 
-from compatstore.arrays import FloatArray
+from compatstore.arrays import BoolArray, FloatArray
 from compatstore.boundary import array_of, require_fields
 from compatstore.errors import DimensionMismatch, InvalidInput
 from compatstore.evaluation.curve import as_permutation
+from compatstore.evaluation.fusion import Fusion
+from compatstore.evaluation.merging import RankMerge
 from compatstore.evaluation.metrics import require_ranks
-from compatstore.evaluation.mixed import RankMerge
 from compatstore.evaluation.relevance import require_length
 from compatstore.evaluation.whole import WholeFigures
 from compatstore.versions import Metric
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ServedFusion:
+    """The fusion that a gallery is served with.
+
+    Args:
+        fusion: Weight and constants.
+        native: (n,) bool, items whose vector in the target is native; `transformed` holds that vector.
+    """
+
+    fusion: Fusion
+    native: BoolArray
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -37,6 +51,8 @@ class EvaluationSample:
         whole: What the same queries found in the whole of that gallery by the strategies that need no native vector of
             it ("s/s", "t/s", "t/h"), or None where nobody looked. Without it CMC is not measured where these items are
             a sample, as a sample has few of the very nearest items.
+        served: How both versions are searched as one now, measured beside the other strategies; None where they are
+            not.
 
     Raises:
         DimensionMismatch: Shapes or numbers do not match.
@@ -64,6 +80,7 @@ class EvaluationSample:
     gallery_ids: npt.ArrayLike | None = None
     population: int | None = None
     whole: WholeFigures | None = None
+    served: ServedFusion | None = None
 
     def __post_init__(self) -> None:
         require_fields(self)
@@ -81,6 +98,8 @@ class EvaluationSample:
             require_length(getattr(self, values), len(self.source_queries), values)
         for values in ("native", "gallery_labels", "gallery_ids"):
             require_length(getattr(self, values), len(self.source), values)
+        if self.served is not None:
+            require_length(self.served.native, len(self.source), "served.native")
         as_permutation(self.order, len(self.source))
 
     @property
@@ -104,8 +123,9 @@ class DecisionSettings:
         shares: Budgets between a hop alone and a full backfill, in (0, 1).
         fused_shares: Shares of natives at which both versions are also searched as one, in [0, 1]; the weight is chosen
             by the criterion, or by mAP where the items are a sample. Each takes about as long as eight budgets.
-        merge: How the rank merge makes one list of two; see `mixed_blocks`.
-        merge_share: Share of the gallery that is native in the rank merge, in (0, 1].
+        merges: How native rows, searched by the target, and the others, searched by the source, become one list; by
+            distance only where both spaces have one distance. See `mixed_blocks`.
+        merge_share: Share of the gallery that is native in these merges, in (0, 1].
         source_metric: Distance of the source's space.
         target_metric: Distance of the target's space.
         neighbours: Without labels: the target's nearest items that are right for a query, in the whole gallery. In a
@@ -127,7 +147,7 @@ class DecisionSettings:
     criterion: str = "map"
     shares: tuple[float, ...] = (0.1, 0.25, 0.5)
     fused_shares: tuple[float, ...] = ()
-    merge: RankMerge = "calibrated"
+    merges: tuple[RankMerge, ...] = ("distance", "calibrated", "reciprocal rank")
     merge_share: float = 0.25
     source_metric: Metric = "l2"
     target_metric: Metric = "l2"

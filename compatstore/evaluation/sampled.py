@@ -88,9 +88,14 @@ def find_in_blocks(
     columns: Sequence[Positions],
     ks: Sequence[int],
     sampling: Sampling = WHOLE,
+    *,
+    influence: bool = True,
 ) -> list[QueryFigures]:
-    """Search several galleries of n items each from distances that come block by block; as `rank_blocks`."""
-    items = len(relevance.order)
+    """Search several galleries of n items each from distances that come block by block; as `rank_blocks`.
+
+    Without `influence` what the items have to do with the figures is left at zero, as it is of a whole gallery.
+    """
+    items, drawn = len(relevance.order), influence and sampling.unseen > 0
     found = [_empty(len(ks) + 1, queries, items) for _ in columns]
     step = max(_CELLS // items, 1)
     for start, block in blocks:
@@ -101,7 +106,7 @@ def find_in_blocks(
             for places, result in zip(columns, found, strict=True):
                 near = np.take(block[row : row + step], places, axis=1)
                 near[itself >= 0, itself[itself >= 0]] = np.inf
-                _record(result, rows, near, correct, ks, sampling)
+                _record(result, rows, near, correct, ks, sampling, drawn=drawn)
     return [_by_row(result, relevance, sampling) for result in found]
 
 
@@ -112,14 +117,20 @@ def _record(
     correct: npt.NDArray[np.bool_],
     ks: Sequence[int],
     sampling: Sampling,
+    *,
+    drawn: bool,
 ) -> None:
     """Add some queries to a result, whose influences are sums over queries, in the order that breaks ties."""
     order = distances.argsort(axis=1, kind="stable")
     ranked = _Ranked.of(np.take_along_axis(correct, order, axis=1))
     some = ranked.total > 0
-    moved = np.zeros((len(result.influence), *order.shape))
     for metric, k in enumerate(ks):
         result.values[metric, rows[some]] = (ranked.first < k)[some]
+    if not drawn:
+        result.values[-1, rows[some]] = ranked.precision(sampling)[some]
+        return
+    moved = np.zeros((len(result.influence), *order.shape))
+    for metric, k in enumerate(ks):
         ranked.cmc_influence(k, moved[metric])
     result.values[-1, rows[some]] = ranked.precision(sampling, moved[-1])[some]
     if sampling.asked is not None:
@@ -153,17 +164,19 @@ class _Ranked:
         lost[alone, self.first[alone]] = 1.0
         lost[self.first == k, :k] = -1.0
 
-    def precision(self, sampling: Sampling, lost: Doubles) -> Doubles:
+    def precision(self, sampling: Sampling, lost: Doubles | None = None) -> Doubles:
         """Average precision in the whole gallery, (b,); fills in what it loses without the item at each place."""
         every = np.maximum(self.total, 1)[:, None]
         ahead = sampling.own + sampling.weight * np.arange(self.hit.shape[1])
         precision = self.hit * (sampling.own + sampling.weight * (self.above - 1)) / ahead
         mean = precision.sum(axis=1, keepdims=True) / every
+        figures: Doubles = mean[:, 0]
+        if lost is None:
+            return figures
         gained = _after(self.hit * sampling.weight / ahead)
         spoiled = _after(precision * sampling.weight / ahead)
         np.divide(self.hit * (precision - mean + gained) - spoiled, every, out=lost)
         lost[self.total == 0] = 0.0
-        figures: Doubles = mean[:, 0]
         return figures
 
 

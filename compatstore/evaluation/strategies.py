@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from compatstore.arrays import Doubles, Positions
+from compatstore.arrays import Doubles, FloatArray, Positions
 from compatstore.evaluation.compatibility import fit_length
+from compatstore.evaluation.cross_fitting import of_queries
 from compatstore.evaluation.curve import as_permutation, mixed_galleries, native_rows
 from compatstore.evaluation.distances import Distances, measure
 from compatstore.evaluation.fusion_choice import FusionTrial
+from compatstore.evaluation.merge_choice import MergeTrial
+from compatstore.evaluation.merging import RankMerge, calibrate, few_queries
 from compatstore.evaluation.mixed import mixed_blocks
 from compatstore.evaluation.relevance import Relevance, relevance_from_labels, relevance_from_neighbours
-from compatstore.evaluation.sample import DecisionSettings, EvaluationSample
+from compatstore.evaluation.sample import DecisionSettings, EvaluationSample, ServedFusion
 from compatstore.evaluation.sampled import QueryFigures, Sampling, find_in_blocks, find_in_galleries
 from compatstore.evaluation.whole import WholeFigures
 
 FEWEST_NEIGHBOURS = 5
+_BLOCK_CELLS = 2**21  # distances of a block, over all merges
+PRICE = "two embeddings and two searches for a query, the source's vectors are kept"
 MERGED = "s/s+t/t"  # each item is searched in one space; in a fusion every item in both
+MERGE_NAMES: Mapping[RankMerge, str] = {
+    "distance": "distance merge",
+    "calibrated": "calibrated merge",
+    "reciprocal rank": "rank merge",
+}
 FUSED, FUSED_PARTLY = {0.0: "s/s & t/h", 1.0: "s/s & t/t"}, "s/s & t/h+t"
+AS_FUSED = "s/s & t"  # what the table has in the target, by the fusion that is served
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -36,11 +47,16 @@ class ServingStrategy:
     @property
     def fused(self) -> bool:
         """Whether both versions are searched as one: a way to serve, whatever the upgrade embeds."""
-        return self.notation in (*FUSED.values(), FUSED_PARTLY)
+        return is_fused(self.notation)
+
+
+def is_fused(notation: str) -> bool:
+    """Whether a strategy searches both versions as one."""
+    return notation in (*FUSED.values(), FUSED_PARTLY, AS_FUSED)
 
 
 def rank_strategies(sample: EvaluationSample, settings: DecisionSettings) -> list[ServingStrategy]:
-    """Rank by the status quo, naive swap, rank merge, hop alone, budgets, fusions and full backfill, in this order."""
+    """Rank by the status quo, naive swap, merges, hop alone, budgets, fusions and full backfill, in this order."""
     native = measure(sample.target_queries, sample.native, settings.target_metric)
     search = _Search(relevance=_correct(sample, native, settings), ks=settings.ks, sampling=_sampling(sample))
     *budgets, full = _backfills(sample, search, settings)
@@ -76,8 +92,11 @@ class _Search:
     def galleries(self, distances: Distances, rows: Sequence[Positions]) -> list[QueryFigures]:
         return find_in_galleries(distances, self.relevance, rows, self.ks, self.sampling)
 
-    def blocks(self, blocks: Iterable[tuple[int, Doubles]], queries: int, items: int) -> QueryFigures:
-        return find_in_blocks(blocks, queries, self.relevance, [np.arange(items)], self.ks, self.sampling)[0]
+    def blocks(
+        self, blocks: Iterable[tuple[int, Doubles]], queries: int, items: int, galleries: int
+    ) -> list[QueryFigures]:
+        columns = [np.arange(items) + items * number for number in range(galleries)]
+        return find_in_blocks(blocks, queries, self.relevance, columns, self.ks, self.sampling)
 
 
 def truth_of(sample: EvaluationSample, settings: DecisionSettings) -> str:
@@ -97,6 +116,22 @@ def trial_of_fusions(sample: EvaluationSample, settings: DecisionSettings) -> Fu
         relevance=_correct(sample, native, settings),
         sampling=_sampling(sample),
         truth=truth_of(sample, settings),
+    )
+
+
+def trial_of_merges(
+    sample: EvaluationSample, settings: DecisionSettings, part_queries: FloatArray, *, comparable: bool
+) -> MergeTrial:
+    """The sample's queries, ready to try how the two parts of a gallery are merged; arguments as of `MergeTrial`."""
+    native = measure(sample.target_queries, sample.native, settings.target_metric)
+    return MergeTrial(
+        sample=sample,
+        settings=settings,
+        relevance=_correct(sample, native, settings),
+        sampling=_sampling(sample),
+        truth=truth_of(sample, settings),
+        part_queries=part_queries,
+        comparable=comparable,
     )
 
 
@@ -123,16 +158,34 @@ def _without_transform(
     source = measure(sample.source_queries, sample.source, settings.source_metric)
     swapped = fit_length(sample.target_queries, sample.source.shape[1])
     naive = measure(swapped, sample.source, settings.source_metric)
-    rows, share = np.arange(len(sample.source)), settings.merge_share
-    filled = native_rows(as_permutation(sample.order, len(rows)), share)
-    merged = mixed_blocks(source, native, filled, search.relevance, settings.merge)
-    mixed = search.blocks(merged, len(source.left), len(rows))
+    rows = np.arange(len(sample.source))
     status_quo, swap = (search.galleries(distances, [rows])[0] for distances in (source, naive))
     note = _swap_note(sample.target_queries.shape[1], sample.source.shape[1])
     return [
         ServingStrategy(name="status quo", notation="s/s", share=0.0, found=status_quo),
         ServingStrategy(name="naive swap", notation="t/s", share=0.0, found=swap, note=note),
-        ServingStrategy(name=f"rank merge {share:.0%}", notation=MERGED, share=share, found=mixed, note=settings.merge),
+        *_merged(sample, source, native, search, settings),
+    ]
+
+
+def _merged(
+    sample: EvaluationSample, source: Distances, native: Distances, search: _Search, settings: DecisionSettings
+) -> list[ServingStrategy]:
+    """Native items searched by the target and the others by the source, as one list by each merge."""
+    items, share = len(sample.source), settings.merge_share
+    comparable = settings.source_metric == settings.target_metric
+    merges = [merge for merge in settings.merges if merge != "distance" or comparable]
+    if not merges:
+        return []
+    filled = native_rows(as_permutation(sample.order, items), share)
+    few = few_queries(len(source.left), items)
+    near, far = (distances.by(_BLOCK_CELLS // (items * len(merges))) for distances in (source, native))
+    calibration = calibrate(near.of(few), far.of(few), of_queries(search.relevance, few))
+    blocks = mixed_blocks(near, far, filled, search.relevance, merges, calibration)
+    merged = search.blocks(blocks, len(source.left), items, len(merges))
+    return [
+        ServingStrategy(name=f"{MERGE_NAMES[merge]} {share:.0%}", notation=MERGED, share=share, found=found)
+        for merge, found in zip(merges, merged, strict=True)
     ]
 
 
@@ -152,8 +205,8 @@ def _backfills(sample: EvaluationSample, search: _Search, settings: DecisionSett
 
 
 def _fused(sample: EvaluationSample, search: _Search, settings: DecisionSettings) -> list[ServingStrategy]:
-    """Both versions searched as one, at some shares of natives; each query by the weight that other queries chose."""
-    if not settings.fused_shares:
+    """Both versions searched as one: by the fusion that is served, and by one chosen for each of some native shares."""
+    if sample.served is None and not settings.fused_shares:
         return []
     chosen_by = settings if sample.complete else replace(settings, criterion="map")
     trial = FusionTrial(
@@ -163,14 +216,23 @@ def _fused(sample: EvaluationSample, search: _Search, settings: DecisionSettings
         sampling=search.sampling,
         truth=truth_of(sample, settings),
     )
-    constants, order, made = trial.constants(), as_permutation(sample.order, len(sample.source)), []
+    made = [] if sample.served is None else [_as_served(trial, sample.served)]
+    constants = trial.constants() if settings.fused_shares else None
+    order = as_permutation(sample.order, len(sample.source))
     for share in sorted(settings.fused_shares):
+        assert constants is not None
         fitted = trial.fit(native_rows(order, share), constants)
-        note = f"w {fitted.fusion.weight:g}; two embeddings and two searches for a query, the source's vectors are kept"
-        notation = FUSED.get(share, FUSED_PARTLY)
+        note, notation = f"w {fitted.fusion.weight:g}; {PRICE}", FUSED.get(share, FUSED_PARTLY)
         name = f"fused {100 * share:.4g}%"
         made.append(ServingStrategy(name=name, notation=notation, share=share, found=fitted.found, note=note))
     return made
+
+
+def _as_served(trial: FusionTrial, served: ServedFusion) -> ServingStrategy:
+    """By the fusion that the gallery is served with, in which these queries had no part."""
+    note = f"w {served.fusion.weight:g}; {PRICE}"
+    found, share = trial.find(served.native, served.fusion), float(served.native.mean())
+    return ServingStrategy(name="fused as served", notation=AS_FUSED, share=share, found=found, note=note)
 
 
 def _swap_note(target: int, source: int) -> str:
@@ -198,8 +260,8 @@ def map_alone(found: QueryFigures, *, merged: bool = False) -> QueryFigures:
 
     Args:
         found: The figures of one strategy in the sample.
-        merged: Whether the strategy is a rank merge, of which no figure is kept: it is calibrated by the sampled native
-            vectors, and its intervals held less often than their confidence.
+        merged: Whether the strategy is a merge of two parts, of which no figure is kept: its intervals held less often
+            than their confidence.
     """
     values = found.values.copy()
     values[: None if merged else -1] = np.nan

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from compatstore.errors import InvalidInput
 from compatstore.evaluation import DecisionSettings, EvaluationSample
+from compatstore.evaluation.cross_fitting import FOLDS
 from compatstore.evaluation.distances import measure
 from compatstore.evaluation.fusion import (
     Fusion,
@@ -21,7 +22,7 @@ from compatstore.evaluation.fusion import (
     fused_blocks,
     standardise,
 )
-from compatstore.evaluation.fusion_choice import FOLDS, FusionTrial
+from compatstore.evaluation.fusion_choice import FusionTrial
 from compatstore.evaluation.ranking import rank_blocks
 from compatstore.evaluation.relevance import relevance_from_labels
 from compatstore.evaluation.sampled import WHOLE, Sampling, find_in_blocks
@@ -362,7 +363,7 @@ def test_weights_are_compared_by_the_figures_of_a_sampled_gallery(sampling):
 
 
 def test_cmc_cannot_be_told_by_a_sample():
-    with pytest.raises(InvalidInput, match="choose a fusion by cmc@1"):
+    with pytest.raises(InvalidInput, match="choose how to search by cmc@1"):
         trial(sample(1.0, 1.0, 0.0, population=9_000), criterion="cmc@1")
 
 

@@ -1,15 +1,17 @@
-"""Rank merge: two parts of a gallery, each in its own space, as one ranking."""
+"""Merges: two parts of a gallery, each in its own space, as one ranking."""
 
 import numpy as np
 import pytest
 
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.distances import measure
+from compatstore.evaluation.merging import Calibration, calibrate
 from compatstore.evaluation.mixed import mixed_blocks
 from compatstore.evaluation.ranking import rank_blocks, rank_queries
 from compatstore.evaluation.relevance import relevance_from_labels, relevance_from_neighbours
 
 pytestmark = pytest.mark.kernel
+MERGES = ("distance", "reciprocal rank", "calibrated")
 
 
 @pytest.fixture
@@ -23,16 +25,17 @@ def spaces():
     return {"gallery": gallery, "queries": queries, "labels": (query_labels, labels), "ids": (query_ids, ids)}
 
 
-def rank_mixed(source, target, native, relevance, merge="calibrated"):
+def rank_mixed(source, target, native, relevance, merge, calibration=None):
     """Rank a mixed gallery as a whole."""
-    blocks = mixed_blocks(source, target, native, relevance, merge)
+    blocks = mixed_blocks(source, target, native, relevance, [merge], calibration or Calibration())
     return rank_blocks(blocks, len(source.left), relevance, [np.arange(len(native))])[0]
 
 
 def mixed(spaces, native, merge, scale=1.0):
     source = measure(spaces["queries"], spaces["gallery"])
     target = measure(scale * spaces["queries"], scale * spaces["gallery"])
-    return rank_mixed(source, target, native, relevance_from_labels(*spaces["labels"], *spaces["ids"]), merge)
+    relevance = relevance_from_labels(*spaces["labels"], *spaces["ids"])
+    return rank_mixed(source, target, native, relevance, merge, calibrate(source, target, relevance))
 
 
 def same(one, other):
@@ -47,18 +50,30 @@ def test_two_parts_in_one_space_rank_as_one_gallery(spaces):
     same(mixed(spaces, native, "calibrated"), whole)
 
 
-@pytest.mark.parametrize("merge", ["distance", "reciprocal rank", "calibrated"])
+@pytest.mark.parametrize("merge", MERGES)
 def test_blocks_change_no_bit(spaces, merge):
     native, relevance = np.arange(120) % 3 == 0, relevance_from_labels(*spaces["labels"], *spaces["ids"])
 
     def merged(block):
         target = measure(3.0 * spaces["queries"], spaces["gallery"] + 1.0, block=block)
         source = measure(spaces["queries"], spaces["gallery"], block=block)
-        parts = mixed_blocks(source, target, native, relevance, merge)
+        calibration = calibrate(source, target, relevance)
+        parts = mixed_blocks(source, target, native, relevance, [merge], calibration)
         return np.concatenate([part.copy() for _, part in parts])
 
     for block in (1, 7, 29):
         assert np.array_equal(merged(block), merged(None))
+
+
+def test_several_merges_stand_side_by_side(spaces):
+    native, relevance = np.arange(120) % 3 == 0, relevance_from_labels(*spaces["labels"], *spaces["ids"])
+    source, target = (measure(scale * spaces["queries"], spaces["gallery"], block=9) for scale in (1.0, 2.0))
+    calibration = calibrate(source, target, relevance)
+    together = mixed_blocks(source, target, native, relevance, MERGES, calibration)
+    alone = [mixed_blocks(source, target, native, relevance, [merge], calibration) for merge in MERGES]
+    for (start, block), *parts in zip(together, *alone, strict=True):
+        assert all(part[0] == start for part in parts)
+        assert np.array_equal(block, np.concatenate([part for _, part in parts], axis=1))
 
 
 def test_calibration_undoes_another_scale_and_plain_distance_does_not(spaces):
@@ -78,17 +93,10 @@ def test_reciprocal_ranks_take_turns_and_the_native_part_begins():
 
 
 def test_a_query_does_not_find_its_own_item_in_either_part(spaces):
-    everything = np.ones(120, bool)
     whole = rank_queries(spaces["queries"], spaces["gallery"], *spaces["labels"], *spaces["ids"])
-    for merge in ("distance", "reciprocal rank", "calibrated"):
-        same(mixed(spaces, everything, merge), whole)
-
-
-def test_merges_that_cannot_be_made_are_refused(spaces):
-    with pytest.raises(InvalidInput, match="one of distance"):
-        mixed(spaces, np.ones(120, bool), "magic")
-    with pytest.raises(InvalidInput, match="3 native"):
-        mixed(spaces, np.arange(120) < 2, "calibrated")
+    for merge in MERGES:
+        for native in (np.ones(120, bool), np.zeros(120, bool)):
+            same(mixed(spaces, native, merge), whole)
 
 
 def test_neighbours_as_truth_are_the_nearest_and_all_that_tie_with_them():

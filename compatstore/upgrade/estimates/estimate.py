@@ -25,6 +25,7 @@ from compatstore.storage.registry import edit
 from compatstore.upgrade.backfilling.account import read_account
 from compatstore.upgrade.backfilling.embeddable import ask_embeddable
 from compatstore.upgrade.context import UpgradeContext
+from compatstore.upgrade.estimates.fusing import SHARES
 from compatstore.upgrade.estimates.gates import (
     Gate,
     check_gates,
@@ -32,7 +33,7 @@ from compatstore.upgrade.estimates.gates import (
     require_measurable,
     require_passed,
 )
-from compatstore.upgrade.estimates.trial import SampleSettings, try_upgrade
+from compatstore.upgrade.estimates.trial import FUSED_SHARES, SampleSettings, try_upgrade
 from compatstore.upgrade.requests.backfill import Budget
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.states import run_of
@@ -74,7 +75,7 @@ class UpgradeEstimate:
     @property
     def row(self) -> DecisionRow:
         """The estimate at `share`."""
-        return self.table.budget(self.share)
+        return self.table.budget(self.share, self.terms.serving)
 
     def holds_for(self, run: RunRecord, terms: Gates, *, begun: bool) -> bool:
         """Whether it was made for such a run; one that has begun keeps its path, but for refits of the transform."""
@@ -85,10 +86,12 @@ class UpgradeEstimate:
     def promise(self) -> str:
         """The promise as a sentence: "A backfill of 0.25 keeps 98.4% (97.1% to 99.2%) of the full ..."."""
         table, kept = self.table, self.row.kept.get(self.table.criterion)
+        as_one = ", with both versions searched as one," if self.terms.fused else ""
+        served = f"A backfill of {self.share:.4g}{as_one}"
         if kept is None:
-            return f"A backfill of {self.share:.4g} has {table.criterion} {self.row.percent_of(table.criterion)} %."
+            return f"{served} has {table.criterion} {self.row.percent_of(table.criterion)} %."
         return (
-            f"A backfill of {self.share:.4g} keeps {kept.value:.1%} ({kept.low:.1%} to {kept.high:.1%}) of the full "
+            f"{served} keeps {kept.value:.1%} ({kept.low:.1%} to {kept.high:.1%}) of the full "
             f"backfill's {table.criterion}, correct by {table.truth}, for queries like the gallery's items."
         )
 
@@ -108,20 +111,21 @@ def estimate_upgrade(context: UpgradeContext, terms: Gates) -> UpgradeEstimate:
         criterion=terms.criterion,
         shares=(asked,) if 0 < asked < 1 else (),
         seed=run.seed,
+        fused_shares=tuple(sorted({0.0, *SHARES, asked})) if terms.fused else FUSED_SHARES,
     )
     items = context.count(context.source.present)
     checked = asked if terms.target_quality is None else None
     require_measurable(terms, checked, complete=settings.sample >= items)
     table = try_upgrade(context, settings)
-    share = asked if terms.target_quality is None else _smallest(table, terms.target_quality)
+    share = asked if terms.target_quality is None else _smallest(table, terms)
     return UpgradeEstimate(
         terms=terms,
         path=run.path,
         policy=run.policy,
         seed=run.seed,
         share=share,
-        best=table.best.share,
-        gates=check_gates(table.budget(share), terms),
+        best=table.best_of(terms.serving).share,
+        gates=check_gates(table.budget(share, terms.serving), terms),
         table=table,
     )
 
@@ -137,7 +141,7 @@ def agree(context: UpgradeContext, terms: Gates) -> UpgradeEstimate:
     if known is not None and known.holds_for(run, terms, begun=run_of(context.registry, run.target) is not None):
         return known
     estimate = estimate_upgrade(context, terms)
-    picked = () if terms.target_quality is None else (gate_of_advice(estimate.table),)
+    picked = () if terms.target_quality is None else (gate_of_advice(estimate.table, terms.serving),)
     require_passed(run.target, (*estimate.gates, *picked))
     return estimate
 
@@ -177,8 +181,8 @@ def _asked_share(context: UpgradeContext) -> float:
     return run.backfill if rows is None or not items else min(run.backfill, rows / items)
 
 
-def _smallest(table: DecisionTable, quality: float) -> float:
-    share = table.smallest_share(quality)
+def _smallest(table: DecisionTable, terms: Gates) -> float:
+    share = None if terms.target_quality is None else table.smallest_share(terms.target_quality, terms.serving)
     return 1.0 if share is None else share
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from compatstore.arrays import BoolArray, Positions
 from compatstore.errors import UpgradeError
 from compatstore.evaluation.curve import native_count
-from compatstore.evaluation.fusion import SAME_SHARE, Fusion
+from compatstore.evaluation.fusion import SAME_SHARE, Fusion, Serving
 from compatstore.evaluation.strategies import trial_of_fusions
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE
@@ -25,10 +25,12 @@ from compatstore.upgrade.estimates.trial import (
     order_of_sample,
     require_path,
 )
+from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.states import require_open, run_of
 from compatstore.upgrade.transform import transformer_of
 
 STEP = "fuse"
+SAMPLE = 1000
 SHARES = (0.25, 0.5, 0.75, 1.0)  # native shares that weights are chosen for, beside the gallery's own
 
 
@@ -40,7 +42,7 @@ def choose_fusion(context: UpgradeContext, settings: SampleSettings, weight: flo
     Args:
         context: The upgrade.
         settings: Sample and criterion.
-        weight: Take this weight, and measure the constants alone.
+        weight: Take this weight; the sample gives the constants, and what the weight gains.
 
     Raises:
         UpgradeError: Nothing is transformed, or too few items can be embedded natively.
@@ -57,10 +59,11 @@ def choose_fusion(context: UpgradeContext, settings: SampleSettings, weight: flo
     constants = trial.constants()
     share = native_share(context)
     if weight is not None:
-        return replace(constants.named(weight), native_share=share)
+        named = replace(constants.named(weight), native_share=share)
+        return replace(named, measured=trial.measure(native, named))
     larger = [other for other in SHARES if other > share + SAME_SHARE]
-    masks = [native, *(_filled(native, np.asarray(trial.sample.order, np.intp), other) for other in larger)]
-    fitted = [trial.fit(mask, constants).fusion for mask in masks]
+    masks = [native, *(filled(native, np.asarray(trial.sample.order, np.intp), other) for other in larger)]
+    fitted = [trial.fit(mask, constants, against_target=True).fusion for mask in masks]
     choices = tuple(
         replace(choice, native_share=there)
         for fusion, there in zip(fitted, (share, *larger), strict=True)
@@ -75,7 +78,7 @@ def native_share(context: UpgradeContext) -> float:
     return 0.0 if columns is None or not items else context.count(columns.native) / items
 
 
-def _filled(native: BoolArray, order: Positions, share: float) -> BoolArray:
+def filled(native: BoolArray, order: Positions, share: float) -> BoolArray:
     """(n,) bool, natives when the backfill has reached a share: those of now, then the first of the order."""
     first = order[np.argsort(~native[order], kind="stable")]
     filled = native.copy()
@@ -103,7 +106,9 @@ def fusable(catalog: Catalog, target: str) -> UpgradeContext:
     return UpgradeContext.of(catalog, run)
 
 
-def save_fusion(catalog: Catalog, run: RunRecord, fusion: Fusion, labels: str | None) -> None:
+def save_fusion(
+    catalog: Catalog, run: RunRecord, fusion: Fusion, labels: str | None, serving: Serving = "fused"
+) -> None:
     """Store how an upgrade is served, with a step of the history in the same commit.
 
     Raises:
@@ -112,7 +117,7 @@ def save_fusion(catalog: Catalog, run: RunRecord, fusion: Fusion, labels: str | 
 
     def change(registry: Registry) -> Registry:
         open_run = require_open(registry, run.target)
-        return registry.with_serving(ServingRecord(run.target, open_run.started_at, fusion, labels))
+        return registry.with_serving(ServingRecord(run.target, open_run.started_at, fusion, labels, serving))
 
     choice = fusion.choice
     note = f"weight {fusion.weight:g}" if choice is None else f"weight {choice}"
@@ -131,4 +136,67 @@ def follow_natives(catalog: Catalog, target: str) -> None:
     now = fusion.at(native_share(context))
     if abs(now.native_share - fusion.native_share) <= SAME_SHARE and now.weight == fusion.weight:
         return
-    save_fusion(catalog, run, now, registry.serving[target].labels)
+    known = registry.serving[target]
+    save_fusion(catalog, run, now, known.labels, known.serving)
+
+
+def require_servable(registry: Registry, target: str, serving: Serving | None) -> None:
+    """Refuse to serve both versions of an upgrade as one where no fusion was chosen for it.
+
+    Raises:
+        UpgradeError: None was.
+    """
+    if serving == "fused" and registry.fusion_of(target) is None:
+        raise UpgradeError(
+            f"serve the upgrade to {target} by both of its versions",
+            expected="a fusion that was chosen for it",
+            found="none",
+            fix=f"Choose one: compatstore fuse GALLERY {target}",
+        )
+
+
+def served_as(registry: Registry, target: str, serving: Serving | None) -> Registry:
+    """A copy that says how searches use an upgrade whose fusion was chosen; None as before."""
+    if serving is None or registry.fusion_of(target) is None:
+        return registry
+    return registry.with_serving(replace(registry.serving[target], serving=serving))
+
+
+def serve(catalog: Catalog, target: str, serving: Serving | None) -> bool:
+    """Say how searches use an upgrade whose fusion was chosen, and whether that is a change.
+
+    Raises:
+        UpgradeError: It is to be fused, and no fusion was chosen for it.
+        Interrupted: The upgrade ended meanwhile.
+    """
+    registry = catalog.registry()
+    require_servable(registry, target, serving)
+    if served_as(registry, target, serving) == registry:
+        return False
+
+    def change(state: Registry) -> Registry:
+        require_open(state, target)
+        return served_as(state, target, serving)
+
+    edit(catalog.store, change, HistoryEntry(STEP, target, note=f"searches are {serving}"))
+    return True
+
+
+def fuse_as_asked(catalog: Catalog, target: str, asked: Gates) -> None:
+    """Serve an upgrade as its gates ask for: choose a fusion where none was chosen yet, or follow the native share.
+
+    Raises:
+        UpgradeError: Too few items can be embedded natively.
+        Interrupted: The upgrade ended meanwhile.
+    """
+    registry = catalog.registry()
+    if not asked.fused or registry.fusion_of(target) is not None:
+        follow_natives(catalog, target)
+    else:
+        context = fusable(catalog, target)
+        settings = SampleSettings(
+            sample=asked.sample or SAMPLE, labels=asked.labels, criterion=asked.criterion, seed=context.run.seed
+        )
+        save_fusion(catalog, context.run, choose_fusion(context, settings), asked.labels)
+    if asked.fused:
+        serve(catalog, target, "fused")

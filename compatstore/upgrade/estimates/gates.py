@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from compatstore.errors import GateFailed, InvalidInput
 from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
+from compatstore.evaluation.fusion import Serving
 from compatstore.upgrade.requests.gates import Gates, read_requirement
 
 
@@ -42,12 +43,13 @@ def require_measurable(asked: Gates, share: float | None, *, complete: bool) -> 
     wanted = [text for text in asked.require if read_requirement(text)[0] != "map"]
     if asked.max_negative_flips is not None:
         wanted.append(f"negative flips<={asked.max_negative_flips:g}")
-    hop_alone = asked.labels is not None and not share
+    hop_alone = asked.labels is not None and not share and not asked.fused
     if asked.criterion != "map" and (asked.labels is None or asked.target_quality is not None):
         wanted, hop_alone = [f"the criterion {asked.criterion}"], False
     if wanted and not complete and not hop_alone:
         needs = "a full backfill" if share is None else f"a backfill of {share:g}"
-        raise _not_measurable(wanted[0], "the target's own neighbours" if asked.labels is None else needs)
+        found = "both versions searched as one" if asked.fused else needs
+        raise _not_measurable(wanted[0], "the target's own neighbours" if asked.labels is None else found)
 
 
 def _not_measurable(wanted: str, found: str) -> InvalidInput:
@@ -55,7 +57,7 @@ def _not_measurable(wanted: str, found: str) -> InvalidInput:
         f"estimate {wanted}",
         expected="a figure that a sample can tell: map of any budget; cmc@k and negative flips of a hop alone "
         "(backfill 0) with labels, or of a sample that is the whole gallery",
-        found=f"{found}, which needs native vectors that do not exist yet",
+        found=f"{found}, which a sample cannot tell",
         fix="Ask for map, or measure CMC after the upgrade: compatstore report GALLERY",
     )
 
@@ -81,10 +83,10 @@ def check_gates(row: DecisionRow, asked: Gates) -> tuple[Gate, ...]:
     return tuple(gates)
 
 
-def gate_of_advice(table: DecisionTable) -> Gate:
+def gate_of_advice(table: DecisionTable, serving: Serving) -> Gate:
     """The gate of an upgrade that picks its own budget: something must beat the status quo."""
-    gain = table.best.gains[table.criterion]
-    passed = table.advice.verdict != "do not upgrade"
+    gain = table.best_of(serving).gains[table.criterion]
+    passed = gain.low > 0 if serving == "fused" else table.advice.verdict != "do not upgrade"
     return Gate(name=f"{table.criterion} above the status quo", estimate=gain, passed=passed)
 
 

@@ -56,8 +56,8 @@ def measure_upgrade(context: UpgradeContext, terms: Gates, estimated: int) -> De
         estimated: Items that the estimate has drawn.
 
     Returns:
-        A table whose rows are the status quo ("s/s"), the gallery as it is served (`AS_SERVED`) and a full backfill,
-        among others.
+        A table whose rows are the status quo ("s/s"), the target's vectors as the table has them (`AS_SERVED`), the
+        fusion that the gallery is served with, where there is one, and a full backfill, among others.
 
     Raises:
         UpgradeError: The gallery has too few other items, or too few of them can be queries.
@@ -83,23 +83,38 @@ def measure_upgrade(context: UpgradeContext, terms: Gates, estimated: int) -> De
 
 
 def compare(estimate: UpgradeEstimate, measured: DecisionTable) -> tuple[Compared, ...]:
-    """Set figures of the budget that was taken beside what was measured, as far as both are known."""
-    before = (estimate.table.row("s/s"), estimate.row, estimate.table.row("t/t"))
-    pairs = ((name, row, after) for row, (name, after) in zip(before, what_matters(measured), strict=True))
+    """Set figures of the budget that was taken beside what was measured, as far as both are known.
+
+    What was estimated for both versions as one is compared with the fusion that is served, and what was estimated for
+    the target alone with the target alone.
+    """
+    served = as_served(measured) if estimate.terms.fused else measured.row(AS_SERVED)
+    pairs = (
+        ("status quo", estimate.table.row("s/s"), measured.row("s/s")),
+        ("as served" if served is as_served(measured) else "target alone", estimate.row, served),
+        ("full backfill", estimate.table.row("t/t"), measured.row("t/t")),
+    )
     figures = (
         Compared.of(f"{name}: {metric}", before.figures[metric], after.figures[metric])
         for name, before, after in pairs
         for metric in before.figures
         if metric in after.figures
     )
-    return (*figures, *_shares(estimate.table.criterion, estimate.row, measured.row(AS_SERVED)))
+    return (*figures, *_shares(estimate.table.criterion, estimate.row, served))
+
+
+def as_served(measured: DecisionTable) -> DecisionRow:
+    """The row of what searches give now: the fusion that is served, or else the target's vectors."""
+    return next(iter(measured.served("fused")), measured.row(AS_SERVED))
 
 
 def what_matters(measured: DecisionTable) -> tuple[tuple[str, DecisionRow], ...]:
     """The rows of a measurement after the fact, with what they are."""
+    served, alone = as_served(measured), measured.row(AS_SERVED)
     return (
         ("status quo", measured.row("s/s")),
-        ("as served", measured.row(AS_SERVED)),
+        ("as served", served),
+        *(() if served is alone else (("target alone", alone),)),
         ("full backfill", measured.row("t/t")),
     )
 

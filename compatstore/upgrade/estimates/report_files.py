@@ -9,7 +9,7 @@ from pathlib import Path
 
 from compatstore.errors import StorageError
 from compatstore.evaluation import plot_budgets
-from compatstore.upgrade.estimates.measured import AS_SERVED, what_matters
+from compatstore.upgrade.estimates.measured import as_served, what_matters
 from compatstore.upgrade.estimates.reporting import UpgradeReport
 from compatstore.visible import markdown
 
@@ -45,7 +45,7 @@ def _draw(report: UpgradeReport, folder: Path) -> tuple[Path, ...]:
         return ()
     taken = None
     if report.measured is not None and report.rows:
-        served = report.measured.row(AS_SERVED).figures[report.measured.criterion]
+        served = as_served(report.measured).figures[report.measured.criterion]
         taken = (report.native / report.rows, served)
     return (plot_budgets(report.estimate.table, folder / PICTURE, taken=taken),)
 
@@ -105,7 +105,8 @@ def _comparison(report: UpgradeReport) -> Iterator[str]:
     rows = [(c.what, c.estimated.percent, c.measured.percent, "yes" if c.agrees else "no") for c in report.compared]
     if rows:
         yield _table(("figure", "estimated %", "measured %", "agree"), rows)
-        return
+        if not report.measured.served("fused"):
+            return
     found = what_matters(report.measured)
     names = list(dict.fromkeys(name for _, row in found for name in row.figures))
     lines = [(what, *(row.percent_of(name) for name in names)) for what, row in found]

@@ -14,7 +14,7 @@ from compatstore.storage.registry import Registry
 from compatstore.upgrade.backfilling.account import read_account, read_refusals
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate, load_estimate
-from compatstore.upgrade.estimates.measured import AS_SERVED, Compared, compare, measure_upgrade
+from compatstore.upgrade.estimates.measured import Compared, as_served, compare, measure_upgrade
 from compatstore.upgrade.requests.gates import Gates
 
 
@@ -137,7 +137,7 @@ def _advice(
         return f"{missing} items have no vector in {target}: run the upgrade."
     if measured is None:
         return "" if estimate is None else estimate.table.advice.text
-    served, criterion = measured.row(AS_SERVED), measured.criterion
+    served, criterion = as_served(measured), measured.criterion
     gain, kept = served.gains[criterion], served.kept.get(criterion)
     labelled = measured.truth == "labels"
     quality = None if estimate is None else estimate.terms.target_quality

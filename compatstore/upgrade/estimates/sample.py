@@ -15,6 +15,7 @@ from compatstore.encoders import encode_readable
 from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.storage.columns import NATIVE, VersionColumns, VersionValues
 from compatstore.storage.ids import among, find
+from compatstore.storage.registry import bridge_to
 from compatstore.upgrade.backfilling.policies import random_scores
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.transform import transformer_of
@@ -52,7 +53,10 @@ class Sample:
 
     def served_only(self) -> Sample:
         """The items that searches in the target find."""
-        rows = self.served.valid
+        return self.only(self.served.valid)
+
+    def only(self, rows: BoolArray) -> Sample:
+        """Some of the items, (n,) bool, drawn from the same gallery."""
         return Sample(
             ids=self.ids.filter(rows),
             places=self.places[rows],
@@ -248,7 +252,8 @@ def lessons_of(context: UpgradeContext, source: VersionValues, ids: ArrowArray) 
     """Find the items that the artifacts of a run's path were trained on, by the digests that the artifacts keep.
 
     The first artifact of a chain has learned from vectors of the source. A later one has from native vectors of the
-    version that it reads, or from what the ones before it make, where it was refitted.
+    version that it reads, or from what the ones before it make, where it was refitted. Without a path the artifact that
+    adapts the target's queries is asked.
 
     Args:
         context: The upgrade.
@@ -267,6 +272,11 @@ def lessons_of(context: UpgradeContext, source: VersionValues, ids: ArrowArray) 
             natives = _native_seen(context, context.run.path[number], artifact.seen, ids)
             known &= natives is not None
             seen |= False if natives is None else natives
+    bridge = bridge_to(context.registry, context.run.target) if not context.run.path else None
+    if bridge is not None and bridge.source == context.run.source:
+        learned = context.catalog.artifact(bridge.id).seen
+        known = learned is not None
+        seen |= False if learned is None else np.isin(digest_half(source.vectors), learned)
     return Lessons(seen=seen, known=known)
 
 

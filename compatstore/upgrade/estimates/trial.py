@@ -10,7 +10,8 @@ import numpy.typing as npt
 from compatstore.arrays import ArrowArray, FloatArray
 from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.evaluation import DecisionSettings, DecisionTable, EvaluationSample, decide
-from compatstore.storage.columns import VersionValues
+from compatstore.evaluation.sample import ServedFusion
+from compatstore.storage.columns import NATIVE, VersionValues
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import COSINE_SCALE, ArrayRows
 from compatstore.upgrade.context import UpgradeContext
@@ -20,6 +21,7 @@ from compatstore.upgrade.transform import transformer_of
 from compatstore.versions import Metric
 
 KS = (1, 5)
+FUSED_SHARES = (0.0, 1.0)
 BUDGETS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
@@ -44,7 +46,7 @@ class SampleSettings:
     criterion: str = "map"
     shares: tuple[float, ...] = ()
     seed: int = 0
-    fused_shares: tuple[float, ...] = (0.0, 1.0)
+    fused_shares: tuple[float, ...] = FUSED_SHARES
 
     def __post_init__(self) -> None:
         if self.sample < SMALLEST_SAMPLE:
@@ -93,13 +95,17 @@ def decide_on_sample(
         transformed: (n, dim) float32, what serves where nothing more is embedded natively.
         urgent: (n,) rows of the sample in the order of the backfill.
         settings: What decides.
-        served: Whether `transformed` is what the table has in the target now, rather than a hop.
+        served: Whether `transformed` is what the table has in the target now, rather than a hop. Then the fusion that
+            the gallery is served with is measured too, where there is one.
     """
     metrics, whole = _metrics(context), None
     complete = sample.population == len(sample.places)
     if sample.classes is not None and not complete:
         whole = search_whole(context, sample, metrics, served=served, seed=settings.seed).figures(KS)
-    trial = replace(as_evaluation_sample(sample, transformed, urgent), whole=whole)
+    fusion = context.registry.fusion_served(context.run.target) if served else None
+    native = sample.served.valid & (sample.served.origin == NATIVE)
+    now = None if fusion is None else ServedFusion(fusion=fusion, native=native)
+    trial = replace(as_evaluation_sample(sample, transformed, urgent), whole=whole, served=now)
     return replace(decide(trial, decision_settings(context, settings)), provenance=sample.provenance)
 
 

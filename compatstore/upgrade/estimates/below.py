@@ -1,0 +1,134 @@
+"""Warnings: what is served, or would be, was measured to be below the status quo.
+
+Below means that the whole interval of the difference lies below zero. Looked at are the estimates that are kept: those
+of `fuse`, and of the gates that an upgrade began with. Without a kept estimate nothing is said.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from compatstore.evaluation import Estimate
+from compatstore.evaluation.decision import SAME_SHARE
+from compatstore.storage.catalog import Catalog
+from compatstore.storage.registry import Registry
+from compatstore.upgrade.context import UpgradeContext
+from compatstore.upgrade.estimates.estimate import load_estimate
+from compatstore.upgrade.states import run_of
+
+Way = Literal["fused", "merged", "target"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KeptGain:
+    """What a way to serve an upgrade gives, as it was measured on a sample.
+
+    Args:
+        gain: Difference to the status quo.
+        criterion: Of which figure, such as "map".
+        truth: What counted as right.
+        num_queries: Queries counted.
+        native_share: Share of the gallery that was native in the target.
+    """
+
+    gain: Estimate
+    criterion: str
+    truth: str
+    num_queries: int
+    native_share: float
+
+    def warning(self, what: str) -> str:
+        """That it is below the status quo, as a sentence without its full stop; "" where it is not."""
+        value, low, high = (100 * end for end in (self.gain.value, self.gain.low, self.gain.high))
+        if high >= 0:
+            return ""
+        return (
+            f"{what} is below the status quo: {value:+.1f} points of {self.criterion} ({low:+.1f} to {high:+.1f}) by "
+            f"{self.num_queries} queries, correct by {self.truth}, at a native share of {self.native_share:.4g}"
+        )
+
+
+def warning_of(catalog: Catalog, registry: Registry, target: str, way: Way) -> str:
+    """The warning of one way to serve the open upgrade to a version; "" where there is nothing to say."""
+    run = run_of(registry, target)
+    kept = None if run is None else kept_gain(catalog, registry, target, way)
+    if run is None or kept is None:
+        return ""
+    what = {
+        "fused": f"{run.source} and {run.target} as one",
+        "merged": f"{run.target} merged with {run.source}",
+        "target": f"{run.target} alone",
+    }
+    return kept.warning(what[way])
+
+
+def warnings_of_run(context: UpgradeContext) -> tuple[str, ...]:
+    """The warnings of what searches are served by now."""
+    registry, run = context.registry, context.run
+    merge, ways = registry.merge_of(run.target), list[Way]()
+    if registry.fusion_served(run.target) is not None:
+        ways.append("fused")
+    if merge is not None and (registry.active == run.target or (not merge.bridge and merge.worth)):
+        ways.append("merged")
+    elif registry.active == run.target:
+        ways.append("target")
+    said = (warning_of(context.catalog, registry, run.target, way) for way in ways)
+    return tuple(text for text in said if text)
+
+
+def kept_gain(catalog: Catalog, registry: Registry, target: str, way: Way) -> KeptGain | None:
+    """What was measured last of a way to serve an upgrade; None where nothing was."""
+    if way == "merged":
+        merge = registry.merge_of(target)
+        choice = None if merge is None else merge.choice
+        if choice is None:
+            return None
+        return KeptGain(
+            gain=choice.over_status_quo,
+            criterion=choice.criterion,
+            truth=choice.truth,
+            num_queries=choice.num_queries,
+            native_share=choice.native_share,
+        )
+    return _of_fusion(registry, target, way) or _of_gates(catalog, target, way)
+
+
+def _of_fusion(registry: Registry, target: str, way: Way) -> KeptGain | None:
+    """What `fuse` measured."""
+    fusion = registry.fusion_of(target)
+    weighed = None if fusion is None else fusion.choice or fusion.measured
+    if weighed is None:
+        return None
+    # The intervals are as wide on both sides.
+    gain = Estimate(value=weighed.gain, low=weighed.low, high=2 * weighed.gain - weighed.low)
+    served = weighed.target_gain if way == "target" else gain
+    if served is None:
+        return None
+    return KeptGain(
+        gain=served,
+        criterion=weighed.criterion,
+        truth=weighed.truth,
+        num_queries=weighed.num_queries,
+        native_share=weighed.native_share,
+    )
+
+
+def _of_gates(catalog: Catalog, target: str, way: Way) -> KeptGain | None:
+    """What the gates that the upgrade began with were judged by."""
+    estimate = load_estimate(catalog, target)
+    if estimate is None:
+        return None
+    table = estimate.table
+    rows = table.served("fused" if way == "fused" else "single")
+    gains = (row.gains.get(table.criterion) for row in rows if abs(row.share - estimate.share) < SAME_SHARE)
+    gain = next(gains, None)
+    if gain is None:
+        return None
+    return KeptGain(
+        gain=gain,
+        criterion=table.criterion,
+        truth=table.truth,
+        num_queries=table.num_queries,
+        native_share=estimate.share,
+    )

@@ -1,0 +1,139 @@
+"""How the two parts of an upgrade without a hop are merged: chosen on a sample, stored beside the upgrade."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from compatstore.arrays import FloatArray
+from compatstore.errors import UpgradeError
+from compatstore.evaluation.fusion import SAME_SHARE
+from compatstore.evaluation.merging import Merge
+from compatstore.evaluation.sample import EvaluationSample
+from compatstore.evaluation.strategies import trial_of_merges
+from compatstore.storage.catalog import Catalog
+from compatstore.storage.columns import NATIVE
+from compatstore.storage.history import HistoryEntry
+from compatstore.storage.records import ArtifactRecord, MergeRecord, RunRecord
+from compatstore.storage.registry import Registry, bridge_to, comparable, edit
+from compatstore.storage.vector_form import VectorForm
+from compatstore.upgrade.backfilling.policies import order
+from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
+from compatstore.upgrade.context import UpgradeContext
+from compatstore.upgrade.estimates.fusing import SHARES, STEP, filled, native_share
+from compatstore.upgrade.estimates.sample import Sample, draw_sample
+from compatstore.upgrade.estimates.trial import SampleSettings, decision_settings
+from compatstore.upgrade.states import require_open, run_of
+
+
+def choose_merge(context: UpgradeContext, settings: SampleSettings) -> Merge:
+    """Choose a merge for the native share that the gallery has, and for larger ones; read-only.
+
+    The sample is embedded in the target and not kept, except for items that are native already. Larger native shares
+    are of random items.
+
+    Args:
+        context: The upgrade, without a hop.
+        settings: Sample and criterion.
+
+    Raises:
+        UpgradeError: Too few items can be embedded natively, or queries are adapted to another version than the source.
+        InvalidInput: There is no such column of labels, or the criterion is CMC and the sample not the whole gallery.
+    """
+    bridge = _bridge(context)
+    sample = _usable(context, draw_sample(context, settings.sample, labels=settings.labels, seed=settings.seed))
+    asks, native = sample.asks, sample.served.valid & (sample.served.origin == NATIVE)
+    urgent = order("random", ArrayRows(ids=sample.ids), context.run.seed)
+    labels, ids = None if sample.classes is None else sample.classes[sample.places], np.arange(len(sample.places))
+    trial = trial_of_merges(
+        EvaluationSample(
+            source_queries=sample.source.vectors[asks],
+            target_queries=sample.native[asks],
+            source=sample.source.vectors,
+            transformed=sample.native,  # nothing is transformed, and no merge looks at it
+            native=sample.native,
+            order=urgent,
+            query_labels=None if labels is None else labels[asks],
+            gallery_labels=labels,
+            query_ids=ids[asks],
+            gallery_ids=ids,
+            population=sample.population,
+        ),
+        decision_settings(context, settings),
+        _part_queries(context, bridge, sample),
+        comparable=bridge is not None and comparable(context.registry, bridge),
+    )
+    share = native_share(context)
+    shares = (share, *(other for other in SHARES if share + SAME_SHARE < other < 1))
+    masks = [native, *(filled(native, urgent, other) for other in shares[1:])]
+    choices = tuple(replace(trial.fit(mask), native_share=there) for mask, there in zip(masks, shares, strict=True))
+    chosen = Merge(
+        merge=choices[0].merge,
+        calibration=trial.calibration(),
+        bridge="" if bridge is None else bridge.id,
+        choices=choices,
+    )
+    return chosen.at(share)
+
+
+def _bridge(context: UpgradeContext) -> ArtifactRecord | None:
+    """The artifact that adapts the target's queries to the source, where there is one.
+
+    Raises:
+        UpgradeError: It adapts them to another version.
+    """
+    run = context.run
+    bridge = bridge_to(context.registry, run.target)
+    if bridge is not None and bridge.source != run.source:
+        raise UpgradeError(
+            f"choose how items of {run.source} and {run.target} are merged",
+            expected=f"an artifact that adapts queries of {run.target} to {run.source}",
+            found=f"{bridge.id[:12]}, which adapts them to {bridge.source}",
+            fix=f"Unlink it: compatstore unlink GALLERY {bridge.id[:12]}",
+        )
+    return bridge
+
+
+def _usable(context: UpgradeContext, sample: Sample) -> Sample:
+    """Items with a vector in both spaces that a search can find; they stand for as large a part of the gallery."""
+    forms = [VectorForm.of(context.registry.record(name)) for name in (context.run.source, context.run.target)]
+    found = [form.searchable(rows) for form, rows in zip(forms, (sample.source.vectors, sample.native), strict=True)]
+    rows = sample.embedded & found[0] & found[1]
+    return replace(sample.only(rows), population=round(sample.population * float(rows.mean())))
+
+
+def _part_queries(context: UpgradeContext, bridge: ArtifactRecord | None, sample: Sample) -> FloatArray:
+    """(q, source dim) float32, what the source's part is searched with."""
+    if bridge is None:
+        return sample.source.vectors[sample.asks]
+    return context.catalog.artifact(bridge.id).apply(sample.native[sample.asks]).vectors
+
+
+def save_merge(catalog: Catalog, run: RunRecord, merge: Merge, labels: str | None) -> None:
+    """Store how the parts of an upgrade are merged, with a step of the history in the same commit.
+
+    Raises:
+        Interrupted: The upgrade ended meanwhile.
+    """
+
+    def change(registry: Registry) -> Registry:
+        open_run = require_open(registry, run.target)
+        return registry.with_merging(MergeRecord(run.target, open_run.started_at, merge, labels))
+
+    edit(catalog.store, change, HistoryEntry(STEP, run.target, note=f"merge {merge.choice or merge.merge}"))
+
+
+def follow_parts(catalog: Catalog, target: str) -> None:
+    """Take the merge that was chosen for the native share which the gallery has by now; a no-op without a choice."""
+    registry = catalog.registry()
+    merge, run = registry.merge_of(target), run_of(registry, target)
+    if merge is None or run is None:
+        return
+    context = UpgradeContext.of(catalog, run)
+    if not context.has_both:
+        return
+    now = merge.at(native_share(context))
+    if abs(now.native_share - merge.native_share) <= SAME_SHARE and now.merge == merge.merge:
+        return
+    save_merge(catalog, run, now, registry.merging[target].labels)

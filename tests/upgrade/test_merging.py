@@ -1,0 +1,203 @@
+"""Upgrades without a hop: the merge of both parts is chosen on a sample, stored, followed, and said."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import compatstore as cs
+from compatstore.artifacts import Artifact, Space
+from compatstore.evaluation import Merge
+from compatstore.trainers import Pairs, Ridge
+
+ITEMS, CLASSES, WIDE = 160, 16, 8
+IDS = [f"item-{number:03d}" for number in range(ITEMS)]
+
+
+class World:
+    """Items of classes in two spaces: the target is much wider, and better or worse than the source."""
+
+    def __init__(self, source_noise=1.0, target_noise=0.4, seed=0):
+        random = np.random.default_rng(seed)
+        self.labels = random.integers(0, CLASSES, ITEMS)
+        exact = random.normal(size=(CLASSES, WIDE))[self.labels]
+        self.v1, self.v2 = (
+            (scale * (exact + noise * random.normal(size=exact.shape))).astype(np.float32)
+            for scale, noise in ((1.0, source_noise), (30.0, target_noise))
+        )
+
+    def gallery(self, path, kind=None, **backfill):
+        encoders = [cs.encoders.Precomputed(dict(zip(IDS, rows, strict=True))) for rows in (self.v1, self.v2)]
+        v1, v2 = (
+            cs.EmbeddingVersion(name, dim=WIDE, metric="l2", encoder=encoder)
+            for name, encoder in zip(("v1", "v2"), encoders, strict=True)
+        )
+        gallery = cs.Gallery.create(str(path / "gallery.lance"), v1)
+        gallery.add({"id": IDS, "vector": self.v1, "label": self.labels})
+        gallery.register(v2)
+        if kind == "Ridge":
+            pairs = Pairs(self.v1, self.v2, source_version=v1, target_version=v2)
+            gallery.link(Ridge().fit(pairs).having_seen(np.array([], np.uint64)))
+        elif kind is not None:
+            gallery.link(Artifact.create(kind, source=Space.of(v1), target=Space.of(v2)))
+        gallery.upgrade("v2", backfill=cs.Backfill(**backfill))
+        return gallery
+
+    def both(self):
+        return {"v1": self.v1[:20], "v2": self.v2[:20]}
+
+
+@pytest.fixture(scope="module")
+def world():
+    return World()
+
+
+@pytest.fixture
+def half(world, tmp_path):
+    """Half of the items are native, and no artifact joins the two versions."""
+    return world.gallery(tmp_path, share=1.0, max_rows=ITEMS // 2)
+
+
+def precision(world, gallery, queries, **options):
+    """Mean share of the five nearest others that are of the query's class."""
+    found = gallery.search(queries, 6, columns=["label", "id"], **options)
+    labels = np.array(found["label"].to_pylist()).reshape(-1, 6)
+    own = np.array(found["id"].to_pylist()).reshape(-1, 6) == np.array(IDS[: len(labels)])[:, None]
+    return ((labels == world.labels[: len(labels), None]) & ~own).sum() / (~own).sum()
+
+
+def test_without_an_artifact_both_queries_search_one_part_each_by_the_merge_that_was_chosen(world, half):
+    merge = half.fuse("v2", labels="label", sample=ITEMS)
+    assert isinstance(merge, Merge)
+    assert merge.choice.rule == "reciprocal rank"
+    assert (merge.merge, merge.bridge) == ("calibrated", "")
+    assert merge.choice.gain.low > 0
+    assert merge.choice.over_status_quo.low > 0
+    assert [choice.native_share for choice in merge.choices] == [0.5, 0.75]
+    found = half.search(world.both(), 10)
+    assert set(found["_version"].to_pylist()) == {"v1", "v2"}
+    assert found.equals(half.search(world.both(), 10, serving="fused"))
+    status_quo = precision(world, half, world.both()["v1"])
+    assert precision(world, half, world.both()) > status_quo + 0.05
+    assert half.search(world.both(), 10, serving="single").equals(half.search(world.both()["v1"], 10))
+    said = str(half.explain())
+    for part in ("query in v2 and v1", "merge: calibrated", "distances mapped into those of v2", "to the status quo"):
+        assert part in said
+
+
+def test_a_source_is_embedded_by_both_models(world, half):
+    half.fuse("v2", labels="label", sample=ITEMS)
+    one = {name: queries[3] for name, queries in world.both().items()}
+    assert half.search(IDS[3], 7).equals(half.search(one, 7))
+    with pytest.raises(cs.errors.DimensionMismatch, match="the same queries in both versions"):
+        half.search({"v1": world.v1[:2], "v2": world.v2[:3]}, 5)
+
+
+def test_nothing_is_merged_before_it_was_chosen_and_by_no_other_upgrade(world, half):
+    both = world.both()
+    assert half.search(both, 5).equals(half.search(both["v1"], 5))
+    with pytest.raises(cs.errors.UpgradeError, match="compatstore fuse GALLERY v2"):
+        half.search(both, 5, serving="fused")
+    half.fuse("v2", labels="label", sample=ITEMS)
+    half.abort("v2")
+    half.upgrade("v2", backfill=cs.Backfill(share=1.0, max_rows=40))
+    assert half.search(both, 5).equals(half.search(both["v1"], 5))
+
+
+def test_the_choice_is_kept_with_the_gallery_and_follows_the_native_share(world, half, tmp_path):
+    half.fuse("v2", labels="label", sample=ITEMS)
+    again = cs.Gallery.open(str(tmp_path / "gallery.lance"), encoders={"v2": half.version("v2").encoder})
+    assert str(again.explain(world.both())) == str(half.explain(world.both()))
+    again.upgrade("v2", backfill=cs.Backfill(share=1.0, max_rows=int(0.8 * ITEMS)))
+    assert again.explain(world.both()).chosen.native_share == pytest.approx(0.8)
+    assert again.explain(world.both()).chosen.choice.native_share == 0.75
+    again.upgrade("v2", backfill=cs.Backfill(share=1.0, max_rows=ITEMS))
+    again.cutover("v2")
+    again.retire("v1")
+    assert set(again.search(world.v2[:3], 5)["_version"].to_pylist()) == {"v2"}
+    assert again.search({"v1": world.v1[:3], "v2": world.v2[:3]}, 5).equals(again.search(world.v2[:3], 5))
+
+
+def test_a_compatible_model_gets_the_merge_that_is_surest(tmp_path):
+    """Identity says that distances compare; here they are in another unit, which the sample shows."""
+    world = World()
+    gallery = world.gallery(tmp_path, "Identity", share=0.5)
+    assert gallery.explain(version="v2").merge == "distance"
+    assert "merge by rule" in str(gallery.explain(version="v2"))
+    before = precision(world, gallery, world.v2[:20], version="v2")
+    merge = gallery.fuse("v2", labels="label", sample=ITEMS)
+    assert merge.choice.rule == "distance"
+    assert merge.merge == "calibrated"
+    assert gallery.explain(version="v2").merge == "calibrated"
+    assert precision(world, gallery, world.v2[:20], version="v2") > before
+    newer = Artifact.create(
+        "Identity", source=Space.of(gallery.version("v1")), target=Space.of(gallery.version("v2")), method="newer"
+    )
+    gallery.link(newer)
+    assert gallery.explain(version="v2").merge == "distance"  # the choice was another artifact's
+
+
+def test_without_labels_the_targets_own_neighbours_decide(half):
+    choice = half.fuse("v2", sample=ITEMS).choice
+    assert choice.truth == "the target's 10 nearest neighbours"
+
+
+def test_a_weight_needs_a_hop(half):
+    with pytest.raises(cs.errors.InvalidInput, match="an upgrade with a hop"):
+        half.fuse("v2", weight=0.5)
+
+
+def test_a_compatible_model_that_is_none_is_served_with_a_warning(tmp_path):
+    """Queries in another unit and of a worse model search the source's vectors."""
+    world = World(source_noise=0.3, target_noise=3.0)
+    gallery = world.gallery(tmp_path, "Identity", share=0.0)
+    gallery.fuse("v2", labels="label", sample=ITEMS)
+    said = str(gallery.explain(version="v2"))
+    assert "warning: v2 merged with v1 is below the status quo" in said
+    assert "correct by labels, at a native share of 0" in said
+    assert gallery.status().upgrades[0].warnings == ()  # before the cutover v1 is served
+    assert "warning" not in str(gallery.explain())
+    gallery.cutover("v2")
+    (warning,) = gallery.status().upgrades[0].warnings
+    assert warning in str(gallery.explain())
+    gallery.rollback()
+    assert gallery.status().upgrades[0].warnings == ()
+
+
+def test_a_hop_below_the_status_quo_is_served_with_a_warning_by_what_fuse_measured(tmp_path):
+    world = World(source_noise=0.3, target_noise=3.0)
+    gallery = world.gallery(tmp_path, "Ridge")
+    fusion = gallery.fuse("v2", labels="label", sample=ITEMS)
+    assert fusion.choice.target_gain.high < 0
+    assert "warning: v2 alone is below the status quo" in str(gallery.explain(version="v2"))
+    assert gallery.status().upgrades[0].warnings == ()
+    gallery.cutover("v2")
+    (warning,) = gallery.status().upgrades[0].warnings
+    assert warning.startswith("v2 alone is below the status quo: -")
+
+
+def test_a_named_weight_below_the_status_quo_is_served_with_a_warning(tmp_path):
+    world = World(source_noise=0.3, target_noise=3.0)
+    gallery = world.gallery(tmp_path, "Ridge")
+    fusion = gallery.fuse("v2", labels="label", weight=0.95, sample=ITEMS)
+    assert (fusion.choices, fusion.measured.weight) == ((), 0.95)
+    assert "warning: v1 and v2 as one is below the status quo" in str(gallery.explain())
+    (warning,) = gallery.status().upgrades[0].warnings
+    assert warning in str(gallery.explain())
+
+
+def test_the_estimate_of_the_gates_warns_of_a_hop(tmp_path):
+    world = World(source_noise=0.3, target_noise=3.0)
+    gallery = world.gallery(tmp_path, "Ridge")
+    assert "warning" not in str(gallery.explain(version="v2"))  # nothing was estimated
+    gallery.abort("v2")
+    gallery.upgrade("v2", gates=cs.Gates(labels="label", sample=ITEMS, require=("map>=0.01",)))
+    assert "warning: v2 alone is below the status quo" in str(gallery.explain(version="v2"))
+
+
+def test_what_is_better_than_the_status_quo_has_no_warning(world, tmp_path):
+    gallery = world.gallery(tmp_path, "Ridge", share=1.0)
+    gallery.fuse("v2", labels="label", sample=ITEMS)
+    gallery.cutover("v2")
+    assert gallery.status().upgrades[0].warnings == ()
+    assert "warning" not in str(gallery.explain(version="v2"))
