@@ -1,21 +1,41 @@
 """Search: plan, then execute."""
 
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from compatstore.evaluation.fusion import Serving
+from compatstore.search.cascade import Cascade, CascadePlan, plan_cascade
+from compatstore.search.cascade_ranking import Candidates, search_cascade
 from compatstore.search.execute import COMPUTED, as_queries, execute
 from compatstore.search.fusion import FusionPlan, search_fused
 from compatstore.search.plan import Part, SearchPlan, plan_search
-from compatstore.search.serving import Serving, plan_serving, read_served, require_fingerprints
+from compatstore.search.serving import plan_serving, read_served, require_fingerprints, way_of
+from compatstore.search.wanted import require_columns, require_count, result_columns
+
+QueryPlan: TypeAlias = SearchPlan | FusionPlan | CascadePlan
 
 __all__ = [
     "COMPUTED",
+    "Candidates",
+    "Cascade",
+    "CascadePlan",
     "FusionPlan",
     "Part",
+    "QueryPlan",
     "SearchPlan",
     "Serving",
     "as_queries",
     "execute",
+    "plan_cascade",
     "plan_search",
     "plan_serving",
     "read_served",
+    "require_columns",
+    "require_count",
     "require_fingerprints",
+    "result_columns",
+    "search_cascade",
     "search_fused",
+    "way_of",
 ]

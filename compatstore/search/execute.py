@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Any
@@ -85,7 +85,7 @@ COMPUTED = ("_distance", "_version", "_origin", "_query")  # columns of a result
 
 
 def execute(
-    catalog: Catalog, snapshot: Snapshot, plan: SearchPlan, queries: FloatArray, columns: Sequence[str]
+    catalog: Catalog, snapshot: Snapshot, plan: SearchPlan, queries: Mapping[str, FloatArray], columns: Sequence[str]
 ) -> ArrowTable:
     """Search.
 
@@ -93,7 +93,7 @@ def execute(
         catalog: The gallery.
         snapshot: The table version that the plan was made for.
         plan: From `plan_search`.
-        queries: (q, dim) float32 in the plan's version.
+        queries: Version -> (q, dim) float32, the same q queries in each of the plan's versions.
         columns: Columns to return.
 
     Returns:
@@ -101,10 +101,12 @@ def execute(
         (native, or the artifact that made the vector), and `_query` (row of the query) for more than one query.
 
     Raises:
+        DimensionMismatch: The versions have different numbers of queries.
         InvalidInput: The condition is no valid SQL for this table.
     """
-    forms = [query_of_part(catalog, part, queries) for part in plan.parts]
-    every = np.arange(len(queries))
+    require_as_many(queries, plan.versions)
+    forms = [query_of_part(catalog, part, queries[part.query or plan.version]) for part in plan.parts]
+    every = np.arange(len(forms[0]))
 
     def find(number: int, exactly: bool, chosen: Positions) -> list[PartResult]:
         part, k = plan.parts[number], plan.k if exactly else FETCHED * plan.k
@@ -126,6 +128,21 @@ def execute(
         for row, results in zip(again, zip(*parts, strict=True), strict=True):
             ranked[row] = merged(results, plan.merge, plan.k)
     return with_numbers([rows for rows, _ in ranked])
+
+
+def require_as_many(queries: Mapping[str, FloatArray], versions: Sequence[str]) -> None:
+    """Refuse different numbers of queries in the versions of one search.
+
+    Raises:
+        DimensionMismatch: They differ.
+    """
+    counts = [len(queries[name]) for name in versions]
+    if len(set(counts)) > 1:
+        raise DimensionMismatch(
+            f"search {' and '.join(versions)} as one",
+            expected="the same queries in both versions",
+            found=" and ".join(map(str, counts)),
+        )
 
 
 @cache

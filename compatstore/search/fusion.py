@@ -14,17 +14,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compatstore.arrays import ArrowArray, ArrowTable, BoolArray, Doubles, FloatArray
-from compatstore.errors import DimensionMismatch
+from compatstore.arrays import ArrowArray, ArrowTable, BoolArray, Doubles, FloatArray, Positions
 from compatstore.evaluation.fusion import Fusion, Standardisation, distances_to
 from compatstore.search.condition import joined
-from compatstore.search.execute import query_of_part, side_by_side
-from compatstore.search.parts import PartResult, search_part, with_numbers
+from compatstore.search.execute import query_of_part, require_as_many, side_by_side
+from compatstore.search.parts import PartResult, search_part
 from compatstore.search.plan import Part, SearchPlan, part_of, plan_search
 from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.indexes import SearchSettings
+from compatstore.storage.nearest import AT_ONCE
 from compatstore.storage.registry import Registry
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.vector_form import VectorForm
@@ -43,6 +43,7 @@ class FusionPlan:
         fusion: Weight and constants.
         where: The caller's own condition, or all of them joined, or None.
         id_column: Column of the ids, by which items at one distance are ordered.
+        warning: That what it gives was measured to be below the status quo, or "".
     """
 
     k: int
@@ -51,6 +52,7 @@ class FusionPlan:
     fusion: Fusion
     where: str | None
     id_column: str
+    warning: str = ""
 
     @property
     def version(self) -> str:
@@ -61,6 +63,11 @@ class FusionPlan:
     def parts(self) -> tuple[Part, Part]:
         """Both Lance searches."""
         return self.source, self.target
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """Versions that queries are needed in."""
+        return self.source.version, self.target.version
 
     def using(self, settings: SearchSettings) -> FusionPlan:
         """The same plan, with other settings of the indexes."""
@@ -83,6 +90,7 @@ class FusionPlan:
             f"  an item without one of the two vectors has {fusion.correlation:.4g} of its other distance",
             f"  weight {fusion.choice or 'named by the caller'}",
             f"  price: two embeddings and two searches for a query, and the column of {source} is kept",
+            *([f"  warning: {self.warning}"] if self.warning else []),
         ]
         return "\n".join(lines)
 
@@ -104,10 +112,12 @@ def plan_fused(
         return plan_search(registry, source, k, where)
     if left.columns is None or fusion.weight == 1:
         return plan_search(registry, target, k, where)
+    parts = (part_of(left, left.columns), part_of(right, right.columns))
+    first, second = (replace(part, settings=part.settings.fetching(fusion.fetched(k))) for part in parts)
     return FusionPlan(
         k=k,
-        source=part_of(left, left.columns),
-        target=part_of(right, right.columns),
+        source=first,
+        target=second,
         fusion=fusion,
         where=joined(where, f"search {source} and {target}"),
         id_column=registry.id_column,
@@ -139,43 +149,21 @@ def search_fused(
         DimensionMismatch: The versions have different numbers of queries.
         InvalidInput: The condition is no valid SQL for this table, or a query has length 0, under cosine.
     """
-    asked = [queries[part.version] for part in plan.parts]
-    if len(asked[0]) != len(asked[1]):
-        names = " and ".join(part.version for part in plan.parts)
-        raise DimensionMismatch(
-            f"search {names} as one",
-            expected="the same queries in both versions",
-            found=f"{len(asked[0])} and {len(asked[1])}",
-        )
-    forms = [query_of_part(catalog, part, matrix) for part, matrix in zip(plan.parts, asked, strict=True)]
-    candidates = _candidates(snapshot, plan, forms, columns)
-    each = zip(candidates, *forms, strict=True)
-    return with_numbers([_ranked(plan, rows, queries, columns) for rows, *queries in each])
+    require_as_many(queries, plan.versions)
+    forms = [query_of_part(catalog, part, queries[part.version]) for part in plan.parts]
+    found = _search_both(snapshot, plan, forms, columns)
+    ranked = [
+        _ranked(plan, found[start : start + AT_ONCE], [form[start : start + AT_ONCE] for form in forms], columns, start)
+        for start in range(0, len(found), AT_ONCE)
+    ]
+    rows = pa.concat_tables(ranked)
+    return rows if len(found) > 1 else rows.drop_columns(["_query"])
 
 
-def _ranked(plan: FusionPlan, rows: ArrowTable, queries: Sequence[FloatArray], columns: Sequence[str]) -> ArrowTable:
-    """The k nearest candidates of one query."""
-    compared = [_compared(part, query, rows) for part, query in zip(plan.parts, queries, strict=True)]
-    (in_source, near), (in_target, far) = compared
-    origins = [_origins(part, rows) for part in plan.parts]
-    native = pc.equal(origins[1], NATIVE).fill_null(False).to_numpy(zero_copy_only=False)
-    fused = plan.fusion.distances(near, far, native, in_source, in_target)
-    keys = pa.table({"distance": fused, "id": rows[plan.id_column]})
-    order = pc.sort_indices(keys, [("distance", "ascending"), ("id", "ascending")])[: plan.k]
-    found = pa.array(in_target)
-    computed = {
-        "_distance": pa.array(fused.astype(np.float32)),
-        "_version": pc.if_else(found, plan.target.version, plan.source.version),
-        "_origin": pc.if_else(found, origins[1], origins[0]),
-    }
-    arrays = [*(rows[name] for name in columns), *computed.values()]
-    return pa.Table.from_arrays(arrays, [*columns, *computed]).take(order)
-
-
-def _candidates(
+def _search_both(
     snapshot: Snapshot, plan: FusionPlan, queries: Sequence[FloatArray], columns: Sequence[str]
-) -> list[ArrowTable]:
-    """For each query the nearest rows of each column, each row once, with both of their vectors and origins."""
+) -> list[list[ArrowTable]]:
+    """For each query the nearest rows of each column, with both of their vectors and origins."""
     held = [name for part in plan.parts for name in (part.columns.vector, part.columns.origin) if name]
     wanted = list(dict.fromkeys([*columns, plan.id_column, *held, ROW]))
     fetched = plan.fusion.fetched(plan.k)
@@ -186,21 +174,57 @@ def _candidates(
 
     searches = [side_by_side().submit(find, number) for number in range(len(plan.parts))]
     found = zip(*(search.result() for search in searches), strict=True)
-    return [_once([result.rows.select(wanted) for result in results]) for results in found]
+    return [[result.rows.select(wanted) for result in results] for results in found]
 
 
-def _once(tables: Sequence[ArrowTable]) -> ArrowTable:
-    """The rows of both searches, each row once."""
-    rows = pa.concat_tables(tables).combine_chunks()
-    _, first = np.unique(rows[ROW].to_numpy(), return_index=True)
-    return rows.take(pa.array(first))
+def _ranked(
+    plan: FusionPlan,
+    found: Sequence[Sequence[ArrowTable]],
+    queries: Sequence[FloatArray],
+    columns: Sequence[str],
+    first: int,
+) -> ArrowTable:
+    """The k nearest candidates of each of some queries, `first` being the number of the first one."""
+    rows, asking = _candidates(found)
+    compared = [_compared(part, matrix[asking], rows) for part, matrix in zip(plan.parts, queries, strict=True)]
+    (in_source, near), (in_target, far) = compared
+    origins = [_origins(part, rows) for part in plan.parts]
+    native = pc.equal(origins[1], NATIVE).fill_null(False).to_numpy(zero_copy_only=False)
+    fused = plan.fusion.distances(near, far, native, in_source, in_target)
+    keys = pa.table({"query": asking, "distance": fused, "id": rows[plan.id_column]})
+    order = pc.sort_indices(keys, [(name, "ascending") for name in keys.column_names]).to_numpy()
+    starts = np.searchsorted(asking[order], np.arange(len(found)))
+    order = order[np.arange(len(order)) - starts[asking[order]] < plan.k]
+    there = pa.array(in_target)
+    computed = {
+        "_distance": pa.array(fused.astype(np.float32)),
+        "_version": pc.if_else(there, plan.target.version, plan.source.version),
+        "_origin": pc.if_else(there, origins[1], origins[0]),
+        "_query": pa.array((first + asking).astype(np.int32)),
+    }
+    arrays = [*(rows[name] for name in columns), *computed.values()]
+    return pa.Table.from_arrays(arrays, [*columns, *computed]).take(pa.array(order))
 
 
-def _compared(part: Part, query: FloatArray, rows: ArrowTable) -> tuple[BoolArray, Doubles]:
-    """Which rows have a vector of a version that a search can find, and their distances to the query."""
+def _candidates(found: Sequence[Sequence[ArrowTable]]) -> tuple[ArrowTable, Positions]:
+    """The rows of both searches of each query, each row once for a query, and which query asks for each."""
+    tables = [table for searches in found for table in searches]
+    sizes = [sum(table.num_rows for table in searches) for searches in found]
+    rows, asking = pa.concat_tables(tables).combine_chunks(), np.repeat(np.arange(len(found)), sizes)
+    numbers = rows[ROW].to_numpy()
+    order = np.lexsort((numbers, asking))
+    again = (np.diff(numbers[order]) == 0) & (np.diff(asking[order]) == 0)
+    once = order[np.concatenate([[True], ~again])] if len(order) else order
+    return rows.take(pa.array(once)), asking[once]
+
+
+def _compared(part: Part, queries: FloatArray, rows: ArrowTable) -> tuple[BoolArray, Doubles]:
+    """Which rows have a vector of a version that a search can find, and their distances to the queries that ask."""
     vectors, valid = to_matrix(rows[part.columns.vector], part.columns.dim)
     valid = valid & VectorForm(part.columns.dtype, part.metric).searchable(vectors)
-    return valid, distances_to(query[: part.columns.dim], np.where(valid[:, None], vectors, np.float32(1)), part.metric)
+    return valid, distances_to(
+        queries[:, : part.columns.dim], np.where(valid[:, None], vectors, np.float32(1)), part.metric
+    )
 
 
 def _origins(part: Part, rows: ArrowTable) -> ArrowArray:

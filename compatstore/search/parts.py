@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowTable, FloatArray
 from compatstore.errors import InvalidInput
+from compatstore.evaluation.merging import Calibration
 from compatstore.search.plan import Part, PartMerge
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.failures import of_files
@@ -24,9 +26,11 @@ class PartResult:
     """The nearest rows of a part.
 
     Attributes:
-        rows: Arrow table, nearest first: the caller's columns, `_distance`, `_version`, `_origin`.
-        complete_below: Distance below which `rows` holds every row of the part: that of the k-th row returned by Lance.
-            None where Lance returned fewer than k rows, so that `rows` holds the whole part.
+        rows: Arrow table, nearest first: the caller's columns, `_distance`, `_version`, `_origin`. Where the part has a
+            calibration, distances are mapped by it.
+        complete_below: Distance below which `rows` holds every row of the part: that of the k-th row returned by Lance,
+            mapped as those of the rows are, which leaves it a bound, as the function never descends. None where Lance
+            returned fewer than k rows, so that `rows` holds the whole part.
     """
 
     rows: ArrowTable
@@ -73,22 +77,35 @@ def search_part(
         "metric": part.metric,
         **part.settings.options,
     }
-    try:
+    with refused_condition(part.version, where):
         tables = find_nearest(snapshot, nearest, queries, wanted, condition)
+    return [_result(table, part, k, columns, exactly=exactly) for table in tables]
+
+
+@contextmanager
+def refused_condition(version: str, where: str | None) -> Iterator[None]:
+    """Turn what Lance raises for the caller's condition into our error.
+
+    Raises:
+        InvalidInput: The condition is no valid SQL for this table.
+    """
+    try:
+        yield
     except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: Lance panicked
         if where is None or of_files(error):
             raise
         raise InvalidInput(
-            f"search {part.version}" + (f" where {where}" if where else ""),
+            f"search {version} where {where}",
             expected="a condition in SQL on the gallery's columns",
             found=str(error).split(", /home/")[0],
         ) from error
-    return [_result(table, part, k, columns, exactly=exactly) for table in tables]
 
 
 def _result(table: ArrowTable, part: Part, k: int, columns: Sequence[str], *, exactly: bool) -> PartResult:
     """What Lance returned for one query, as the part's own rows."""
     origin, excluded_column = part.columns.origin, part.excluded_column
+    if part.calibration is not None:
+        table = _calibrated(table, part.calibration)
     complete_below = table["_distance"][-1].as_py() if table.num_rows == k else None
     if excluded_column and not exactly:
         table = table.filter(table[excluded_column].is_null())
@@ -99,6 +116,13 @@ def _result(table: ArrowTable, part: Part, k: int, columns: Sequence[str], *, ex
     names = [*columns, "_distance", "_version", "_origin"]
     arrays = [*(found[name] for name in names[:-2]), pa.repeat(part.version, n), origins]
     return PartResult(pa.Table.from_arrays(arrays, names), complete_below)
+
+
+def _calibrated(table: ArrowTable, calibration: Calibration) -> ArrowTable:
+    """The rows with mapped distances: these ascend as the distances did, rounded to float32 as well."""
+    place = table.schema.get_field_index("_distance")
+    mapped = calibration.apply(table["_distance"].to_numpy().astype(np.float64)).astype(np.float32)
+    return table.set_column(place, "_distance", pa.chunked_array([mapped], pa.float32()))
 
 
 def with_numbers(tables: Sequence[ArrowTable]) -> ArrowTable:
@@ -117,8 +141,8 @@ def merged(parts: Sequence[PartResult], merge: PartMerge, k: int) -> tuple[Arrow
 
     Args:
         parts: The rows found in each part.
-        merge: "distance" ranks by distance; "reciprocal rank" by the rank within the part, where the parts' distances
-            cannot be compared.
+        merge: "distance" and "calibrated" rank by distance, which is mapped already for the latter; "reciprocal rank"
+            ranks by the rank within the part, where the parts' distances cannot be compared.
         k: Results wanted.
 
     Returns:
@@ -129,7 +153,7 @@ def merged(parts: Sequence[PartResult], merge: PartMerge, k: int) -> tuple[Arrow
     """
     tables = [part.rows for part in parts]
     everything = pa.concat_tables(tables)
-    if merge == "distance":
+    if merge != "reciprocal rank":
         order = pc.sort_indices(everything, [("_distance", "ascending")])[:k]
         last: Any = everything["_distance"][order[-1].as_py()].as_py() if len(order) else None
         bounds = [part.complete_below for part in parts]

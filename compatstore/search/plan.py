@@ -7,13 +7,14 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from compatstore.errors import UnknownVersion
+from compatstore.evaluation.merging import Calibration, Merge, RankMerge, rule_of
 from compatstore.search.condition import joined
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.indexes import SearchSettings
 from compatstore.storage.records import ArtifactRecord, VersionRecord
-from compatstore.storage.registry import Registry, bridge_to
+from compatstore.storage.registry import Registry, bridge_to, comparable
 
-PartMerge = Literal["none", "distance", "reciprocal rank"]
+PartMerge = Literal["none"] | RankMerge
 
 _FORMS = {
     "Identity": "unchanged",
@@ -35,6 +36,8 @@ class Part:
         excluded_column: Column that has no value in the rows of this part; the others are another part's. None for all
             rows.
         settings: How the column's index is used.
+        query: Version whose query is asked, where it is not the plan's.
+        calibration: Maps its distances into those of the other part, or None for distances as they are.
     """
 
     version: str
@@ -44,6 +47,8 @@ class Part:
     excluded_column: str | None = None
     form: str = ""
     settings: SearchSettings = field(default_factory=SearchSettings)
+    query: str = ""
+    calibration: Calibration | None = None
 
     @property
     def condition(self) -> str | None:
@@ -66,6 +71,8 @@ class SearchPlan:
         parts: One Lance search each.
         merge: How the parts' results become one list.
         where: The caller's own condition, or all of them joined, or None.
+        chosen: What the merge was chosen on, or None where it follows from the two spaces.
+        warning: That what it gives was measured to be below the status quo, or "".
     """
 
     version: str
@@ -73,17 +80,34 @@ class SearchPlan:
     parts: tuple[Part, ...]
     merge: PartMerge
     where: str | None
+    chosen: Merge | None = None
+    warning: str = ""
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """Versions that queries are needed in."""
+        return tuple(dict.fromkeys(part.query or self.version for part in self.parts))
 
     def using(self, settings: SearchSettings) -> SearchPlan:
         """The same plan, with other settings of the indexes."""
         return replace(self, parts=tuple(replace(part, settings=settings) for part in self.parts))
 
     def __str__(self) -> str:
-        lines = [f"query in {self.version}, {self.k} nearest, {len(self.parts)} part(s), merge: {self.merge}"]
+        asked = " and ".join(self.versions)
+        lines = [f"query in {asked}, {self.k} nearest, {len(self.parts)} part(s), merge: {self.merge}"]
         for part in self.parts:
-            form = "as it is" if part.artifact is None else f"through {part.artifact[:12]} ({part.form})"
+            own = f"of {part.query}" if part.query else "as it is"
+            form = own if part.artifact is None else f"through {part.artifact[:12]} ({part.form})"
             rows = " and ".join(c for c in (part.condition, self.where) if c) or "all rows"
             lines.append(f"  {part.metric} on column {part.columns.vector} with the query {form}; {rows}{part.index}")
+            if part.calibration is not None:
+                lines.append(f"    distances mapped into those of {self.version}: {part.calibration}")
+        if self.chosen is not None and self.chosen.choice is not None:
+            lines.append(f"  merge {self.chosen.choice}")
+        elif len(self.parts) > 1:
+            lines.append("  merge by rule: nothing was measured")
+        if self.warning:
+            lines.append(f"  warning: {self.warning}")
         return "\n".join(lines)
 
 
@@ -115,7 +139,35 @@ def plan_search(registry: Registry, version: str, k: int, where: str | Sequence[
             found="neither",
             fix=f"Upgrade to it: compatstore upgrade GALLERY {version}",
         )
-    return SearchPlan(version, k, tuple(parts), _merge(registry, parts, bridge), condition)
+    merge, chosen = _merge(registry, version, parts, bridge)
+    return SearchPlan(version, k, _calibrated(parts, merge, chosen), merge, condition, chosen)
+
+
+def plan_merged(
+    registry: Registry, source: str, target: str, merge: Merge, k: int, where: str | Sequence[str] | None
+) -> SearchPlan:
+    """Plan a search with queries of both versions: native rows by the target's query, the others by the source's.
+
+    It is the search of one version where the other has no vectors in the table.
+
+    Raises:
+        UnknownVersion: Neither version has vectors.
+        InvalidInput: A condition is not one SQL expression.
+    """
+    left, right = registry.record(source), registry.record(target)
+    if left.columns is None or right.columns is None:
+        return plan_search(registry, source if right.columns is None else target, k, where)
+    others = replace(part_of(left, left.columns), query=source, excluded_column=right.columns.presence_column)
+    parts = _calibrated([part_of(right, right.columns), others], merge.merge, merge)
+    condition = joined(where, f"search {source} and {target}")
+    return SearchPlan(target, k, parts, merge.merge, condition, merge)
+
+
+def _calibrated(parts: Sequence[Part], merge: PartMerge, chosen: Merge | None) -> tuple[Part, ...]:
+    """The parts, with the calibration of the source's where it is used."""
+    if merge != "calibrated" or chosen is None:
+        return tuple(parts)
+    return (*parts[:-1], replace(parts[-1], calibration=chosen.calibration))
 
 
 def part_of(record: VersionRecord, columns: VersionColumns) -> Part:
@@ -123,21 +175,11 @@ def part_of(record: VersionRecord, columns: VersionColumns) -> Part:
     return Part(record.name, columns, record.metric, settings=record.search or SearchSettings())
 
 
-def _merge(registry: Registry, parts: list[Part], bridge: ArtifactRecord | None) -> PartMerge:
+def _merge(
+    registry: Registry, version: str, parts: list[Part], bridge: ArtifactRecord | None
+) -> tuple[PartMerge, Merge | None]:
+    """How the parts are merged, and what that was chosen on."""
     if bridge is None or len(parts) == 1:
-        return "none"
-    return "distance" if _comparable(registry, bridge) else "reciprocal rank"
-
-
-def _comparable(registry: Registry, bridge: ArtifactRecord) -> bool:
-    """Whether distances of rows of both versions can be ranked together.
-
-    With Identity both are in one space. With Prefix a source row is as near as the first values of the query are to
-    it, and a native row as near as the whole query: these compare where all of them have unit length, by themselves or
-    as the metric makes them. An adapted query lies in another space than the native rows.
-    """
-    source, target = registry.record(bridge.source), registry.record(bridge.target)
-    if source.metric != target.metric:
-        return False
-    unit = target.metric == "cosine" or (source.normalised and target.normalised)
-    return bridge.kind == "Identity" or (bridge.kind == "Prefix" and unit)
+        return "none", None
+    chosen = registry.merge_of(version)
+    return (rule_of(comparable=comparable(registry, bridge)), None) if chosen is None else (chosen.merge, chosen)

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
 from compatstore.arrays import FloatArray
 from compatstore.digests import require_fingerprint
 from compatstore.errors import Incompatible, InvalidInput, UpgradeError
+from compatstore.evaluation.fusion import Fusion, Serving
+from compatstore.evaluation.merging import Merge
 from compatstore.search.execute import as_queries, is_vectors
 from compatstore.search.fusion import FusionPlan, plan_fused
-from compatstore.search.plan import SearchPlan, plan_search
+from compatstore.search.plan import SearchPlan, plan_merged, plan_search
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 from compatstore.storage.version_hints import of_fingerprint
-
-Serving = Literal["fused", "single"]
 
 
 def plan_serving(
@@ -46,7 +46,7 @@ def plan_serving(
         UnknownVersion: There is no such version, or nothing to search with its queries.
         UpgradeError: No fusion was chosen.
     """
-    names = _versions_of(registry, query, version)
+    names = versions_of(registry, query, version)
     if len(names) == 2:
         return _plan_pair(registry, names, k, where, serving)
     name = names[0] if names else version or registry.active
@@ -65,14 +65,13 @@ def plan_serving(
             )
         return _plan_run(registry, run, k, where)
     decided = serving is None and version is None and source and not names and run is not None
-    if decided and run is not None and _worth(registry, run) and (value is None or _both_embed(catalog, run)):
+    taken = run is not None and _as_one(registry, run)
+    if decided and run is not None and taken and (value is None or _both_embed(catalog, run)):
         return _plan_run(registry, run, k, where)
     return plan_search(registry, name, k, where)
 
 
-def read_served(
-    catalog: Catalog, registry: Registry, plan: SearchPlan | FusionPlan, query: Any
-) -> dict[str, FloatArray]:
+def read_served(catalog: Catalog, registry: Registry, versions: Iterable[str], query: Any) -> dict[str, FloatArray]:
     """Read a query in each version that a plan asks in: version -> (q, dim) float32.
 
     Raises:
@@ -80,7 +79,6 @@ def read_served(
         NonFiniteVectors: NaN or infinite values.
         InvalidInput: No vector at all, a source that cannot be embedded, or no encoder for it.
     """
-    versions = [part.version for part in plan.parts] if isinstance(plan, FusionPlan) else [plan.version]
     return {
         name: as_queries(catalog, registry, name, query[name] if isinstance(query, Mapping) else query)
         for name in versions
@@ -88,13 +86,13 @@ def read_served(
 
 
 def require_fingerprints(
-    registry: Registry, plan: SearchPlan | FusionPlan, fingerprint: str | Mapping[str, str] | None
+    registry: Registry, versions: Sequence[str], fingerprint: str | Mapping[str, str] | None
 ) -> None:
     """Refuse queries of another model than their version's.
 
     Args:
         registry: State of the gallery.
-        plan: Of the search.
+        versions: Those that the plan asks in.
         fingerprint: Of the model that made the query, or one for each version.
 
     Raises:
@@ -103,7 +101,6 @@ def require_fingerprints(
     """
     if fingerprint is None:
         return
-    versions = [part.version for part in plan.parts] if isinstance(plan, FusionPlan) else [plan.version]
     if isinstance(fingerprint, str) and len(versions) > 1:
         raise InvalidInput(
             f"search {' and '.join(versions)} as one",
@@ -118,7 +115,14 @@ def require_fingerprints(
             require_fingerprint(f"search with a query of {name}", wanted, given[name], fix)
 
 
-def _versions_of(registry: Registry, query: Any, version: str | None) -> tuple[str, ...]:
+def way_of(plan: SearchPlan | FusionPlan) -> Literal["fused", "merged", "target"]:
+    """How a plan searches the upgrade to its version."""
+    if isinstance(plan, FusionPlan):
+        return "fused"
+    return "merged" if len(plan.parts) > 1 else "target"
+
+
+def versions_of(registry: Registry, query: Any, version: str | None) -> tuple[str, ...]:
     """Versions that a mapping has queries for; none for any other query."""
     if not isinstance(query, Mapping):
         return ()
@@ -151,30 +155,38 @@ def _plan_pair(
             found="no upgrade between the two",
         )
     retired = registry.record(run.source).columns is None
-    if serving == "fused" and registry.fusion_of(run.target) is None and not retired:
+    if serving == "fused" and _chosen(registry, run) is None and not retired:
         raise _unfused(run.target)
-    if not retired and (serving == "fused" or (serving is None and _worth(registry, run))):
+    if not retired and (serving == "fused" or (serving is None and _as_one(registry, run))):
         return _plan_run(registry, run, k, where)
     return plan_search(registry, registry.active if registry.active in names else run.target, k, where)
 
 
 def _plan_run(registry: Registry, run: RunRecord, k: int, where: str | Sequence[str] | None) -> SearchPlan | FusionPlan:
-    fusion = registry.fusion_of(run.target)
-    assert fusion is not None
-    return plan_fused(registry, run.source, run.target, fusion, k, where)
+    chosen = _chosen(registry, run)
+    assert chosen is not None
+    if isinstance(chosen, Merge):
+        return plan_merged(registry, run.source, run.target, chosen, k, where)
+    return plan_fused(registry, run.source, run.target, chosen, k, where)
 
 
 def _fused_run(registry: Registry, name: str) -> RunRecord | None:
-    """The last upgrade from or to a version that a fusion was chosen for."""
+    """The last upgrade from or to a version that is searched with queries of both of its versions."""
     runs = [run for run in registry.runs.values() if name in (run.source, run.target)]
-    fused = [run for run in runs if registry.fusion_of(run.target) is not None]
+    fused = [run for run in runs if _chosen(registry, run) is not None]
     return max(fused, key=lambda run: run.started_at, default=None)
 
 
-def _worth(registry: Registry, run: RunRecord) -> bool:
-    """Whether a fusion was chosen for an upgrade, and is more than one of its versions alone."""
-    fusion = registry.fusion_of(run.target)
-    return fusion is not None and not fusion.single
+def _chosen(registry: Registry, run: RunRecord) -> Fusion | Merge | None:
+    """How queries of both versions are answered: by a fusion, or without a hop by a merge; None without a choice."""
+    merge = registry.merge_of(run.target)
+    return registry.fusion_of(run.target) or (merge if merge is not None and not merge.bridge else None)
+
+
+def _as_one(registry: Registry, run: RunRecord) -> bool:
+    """Whether searches that do not name a way ask both versions."""
+    chosen = _chosen(registry, run)
+    return chosen.worth if isinstance(chosen, Merge) else registry.fusion_served(run.target) is not None
 
 
 def _both_embed(catalog: Catalog, run: RunRecord) -> bool:

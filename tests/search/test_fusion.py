@@ -190,7 +190,7 @@ def search(gallery, fusion, queries, k, where=None, columns=("id",)):
     plan = plan_fused(catalog.recorded(snapshot), "v1", "v2", fusion, k, where)
     if isinstance(plan, FusionPlan):
         return search_fused(catalog, snapshot, plan, queries, list(columns))
-    return execute(catalog, snapshot, plan, queries[plan.version], list(columns))
+    return execute(catalog, snapshot, plan, queries, list(columns))
 
 
 def assert_nearest(found, distances, k):

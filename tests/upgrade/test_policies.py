@@ -197,3 +197,12 @@ def test_traffic_without_a_view_is_last_and_an_unknown_sigma_first():
         order("sigma*column:views", ArrayRows(ids=[1, 2], sigma2=[1, 1], columns={"views": [1, -1]}))
     with pytest.raises(InvalidInput, match="none given"):
         order("sigma", ArrayRows(ids=[1, 2]))
+
+
+def test_traffic_multiplies_by_one_more_than_the_searches_that_an_item_was_a_candidate_of():
+    rows = ArrayRows(ids=IDS[:4], sigma2=[1.0, 2.5, 3.0, np.nan], seen=[5, 2, 0, 0])
+    assert order("traffic", rows)[:2].tolist() == [0, 1]
+    assert order("sigma*traffic", rows).tolist() == [3, 1, 0, 2]  # unknown, 7.5, 6, 3
+    assert order("sigma*traffic", ArrayRows(ids=IDS[:3], sigma2=[1.0, 2.0, 3.0], seen=[0, 0, 0])).tolist() == [2, 1, 0]
+    with pytest.raises(InvalidInput, match="seen"):
+        order("traffic", ArrayRows(ids=IDS[:4]))

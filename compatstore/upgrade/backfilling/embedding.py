@@ -104,6 +104,21 @@ class Embedder:
                 attempt.take_apart(usable, error)
         return attempt.result()
 
+    def embed_once(self, batch: ItemBatch) -> Embedded:
+        """Embed a batch by one call of the encoder; one more where it reports sources that it cannot read.
+
+        Vectors with NaN or infinite values are failures of their items: whoever waits for a search is no judge of the
+        encoder.
+
+        Raises:
+            Exception: Whatever the encoder raises.
+        """
+        attempt = _Attempt(self, batch)
+        usable = [i for i, value in enumerate(batch.inputs) if value is not None]
+        if usable:
+            attempt.encode(usable, refuse_broken=False)
+        return attempt.result()
+
 
 class _Part(NamedTuple):
     """A part of a batch that went through the encoders."""
@@ -122,7 +137,7 @@ class _Attempt:
         self._failures = {i: NO_SOURCE for i, value in enumerate(batch.inputs) if value is None}
         self._seconds = 0.0
 
-    def encode(self, part: Sequence[int]) -> None:
+    def encode(self, part: Sequence[int], *, refuse_broken: bool = True) -> None:
         """Send some items through the encoder; they succeed, fail one by one, or the call raises."""
         started = time.monotonic()
         inputs = [self._batch.inputs[i] for i in part]
@@ -141,7 +156,8 @@ class _Attempt:
             ) from None
         except InvalidInput as error:
             raise type(error)(self._asked(part), expected=error.expected, found=error.found, fix=_MEND) from error
-        self._refuse_broken(part, encoded)
+        if refuse_broken:
+            self._refuse_broken(part, encoded)
         self._seconds += time.monotonic() - started
         self._failures |= {part[i]: reason for i, reason in encoded.failures.items()}
         self._parts.append(_Part(rows, encoded.vectors, side))

@@ -22,6 +22,7 @@ from compatstore.storage.moves import row_bytes, unmovable
 from compatstore.storage.snapshot import Snapshot
 from compatstore.upgrade.backfilling.write_modes import NativeColumns, NativeRows
 from compatstore.upgrade.context import UpgradeContext
+from compatstore.upgrade.indexing import IndexKeeper
 from compatstore.upgrade.requests.backfill import Budget, write_mode_of
 
 ChosenMode = Literal["move_rows", "rewrite_columns"]
@@ -135,6 +136,7 @@ class Natives:
     def __post_init__(self) -> None:
         self._columns = NativeColumns(self.context)
         self._rows = NativeRows(self.context)
+        self._indexes = IndexKeeper(self.context)
         self._lock = Lock()
 
     def waiting(self) -> ArrowArray:
@@ -157,7 +159,9 @@ class Natives:
             CommitConflict: Other writers were faster each time; nothing of the batch is stored.
         """
         with self._lock:
-            return self._way.store(ids, vectors, input_hash, side)
+            stored = self._way.store(ids, vectors, input_hash, side)
+            self._indexes.stored(stored)
+            return stored
 
     def fold(self) -> int:
         """Bring what waits into the table, and indexes up to date; does nothing where nothing was stored.

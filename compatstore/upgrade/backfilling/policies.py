@@ -29,7 +29,8 @@ def order(policy: str, rows: PolicyInputs, seed: int = 0) -> npt.NDArray[np.intp
     """Order items by a policy: the unknown (NaN) first, then by score, equals in the random order of the seed.
 
     Args:
-        policy: "random", "sigma", "entropy", "margin", "least-confidence", "column:NAME", or a product of these.
+        policy: "random", "sigma", "entropy", "margin", "least-confidence", "traffic", "column:NAME", or a product of
+            these.
         rows: The n items, of a gallery or of arrays.
         seed: Of the policy "random", and of the order among equal scores.
 
@@ -73,7 +74,7 @@ def require_readable(policy: str, rows: TableRows) -> None:
             rows.require_column(column)
         elif name == "sigma":
             rows.require_uncertainty()
-        elif name != "random":
+        elif name not in ("random", "traffic"):
             rows.require_head()
 
 
@@ -135,14 +136,16 @@ def true_loss(transformed: FloatArray, native: FloatArray) -> Doubles:
     return losses
 
 
-# "sigma" is the predicted sigma^2, high to low (FastFill, section 4.2). The last three ask a classifier head how sure
-# it is (RACT), which says little of classes that the head was not trained on (FastFill, appendix C.4).
+# "sigma" is the predicted sigma^2, high to low (FastFill, section 4.2). Three ask a classifier head how sure it is
+# (RACT), which says little of classes that the head was not trained on (FastFill, appendix C.4). "traffic" is one more
+# than the number of searches that an item was a candidate of: without any, a product is its other factor.
 POLICIES: Mapping[str, Callable[[PolicyInputs, int], Doubles]] = {
     "random": lambda rows, seed: random_scores(rows.ids, BACKFILL, seed),
     "sigma": lambda rows, _: rows.uncertainty(),
     "entropy": lambda rows, _: rows.by_logits(entropy),
     "margin": lambda rows, _: rows.by_logits(margin),
     "least-confidence": lambda rows, _: rows.by_logits(least_confidence),
+    "traffic": lambda rows, _: 1.0 + rows.traffic(),
 }
 
 

@@ -15,7 +15,10 @@ import pyarrow.compute as pc
 from compatstore.arrays import ArrowArray, BoolArray, Doubles, FloatArray
 from compatstore.errors import InvalidInput
 from compatstore.storage.arrow_values import to_matrix
+from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.columns import NATIVE
+from compatstore.storage.ledger import run_name
+from compatstore.storage.traffic import Traffic
 from compatstore.upgrade.context import UpgradeContext
 
 # A head's logits are known up to a positive scale. Cosines of a normalised space need one: unscaled they differ too
@@ -40,6 +43,9 @@ class PolicyInputs(Protocol):
     def column(self, name: str) -> Doubles:
         """(n,) float64, a column of the user's numbers; 0 where it has none."""
 
+    def traffic(self) -> Doubles:
+        """(n,) float64, number of searches by a cascade that each item was a candidate of."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ArrayRows:
@@ -50,12 +56,14 @@ class ArrayRows:
         sigma2: (n,) floats, predicted uncertainty, or None.
         logits: (n, classes) floats of a classifier head, scaled as it was trained, or None.
         columns: Name -> (n,) numbers.
+        seen: (n,) numbers of searches that each item was a candidate of, or None.
     """
 
     ids: Any
     sigma2: npt.ArrayLike | None = None
     logits: FloatArray | None = None
     columns: Mapping[str, npt.ArrayLike] = field(default_factory=dict)
+    seen: npt.ArrayLike | None = None
 
     def uncertainty(self) -> Doubles:
         """(n,) float64, as given.
@@ -81,6 +89,14 @@ class ArrayRows:
         """
         values = np.asarray(_given(self.columns.get(name), f"column {name}"), np.float64)
         return np.where(np.isnan(values), 0.0, values)
+
+    def traffic(self) -> Doubles:
+        """(n,) float64, as given.
+
+        Raises:
+            InvalidInput: None was given.
+        """
+        return np.asarray(_given(self.seen, "seen"), np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,6 +156,20 @@ class TableRows:
         self.require_column(name)
         values = _numbers(self._read(name))
         return np.where(np.isnan(values), 0.0, values)
+
+    def traffic(self) -> Doubles:
+        """(n,) float64, number of searches by a cascade that each item was a candidate of.
+
+        Raises:
+            StorageError: The counts cannot be read.
+        """
+        context, run = self.context, self.context.run
+        id_type = id_arrow_type(context.registry)
+        counts = Traffic(context.store.location, run.target, id_type, run_name(run)).load()
+        places = pc.index_in(self.ids.cast(id_type), value_set=counts["id"].combine_chunks())
+        seen = np.append(counts["seen"].to_numpy(), 0)  # the last place is that of items without a count
+        found: Doubles = seen[places.fill_null(-1).to_numpy(zero_copy_only=False)].astype(np.float64)
+        return found
 
     def require_column(self, name: str) -> None:
         """Refuse a column that cannot order items.

@@ -24,6 +24,7 @@ from compatstore.arrays import ArrowArray, ArrowBatch, ArrowTable, Digests, Floa
 from compatstore.errors import StorageError
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.columns import NATIVE, VersionValues
+from compatstore.storage.deltas import names_on, update_index
 from compatstore.storage.fragments import (
     Fragment,
     commit_columns,
@@ -33,7 +34,6 @@ from compatstore.storage.fragments import (
     read_physical,
     write_columns,
 )
-from compatstore.storage.indexes import names_on, update_index
 from compatstore.storage.lease_files import Fence
 from compatstore.storage.moves import Move, commit_move, read_rows, write_rows
 from compatstore.storage.registry import Registry, edit
@@ -127,33 +127,22 @@ def put_natives(target: VersionValues, rows: RowNumbers, natives: NativeBatch, p
     target.put(rows, native)
 
 
-# Lance finds moved rows by a scan until its indexes have them; 5,000 of them make a search 2.2 times as long.
-UNINDEXED_ROWS = 5_000
-
-
 class NativeRows:
-    """Moves rows to where their native vectors are.
+    """Moves rows to where their native vectors are; `IndexKeeper` looks after the indexes meanwhile.
 
     Args:
         context: The upgrade.
-        unindexed_rows: Moved rows that may wait before the indexes take them in, such as 5,000.
     """
 
-    def __init__(self, context: UpgradeContext, *, unindexed_rows: int = UNINDEXED_ROWS) -> None:
+    def __init__(self, context: UpgradeContext) -> None:
         self._store, self._registry = context.store, context.registry
         self._source, self._target = context.source, context.target
-        self._unindexed_rows = unindexed_rows
         self._moved = 0
-        self._unindexed = 0
 
     def store(self, ids: Sequence[Id], vectors: FloatArray, input_hash: Digests, side: FloatArray | None = None) -> int:
         """Write a batch into the table, in one commit; items that were changed or deleted meanwhile are left out."""
         batch = NativeBatch.of(pa.array(list(ids), id_arrow_type(self._registry)), input_hash, vectors, side)
-        moved = self._move(batch)
-        self._moved += moved
-        self._unindexed += moved
-        if self._unindexed >= self._unindexed_rows:
-            self._refresh()
+        self._moved += self._move(batch)
         return len(ids)
 
     def _move(self, batch: NativeBatch) -> int:
@@ -181,14 +170,10 @@ class NativeRows:
         Returns:
             Rows that were moved since the last fold.
         """
-        if self._unindexed:
-            self._refresh()
+        if self._moved:
+            update_index(self._store)
         moved, self._moved = self._moved, 0
         return moved
-
-    def _refresh(self) -> None:
-        update_index(self._store)
-        self._unindexed = 0
 
     def _rows_of(self, snapshot: Snapshot, batch: NativeBatch) -> ArrowTable:
         """Whole rows of a batch with the native vectors in them, as an Arrow table with their addresses."""

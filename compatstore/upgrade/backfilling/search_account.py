@@ -1,0 +1,89 @@
+"""The account of searches: how many items they have embedded for an upgrade, in all processes together.
+
+It is one short record beside the table, changed by compare-and-swap: searches hold no lease, and the backfill's account
+belongs to whoever does. A search charges its items before they are embedded, so that no limit is exceeded by processes
+that search at the same time; a process that is killed in between has paid for what it did not embed.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+
+from compatstore.errors import CommitConflict
+from compatstore.storage.lease_table import LeaseTable, Records
+from compatstore.storage.ledger import run_name
+from compatstore.storage.location import Location
+from compatstore.storage.records import RunRecord
+
+ATTEMPTS = 20
+COMMITS_BETWEEN_TIDYING = 50
+
+
+@dataclass(frozen=True)
+class SpentBySearches:
+    """What searches have used for one upgrade.
+
+    Attributes:
+        run: What tells the upgrade from an earlier one to the same target.
+        rows: Items that were embedded.
+        cost: Money, at the prices of the time.
+    """
+
+    run: str = ""
+    rows: int = 0
+    cost: float = 0.0
+
+
+def read_spent(location: Location, run: RunRecord) -> SpentBySearches:
+    """What searches have used for an upgrade so far; read-only.
+
+    Raises:
+        StorageError: The record is damaged.
+    """
+    return _spent_in(LeaseTable(location).read(), run)
+
+
+def charge(location: Location, run: RunRecord, rows: int, in_all: int) -> int:
+    """Charge items before they are embedded, or give back (`rows` < 0) those that could not be.
+
+    Args:
+        location: The gallery.
+        run: The upgrade, and its price of an item.
+        rows: Items to embed.
+        in_all: The limit of all searches.
+
+    Returns:
+        How many of them the limit allows; they are charged.
+
+    Raises:
+        CommitConflict: Others wrote beside the table each time; nothing was charged.
+        StorageError: The record cannot be read or written.
+    """
+    table = LeaseTable(location)
+    for _ in range(ATTEMPTS):
+        records = table.read()
+        spent = _spent_in(records, run)
+        allowed = min(rows, max(in_all - spent.rows, 0))
+        if not allowed:
+            return 0
+        cost = max(spent.cost + allowed * (run.price_per_item or 0.0), 0.0)
+        charged = SpentBySearches(run_name(run), max(spent.rows + allowed, 0), cost)
+        if table.swap(records.version, _key(run.target), json.dumps(asdict(charged))):
+            if records.version % COMMITS_BETWEEN_TIDYING == 0:
+                table.tidy()
+            return allowed
+    raise CommitConflict(
+        f"charge {rows} items that a search embeds in {run.target}",
+        expected="a moment without other writers",
+        found=f"{ATTEMPTS} conflicts in a row",
+    )
+
+
+def _spent_in(records: Records, run: RunRecord) -> SpentBySearches:
+    found = records.read(_key(run.target), SpentBySearches)
+    return found if found is not None and found.run == run_name(run) else SpentBySearches(run_name(run))
+
+
+def _key(target: str) -> str:
+    return f"searches.{target}"
