@@ -1,4 +1,4 @@
-r"""Quality over the backfilled share: status quo, the target's column, fused, reciprocal rank fusion, on real sets.
+r"""Quality over the backfilled share: status quo, the target's column, fused, reciprocal ranks, cascades, on real sets.
 
     python -m benchmarks.fusion characters.npz fonts.npz [--seeds 3] [--items 1500] [--queries 600] [--shares 0 0.5 1]
 
@@ -6,13 +6,16 @@ The sets are made by `benchmarks.pairs.plain` and `benchmarks.pairs.images`. For
 seen or unseen by the pairs that a ridge regression learns from, a random share of the gallery is native. The weight of
 the fusion and its constants are chosen on the gallery's items, each asking for the others; the figures are of other
 queries. CMC-1 / mAP in points, the mean over seeds, and its standard error to the status quo.
+
+A cascade embeds a query's first 10 or 50 candidates natively and ranks them by the target's distance, or by both native
+vectors with the weight that was chosen for a native gallery; each query asks a gallery that no other has asked.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -36,6 +39,7 @@ from compatstore.versions import Metric
 PAIRS = 6000
 CHOSEN = "fused, w chosen"
 RANK_OFFSET = 60  # of reciprocal rank fusion
+FIRST = (10, 50)  # candidates that a cascade embeds
 Found = tuple[float, float]
 
 
@@ -148,6 +152,61 @@ def measured(gallery: Gallery, share: float, criterion: str) -> Iterator[tuple[s
     for name, ranking in zip(fusions, rankings, strict=True):
         yield name, figures(ranking), chosen if name == CHOSEN else ""
     yield "reciprocal rank", figures(by_ranks(source, target, relevance)), ""
+    exact = measure(gallery.vectors(TARGET, asked=True), gallery.vectors(TARGET, asked=False), gallery.metric, block=64)
+    fusions["both"] = gallery.chosen(np.ones(items, bool), criterion)
+    finding = {"source": "status quo", "target": "target's column", "fusion": CHOSEN}
+    cascades = [(first, name, by) for first in FIRST for name in finding for by in ("target", "both")]
+    orders = [(first, fusions[finding[name]], by) for first, name, by in cascades]
+    found = by_cascades(source, target, exact, native, relevance, orders, fusions["both"])
+    for (first, name, by), ranking in zip(cascades, found, strict=True):
+        yield f"first {first} of {name}, by {by}", figures(ranking), ""
+
+
+def by_cascades(
+    source: Distances,
+    target: Distances,
+    exact: Distances,
+    native: npt.NDArray[np.bool_],
+    relevance: Relevance,
+    cascades: Sequence[tuple[int, Fusion, str]],
+    both: Fusion,
+) -> list[Ranking]:
+    """Rankings of whole galleries by cascades.
+
+    Args:
+        source: Queries and items in the source's space.
+        target: The same in the target's space, as the column has them.
+        exact: The same in the target's space, all native.
+        native: (n,) bool, items whose vector in the column is native.
+        relevance: The correct items.
+        cascades: Of each the number of candidates, what finds them, and what ranks them: "target" or "both".
+        both: Ranks by both native vectors.
+    """
+    items, order = len(native), relevance.order
+    everything, native = np.ones(items, bool), native[order]
+
+    def blocks() -> Iterator[tuple[int, Doubles]]:
+        for (start, left), (_, column), (_, whole) in zip(*(d.blocks() for d in (source, target, exact)), strict=True):
+            near, far, true = (np.take(block, order, axis=1) for block in (left, column, whole))
+            by = {"target": true, "both": both.distances(near, true, everything)}
+            made = [cascaded(fusion.distances(near, far, native), by[rank], first) for first, fusion, rank in cascades]
+            yield start, np.concatenate(made, axis=1)
+
+    columns = [np.arange(items) + items * number for number in range(len(cascades))]
+    return rank_blocks(blocks(), len(source.left), relevance, columns)
+
+
+def cascaded(found: Doubles, ranked: Doubles, first: int) -> Doubles:
+    """Distances that rank as a cascade does: the first candidates by one distance, the rest behind them by another.
+
+    Args:
+        found: (b, n) float64, distances by which candidates are found.
+        ranked: (b, n) float64, distances by which the first of them are ranked.
+        first: Candidates of each query that are.
+    """
+    places = found.argsort(axis=1, kind="stable").argsort(axis=1)
+    within = np.where(places < first, ranked, np.inf).argsort(axis=1, kind="stable").argsort(axis=1)
+    return np.where(places < first, within, places).astype(np.float64)
 
 
 def by_ranks(source: Distances, target: Distances, relevance: Relevance) -> Ranking:
@@ -180,7 +239,7 @@ def show(
         gain = (values - before).mean(axis=0)
         tail = f"  w {', '.join(weights[share])}" if way == CHOSEN else ""
         print(
-            f"{share:5.0%}  {way:25s} {mean[0]:5.1f} / {mean[1]:4.1f}   "
+            f"{share:5.0%}  {way:30s} {mean[0]:5.1f} / {mean[1]:4.1f}   "
             f"{gain[0]:+5.1f} ({error[0]:.1f}) / {gain[1]:+5.1f} ({error[1]:.1f}){tail}",
             flush=True,
         )

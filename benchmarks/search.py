@@ -1,30 +1,36 @@
 """Searches through compatstore beside the very same search of one Lance column.
 
-    python benchmarks/search.py [--rows 200000] [--dim 128] [--queries 300]
+    python benchmarks/search.py [--rows 200000] [--dim 128] [--queries 300] [--batches 1 32 256]
 
-The two take turns, query by query; prints the medians, their ratio and its bound, with an index and without one. First
-of one version, in one part; then of a compatible model's version that half of the items are native in, the others being
-searched in the source's column: two parts, merged.
+The two take turns, batch by batch; prints the medians and the 99th percentiles, the ratio of the medians and its bound,
+with an index and without one. Of one version, in one part. Of a compatible model's version that half of the items are
+native in, the others being searched in the source's column: two parts, merged. And of both versions of an upgrade as
+one: two searches and a ranking, beside one search of the target. Both searches of a row use the same settings of the
+index: Lance's own, and for both versions as one those that were measured when it was built.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import lance
 import numpy as np
 
 import compatstore as cs
 from compatstore.artifacts import Artifact, Space
+from compatstore.storage.nearest import AT_ONCE
+from compatstore.trainers import Pairs, Procrustes
 
-BOUND = 1.1
-BOUND_OF_TWO = 2.2
+BOUND, BOUND_OF_TWO, BOUND_OF_FUSED = 1.1, 2.2, 2.5
 COLUMNS = ["id", "source"]
+K = 10
+INDEX = {"kind": "IVF_PQ", "num_partitions": 256, "num_sub_vectors": 16}
 
 
 def seconds(call: Callable[[], object]) -> float:
@@ -33,64 +39,132 @@ def seconds(call: Callable[[], object]) -> float:
     return time.perf_counter() - started
 
 
-def compare(gallery: cs.Gallery, path: Path, queries: np.ndarray, name: str, version: str, bound: float) -> None:
-    """Print one row of the table."""
-    table = lance.dataset(str(path))
-    wanted = [*COLUMNS, "_distance", "v1__origin"]
-    ours, plain = [], []
-    for query in queries:
-        nearest = {"column": "v1", "q": query, "k": 10, "metric": "l2"}
-        plain.append(seconds(lambda: table.to_table(columns=wanted, nearest=nearest)))  # noqa: B023
-        ours.append(seconds(lambda: gallery.search(query, k=10, version=version, columns=COLUMNS)))  # noqa: B023
-    ratio = statistics.median(ours) / statistics.median(plain)
-    print(
-        f"{name}: Lance {statistics.median(plain) * 1e3:.2f} ms, compatstore {statistics.median(ours) * 1e3:.2f} ms, "
-        f"ratio {ratio:.2f}, bound <= {bound}, share {ratio / bound:.2f}",
-        flush=True,
-    )
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Case:
+    """One row of the table.
+
+    Args:
+        name: What is searched.
+        ours: Searches a batch through compatstore: (q, dim) queries.
+        column: Column that the plain search reads.
+        settings: How the plain search uses an index.
+        bound: Of the ratio.
+    """
+
+    name: str
+    ours: Callable[[np.ndarray], object]
+    column: str = "v1"
+    settings: cs.SearchSettings = field(default_factory=cs.SearchSettings)
+    bound: float = BOUND
+
+    def compare(self, path: Path, queries: np.ndarray, batch: int) -> None:
+        """Print the row for batches of some queries."""
+        table, ours, plain = lance.dataset(str(path)), [], []
+        for start in range(0, len(queries) - batch + 1, batch):
+            asked = queries[start : start + batch]
+            plain.append(seconds(lambda: self.plain(table, asked)))  # noqa: B023
+            ours.append(seconds(lambda: self.ours(asked)))  # noqa: B023
+        ratio = float(np.median(ours) / np.median(plain))
+        times = " | ".join(f"{1e3 * np.quantile(taken, at):.2f}" for taken in (plain, ours) for at in (0.5, 0.99))
+        print(
+            f"| {self.name} | {batch} | {times} | {ratio:.2f} | {self.bound} | {ratio / self.bound:.2f} |", flush=True
+        )
+
+    def plain(self, table: Any, queries: np.ndarray) -> None:
+        """The same search by Lance alone."""
+        wanted = [*COLUMNS, "_distance", f"{self.column}__origin"]
+        for start in range(0, len(queries), AT_ONCE):
+            block = queries[start : start + AT_ONCE]
+            query = block[0] if len(block) == 1 else block
+            nearest = {"column": self.column, "q": query, "k": K, "metric": "l2", **self.settings.options}
+            table.to_table(columns=wanted, nearest=nearest)
 
 
-def fill(gallery: cs.Gallery, rows: int, dim: int, rng: np.random.Generator) -> None:
-    """Add random items, in four fragments or more."""
+def fill(path: Path, rows: int, dim: int, rng: np.random.Generator) -> cs.Gallery:
+    """A gallery of random items, in four fragments or more."""
+    gallery = cs.Gallery.create(str(path), cs.EmbeddingVersion("v1", dim=dim, metric="l2"))
     for start in range(0, rows, 50_000):
         size = min(50_000, rows - start)
         vectors = rng.normal(size=(size, dim)).astype(np.float32)
         gallery.add({"id": [str(start + i) for i in range(size)], "vector": vectors, "source": ["-"] * size})
+    return gallery
 
 
-def half_native(gallery: cs.Gallery, dim: int, rng: np.random.Generator) -> None:
-    """Begin an upgrade to a compatible model, and embed half of the items natively."""
+def register_target(gallery: cs.Gallery, dim: int, rng: np.random.Generator) -> None:
+    """A target whose native vectors are random."""
 
     def encode(sources: Sequence[str]) -> np.ndarray:
         return rng.normal(size=(len(sources), dim)).astype(np.float32)
 
     encoder = cs.encoders.Function(encode, dim, fingerprint="random")
     gallery.register(cs.EmbeddingVersion("v2", dim=dim, metric="l2", encoder=encoder))
+
+
+def half_native(gallery: cs.Gallery) -> None:
+    """Begin an upgrade to a compatible model, and embed half of the items natively."""
     spaces = {role: Space.of(gallery.version(name)) for role, name in (("source", "v1"), ("target", "v2"))}
     gallery.link(Artifact.create("Identity", **spaces))
     gallery.upgrade("v2", backfill=0.5)
+
+
+def hopped(gallery: cs.Gallery, dim: int, rng: np.random.Generator) -> None:
+    """Begin an upgrade by a rotation, and serve both versions as one."""
+    source = rng.normal(size=(4 * dim, dim)).astype(np.float32)
+    turned = source @ np.linalg.qr(rng.normal(size=(dim, dim)))[0].astype(np.float32)
+    pairs = Pairs(source, turned, source_version=gallery.version("v1"), target_version=gallery.version("v2"))
+    gallery.link(Procrustes().fit(pairs))
+    gallery.upgrade("v2")
+    gallery.fuse("v2", weight=0.5, sample=100)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--dim", type=int, default=128)
-    parser.add_argument("--queries", type=int, default=300)
+    parser.add_argument("--queries", type=int, default=300, help="batches, up to this many queries in all")
+    parser.add_argument("--batches", type=int, nargs="+", default=[1])
     arguments = parser.parse_args()
-    rng = np.random.default_rng(0)
+    rng, dim = np.random.default_rng(0), arguments.dim
+    queries = rng.normal(size=(max(arguments.queries, *arguments.batches), dim)).astype(np.float32)
+    own = cs.SearchSettings()  # Lance's
+
+    def show(path: Path, *cases: Case) -> None:
+        for case in cases:
+            for batch in arguments.batches:
+                case.compare(path, queries, batch)
+
+    print("| search | batch | Lance p50, ms | p99 | compatstore p50 | p99 | ratio | bound | share of the bound |")
+    print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "gallery.lance")
-        gallery = cs.Gallery.create(str(path), cs.EmbeddingVersion("v1", dim=arguments.dim, metric="l2"))
-        fill(gallery, arguments.rows, arguments.dim, rng)
-        queries = rng.normal(size=(arguments.queries, arguments.dim)).astype(np.float32)
-        index = {"kind": "IVF_PQ", "num_partitions": 256, "num_sub_vectors": 16}
-        compare(gallery, path, queries[:50], "one part, no index", "v1", BOUND)
-        half_native(gallery, arguments.dim, rng)
-        compare(gallery, path, queries[:50], "two parts, no index", "v2", BOUND_OF_TWO)
-        gallery.create_index(**index)
-        compare(gallery, path, queries, "one part, IVF_PQ", "v1", BOUND)
-        gallery.create_index(version="v2", **index)
-        compare(gallery, path, queries, "two parts, IVF_PQ", "v2", BOUND_OF_TWO)
+        path = Path(folder, "compatible.lance")
+        gallery = fill(path, arguments.rows, dim, rng)
+
+        def search(version: str) -> Callable[[np.ndarray], object]:
+            return lambda asked: gallery.search(asked, K, version, columns=COLUMNS, settings=own)
+
+        show(path, Case(name="one part, no index", ours=search("v1")))
+        register_target(gallery, dim, rng)
+        half_native(gallery)
+        show(path, Case(name="two parts, no index", ours=search("v2"), bound=BOUND_OF_TWO))
+        gallery.create_index(**INDEX)
+        show(path, Case(name="one part, IVF_PQ", ours=search("v1")))
+        gallery.create_index(version="v2", **INDEX)
+        show(path, Case(name="two parts, IVF_PQ", ours=search("v2"), bound=BOUND_OF_TWO))
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "fused.lance")
+        both = fill(path, arguments.rows, dim, rng)
+        register_target(both, dim, rng)
+        hopped(both, dim, rng)
+
+        def fused(asked: np.ndarray) -> object:
+            return both.search({"v1": asked, "v2": asked}, K, columns=COLUMNS)
+
+        show(path, Case(name="both as one, no index", ours=fused, column="v2", bound=BOUND_OF_FUSED))
+        for version in ("v1", "v2"):
+            both.create_index(version=version, **INDEX)
+        chosen = both.explain(version="v2", serving="single").parts[0].settings
+        name = f"both as one, IVF_PQ, {chosen}"
+        show(path, Case(name=name, ours=fused, column="v2", settings=chosen, bound=BOUND_OF_FUSED))
 
 
 if __name__ == "__main__":

@@ -28,8 +28,10 @@ from benchmarks.pairs.embedded import SOURCE, TARGET, EmbeddedSet
 from compatstore.arrays import FloatArray
 from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
 from compatstore.evaluation.compatibility import fit_length
+from compatstore.evaluation.cross_fitting import of_queries
 from compatstore.evaluation.curve import mixed_galleries
 from compatstore.evaluation.distances import measure
+from compatstore.evaluation.merging import calibrate, few_queries
 from compatstore.evaluation.mixed import mixed_blocks
 from compatstore.evaluation.ranking import Ranking, rank_blocks, rank_galleries
 from compatstore.evaluation.relevance import relevance_from_labels, relevance_from_neighbours
@@ -129,11 +131,13 @@ class World:
             relevance = relevance_from_labels(labels[self.queries], labels[self.gallery])
         everything = [np.arange(len(native))]
         merged = np.isin(np.arange(len(native)), backfilled[: len(native) // 4])
-        blocks = mixed_blocks(old, exact, merged, relevance)
+        few = few_queries(len(self.queries), len(native))
+        calibration = calibrate(old.of(few), exact.of(few), of_queries(relevance, few))
+        blocks = mixed_blocks(old, exact, merged, relevance, ["calibrated"], calibration)
         found = {
             "status quo": rank_galleries(old, relevance, everything)[0],
             "naive swap": rank_galleries(swap, relevance, everything)[0],
-            "rank merge 25%": rank_blocks(blocks, len(self.queries), relevance, everything)[0],
+            "calibrated merge 25%": rank_blocks(blocks, len(self.queries), relevance, everything)[0],
         }
         names = ["hop alone", *(f"backfill {100 * share:.4g}%" for share in BUDGETS), "full backfill"]
         shares = mixed_galleries(backfilled, np.array(SHARES))

@@ -12,7 +12,18 @@ from typing import Any, TextIO
 import click
 
 from compatstore import __version__
-from compatstore.cli import creating, evaluation, items, models, switching, training, upgrades, upkeep, watching
+from compatstore.cli import (
+    creating,
+    evaluation,
+    indexing,
+    items,
+    models,
+    switching,
+    training,
+    upgrades,
+    upkeep,
+    watching,
+)
 from compatstore.cli.exit_codes import EXPLANATION, STOPPED, UNEXPECTED, exit_code, stopped_code
 from compatstore.cli.output import Output
 from compatstore.errors import CompatStoreError
@@ -73,7 +84,7 @@ def app() -> None:
 
 VERBS = (
     *(creating.demo, creating.init, creating.adopt),
-    *(items.add, items.drop_columns, items.search),
+    *(items.add, items.drop_columns, items.search, indexing.index),
     *(models.register, models.link, models.versions),
     *(training.train, evaluation.evaluate),
     *(upgrades.plan, upgrades.upgrade, upgrades.pause),

@@ -24,7 +24,7 @@ from compatstore.cli.verb import (
 
 if TYPE_CHECKING:
     from compatstore.cli.settings import Options
-    from compatstore.evaluation import DecisionRow, DecisionTable, Fusion
+    from compatstore.evaluation import DecisionRow, DecisionTable, Fusion, Merge
     from compatstore.upgrade.estimates.estimate import UpgradeEstimate
     from compatstore.upgrade.estimates.gates import Gate
     from compatstore.upgrade.estimates.reporting import UpgradeReport
@@ -89,7 +89,7 @@ def evaluate(
         from compatstore.evaluation import plot_decision
 
         output.note(f"drew {plot_decision(measured, plot)}")
-    judged = check_gates(measured.best, asked)
+    judged = check_gates(measured.best_of(asked.serving), asked)
     for line in _gates(judged):
         output.note(line)
     ctx.exit(0 if all(gate.passed for gate in judged) else GATE_FAILED)
@@ -125,14 +125,15 @@ def fuse(
 
     The weight is chosen on a sample, for the share of TARGET's vectors that are native and for larger ones, and stored.
     From then on searches with an image or a text ask both models, until the version before TARGET is retired. Where
-    no weight is surely better than the version before TARGET alone, searches go on as before.
+    no weight is surely better than the version before TARGET alone, searches go on as before. Without a hop it chooses
+    how native items and the others are merged: by distance, by calibrated distance or by reciprocal rank.
     """
     opened = open_target(gallery, target, encoder, trust_code=trust_code)
     with progress_bars("fuse"):
-        fusion = opened.fuse(
+        chosen = opened.fuse(
             target, labels=asked.labels, criterion=asked.criterion, sample=sample, weight=weight, seed=seed
         )
-    output.show(fusion, _fusion)
+    output.show(chosen, _chosen)
 
 
 def _of_report() -> Mapping[str, Options]:
@@ -224,6 +225,29 @@ def _decision(result: DecisionTable) -> Iterator[str | Table]:
     yield f"{result.advice.verdict}: {result.advice.text}"
 
 
+def _chosen(result: Fusion | Merge) -> Iterator[str | Table]:
+    """How both versions are searched as one, by a fusion or by a merge."""
+    from compatstore.evaluation import Merge
+
+    yield from _merge(result) if isinstance(result, Merge) else _fusion(result)
+
+
+def _merge(result: Merge) -> Iterator[str | Table]:
+    """How the lists of native items and of the others are merged."""
+    yield f"merge: {result.merge} at a native share of {result.native_share:.4g}"
+    rows = [
+        (f"{choice.native_share:.4g}", choice.merge, choice.gain.percent, choice.over_status_quo.percent)
+        for choice in result.choices
+    ]
+    if result.choice is not None:
+        criterion = result.choice.criterion
+        headings = ("native share", "merge", f"{criterion} over {result.choice.rule}", f"{criterion} gained")
+        yield table(headings, rows)
+        yield f"{result.choice.num_queries} queries, correct by {result.choice.truth}"
+    if not result.bridge:
+        yield "price: two embeddings and two searches for a query, until the source is retired"
+
+
 def _fusion(result: Fusion) -> Iterator[str | Table]:
     """How both versions are searched as one."""
     yield f"weight {result.weight:.4g} at a native share of {result.native_share:.4g}"
@@ -252,7 +276,7 @@ def estimate_view(result: UpgradeEstimate) -> Iterator[str | Table]:
     measured, criterion = result.table, result.table.criterion
     rows = [
         (_mark(row.share, result), row.name, row.percent_of(criterion), _kept(row, criterion))
-        for row in measured.budgets
+        for row in measured.served(result.terms.serving)
     ]
     before = measured.rows[0]
     yield ""
@@ -306,7 +330,7 @@ def _report(result: UpgradeReport) -> Iterator[str | Table]:
             ("figure", "estimated %", "measured %", "agree"),
             [(c.what, c.estimated.percent, c.measured.percent, "yes" if c.agrees else "no") for c in result.compared],
         )
-    elif result.measured is not None:
+    if result.measured is not None and (not result.compared or result.measured.served("fused")):
         yield ""
         yield from _measured(result.measured)
     if result.unbackfillable:

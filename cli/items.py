@@ -9,15 +9,16 @@ import click
 
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import progress_bars
+from compatstore.cli.settings import Options
 from compatstore.cli.tables import Table, table
 from compatstore.cli.verb import gallery_argument, open_gallery, trust_code_option, verb
-from compatstore.errors import CompatStoreError, InvalidInput, SourceError
+from compatstore.errors import CompatStoreError, InvalidInput, LeaseHeld, SourceError, StorageError
 
 if TYPE_CHECKING:
     from compatstore.cli.files import Feed
     from compatstore.gallery import Gallery
     from compatstore.ingest.write import Added
-    from compatstore.search import FusionPlan, SearchPlan
+    from compatstore.search import Cascade, QueryPlan, Serving
 
 
 FAILURES_SHOWN = 20
@@ -68,7 +69,17 @@ def drop_columns(output: Output, gallery: str, names: tuple[str, ...]) -> None:
     output.show({"dropped": list(names), "left": left}, _dropped_columns)
 
 
-@verb("search", example="search photos.lance --image cat.jpg -k 5 --where \"label = 'cats'\"")
+def _of_search() -> Mapping[str, Options]:
+    from compatstore.search import Cascade
+
+    return {"cascade": Options(kind=Cascade)}
+
+
+@verb(
+    "search",
+    example="search photos.lance --image cat.jpg -k 5 --where \"label = 'cats'\"",
+    requests=_of_search,
+)
 @gallery_argument
 @click.option("--image", metavar="PATH", help="Search with an image.")
 @click.option("--text", help="Search with a text.")
@@ -85,8 +96,9 @@ def drop_columns(output: Output, gallery: str, names: tuple[str, ...]) -> None:
 )
 @click.option(
     "--serving",
-    type=click.Choice(["fused", "single"]),
-    help="Rank by both versions of an upgrade as one, or by one version; by default as `fuse` has chosen.",
+    type=click.Choice(["fused", "single", "cascade"]),
+    help="Rank by both versions of an upgrade as one, or by one version; by default as `fuse` has chosen. cascade: the "
+    "first candidates are embedded natively, within a budget, and ranked by these vectors.",
 )
 @click.option("--nprobes", type=int, help="Cells of the index to read; as was measured when it was built by default.")
 @click.option(
@@ -106,15 +118,16 @@ def search(
     where: tuple[str, ...],
     version: str | None,
     columns: str | None,
-    serving: Literal["fused", "single"] | None,
+    serving: Literal["fused", "single", "cascade"] | None,
     nprobes: int | None,
     refine: int | None,
     explain: bool,
     trust_code: bool,
+    cascade: Cascade,
 ) -> None:
     """Find the items nearest to a query.
 
-    Give one of --image, --text, --vector and --id.
+    Give one of --image, --text, --vector and --id. The options from --candidates on are those of --serving cascade.
     """
     from compatstore.search import COMPUTED
     from compatstore.storage.indexes import SearchSettings
@@ -123,14 +136,21 @@ def search(
     given = [name for name, value in forms.items() if value is not None]
     if len(given) > 1 or not (given or explain):
         raise InvalidInput("search", expected=f"one of {', '.join(forms)}", found=", ".join(given) or "none")
+    asked = cascade if serving == "cascade" else serving
+    if serving != "cascade" and cascade != type(cascade)():
+        raise InvalidInput("search", expected="--serving cascade beside the options of one", found=f"{serving}")
     opened = open_gallery(gallery, trust_code=trust_code)
+    named = nprobes is not None or refine is not None
+    settings = SearchSettings(nprobes=nprobes, refine=refine) if named else None
     if explain:
-        output.show(opened.explain(k=k, version=version, where=where, serving=serving), _search_plan)
+        plan = opened.explain(k=k, version=version, where=where, serving=asked, settings=settings)
+        output.show(plan, _search_plan)
         return
-    query = image or text or (_vectors(vector) if vector is not None else _stored(opened, str(id), version, serving))
+    query = image or text or (_vectors(vector) if vector is not None else _stored(opened, str(id), version, asked))
     chosen = None if columns is None else [name.strip() for name in columns.split(",")]
-    settings = SearchSettings(nprobes=nprobes, refine=refine) if nprobes or refine else None
-    found = opened.search(query, k, version, where, chosen, serving=serving, settings=settings)
+    found = opened.search(query, k, version, where, chosen, serving=asked, settings=settings)
+    if serving == "cascade" and cascade.write_back:
+        _write_back(opened, output)
     if chosen is not None and not set(chosen).isdisjoint(COMPUTED):
         found = found.select([name for name in chosen if name in found.column_names])
     output.show(found, _found)
@@ -219,12 +239,23 @@ def _vectors(path: str) -> list[Any]:
     return list(read_array(path, "vector", "vectors", "query", "queries").tolist())
 
 
-def _stored(gallery: Gallery, item: str, version: str | None, serving: str | None) -> Any:
-    """The vector of an item, or its vectors in both versions that are searched as one."""
-    if serving != "fused":
+def _write_back(gallery: Gallery, output: Output) -> None:
+    """Write what the search has embedded; the results are shown in any case."""
+    try:
+        written = gallery.write_back()
+    except (LeaseHeld, StorageError) as error:
+        output.note(f"what was embedded is not written: {error}")
+        return
+    if written.rows:
+        output.note(f"{written.rows} items were embedded natively and written back")
+
+
+def _stored(gallery: Gallery, item: str, version: str | None, serving: Serving | Cascade | None) -> Any:
+    """The vector of an item, or its vectors in all versions that the search asks in."""
+    if serving is None or serving == "single":
         return _stored_vector(gallery, item, version)
-    parts = gallery.explain(version=version, serving="fused").parts
-    return {part.version: _stored_vector(gallery, item, part.version) for part in parts}
+    versions = gallery.explain(version=version, serving=serving).versions
+    return {name: _stored_vector(gallery, item, name) for name in versions}
 
 
 def _stored_vector(gallery: Gallery, item: str, version: str | None) -> Any:
@@ -251,7 +282,7 @@ def _dropped_columns(result: Mapping[str, Sequence[str]]) -> Iterator[str | Tabl
     yield f"dropped {', '.join(result['dropped'])}; left: {', '.join(result['left']) or 'none'}"
 
 
-def _search_plan(result: SearchPlan | FusionPlan) -> Iterator[str | Table]:
+def _search_plan(result: QueryPlan) -> Iterator[str | Table]:
     """How a search would go."""
     yield from str(result).splitlines()
 

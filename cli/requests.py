@@ -30,7 +30,9 @@ def of_plan() -> dict[str, Options]:
 def of_evaluate() -> dict[str, Options]:
     """The options of `evaluate`."""
     return {
-        "asked": Options(kind=Gates, only=["require", "max_negative_flips", "labels", "criterion", "sample"]),
+        "asked": Options(
+            kind=Gates, only=["require", "max_negative_flips", "labels", "criterion", "sample", "serving"]
+        ),
         "backfill": Options(kind=Backfill, only=["order", "seed"], earlier={"order": _ORDER}),
     }
 

@@ -16,6 +16,7 @@ from compatstore.cli.verb import gallery_argument, open_gallery, trust_code_opti
 from compatstore.errors import RowsMissing
 
 if TYPE_CHECKING:
+    from compatstore.evaluation.fusion import Serving
     from compatstore.upgrade.states import VersionChange
 
 
@@ -42,11 +43,24 @@ class CutoverCheck:
 @click.argument("target")
 @click.option("--check", is_flag=True, help="Only say whether it can be done; exit code 7 where items are missing.")
 @click.option("--force", is_flag=True, help="Do it while items have no vector in TARGET; searches will not find them.")
+@click.option(
+    "--serving",
+    type=click.Choice(["fused", "single"]),
+    help="fused: searches use both versions as one, as `fuse` has chosen; single: TARGET alone. By default as they do "
+    "before the cutover.",
+)
 @trust_code_option
 @pass_output
 @click.pass_context
 def cutover(
-    ctx: click.Context, output: Output, gallery: str, target: str, check: bool, force: bool, trust_code: bool
+    ctx: click.Context,
+    output: Output,
+    gallery: str,
+    target: str,
+    check: bool,
+    force: bool,
+    serving: Serving | None,
+    trust_code: bool,
 ) -> None:
     """Make TARGET the version that searches use; atomic."""
     opened = open_gallery(gallery, trust_code=trust_code)
@@ -55,7 +69,7 @@ def cutover(
         output.show(checked, _cutover_check)
         ctx.exit(checked.exit_code)
     with progress_bars("cutover") as bars, stop_on_signals() as should_stop:
-        switched = opened.cutover(target, force=force, progress=onto(bars), should_stop=should_stop)
+        switched = opened.cutover(target, force=force, serving=serving, progress=onto(bars), should_stop=should_stop)
     output.show(switched, switched_view)
 
 
@@ -108,6 +122,9 @@ def switched_view(result: VersionChange) -> Iterator[str | Table]:
         yield f"{result.missing} items have no vector in {result.active}: searches do not find them"
     if result.dropped:
         yield f"dropped: {', '.join(result.dropped)}"
+    if result.fusion_ended is not None:
+        yield f"searches use {result.active} alone from now on"
+        yield result.fusion_ended.loss or "what they lose by that was not measured"
 
 
 def _cutover_check(result: CutoverCheck) -> Iterator[str | Table]:

@@ -135,12 +135,31 @@ def _run(run: RunStatus) -> Iterator[str]:
     yield from _activity(run.activity)
     if run.staged:
         yield f"  {run.staged} natives are safe beside the table and not in it yet"
+    yield from _serving(run)
+    yield from (f"  warning: {text}" for text in run.warnings)
     yield from spent_lines(run.spent, run.ended_by, "  ")
+    if run.searched.rows:
+        cost = f", {run.searched.cost:g} in cost" if run.searched.cost else ""
+        yield f"  searches have embedded {run.searched.rows} items{cost}"
     if run.missing:
         yield f"  without a vector that a query of {run.target} finds: {', '.join(run.missing)}, ..."
     if run.unbackfillable:
         yield f"  {run.embeddable} items can be embedded natively, {run.unbackfillable} cannot:"
         yield from reason_lines(run.reasons, run.unbackfillable)
+
+
+def _serving(run: RunStatus) -> Iterator[str]:
+    """How searches use both versions, where that was chosen."""
+    if run.weight is None:
+        return
+    if run.serving == "fused":
+        yield f"  searched by both versions as one: {1 - run.weight:.4g} {run.source} + {run.weight:.4g} {run.target}"
+    else:
+        yield f"  searched by one version; weight of {run.target} in a fusion: {run.weight:.4g}"
+    if run.choice is not None:
+        yield f"    weight {run.choice}"
+        if run.serving == "fused" and run.choice.loss:
+            yield f"    retiring {run.source} ends it: {run.choice.loss}"
 
 
 def _doing(run: RunStatus) -> str:

@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from compatstore.artifacts import Artifact, Transformed
     from compatstore.errors import CompatStoreError
     from compatstore.gallery import Gallery
+    from compatstore.in_memory.graph import CacheSettings
+    from compatstore.in_memory.nearest import ExactNeighbours, nearest_neighbours
+    from compatstore.search.cache import Cache, Nearest
+    from compatstore.search.cache_size import CacheSize
+    from compatstore.search.cascade import Cascade
     from compatstore.storage.indexes import SearchSettings
     from compatstore.upgrade.requests.backfill import Backfill
     from compatstore.upgrade.requests.gates import Gates
@@ -24,10 +29,16 @@ __version__ = "0.1.0"
 __all__ = [
     "Artifact",
     "Backfill",
+    "Cache",
+    "CacheSettings",
+    "CacheSize",
+    "Cascade",
     "CompatStoreError",
     "EmbeddingVersion",
+    "ExactNeighbours",
     "Gallery",
     "Gates",
+    "Nearest",
     "RunSettings",
     "SearchSettings",
     "Transformed",
@@ -35,18 +46,26 @@ __all__ = [
     "encoders",
     "errors",
     "evaluation",
+    "nearest_neighbours",
 ]
 
 _HOMES = {
     "Artifact": "compatstore.artifacts",
     "Backfill": "compatstore.upgrade.requests.backfill",
+    "Cache": "compatstore.search.cache",
+    "CacheSettings": "compatstore.in_memory.graph",
+    "CacheSize": "compatstore.search.cache_size",
     "CompatStoreError": "compatstore.errors",
     "EmbeddingVersion": "compatstore.versions",
+    "Cascade": "compatstore.search.cascade",
     "Gallery": "compatstore.gallery",
     "Gates": "compatstore.upgrade.requests.gates",
+    "Nearest": "compatstore.search.cache",
+    "ExactNeighbours": "compatstore.in_memory.nearest",
     "RunSettings": "compatstore.upgrade.requests.run_settings",
     "SearchSettings": "compatstore.storage.indexes",
     "Transformed": "compatstore.artifacts",
+    "nearest_neighbours": "compatstore.in_memory.nearest",
 }
 _MODULES = ("encoders", "errors", "evaluation")
 

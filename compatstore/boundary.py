@@ -24,6 +24,7 @@ from compatstore.errors import CompatStoreError, DimensionMismatch, InvalidInput
 
 Checker = Callable[[Any], Any]
 Checked = TypeVar("Checked", bound=Callable[..., Any])
+_BY_PLACE = inspect.Parameter.POSITIONAL_OR_KEYWORD
 LONGEST = 120  # characters of a value in a message
 MOST_ITEMS = 10_000_000
 
@@ -51,13 +52,28 @@ def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(function)
     asked = f"call {function.__qualname__}"
 
+    kinds = [parameter.kind for parameter in signature.parameters.values()]
+    many = any(kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD) for kind in kinds)
+    names = [name for name, kind in zip(signature.parameters, kinds, strict=True) if kind <= _BY_PLACE]
+
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
-        bound = signature.bind(*args, **options)
-        for name, checker in _checkers(function).items():
-            if name in bound.arguments:
-                bound.arguments[name] = _fit(bound.arguments[name], checker, name, asked)
-        return function(*bound.args, **bound.kwargs)
+        checkers = _checkers(function)
+        if many or len(args) > len(names):
+            bound = signature.bind(*args, **options)
+            for name, checker in checkers.items():
+                if name in bound.arguments:
+                    bound.arguments[name] = _fit(bound.arguments[name], checker, name, asked)
+            return function(*bound.args, **bound.kwargs)
+        # The same, without what `bind` takes; arguments that do not fit the signature are refused by the call itself.
+        placed = [
+            _fit(value, checkers[name], name, asked) if name in checkers else value
+            for name, value in zip(names, args, strict=False)
+        ]
+        for name, value in options.items():
+            if name in checkers:
+                options[name] = _fit(value, checkers[name], name, asked)
+        return function(*placed, **options)
 
     return call
 

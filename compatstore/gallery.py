@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from os import PathLike
 from typing import Any, TypeAlias, TypeVar
 
@@ -17,14 +19,18 @@ from compatstore.arrays import FloatArray
 from compatstore.artifacts import Artifact
 from compatstore.boundary import checked, shown
 from compatstore.encoders import Encoder
-from compatstore.errors import InvalidInput, UnknownId, first_offenders
+from compatstore.errors import CompatStoreError, InvalidInput, UnknownId, first_offenders
 from compatstore.evaluation import DecisionTable
 from compatstore.evaluation.fusion import Fusion
+from compatstore.evaluation.merging import Merge
+from compatstore.in_memory.graph import CacheSettings
 from compatstore.ingest import metadata, write
 from compatstore.ingest.write import Added
-from compatstore.storage import indexes
+from compatstore.search import Cascade
+from compatstore.search.cache import Cache
+from compatstore.search.cache_size import CacheSize, cache_size
 from compatstore.storage import registry as registry_module
-from compatstore.storage.app_columns import OF_RESULTS, refuse_distance
+from compatstore.storage.app_columns import refuse_distance
 from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.catalog import LEASE_TERM, Catalog, id_arrow_type, require_unregistered
 from compatstore.storage.create import adopt_table, create_table
@@ -39,7 +45,11 @@ from compatstore.storage.registry import Registry, edit
 from compatstore.storage.store import Store
 from compatstore.upgrade.abort import abort
 from compatstore.upgrade.backfilling.account import unbackfillable
+from compatstore.upgrade.backfilling.search_account import read_spent
+from compatstore.upgrade.backfilling.searched import SearchBudget, SearchedItems
+from compatstore.upgrade.backfilling.write_back import WrittenBack
 from compatstore.upgrade.cutover import check_cutover, cut_over
+from compatstore.upgrade.estimates.below import warning_of
 from compatstore.upgrade.estimates.estimate import (
     agree,
     estimate_upgrade,
@@ -47,7 +57,8 @@ from compatstore.upgrade.estimates.estimate import (
     require_within_reach,
     save_estimate,
 )
-from compatstore.upgrade.estimates.fusing import choose_fusion, follow_natives, fusable, save_fusion
+from compatstore.upgrade.estimates.fusing import choose_fusion, fusable, fuse_as_asked, save_fusion
+from compatstore.upgrade.estimates.merging import choose_merge, follow_parts, save_merge
 from compatstore.upgrade.estimates.reporting import UpgradeReport, report_upgrade
 from compatstore.upgrade.estimates.trial import SampleSettings, try_upgrade
 from compatstore.upgrade.leases.holding import hold_lease
@@ -64,6 +75,7 @@ from compatstore.upgrade.rollback import roll_back
 from compatstore.upgrade.run import Controls, UpgradeResult, require_startable, run_upgrade
 from compatstore.upgrade.states import VersionChange
 from compatstore.upgrade.status import Status, read_status
+from compatstore.upkeep.index import ManagedIndex
 from compatstore.upkeep.optimize import Optimized, optimize
 from compatstore.upkeep.removal import unlink, unregister
 from compatstore.upkeep.tend import tend
@@ -71,7 +83,6 @@ from compatstore.verification import Verification, verify
 from compatstore.versions import EmbeddingVersion
 
 Result = TypeVar("Result")
-MOST_RESULTS = 2**31 - 1
 Ids: TypeAlias = Sequence[Any] | str | int  # one id, or a list or array of them
 
 
@@ -91,6 +102,8 @@ class Gallery:
 
     def __init__(self, catalog: Catalog) -> None:
         self._catalog = catalog
+        self._searched = SearchedItems(catalog)
+        self._writing: Future[None] | None = None
 
     # ---- making and opening
 
@@ -294,7 +307,7 @@ class Gallery:
         snapshot = self._catalog.store.snapshot()
         self._catalog.require(snapshot)
         schema = snapshot.schema.names
-        return self._read(snapshot, ids, schema if columns is None else _require_columns(columns, schema))
+        return self._read(snapshot, ids, schema if columns is None else searching.require_columns(columns, schema))
 
     def _read(self, snapshot: Any, ids: Ids, names: Sequence[str]) -> Any:
         """Read columns that a snapshot has, from that snapshot: meanwhile an upgrade may end that drops some."""
@@ -377,7 +390,7 @@ class Gallery:
         columns: Sequence[str] | None = None,
         *,
         fingerprint: str | Mapping[str, str] | None = None,
-        serving: searching.Serving | None = None,
+        serving: searching.Serving | Cascade | None = None,
         settings: SearchSettings | None = None,
     ) -> Any:
         """Find the nearest items.
@@ -394,9 +407,10 @@ class Gallery:
                 refused unless it is the version's.
             serving: "fused" ranks by the source's and the target's vectors of an upgrade as one, "single" by those of
                 one version. None does as `fuse` has chosen where both queries are there, or a source that this program
-                can embed by both; vectors of one version are served by that version.
+                can embed by both; vectors of one version are served by that version. A `Cascade` embeds the first
+                candidates of an upgrade natively, within its budget, and ranks them by these vectors.
             settings: How indexes are used, as `SearchSettings(nprobes=8, refine=10)`; by default as was measured when
-                they were built, so that 95 % of the 10 nearest items are found.
+                they were built, with items of the gallery as queries: `status` says the recall.
 
         Returns:
             Arrow table, nearest first, with `_distance`, `_version`, `_origin`; `_query` too for several queries. In a
@@ -408,7 +422,7 @@ class Gallery:
             NonFiniteVectors: NaN or infinite values.
             InvalidInput: k < 1, or a condition is no valid SQL, or more than one expression.
             UnknownVersion: There is no such version, or nothing to search with its queries.
-            UpgradeError: `serving` is "fused" and no fusion was chosen.
+            UpgradeError: `serving` is "fused" and no fusion was chosen, or a cascade has no upgrade or no encoder.
 
         Examples:
             >>> gallery.search([0.0, 1.0], k=1, columns=["id"])["id"].to_pylist()
@@ -420,18 +434,17 @@ class Gallery:
         """
         snapshot = self._catalog.store.snapshot()
         registry = self._catalog.recorded(snapshot)
-        plan = self._plan_search(registry, query, k, version, where, serving)
-        plan = plan if settings is None else plan.using(settings)
+        plan = self._plan_search(registry, query, k, version, where, serving, settings)
         self._catalog.require(snapshot, *(part.version for part in plan.parts))
         refuse_distance(snapshot.schema.names, self._catalog.store.location)
-        searching.require_fingerprints(registry, plan, fingerprint)
-        queries = searching.read_served(self._catalog, registry, plan, query)
-        schema = snapshot.schema.names
-        named = None if columns is None else [name for name in columns if name not in searching.COMPUTED]
-        wanted = _item_columns(registry, schema) if named is None else _require_columns(named, schema)
+        searching.require_fingerprints(registry, plan.versions, fingerprint)
+        queries = searching.read_served(self._catalog, registry, plan.versions, query)
+        wanted = searching.result_columns(registry, snapshot.schema.names, columns)
+        if isinstance(plan, searching.CascadePlan):
+            return self._search_cascade(registry, snapshot, plan, queries, wanted)
         if isinstance(plan, searching.FusionPlan):
             return searching.search_fused(self._catalog, snapshot, plan, queries, wanted)
-        return searching.execute(self._catalog, snapshot, plan, queries[plan.version], wanted)
+        return searching.execute(self._catalog, snapshot, plan, queries, wanted)
 
     def explain(
         self,
@@ -440,17 +453,62 @@ class Gallery:
         version: str | None = None,
         where: str | Sequence[str] | None = None,
         *,
-        serving: searching.Serving | None = None,
-    ) -> searching.SearchPlan | searching.FusionPlan:
+        serving: searching.Serving | Cascade | None = None,
+        settings: SearchSettings | None = None,
+    ) -> searching.QueryPlan:
         """How `search` with the same arguments would go about it; print it. Nothing is searched.
 
-        Without a query it says how a source is served that every version can embed.
+        Without a query it says how a source is served that every version can embed. It warns where what would be served
+        was measured to be below the status quo.
 
         Examples:
             >>> gallery.explain(k=5).version
             'v1'
         """
-        return self._plan_search(self._catalog.registry(), query, k, version, where, serving)
+        registry = self._catalog.registry()
+        plan = self._plan_search(registry, query, k, version, where, serving, settings)
+        served = plan.candidates if isinstance(plan, searching.CascadePlan) else plan
+        way = searching.way_of(served)
+        warned = replace(served, warning=warning_of(self._catalog, registry, served.version, way))
+        if isinstance(plan, searching.CascadePlan):
+            return replace(plan, candidates=warned, spent=read_spent(self._catalog.store.location, plan.run).rows)
+        return warned
+
+    def write_back(self) -> WrittenBack:
+        """Write the native vectors that cascades of this process have made into the gallery.
+
+        Searches do so by themselves, beside the search, once many vectors wait; before a process ends it writes the
+        last ones by this call. Where columns are rewritten and no row moves, as in an adopted table, the vectors are
+        staged beside the table, and the next `upgrade` brings them in.
+
+        Returns:
+            How many vectors were written, and how many wait yet.
+
+        Raises:
+            LeaseHeld: Somebody works on the upgrade; the vectors wait until that is over.
+            StorageError: The table cannot be written; the vectors wait.
+
+        Examples:
+            >>> gallery.write_back()
+            WrittenBack(rows=0, waiting=0)
+        """
+        return self._tended(self._searched.write_back())
+
+    def index(self, version: str | None = None) -> ManagedIndex:
+        """The index of a version's vectors: create it, look at it, refresh it, drop it.
+
+        Args:
+            version: The active one by default.
+
+        Raises:
+            UnknownVersion: There is no such version.
+
+        Examples:
+            >>> gallery.index().status().kind
+            ''
+        """
+        registry = self._catalog.registry()
+        return ManagedIndex(self._catalog, registry.record(version or registry.active).name)
 
     def create_index(
         self,
@@ -460,20 +518,17 @@ class Gallery:
         num_partitions: int | None = None,
         num_sub_vectors: int | None = None,
     ) -> VectorIndex:
-        """Index a version's vectors, so that large galleries are searched fast (and approximately).
-
-        Once it is built, searches with items of the gallery measure what it finds, and the cheapest settings are stored
-        by which it finds 97 % of the 10 nearest; every search uses them.
+        """Index a version's vectors: `index(version).create(...)`, which says more, without its progress.
 
         Args:
             version: The active one by default.
             kind: IVF_FLAT, IVF_PQ, IVF_SQ, IVF_HNSW_FLAT, IVF_HNSW_PQ or IVF_HNSW_SQ.
-            num_partitions: Cells; the square root of the number of items by default.
+            num_partitions: Cells; by default the square root of the number of vectors, 4,096 at the most.
             num_sub_vectors: Parts of product quantisation; a part for every 8 values by default.
 
         Raises:
             InvalidInput: There are too few vectors, or the kind is unknown.
-            LeaseHeld: Somebody else builds this index.
+            LeaseHeld: Somebody else works on this index.
 
         Examples:
             >>> many = np.random.default_rng(0).standard_normal((300, 2))
@@ -482,22 +537,49 @@ class Gallery:
             >>> gallery.create_index(kind="IVF_FLAT", num_partitions=4).kind
             'IVF_FLAT'
         """
-        registry = self._catalog.registry()
-        record = registry.record(version or registry.active)
-        columns = registry.columns(record.name)
-        quantised = kind.endswith("PQ")
-        index = VectorIndex(
-            kind,
-            record.metric,
-            num_partitions or max(1, int(len(self) ** 0.5)),
-            (num_sub_vectors or indexes.sub_vectors(columns.width, columns.width // 8)) if quantised else None,
-        )
-        indexes.require_enough(self._catalog.store, columns.vector)  # before anything is written, a lease too
-        tend(self._catalog)
-        with hold_lease(self._catalog, f"the index of {record.name}", "build") as work:
-            indexes.build(work.catalog.store, columns.vector, index)
-            measure_index(work.catalog.store, record.name)
-        return index
+        built = self.index(version).create(kind=kind, num_partitions=num_partitions, num_sub_vectors=num_sub_vectors)
+        return VectorIndex(built.kind, built.metric, built.cells, built.sub_vectors)
+
+    def cache(
+        self, version: str | None = None, *, max_bytes: int | None = None, settings: CacheSettings | None = None
+    ) -> Cache:
+        """Keep a version's vectors in memory, in a graph (HNSW) that finds nearly all of the nearest items fast.
+
+        It follows the table: each search sees what was committed before, by whatever process. Needs `faiss-cpu`:
+        `pip install "compatstore[faiss]"`. `cache_size` says beforehand what it takes.
+
+        Args:
+            version: The active one by default.
+            max_bytes: Memory that it may take, now and as the gallery grows; None for any.
+            settings: How the graph is built and searched.
+
+        Returns:
+            The cache; a context manager that gives the memory back.
+
+        Raises:
+            UnknownVersion: There is no such version, or nothing to search with its queries.
+            InvalidInput: It would take more than `max_bytes`; nothing was built.
+            MissingExtra: FAISS is not installed.
+
+        Examples:
+            >>> with gallery.cache("v1", max_bytes=10**6) as cache:
+            ...     cache.search([0.1, 1.2], k=2, columns=["id"])["id"].to_pylist()
+            ['a', 'd']
+        """
+        name = version or self._catalog.recorded().active
+        return Cache(self._catalog, name, max_bytes, settings or CacheSettings())
+
+    def cache_size(self, version: str | None = None, *, settings: CacheSettings | None = None) -> CacheSize:
+        """What `cache` with the same arguments would take in memory; read-only, no vector is read.
+
+        Raises:
+            UnknownVersion: There is no such version, or nothing to search with its queries.
+
+        Examples:
+            >>> gallery.cache_size().rows
+            6
+        """
+        return cache_size(self._catalog, version or self._catalog.recorded().active, settings or CacheSettings())
 
     # ---- versions and artifacts
 
@@ -682,7 +764,7 @@ class Gallery:
     ) -> DecisionTable:
         """Measure on a sample what an upgrade gains, with intervals; read-only.
 
-        The ways that are measured: status quo, naive swap, rank merge, hop alone, backfills, full backfill.
+        The ways that are measured: status quo, naive swap, merges, hop alone, backfills, full backfill.
 
         Args:
             target: A registered version.
@@ -741,7 +823,8 @@ class Gallery:
             backfill: Share of the gallery to embed natively, from 0 to 1, or `Backfill` with other limits, the order
                 and the write mode. What a call does not name stays as an earlier call of the upgrade named it.
             gates: What the upgrade must be sure to reach: `Gates(target_quality=0.98)` takes the smallest backfill that
-                does. The estimate is made from a sample before anything is written.
+                does. The estimate is made from a sample before anything is written. `Gates(serving="fused")` estimates
+                both versions searched as one, and serves the upgrade so when it is ready.
             refit: Corrects the transform by what the backfill has embedded (`trainers.Refit()`): where held-out rows
                 come nearer to their natives, the corrected transform is linked and the remaining rows are hopped again.
             run: Device and precision of the hop; batches, retries and pace of the backfill.
@@ -777,7 +860,8 @@ class Gallery:
             if estimate is not None:
                 save_estimate(work.catalog, target, estimate)
             report = run_upgrade(resolved(work.catalog, backfill=request), controls)
-            follow_natives(work.catalog, target)
+            fuse_as_asked(work.catalog, target, asked)
+            follow_parts(work.catalog, target)
         return self._tended(report)
 
     def cutover(
@@ -785,6 +869,7 @@ class Gallery:
         target: str,
         *,
         force: bool = False,
+        serving: searching.Serving | None = None,
         progress: Callable[[Progress], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> VersionChange:
@@ -793,11 +878,13 @@ class Gallery:
         Args:
             target: The upgrade's target.
             force: Do so while rows have no vector in it; searches will not find them.
+            serving: "fused": searches use both versions as one, as `fuse` has chosen. "single": they use the target
+                alone. By default they go on as before the cutover.
             progress: Called after each batch of what is caught up with.
             should_stop: Asked before each batch, until the switch.
 
         Raises:
-            UpgradeError: The upgrade is not ready.
+            UpgradeError: The upgrade is not ready, or it is to be fused and no fusion was chosen.
             LeaseHeld: Somebody works on it.
             RowsMissing: Rows have no vector in the target, and `force` is false.
             Interrupted: `should_stop` said so, or somebody asked for a pause; nothing was switched.
@@ -808,7 +895,8 @@ class Gallery:
             >>> gallery.cutover("v2").active
             'v2'
         """
-        return self._tended(cut_over(self._catalog, target, force=force, controls=Controls(progress, should_stop)))
+        controls = Controls(progress, should_stop)
+        return self._tended(cut_over(self._catalog, target, force=force, serving=serving, controls=controls))
 
     def check_cutover(self, target: str) -> int:
         """How many rows stand in the way of a cutover; read-only.
@@ -900,7 +988,7 @@ class Gallery:
         sample: int = 1000,
         weight: float | None = None,
         seed: int = 0,
-    ) -> Fusion:
+    ) -> Fusion | Merge:
         """Choose how an upgrade is served by both of its versions as one, on a sample, and store it.
 
         From then on `search` serves a source, and queries in both versions, by the fusion, before and after the
@@ -908,18 +996,22 @@ class Gallery:
         searches go on as before. Weights for larger native shares are chosen too: a later `upgrade` that backfills
         takes the one for the share that it has reached. It costs two embeddings and two searches for a query.
 
+        In an upgrade without a hop each item is searched in one space, native ones in the target's. Then a merge of the
+        two lists is chosen, by distance, by calibrated distance or by reciprocal rank, and every search of both spaces
+        uses it. Where an artifact adapts the target's queries to the source, a query of the target is enough.
+
         Args:
             target: The target of an upgrade under way.
             labels: Column that says which items are correct for each other; without one, what the target itself finds
                 is taken as correct.
             criterion: The figure that decides: "map", or of a sample that is the whole gallery "cmc@1" or "cmc@5".
             sample: Items to look at; those that are not native in the target yet are embedded, and not kept.
-            weight: Weight of the target's distances, from 0 to 1: the sample gives only what makes the distances
-                comparable.
+            weight: Weight of the target's distances, from 0 to 1: the sample gives what makes the distances comparable,
+                and what that weight gains. Not without a hop.
             seed: Of the sample and of the bootstrap.
 
         Returns:
-            The fusion that is stored, with its choices.
+            The fusion that is stored, with its choices, or without a hop the merge.
 
         Raises:
             UnknownVersion: There is no such version.
@@ -944,9 +1036,16 @@ class Gallery:
         """
         context = fusable(self._catalog, target)
         settings = SampleSettings(sample=sample, labels=labels, criterion=criterion, seed=seed)
-        fusion = choose_fusion(context, settings, weight)
-        save_fusion(self._catalog, context.run, fusion, labels)
-        return fusion
+        if context.run.path:
+            fusion = choose_fusion(context, settings, weight)
+            save_fusion(self._catalog, context.run, fusion, labels)
+            return fusion
+        if weight is not None:
+            asked = f"weigh {context.run.source} and {target}"
+            raise InvalidInput(asked, expected="an upgrade with a hop", found="one that transforms nothing")
+        merge = choose_merge(context, settings)
+        save_merge(self._catalog, context.run, merge, labels)
+        return merge
 
     def unbackfillable(self, target: str) -> Any:
         """Items that the upgrade to a target could not embed natively: Arrow table with `id` and `reason`; read-only.
@@ -1092,6 +1191,31 @@ class Gallery:
 
     # ---- inside
 
+    def _search_cascade(
+        self,
+        registry: Registry,
+        snapshot: Any,
+        plan: searching.CascadePlan,
+        queries: Mapping[str, FloatArray],
+        columns: Sequence[str],
+    ) -> Any:
+        """Search by a cascade, and have what it embedded written beside the searches once it is worth a commit."""
+        asked = plan.cascade
+        budget = SearchBudget(per_query=asked.per_query, in_all=asked.in_all, write_back=asked.write_back)
+
+        def embed(found: searching.Candidates) -> FloatArray:
+            return self._searched.embed(registry, plan.run, found.rows, found.queries, found.native, budget)
+
+        result = searching.search_cascade(self._catalog, snapshot, plan, queries, columns, embed)
+        if self._searched.due and (self._writing is None or self._writing.done()):
+            self._writing = _beside().submit(self._write_back_quietly)
+        return result
+
+    def _write_back_quietly(self) -> None:
+        """Write what waits; where it cannot be written now, it waits for a later search."""
+        with suppress(CompatStoreError):
+            self.write_back()
+
     def _tended(self, result: Result) -> Result:
         """What a call that writes gives, after the upkeep that it brings about."""
         tend(self._catalog, count=True)
@@ -1111,13 +1235,22 @@ class Gallery:
         k: int,
         version: str | None,
         where: str | Sequence[str] | None,
-        serving: searching.Serving | None,
-    ) -> searching.SearchPlan | searching.FusionPlan:
-        if not isinstance(k, int | np.integer) or k < 1:
-            raise InvalidInput("search", expected="a whole number k >= 1", found=f"{k}")
-        if k > MOST_RESULTS:
-            raise InvalidInput("search", expected=f"{MOST_RESULTS} results at most", found=f"{k}")
-        return searching.plan_serving(self._catalog, registry, query, k, version, where, serving)
+        serving: searching.Serving | Cascade | None,
+        settings: SearchSettings | None,
+    ) -> searching.QueryPlan:
+        searching.require_count(k)
+        plan: searching.QueryPlan
+        if isinstance(serving, Cascade):
+            plan = searching.plan_cascade(self._catalog, registry, query, k, version, where, serving)
+        else:
+            plan = searching.plan_serving(self._catalog, registry, query, k, version, where, serving)
+        return plan if settings is None else plan.using(settings)
+
+
+@cache
+def _beside() -> ThreadPoolExecutor:
+    """The thread that writes what searches embedded; a process that ends waits for it."""
+    return ThreadPoolExecutor(1, thread_name_prefix="compatstore-write-back")
 
 
 def _requested(backfill: float | Backfill | None, gates: Gates | None) -> tuple[Backfill, Gates]:
@@ -1135,16 +1268,3 @@ def _requested(backfill: float | Backfill | None, gates: Gates | None) -> tuple[
             found=f"backfill={request.share:g} and target_quality={asked.target_quality:g}",
         )
     return request, asked
-
-
-def _item_columns(registry: Registry, schema: Sequence[str]) -> list[str]:
-    """The user's columns: id, source, metadata."""
-    own = {registry.id_column, registry.source_column, *metadata.own_columns(registry, schema)}
-    return [name for name in schema if name in own and name not in OF_RESULTS]
-
-
-def _require_columns(columns: Sequence[str], schema: Sequence[str]) -> list[str]:
-    unknown = [name for name in columns if name not in schema]
-    if unknown:
-        raise InvalidInput("read columns", expected=f"some of {', '.join(schema)}", found=first_offenders(unknown))
-    return list(columns)

@@ -22,6 +22,7 @@ LAYERS = [
     "digests",
     "encoders",
     "versions",
+    "in_memory",
     "artifacts",
     "evaluation",
     "storage",
@@ -46,6 +47,7 @@ UPGRADE_LAYERS = [
     "hop",
     "expand",
     "leases",
+    "indexing",
     "backfilling",
     "refit",
     "estimates",
@@ -59,7 +61,7 @@ UPGRADE_LAYERS = [
     "rollback",
     "status",
 ]
-ONLY_IN = {"lance": "storage", "lancedb": "storage", "click": "cli", "rich": "cli"}
+ONLY_IN = {"lance": "storage", "lancedb": "storage", "click": "cli", "rich": "cli", "faiss": "in_memory"}
 LAZY = {"torch", "torchvision", "timm", "matplotlib", "sklearn", "ray", "faiss", "accelerate"}
 # Torch modules, in files that are themselves loaded where they are used.
 NETWORKS = {"compatstore.encoders.backbones.basis_network"}
@@ -168,7 +170,7 @@ def test_importing_loads_nothing_heavy(statement):
     program = f"{statement}\nimport sys\nprint(sorted({{name.split('.')[0] for name in sys.modules}}))"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     loaded = set(ast.literal_eval(found))
-    assert not loaded & {"torch", "click", "ray", "lancedb", "rich", "matplotlib", "sklearn", "timm"}
+    assert not loaded & {"torch", "click", "ray", "lancedb", "rich", "matplotlib", "sklearn", "timm", "faiss"}
 
 
 def test_no_pickle_anywhere():

@@ -31,7 +31,7 @@ VERBS = {
     "optimize --dry-run": ("optimize", "GALLERY", "--dry-run"),
 }
 WRITING_VERBS = {
-    *("demo", "init", "adopt", "add", "drop-columns", "register", "link", "train"),
+    *("demo", "init", "adopt", "add", "drop-columns", "index", "register", "link", "train"),
     *("upgrade", "fuse", "pause", "cutover", "rollback", "abort", "retire"),
     *("optimize", "unregister", "unlink"),
 }
@@ -73,7 +73,7 @@ REFUSED_VERBS = {
 }
 
 WRITING_CALLS = {
-    *("create", "adopt", "open", "add", "drop_columns", "delete", "create_index", "register", "link"),
+    *("create", "adopt", "open", "add", "drop_columns", "delete", "create_index", "index", "register", "link"),
     *("upgrade", "fuse", "pause", "cutover", "rollback", "abort", "retire", "unregister", "unlink"),
 }
 

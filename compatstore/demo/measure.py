@@ -59,6 +59,23 @@ class Judge:
         )
         return DemoRow(name=name, notation=notation, cmc1=found.cmc[1], cmc5=found.cmc[5], map=found.map, note=note)
 
+    def ranked(
+        self, name: str, notation: str, gallery: Gallery, queries: Mapping[str, FloatArray], note: str
+    ) -> DemoRow:
+        """Measure searches of the live gallery by both versions as one: version -> (q, d) query vectors."""
+        found = gallery.search(dict(queries), k=len(self.gallery), columns=["label"], serving="fused")
+        labels = found["label"].to_numpy().reshape(len(self.queries), -1)
+        hits = labels == self.queries.labels[:, None]
+        precision = hits * hits.cumsum(axis=1) / np.arange(1, hits.shape[1] + 1)
+        return DemoRow(
+            name=name,
+            notation=notation,
+            cmc1=float(hits[:, 0].mean()),
+            cmc5=float(hits[:, :5].any(axis=1).mean()),
+            map=float((precision.sum(axis=1) / hits.sum(axis=1)).mean()),
+            note=note,
+        )
+
     def curve(self, queries: FloatArray, transformed: FloatArray, native: FloatArray, seed: int) -> BackfillCurve:
         """Measure every step of a backfill in the very order in which the gallery's policy "random" chooses items."""
         return backfill_curve(
@@ -86,6 +103,7 @@ class Vectors:
         steps: Share that is native -> (n, target dim), the gallery's column of v2 at that moment; 0 after the hop, 1
             after the full backfill.
         target: (n, target dim), the gallery's images embedded with v2 outside of the gallery.
+        fused: Share that is native -> the row of both versions searched as one at that moment.
     """
 
     source_queries: FloatArray
@@ -94,6 +112,7 @@ class Vectors:
     plain: FloatArray
     steps: Mapping[float, FloatArray]
     target: FloatArray
+    fused: Mapping[float, DemoRow]
 
 
 def measure_all(judge: Judge, vectors: Vectors) -> tuple[DemoRow, ...]:
@@ -104,12 +123,14 @@ def measure_all(judge: Judge, vectors: Vectors) -> tuple[DemoRow, ...]:
         _naive_swap(judge, vectors),
         judge.row("hop without side-information", "t/h", queries, vectors.plain, "v2 queries, nothing re-embedded"),
         judge.row("hop with side-information", "t/h", queries, vectors.steps[0.0], "v2 queries, nothing re-embedded"),
+        vectors.fused[0.0],
     ]
     for share, gallery in sorted(vectors.steps.items()):
         if share > 0:
             name = "full backfill" if share == 1 else f"backfill {share:.0%}"
             note = "every item re-embedded" if share == 1 else "on top of that hop, in random order"
             rows.append(judge.row(name, "t/t" if share == 1 else "t/h+t", queries, gallery, note))
+    rows.append(vectors.fused[1.0])
     rows.append(judge.row("embedded afresh", "t/t", queries, vectors.target, "the bound: v2 on all images, no upgrade"))
     return tuple(rows)
 

@@ -5,8 +5,9 @@ Everything is done to the gallery by the API that every user has.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from compatstore.arrays import FloatArray
 from compatstore.demo.digits import Digits, ImageFiles, write_digits
 from compatstore.demo.directory import DemoDirectory
 from compatstore.demo.measure import (
@@ -76,20 +77,35 @@ def _upgrade(
     after = find_neighbours(gallery, digits.queries, shown, "v2")
     draw_neighbours(digits.queries, shown, before, after, directory.contact_sheet)
     steps = {0.0: gallery.vectors(ids, "v2")}
+    queries = {"v1": models.source.encode(digits.queries.sources), "v2": models.target.encode(digits.queries.sources)}
+    fuse(gallery, say)
+    judge = Judge(queries=digits.queries, gallery=digits.gallery)
+    fused = {0.0: _fused(judge, gallery, queries, "s/s & t/h")}
     for share in PARTIAL:
         backfill(gallery, share, say)
         steps[share] = gallery.vectors(ids, "v2")
     cut_over(gallery, say)
     backfill(gallery, 1.0, say)
     steps[1.0] = gallery.vectors(ids, "v2")
+    fused[1.0] = _fused(judge, gallery, queries, "s/s & t/t")
     return Vectors(
-        source_queries=models.source.encode(digits.queries.sources),
-        target_queries=models.target.encode(digits.queries.sources),
+        source_queries=queries["v1"],
+        target_queries=queries["v2"],
         source=source,
         plain=transforms.plain.apply(source).vectors,
         steps=steps,
         target=models.target.encode(digits.gallery.sources),
+        fused=fused,
     )
+
+
+def _fused(judge: Judge, gallery: Gallery, queries: Mapping[str, FloatArray], notation: str) -> DemoRow:
+    """Search by both versions as one, as things are now."""
+    weight = gallery.status().upgrades[0].weight or 0.0
+    alone = {0.0: "v1 alone", 1.0: "v2 alone"}
+    note = f"as fuse has chosen: {alone.get(weight, f'{1 - weight:.4g} v1 + {weight:.4g} v2')}"
+    name = "that hop and v1 as one" if notation.endswith("h") else "that and v1 as one"
+    return judge.ranked(name, notation, gallery, queries, note)
 
 
 def _measure(directory: DemoDirectory, digits: Digits, vectors: Vectors, seed: int) -> tuple[DemoRow, ...]:
@@ -121,6 +137,12 @@ def hop(gallery: Gallery, models: DemoModels, transforms: Transforms, seed: int,
     say(_in_words(gallery.plan("v2", via=via, backfill=Backfill(seed=seed))))
     report = gallery.upgrade("v2", via=via, backfill=Backfill(seed=seed))
     say(f"Hop: {report.transformed} vectors in {report.seconds:.2f} s, no image read. v1 is still what searches use.")
+
+
+def fuse(gallery: Gallery, say: Say) -> None:
+    """Choose how searches use both versions of the upgrade as one, by the labels of the gallery's own items."""
+    fusion = gallery.fuse("v2", labels="label", sample=len(gallery))
+    say(f"Both versions as one: {fusion.choice}.")
 
 
 def backfill(gallery: Gallery, share: float, say: Say) -> None:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from compatstore.arrays import ArrowArray, ArrowTable, ArrowType, Id
 from compatstore.boundary import foreign, shown
 from compatstore.errors import DuplicateIds, InvalidInput, first_offenders
-from compatstore.storage.indexes import update_index
+from compatstore.storage.deltas import update_index
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
 

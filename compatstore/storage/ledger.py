@@ -80,7 +80,7 @@ class Ledger:
             if not names:
                 return Spent(), self._schema.empty_table()
             latest = names[-1]
-            table = pa.ipc.open_file(_unsealed(self._files.files.read(latest))).read_all()
+            table = pa.ipc.open_file(unsealed(self._files.files.read(latest))).read_all()
             run, spent = table.schema.metadata[_RUN].decode(), table.schema.metadata[_SPENT]
             if run != self._run:
                 return Spent(), self._schema.empty_table()
@@ -111,7 +111,7 @@ class Ledger:
             writer.write_table(failed)
         self._files.require_entitled()
         try:
-            self._files.files.write(self._files.own, _sealed(sink.getvalue().to_pybytes()))
+            self._files.files.write(self._files.own, sealed(sink.getvalue().to_pybytes()))
             self._remove(self._files.names()[:-1])
         except PermissionError as error:
             asked = f"write the ledger of a backfill beside {self._location.name}"
@@ -145,11 +145,12 @@ class Ledger:
         )
 
 
-def _sealed(content: bytes) -> bytes:
+def sealed(content: bytes) -> bytes:
+    """The content of a file with its SHA-256 behind it."""
     return content + hashlib.sha256(content).digest()
 
 
-def _unsealed(data: bytes) -> bytes:
+def unsealed(data: bytes) -> bytes:
     """The content of a file that ends with its SHA-256; ledgers of earlier releases end as Arrow files do."""
     if data.endswith(_ARROW):
         return data
@@ -171,5 +172,9 @@ def without(failed: ArrowTable, ids: Sequence[Id]) -> ArrowTable:
 def ledger_of(catalog: Catalog, registry: Registry, run: RunRecord) -> Ledger:
     """Where a run's account is kept."""
     store = catalog.store
-    name = f"{run.started_at}, lease {run.begun}" if run.begun else run.started_at
-    return Ledger(store.location, run.target, id_arrow_type(registry), name, store.fence_of(run.target))
+    return Ledger(store.location, run.target, id_arrow_type(registry), run_name(run), store.fence_of(run.target))
+
+
+def run_name(run: RunRecord) -> str:
+    """What tells a run from an earlier one to the same target."""
+    return f"{run.started_at}, lease {run.begun}" if run.begun else run.started_at

@@ -54,7 +54,7 @@ def find_nearest(
         return _by_query(table, len(block)) if len(block) > 1 else [table]
 
     # Lance refuses several queries at once where the table has a column of that name itself.
-    at_once = 1 if QUERY in snapshot.schema.names else AT_ONCE
+    at_once = 1 if len(queries) > 1 and QUERY in snapshot.schema.names else AT_ONCE
     blocks = [queries[start : start + at_once] for start in range(0, len(queries), at_once)]
     calls = map(call, blocks) if len(blocks) == 1 else _calls_at_once().map(call, blocks)
     return [table for found in calls for table in found]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from compatstore.encoders.protocol import Encoder
-from compatstore.evaluation.fusion import Fusion
+from compatstore.evaluation.fusion import Fusion, Serving
+from compatstore.evaluation.merging import Merge
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.indexes import SearchSettings
 from compatstore.versions import EmbeddingVersion
@@ -30,6 +31,9 @@ class VersionRecord:
         input_version: The version whose vectors its input hashes digest, or None.
         search: How searches use its index, as was measured when the index was built, or None.
         recall: Share of the 10 nearest neighbours that such a search found then, in [0, 1], or None.
+        recall_at: When that was measured, ISO 8601, UTC, "" where it was not.
+        compared: Share of the indexed rows that such a search compared then, about, in [0, 1], or None.
+        cells: Cells that its index was built with, or None; Lance joins cells that have become small.
     """
 
     STORED_AS: ClassVar[Mapping[str, str]] = {"input_version": "basis_of"}
@@ -52,6 +56,9 @@ class VersionRecord:
     input_version: str | None = None
     search: SearchSettings | None = None
     recall: float | None = None
+    recall_at: str = ""
+    compared: float | None = None
+    cells: int | None = None
 
     def __post_init__(self) -> None:
         self.version()  # refuses a name, dimension or metric that no version has
@@ -71,6 +78,10 @@ class VersionRecord:
             said, kept = (f"side-information of {r.side_dim} values of {r.side_dtype}" for r in (self, columns))
             wrong += [] if said == kept else [f"says {said}, its columns {kept}"]
         return wrong
+
+    def without_index(self) -> VersionRecord:
+        """The same where no index is there any more: nothing was measured of it."""
+        return replace(self, search=None, recall=None, recall_at="", compared=None, cells=None)
 
     @property
     def stored_models(self) -> dict[str, str]:
@@ -211,9 +222,28 @@ class ServingRecord:
         began: When the upgrade began that it was chosen for, ISO 8601, UTC; it holds for no later one.
         fusion: Weight and constants.
         labels: Column of labels that the weight was chosen by, or None.
+        serving: Whether searches that do not name a way take the fusion.
     """
 
     target: str
     began: str
     fusion: Fusion
+    labels: str | None = None
+    serving: Serving = "fused"
+
+
+@dataclass(frozen=True)
+class MergeRecord:
+    """How the two parts of an upgrade without a hop are merged; apart from the upgrade's record as `ServingRecord` is.
+
+    Attributes:
+        target: Version upgraded to.
+        began: When the upgrade began that it was chosen for, ISO 8601, UTC; it holds for no later one.
+        merge: Merge, calibration and what they were chosen on.
+        labels: Column of labels that the merge was chosen by, or None.
+    """
+
+    target: str
+    began: str
+    merge: Merge
     labels: str | None = None

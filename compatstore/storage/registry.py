@@ -22,11 +22,12 @@ from compatstore.errors import (
     first_offenders,
 )
 from compatstore.evaluation.fusion import Fusion
+from compatstore.evaluation.merging import Merge
 from compatstore.storage.blobs import Blobs
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.history import PREFIX, HistoryEntry, pages, read_entries, turn_page
 from compatstore.storage.lance_engine import lance
-from compatstore.storage.records import ArtifactRecord, RunRecord, ServingRecord, VersionRecord
+from compatstore.storage.records import ArtifactRecord, MergeRecord, RunRecord, ServingRecord, VersionRecord
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
 
@@ -51,6 +52,7 @@ class Registry:
         history: Steps of the history so far.
         history_page: SHA-256 of the last page of the history, "" while there is none.
         serving: How upgrades are served by both of their versions, by their target.
+        merging: How the two parts of upgrades without a hop are merged, by their target.
     """
 
     id_column: str
@@ -64,6 +66,7 @@ class Registry:
     history: int = 0
     history_page: str = ""
     serving: Mapping[str, ServingRecord] = field(default_factory=dict)
+    merging: Mapping[str, MergeRecord] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Refuse names that contradict each other: they become names of columns and of files beside the table."""
@@ -71,6 +74,7 @@ class Registry:
         names += [(name, artifact.id) for name, artifact in self.artifacts.items()]
         names += [(name, run.target) for name, run in self.runs.items()]
         names += [(name, serving.target) for name, serving in self.serving.items()]
+        names += [(name, merging.target) for name, merging in self.merging.items()]
         misnamed = [f"{name!r} names itself {own!r}" for name, own in names if name != own]
         unregistered = [
             f"an upgrade to {name!r}, which is no version" for name in self.runs if name not in self.versions
@@ -171,6 +175,23 @@ class Registry:
         if run is None or serving is None or not run.open or serving.began != run.started_at:
             return None
         return serving.fusion
+
+    def fusion_served(self, target: str) -> Fusion | None:
+        """The fusion that searches take where they do not name a way; None where they take one version alone."""
+        fusion = self.fusion_of(target)
+        return None if fusion is None or fusion.single or self.serving[target].serving == "single" else fusion
+
+    def with_merging(self, merging: MergeRecord) -> Registry:
+        """A copy with the merge of an upgrade added or replaced."""
+        return replace(self, merging={**self.merging, merging.target: merging})
+
+    def merge_of(self, target: str) -> Merge | None:
+        """How the two parts of an open upgrade are merged; None where nothing was chosen for them as they are."""
+        run, merging = self.runs.get(target), self.merging.get(target)
+        if run is None or merging is None or not run.open or run.path or merging.began != run.started_at:
+            return None
+        bridge = bridge_to(self, target)
+        return merging.merge if merging.merge.bridge == (bridge.id if bridge is not None else "") else None
 
     def dumps(self) -> str:
         """JSON text."""
@@ -317,6 +338,20 @@ def bridge_to(registry: Registry, version: str) -> ArtifactRecord | None:
         if adapts and registry.record(artifact.source).columns is not None:
             return artifact
     return None
+
+
+def comparable(registry: Registry, bridge: ArtifactRecord) -> bool:
+    """Whether distances of rows of both versions can be ranked together.
+
+    With Identity both are in one space. With Prefix a source row is as near as the first values of the query are to
+    it, and a native row as near as the whole query: these compare where all of them have unit length, by themselves or
+    as the metric makes them. An adapted query lies in another space than the native rows.
+    """
+    source, target = registry.record(bridge.source), registry.record(bridge.target)
+    if source.metric != target.metric:
+        return False
+    unit = target.metric == "cosine" or (source.normalised and target.normalised)
+    return bridge.kind == "Identity" or (bridge.kind == "Prefix" and unit)
 
 
 def unsearchable(registry: Registry, version: str) -> str:

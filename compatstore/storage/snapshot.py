@@ -106,6 +106,9 @@ class Writer(Snapshot, Protocol):
     def create_index(self, column: str, index_type: str, **options: Any) -> Any:
         """Index vectors; the options are Lance's."""
 
+    def drop_index(self, name: str) -> None:
+        """Drop an index by its name."""
+
     def create_scalar_index(self, column: str, index_type: str, **options: Any) -> Any:
         """Index a column of ids."""
 

@@ -37,6 +37,7 @@ class Store:
         self.location = location
         self._dataset = dataset
         self._snapshot: Snapshot = dataset.checkout_version(dataset.version)
+        self._versions = location.child("_versions") if location.is_local else None
         self._versions_changed = 0
         self._moving = threading.Lock()  # Lance's handle must not be moved by two threads at once
         self._fences: tuple[Fence, ...] = ()
@@ -105,10 +106,10 @@ class Store:
         to ask for than the list of versions. File systems keep that time to some milliseconds only: a recent change
         may hide a later one.
         """
-        if not self.location.is_local:
+        if self._versions is None:
             return True
         try:
-            changed = os.stat(self.location.child("_versions")).st_mtime_ns
+            changed = os.stat(self._versions).st_mtime_ns
         except OSError:  # the table is gone; reading it says so
             return True
         moved = changed != self._versions_changed or time.time_ns() - changed < RECENT_NS

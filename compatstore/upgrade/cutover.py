@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compatstore.errors import RowsMissing, UpgradeError
-from compatstore.storage import indexes
+from compatstore.evaluation.fusion import Serving
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import first_of, named
-from compatstore.storage.recall import measure_index
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry, edit, unsearchable
 from compatstore.upgrade.context import UpgradeContext
+from compatstore.upgrade.estimates.fusing import require_servable, serve, served_as
+from compatstore.upgrade.indexing import build_target, refresh_target
 from compatstore.upgrade.leases.holding import hold_lease
 from compatstore.upgrade.run import Controls, catch_up
 from compatstore.upgrade.states import CUTOVER, READY, VersionChange, require_open, run_of, tag_of
@@ -50,17 +51,25 @@ def _missing(catalog: Catalog, target: str) -> int:
     return UpgradeContext.of(catalog, run, snapshot).count(condition)
 
 
-def cut_over(catalog: Catalog, target: str, *, force: bool = False, controls: Controls | None = None) -> VersionChange:
+def cut_over(
+    catalog: Catalog,
+    target: str,
+    *,
+    force: bool = False,
+    serving: Serving | None = None,
+    controls: Controls | None = None,
+) -> VersionChange:
     """Make the target the active version, after catching up with what came or changed meanwhile.
 
     Args:
         catalog: The gallery.
         target: An upgrade's target, in state ready.
         force: Do so while rows are missing; they are not found until they are filled.
+        serving: How searches use both versions from then on; None as before.
         controls: Progress and stop.
 
     Raises:
-        UpgradeError: The upgrade is not ready.
+        UpgradeError: The upgrade is not ready, or it is to be fused and no fusion was chosen.
         RowsMissing: Rows have no vector in the target.
         LeaseHeld: Somebody else works on that upgrade.
         Interrupted: A stop was asked for before anything was switched.
@@ -71,11 +80,12 @@ def cut_over(catalog: Catalog, target: str, *, force: bool = False, controls: Co
         return VersionChange(target, target, missing, changed=False)
     with hold_lease(catalog, target, "cutover", controls.progress, controls.should_stop) as work:
         controls = replace(controls, progress=work.progress, should_stop=work.should_stop)
-        return _cut_over(work.catalog, target, force, controls)
+        return _cut_over(work.catalog, target, force, serving, controls)
 
 
-def _cut_over(catalog: Catalog, target: str, force: bool, controls: Controls) -> VersionChange:
+def _cut_over(catalog: Catalog, target: str, force: bool, serving: Serving | None, controls: Controls) -> VersionChange:
     registry = catalog.registry()
+    require_servable(registry, target, serving)
     run = require_open(registry, target)
     missing = _catch_up_fully(catalog, run, controls)
     if missing and not force:
@@ -90,13 +100,16 @@ def _cut_over(catalog: Catalog, target: str, force: bool, controls: Controls) ->
     if registry.active == target:
         if tag_of(target) not in catalog.store.tags():  # the cutover was killed before it
             _pin(catalog, target)
-        return VersionChange(target, target, missing, changed=False)
-    _refresh_index(UpgradeContext.of(catalog, run), controls)
+        return VersionChange(target, target, missing, changed=serve(catalog, target, serving))
+    context = UpgradeContext.of(catalog, run)
+    for index in (build_target, refresh_target):  # so that the first search is fast already
+        index(context, controls.progress, controls.should_stop)
     previous = registry.active
 
     def flip(state: Registry) -> Registry:
         run = require_open(state, target)
-        return replace(state, active=target).with_run(replace(run, state=CUTOVER, previous=previous))
+        active = replace(state, active=target).with_run(replace(run, state=CUTOVER, previous=previous))
+        return served_as(active, target, serving)
 
     edit(catalog.store, flip, HistoryEntry("cutover", target, note=f"from {previous}", figures={"missing": missing}))
     _pin(catalog, target)
@@ -120,20 +133,3 @@ def _catch_up_fully(catalog: Catalog, run: RunRecord, controls: Controls) -> int
         if not missing:
             break
     return missing
-
-
-def _refresh_index(context: UpgradeContext, controls: Controls) -> None:
-    """Rebuild the target's index where rows came after it, so that the first search is fast already."""
-    store, source, target = context.store, context.source, context.target
-    index = indexes.describe(store, target.vector)
-    monitor = controls.monitor("index", context.count())
-    if index is None:
-        metric = context.target_record.metric
-        built = indexes.mirror(store, source.vector, target.vector, target.width, metric, monitor.begin)
-    else:
-        built = indexes.unindexed_rows(store, target.vector) > 0
-        if built:
-            monitor.begin()
-            indexes.build(store, target.vector, index)
-    if built:
-        measure_index(store, context.run.target)

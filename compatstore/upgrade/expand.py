@@ -45,7 +45,7 @@ def expand(context: UpgradeContext) -> RunRecord:
 
     def change(state: Registry) -> Registry:
         record = replace(state.record(run.target), columns=columns, retired=False, input_version=run.source)
-        record = replace(record, search=None, recall=None)  # of an index that an earlier upgrade built
+        record = record.without_index()  # that an earlier upgrade built
         return state.with_version(record).with_run(run)
 
     edit(catalog.store, change, HistoryEntry("expand", run.target, note=f"from {run.source}"))

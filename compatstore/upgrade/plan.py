@@ -12,7 +12,8 @@ from compatstore.evaluation.curve import native_count
 from compatstore.storage import indexes
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.fragments import list_fragments
-from compatstore.storage.indexes import VectorIndex
+from compatstore.storage.index_cost import build_seconds, index_bytes
+from compatstore.storage.index_status import index_status
 from compatstore.storage.registry import bridge_to
 from compatstore.upgrade.backfilling.account import read_account
 from compatstore.upgrade.backfilling.embeddable import Embeddable, count_embeddable, probe_embeddable
@@ -21,6 +22,7 @@ from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.estimate import UpgradeEstimate
 from compatstore.upgrade.expand import columns_for
 from compatstore.upgrade.hop import Hop
+from compatstore.upgrade.indexing import as_the_source
 from compatstore.upgrade.precision import PrecisionChoice, choose_precision, sample_source
 from compatstore.upgrade.requests.backfill import Budget
 from compatstore.upgrade.transform import Transformer, transformer_of
@@ -98,6 +100,7 @@ def make_plan(context: UpgradeContext, precision: PrecisionRequest = "float32") 
     work = [
         *([] if context.target_record.columns else [_expand_step(context, target)]),
         *_hop_step(context, transformer, target, todo, choice),
+        *_index_step(context, target),
         *(_backfill_steps(context, target, possible) if possible else []),
     ]
     steps = [*work, *_closing_steps(context, target, busy=bool(work))]
@@ -135,28 +138,40 @@ def _expand_step(context: UpgradeContext, target: VersionColumns) -> Step:
 
 def _closing_steps(context: UpgradeContext, target: VersionColumns, *, busy: bool) -> list[Step]:
     """The steps after every row has a vector: catch up with rows that changed meanwhile, build the index, cut over."""
-    steps, rows, run, store = list[Step](), context.count(), context.run, context.store
+    steps, run = list[Step](), context.run
     if busy:
         seconds = _seconds_to_look(context)
         steps.append(Step("catch-up", 0, 0, seconds, "look for what came or changed meanwhile, and transform it"))
-    index, own = _index_of(context, target), indexes.describe(store, target.vector)
-    stale = own is not None and (busy or indexes.unindexed_rows(store, target.vector) > 0)
-    if index is not None and (own is None or stale) and rows >= indexes.MINIMUM_ROWS:
-        seconds = indexes.build_seconds(index, rows, target.width)
-        size = indexes.index_bytes(index, rows, target.width)
-        note = f"build {index.kind} of {index.num_partitions} cells, as {run.source} has" + (" (at cutover)" * stale)
-        steps.append(Step("index", rows, size, seconds, note))
+    if context.registry.active != run.target and context.target_record.columns is not None:
+        steps += _refresh_step(context, target, busy=busy)
     if context.registry.active != run.target:
         steps.append(Step("cutover", 0, 0, 0.0, f"search {run.target}, when you call cutover"))
     return steps
 
 
-def _index_of(context: UpgradeContext, target: VersionColumns) -> VectorIndex | None:
-    """The index that the target gets, or has; None where nothing is built any more, or the source has none."""
-    if context.registry.active == context.run.target:
-        return None
-    own, metric = indexes.describe(context.store, target.vector), context.target_record.metric
-    return own or indexes.mirrored(context.store, context.source.vector, target.width, metric)
+def _index_step(context: UpgradeContext, target: VersionColumns) -> list[Step]:
+    """The step that indexes the target as the source is, where it has no index yet."""
+    run, rows = context.run, context.count()
+    if context.registry.active == run.target or indexes.describe(context.store, target.vector) is not None:
+        return []
+    index = as_the_source(context, target)
+    if index is None or rows < indexes.MINIMUM_ROWS:
+        return []
+    seconds, size = build_seconds(index, rows, target.width), index_bytes(index, rows, target.width)
+    note = f"build {index.kind} of {index.num_partitions} cells, as {run.source} has, and measure what it finds"
+    return [Step("index", rows, size, seconds, note)]
+
+
+def _refresh_step(context: UpgradeContext, target: VersionColumns, *, busy: bool) -> list[Step]:
+    """The step that brings an index up to date which the target has already; as long as a build at the most."""
+    index = indexes.describe(context.store, target.vector)
+    waiting = 0 if index is None else index_status(context.store, context.run.target).unindexed_rows
+    if index is None or not (busy or waiting):
+        return []
+    rows = context.count()
+    seconds, size = build_seconds(index, rows, target.width), index_bytes(index, waiting, target.width)
+    note = "take in what came or changed, and train again where searches find less, at cutover at the latest"
+    return [Step("index", waiting, size, seconds, note)]
 
 
 def _seconds_to_look(context: UpgradeContext) -> float:

@@ -179,6 +179,10 @@ class _AsHopped:
         """(n,) float64, a column of the user's numbers."""
         return self.table.column(name)
 
+    def traffic(self) -> Doubles:
+        """(n,) float64, number of searches that each item was a candidate of, as it is now."""
+        return self.table.traffic()
+
 
 def _read(context: UpgradeContext, picked: Positions) -> tuple[VersionValues, FloatArray]:
     """The source's values and the native vectors of chosen rows."""

@@ -6,6 +6,7 @@ import contextlib
 from dataclasses import replace
 
 from compatstore.errors import RowsMissing, UpgradeError
+from compatstore.evaluation.fusion import WeightChoice
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.fragment_counts import forget_counts
 from compatstore.storage.history import HistoryEntry
@@ -111,18 +112,27 @@ def _retire(catalog: Catalog, name: str, drop_adopted: bool) -> VersionChange:
     record = registry.record(name)
     rest = _without(registry, name) if _is_lost(catalog, name) else registry
     missing = catalog.store.count(unsearchable(rest, registry.active))
+    ended = _fusion_of_source(registry, name)
 
     def change(state: Registry) -> Registry:
         require_unused(state, name)  # a rollback may just have made it active
         return _without(state, name)
 
     if record.columns is not None:
-        edit(catalog.store, change, HistoryEntry("retire", name))
+        edit(catalog.store, change, HistoryEntry("retire", name, note="" if ended is None else ended.loss))
         if record.adopted and drop_adopted:
             catalog.store.drop_columns([record.columns.vector])
     dropped = drop_leftovers(catalog, record)
     changed = record.columns is not None or bool(dropped)
-    return VersionChange(registry.active, registry.active, missing, changed=changed, dropped=dropped)
+    return VersionChange(
+        registry.active, registry.active, missing, changed=changed, dropped=dropped, fusion_ended=ended
+    )
+
+
+def _fusion_of_source(registry: Registry, name: str) -> WeightChoice | None:
+    """How the fusion was chosen that needs this source's vectors; None where searches use none."""
+    fusions = (registry.fusion_served(run.target) for run in registry.runs.values() if run.source == name)
+    return next((fusion.choice for fusion in fusions if fusion is not None), None)
 
 
 def _is_lost(catalog: Catalog, name: str) -> bool:
@@ -150,7 +160,7 @@ def drop_leftovers(catalog: Catalog, record: VersionRecord) -> tuple[str, ...]:
 
 def without_columns(registry: Registry, record: VersionRecord) -> Registry:
     """The registry after a version's columns are gone: no column keeps an input hash of its vectors."""
-    changed = registry.with_version(replace(record, columns=None, input_version=None))
+    changed = registry.with_version(replace(record.without_index(), columns=None, input_version=None))
     for other in registry.live:
         if other.input_version == record.name and other.columns is not None:
             columns = replace(other.columns, input_hash=None)

@@ -1,4 +1,7 @@
-"""Run an upgrade: expand, hop, backfill, ready. Each step is resumable; the same call again goes on or does nothing."""
+"""Run an upgrade: expand, hop, index, backfill, ready.
+
+Each step is resumable; the same call again goes on or does nothing.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,8 @@ from dataclasses import dataclass, field, replace
 
 from compatstore.artifacts.network import Precision
 from compatstore.errors import CompatStoreWarning
-from compatstore.storage import indexes
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ledger import Spent
-from compatstore.storage.recall import measure_index
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import unsearchable
 from compatstore.upgrade.backfilling.account import read_account, read_refusals
@@ -20,6 +21,7 @@ from compatstore.upgrade.backfilling.backfill import Backfiller, require_encoder
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.expand import expand
 from compatstore.upgrade.hop import Hop
+from compatstore.upgrade.indexing import build_target, refresh_target
 from compatstore.upgrade.precision import PrecisionChoice, choose_precision
 from compatstore.upgrade.progress import Monitor, Progress
 from compatstore.upgrade.refit import Refitter, refit
@@ -111,11 +113,13 @@ def run_upgrade(context: UpgradeContext, controls: Controls) -> UpgradeResult:
     choice = _choose(context, controls)
     controls = replace(controls, settings=replace(controls.settings, precision=choice.precision))
     transformed = _hop(context, controls)
+    if context.run.state not in (READY, CUTOVER):
+        build_target(context.later(), controls.progress, controls.should_stop)
     run, backfilled = _backfill(context.later(), controls)
     if controls.refit is not None:
         run = refit(context.later(run), controls.refit)
     transformed += catch_up(context.later(run), controls)
-    run = _ready(context.later(run), controls)
+    run = _ready(context.later(run), controls, busy=bool(transformed or backfilled))
     context = context.later(run)
     spent, failed = read_account(context)
     missing = context.count(unsearchable(context.registry, run.target))
@@ -201,17 +205,18 @@ def _backfill(context: UpgradeContext, controls: Controls) -> tuple[RunRecord, i
     return advance(catalog, run, BACKFILL, entry), rows
 
 
-def _ready(context: UpgradeContext, controls: Controls) -> RunRecord:
-    """Index the target as the source is, and wait for the word to cut over."""
-    catalog, run, target = context.catalog, context.run, context.target
-    if run.state in (READY, CUTOVER):
+def _ready(context: UpgradeContext, controls: Controls, *, busy: bool) -> RunRecord:
+    """Bring the target's index up to date, and wait for the word to cut over.
+
+    Args:
+        context: The upgrade as of now.
+        controls: Progress and stop.
+        busy: Whether this call made vectors.
+    """
+    catalog, run = context.catalog, context.run
+    before = run.state in (READY, CUTOVER)
+    note = "" if before and not busy else refresh_target(context, controls.progress, controls.should_stop)
+    if before:
         return run
-    monitor, metric = controls.monitor("index", context.count(target.present)), context.target_record.metric
-    built = indexes.mirror(
-        context.store, context.source.vector, target.vector, target.width, metric, begins=monitor.begin
-    )
-    if built:
-        measure_index(context.store, run.target)
-        monitor.finish()
-    note = "indexed as the source is" if built else ""
+    note = note or build_target(context, controls.progress, controls.should_stop)
     return advance(catalog, run, READY, HistoryEntry("ready", run.target, note=note))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from compatstore.errors import Interrupted
+from compatstore.evaluation.fusion import WeightChoice
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.records import RunRecord
@@ -80,6 +81,8 @@ class VersionChange:
         missing: Rows without a vector in the active version.
         changed: Whether anything changed.
         dropped: Columns that were dropped.
+        fusion_ended: How the fusion that searches used was chosen, and what it gave over the target alone; None where
+            searches go on as before.
     """
 
     active: str
@@ -87,3 +90,4 @@ class VersionChange:
     missing: int
     changed: bool = True
     dropped: tuple[str, ...] = ()
+    fusion_ended: WeightChoice | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from compatstore.evaluation.fusion import Serving, WeightChoice
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.ids import first_of
 from compatstore.storage.lease_table import LeaseTable
@@ -13,7 +14,9 @@ from compatstore.storage.registry import Registry, bridge_to, unsearchable
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.staging import Staging
 from compatstore.upgrade.backfilling.account import read_account, read_refusals
+from compatstore.upgrade.backfilling.search_account import SpentBySearches, read_spent
 from compatstore.upgrade.context import UpgradeContext
+from compatstore.upgrade.estimates.below import warnings_of_run
 from compatstore.upgrade.leases.lease import FAILED, PAUSED, RUNNING, Lease, lease_in
 from compatstore.upgrade.states import ABORTED, BACKFILL, CUTOVER, EXPAND, HOP, READY, RETIRED, ROLLED_BACK
 
@@ -143,15 +146,21 @@ class RunStatus:
         activity: Who works on it and how fast, or why nobody does.
         staged: Natives that are durable, but not in the table yet.
         path: Short ids of the artifacts applied.
+        serving: How searches that do not name a way are served: fused, by both versions as one, or single.
+        weight: Weight of the target's distances in the fusion that was chosen; None where none was.
+        choice: What that weight was chosen on, what it gained, and what is lost when the source is retired; None where
+            the caller named the weight.
         backfill: Share asked for.
         policy: Order of the backfill.
         spent: Items, seconds and money that the backfill has used, over all calls.
+        searched: Items and money that searches by a cascade have used.
         ended_by: The limit that ended the backfill, or "".
         missing: Once the hop is over, the first ids of items that no query of the target finds: they have nothing to be
             transformed from, or the transform gives nothing that a search could find.
         embeddable: Items that can be embedded natively, as far as is known.
         unbackfillable: Items that cannot be.
         reasons: The first of them, with why.
+        warnings: What searches are served by and was measured to be below the status quo.
     """
 
     source: str
@@ -161,14 +170,19 @@ class RunStatus:
     activity: Activity
     staged: int
     path: tuple[str, ...]
+    serving: Serving
+    weight: float | None
+    choice: WeightChoice | None
     backfill: float
     policy: str
     spent: Spent
+    searched: SpentBySearches
     ended_by: str
     missing: tuple[str, ...]
     embeddable: int
     unbackfillable: int
     reasons: tuple[tuple[str, str], ...]
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -261,7 +275,7 @@ def _missing(context: UpgradeContext) -> tuple[str, ...]:
 def _run(context: UpgradeContext, lease: Lease | None) -> RunStatus:
     run, record, ids = context.run, context.target_record, id_arrow_type(context.registry)
     spent, failed = read_account(context)
-    refusals = read_refusals(context, failed)
+    refusals, fusion = read_refusals(context, failed), context.registry.fusion_of(run.target)
     return RunStatus(
         source=run.source,
         target=run.target,
@@ -270,12 +284,17 @@ def _run(context: UpgradeContext, lease: Lease | None) -> RunStatus:
         activity=activity_of(run, lease),
         staged=len(Staging(context.store.location, run.target, record.dim, ids, since=run.lease)),
         path=tuple(artifact_id[:12] for artifact_id in run.path),
+        serving="single" if context.registry.fusion_served(run.target) is None else "fused",
+        weight=None if fusion is None else fusion.weight,
+        choice=None if fusion is None else fusion.choice,
         backfill=run.backfill,
         policy=run.policy,
         spent=spent,
+        searched=read_spent(context.store.location, run),
         ended_by=run.ended_by,
         missing=_missing(context),
         embeddable=refusals.embeddable,
         unbackfillable=refusals.count,
         reasons=refusals.reasons,
+        warnings=warnings_of_run(context),
     )

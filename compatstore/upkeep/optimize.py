@@ -19,7 +19,7 @@ from compatstore.storage import registry as registry_module
 from compatstore.storage.blobs import FOLDER
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.compaction import Group, groups, merge
-from compatstore.storage.indexes import merge_deltas
+from compatstore.storage.deltas import merge_deltas
 from compatstore.storage.lease_table import LEASES, LeaseTable
 from compatstore.storage.old_versions import Stored, all_files, count_versions, drop_older, orphans, remove
 from compatstore.storage.registry import Registry, referenced
@@ -224,7 +224,7 @@ class _Optimisation:
 
 
 _BLOB = re.compile(r"[0-9a-f]{64}|tmp\w+|.+\.tmp")
-_OF_A_VERSION = re.compile(r"(?:ledger|staged|counts)-(\w+)\.\w+")
+_OF_A_VERSION = re.compile(r"(?:ledger|staged|counts|traffic)-(\w+)\.\w+")
 
 
 def leftovers(catalog: Catalog, files: list[Stored], age: timedelta) -> list[Stored]:

@@ -1,4 +1,4 @@
-"""Upkeep after a write: merge small fragments, index new ids, remove old table versions.
+"""Upkeep after a write: merge small fragments, index new ids and vectors, remove old table versions.
 
 It is done in tables of this package only, not in adopted ones, and not while a lease is held: a merge would make the
 commits of an upgrade or an index build fail, and a clean-up could remove the version that they read. The caller's write
@@ -13,8 +13,10 @@ from compatstore.errors import StorageError
 from compatstore.storage import ids, old_versions
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.compaction import LARGEST_ROWS, Group, Piece, groups, merge
+from compatstore.storage.deltas import UNINDEXED_ROWS
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.store import Conflict, Store
+from compatstore.upgrade.indexing import take_in_late_rows
 from compatstore.upgrade.leases.lease import leases_in
 
 LOOK_EVERY = 32  # commits of single writes, for which counting versions is not worth it each time
@@ -32,9 +34,11 @@ def tend(catalog: Catalog, *, count: bool = False) -> None:
         registry = catalog.registry()
         if registry.adopted:
             ids.refresh_index(store, registry.id_column)
+            take_in_late_rows(catalog, more_than=UNINDEXED_ROWS)
             return
         merged = _merge_small(store)
         ids.refresh_index(store, registry.id_column)
+        take_in_late_rows(catalog, more_than=UNINDEXED_ROWS)
         look = count or merged or store.snapshot().version % LOOK_EVERY == 0
         if look and not somebody_works(store):
             old_versions.drop_all_but_the_latest(store)

@@ -13,6 +13,7 @@ from compatstore.errors import first_offenders
 from compatstore.storage import indexes
 from compatstore.storage.app_columns import way_out
 from compatstore.storage.columns import NATIVE, VersionColumns
+from compatstore.storage.index_status import index_status
 from compatstore.storage.records import ArtifactRecord
 from compatstore.storage.row_digests import hash_values
 from compatstore.upgrade.states import CUTOVER
@@ -144,13 +145,14 @@ def check_indexes(context: CheckContext) -> Iterator[Finding]:
     store = context.catalog.store
     for record, columns in context.sound:
         vectors = context.count(columns.present)
-        # Rows without a vector count as not indexed.
-        waiting = indexes.unindexed_rows(store, columns.vector) - context.count(columns.missing)
-        if waiting > UNINDEXED_SHARE * vectors:
-            what = f"{waiting} of {vectors} vectors of {record.name} are not in its index, so searches are slow"
-            yield _slow("note", what, _index(context, record.name))
+        index = index_status(store, record.name)
+        if index.kind and index.unindexed_rows > UNINDEXED_SHARE * vectors:
+            what = f"{index.unindexed_rows} of {vectors} vectors of {record.name} are not in its index"
+            repair = f"Take them in: {context.command('index refresh', record.name)}"
+            yield _slow("note", f"{what}, so searches are slow", repair)
         elif vectors >= indexes.MINIMUM_ROWS and _lacks_index(context, record.name, columns):
-            yield _slow("warning", f"{record.name} has no index, its source has one", _index(context, record.name))
+            repair = f"Build it: {context.command('index create', record.name)}"
+            yield _slow("warning", f"{record.name} has no index, its source has one", repair)
 
 
 def _lacks_index(context: CheckContext, version: str, columns: VersionColumns) -> bool:
@@ -161,10 +163,6 @@ def _lacks_index(context: CheckContext, version: str, columns: VersionColumns) -
     if source is None or indexes.describe(store, columns.vector) is not None:
         return False
     return indexes.describe(store, source.vector) is not None
-
-
-def _index(context: CheckContext, version: str) -> str:
-    return f'Build it: compatstore.Gallery.open("{context.catalog.store.location.uri}").create_index("{version}")'
 
 
 def _slow(severity: Severity, what: str, repair: str) -> Finding:

@@ -115,4 +115,4 @@ class CheckContext:
 
     def command(self, verb: str, *words: str) -> str:
         """A command line on this gallery."""
-        return shlex.join(["compatstore", verb, self.catalog.store.location.uri, *words])
+        return shlex.join(["compatstore", *verb.split(), self.catalog.store.location.uri, *words])

@@ -73,7 +73,7 @@ def _building(context: CheckContext, columns: list[str]) -> str:
         return f'lance.dataset("{uri}").create_scalar_index("{columns[0]}", "BTREE", replace=True)'
     for record in registry.live:
         if record.columns is not None and columns == [record.columns.vector]:
-            return f'compatstore.Gallery.open("{uri}").create_index("{record.name}")'
+            return context.command("index create", record.name)
     return f'as it was built: lance.dataset("{uri}").create_index("{columns[0]}", ..., replace=True)'
 
 

@@ -12,11 +12,12 @@ from compatstore.storage.blobs import FOLDER
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.failures import is_panic, told
 from compatstore.storage.lease_table import LeaseTable
-from compatstore.storage.ledger import ledger_of
+from compatstore.storage.ledger import ledger_of, run_name
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 from compatstore.storage.row_digests import removal
 from compatstore.storage.staging import Staging, staged_version
+from compatstore.storage.traffic import Traffic
 from compatstore.upgrade.leases.lease import lease_in, leases_in
 from compatstore.upgrade.leases.stop_request import requests_in
 from compatstore.upgrade.states import STATES, tag_of
@@ -165,12 +166,18 @@ def _staged(severity: Severity, what: str, repair: str) -> Finding:
 
 
 def check_accounts(context: CheckContext) -> Iterator[Finding]:
-    """What an upgrade has spent, and could not embed, can be read."""
+    """What an upgrade has spent, and could not embed, and what searches asked for, can be read."""
     for run in context.registry.runs.values():
         try:
             ledger_of(context.catalog, context.registry, run).load()
         except StorageError as error:
             what = f"what the upgrade to {run.target} has spent cannot be read: {error.found}"
+            yield Finding(check="accounts", severity="error", what=what, repair=error.fix)
+        id_type = id_arrow_type(context.registry)
+        try:
+            Traffic(context.catalog.store.location, run.target, id_type, run_name(run)).load()
+        except StorageError as error:
+            what = f"how often items of {run.target} were candidates cannot be read: {error.found}"
             yield Finding(check="accounts", severity="error", what=what, repair=error.fix)
 
 

@@ -33,7 +33,7 @@ def pages() -> dict[str, str]:
     """The pages by file name."""
     train = app.commands["train"]
     assert isinstance(train, click.Group)
-    verbs = [part for name in app.list_commands(click.Context(app)) for part in _verb(name, app.commands[name])]
+    verbs = [part for name in app.list_commands(click.Context(app)) for part in _verbs(name, app.commands[name])]
     methods = [part for name, method in sorted(train.commands.items()) for part in _verb(f"train {name}", method)]
     exit_codes = re.findall(r"(\d+)  (\S.*?)(?=  +\d|$)", EXPLANATION, re.MULTILINE)
     codes = _table(["code", "meaning"], [[f"`{code}`", what] for code, what in exit_codes])
@@ -47,12 +47,20 @@ def _page(title: str, *parts: str) -> str:
     return "\n\n".join([f"# {title}", WRITTEN, *parts]) + "\n"
 
 
+def _verbs(name: str, command: click.Command) -> Iterator[str]:
+    """A verb; below a group its own verbs, but for those of training, which have a page."""
+    yield from _verb(name, command)
+    if isinstance(command, click.Group) and name != "train":
+        for below, verb in command.commands.items():
+            yield from _verb(f"{name} {below}", verb)
+
+
 def _verb(name: str, command: click.Command) -> Iterator[str]:
     context = click.Context(command, info_name=f"compatstore {name}")
     yield f"## {name.removeprefix('train ')}"
     yield f"```\n{command.get_usage(context).removeprefix('Usage: ')}\n```"
     yield _prose(command.help or "")
-    if isinstance(command, click.Group):
+    if name == "train":
         yield "Its methods and their options: [training](cli-train.md)."
     example = re.search(r"Example:\n +(.+)", command.epilog or "")
     if example:

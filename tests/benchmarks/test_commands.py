@@ -37,13 +37,16 @@ INNER = {"benchmarks.crashes.victim"}
 SMALLEST = {
     "benchmarks.backfill": "--rows 300 --dim 16 --rate 1e6",
     "benchmarks.claims": "{page}",
+    "benchmarks.faiss_cache": "--rows 600 --dim 8 --batches 1 4 --repeats 10",
     "benchmarks.fusion": "{embedded} --seeds 1 --items 60 --queries 20 --shares 0 0.5",
     "benchmarks.glove": "--source {glove50} --words {words} --target {glove100} --queries 10",
     "benchmarks.growth": "--adds 8 --cycles 1 --rows 600 --dim 8 --queries 2",
     "benchmarks.hop": "--rows 600 --repeats 1",
     "benchmarks.house": "--page {house}",
     "benchmarks.imports": "--runs 1",
+    "benchmarks.index_upgrade": "--rows 400 --dim 16 --kind IVF_FLAT --steps 2 --queries 3",
     "benchmarks.memory": "--rows 600 --dim 8",
+    "benchmarks.merges": "{embedded} --seeds 1 --items 60 --queries 20",
     "benchmarks.methods.report": "{methods} {page}",
     "benchmarks.methods.run": "--set {glyphs} Glyphs --set {folder} Digits --leave-out 9 --journal {new}/methods.jsonl "
     "--size tiny --seeds 1 --setting classes --row independent DMU",
@@ -58,7 +61,9 @@ SMALLEST = {
     "benchmarks.pairs.report": "{pairs} {page}",
     "benchmarks.pairs.run": "{embedded} --journal {new}/pairs.jsonl --size tiny --seeds 1 --part chains",
     "benchmarks.pairs.tuning": "{embedded} --journal {new}/tuning.jsonl --size tiny --seeds 1",
-    "benchmarks.search": "--rows 600 --dim 32 --queries 2",
+    "benchmarks.pairs.texts": "--nouns {nouns} --out {new}/glosses.npz --source words@16 --target words@64 --fewest 3",
+    "benchmarks.recall": "--rows 400 --dim 16 --queries 3 --cells 4",
+    "benchmarks.search": "--rows 600 --dim 32 --queries 2 --batches 1 2",
     "benchmarks.side_information.run": "--glyphs {glyphs} --folder {new}/side --size tiny --seeds 1 --row none",
     "benchmarks.source_rows": "--seeds 1 --epochs 2 --images 100",
     "benchmarks.stopping": "{embedded} --repeats 1 --sample 120 --items 250 --queries 100",
@@ -172,6 +177,10 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     pq.write_table(pa.table({"index": words}), found["words"])
     vectors100 = dict(zip(words, rng.normal(size=(300, 102)).tolist(), strict=True))
     found["glove100"].write_text(json.dumps({"vectors": vectors100}))
+
+    lines = [f'{n:08} 03 n 01 word 0 001 @ {n % 3:08} n 0000 | a kind of {n % 3}; "as in {n}"  ' for n in range(12)]
+    found["nouns"] = home / "data.noun"
+    found["nouns"].write_text("\n".join(lines) + "\n")
 
     found["page"].write_text("no tables\n")
     found["house"].write_text("| files | 3 | |\n")

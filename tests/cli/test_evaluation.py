@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
+
+import compatstore as cs
+from compatstore.artifacts import Artifact, Space
+
 TERMS = ("--labels", "label", "--sample", 200)
 
 
@@ -105,6 +111,36 @@ def test_fuse_chooses_how_both_versions_are_searched_as_one(run, linked):
     alone = run("search", linked, "--id", "digit-0003", "--serving", "single", "-k", 3, "--json").json
     assert {row["_version"] for row in alone} == {"v1"}
     assert {row["_version"] for row in found} == {"v2"}
+
+
+@pytest.fixture
+def digits_without_a_hop(run, gallery, digits, tmp_path):
+    """Digits in v1, to be found by queries of v2, a model that the artifact takes for compatible and that is not."""
+    with np.load(digits / "v1.npz") as file:
+        np.savez(tmp_path / "turned.npz", id=file["id"], vector=file["vector"][:, ::-1])
+    assert run("unregister", gallery, "v2").code == 0
+    encoder = f"precomputed:{tmp_path / 'turned.npz'}"
+    assert run("register", gallery, "v2", "--encoder", encoder, "--metric", "l2").code == 0
+    opened = cs.Gallery.open(str(gallery))
+    opened.link(Artifact.create("Identity", source=Space.of(opened.version()), target=Space.of(opened.version("v2"))))
+    assert run("upgrade", gallery, "v2").code == 0
+    return gallery
+
+
+def test_without_a_hop_fuse_chooses_a_merge_and_status_warns_of_one_below_the_status_quo(run, digits_without_a_hop):
+    told = run("fuse", digits_without_a_hop, "v2", "--labels", "label", "--sample", 120)
+    assert told.code == 0
+    assert "merge: " in told.out
+    assert "correct by labels" in told.out
+    merge = run("fuse", digits_without_a_hop, "v2", "--labels", "label", "--sample", 120, "--json").json
+    assert merge["choices"][0]["rule"] == "distance"
+    said = run("search", digits_without_a_hop, "--version", "v2", "--explain").out
+    assert "merge distance chosen by map" in said
+    assert "warning: v2 merged with v1 is below the status quo" in said
+    assert "warning" not in run("status", digits_without_a_hop).out
+    run("cutover", digits_without_a_hop, "v2")
+    assert "  warning: v2 merged with v1 is below the status quo" in run("status", digits_without_a_hop).out
+    assert run("status", digits_without_a_hop, "--json").json["upgrades"][0]["warnings"]
 
 
 def test_evaluate_measures_both_versions_as_one(run, linked):

@@ -219,3 +219,40 @@ def test_doctor_names_the_next_command_once(run, tmp_path):
     told = run("doctor", tmp_path / "none.lance")
     assert told.code == 9
     assert told.out.count("compatstore init") == 1
+
+
+@pytest.mark.parametrize("option", ["--nprobes", "--refine"])
+def test_settings_of_an_index_that_mean_nothing_are_refused(run, gallery, option):
+    refused = run("search", gallery, "--id", "digit-0000", option, "0")
+    assert refused.code == 2
+    assert "a number from 1" in refused.err
+
+
+def test_explain_shows_the_settings_that_are_named(run, gallery):
+    assert "nprobes 3, refine 2" in run("search", gallery, "--explain", "--nprobes", "3", "--refine", "2").out
+
+
+def test_a_cascade_embeds_candidates_and_writes_them_back(run, gallery, artifact):
+    for words in (("link", gallery, artifact, "--from", "v1", "--to", "v2"), ("upgrade", gallery, "v2")):
+        assert run(*words).code == 0
+    asked = ("search", gallery, "--id", "digit-0007", "-k", 3, "--serving", "cascade", "--candidates", "source")
+    explained = run(*asked[:2], *asked[6:], "--explain", "--first", 4, "--in-all", 6)
+    assert "the first 4 are embedded natively in v2 and ranked by l2 in v2; 10 results" in explained.out
+    assert "6 of 6 left in all" in explained.out
+    found = run(*asked, "--first", 4, "--in-all", 6, "--json")
+    assert [(row["_version"], row["_origin"]) for row in found.json] == [("v2", "native")] * 3
+    assert "4 items were embedded natively and written back" in found.err
+    assert "searches have embedded 4 items" in run("status", gallery).out
+    assert run(*asked, "--first", 10, "--in-all", 6).code == 0
+    status = run("status", gallery, "--json").json
+    assert status["upgrades"][0]["searched"]["rows"] == 6
+    assert status["versions"][1]["native"] == 6
+    kept = run(*asked, "--first", 12, "--no-write-back", "--json")
+    assert "written back" not in kept.err
+    assert run("status", gallery, "--json").json["versions"][1]["native"] == 6
+
+
+def test_options_of_a_cascade_need_one(run, gallery):
+    refused = run("search", gallery, "--id", "digit-0007", "--first", 4)
+    assert refused.code == 2
+    assert "--serving cascade" in refused.err

@@ -27,6 +27,7 @@ def test_a_whole_life(run, gallery, artifact):
         "missing": 0,
         "changed": True,
         "dropped": [],
+        "fusion_ended": None,
     }
     assert run("upgrade", gallery, "v2", "--cutover", "--json").json["cutover"]["active"] == "v2"
     retired = run("retire", gallery, "v1", "--json")

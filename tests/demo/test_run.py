@@ -54,12 +54,27 @@ def test_the_hop_mends_what_a_naive_swap_breaks(report: DemoReport) -> None:
     assert plain.cmc1 > naive.cmc1 + 0.3
 
 
+def test_both_versions_as_one_are_far_above_the_status_quo_and_say_by_which_weight(
+    report: DemoReport, gallery: Gallery
+) -> None:
+    hop, full = (row(report, name) for name in ("that hop and v1 as one", "that and v1 as one"))
+    status_quo = row(report, "status quo")
+    assert min(hop.map, full.map) > status_quo.map + 0.2
+    choices = gallery.status().upgrades[0].choice
+    assert choices is not None
+    weight = gallery.status().upgrades[0].weight
+    assert full.note.endswith("v2 alone" if weight == 1 else f"{1 - weight:.4g} v1 + {weight:.4g} v2")
+    if weight == 1:
+        assert figures(full) == figures(row(report, "full backfill"))
+
+
 def test_a_full_backfill_in_steps_equals_embedding_afresh_exactly(report: DemoReport) -> None:
     assert figures(row(report, "full backfill")) == figures(row(report, "embedded afresh"))
 
 
 def test_the_rows_come_in_the_order_of_the_decision(report: DemoReport) -> None:
-    assert [row.notation for row in report.rows] == ["s/s", "t/s", "t/h", "t/h", "t/h+t", "t/h+t", "t/t", "t/t"]
+    before, after = ["s/s", "t/s", "t/h", "t/h"], ["t/h+t", "t/h+t", "t/t"]
+    assert [row.notation for row in report.rows] == [*before, "s/s & t/h", *after, "s/s & t/t", "t/t"]
     assert [row.name for row in report.rows if "backfill" in row.name] == [
         "backfill 25%",
         "backfill 50%",

@@ -17,7 +17,12 @@ PRINTED_AS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 # What a page begins with; the examples of all that it describes go on from there.
 BEGINNINGS = {
     place: "".join(re.findall(r"^```pycon\n(.*?)^```", (PAGES / page).read_text(), flags=re.MULTILINE | re.DOTALL))
-    for place, page in (("compatstore.Gallery", "gallery.md"), ("compatstore.evaluation", "evaluation.md"))
+    for place, page in (
+        ("compatstore.Gallery", "gallery.md"),
+        ("compatstore.Cache", "gallery.md"),
+        ("compatstore.Nearest", "gallery.md"),
+        ("compatstore.evaluation", "evaluation.md"),
+    )
 }
 ALIASES = {"FloatArray"}  # a type of NumPy with a name
 
@@ -32,6 +37,9 @@ def public():
     for name, verb in vars(cs.Gallery).items():
         if not name.startswith("_"):
             yield f"compatstore.Gallery.{name}", verb
+    for name, verb in vars(cs.Cache).items():
+        if not name.startswith("_") and inspect.isfunction(verb) and name != "close":
+            yield f"compatstore.Cache.{name}", verb
 
 
 def run(session, names, title):

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from lance.commit import CommitConflictError
 
-from compatstore.storage.indexes import update_index
+from compatstore.storage.deltas import update_index
 from compatstore.storage.location import locate
 from compatstore.storage.moves import commit_move, read_rows, unmovable, write_rows
 from compatstore.storage.store import PRIMARY_KEY, Store

@@ -9,6 +9,7 @@ from digit_galleries import DIGITS, gallery_of
 import compatstore as cs
 
 NOISY = DIGITS[:, ::3] + np.random.default_rng(0).normal(0, 3, (len(DIGITS), 22)).astype(np.float32)
+ITEMS = 700  # where the sample is the whole gallery
 TERMS = {"labels": "digit", "sample": 500}
 
 
@@ -72,11 +73,11 @@ def test_without_labels_the_targets_neighbours_are_the_truth(tmp_path):
         {"require": ["map>=0.99"], "backfill": 0.2},
         {"require": ["cmc@1>=0.99"], "backfill": 0.0},
         {"max_negative_flips": 0.0001, "backfill": 0.0},
-        {"max_negative_flips": 0.0001, "backfill": 0.2, "sample": 1797},
+        {"max_negative_flips": 0.0001, "backfill": 0.2, "sample": ITEMS},
     ],
 )
 def test_a_gate_that_fails_is_told_by_the_plan_and_stops_the_upgrade_before_it_writes(tmp_path, terms):
-    gallery = gallery_of(tmp_path, NOISY, DIGITS)
+    gallery = gallery_of(tmp_path, NOISY[:ITEMS], DIGITS[:ITEMS])
     before = gallery.status().table_version
     [gate] = gallery.plan("v2", **requests(**terms)).estimate.gates
     assert not gate.passed
@@ -86,10 +87,10 @@ def test_a_gate_that_fails_is_told_by_the_plan_and_stops_the_upgrade_before_it_w
 
 
 def test_gates_that_hold_let_an_upgrade_pass(tmp_path):
-    gallery = gallery_of(tmp_path, NOISY, DIGITS)
+    gallery = gallery_of(tmp_path, NOISY[:ITEMS], DIGITS[:ITEMS])
     terms = {"require": ["map>=0.3", "cmc@1 >= 0.5"], "max_negative_flips": 0.2, "backfill": 0.0}
     assert [gate.passed for gate in gallery.plan("v2", **requests(**terms)).estimate.gates] == [True, True, True]
-    whole = requests(**{**terms, "sample": 1797, "backfill": 0.25})
+    whole = requests(**{**terms, "sample": ITEMS, "backfill": 0.25})
     assert [gate.passed for gate in gallery.plan("v2", **whole).estimate.gates] == [True, True, True]
     assert gallery.upgrade("v2", **requests(**terms)).state == "ready"
 

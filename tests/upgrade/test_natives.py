@@ -20,6 +20,7 @@ import compatstore as cs
 from compatstore.storage import indexes
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.ids import find
+from compatstore.storage.index_status import index_status
 from compatstore.storage.location import locate
 from compatstore.storage.store import Store
 from compatstore.upgrade.backfilling.natives import Natives
@@ -267,9 +268,9 @@ def test_by_rows_the_indexes_hold_every_row_afterwards(tmp_path):
     gallery.upgrade("v2", backfill=cs.Backfill(write_mode="move_rows"))
     natives = natives_of(gallery)
     natives.store(*stored(natives, [f"item-{number:06d}" for number in range(100, 300)]))
-    assert indexes.unindexed_rows(store, "v1") == 198
+    assert index_status(store, "v1").unindexed_rows == 198
     natives.fold()
-    assert indexes.unindexed_rows(store, "v1") == 0
+    assert index_status(store, "v1").unindexed_rows == 0
     query = gallery.vectors(["item-000150"], "v1")[0]
     assert gallery.search(query, 1)["id"].to_pylist() == ["item-000150"]
 

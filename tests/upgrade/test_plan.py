@@ -7,7 +7,8 @@ import pytest
 
 import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Space
-from compatstore.storage.indexes import VectorIndex, build_seconds, index_bytes
+from compatstore.storage.index_cost import build_seconds, index_bytes
+from compatstore.storage.indexes import VectorIndex
 
 V1, V2 = cs.EmbeddingVersion("v1", dim=8, metric="l2"), cs.EmbeddingVersion("v2", dim=16, metric="l2")
 
@@ -44,11 +45,11 @@ def steps(gallery):
 
 def test_the_index_is_listed_with_its_rows_and_time(gallery):
     planned = steps(gallery)
-    assert list(planned) == ["expand", "hop", "catch-up", "index", "cutover"]
+    assert list(planned) == ["expand", "hop", "index", "catch-up", "cutover"]
     index = planned["index"]
     assert (index.rows, index.bytes) == (600, 600 * (4 * 16 + 8))
     assert index.seconds == pytest.approx(build_seconds(VectorIndex("IVF_FLAT", "l2", 4), 600, 16))
-    assert index.note == "build IVF_FLAT of 4 cells, as v1 has"
+    assert index.note == "build IVF_FLAT of 4 cells, as v1 has, and measure what it finds"
     assert all(planned[name].seconds > 0 for name in ("expand", "hop", "catch-up"))
 
 
@@ -68,7 +69,8 @@ def test_a_source_without_an_index_asks_for_none(bare):
 def test_the_index_is_reported_as_a_step_of_its_own(gallery):
     seen = []
     gallery.upgrade("v2", progress=seen.append)
-    assert [(at.done, at.total) for at in seen if at.step == "index"] == [(0, 600), (600, 600)]
+    assert [(at.done, at.total) for at in seen if at.step == "index: assign rows"][-1] == (600, 600)
+    assert [(at.done, at.total) for at in seen if at.step == "index: measure recall"] == [(0, 1), (1, 1)]
 
 
 def test_time_grows_with_rows_values_and_cells():

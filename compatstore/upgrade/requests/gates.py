@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 from compatstore.boundary import require_fields
 from compatstore.errors import InvalidInput
+from compatstore.evaluation.fusion import Serving
 
 Criterion = Literal["map", "cmc@1", "cmc@5"]
 METRICS = ("cmc@1", "cmc@5", "map")
@@ -27,6 +28,8 @@ class Gates:
         labels: Column that says which items are correct for each other; without one, the target's own neighbours are.
         criterion: Figure that quality is measured by.
         sample: Items to estimate from, 2000 by default; to name a number asks for an estimate.
+        serving: What is estimated, and how the upgrade is served: single by the target alone, fused by both versions as
+            one. For fused a fusion is chosen when the upgrade is ready.
 
     Raises:
         InvalidInput: A gate is out of its range.
@@ -42,6 +45,7 @@ class Gates:
     labels: str | None = field(default=None, metadata={"unit": "COLUMN"})
     criterion: Criterion = "map"
     sample: int | None = field(default=None, metadata={"unit": "ITEMS"})
+    serving: Serving = "single"
 
     def __post_init__(self) -> None:
         require_fields(self)
@@ -50,6 +54,7 @@ class Gates:
         quality, flips = self.target_quality, self.max_negative_flips
         for holds, expected, found in (
             (self.criterion in get_args(Criterion), f"a criterion of {', '.join(METRICS)}", self.criterion),
+            (self.serving in get_args(Serving), f"serving of {', '.join(get_args(Serving))}", self.serving),
             (quality is None or 0 < quality <= 1, "a target quality above 0, up to 1", quality),
             (flips is None or 0 <= flips <= 1, "negative flips between 0 and 1", flips),
         ):
@@ -60,7 +65,12 @@ class Gates:
     def asked(self) -> bool:
         """Whether anything is to be estimated."""
         named = (self.sample, self.target_quality, self.max_negative_flips)
-        return bool(self.require) or any(gate is not None for gate in named)
+        return bool(self.require) or self.fused or any(gate is not None for gate in named)
+
+    @property
+    def fused(self) -> bool:
+        """Whether the upgrade is to be served by both versions as one."""
+        return self.serving == "fused"
 
 
 def read_requirement(text: str) -> tuple[str, float]:
