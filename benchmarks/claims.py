@@ -30,6 +30,7 @@ JOURNALS = {
     "pairs": ("pairs", "cpu"),
     "many": ("pairs", "many"),
     "side": ("side_information", "16 pixels"),
+    "served": ("fusion", "1500 items, 600 queries, cosine, chosen by map"),
 }
 SETS = ("Glyphs", "Caltech-101")
 # Quantile 0.975 of Student's t, by the number of seeds.

@@ -1,6 +1,6 @@
 """Searches through compatstore beside the very same search of one Lance column.
 
-    python benchmarks/search.py [--rows 200000] [--dim 128] [--queries 300] [--batches 1 32 256]
+    python benchmarks/search.py [--rows 200000] [--dim 128] [--queries 300] [--batches 1 32 256] [--fewest 5]
 
 The two take turns, batch by batch; prints the medians and the 99th percentiles, the ratio of the medians and its bound,
 with an index and without one. Of one version, in one part. Of a compatible model's version that half of the items are
@@ -57,11 +57,13 @@ class Case:
     settings: cs.SearchSettings = field(default_factory=cs.SearchSettings)
     bound: float = BOUND
 
-    def compare(self, path: Path, queries: np.ndarray, batch: int) -> None:
-        """Print the row for batches of some queries."""
+    def compare(self, path: Path, queries: np.ndarray, batch: int, runs: int) -> None:
+        """Print the row for some batches of these queries."""
         table, ours, plain = lance.dataset(str(path)), [], []
-        for start in range(0, len(queries) - batch + 1, batch):
-            asked = queries[start : start + batch]
+        self.plain(table, queries[:batch])
+        self.ours(queries[:batch])
+        for number in range(runs):
+            asked = np.take(queries, np.arange(number * batch, (number + 1) * batch), axis=0, mode="wrap")
             plain.append(seconds(lambda: self.plain(table, asked)))  # noqa: B023
             ours.append(seconds(lambda: self.ours(asked)))  # noqa: B023
         ratio = float(np.median(ours) / np.median(plain))
@@ -121,7 +123,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--dim", type=int, default=128)
-    parser.add_argument("--queries", type=int, default=300, help="batches, up to this many queries in all")
+    parser.add_argument("--queries", type=int, default=300, help="cut into batches")
+    parser.add_argument("--fewest", type=int, default=5, help="batches of each size at least; queries then come again")
     parser.add_argument("--batches", type=int, nargs="+", default=[1])
     arguments = parser.parse_args()
     rng, dim = np.random.default_rng(0), arguments.dim
@@ -131,7 +134,7 @@ def main() -> None:
     def show(path: Path, *cases: Case) -> None:
         for case in cases:
             for batch in arguments.batches:
-                case.compare(path, queries, batch)
+                case.compare(path, queries, batch, max(arguments.queries // batch, arguments.fewest))
 
     print("| search | batch | Lance p50, ms | p99 | compatstore p50 | p99 | ratio | bound | share of the bound |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")

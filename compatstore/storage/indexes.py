@@ -20,6 +20,8 @@ MINIMUM_ROWS = 256
 MOST_CELLS = 1_000_000
 # Each vector is compared with the centre of each cell: with the square root of n cells that is n^1.5 distances.
 MOST_CELLS_BY_DEFAULT = 4_096
+# Lance tells of the training of each cell; from more than 256 cells on it can wait for its own queue of these forever.
+MOST_CELLS_TOLD = 256
 
 Report = Callable[[str, int, int], None]  # is told a stage of a build, and how much of how much is done
 STAGES = {
@@ -138,35 +140,38 @@ def build(store: Store, column: str, index: VectorIndex, report: Report | None =
         store: The table.
         column: Column of vectors.
         index: What to build.
-        report: Called as a stage goes on; what it raises ends the build, unless that is nearly over.
+        report: Called as a stage goes on; what it raises ends the build, unless that is nearly over. An index of more
+            than 256 cells is one stage, "build".
 
     Raises:
         InvalidInput: There are too few rows to train it.
     """
     require_enough(store, column)
-    sub_vectors = {} if index.num_sub_vectors is None else {"num_sub_vectors": index.num_sub_vectors}
+    options: dict[str, Any] = {} if index.num_sub_vectors is None else {"num_sub_vectors": index.num_sub_vectors}
 
     def commit() -> None:
         handle = store.writer()
 
-        def create(told: Callable[[Any], None]) -> None:
+        def create(**more: Any) -> None:
+            cells = index.num_partitions
             handle.create_index(
-                column,
-                index.kind,
-                metric=index.metric,
-                num_partitions=index.num_partitions,
-                replace=True,
-                progress_callback=told,
-                **sub_vectors,
+                column, index.kind, metric=index.metric, num_partitions=cells, replace=True, **options, **more
             )
 
-        _tell_while(create, report)
+        if report is None:
+            create()
+        elif index.num_partitions <= MOST_CELLS_TOLD:
+            _tell_while(lambda told: create(progress_callback=told), report)
+        else:
+            tell(report, "build", 0)
+            create()
+            tell(report, "build", 1)
         _drop_orphans(handle)
 
     store.retry(f"index {column}", commit)
 
 
-def _tell_while(work: Callable[[Callable[[Any], None]], None], report: Report | None) -> None:
+def _tell_while(work: Callable[[Callable[[Any], None]], None], report: Report) -> None:
     """Run a call of Lance in another thread, and report here: there, a report that calls Lance would hang.
 
     What a report raises ends the call, unless that is over before Lance hears of it.

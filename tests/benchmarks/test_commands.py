@@ -38,7 +38,8 @@ SMALLEST = {
     "benchmarks.backfill": "--rows 300 --dim 16 --rate 1e6",
     "benchmarks.claims": "{page}",
     "benchmarks.faiss_cache": "--rows 600 --dim 8 --batches 1 4 --repeats 10",
-    "benchmarks.fusion": "{embedded} --seeds 1 --items 60 --queries 20 --shares 0 0.5",
+    "benchmarks.fusion.__main__": "{embedded} --journal {new}/fusion.jsonl --page {page} --seeds 1 --items 60 --queries 20 "
+    "--shares 0 0.5",
     "benchmarks.glove": "--source {glove50} --words {words} --target {glove100} --queries 10",
     "benchmarks.growth": "--adds 8 --cycles 1 --rows 600 --dim 8 --queries 2",
     "benchmarks.hop": "--rows 600 --repeats 1",
@@ -63,7 +64,7 @@ SMALLEST = {
     "benchmarks.pairs.tuning": "{embedded} --journal {new}/tuning.jsonl --size tiny --seeds 1",
     "benchmarks.pairs.texts": "--nouns {nouns} --out {new}/glosses.npz --source words@16 --target words@64 --fewest 3",
     "benchmarks.recall": "--rows 400 --dim 16 --queries 3 --cells 4",
-    "benchmarks.search": "--rows 600 --dim 32 --queries 2 --batches 1 2",
+    "benchmarks.search": "--rows 600 --dim 32 --queries 2 --batches 1 2 --fewest 1",
     "benchmarks.side_information.run": "--glyphs {glyphs} --folder {new}/side --size tiny --seeds 1 --row none",
     "benchmarks.source_rows": "--seeds 1 --epochs 2 --images 100",
     "benchmarks.stopping": "{embedded} --repeats 1 --sample 120 --items 250 --queries 100",

@@ -129,6 +129,14 @@ def test_more_cells_than_vectors(gallery):
     assert gallery.search(drawn(ROWS)[5], k=1)["id"].to_pylist() == ["i5"]
 
 
+def test_an_index_of_many_cells_does_not_wait_for_its_own_progress(gallery):
+    late(gallery, 8 * ROWS)
+    told = []
+    status = gallery.index().create(kind="IVF_PQ", num_partitions=ROWS, progress=told.append)
+    assert status.cells == ROWS
+    assert [(at.stage, at.done, at.total) for at in told[:2]] == [("index: build", 0, 1), ("index: build", 1, 1)]
+
+
 def test_an_empty_gallery_has_nothing_to_index(tmp_path):
     gallery = cs.Gallery.create(str(tmp_path / "empty.lance"), cs.EmbeddingVersion("v1", dim=DIM))
     assert gallery.index().status().unindexed_rows == 0
