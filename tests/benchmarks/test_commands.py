@@ -38,8 +38,8 @@ SMALLEST = {
     "benchmarks.backfill": "--rows 300 --dim 16 --rate 1e6",
     "benchmarks.claims": "{page}",
     "benchmarks.faiss_cache": "--rows 600 --dim 8 --batches 1 4 --repeats 10",
-    "benchmarks.fusion.__main__": "{embedded} --journal {new}/fusion.jsonl --page {page} --seeds 1 --items 60 --queries 20 "
-    "--shares 0 0.5",
+    "benchmarks.fusion.__main__": "{embedded} --journal {new}/fusion.jsonl --page {page} --seeds 1 --items 60 "
+    "--queries 20 --shares 0 0.5",
     "benchmarks.glove": "--source {glove50} --words {words} --target {glove100} --queries 10",
     "benchmarks.growth": "--adds 8 --cycles 1 --rows 600 --dim 8 --queries 2",
     "benchmarks.hop": "--rows 600 --repeats 1",
