@@ -134,7 +134,7 @@ def test_an_index_of_many_cells_does_not_wait_for_its_own_progress(gallery):
     told = []
     status = gallery.index().create(kind="IVF_FLAT", num_partitions=512, progress=told.append)
     assert status.cells == 512
-    assert [(at.stage, at.done, at.total) for at in told[:2]] == [("index: build", 0, 1), ("index: build", 1, 1)]
+    assert [(at.step, at.done, at.total) for at in told[:2]] == [("index: build", 0, 1), ("index: build", 1, 1)]
 
 
 def test_an_empty_gallery_has_nothing_to_index(tmp_path):
