@@ -142,7 +142,7 @@ class Meter:
         registry = catalog.registry(snapshot)
         plan = searching.plan_serving(catalog, registry, queries, NEAREST, version, None, "single")
         assert isinstance(plan, searching.SearchPlan)
-        found = searching.execute(catalog, snapshot, plan, queries, ["id"])["id"].to_pylist()
+        found = searching.execute(catalog, snapshot, plan, {version: queries}, ["id"])["id"].to_pylist()
         columns = registry.columns(version)
         table = snapshot.to_table(columns=["id", columns.vector], filter=columns.present)
         matrix, _ = to_matrix(table[columns.vector], columns.width)

@@ -35,7 +35,7 @@ from compatstore.evaluation.merging import calibrate, few_queries
 from compatstore.evaluation.mixed import mixed_blocks
 from compatstore.evaluation.ranking import Ranking, rank_blocks, rank_galleries
 from compatstore.evaluation.relevance import relevance_from_labels, relevance_from_neighbours
-from compatstore.evaluation.strategies import sampled_neighbours
+from compatstore.evaluation.strategies import MERGE_NAMES, sampled_neighbours
 from compatstore.trainers import Pairs, Residual
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
@@ -133,11 +133,13 @@ class World:
         merged = np.isin(np.arange(len(native)), backfilled[: len(native) // 4])
         few = few_queries(len(self.queries), len(native))
         calibration = calibrate(old.of(few), exact.of(few), of_queries(relevance, few))
-        blocks = mixed_blocks(old, exact, merged, relevance, ["calibrated"], calibration)
+        blocks = mixed_blocks(old, exact, merged, relevance, list(MERGE_NAMES), calibration)
+        columns = [np.arange(len(native)) + len(native) * number for number in range(len(MERGE_NAMES))]
+        merges = [f"{name} 25%" for name in MERGE_NAMES.values()]
         found = {
             "status quo": rank_galleries(old, relevance, everything)[0],
             "naive swap": rank_galleries(swap, relevance, everything)[0],
-            "calibrated merge 25%": rank_blocks(blocks, len(self.queries), relevance, everything)[0],
+            **dict(zip(merges, rank_blocks(blocks, len(self.queries), relevance, columns), strict=True)),
         }
         names = ["hop alone", *(f"backfill {100 * share:.4g}%" for share in BUDGETS), "full backfill"]
         shares = mixed_galleries(backfilled, np.array(SHARES))

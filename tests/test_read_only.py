@@ -57,6 +57,8 @@ CALLS = {
     "history": lambda gallery: gallery.history(),
     "verify": lambda gallery: gallery.verify(),
     "optimize": lambda gallery: gallery.optimize(dry_run=True),
+    "cache_size": lambda gallery: gallery.cache_size(),
+    "cache": lambda gallery: gallery.cache().nearest(gallery.vectors(IDS[:1])[0], k=3),
     "__len__": len,
     "__repr__": repr,
 }
@@ -74,7 +76,7 @@ REFUSED_VERBS = {
 
 WRITING_CALLS = {
     *("create", "adopt", "open", "add", "drop_columns", "delete", "create_index", "index", "register", "link"),
-    *("upgrade", "fuse", "pause", "cutover", "rollback", "abort", "retire", "unregister", "unlink"),
+    *("upgrade", "fuse", "pause", "cutover", "rollback", "abort", "retire", "unregister", "unlink", "write_back"),
 }
 
 
