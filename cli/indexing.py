@@ -56,7 +56,7 @@ def create(
     """Build the index of VERSION, or replace the one that there is.
 
     What it finds is measured with items of the gallery, and searches use the cheapest settings by which that is 97 % of
-    the 10 nearest. Ctrl-C ends the build.
+    the 10 nearest. Ctrl-C ends the build; one of more than 256 cells is finished first.
     """
     found = open_gallery(gallery, trust_code=False).index(version)
     with progress_bars("index create") as bars, stop_on_signals() as should_stop:

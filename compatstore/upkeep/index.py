@@ -66,7 +66,8 @@ class ManagedIndex:
             num_partitions: Cells; by default the square root of the number of vectors, 4,096 at the most.
             num_sub_vectors: Parts of product quantisation; a part for every 8 values by default.
             progress: Called as a stage goes on.
-            should_stop: Asked as a stage goes on; a build that is nearly over is finished first.
+            should_stop: Asked as a stage goes on; a build that is nearly over, or of more than 256 cells, is finished
+                first.
 
         Raises:
             UnknownVersion: The gallery keeps no vectors of that version.
