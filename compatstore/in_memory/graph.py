@@ -18,7 +18,7 @@ from compatstore.in_memory.faiss_engine import as_distances, load_faiss, metric_
 from compatstore.in_memory.flat import Chosen, Exact, Flat
 from compatstore.versions import Metric
 
-BREADTHS = (16, 32, 64, 128, 256, 512, 1024)
+BREADTHS = (24, 32, 64, 128, 256, 512, 1024)  # the first is enough for 10 neighbours and the query itself
 MOST_BREADTH = 1_000_000
 # Compared with all that count, where these are few, or few of all: the graph would walk over many that do not count.
 FEW, FEW_OF = 2_048, 20
