@@ -20,7 +20,7 @@ from compatstore.storage.columns import VersionColumns
 from compatstore.storage.deltas import UNINDEXED_ROWS, late_indexes, names_on, update_index
 from compatstore.storage.ids import refresh_index as refresh_ids
 from compatstore.storage.index_refresh import CHANGED, build_index, refresh_index
-from compatstore.storage.index_status import index_status
+from compatstore.storage.index_status import index_is_behind
 from compatstore.storage.indexes import VectorIndex
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.store import Store
@@ -166,8 +166,7 @@ def refresh_target(context: UpgradeContext, progress: Told | None = None, should
     Raises:
         Interrupted: A stop was asked for.
     """
-    status = index_status(context.store, context.run.target)
-    if not status.kind or not (status.unindexed_rows or status.changed > CHANGED):
+    if not index_is_behind(context.store, context.run.target, CHANGED):
         return ""
     with suppress(LeaseHeld), hold_index(context.catalog, context.run.target, "refresh", progress, should_stop) as work:
         why = refresh_index(work.store, context.run.target, work.report, always=False).retrained
@@ -192,7 +191,7 @@ class IndexKeeper:
         self._stored += rows
         refresh_ids(store, self._context.registry.id_column)
         updated = take_in_late_rows(self._context.catalog, more_than=self._unindexed_rows)
-        if target in updated and index_status(store, target).changed > CHANGED:
+        if target in updated and index_is_behind(store, target, CHANGED):
             refresh_target(self._context)
         elif self._stored >= self._unindexed_rows:
             build_target(self._context, at_least=self._enough())
