@@ -31,17 +31,19 @@ from compatstore.evaluation.compatibility import fit_length
 from compatstore.evaluation.cross_fitting import of_queries
 from compatstore.evaluation.curve import mixed_galleries
 from compatstore.evaluation.distances import measure
+from compatstore.evaluation.fusion import fused_blocks, standardise
+from compatstore.evaluation.fusion_choice import WEIGHTS
 from compatstore.evaluation.merging import calibrate, few_queries
 from compatstore.evaluation.mixed import mixed_blocks
 from compatstore.evaluation.ranking import Ranking, rank_blocks, rank_galleries
 from compatstore.evaluation.relevance import relevance_from_labels, relevance_from_neighbours
-from compatstore.evaluation.strategies import MERGE_NAMES, sampled_neighbours
+from compatstore.evaluation.strategies import MERGE_NAMES, is_fused, sampled_neighbours
 from compatstore.trainers import Pairs, Residual
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.measured import measure_upgrade
-from compatstore.upgrade.estimates.trial import BUDGETS, SampleSettings, try_upgrade
+from compatstore.upgrade.estimates.trial import BUDGETS, FUSED_SHARES, SampleSettings, try_upgrade
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.resolve import resolve_run
 from compatstore.upgrade.states import run_of
@@ -50,9 +52,10 @@ QUALITIES = (0.9, 0.95, 0.98)
 LIMIT = 0.9
 DRAWS = 5  # samples of one gallery; then gallery, queries and transform are drawn again
 NEIGHBOURS = 10
+BLOCK = 64  # queries whose fused distances are in memory
 SHARES = (0.0, *BUDGETS, 1.0)
 LEARNED, EMBEDDABLE = 0.3, 0.85  # shares of the gallery
-TASKS = ("labels", "neighbours", "report 25 %", "report 80 %")
+TASKS = ("labels", "neighbours", "fused, labels", "fused, neighbours", "report 25 %", "report 80 %")
 BEGIN, END = "<!-- begin: benchmarks.stopping -->", "<!-- end: benchmarks.stopping -->"
 
 Rows = npt.NDArray[np.intp]
@@ -144,6 +147,15 @@ class World:
         names = ["hop alone", *(f"backfill {100 * share:.4g}%" for share in BUDGETS), "full backfill"]
         shares = mixed_galleries(backfilled, np.array(SHARES))
         found |= dict(zip(names, rank_galleries(table, relevance, shares), strict=True))
+        near, target = old.by(BLOCK), measure(targets, native).by(BLOCK)
+        hop, nobody = measure(targets, transformed).by(BLOCK), np.full(len(self.queries), -1)
+        constants = standardise(near, target, hop, nobody)
+        for share, column, kind in ((0.0, hop, np.zeros_like(self.embeddable)), (1.0, target, self.embeddable)):
+            fusions = [replace(constants, weight=weight, native_share=float(kind.mean())) for weight in WEIGHTS]
+            blocks = fused_blocks(near, column, kind, relevance, fusions)
+            columns = [np.arange(len(native)) + len(native) * number for number in range(len(fusions))]
+            names = [f"fused {100 * share:.4g}% w {weight:g}" for weight in WEIGHTS]
+            found |= dict(zip(names, rank_blocks(blocks, len(self.queries), relevance, columns), strict=True))
         return {name: _figures(ranking, found["status quo"], found["full backfill"]) for name, ranking in found.items()}
 
 
@@ -175,7 +187,9 @@ def judged(table: DecisionTable, truth: Truth, names: Mapping[str, str]) -> dict
     """Count the intervals that hold the truth, by way and figure; ways by the names of the truth."""
     inside: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
     for row in table.rows:
-        true = truth[names.get(row.name, row.name)]
+        # A fusion is compared with what the weight that this draw chose gives in the whole gallery.
+        chosen = f" {row.note.partition(';')[0]}" if is_fused(row.notation) else ""
+        true = truth[names.get(row.name, row.name) + chosen]
         way = names.get(row.name, "backfills" if row.name.startswith("backfill") else row.name)
         for figure, interval in printed(row):
             # Figures are averages of many: a hair's breadth is not a miss.
@@ -228,10 +242,10 @@ def run(data: EmbeddedSet, journal: Journal, options: argparse.Namespace) -> Non
         with tempfile.TemporaryDirectory() as folder:
             gallery = world.make(folder)
             weight = len(world.gallery) / min(options.sample, len(world.gallery))
-            kinds = dict.fromkeys("neighbours" if task == "neighbours" else "labels" for task, _ in todo)
+            kinds = dict.fromkeys("neighbours" if task.endswith("neighbours") else "labels" for task, _ in todo)
             truths = {kind: world.truths(gallery, kind, weight) for kind in kinds}
             for task, draw in todo:
-                truth = truths["neighbours" if task == "neighbours" else "labels"]
+                truth = truths["neighbours" if task.endswith("neighbours") else "labels"]
                 found = one(gallery, truth, task, options.sample, draw)
                 journal.add({"set": data.name, "task": task, "draw": draw, **found})
         print(f"{data.name}: {split + 1} of {-(-options.repeats // DRAWS)} galleries", flush=True)
@@ -241,10 +255,11 @@ def one(gallery: cs.Gallery, truth: Truth, task: str, sample: int, draw: int) ->
     """One draw: an estimate before the upgrade, or a report after a backfill of a random share."""
     catalog = gallery._catalog
     if not task.startswith("report"):
-        labels = "label" if task == "labels" else None
-        # The truth knows no fused serving.
-        settings = SampleSettings(sample=sample, labels=labels, seed=draw, fused_shares=())
+        labels, fused = "label" if task.endswith("labels") else None, task.startswith("fused")
+        settings = SampleSettings(sample=sample, labels=labels, seed=draw, fused_shares=FUSED_SHARES if fused else ())
         table = try_upgrade(resolve_run(catalog, "v2"), settings)
+        if fused:
+            return judged(replace(table, rows=tuple(row for row in table.rows if is_fused(row.notation))), truth, {})
         return {**judged(table, truth, {}), "promises": promises(table, truth)}
     share = int(task.split()[1]) / 100
     gallery.upgrade("v2", backfill=share)
