@@ -164,7 +164,8 @@ def _serving(run: RunStatus) -> Iterator[str]:
 
 def _doing(run: RunStatus) -> str:
     if run.activity.doing == "waiting":
-        return f"waiting for {run.waiting_for}"
+        over, _, how = run.waiting_for.partition("nothing: ")
+        return how or f"waiting for {over}"
     if run.activity.doing == "running":
         return "running"
     return f"{run.activity.doing}; go on: compatstore upgrade GALLERY {run.target}"

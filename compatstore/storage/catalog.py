@@ -270,7 +270,7 @@ class Catalog:
                 f"use artifact {artifact_id!r}",
                 expected=f"one of {first_offenders([full[:12] for full in records]) or 'none: no artifact is linked'}",
                 found=f"{len(found)} of that id",
-                fix="Link it: compatstore link GALLERY ARTIFACT",
+                fix="Name one of these, or link it first: compatstore link GALLERY ARTIFACT",
             )
         return found[0]
 

@@ -74,6 +74,7 @@ def test_versions_and_artifacts_are_forgotten_once_nothing_uses_them(run, linked
     assert refused.code == 7
     artifact = run("versions", linked, "--json").json["artifacts"][0]["id"]
     assert f"compatstore unlink {linked} {artifact[:12]}" in refused.err
+    assert f"one of {artifact[:12]}" in run("unlink", linked, "f00d").err
     assert run("unlink", linked, artifact[:8]).code == 0
     assert run("unregister", linked, "v2").code == 0
     left = run("versions", linked, "--json").json

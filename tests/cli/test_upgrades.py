@@ -29,6 +29,9 @@ def test_a_whole_life(run, gallery, artifact):
         "dropped": [],
         "fusion_ended": None,
     }
+    said = run("status", gallery).out
+    assert "rolled back" in said
+    assert "waiting for nothing" not in said
     assert run("upgrade", gallery, "v2", "--cutover", "--json").json["cutover"]["active"] == "v2"
     retired = run("retire", gallery, "v1", "--json")
     assert "v1" in retired.json["dropped"]
