@@ -172,9 +172,4 @@ def without(failed: ArrowTable, ids: Sequence[Id]) -> ArrowTable:
 def ledger_of(catalog: Catalog, registry: Registry, run: RunRecord) -> Ledger:
     """Where a run's account is kept."""
     store = catalog.store
-    return Ledger(store.location, run.target, id_arrow_type(registry), run_name(run), store.fence_of(run.target))
-
-
-def run_name(run: RunRecord) -> str:
-    """What tells a run from an earlier one to the same target."""
-    return f"{run.started_at}, lease {run.begun}" if run.begun else run.started_at
+    return Ledger(store.location, run.target, id_arrow_type(registry), run.identity, store.fence_of(run.target))

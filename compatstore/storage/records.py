@@ -210,6 +210,15 @@ class RunRecord:
         """Whether the target's vectors are being kept up to date."""
         return self.state not in ("rolled-back", "retired", "aborted")
 
+    @property
+    def identity(self) -> str:
+        """What tells the upgrade from an earlier one to the same target, which may have begun in the same second."""
+        return f"{self.started_at}, lease {self.begun}" if self.begun else self.started_at
+
+    def is_called(self, began: str) -> bool:
+        """Whether a record names this upgrade: by its identity or, as earlier releases did, by when it began."""
+        return began in (self.identity, self.started_at)
+
 
 @dataclass(frozen=True)
 class ServingRecord:
@@ -219,7 +228,8 @@ class ServingRecord:
 
     Attributes:
         target: Version upgraded to.
-        began: When the upgrade began that it was chosen for, ISO 8601, UTC; it holds for no later one.
+        began: `RunRecord.identity` of the upgrade that it was chosen for, in earlier releases `started_at`; it holds
+            for no later one.
         fusion: Weight and constants.
         labels: Column of labels that the weight was chosen by, or None.
         serving: Whether searches that do not name a way take the fusion.
@@ -238,7 +248,8 @@ class MergeRecord:
 
     Attributes:
         target: Version upgraded to.
-        began: When the upgrade began that it was chosen for, ISO 8601, UTC; it holds for no later one.
+        began: `RunRecord.identity` of the upgrade that it was chosen for, in earlier releases `started_at`; it holds
+            for no later one.
         merge: Merge, calibration and what they were chosen on.
         labels: Column of labels that the merge was chosen by, or None.
     """

@@ -12,7 +12,7 @@ from compatstore.storage.blobs import FOLDER
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.failures import is_panic, told
 from compatstore.storage.lease_table import LeaseTable
-from compatstore.storage.ledger import ledger_of, run_name
+from compatstore.storage.ledger import ledger_of
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 from compatstore.storage.row_digests import removal
@@ -175,7 +175,7 @@ def check_accounts(context: CheckContext) -> Iterator[Finding]:
             yield Finding(check="accounts", severity="error", what=what, repair=error.fix)
         id_type = id_arrow_type(context.registry)
         try:
-            Traffic(context.catalog.store.location, run.target, id_type, run_name(run)).load()
+            Traffic(context.catalog.store.location, run.target, id_type, run.identity).load()
         except StorageError as error:
             what = f"how often items of {run.target} were candidates cannot be read: {error.found}"
             yield Finding(check="accounts", severity="error", what=what, repair=error.fix)

@@ -14,6 +14,7 @@ from compatstore.evaluation import retrieval_metrics
 from compatstore.search.fusion import FusionPlan
 from compatstore.search.plan import SearchPlan
 from compatstore.storage.registry import KEY, Registry
+from compatstore.upgrade import resolve
 
 
 @pytest.fixture(scope="module")
@@ -209,7 +210,10 @@ def test_an_upgrade_that_has_not_begun_cannot_be_fused(world, tmp_path):
     assert gallery.fuse("v2", labels="label", criterion="cmc@1", sample=ITEMS).choice.criterion == "cmc@1"
 
 
-def test_a_choice_holds_for_its_own_upgrade_alone(world, fused):
+def test_a_choice_holds_for_its_own_upgrade_alone(world, fused, monkeypatch):
+    """Also where the next upgrade begins in the same second."""
+    began = fused._catalog.registry().runs["v2"].started_at
+    monkeypatch.setattr(resolve, "now", lambda: began)
     fused.abort("v2")
     fused.upgrade("v2")
     both = world.both(0)

@@ -9,6 +9,7 @@ import compatstore as cs
 from compatstore.artifacts import Artifact, Space
 from compatstore.evaluation import Merge
 from compatstore.trainers import Pairs, Ridge
+from compatstore.upgrade import resolve
 
 ITEMS, CLASSES, WIDE = 160, 16, 8
 IDS = [f"item-{number:03d}" for number in range(ITEMS)]
@@ -93,12 +94,14 @@ def test_a_source_is_embedded_by_both_models(world, half):
         half.search({"v1": world.v1[:2], "v2": world.v2[:3]}, 5)
 
 
-def test_nothing_is_merged_before_it_was_chosen_and_by_no_other_upgrade(world, half):
+def test_nothing_is_merged_before_it_was_chosen_and_by_no_other_upgrade(world, half, monkeypatch):
     both = world.both()
     assert half.search(both, 5).equals(half.search(both["v1"], 5))
     with pytest.raises(cs.errors.UpgradeError, match="compatstore fuse GALLERY v2"):
         half.search(both, 5, serving="fused")
     half.fuse("v2", labels="label", sample=ITEMS)
+    began = half._catalog.registry().runs["v2"].started_at
+    monkeypatch.setattr(resolve, "now", lambda: began)  # the next upgrade begins in the same second
     half.abort("v2")
     half.upgrade("v2", backfill=cs.Backfill(share=1.0, max_rows=40))
     assert half.search(both, 5).equals(half.search(both["v1"], 5))

@@ -17,7 +17,6 @@ from compatstore.errors import InvalidInput
 from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.columns import NATIVE
-from compatstore.storage.ledger import run_name
 from compatstore.storage.traffic import Traffic
 from compatstore.upgrade.context import UpgradeContext
 
@@ -165,7 +164,7 @@ class TableRows:
         """
         context, run = self.context, self.context.run
         id_type = id_arrow_type(context.registry)
-        counts = Traffic(context.store.location, run.target, id_type, run_name(run)).load()
+        counts = Traffic(context.store.location, run.target, id_type, run.identity).load()
         places = pc.index_in(self.ids.cast(id_type), value_set=counts["id"].combine_chunks())
         seen = np.append(counts["seen"].to_numpy(), 0)  # the last place is that of items without a count
         found: Doubles = seen[places.fill_null(-1).to_numpy(zero_copy_only=False)].astype(np.float64)

@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass
 
 from compatstore.errors import CommitConflict
 from compatstore.storage.lease_table import LeaseTable, Records
-from compatstore.storage.ledger import run_name
 from compatstore.storage.location import Location
 from compatstore.storage.records import RunRecord
 
@@ -68,7 +67,7 @@ def charge(location: Location, run: RunRecord, rows: int, in_all: int) -> int:
         if not allowed:
             return 0
         cost = max(spent.cost + allowed * (run.price_per_item or 0.0), 0.0)
-        charged = SpentBySearches(run_name(run), max(spent.rows + allowed, 0), cost)
+        charged = SpentBySearches(run.identity, max(spent.rows + allowed, 0), cost)
         if table.swap(records.version, _key(run.target), json.dumps(asdict(charged))):
             if records.version % COMMITS_BETWEEN_TIDYING == 0:
                 table.tidy()
@@ -82,7 +81,7 @@ def charge(location: Location, run: RunRecord, rows: int, in_all: int) -> int:
 
 def _spent_in(records: Records, run: RunRecord) -> SpentBySearches:
     found = records.read(_key(run.target), SpentBySearches)
-    return found if found is not None and found.run == run_name(run) else SpentBySearches(run_name(run))
+    return found if found is not None and found.run == run.identity else SpentBySearches(run.identity)
 
 
 def _key(target: str) -> str:

@@ -20,7 +20,7 @@ import numpy as np
 from compatstore.arrays import ArrowTable, BoolArray, Digests, FloatArray, Id, RowNumbers
 from compatstore.errors import CompatStoreWarning, StorageError
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.ledger import ledger_of, run_name
+from compatstore.storage.ledger import ledger_of
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 from compatstore.storage.vector_form import VectorForm
@@ -166,7 +166,7 @@ class SearchedItems:
         model = registry.record(run.target).model
         with self._lock:
             session = self._sessions.get(run.target)
-            if session is None or (run_name(session.run), session.model) != (run_name(run), model):
+            if session is None or (session.run.identity, session.model) != (run.identity, model):
                 session = self._sessions[run.target] = _Session(run, model)
                 with suppress(StorageError):  # `verify` tells of a damaged account; a search can do without
                     failed = ledger_of(self._catalog, registry, run).load()[1].select(["id", "basis"]).to_pydict()

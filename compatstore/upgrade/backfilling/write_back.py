@@ -23,7 +23,6 @@ from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.deltas import UNINDEXED_ROWS, update_index
 from compatstore.storage.lease_files import Fence
 from compatstore.storage.lease_table import LeaseTable
-from compatstore.storage.ledger import run_name
 from compatstore.storage.location import Location
 from compatstore.storage.moves import unmovable
 from compatstore.storage.records import RunRecord
@@ -100,7 +99,7 @@ def write_natives(
         if _current(catalog.registry(), run, model) is not None:
             raise
         return 0  # the target's columns were dropped meanwhile
-    Traffic(location, run.target, id_arrow_type(context.registry), run_name(run)).add(seen)
+    Traffic(location, run.target, id_arrow_type(context.registry), run.identity).add(seen)
     return len(items)
 
 
@@ -126,7 +125,7 @@ def _rows_move(context: UpgradeContext) -> bool:
 def _current(registry: Registry, run: RunRecord, model: str) -> RunRecord | None:
     """The upgrade as it is by now; None where it is over, or another one or another model has its place."""
     current = run_of(registry, run.target)
-    if current is None or run_name(current) != run_name(run):
+    if current is None or current.identity != run.identity:
         return None
     record = registry.record(run.target)
     return current if record.columns is not None and record.model == model else None

@@ -117,7 +117,7 @@ def save_fusion(
 
     def change(registry: Registry) -> Registry:
         open_run = require_open(registry, run.target)
-        return registry.with_serving(ServingRecord(run.target, open_run.started_at, fusion, labels, serving))
+        return registry.with_serving(ServingRecord(run.target, open_run.identity, fusion, labels, serving))
 
     choice = fusion.choice
     note = f"weight {fusion.weight:g}" if choice is None else f"weight {choice}"

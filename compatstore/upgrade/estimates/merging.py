@@ -119,7 +119,7 @@ def save_merge(catalog: Catalog, run: RunRecord, merge: Merge, labels: str | Non
 
     def change(registry: Registry) -> Registry:
         open_run = require_open(registry, run.target)
-        return registry.with_merging(MergeRecord(run.target, open_run.started_at, merge, labels))
+        return registry.with_merging(MergeRecord(run.target, open_run.identity, merge, labels))
 
     edit(catalog.store, change, HistoryEntry(STEP, run.target, note=f"merge {merge.choice or merge.merge}"))
 
