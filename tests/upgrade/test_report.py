@@ -9,6 +9,7 @@ import pytest
 from digit_galleries import DIGITS, IDS, gallery_of
 
 import compatstore as cs
+from compatstore.upgrade import resolve
 from compatstore.upgrade.estimates.report_files import write_report
 
 NOISY = DIGITS[:, ::3] + np.random.default_rng(0).normal(0, 3, (len(DIGITS), 22)).astype(np.float32)
@@ -49,6 +50,16 @@ def test_what_is_served_is_measured_not_what_was_planned(upgraded):
     assert not kept.agrees
     assert report.advice.startswith("Look before you cut over: not as estimated: ")
     assert "map kept of a full backfill" in report.advice
+
+
+def test_a_report_begins_with_its_own_upgrade(upgradable, monkeypatch):
+    """Also where an earlier one ended in the same second."""
+    upgradable.upgrade("v2")
+    began = upgradable._catalog.registry().runs["v2"].started_at
+    monkeypatch.setattr(resolve, "now", lambda: began)
+    upgradable.abort("v2")
+    upgradable.upgrade("v2")
+    assert [step.step for step in upgradable.report("v2", measure=False).history] == ["expand", "hop", "ready"]
 
 
 def test_without_an_estimate_a_sample_has_to_be_named(tmp_path):

@@ -16,6 +16,7 @@ from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate, load_estimate
 from compatstore.upgrade.estimates.measured import Compared, as_served, compare, measure_upgrade
 from compatstore.upgrade.requests.gates import Gates
+from compatstore.upgrade.states import EXPAND
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,5 +187,6 @@ def _counts(context: UpgradeContext) -> tuple[int, int, int]:
 def _steps(catalog: Catalog, run: RunRecord) -> tuple[HistoryEntry, ...]:
     """Steps of the run's versions since it began; before it, what was linked and estimated for it."""
     steps = [entry for entry in registry_module.history(catalog.store) if entry.version == run.target]
-    ended = [entry.number for entry in steps if entry.at < run.started_at and entry.step in ("retire", "abort")]
+    began = max((entry.number for entry in steps if entry.step == EXPAND), default=0)  # two may begin in one second
+    ended = [entry.number for entry in steps if entry.number < began and entry.step in ("retire", "abort")]
     return tuple(entry for entry in steps if entry.number > max(ended, default=0))
