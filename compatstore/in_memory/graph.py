@@ -78,7 +78,7 @@ class Graph:
     def __init__(self, dim: int, metric: Metric, settings: CacheSettings, rows: int) -> None:
         faiss: Any = load_faiss()
         self._dim, self._metric, self._settings, self._capacity = dim, metric, settings, rows
-        self._faiss = faiss
+        self._faiss, self._count = faiss, 0
         self._index: Any = faiss.IndexHNSWFlat(dim, settings.m, metric_number(metric))
         self._index.hnsw.efConstruction = settings.ef_construction
         self._stored: Any = faiss.downcast_index(self._index.storage)
@@ -89,7 +89,7 @@ class Graph:
         self.recall = 1.0
 
     def __len__(self) -> int:
-        return int(self._index.ntotal)
+        return self._count
 
     @property
     def breadth(self) -> int:
@@ -114,6 +114,7 @@ class Graph:
         """Put (n, dim) float32, of unit length under cosine, at the places behind the last one; nothing may search."""
         self._capacity = self._capacity_with(len(vectors))
         self._index.add(np.ascontiguousarray(vectors))
+        self._count += len(vectors)
 
     def vectors(self, places: RowNumbers | slice) -> FloatArray:
         """Vectors at (n,) places: (n, dim) float32, of unit length under cosine."""

@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from compatstore.arrays import FloatArray
-from compatstore.boundary import checked
-from compatstore.errors import InvalidInput
+from compatstore.boundary import bare, checked, fitted
+from compatstore.errors import CompatStoreError, InvalidInput
 from compatstore.in_memory.faiss_engine import load_faiss
 from compatstore.in_memory.graph import CacheSettings
 from compatstore.search.cache_size import cache_size, in_mebibytes, size_of
@@ -33,7 +33,7 @@ from compatstore.search.serving import require_fingerprints
 from compatstore.search.wanted import require_count
 from compatstore.storage.app_columns import refuse_distance
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.failures import answers
+from compatstore.storage.failures import answering, answers
 from compatstore.storage.snapshot import Snapshot
 
 AT_ONCE = 512  # vectors that are put into a graph while searches wait
@@ -134,6 +134,7 @@ class Cache:
         finally:
             self._searching.leave()
 
+    @bare
     def nearest(self, query: Any, k: int = 10, where: str | Sequence[str] | None = None) -> Nearest:
         """CachedIds and distances alone, as NumPy arrays: the fastest way, as the table is not read.
 
@@ -149,13 +150,21 @@ class Cache:
             >>> gallery.cache().nearest([0.1, 1.2], k=2).ids.tolist()
             [['a', 'd']]
         """
-        queries = self._queries(query, k, None)
-        state = self._enter()
         try:
-            found = self._find(state, queries, k, where, exact=False)
-            return Nearest(ids=found.take(state, "ids"), distances=found.distances, table_version=state.version)
-        finally:
-            self._searching.leave()
+            if type(k) is not int or where is not None:
+                k, where = fitted(Cache.nearest, k=k, where=where)
+            queries = self._queries(query, k, None)
+            state = self._enter()
+            try:
+                found = self._find(state, queries, k, where, exact=False)
+                return Nearest(ids=found.take(state, "ids"), distances=found.distances, table_version=state.version)
+            finally:
+                self._searching.leave()
+        except CompatStoreError:
+            raise
+        except BaseException as error:
+            with answering("find the nearest in", self._catalog.store.location):
+                raise error
 
     def _queries(self, query: Any, k: int, fingerprint: str | None) -> FloatArray:
         """Read a query, before the table is looked at: to embed a source may take long."""
@@ -172,6 +181,10 @@ class Cache:
     def _find(
         self, state: CacheState, queries: FloatArray, k: int, where: str | Sequence[str] | None, *, exact: bool
     ) -> FoundRows:
+        if where is None and not exact and len(state.held) == 1 and state.held[0].in_graph:
+            rows = state.held[0]
+            distances, places = rows.graph.search(query_as_compared(self._catalog, rows.reader, queries), k)
+            return FoundRows(None, places, distances)
         among = rows_among(state, None if where is None else joined(where, f"search {self._version}"))
         found = []
         for rows, counted in zip(state.held, among, strict=True):

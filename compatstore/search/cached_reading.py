@@ -137,8 +137,12 @@ def query_as_compared(catalog: Catalog, reader: Reader, queries: FloatArray) -> 
     """
     part = reader.part
     if part.artifact is None and part.columns.dtype == "float32":
-        squares = np.vecdot(queries, queries).tolist()
-        if all(_TINY < square < np.inf for square in squares):  # nothing that `query_of_part` would refuse or change
+        squares = np.vecdot(queries, queries)
+        if len(squares) == 1:  # a look at one number takes less than NumPy's own
+            fit = _TINY < squares.item() < np.inf
+        else:
+            fit = bool(((squares > _TINY) & (squares < np.inf)).all())
+        if fit:  # nothing that `query_of_part` would refuse or change
             return as_compared(queries, reader.metric)
     form = query_of_part(catalog, part, queries)[:, : part.columns.dim]
     return as_compared(VectorForm(part.columns.dtype, part.metric).stored(form), reader.metric)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -70,8 +70,7 @@ class CacheState:
         return sum(rows.bytes for rows in self.held)
 
 
-@dataclass(frozen=True, eq=False)
-class FoundRows:
+class FoundRows(NamedTuple):
     """What was found: places of rows, by query.
 
     Attributes:

@@ -92,6 +92,11 @@ class CachedRows:
         """All rows that count."""
         return Among(None, None) if self.live.all() else self.among(self.live)
 
+    @cached_property
+    def in_graph(self) -> bool:
+        """Whether all rows count and are in the graph: then it answers alone."""
+        return len(self.tail) == 0 and self.everything.graph is None
+
     def at(self, wanted: Digests) -> Among:
         """The rows at some addresses that count."""
         return self.among(self.live & np.isin(self.addresses, wanted))

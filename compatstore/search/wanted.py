@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from compatstore.boundary import shown
 from compatstore.errors import InvalidInput, first_offenders
 from compatstore.ingest import metadata
 from compatstore.storage.app_columns import OF_RESULTS
@@ -21,9 +22,9 @@ def require_count(k: int) -> None:
         InvalidInput: It is below 1, or above `MOST_RESULTS`.
     """
     if not isinstance(k, int | np.integer) or k < 1:
-        raise InvalidInput("search", expected="a whole number k >= 1", found=f"{k}")
+        raise InvalidInput("search", expected="a whole number k >= 1", found=shown(k))
     if k > MOST_RESULTS:
-        raise InvalidInput("search", expected=f"{MOST_RESULTS} results at most", found=f"{k}")
+        raise InvalidInput("search", expected=f"{MOST_RESULTS} results at most", found=shown(k))
 
 
 def result_columns(registry: Registry, schema: Sequence[str], columns: Sequence[str] | None) -> list[str]:

@@ -38,7 +38,7 @@ class Store:
         self._dataset = dataset
         self._snapshot: Snapshot = dataset.checkout_version(dataset.version)
         self._versions = location.child("_versions") if location.is_local else None
-        self._versions_changed = 0
+        self._settled = -1  # time of the folder of versions for which the snapshot is the newest there can be
         self._moving = threading.Lock()  # Lance's handle must not be moved by two threads at once
         self._fences: tuple[Fence, ...] = ()
 
@@ -91,30 +91,30 @@ class Store:
 
     def snapshot(self) -> Snapshot:
         """The table as of now; the returned handle does not move on."""
+        if self._versions_changed() == self._settled:
+            return self._snapshot
         with self._moving:
-            if self._may_have_moved():
-                with storage_errors(f"read {self.location.uri}", self.location):
-                    self._dataset.checkout_latest()
-                if self._snapshot.version != self._dataset.version:
-                    self._snapshot = self._dataset.checkout_version(self._dataset.version)
+            changed, now = self._versions_changed(), time.time_ns()
+            with storage_errors(f"read {self.location.uri}", self.location):
+                self._dataset.checkout_latest()
+            if self._snapshot.version != self._dataset.version:
+                self._snapshot = self._dataset.checkout_version(self._dataset.version)
+            self._settled = changed if 0 <= changed <= now - RECENT_NS else -1
             return self._snapshot
 
-    def _may_have_moved(self) -> bool:
-        """Whether there can be a version that this handle has not seen.
+    def _versions_changed(self) -> int:
+        """When a version was last added, in nanoseconds; -2, which is never settled, where nothing tells.
 
         A commit adds a file to the table's folder of versions and so changes that folder's time, which costs far less
         to ask for than the list of versions. File systems keep that time to some milliseconds only: a recent change
         may hide a later one.
         """
         if self._versions is None:
-            return True
+            return -2
         try:
-            changed = os.stat(self._versions).st_mtime_ns
+            return os.stat(self._versions).st_mtime_ns
         except OSError:  # the table is gone; reading it says so
-            return True
-        moved = changed != self._versions_changed or time.time_ns() - changed < RECENT_NS
-        self._versions_changed = changed
-        return moved
+            return -2
 
     def writer(self) -> Writer:
         """A handle of its own on the latest version, for Lance's writing methods: they move their handle on."""

@@ -96,9 +96,9 @@ def optional_libraries() -> Iterator[Diagnosis]:
 
 
 def _extra(extra: str, requirements: Iterable[Requirement]) -> Diagnosis:
-    found = {str(requirement): _version(requirement.name) for requirement in requirements}
-    missing = [name for name, version in found.items() if version is None]
-    other = [f"{r.name} {found[str(r)]}" for r in requirements if (found[str(r)] or "") not in r.specifier]
+    found = [(requirement, _version(requirement.name)) for requirement in requirements]
+    missing = [str(requirement) for requirement, version in found if version is None]
+    other = [f"{r.name} {version}" for r, version in found if version is not None and version not in r.specifier]
     fix = f'Run: pip install "{PACKAGE}[{extra}]"'
     topic = f"extra {extra}"
     if missing:

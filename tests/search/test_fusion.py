@@ -77,10 +77,11 @@ def append_as_an_app(gallery, folder, numbers, rows):
     """Rows that a writer appends who knows nothing of versions: they have no vector in the target."""
     values = numbers.source[rows].astype("f4").reshape(-1)
     width = lance.dataset(str(Path(folder, "gallery.lance"))).schema.field("v1").type
+    dtype = pa.array([], width.value_type).to_numpy().dtype
     table = pa.table(
         {
             "id": [IDS[row] for row in rows],
-            "v1": pa.FixedSizeListArray.from_arrays(pa.array(values.astype(width.value_type.to_pandas_dtype())), SHORT),
+            "v1": pa.FixedSizeListArray.from_arrays(pa.array(values.astype(dtype)), SHORT),
             "v1__origin": ["native"] * len(rows),
             "number": pa.array(rows, pa.int64()),
         }
