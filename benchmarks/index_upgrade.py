@@ -210,7 +210,7 @@ def build_costs(sizes: list[int], dim: int, kind: str) -> None:
             gallery = cs.Gallery.create(str(Path(folder, "g.lance")), cs.EmbeddingVersion("v1", dim=dim, metric="l2"))
             gallery.add({"id": [str(row) for row in range(rows)], "vector": world.source(rows, seed=2)})
             parts = indexes.sub_vectors(dim, dim // 8) if kind.endswith("PQ") else None
-            index = indexes.VectorIndex(kind, "l2", indexes.cells_for(rows), parts)
+            index = indexes.VectorIndex(kind, "l2", indexes.cells_for(rows, quantised=parts is not None), parts)
             started = time.process_time()
             indexes.build(gallery._catalog.store, "v1", index)
             costs.append(time.process_time() - started)

@@ -401,7 +401,8 @@ class Gallery:
             k: Results per query.
             version: Version of the query; the active one by default.
             where: Condition on the gallery's columns, in SQL, or several that must all hold. Each is checked to be one
-                expression, so that a tenant's condition holds whatever the next one, from outside, says.
+                expression, so that a tenant's condition holds whatever the next one, from outside, says. A name with
+                blanks or capitals stands in backticks; single and double quotes make a text.
             columns: Columns to return; id, source and metadata by default. What is computed comes in any case.
             fingerprint: Fingerprint of the model that made the query, or of both models by their versions' names;
                 refused unless it is the version's.
@@ -523,7 +524,8 @@ class Gallery:
         Args:
             version: The active one by default.
             kind: IVF_FLAT, IVF_PQ, IVF_SQ, IVF_HNSW_FLAT, IVF_HNSW_PQ or IVF_HNSW_SQ.
-            num_partitions: Cells; by default the square root of the number of vectors, 4,096 at the most.
+            num_partitions: Cells; by default the square root of the number of vectors, 4,096 at the most, and with
+                product quantisation one for 256 vectors at the most.
             num_sub_vectors: Parts of product quantisation; a part for every 8 values by default.
 
         Raises:

@@ -81,6 +81,11 @@ class Cache:
         self._require(0, cache_size(catalog, version, settings).total)
         self._state = self._read(None, catalog.store.snapshot())
 
+    def __repr__(self) -> str:
+        state = self._state
+        what = "closed" if state is None else f"{len(self)} items, table version {state.version}"
+        return f"<Cache of {self._version} in {self._catalog.store.location.name}: {what}>"
+
     # ---- searching
 
     def search(

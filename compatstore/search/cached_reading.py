@@ -137,10 +137,10 @@ def query_as_compared(catalog: Catalog, reader: Reader, queries: FloatArray) -> 
     """
     part = reader.part
     if part.artifact is None and part.columns.dtype == "float32":
-        squares = np.vecdot(queries, queries)
-        if len(squares) == 1:  # a look at one number takes less than NumPy's own
-            fit = _TINY < squares.item() < np.inf
+        if len(queries) == 1:  # what NumPy does for many takes longer, and warns where squares overflow
+            fit = _TINY < np.vdot(queries, queries) < np.inf
         else:
+            squares = np.einsum("qd,qd->q", queries, queries)
             fit = bool(((squares > _TINY) & (squares < np.inf)).all())
         if fit:  # nothing that `query_of_part` would refuse or change
             return as_compared(queries, reader.metric)

@@ -128,9 +128,13 @@ def tell(report: Report | None, stage: str, done: int, total: int = 1) -> None:
         report(stage, done, total)
 
 
-def cells_for(rows: int) -> int:
-    """Cells of an index by default: the square root of the number of rows, 4,096 at the most."""
-    return min(max(1, int(rows**0.5)), MOST_CELLS_BY_DEFAULT)
+def cells_for(rows: int, *, quantised: bool) -> int:
+    """Cells of an index by default: the square root of the number of rows, 4,096 at the most.
+
+    Lance builds one for 256 rows at the most where it quantises products, and warns of more.
+    """
+    cells = min(max(1, int(rows**0.5)), MOST_CELLS_BY_DEFAULT)
+    return min(cells, max(1, rows // MINIMUM_ROWS)) if quantised else cells
 
 
 def build(store: Store, column: str, index: VectorIndex, report: Report | None = None) -> None:

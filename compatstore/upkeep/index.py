@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from compatstore.boundary import checked
-from compatstore.errors import UpgradeError
+from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.storage import indexes
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
@@ -47,6 +47,9 @@ class ManagedIndex:
     def __init__(self, catalog: Catalog, version: str) -> None:
         self._catalog, self._version = catalog, version
 
+    def __repr__(self) -> str:
+        return f"<ManagedIndex of {self._version} in {self._catalog.store.location.name}>"
+
     def create(
         self,
         *,
@@ -63,15 +66,17 @@ class ManagedIndex:
 
         Args:
             kind: IVF_FLAT, IVF_PQ, IVF_SQ, IVF_HNSW_FLAT, IVF_HNSW_PQ or IVF_HNSW_SQ.
-            num_partitions: Cells; by default the square root of the number of vectors, 4,096 at the most.
-            num_sub_vectors: Parts of product quantisation; a part for every 8 values by default.
+            num_partitions: Cells; by default the square root of the number of vectors, 4,096 at the most, and with
+                product quantisation one for 256 vectors at the most.
+            num_sub_vectors: Parts of product quantisation, by which a stored vector can be divided; a part for every 8
+                values by default.
             progress: Called as a stage goes on.
             should_stop: Asked as a stage goes on; a build that is nearly over, or of more than 256 cells, is finished
                 first.
 
         Raises:
             UnknownVersion: The gallery keeps no vectors of that version.
-            InvalidInput: There are too few vectors, or the kind is unknown.
+            InvalidInput: There are too few vectors, the kind is unknown, or vectors cannot be divided into such parts.
             LeaseHeld: Somebody else works on this index.
             Interrupted: `should_stop` said so.
 
@@ -183,6 +188,11 @@ def _settings(
     num_partitions: int | None,
     num_sub_vectors: int | None,
 ) -> VectorIndex:
-    cells = indexes.cells_for(rows) if num_partitions is None else num_partitions
-    parts = indexes.sub_vectors(columns.width, columns.width // 8) if num_sub_vectors is None else num_sub_vectors
-    return VectorIndex(kind, record.metric, cells, parts if kind.endswith("PQ") else None)
+    quantised, width = kind.endswith("PQ"), columns.width
+    cells = indexes.cells_for(rows, quantised=quantised) if num_partitions is None else num_partitions
+    parts = indexes.sub_vectors(width, width // 8) if num_sub_vectors is None else num_sub_vectors
+    index = VectorIndex(kind, record.metric, cells, parts if quantised else None)
+    if quantised and width % parts:
+        asked, expected = f"index {record.name}", f"num_sub_vectors that divides {width}, the values of a stored vector"
+        raise InvalidInput(asked, expected=expected, found=f"{parts}", fix=f"{indexes.sub_vectors(width, parts)} does.")
+    return index

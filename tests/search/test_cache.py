@@ -292,6 +292,20 @@ def test_what_gallery_search_refuses_is_refused(gallery, vectors):
         gallery.cache("v9")
 
 
+@pytest.mark.parametrize("size", [1e38, 3e38, 1e-30, 1e-44])
+def test_queries_whose_squares_overflow_or_vanish_warn_of_nothing(gallery, size, recwarn):
+    cache, queries = gallery.cache(), np.full((2, 4), size, np.float32)
+    assert [cache.nearest(query, 1).ids.shape for query in (queries[0], queries)] == [(1, 1), (2, 1)]
+    assert not recwarn.list
+
+
+def test_a_cache_says_what_it_is(gallery, vectors):
+    cache = gallery.cache()
+    assert f"{len(cache)} items, table version {cache.table_version}" in repr(cache)
+    cache.close()
+    assert "closed" in repr(cache)
+
+
 def test_threads_search_while_rows_are_put_into_the_graph(tmp_path, vectors, monkeypatch):
     from concurrent.futures import ThreadPoolExecutor
 

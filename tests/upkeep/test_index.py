@@ -52,6 +52,17 @@ def test_a_version_without_an_index_says_so(gallery):
     assert (status.indexed_rows, status.unindexed_rows, status.recall) == (0, ROWS, None)
 
 
+def test_lance_is_asked_for_no_more_cells_than_it_builds(gallery, capfd):
+    assert gallery.index().create().cells == ROWS // 256
+    assert "WARN" not in capfd.readouterr().err
+
+
+def test_parts_that_do_not_divide_a_vector_are_refused_with_some_that_do(gallery):
+    with pytest.raises(InvalidInput, match=r"divides 8, the values of a stored vector; found 3\. 4 does"):
+        gallery.index().create(num_sub_vectors=3)
+    assert not gallery.index().status().kind
+
+
 def test_a_new_index_says_what_it_is_and_what_was_measured(gallery):
     status = gallery.index("v1").create(kind="IVF_PQ", num_partitions=4)
     assert status == gallery.index().status()
