@@ -31,8 +31,8 @@ LAYERS = [
     "verification",
     "ingest",
     "search",
-    "gallery",
     "trainers",
+    "gallery",
     "demo",
     "cli",
 ]

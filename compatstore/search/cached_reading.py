@@ -138,7 +138,7 @@ def query_as_compared(catalog: Catalog, reader: Reader, queries: FloatArray) -> 
     part = reader.part
     if part.artifact is None and part.columns.dtype == "float32":
         if len(queries) == 1:  # what NumPy does for many takes longer, and warns where squares overflow
-            fit = _TINY < np.vdot(queries, queries) < np.inf
+            fit = bool(_TINY < np.vdot(queries, queries) < np.inf)
         else:
             squares = np.einsum("qd,qd->q", queries, queries)
             fit = bool(((squares > _TINY) & (squares < np.inf)).all())

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from compatstore.arrays import FloatArray
 from compatstore.errors import InvalidInput, NotFound, UnknownVersion, first_offenders
-from compatstore.gallery import Gallery
 from compatstore.trainers.pairs.pairs import Pairs, require_unique
 from compatstore.trainers.pairs.vector_files import as_array, is_list, read_vectors
 from compatstore.versions import EmbeddingVersion
@@ -24,6 +23,28 @@ _ELSEWHERE = (
     "Of --source and --target name for one a file with ids, or a column of the gallery, with vectors of the other's "
     "items; --from and --to say which versions they are of."
 )
+
+
+class GalleryOfPairs(Protocol):
+    """What is read of a gallery: `Gallery` is one."""
+
+    def versions(self) -> tuple[str, ...]:
+        """Names of its versions."""
+
+    def version(self, name: str | None = None) -> EmbeddingVersion:
+        """A version."""
+
+    def native_ids(self, *versions: str) -> list[Any]:
+        """Ids of the items with native vectors in all of some versions."""
+
+    def get(self, ids: Sequence[Any], columns: Sequence[str] | None = None) -> Any:
+        """Columns of some items, as an Arrow table."""
+
+    def vectors(self, ids: Sequence[Any], version: str | None = None) -> FloatArray:
+        """(n, dim) float32, of some items."""
+
+    def side_information(self, ids: Sequence[Any], version: str | None = None) -> FloatArray:
+        """(n, side dim) float32, of some items."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -73,7 +94,7 @@ class _Side:
 
 
 def match_pairs(
-    gallery: Gallery,
+    gallery: GalleryOfPairs,
     source: str | PathLike[str],
     target: str | PathLike[str],
     *,
@@ -139,12 +160,12 @@ def match_pairs(
     )
 
 
-def is_file(gallery: Gallery, name: str) -> bool:
+def is_file(gallery: GalleryOfPairs, name: str) -> bool:
     """Whether a name is that of a file, and of no version or column."""
     return name not in gallery.versions() and name not in gallery.get([]).column_names and Path(name).is_file()
 
 
-def _read(gallery: Gallery, name: str | PathLike[str], version: str | None) -> _Side:
+def _read(gallery: GalleryOfPairs, name: str | PathLike[str], version: str | None) -> _Side:
     text, columns = fspath(name), gallery.get([]).column_names
     known = None if version is None else gallery.version(version)
     if text in gallery.versions():
@@ -164,7 +185,7 @@ def _read(gallery: Gallery, name: str | PathLike[str], version: str | None) -> _
     )
 
 
-def _of_version(gallery: Gallery, name: str) -> _Side:
+def _of_version(gallery: GalleryOfPairs, name: str) -> _Side:
     version = gallery.version(name)
     try:
         ids = gallery.native_ids(name)
@@ -185,7 +206,7 @@ def _of_version(gallery: Gallery, name: str) -> _Side:
     )
 
 
-def _of_column(gallery: Gallery, name: str, version: EmbeddingVersion | None) -> _Side:
+def _of_column(gallery: GalleryOfPairs, name: str, version: EmbeddingVersion | None) -> _Side:
     all_ids = gallery.native_ids()
     column = gallery.get(all_ids, [name]).column(name)
     return _Side(
@@ -226,7 +247,7 @@ def _side(found: _Side, path: str | PathLike[str] | None, ids: IdArray) -> Any:
     return beside.vectors(ids)
 
 
-def _labels(gallery: Gallery, column: str, ids: IdArray) -> IdArray:
+def _labels(gallery: GalleryOfPairs, column: str, ids: IdArray) -> IdArray:
     values = gallery.get(ids.tolist(), [column]).column(column)
     if values.null_count:
         asked = f"train with labels {column}"

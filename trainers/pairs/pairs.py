@@ -21,7 +21,7 @@ from compatstore.trainers.pairs.vector_files import VectorFile, read_vectors
 from compatstore.versions import EmbeddingVersion
 
 if TYPE_CHECKING:
-    from compatstore.gallery import Gallery
+    from compatstore.trainers.pairs.gallery_pairs import GalleryOfPairs
 
 # A space counts as normalised when every vector's length is within this of 1; float16 storage moves it by 5e-4.
 _UNIT = 2e-3
@@ -140,7 +140,7 @@ class Pairs:
     @classmethod
     def from_gallery(
         cls,
-        gallery: Gallery,
+        gallery: GalleryOfPairs,
         source: str | PathLike[str],
         target: str | PathLike[str],
         *,
