@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from compatstore.search.cache_size import CacheSize
     from compatstore.search.cascade import Cascade
     from compatstore.storage.indexes import SearchSettings
+    from compatstore.trainers.pairs.learn import Learn
     from compatstore.upgrade.requests.backfill import Backfill
     from compatstore.upgrade.requests.gates import Gates
     from compatstore.upgrade.requests.run_settings import RunSettings
@@ -38,6 +39,7 @@ __all__ = [
     "ExactNeighbours",
     "Gallery",
     "Gates",
+    "Learn",
     "Nearest",
     "RunSettings",
     "SearchSettings",
@@ -60,6 +62,7 @@ _HOMES = {
     "Cascade": "compatstore.search.cascade",
     "Gallery": "compatstore.gallery",
     "Gates": "compatstore.upgrade.requests.gates",
+    "Learn": "compatstore.trainers.pairs.learn",
     "Nearest": "compatstore.search.cache",
     "ExactNeighbours": "compatstore.in_memory.nearest",
     "RunSettings": "compatstore.upgrade.requests.run_settings",

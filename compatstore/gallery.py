@@ -43,6 +43,7 @@ from compatstore.storage.recall import measure_index
 from compatstore.storage.records import ArtifactRecord
 from compatstore.storage.registry import Registry, edit
 from compatstore.storage.store import Store
+from compatstore.trainers.pairs.learn import Learn
 from compatstore.upgrade.abort import abort
 from compatstore.upgrade.backfilling.account import unbackfillable
 from compatstore.upgrade.backfilling.search_account import read_spent
@@ -82,6 +83,7 @@ from compatstore.upkeep.tend import tend
 from compatstore.verification import Verification, verify
 from compatstore.versions import EmbeddingVersion
 
+LEARN = Learn()
 Result = TypeVar("Result")
 Ids: TypeAlias = Sequence[Any] | str | int  # one id, or a list or array of them
 
@@ -810,6 +812,7 @@ class Gallery:
         backfill: float | Backfill | None = None,
         gates: Gates | None = None,
         refit: Refitter | None = None,
+        learn: Learn | None = LEARN,
         run: RunSettings | None = None,
         progress: Callable[[Progress], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
@@ -829,6 +832,10 @@ class Gallery:
                 both versions searched as one, and serves the upgrade so when it is ready.
             refit: Corrects the transform by what the backfill has embedded (`trainers.Refit()`): where held-out rows
                 come nearer to their natives, the corrected transform is linked and the remaining rows are hopped again.
+            learn: How the upgrade teaches itself where no artifact leads to the target and the target has an encoder:
+                it embeds a random sample, learns from it, judges what would be served, hops, and goes on in waves until
+                the budget or the target quality is reached. Searches use both versions as one once that is sure to be
+                better. Without any limit it embeds the first sample alone. None refuses an upgrade without an artifact.
             run: Device and precision of the hop; batches, retries and pace of the backfill.
             progress: Called after each batch.
             should_stop: Asked before each batch.
@@ -850,19 +857,21 @@ class Gallery:
             ('ready', 6, 3)
         """
         request, asked = _requested(backfill, gates)
-        resolved = partial(resolve_run, target=target, via=via, holdout=None if refit is None else refit.holdout)
+        holdout = None if refit is None else refit.holdout
+        resolved = partial(resolve_run, target=target, via=via, holdout=holdout, learner=learn)
         planned = resolved(self._catalog, backfill=request)  # refuses what cannot be before anything is written
         require_startable(planned)
-        estimate = agree(planned, asked) if asked.asked else None
+        estimate = agree(planned, asked) if asked.asked and not planned.run.teaches else None
         if estimate is not None and asked.target_quality is not None:
             require_within_reach(planned, estimate)
             request = replace(request, share=estimate.share)
         with hold_lease(self._catalog, target, "upgrade", progress, should_stop) as work:
-            controls = Controls(work.progress, work.should_stop, run or RunSettings(), refit)
+            controls = Controls(work.progress, work.should_stop, run or RunSettings(), refit, learn, asked)
             if estimate is not None:
                 save_estimate(work.catalog, target, estimate)
             report = run_upgrade(resolved(work.catalog, backfill=request), controls)
-            fuse_as_asked(work.catalog, target, asked)
+            if not planned.run.teaches:
+                fuse_as_asked(work.catalog, target, asked)
             follow_parts(work.catalog, target)
         return self._tended(report)
 

@@ -54,8 +54,9 @@ def test_trainers_without_torch_say_what_to_install():
 import sys
 sys.modules["torch"] = None
 import compatstore.errors
+import compatstore.trainers
 try:
-    import compatstore.trainers
+    compatstore.trainers.Ridge
 except compatstore.errors.MissingExtra as error:
     print(error)
 """

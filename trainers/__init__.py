@@ -11,9 +11,6 @@ from typing import TYPE_CHECKING
 
 from compatstore.errors import MissingExtra
 
-if find_spec("torch") is None:
-    raise MissingExtra("torch", "train")
-
 if TYPE_CHECKING:
     from compatstore.trainers.images.augmentation import Augmentation
     from compatstore.trainers.images.bct import BCT, UniBCT
@@ -120,6 +117,8 @@ _HOMES = {
 
 def __getattr__(name: str) -> object:
     if name in _HOMES:
+        if find_spec("torch") is None:
+            raise MissingExtra("torch", "train")
         value: object = getattr(importlib.import_module(_HOMES[name]), name)
         globals()[name] = value
         return value

@@ -179,6 +179,8 @@ class RunRecord:
         lease: Number of the first lease whose staged natives count: that under which the target's columns were made, or
             which last folded what was staged.
         reads: What the backfill's encoder embeds items from: their "source" or their "id"; "" before any backfill.
+        teaches: Whether it learns its transform from what it embeds.
+        learned_at: Native items at its last lesson.
     """
 
     LEAVES_OUT: ClassVar[bool] = True  # earlier releases kept more in a run
@@ -204,6 +206,8 @@ class RunRecord:
     begun: int = 0
     lease: int = 0
     reads: str = ""
+    teaches: bool = False
+    learned_at: int = 0
 
     @property
     def open(self) -> bool:

@@ -15,6 +15,7 @@ from compatstore.storage.snapshot import Snapshot
 from compatstore.upgrade.backfilling.policies import factors, require_readable
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
 from compatstore.upgrade.context import UpgradeContext
+from compatstore.upgrade.learning import Learner
 from compatstore.upgrade.path import find_path
 from compatstore.upgrade.requests.backfill import Backfill, write_mode_of
 from compatstore.upgrade.states import EXPAND, run_of
@@ -27,6 +28,7 @@ def resolve_run(
     via: str | None = None,
     backfill: Backfill | None = None,
     holdout: float | None = None,
+    learner: Learner | None = None,
 ) -> UpgradeContext:
     """Decide source, path, budget and order of a run, or take up the one that is open; read-only.
 
@@ -36,6 +38,7 @@ def resolve_run(
         via: Id of the artifact to use.
         backfill: What the caller named of the backfill: limits, order, seed and write mode.
         holdout: Share of the backfill that is drawn at random, to validate a refit by.
+        learner: What learns a transform from the backfill, where no artifact leads to the target.
 
     Raises:
         InvalidInput: A setting is out of its range, or the target is active already and was not upgraded to.
@@ -46,10 +49,15 @@ def resolve_run(
     registry = catalog.registry(snapshot)
     registry.record(target)
     run = run_of(registry, target) or _begin(catalog, snapshot, target, via)
-    run = (backfill or Backfill()).applied_to(run)
+    asked = backfill or Backfill()
+    run = asked.applied_to(run)
     factors(run.policy)
     write_mode_of(run)
     context = UpgradeContext.of(catalog, run, snapshot)
+    if learner is not None and _is_to_learn(context, via):
+        first = min(learner.first_rows(context.count()) / max(context.count(), 1), 1.0)
+        run = replace(run, teaches=True, backfill=run.backfill or first)
+        context = context.with_run(run)
     run = replace(run, path=_path(context, via), holdout=run.holdout if holdout is None else holdout)
     context = context.with_run(run)
     if run.backfill > 0:
@@ -101,9 +109,23 @@ def _source(catalog: Catalog, snapshot: Snapshot, target: str, via: str | None) 
     return max(candidates, key=worth, default=registry.active)
 
 
+def _is_to_learn(context: UpgradeContext, via: str | None) -> bool:
+    """Whether an upgrade has no artifact and an encoder, and is not to embed everything whatever it costs."""
+    registry, run = context.registry, context.run
+    if run.path or run.teaches or via is not None or bridge_to(registry, run.target) is not None:
+        return run.teaches and via is None
+    everything = run.backfill == 1.0 and run.max_rows is None and run.max_seconds is None and run.max_cost is None
+    if everything or context.catalog.encoder(run.target) is None:
+        return False
+    with suppress(UnknownArtifact):
+        find_path(registry, run.source, run.target, None)
+        return False
+    return True
+
+
 def _path(context: UpgradeContext, via: str | None) -> tuple[str, ...]:
     registry, run = context.registry, context.run
-    if via is None and run.path:
+    if via is None and (run.path or run.teaches):
         return run.path
     wanted = None if via is None else context.catalog.artifact_record(via).id
     if wanted is not None and wanted == run.refit_of:

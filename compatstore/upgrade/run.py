@@ -12,20 +12,24 @@ from dataclasses import dataclass, field, replace
 
 from compatstore.artifacts.network import Precision
 from compatstore.errors import CompatStoreWarning
+from compatstore.evaluation.curve import native_count
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ledger import Spent
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import unsearchable
 from compatstore.upgrade.backfilling.account import read_account, read_refusals
 from compatstore.upgrade.backfilling.backfill import Backfiller, require_encoder
+from compatstore.upgrade.backfilling.policies import RANDOM
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.expand import expand
 from compatstore.upgrade.hop import Hop
 from compatstore.upgrade.indexing import build_target, refresh_target
+from compatstore.upgrade.learning import LEAST_GROWTH, Learner, learn, reached, serve_as_learned, wave_of
 from compatstore.upgrade.precision import PrecisionChoice, choose_precision
 from compatstore.upgrade.progress import Monitor, Progress
 from compatstore.upgrade.refit import Refitter, refit
 from compatstore.upgrade.requests.backfill import Budget
+from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.run_settings import RunSettings
 from compatstore.upgrade.states import BACKFILL, CUTOVER, READY, advance, set_run
 from compatstore.upgrade.transform import transformer_of
@@ -43,12 +47,16 @@ class Controls:
         settings: Device, precision, batches, retries and pace. The precision "auto" is decided by `run_upgrade`;
             elsewhere it is float32.
         refit: Corrects the transform by what the backfill has gathered, or None.
+        learner: Learns the transform of an upgrade that has no artifact from what it embeds, or None.
+        gates: What such an upgrade is to reach.
     """
 
     progress: Callable[[Progress], None] | None = None
     should_stop: Callable[[], bool] | None = None
     settings: RunSettings = field(default_factory=RunSettings)
     refit: Refitter | None = None
+    learner: Learner | None = None
+    gates: Gates = field(default_factory=Gates)
 
     def monitor(self, step: str, total: int) -> Monitor:
         """A monitor for one step."""
@@ -115,7 +123,11 @@ def run_upgrade(context: UpgradeContext, controls: Controls) -> UpgradeResult:
     transformed = _hop(context, controls)
     if context.run.state not in (READY, CUTOVER):
         build_target(context.later(), controls.progress, controls.should_stop)
-    run, backfilled = _backfill(context.later(), controls)
+    if context.run.teaches and controls.learner is not None:
+        run, backfilled, more = _teach_itself(context.later(), controls, controls.learner)
+        transformed += more
+    else:
+        run, backfilled = _backfill(context.later(), controls)
     if controls.refit is not None:
         run = refit(context.later(run), controls.refit)
     transformed += catch_up(context.later(run), controls)
@@ -183,9 +195,51 @@ def _hop(context: UpgradeContext, controls: Controls) -> int:
     return changed
 
 
-def _backfill(context: UpgradeContext, controls: Controls) -> tuple[RunRecord, int]:
-    catalog, run, backfill = context.catalog, context.run, Backfiller(context, controls.settings)
-    lacking = backfill.account.budget.share_left(context.count(), context.count(context.target.native))
+def _teach_itself(context: UpgradeContext, controls: Controls, learner: Learner) -> tuple[RunRecord, int, int]:
+    """Embed, learn and hop, wave by wave, until the budget or the target quality is reached.
+
+    Each wave begins where the table says that the upgrade is, so that a call goes on where another one was stopped.
+
+    Returns:
+        The run, the items embedded and the items transformed.
+    """
+    run, backfilled, transformed, ended = context.run, 0, 0, False
+    while not ended:
+        context = context.later(run)
+        wave = wave_of(context, learner)
+        if wave.full <= run.learned_at:
+            if reached(context, controls.gates):
+                run = set_run(context.catalog, replace(run, ended_by="target_quality"))
+                break
+            run, rows = _backfill(context, controls, upto=wave.goal)
+            backfilled += rows
+            context = context.later(run)
+            natives = context.count(context.target.native)
+            ended = bool(run.ended_by) or natives < wave.goal
+            if ended and natives <= LEAST_GROWTH * run.learned_at:
+                break
+        controls.monitor("learn", 0).begin()
+        run = learn(context, learner, controls.gates)
+        transformed += catch_up(context.later(run), controls)
+        serve_as_learned(context.later(run))
+    return run, backfilled, transformed
+
+
+def _backfill(context: UpgradeContext, controls: Controls, *, upto: int | None = None) -> tuple[RunRecord, int]:
+    """Embed what the budget allows.
+
+    Args:
+        context: The upgrade as of now.
+        controls: Progress, stop and settings.
+        upto: Items that are to be native at the most. Until a transform is learned they are drawn at random, so that
+            they stand for the gallery.
+    """
+    catalog, run = context.catalog, context.run
+    at_random = upto is not None and not run.learned_at
+    drawn = context.with_run(replace(run, policy=RANDOM)) if at_random else context
+    backfill = Backfiller(drawn, controls.settings, upto=upto)
+    items, natives = context.count(), context.count(context.target.native)
+    lacking = max(native_count(backfill.share, items) - natives, 0)
     if run.backfill == 0 or not lacking:
         ended = backfill.ended_by(lacking) if run.backfill else run.ended_by
         return set_run(catalog, replace(run, ended_by=ended)), backfill.natives.fold()

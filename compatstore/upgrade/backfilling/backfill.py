@@ -82,17 +82,26 @@ class Backfiller:
     Args:
         context: The upgrade as it begins: its budget, policy and seed, and the items that are chosen from.
         settings: Batches, retries and pace.
+        upto: Items that are to be native at the most, whatever the budget allows: a wave of it. None for no such end.
 
     Attributes:
         account: What was spent, and what could not be embedded.
         natives: Where native vectors go.
     """
 
-    def __init__(self, context: UpgradeContext, settings: RunSettings | None = None) -> None:
-        self.context = context
+    def __init__(
+        self, context: UpgradeContext, settings: RunSettings | None = None, *, upto: int | None = None
+    ) -> None:
+        self.context, self._upto = context, upto
         self.settings = settings or RunSettings()
         self.account: Account = open_account(context, self.settings.failures_in_a_row)
         self.natives = Natives(context)
+
+    @property
+    def share(self) -> float:
+        """Share of the gallery that may be native when this call ends."""
+        allowed, items = self.account.budget.allowed_share, self.context.count()
+        return allowed if self._upto is None or not items else min(allowed, self._upto / items)
 
     def choice(self) -> Choice:
         """What is still to be embedded; read-only.
@@ -100,7 +109,7 @@ class Backfiller:
         What was tried in vain is left out, unless the settings say otherwise, and so are items without a source.
         """
         context = self.context
-        share = 0.0 if self.account.ended_by else self.account.budget.allowed_share
+        share = 0.0 if self.account.ended_by else self.share
         tried = self.account.failing.slice(0, 0 if self.settings.retry_unbackfillable else None)
         choice = Choice(TableRows(context), share, self.natives.waiting(), tried)
         if len(choice) and not context.run.reads:
@@ -123,7 +132,8 @@ class Backfiller:
         """
         if self.account.ended_by:
             return self.account.ended_by
-        return "backfill" if self.account.budget.allowed_share < 1 and not lacking else ""
+        allowed = self.account.budget.allowed_share
+        return "backfill" if allowed < 1 and self.share == allowed and not lacking else ""
 
     def embed(self, choice: Choice, monitor: Monitor) -> int:
         """Embed and store items until they or the budget come to an end, and fold what is stored.

@@ -98,7 +98,7 @@ def draw_sample(
         InvalidInput: There is no such column of labels.
     """
     snapshot, key, source = context.snapshot, context.registry.id_column, context.source
-    _require_labels(snapshot.schema, context.run.target, labels)
+    require_labels(snapshot.schema, context.run.target, labels)
     everything = snapshot.to_table(columns=[key, *([labels] if labels else [])], filter=source.present)
     ids = everything.column(key).combine_chunks()
     order = np.argsort(-random_scores(ids, domain, seed), kind="stable")
@@ -107,7 +107,7 @@ def draw_sample(
         order = order[~np.isin(order, before)]
     places = order[:size]
     rows = _read(context, ids.take(places))
-    classes = None if labels is None else _classes(everything.column(labels))
+    classes = None if labels is None else classes_of(everything.column(labels))
     return _sample(context, rows, places, classes, len(ids))
 
 
@@ -199,7 +199,7 @@ def _served(columns: VersionColumns | None, dim: int, rows: ArrowTable) -> Versi
     return VersionValues.absent(rows.num_rows, dim)
 
 
-def _require_labels(schema: ArrowSchema, target: str, labels: str | None) -> None:
+def require_labels(schema: ArrowSchema, target: str, labels: str | None) -> None:
     """Refuse a column that cannot say what is correct.
 
     Raises:
@@ -218,7 +218,7 @@ def _require_labels(schema: ArrowSchema, target: str, labels: str | None) -> Non
         raise InvalidInput(asked, expected=f"text or whole numbers in the column {labels}", found=str(kind))
 
 
-def _classes(labels: ArrowArray) -> Positions:
+def classes_of(labels: ArrowArray) -> Positions:
     """Labels as numbers from 0, -1 for an item that has none: (n,) intp."""
     combined = labels.combine_chunks()
     numbers = combined if pa.types.is_dictionary(combined.type) else combined.dictionary_encode()

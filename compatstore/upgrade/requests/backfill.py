@@ -12,7 +12,7 @@ from compatstore.evaluation.curve import native_count
 from compatstore.storage.ledger import Spent
 from compatstore.storage.records import RunRecord
 
-Limit = Literal["", "backfill", "max_rows", "max_seconds", "max_cost"]
+Limit = Literal["", "backfill", "max_rows", "max_seconds", "max_cost", "target_quality"]
 WriteMode = Literal["auto", "move_rows", "rewrite_columns"]
 # What a run's record keeps for each mode, since before the modes had these names.
 _RECORDED: dict[WriteMode, str] = {"auto": "auto", "move_rows": "rows", "rewrite_columns": "columns"}

@@ -1,0 +1,203 @@
+r"""Quality of an upgrade that teaches itself, by what it has embedded: no labels, no pairs given.
+
+    python -m benchmarks.learning caltech.npz characters.npz glosses.npz --journal docs/results/learning.jsonl \
+        --page docs/results/learning.md [--seeds 3] [--items 6000] [--queries 1500]
+
+The sets are made by `benchmarks.pairs.images`, `benchmarks.pairs.plain` and `benchmarks.pairs.texts`; only items that
+no model was trained on are taken. One gallery is upgraded by `Gallery.upgrade(backfill=share)` to one share after
+another. What is served then is what the gallery has decided: the status quo, or both versions as one. Beside it, with
+the same natives: the target's column alone, a merge without any transform, and the full backfill. Queries are other
+items. A run that was stopped goes on from its journal where a whole gallery is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import compatstore as cs
+from benchmarks.fusion.page import fill
+from benchmarks.fusion.strategies import figures
+from benchmarks.pairs.embedded import SOURCE, TARGET, EmbeddedSet
+from benchmarks.pairs.journal import Journal, Record
+from compatstore.arrays import BoolArray, FloatArray
+from compatstore.evaluation.distances import measure
+from compatstore.evaluation.fusion import Fusion, fused_blocks
+from compatstore.evaluation.ranking import rank_blocks
+from compatstore.evaluation.relevance import Relevance, relevance_from_labels
+
+NEW = "v2"
+SHARES = (0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0)
+STATUS_QUO, SERVED, COLUMN, MERGED, FULL = "status quo", "served", "target's column", "merged by distance", "full"
+STRATEGIES = (STATUS_QUO, SERVED, COLUMN, MERGED, FULL)
+METRICS = {"cmc1": "CMC-1", "map": "mAP"}
+ERRORS = 2  # standard errors that a cell may be below the status quo by chance
+_BLOCK = 64  # queries
+
+
+class TaughtGallery:
+    """A gallery on disk that is upgraded from one share to the next, and the queries that report.
+
+    Args:
+        data: The set.
+        items: Items of the gallery.
+        queries: Queries.
+        seed: Of the choice, and of the upgrade.
+        folder: Where the gallery is made.
+    """
+
+    def __init__(self, data: EmbeddedSet, items: int, queries: int, seed: int, folder: str) -> None:
+        rows = np.random.default_rng(seed).permutation(np.flatnonzero(data.fresh))
+        queries = min(queries, len(rows) // 4)
+        self._asked, self._rows = rows[:queries], rows[queries : queries + items]
+        self._data, self._seed = data, seed
+        self._ids = [f"item-{row:06d}" for row in self._rows]
+        native = dict(zip(self._ids, self._vectors(TARGET, self._rows), strict=True))
+        source, target = self._version("v1", SOURCE), self._version(NEW, TARGET)
+        self.gallery = cs.Gallery.create(str(Path(folder, "gallery.lance")), source)
+        self.gallery.add({"id": self._ids, "vector": self._vectors(SOURCE, self._rows)})
+        self.gallery.register(replace(target, encoder=cs.encoders.Precomputed(native)))
+
+    def _version(self, name: str, model: str) -> cs.EmbeddingVersion:
+        dim = self._data.vectors[model].shape[1]
+        return cs.EmbeddingVersion(name, dim=dim, metric="cosine", normalised=True)
+
+    def _vectors(self, name: str, rows: Any) -> FloatArray:
+        vectors = self._data.vectors[name][rows]
+        return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float32)
+
+    def upgraded(self, share: float) -> dict[str, Any]:
+        """Upgrade to a share; CMC-1 and mAP by strategy, from 0 to 1, and what the gallery has decided."""
+        result = self.gallery.upgrade(NEW, backfill=cs.Backfill(share=share, seed=self._seed))
+        native = np.isin(self._ids, self.gallery.native_ids(NEW))
+        labels = self._data.labels
+        relevance = relevance_from_labels(labels[self._asked], labels[self._rows])
+        registry = self.gallery._catalog.registry()
+        chosen, serving = registry.fusion_of(NEW), registry.serving.get(NEW)
+        fused = chosen is not None and serving is not None and serving.serving == "fused"
+        fusion = chosen if chosen is not None and fused else Fusion(weight=0.0)
+        found: dict[str, Any] = {
+            "natives": int(native.sum()),
+            "transformed": result.transformed,
+            "chosen": f"{fusion.weight:g}{' apart' * fusion.per_origin}",
+        }
+        ways = {STATUS_QUO: replace(fusion, weight=0.0), SERVED: fusion, COLUMN: replace(fusion, weight=1.0)}
+        stored = self._stored(native)
+        found |= self._figures(ways, stored, native, relevance)
+        exact = self._vectors(TARGET, self._rows)
+        found |= self._figures({FULL: replace(fusion, weight=1.0)}, exact, np.ones(len(native), bool), relevance)
+        return found | {MERGED: self._merged(native, relevance)}
+
+    def _stored(self, native: BoolArray) -> FloatArray:
+        """The target's column; zeros, which no search finds before the others, for items that have no vector yet."""
+        if not self.gallery._catalog.registry().runs[NEW].path:
+            return np.where(native[:, None], self._vectors(TARGET, self._rows), np.float32(0))
+        return np.asarray(self.gallery.vectors(self._ids, NEW), np.float32)
+
+    def _figures(
+        self, ways: Mapping[str, Fusion], stored: FloatArray, native: BoolArray, relevance: Relevance
+    ) -> dict[str, Any]:
+        source = measure(self._vectors(SOURCE, self._asked), self._vectors(SOURCE, self._rows), "cosine", block=_BLOCK)
+        target = measure(self._vectors(TARGET, self._asked), stored, "cosine", block=_BLOCK)
+        blocks = fused_blocks(source, target, native, relevance, list(ways.values()))
+        columns = [np.arange(len(native)) + len(native) * number for number in range(len(ways))]
+        rankings = rank_blocks(blocks, len(self._asked), relevance, columns)
+        return {name: figures(ranking) for name, ranking in zip(ways, rankings, strict=True)}
+
+    def _merged(self, native: BoolArray, relevance: Relevance) -> dict[str, float]:
+        """Natives found by the target's queries and the others by the source's, merged by cosine: no transform."""
+        source = measure(self._vectors(SOURCE, self._asked), self._vectors(SOURCE, self._rows), "cosine", block=_BLOCK)
+        target = measure(self._vectors(TARGET, self._asked), self._vectors(TARGET, self._rows), "cosine", block=_BLOCK)
+        order = relevance.order
+
+        def blocks() -> Iterator[tuple[int, Any]]:
+            for (start, left), (_, right) in zip(source.blocks(), target.blocks(), strict=True):
+                yield start, np.where(native, right, left)[:, order]
+
+        return figures(rank_blocks(blocks(), len(self._asked), relevance, [np.arange(len(native))])[0])
+
+
+def tables(records: Sequence[Record]) -> str:
+    """Markdown: a table for each set, and what is served against the status quo."""
+    cells = defaultdict[str, dict[str, list[Record]]](dict)
+    for record in records:
+        cells[record["set"]].setdefault(record["method"], []).append(record)
+    parts = ["\n".join(_table(name, found)) for name, found in cells.items()]
+    return "\n\n".join([*parts, "\n".join(_gains(cells))])
+
+
+def _table(name: str, found: Mapping[str, Sequence[Record]]) -> Iterator[str]:
+    seeds = len(next(iter(found.values())))
+    yield f"**{name}**, {seeds} seeds:\n"
+    yield f"| CMC-1 / mAP | {' | '.join(found)} |"
+    yield "|---" * (1 + len(found)) + "|"
+    for strategy in STRATEGIES:
+        means = [
+            [100 * np.mean([r[strategy][metric] for r in records]) for metric in METRICS] for records in found.values()
+        ]
+        yield f"| {strategy} | {' | '.join(f'{cmc:.1f} / {average:.1f}' for cmc, average in means)} |"
+    weights = [", ".join(dict.fromkeys(record["chosen"] for record in records)) for records in found.values()]
+    yield f"| w chosen | {' | '.join(weights)} |"
+
+
+def _mean(records: Sequence[Record], strategy: str, metric: str) -> float:
+    """A figure in percent, over seeds."""
+    return float(100 * np.mean([record[strategy][metric] for record in records]))
+
+
+def _gains(cells: Mapping[str, Mapping[str, Sequence[Record]]]) -> Iterator[str]:
+    shares = list(dict.fromkeys(share for found in cells.values() for share in found))
+    below = counted = 0
+    yield "What is served against the status quo, in points, in parentheses the standard error over seeds; of mAP also"
+    yield "as a share of the full backfill's gain:\n"
+    yield f"| set | metric | {' | '.join(shares)} |"
+    yield "|---" * (2 + len(shares)) + "|"
+    for name, found in cells.items():
+        for metric, title in METRICS.items():
+            row = []
+            for share in shares:
+                gains = 100 * np.array([r[SERVED][metric] - r[STATUS_QUO][metric] for r in found[share]])
+                full = _mean(found[share], FULL, metric) - _mean(found[share], STATUS_QUO, metric)
+                error = gains.std() / np.sqrt(max(len(gains) - 1, 1))
+                below += int(gains.mean() < -ERRORS * error)
+                counted += 1
+                of_full = f", {gains.mean() / full:.0%}" if metric == "map" else ""
+                row.append(f"{gains.mean():+.1f} ({error:.1f}){of_full}")
+            yield f"| {name} | {title} | {' | '.join(row)} |"
+    yield f"\nBelow the status quo by more than {ERRORS} standard errors: in {below} of {counted} cells."
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sets", nargs="*", type=Path)
+    parser.add_argument("--journal", type=Path, required=True, help="one JSON line for each measurement")
+    parser.add_argument("--page", type=Path, help="a page whose tables are written from the journal")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--items", type=int, default=6000)
+    parser.add_argument("--queries", type=int, default=1500)
+    parser.add_argument("--shares", nargs="+", type=float, default=SHARES)
+    options = parser.parse_args()
+    size, journal = f"{options.items} items, {options.queries} queries", Journal(options.journal)
+    for data in map(EmbeddedSet.load, options.sets):
+        for seed in range(options.seeds):
+            with tempfile.TemporaryDirectory() as folder:
+                taught = TaughtGallery(data, options.items, options.queries, seed, folder)
+                for share in options.shares:
+                    key = {"size": size, "set": data.name, "setting": "self-taught", "seed": seed}
+                    journal.once({**key, "method": f"{share:.0%}"}, lambda g=taught, s=share: g.upgraded(s))
+                    print(data.name, seed, f"{share:.0%}", flush=True)
+    text = tables([record for record in journal.records if record["size"] == size])
+    print(text)
+    if options.page:
+        fill(options.page, text)
+
+
+if __name__ == "__main__":
+    main()

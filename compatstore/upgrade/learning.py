@@ -1,0 +1,355 @@
+"""An upgrade that teaches itself: what it has embedded natively is learned from, and judged as it will be served.
+
+Pairs are the gallery's own: items that have a native vector in both versions. Each of them is also a query, for
+transforms that were fitted without it: by cross-fitting no pair is kept out of the lesson, and none is asked about a
+transform that has seen it. The transform that serves best is hopped by. Searches go on as before until the fusion of
+both versions is sure to be better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from compatstore.arrays import ArrowArray, BoolArray, Doubles, FloatArray, Positions
+from compatstore.artifacts.artifact import Artifact
+from compatstore.digests import digest_half
+from compatstore.evaluation import DecisionTable, decide
+from compatstore.evaluation.fusion import SAME_SHARE, Fusion, Serving
+from compatstore.evaluation.fusion_choice import FusionTrial
+from compatstore.evaluation.sample import EvaluationSample
+from compatstore.evaluation.strategies import trial_of_fusions
+from compatstore.storage.columns import NATIVE
+from compatstore.storage.history import HistoryEntry
+from compatstore.storage.records import RunRecord, ServingRecord
+from compatstore.storage.registry import Registry, edit
+from compatstore.upgrade.backfilling.policies import RANDOM, draw, random_scores
+from compatstore.upgrade.backfilling.policy_inputs import TableRows
+from compatstore.upgrade.context import UpgradeContext
+from compatstore.upgrade.estimates.estimate import UpgradeEstimate, load_estimate, save_estimate
+from compatstore.upgrade.estimates.fusing import SHARES, filled, native_share, serve
+from compatstore.upgrade.estimates.sample import classes_of, require_labels
+from compatstore.upgrade.estimates.trial import SampleSettings, decision_settings
+from compatstore.upgrade.requests.gates import Gates
+from compatstore.upgrade.states import BACKFILL, CUTOVER, require_open, set_run
+from compatstore.versions import EmbeddingVersion
+
+STEP = "learn"
+FEWEST_PAIRS = 40
+MOST_PAIRS, MOST_JUDGES = 20_000, 1_000
+LEAST_GROWTH = 1.25  # natives since the last lesson, where the budget ends within a wave, before there is another
+_DRAW = "learn"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Lesson:
+    """Pairs of the gallery's own, in random order.
+
+    Args:
+        source: (n, source dim) float32, native in the source.
+        target: (n, target dim) float32, native in the target.
+        side: (n, side dim) float32, side-information of the source, or None.
+        source_version: The source.
+        target_version: The target.
+        seed: Of the run.
+    """
+
+    source: FloatArray
+    target: FloatArray
+    side: FloatArray | None
+    source_version: EmbeddingVersion
+    target_version: EmbeddingVersion
+    seed: int
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Taught:
+    """A transform that was learned.
+
+    Args:
+        name: The method and its settings.
+        artifact: Learned from all pairs.
+        transformed: (n, target dim) float32, the pairs' sources, each by a transform that was learned without it.
+    """
+
+    name: str
+    artifact: Artifact
+    transformed: FloatArray
+
+
+class Learner(Protocol):
+    """Learns transforms from pairs; `Learn` is one."""
+
+    @property
+    def growth(self) -> float:
+        """How many times as many items are native after a wave as before it, above 1."""
+
+    def first_rows(self, items: int) -> int:
+        """Items of the first wave, in a gallery of so many."""
+
+    def teach(self, lesson: Lesson) -> Sequence[Taught]:
+        """Transforms worth judging, those nearest to the natives first; none where nothing can be learned."""
+
+
+class _Judged(NamedTuple):
+    """A transform, and what queries find in a gallery that is served with it."""
+
+    taught: Taught
+    trial: FusionTrial
+    fusion: Fusion
+    figure: float
+
+
+class Wave(NamedTuple):
+    """Where an upgrade stands among its waves, which are the same wherever a call was stopped.
+
+    Attributes:
+        full: Natives at the end of the last wave that is over, 0 where none is.
+        goal: Natives at the end of the next one.
+    """
+
+    full: int
+    goal: int
+
+
+def wave_of(context: UpgradeContext, learner: Learner) -> Wave:
+    """Where an upgrade stands: each wave makes `growth` times as many items native as the one before."""
+    native, wave = context.count(context.target.native), Wave(0, learner.first_rows(context.count()))
+    while wave.goal <= native:
+        wave = Wave(wave.goal, max(round(wave.goal * learner.growth), wave.goal + 1))
+    return wave
+
+
+def learn(context: UpgradeContext, learner: Learner, asked: Gates) -> RunRecord:
+    """Learn from the native items, and take what serves best; what was found is in the history either way.
+
+    Returns:
+        The run, with the learned artifact as its path where one was taken.
+
+    Raises:
+        InvalidInput: There is no such column of labels.
+        Interrupted: The run was ended meanwhile.
+    """
+    run, natives = context.run, context.count(context.target.native)
+    tried = replace(run, learned_at=natives)
+    lesson, ids, judges, classes = _lesson_of(context, asked.labels)
+    if len(judges) < FEWEST_PAIRS:
+        return _note(context, tried, f"too few pairs: {len(judges)}, at least {FEWEST_PAIRS} are needed")
+    share = native_share(context)
+    judged = [_judge(context, lesson, taught, judges, classes, share, asked) for taught in learner.teach(lesson)]
+    if not judged:
+        return _note(context, tried, f"no method can learn from {len(lesson)} pairs")
+    best = max(judged, key=lambda one: one.figure)
+    fusion = _with_larger_shares(best, share)
+    pays = not run.path or _comes_nearer(context, lesson, ids, best.taught)
+    taken = _take(context, tried, best.taught if pays else None, fusion, asked, len(lesson))
+    _promise(context.later(taken), best, fusion, share, asked)
+    return taken
+
+
+def serve_as_learned(context: UpgradeContext) -> None:
+    """Serve by both versions as one where that was found to be sure of a gain, else as before."""
+    fusion = context.catalog.registry().fusion_of(context.run.target)
+    if fusion is not None:
+        serve(context.catalog, context.run.target, "fused" if fusion.weight > 0 else "single")
+
+
+def reached(context: UpgradeContext, asked: Gates) -> bool:
+    """Whether the target quality is sure to be reached by what is native now, as the last lesson has found."""
+    estimate = load_estimate(context.catalog, context.run.target)
+    if asked.target_quality is None or estimate is None:
+        return False
+    kept = estimate.row.kept.get(asked.criterion)
+    return kept is not None and kept.low >= asked.target_quality
+
+
+def _lesson_of(context: UpgradeContext, labels: str | None) -> tuple[Lesson, ArrowArray, Positions, Positions | None]:
+    """The pairs, their ids, the rows of them that judge, and all pairs' classes (-1 for none) where there are labels.
+
+    Judges are items that were drawn at random, so that they stand for all items of the gallery.
+    """
+    catalog, run, key = context.catalog, context.run, context.registry.id_column
+    rows = TableRows(context)
+    native = rows.native() & _native_in_source(context)
+    picked = np.flatnonzero(native)
+    order = np.argsort(-random_scores(rows.ids.take(picked), _DRAW, run.seed), kind="stable")
+    picked = picked[order][:MOST_PAIRS]
+    drawn = draw(RANDOM, rows, run.seed)
+    at_random = native.copy() if run.policy == RANDOM else np.zeros(len(native), bool)
+    at_random[drawn[: _before_gap(native[drawn])]] = True
+    source, target = context.source, context.target
+    require_labels(context.snapshot.schema, run.target, labels)
+    names = [key, *source.item_names, *target.names, *([labels] if labels else [])]
+    table = context.snapshot.take(picked.tolist(), columns=list(dict.fromkeys(names)))
+    read, made = source.read_items(table), target.decode(table)
+    has_side = source.side is not None and bool(read.side_valid.all())
+    lesson = Lesson(
+        source=read.vectors,
+        target=made.vectors,
+        side=read.side if has_side else None,
+        source_version=catalog.version(run.source),
+        target_version=catalog.version(run.target),
+        seed=run.seed,
+    )
+    classes = None if labels is None else classes_of(table.column(labels))
+    judges = np.flatnonzero(at_random[picked])
+    if classes is not None:
+        judges = judges[classes[judges] >= 0]
+    return lesson, table.column(key).combine_chunks(), judges[:MOST_JUDGES], classes
+
+
+def _native_in_source(context: UpgradeContext) -> BoolArray:
+    """(n,) bool, items whose vector in the source is of the source's own model, in the order of the table."""
+    source = context.source
+    if source.origin is None:
+        return np.ones(context.snapshot.count_rows(), bool)
+    column = context.snapshot.to_table(columns=[source.origin]).column(source.origin)
+    return np.array([origin == NATIVE for origin in column.to_pylist()], bool)
+
+
+def _before_gap(native: BoolArray) -> int:
+    """How many of the first are all native."""
+    return len(native) if native.all() else int((~native).argmax())
+
+
+def _judge(
+    context: UpgradeContext,
+    lesson: Lesson,
+    taught: Taught,
+    judges: Positions,
+    classes: Positions | None,
+    share: float,
+    asked: Gates,
+) -> _Judged:
+    """What the judges find in a gallery of which a share is native and the rest was made by a transform."""
+    trial = trial_of_fusions(
+        _sample_of(context, lesson, taught, judges, classes), decision_settings(context, _settings(asked, context.run))
+    )
+    fitted = trial.fit(_native_rows(len(judges), share), trial.constants(), against_target=True)
+    metric = trial.settings.metrics.index(trial.settings.criterion)
+    return _Judged(taught, trial, fitted.fusion, float(fitted.found.values[metric, fitted.found.counted].mean()))
+
+
+def _sample_of(
+    context: UpgradeContext, lesson: Lesson, taught: Taught, judges: Positions, classes: Positions | None
+) -> EvaluationSample:
+    ids = np.arange(len(judges))
+    labels = None if classes is None else classes[judges]
+    return EvaluationSample(
+        source_queries=lesson.source[judges],
+        target_queries=lesson.target[judges],
+        source=lesson.source[judges],
+        transformed=taught.transformed[judges],
+        native=lesson.target[judges],
+        order=ids,
+        query_labels=labels,
+        gallery_labels=labels,
+        query_ids=ids,
+        gallery_ids=ids,
+        population=max(context.count(context.source.present), len(judges)),
+    )
+
+
+def _native_rows(items: int, share: float) -> BoolArray:
+    """(n,) bool, the first of a random order."""
+    return filled(np.zeros(items, bool), np.arange(items), share)
+
+
+def _settings(asked: Gates, run: RunRecord) -> SampleSettings:
+    return SampleSettings(labels=asked.labels, criterion="map", seed=run.seed)
+
+
+def _with_larger_shares(best: _Judged, share: float) -> Fusion:
+    """The fusion with the weights for larger native shares, which a backfill comes to."""
+    constants, items = best.trial.constants(), len(best.trial.sample.source)
+    larger = [other for other in SHARES if other > share + SAME_SHARE]
+    fitted = [best.trial.fit(_native_rows(items, other), constants, against_target=True).fusion for other in larger]
+    choices = tuple(
+        replace(choice, native_share=there)
+        for fusion, there in zip((best.fusion, *fitted), (share, *larger), strict=True)
+        for choice in fusion.choices
+    )
+    return replace(constants, choices=choices).at(share)
+
+
+def _comes_nearer(context: UpgradeContext, lesson: Lesson, ids: ArrowArray, taught: Taught) -> bool:
+    """Whether pairs that the transform at hand has not learned from come nearer to their natives by another one.
+
+    The gain must be more than chance would give in one case of forty.
+    """
+    artifact = context.catalog.artifact(context.run.path[-1])
+    seen = np.zeros(len(lesson), bool) if artifact.seen is None else np.isin(digest_half(lesson.source), artifact.seen)
+    fresh = np.flatnonzero(~seen)
+    if len(fresh) < FEWEST_PAIRS:
+        return False
+    side = lesson.side if artifact.manifest.side_source is not None else None
+    if artifact.manifest.side_source is not None and side is None:
+        return True
+    made = artifact.apply(lesson.source[fresh], None if side is None else side[fresh]).vectors
+    gain = _errors(made, lesson.target[fresh]) - _errors(taught.transformed[fresh], lesson.target[fresh])
+    return bool(gain.mean() > 2 * gain.std() / len(gain) ** 0.5)
+
+
+def _errors(made: FloatArray, native: FloatArray) -> Doubles:
+    apart = made.astype(np.float64) - native
+    squares: Doubles = np.einsum("nd,nd->n", apart, apart)
+    return squares
+
+
+def _take(
+    context: UpgradeContext, run: RunRecord, taught: Taught | None, fusion: Fusion, asked: Gates, pairs: int
+) -> RunRecord:
+    """Store what was chosen, in one commit: the artifact in the run's path, and how both versions are searched."""
+    catalog = context.catalog
+    record = None if taught is None else catalog.add_artifact(taught.artifact, run.source, run.target)
+    if record is not None:
+        run = replace(run, path=(record.id,), state=CUTOVER if run.state == CUTOVER else BACKFILL)
+
+    def change(registry: Registry) -> Registry:
+        open_run = require_open(registry, run.target)
+        known = registry.serving.get(run.target)
+        same = known is not None and open_run.is_called(known.began)
+        serving = known.serving if known is not None and same else "single"
+        if record is not None:
+            registry = registry.with_artifact(record)
+        return registry.with_run(run).with_serving(
+            ServingRecord(run.target, open_run.identity, fusion, asked.labels, serving)
+        )
+
+    choice = fusion.choice
+    what = f"{taught.name} learned from {pairs} pairs" if taught is not None else f"kept, after {pairs} pairs"
+    note = what if choice is None else f"{what}; weight {choice}"
+    entry = HistoryEntry(STEP, run.target, artifact=run.path[-1], rows=run.learned_at, note=note)
+    edit(catalog.store, change, entry)
+    return run
+
+
+def _note(context: UpgradeContext, run: RunRecord, why: str) -> RunRecord:
+    return set_run(context.catalog, run, HistoryEntry(STEP, run.target, rows=run.learned_at, note=why))
+
+
+def _promise(context: UpgradeContext, best: _Judged, fusion: Fusion, share: float, asked: Gates) -> None:
+    """Enter into the history what every way to serve the gallery was found to give, as an estimate does."""
+    share = round(share, 6)
+    shares = tuple(sorted({*(other for other in (share, *SHARES) if 0 < other < 1)}))
+    settings = replace(_settings(asked, context.run), shares=shares, fused_shares=(0.0, *shares, 1.0))
+    table: DecisionTable = decide(best.trial.sample, decision_settings(context, settings))
+    serving: Serving = "fused" if fusion.weight > 0 else "single"
+    table = replace(table, provenance=f"{table.num_queries} items of the gallery that are native in both versions.")
+    estimate = UpgradeEstimate(
+        terms=replace(asked, serving=serving),
+        path=context.run.path,
+        policy=context.run.policy,
+        seed=context.run.seed,
+        share=min(share, 1.0),
+        best=table.best_of(serving).share,
+        gates=(),
+        table=table,
+    )
+    save_estimate(context.catalog, context.run.target, estimate)
