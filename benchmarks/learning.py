@@ -1,7 +1,7 @@
 r"""Quality of an upgrade that teaches itself, by what it has embedded: no labels, no pairs given.
 
     python -m benchmarks.learning caltech.npz characters.npz glosses.npz --journal docs/results/learning.jsonl \
-        --page docs/results/learning.md [--seeds 3] [--items 6000] [--queries 1500]
+        --page docs/results/learning.md [--seeds 2 3 4] [--items 6000] [--queries 1500]
 
 The sets are made by `benchmarks.pairs.images`, `benchmarks.pairs.plain` and `benchmarks.pairs.texts`; only items that
 no model was trained on are taken. One gallery is upgraded by `Gallery.upgrade(backfill=share)` to one share after
@@ -179,14 +179,14 @@ def main() -> None:
     parser.add_argument("sets", nargs="*", type=Path)
     parser.add_argument("--journal", type=Path, required=True, help="one JSON line for each measurement")
     parser.add_argument("--page", type=Path, help="a page whose tables are written from the journal")
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[2, 3, 4], help="0 and 1 have chosen the trust")
     parser.add_argument("--items", type=int, default=6000)
     parser.add_argument("--queries", type=int, default=1500)
     parser.add_argument("--shares", nargs="+", type=float, default=SHARES)
     options = parser.parse_args()
     size, journal = f"{options.items} items, {options.queries} queries", Journal(options.journal)
     for data in map(EmbeddedSet.load, options.sets):
-        for seed in range(options.seeds):
+        for seed in options.seeds:
             with tempfile.TemporaryDirectory() as folder:
                 taught = TaughtGallery(data, options.items, options.queries, seed, folder)
                 for share in options.shares:

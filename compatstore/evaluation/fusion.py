@@ -13,7 +13,7 @@ counts nowhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Sized
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -311,6 +311,37 @@ def fused_blocks(
         near, far = (np.take(block, relevance.order, axis=1) for block in (left, right))
         found = np.stack([fusion.distances(near, far, native) for fusion in fusions], axis=1)
         yield start, found.reshape(len(found), -1)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FusedDistances:
+    """Queries and items that are native in both versions, compared by a fusion; as `Distances` are.
+
+    Args:
+        source: In the source's space.
+        target: In the target's space, in blocks of the same size.
+        fusion: Weight and constants.
+    """
+
+    source: Distances
+    target: Distances
+    fusion: Fusion
+
+    @property
+    def left(self) -> Sized:
+        """The q queries."""
+        return self.source.left
+
+    @property
+    def right(self) -> Sized:
+        """The n items."""
+        return self.source.right
+
+    def blocks(self) -> Iterator[tuple[int, Doubles]]:
+        """The index of a block's first query and its fused distances, (b, n) float64."""
+        native = np.ones(len(self.right), bool)
+        for (start, near), (_, far) in zip(self.source.blocks(), self.target.blocks(), strict=True):
+            yield start, self.fusion.distances(near, far, native)
 
 
 def distances_to(query: FloatArray, vectors: FloatArray, metric: str) -> Doubles:

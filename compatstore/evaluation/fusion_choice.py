@@ -140,9 +140,13 @@ class FusionTrial(Trial):
         )
 
     def _candidates(self, constants: Fusion) -> list[Fusion]:
-        """What is compared, the status quo first; in a gallery of one kind there is nothing to standardise apart."""
+        """What is compared, the status quo first.
+
+        In a gallery of one kind there is nothing to standardise apart. Without labels nothing tells whether natives
+        take first ranks from better items: a sample has few of the very nearest.
+        """
         together = [replace(constants, weight=weight, per_origin=False) for weight in self.weights]
-        if constants.native_share in (0, 1):
+        if constants.native_share in (0, 1) or self.sample.query_labels is None:
             return together
         return [*together, *(replace(fusion, per_origin=True) for fusion in together if not fusion.single)]
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sized
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +12,6 @@ import numpy.typing as npt
 from compatstore.arrays import Doubles, Positions
 from compatstore.boundary import array_of
 from compatstore.errors import DimensionMismatch, DuplicateIds, InvalidInput, first_offenders
-from compatstore.evaluation.distances import Distances
 
 _KINDS = {"i": "integers", "u": "integers", "b": "integers", "U": "strings"}
 
@@ -67,8 +68,23 @@ def relevance_from_labels(
     return Relevance(order=order, query_classes=query_classes, itself=itself, members=members, starts=starts)
 
 
+class Compared(Protocol):
+    """Queries compared with a gallery: `Distances`, or those of two spaces as one."""
+
+    @property
+    def left(self) -> Sized:
+        """The q queries."""
+
+    @property
+    def right(self) -> Sized:
+        """The n items."""
+
+    def blocks(self) -> Iterator[tuple[int, Doubles]]:
+        """The index of a block's first query and its distances, (b, n) float64."""
+
+
 def relevance_from_neighbours(
-    distances: Distances, k: int, query_ids: npt.ArrayLike | None = None, gallery_ids: npt.ArrayLike | None = None
+    distances: Compared, k: int, query_ids: npt.ArrayLike | None = None, gallery_ids: npt.ArrayLike | None = None
 ) -> Relevance:
     """Take each query's k nearest items as correct, where there are no labels.
 

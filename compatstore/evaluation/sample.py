@@ -130,6 +130,9 @@ class DecisionSettings:
         target_metric: Distance of the target's space.
         neighbours: Without labels: the target's nearest items that are right for a query, in the whole gallery. In a
             sample of it these are fewer, but never below 5: so that of a small sample more of the gallery's are right.
+        trust: Without labels: weight of the target's distance in the distance that says which items are right, in
+            (0, 1]; the rest is the source's, both of native vectors. With 1 the target alone is right: then nothing is
+            as good as the target, and what the source knows beside it counts as an error.
         keep: Without labels: share of the full backfill's figure that a budget is to keep.
         confidence: Of all intervals, in (0, 1).
         resamples: Draws of the bootstrap, 2 or more.
@@ -152,6 +155,7 @@ class DecisionSettings:
     source_metric: Metric = "l2"
     target_metric: Metric = "l2"
     neighbours: int = 10
+    trust: float = 1.0
     keep: float = 0.95
     confidence: float = 0.95
     resamples: int = 1000
@@ -165,6 +169,7 @@ class DecisionSettings:
             (all(0 < share < 1 for share in self.shares), "shares between 0 and 1", f"{self.shares}"),
             (all(0 <= share <= 1 for share in self.fused_shares), "fused_shares from 0 to 1", f"{self.fused_shares}"),
             (0 < self.merge_share <= 1, "a merge_share above 0, up to 1", f"{self.merge_share}"),
+            (0 < self.trust <= 1, "a trust above 0, up to 1", f"{self.trust}"),
             (0 < self.confidence < 1, "a confidence between 0 and 1", f"{self.confidence}"),
             (self.resamples > 1, "2 resamples or more", f"{self.resamples}"),
         ):

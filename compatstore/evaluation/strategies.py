@@ -9,9 +9,10 @@ import numpy as np
 
 from compatstore.arrays import Doubles, FloatArray, Positions
 from compatstore.evaluation.compatibility import fit_length
-from compatstore.evaluation.cross_fitting import of_queries
+from compatstore.evaluation.cross_fitting import of_queries, own_rows
 from compatstore.evaluation.curve import as_permutation, mixed_galleries, native_rows
 from compatstore.evaluation.distances import Distances, measure
+from compatstore.evaluation.fusion import FusedDistances, standardise
 from compatstore.evaluation.fusion_choice import FusionTrial
 from compatstore.evaluation.merge_choice import MergeTrial
 from compatstore.evaluation.merging import RankMerge, calibrate, few_queries
@@ -104,6 +105,8 @@ def truth_of(sample: EvaluationSample, settings: DecisionSettings) -> str:
     if sample.query_labels is not None:
         return "labels"
     neighbours = round(sampled_neighbours(settings.neighbours, sample.weight) * sample.weight)
+    if settings.trust < 1:
+        return f"the {neighbours} nearest neighbours by both models, {settings.trust:g} of it the target's"
     return f"the target's {neighbours} nearest neighbours"
 
 
@@ -138,8 +141,18 @@ def trial_of_merges(
 def _correct(sample: EvaluationSample, native: Distances, settings: DecisionSettings) -> Relevance:
     if sample.query_labels is None or sample.gallery_labels is None:
         neighbours = sampled_neighbours(settings.neighbours, sample.weight)
-        return relevance_from_neighbours(native, neighbours, sample.query_ids, sample.gallery_ids)
+        trusted = native if settings.trust == 1 else _by_both(sample, settings)
+        return relevance_from_neighbours(trusted, neighbours, sample.query_ids, sample.gallery_ids)
     return relevance_from_labels(sample.query_labels, sample.gallery_labels, sample.query_ids, sample.gallery_ids)
+
+
+def _by_both(sample: EvaluationSample, settings: DecisionSettings) -> FusedDistances:
+    """The distance that is trusted where neither model alone is: of both, native."""
+    block = max(_BLOCK_CELLS // len(sample.source), 1)
+    source = measure(sample.source_queries, sample.source, settings.source_metric, block=block)
+    target = measure(sample.target_queries, sample.native, settings.target_metric, block=block)
+    constants = standardise(source, target, target, own_rows(sample))
+    return FusedDistances(source=source, target=target, fusion=replace(constants, weight=settings.trust))
 
 
 def _sampling(sample: EvaluationSample) -> Sampling:

@@ -32,7 +32,7 @@ from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.estimate import UpgradeEstimate, load_estimate, save_estimate
 from compatstore.upgrade.estimates.fusing import SHARES, filled, native_share, serve
 from compatstore.upgrade.estimates.sample import classes_of, require_labels
-from compatstore.upgrade.estimates.trial import SampleSettings, decision_settings
+from compatstore.upgrade.estimates.trial import TRUST, SampleSettings, decision_settings
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.states import BACKFILL, CUTOVER, require_open, set_run
 from compatstore.versions import EmbeddingVersion
@@ -262,7 +262,7 @@ def _native_rows(items: int, share: float) -> BoolArray:
 
 
 def _settings(asked: Gates, run: RunRecord) -> SampleSettings:
-    return SampleSettings(labels=asked.labels, criterion="map", seed=run.seed)
+    return SampleSettings(labels=asked.labels, criterion="map", seed=run.seed, trust=TRUST)
 
 
 def _with_larger_shares(best: _Judged, share: float) -> Fusion:

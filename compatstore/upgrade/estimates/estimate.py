@@ -33,7 +33,7 @@ from compatstore.upgrade.estimates.gates import (
     require_measurable,
     require_passed,
 )
-from compatstore.upgrade.estimates.trial import FUSED_SHARES, SampleSettings, try_upgrade
+from compatstore.upgrade.estimates.trial import FUSED_SHARES, TRUST, SampleSettings, try_upgrade
 from compatstore.upgrade.requests.backfill import Budget
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.states import run_of
@@ -112,6 +112,7 @@ def estimate_upgrade(context: UpgradeContext, terms: Gates) -> UpgradeEstimate:
         shares=(asked,) if 0 < asked < 1 else (),
         seed=run.seed,
         fused_shares=tuple(sorted({0.0, *SHARES, asked})) if terms.fused else FUSED_SHARES,
+        trust=TRUST if terms.fused else 1.0,
     )
     items = context.count(context.source.present)
     checked = asked if terms.target_quality is None else None

@@ -19,6 +19,7 @@ from compatstore.storage.registry import Registry, edit
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.sample import draw_sample
 from compatstore.upgrade.estimates.trial import (
+    TRUST,
     SampleSettings,
     as_evaluation_sample,
     decision_settings,
@@ -55,7 +56,8 @@ def choose_fusion(context: UpgradeContext, settings: SampleSettings, weight: flo
     stored = sample.served.valid & ~native
     transformed = np.where(stored[:, None], sample.served.vectors, made.vectors)
     urgent = order_of_sample(context, sample.ids, made)
-    trial = trial_of_fusions(as_evaluation_sample(sample, transformed, urgent), decision_settings(context, settings))
+    by_both = decision_settings(context, replace(settings, trust=TRUST))
+    trial = trial_of_fusions(as_evaluation_sample(sample, transformed, urgent), by_both)
     constants = trial.constants()
     share = native_share(context)
     if weight is not None:

@@ -22,6 +22,7 @@ from compatstore.versions import Metric
 
 KS = (1, 5)
 FUSED_SHARES = (0.0, 1.0)
+TRUST = 0.7  # weight of the target in what is right without labels, where both versions are to be searched as one
 BUDGETS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
 
@@ -36,6 +37,7 @@ class SampleSettings:
         shares: Budgets to measure beside `BUDGETS`, in (0, 1).
         seed: Of the sample and of the bootstrap.
         fused_shares: Shares of natives at which both versions are also searched as one.
+        trust: Without labels: as of `DecisionSettings`.
 
     Raises:
         InvalidInput: The sample is too small.
@@ -47,6 +49,7 @@ class SampleSettings:
     shares: tuple[float, ...] = ()
     seed: int = 0
     fused_shares: tuple[float, ...] = FUSED_SHARES
+    trust: float = 1.0
 
     def __post_init__(self) -> None:
         if self.sample < SMALLEST_SAMPLE:
@@ -137,6 +140,7 @@ def decision_settings(context: UpgradeContext, settings: SampleSettings) -> Deci
         criterion=settings.criterion,
         shares=settings.shares,
         fused_shares=settings.fused_shares,
+        trust=settings.trust,
         source_metric=metrics["s/s"],
         target_metric=metrics["t/h"],
         seed=settings.seed,
