@@ -29,6 +29,7 @@ from compatstore.cli.watching import reason_lines, spent_lines
 if TYPE_CHECKING:
     from compatstore.cli.settings import Options
     from compatstore.gallery import Gallery
+    from compatstore.trainers.pairs.learn import Learn
     from compatstore.upgrade.leases.stop_request import Paused
     from compatstore.upgrade.plan import Plan
     from compatstore.upgrade.refit import Refitter
@@ -47,6 +48,12 @@ refit_option = click.option(
     is_flag=True,
     help="Correct the transform by what the backfill has embedded, and hop the rest again where held-out rows come "
     "nearer. A fifth of the backfill is drawn at random to validate that.",
+)
+no_learn_option = click.option(
+    "--no-learn",
+    is_flag=True,
+    help="Refuse where no artifact leads to TARGET. Else the upgrade teaches itself: it learns a transform from what "
+    "it embeds, wave by wave, and searches use both versions as one once that is sure to be better.",
 )
 
 
@@ -67,6 +74,7 @@ def _of_upgrade() -> Mapping[str, Options]:
 @click.argument("target")
 @via_option
 @refit_option
+@no_learn_option
 @target_encoder_option
 @trust_code_option
 @pass_output
@@ -78,6 +86,7 @@ def plan(
     target: str,
     via: str | None,
     refit: bool,
+    no_learn: bool,
     encoder: str | None,
     trust_code: bool,
     backfill: Backfill,
@@ -93,7 +102,9 @@ def plan(
     opened = open_target(gallery, target, encoder, trust_code=trust_code)
     with progress_bars("plan"):
         via = _link_first(opened, via, target, output)
-        planned = opened.plan(target, via=via, backfill=backfill, gates=gates, refit=_refitter(refit), run=settings)
+        planned = opened.plan(
+            target, via=via, backfill=backfill, gates=gates, learn=_learning(refit, no_learn), run=settings
+        )
     _show_plan(ctx, output, planned)
 
 
@@ -102,6 +113,7 @@ def plan(
 @click.argument("target")
 @via_option
 @refit_option
+@no_learn_option
 @target_encoder_option
 @trust_code_option
 @click.option("--dry-run", is_flag=True, help="Show the plan that this command would carry out, and stop.")
@@ -115,6 +127,7 @@ def upgrade(
     target: str,
     via: str | None,
     refit: bool,
+    no_learn: bool,
     encoder: str | None,
     trust_code: bool,
     dry_run: bool,
@@ -129,10 +142,10 @@ def upgrade(
     where this one stopped; when all is done it does nothing. Searches use TARGET after a cutover.
     """
     opened = open_target(gallery, target, encoder, trust_code=trust_code)
-    via, refitter = _link_first(opened, via, target, output), _refitter(refit)
+    via, learning = _link_first(opened, via, target, output), _learning(refit, no_learn)
     if dry_run:
         with progress_bars("plan"):
-            planned = opened.plan(target, via=via, backfill=backfill, gates=gates, refit=refitter, run=settings)
+            planned = opened.plan(target, via=via, backfill=backfill, gates=gates, learn=learning, run=settings)
         _show_plan(ctx, output, planned)
     with progress_bars("upgrade") as bars, stop_on_signals() as should_stop, output.noting_warnings():
         report = opened.upgrade(
@@ -140,7 +153,7 @@ def upgrade(
             via=via,
             backfill=backfill,
             gates=gates,
-            refit=refitter,
+            learn=learning,
             run=settings,
             progress=onto(bars),
             should_stop=should_stop,
@@ -175,13 +188,23 @@ def pause(ctx: click.Context, output: Output, gallery: str, target: str, wait: f
     ctx.exit(0 if paused.stopped or not wait else BUSY)
 
 
-def _refitter(refit: bool) -> Refitter | None:
-    """What --refit stands for."""
-    if not refit:
-        return None
-    from compatstore.trainers import Refit
+def _learning(refit: bool, no_learn: bool) -> Learn | Refitter | None:
+    """What --refit and --no-learn stand for.
 
-    return Refit()
+    Raises:
+        UsageError: Both are given.
+    """
+    if refit and no_learn:
+        raise click.UsageError("--refit learns from what is embedded: leave --no-learn out.")
+    if refit:
+        from compatstore.trainers import Refit
+
+        return Refit()
+    if no_learn:
+        return None
+    from compatstore.trainers.pairs.learn import Learn
+
+    return Learn()
 
 
 def _link_first(gallery: Gallery, via: str | None, target: str, output: Output) -> str | None:

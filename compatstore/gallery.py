@@ -717,7 +717,7 @@ class Gallery:
         via: str | None = None,
         backfill: float | Backfill | None = None,
         gates: Gates | None = None,
-        refit: Refitter | None = None,
+        learn: Learn | Refitter | None = LEARN,
         run: RunSettings | None = None,
     ) -> Plan:
         """What `upgrade` with the same arguments would do and cost, and what it is expected to give; read-only.
@@ -730,7 +730,7 @@ class Gallery:
             via: Id of the artifact to use (its first digits do), where several lead there.
             backfill: Share of the gallery to embed natively, from 0 to 1, or a whole request.
             gates: What the upgrade must be sure to reach, and the sample that tells.
-            refit: Corrects the transform by what the backfill has embedded.
+            learn: What is learned from what the backfill embeds.
             run: Of it the plan uses the precision.
 
         Raises:
@@ -744,9 +744,10 @@ class Gallery:
         """
         request, asked = _requested(backfill, gates)
         precision = (run or RunSettings()).precision
+        learner, refit = _learning(learn)
         holdout = None if refit is None else refit.holdout
-        context = resolve_run(self._catalog, target, via=via, backfill=request, holdout=holdout)
-        if not asked.asked:
+        context = resolve_run(self._catalog, target, via=via, backfill=request, holdout=holdout, learner=learner)
+        if not asked.asked or context.run.teaches:  # nothing is known before there is something to learn from
             return make_plan(context, precision)
         estimate = estimate_upgrade(context, asked)
         if asked.target_quality is not None:
@@ -811,8 +812,7 @@ class Gallery:
         via: str | None = None,
         backfill: float | Backfill | None = None,
         gates: Gates | None = None,
-        refit: Refitter | None = None,
-        learn: Learn | None = LEARN,
+        learn: Learn | Refitter | None = LEARN,
         run: RunSettings | None = None,
         progress: Callable[[Progress], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
@@ -830,12 +830,13 @@ class Gallery:
             gates: What the upgrade must be sure to reach: `Gates(target_quality=0.98)` takes the smallest backfill that
                 does. The estimate is made from a sample before anything is written. `Gates(serving="fused")` estimates
                 both versions searched as one, and serves the upgrade so when it is ready.
-            refit: Corrects the transform by what the backfill has embedded (`trainers.Refit()`): where held-out rows
-                come nearer to their natives, the corrected transform is linked and the remaining rows are hopped again.
-            learn: How the upgrade teaches itself where no artifact leads to the target and the target has an encoder:
-                it embeds a random sample, learns from it, judges what would be served, hops, and goes on in waves until
-                the budget or the target quality is reached. Searches use both versions as one once that is sure to be
-                better. Without any limit it embeds the first sample alone. None refuses an upgrade without an artifact.
+            learn: What is learned from what the backfill embeds. `Learn()`: where no artifact leads to the target and
+                the target has an encoder, the upgrade teaches itself. It embeds a random sample, learns from it, judges
+                what would be served, hops, and goes on in waves until the budget or the target quality is reached;
+                without any limit it embeds the first sample alone. Searches use both versions as one once that is sure
+                to be better. `trainers.Refit()`: where there is an artifact, it is corrected; where held-out rows come
+                nearer to their natives, the remaining rows are hopped again. None: nothing, and an upgrade without an
+                artifact is refused.
             run: Device and precision of the hop; batches, retries and pace of the backfill.
             progress: Called after each batch.
             should_stop: Asked before each batch.
@@ -857,8 +858,9 @@ class Gallery:
             ('ready', 6, 3)
         """
         request, asked = _requested(backfill, gates)
+        learner, refit = _learning(learn)
         holdout = None if refit is None else refit.holdout
-        resolved = partial(resolve_run, target=target, via=via, holdout=holdout, learner=learn)
+        resolved = partial(resolve_run, target=target, via=via, holdout=holdout, learner=learner)
         planned = resolved(self._catalog, backfill=request)  # refuses what cannot be before anything is written
         require_startable(planned)
         estimate = agree(planned, asked) if asked.asked and not planned.run.teaches else None
@@ -866,7 +868,7 @@ class Gallery:
             require_within_reach(planned, estimate)
             request = replace(request, share=estimate.share)
         with hold_lease(self._catalog, target, "upgrade", progress, should_stop) as work:
-            controls = Controls(work.progress, work.should_stop, run or RunSettings(), refit, learn, asked)
+            controls = Controls(work.progress, work.should_stop, run or RunSettings(), refit, learner, asked)
             if estimate is not None:
                 save_estimate(work.catalog, target, estimate)
             report = run_upgrade(resolved(work.catalog, backfill=request), controls)
@@ -1262,6 +1264,11 @@ class Gallery:
 def _beside() -> ThreadPoolExecutor:
     """The thread that writes what searches embedded; a process that ends waits for it."""
     return ThreadPoolExecutor(1, thread_name_prefix="compatstore-write-back")
+
+
+def _learning(learn: Learn | Refitter | None) -> tuple[Learn | None, Refitter | None]:
+    """What teaches an upgrade without an artifact, and what corrects an artifact."""
+    return (learn, None) if isinstance(learn, Learn) else (None, learn)
 
 
 def _requested(backfill: float | Backfill | None, gates: Gates | None) -> tuple[Backfill, Gates]:

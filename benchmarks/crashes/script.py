@@ -45,7 +45,7 @@ def upgrade_and_refit(share: float) -> Callable[[cs.Gallery, Report], object]:
 
     def run(gallery: cs.Gallery, progress: Report) -> object:
         refit = LeastSquares(lambda: progress(Progress("refit", 0, 0, 0.0)))
-        return gallery.upgrade("v2", backfill=cs.Backfill(share=share, order="sigma"), refit=refit, progress=progress)
+        return gallery.upgrade("v2", backfill=cs.Backfill(share=share, order="sigma"), learn=refit, progress=progress)
 
     return run
 

@@ -68,7 +68,7 @@ def relevance_from_labels(
     return Relevance(order=order, query_classes=query_classes, itself=itself, members=members, starts=starts)
 
 
-class Compared(Protocol):
+class Comparable(Protocol):
     """Queries compared with a gallery: `Distances`, or those of two spaces as one."""
 
     @property
@@ -84,7 +84,7 @@ class Compared(Protocol):
 
 
 def relevance_from_neighbours(
-    distances: Compared, k: int, query_ids: npt.ArrayLike | None = None, gallery_ids: npt.ArrayLike | None = None
+    distances: Comparable, k: int, query_ids: npt.ArrayLike | None = None, gallery_ids: npt.ArrayLike | None = None
 ) -> Relevance:
     """Take each query's k nearest items as correct, where there are no labels.
 

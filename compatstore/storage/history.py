@@ -29,8 +29,9 @@ class HistoryEntry:
     """One step of the gallery's life.
 
     Attributes:
-        step: What happened: create, adopt, register, link, estimate, expand, hop, backfill, refit, ready, cutover,
-            rollback, abort, retire; or how work ended before it was done: pause, failed, interrupted (without a word).
+        step: What happened: create, adopt, register, link, estimate, expand, hop, backfill, learn, refit, ready,
+            cutover, rollback, abort, retire; or how work ended before it was done: pause, failed, interrupted (without
+            a word).
         version: Embedding version concerned.
         at: ISO 8601, UTC.
         who: User that did it.

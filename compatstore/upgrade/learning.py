@@ -91,7 +91,7 @@ class Learner(Protocol):
         """How many times as many items are native after a wave as before it, above 1."""
 
     def first_rows(self, items: int) -> int:
-        """Items of the first wave, in a gallery of so many."""
+        """Items of the first wave, by the number of the gallery's items."""
 
     def teach(self, lesson: Lesson) -> Sequence[Taught]:
         """Transforms worth judging, those nearest to the natives first; none where nothing can be learned."""

@@ -16,7 +16,7 @@ class Progress:
     """Where a step is.
 
     Attributes:
-        step: expand, hop, backfill, fold, index.
+        step: expand, hop, backfill, fold, learn, index.
         done: Rows done by this process.
         total: Rows to do, as far as known.
         seconds: Time since the step began.

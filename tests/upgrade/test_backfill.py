@@ -117,7 +117,7 @@ def test_time_ends_a_backfill_and_more_of_it_goes_on(gallery, model):
 
 def test_a_budget_can_be_spent_in_slices_without_an_artifact(gallery, model):
     gallery.register(cs.EmbeddingVersion("v3", dim=3, encoder=cs.encoders.Function(model, 3, fingerprint="other")))
-    report = gallery.upgrade("v3", backfill=cs.Backfill(max_rows=100))
+    report = gallery.upgrade("v3", backfill=cs.Backfill(max_rows=100), learn=None)
     assert (report.backfilled, report.missing) == (100, 200)
     with pytest.raises(cs.errors.RowsMissing):
         gallery.cutover("v3")

@@ -181,7 +181,7 @@ def test_a_refit_that_diverged_is_refused_and_the_upgrade_goes_on(tmp_path):
 
     target = version()
     gallery = make(tmp_path, target)
-    assert gallery.upgrade("v2", backfill=0.8, refit=Diverged()).state == "ready"
+    assert gallery.upgrade("v2", backfill=0.8, learn=Diverged()).state == "ready"
     (entry,) = (entry for entry in gallery.history() if entry.step == "refit refused")
     assert "h.mixer.0.bias" in entry.note
 

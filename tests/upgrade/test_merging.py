@@ -41,7 +41,7 @@ class World:
             gallery.link(Ridge().fit(pairs).having_seen(np.array([], np.uint64)))
         elif kind is not None:
             gallery.link(Artifact.create(kind, source=Space.of(v1), target=Space.of(v2)))
-        gallery.upgrade("v2", backfill=cs.Backfill(**backfill))
+        gallery.upgrade("v2", backfill=cs.Backfill(**backfill), learn=None)
         return gallery
 
     def both(self):
@@ -111,7 +111,7 @@ def test_the_choice_is_kept_with_the_gallery_and_follows_the_native_share(world,
     half.fuse("v2", labels="label", sample=ITEMS)
     again = cs.Gallery.open(str(tmp_path / "gallery.lance"), encoders={"v2": half.version("v2").encoder})
     assert str(again.explain(world.both())) == str(half.explain(world.both()))
-    again.upgrade("v2", backfill=cs.Backfill(share=1.0, max_rows=int(0.8 * ITEMS)))
+    again.upgrade("v2", backfill=cs.Backfill(share=1.0, max_rows=int(0.8 * ITEMS)), learn=None)
     assert again.explain(world.both()).chosen.native_share == pytest.approx(0.8)
     assert again.explain(world.both()).chosen.choice.native_share == 0.75
     again.upgrade("v2", backfill=cs.Backfill(share=1.0, max_rows=ITEMS))

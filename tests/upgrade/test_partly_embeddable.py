@@ -166,7 +166,7 @@ def test_a_target_quality_beyond_what_can_be_embedded_is_refused(known):
 def test_rows_drawn_for_a_refit_are_drawn_from_what_can_be_embedded(gallery):
     from compatstore.trainers import Refit
 
-    gallery.upgrade("v2", backfill=cs.Backfill(share=0.25, order="sigma"), run=AT_ONCE, refit=Refit())
+    gallery.upgrade("v2", backfill=cs.Backfill(share=0.25, order="sigma"), run=AT_ONCE, learn=Refit())
     whole = natives(gallery)
     assert len(whole) == 100
     rows = ArrayRows(ids=IDS)

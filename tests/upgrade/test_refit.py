@@ -56,7 +56,7 @@ def steps(gallery):
 def test_what_remains_is_hopped_by_the_corrected_transform(tmp_path, learned, policy):
     plain, gallery = make(tmp_path / "plain.lance", learned), make(tmp_path / "refit.lance", learned)
     plain.upgrade("v2", backfill=cs.Backfill(share=0.3, order=policy))
-    report = gallery.upgrade("v2", backfill=cs.Backfill(share=0.3, order=policy), refit=Refit())
+    report = gallery.upgrade("v2", backfill=cs.Backfill(share=0.3, order=policy), learn=Refit())
     assert error(gallery) < 0.7 * error(plain)
     assert report.state == "ready"
     assert report.transformed == len(IDS) + (len(IDS) - report.backfilled)
@@ -75,13 +75,13 @@ def test_what_remains_is_hopped_by_the_corrected_transform(tmp_path, learned, po
 
 def test_the_same_command_again_does_nothing_and_a_larger_budget_refits_once_more(tmp_path, learned):
     gallery = make(tmp_path / "g.lance", learned)
-    gallery.upgrade("v2", backfill=0.2, refit=Refit())
+    gallery.upgrade("v2", backfill=0.2, learn=Refit())
     before, first = gallery.status().table_version, error(gallery)
-    again = gallery.upgrade("v2", backfill=0.2, refit=Refit())
+    again = gallery.upgrade("v2", backfill=0.2, learn=Refit())
     assert (again.transformed, again.backfilled) == (0, 0)
     assert gallery.upgrade("v2", via=learned.short_id).transformed == 0
     assert gallery.status().table_version == before
-    gallery.upgrade("v2", backfill=0.5, refit=Refit())
+    gallery.upgrade("v2", backfill=0.5, learn=Refit())
     assert steps(gallery).count("refit") + steps(gallery).count("refit refused") == 2
     assert error(gallery) < 1.2 * first
 
@@ -89,7 +89,7 @@ def test_the_same_command_again_does_nothing_and_a_larger_budget_refits_once_mor
 @pytest.mark.parametrize("stop", ["backfill", "hop"])
 def test_a_stopped_refit_goes_on_to_the_state_of_an_uninterrupted_one(tmp_path, learned, stop):
     whole, gallery = make(tmp_path / "whole.lance", learned), make(tmp_path / "stopped.lance", learned)
-    whole.upgrade("v2", backfill=cs.Backfill(share=0.3, order="sigma"), refit=Refit())
+    whole.upgrade("v2", backfill=cs.Backfill(share=0.3, order="sigma"), learn=Refit())
 
     def should_stop():
         seen = steps(gallery)
@@ -97,9 +97,9 @@ def test_a_stopped_refit_goes_on_to_the_state_of_an_uninterrupted_one(tmp_path, 
 
     asked = []
     with pytest.raises(Interrupted):
-        gallery.upgrade("v2", backfill=cs.Backfill(share=0.3, order="sigma"), refit=Refit(), should_stop=should_stop)
+        gallery.upgrade("v2", backfill=cs.Backfill(share=0.3, order="sigma"), learn=Refit(), should_stop=should_stop)
     assert set(origins(gallery)) != set(origins(whole))
-    gallery.upgrade("v2", backfill=cs.Backfill(share=0.3, order="sigma"), refit=Refit())
+    gallery.upgrade("v2", backfill=cs.Backfill(share=0.3, order="sigma"), learn=Refit())
     assert (
         len(set(origins(gallery))) == 2
     )  # artifacts carry the time at which they were made; their vectors are the same
@@ -112,24 +112,24 @@ def test_a_transform_that_has_nothing_to_learn_is_kept(tmp_path):
     """The best linear transform gains nothing by a linear correction: refused once, with the figures."""
     exact = Ridge().fit(Pairs(SOURCE, NATIVE, source_version=V1, target_version=V2))
     gallery = make(tmp_path / "g.lance", exact)
-    gallery.upgrade("v2", backfill=0.1, refit=Refit())
+    gallery.upgrade("v2", backfill=0.1, learn=Refit())
     assert len(gallery.artifacts()) == 1
     assert "refit refused" in steps(gallery)
     before = gallery.status().table_version
-    gallery.upgrade("v2", backfill=0.1, refit=Refit())
+    gallery.upgrade("v2", backfill=0.1, learn=Refit())
     assert gallery.status().table_version == before
 
 
 def test_too_few_rows_are_no_ground_for_a_refit(tmp_path, learned):
     gallery = make(tmp_path / "g.lance", learned)
-    gallery.upgrade("v2", backfill=0.005, refit=Refit())
+    gallery.upgrade("v2", backfill=0.005, learn=Refit())
     refused = next(entry for entry in gallery.history() if entry.step == "refit refused")
     assert "too few: 8 native rows" in refused.note
 
 
 def test_a_plan_names_the_refit_and_the_rows_that_it_may_hop_again(tmp_path, learned):
     gallery = make(tmp_path / "g.lance", learned)
-    plan = gallery.plan("v2", backfill=0.25, refit=Refit())
+    plan = gallery.plan("v2", backfill=0.25, learn=Refit())
     assert {step.name: step.rows for step in plan.steps}["refit"] == len(IDS) - int(0.25 * len(IDS))
     assert "refit" not in [step.name for step in gallery.plan("v2", backfill=0.25).steps]
 
@@ -148,6 +148,6 @@ def test_a_chain_is_corrected_at_its_end(tmp_path):
     gallery.link(second)
     gallery.upgrade("v2")
     before = error(gallery)
-    gallery.upgrade("v2", backfill=0.3, refit=Refit())
+    gallery.upgrade("v2", backfill=0.3, learn=Refit())
     assert error(gallery) < 0.5 * before
     assert set(origins(gallery)) == {"native", f"{first.short_id}+{gallery.artifacts()[-1].id[:12]}"}

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from compatstore.arrays import FloatArray
+from compatstore.arrays import ArrowTable, FloatArray, Id
 from compatstore.errors import InvalidInput, NotFound, UnknownVersion, first_offenders
 from compatstore.trainers.pairs.pairs import Pairs, require_unique
 from compatstore.trainers.pairs.vector_files import as_array, is_list, read_vectors
@@ -34,16 +34,16 @@ class GalleryOfPairs(Protocol):
     def version(self, name: str | None = None) -> EmbeddingVersion:
         """A version."""
 
-    def native_ids(self, *versions: str) -> list[Any]:
+    def native_ids(self, *versions: str) -> list[Id]:
         """Ids of the items with native vectors in all of some versions."""
 
-    def get(self, ids: Sequence[Any], columns: Sequence[str] | None = None) -> Any:
+    def get(self, ids: Sequence[Id], columns: Sequence[str] | None = None) -> ArrowTable:
         """Columns of some items, as an Arrow table."""
 
-    def vectors(self, ids: Sequence[Any], version: str | None = None) -> FloatArray:
+    def vectors(self, ids: Sequence[Id], version: str | None = None) -> FloatArray:
         """(n, dim) float32, of some items."""
 
-    def side_information(self, ids: Sequence[Any], version: str | None = None) -> FloatArray:
+    def side_information(self, ids: Sequence[Id], version: str | None = None) -> FloatArray:
         """(n, side dim) float32, of some items."""
 
 

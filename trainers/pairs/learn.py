@@ -69,7 +69,7 @@ class Learn:
         require_settings(self)
 
     def first_rows(self, items: int) -> int:
-        """Items of the first wave, in a gallery of so many."""
+        """Items of the first wave, by the number of the gallery's items."""
         if self.first is not None:
             return self.first
         return min(max(round(FIRST_SHARE * items), FEWEST_FIRST), MOST_FIRST)
