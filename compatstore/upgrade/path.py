@@ -48,7 +48,8 @@ def find_path(registry: Registry, source: str, target: str, via: str | None = No
             f"find a path from {source} to {target}" + (f" via {via[:12]}" if via else ""),
             expected="a linked ForwardTransform, or a chain of them",
             found=_links(artifacts),
-            fix="Train and link one: compatstore train fct ..., compatstore link GALLERY ARTIFACT; or re-embed it all: "
+            fix="Train and link one: compatstore train fct ..., compatstore link GALLERY ARTIFACT; or give "
+            f"{target} an encoder (--encoder), and the upgrade learns from what it embeds; or re-embed it all: "
             f"compatstore upgrade GALLERY {target} --backfill 1.0",
         )
     return path
