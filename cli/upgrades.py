@@ -140,8 +140,13 @@ def upgrade(
 
     The source's vectors stay as they are. Ctrl-C and SIGTERM finish the batch at hand. The same command again goes on
     where this one stopped; when all is done it does nothing. Searches use TARGET after a cutover.
+
+    Where no artifact leads to TARGET, the upgrade learns one from what it embeds; --encoder registers a TARGET that is
+    new. Without any limit a first sample is embedded, 2 % of the gallery.
     """
     opened = open_target(gallery, target, encoder, trust_code=trust_code)
+    if not dry_run:
+        _register_first(opened, target, encoder, output)
     via, learning = _link_first(opened, via, target, output), _learning(refit, no_learn)
     if dry_run:
         with progress_bars("plan"):
@@ -207,6 +212,18 @@ def _learning(refit: bool, no_learn: bool) -> Learn | Refitter | None:
     return Learn()
 
 
+def _register_first(gallery: Gallery, target: str, encoder: str | None, output: Output) -> None:
+    """Register a target that the gallery does not know, where its encoder is given."""
+    if encoder is None or target in gallery.versions():
+        return
+    from compatstore.cli.requests import VersionSettings
+
+    active = gallery.version()
+    asked = VersionSettings(encoder=encoder, metric=active.metric, dtype=active.dtype)
+    gallery.register(asked.version(target))
+    output.note(f"Registered {target} with {encoder}, compared by {active.metric} as {active.name} is.")
+
+
 def _link_first(gallery: Gallery, via: str | None, target: str, output: Output) -> str | None:
     """Link an artifact that is given by its path; ids pass as they are."""
     if via is None or (_ARTIFACT_ID.fullmatch(via) and not Path(via).exists()):
@@ -249,6 +266,9 @@ def _done(result: UpgradeResult) -> Iterator[str | Table]:
     )
     yield from (f"warning: {warning}" for warning in result.warnings)
     yield from spent_lines(result.spent, result.ended_by)
+    yield from (f"learned: {lesson}" for lesson in result.lessons)
+    if result.served:
+        yield result.served
     if result.num_unbackfillable:
         yield f"{result.embeddable} items can be embedded natively, {result.num_unbackfillable} cannot:"
         yield from reason_lines(result.unbackfillable, result.num_unbackfillable)

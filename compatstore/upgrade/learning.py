@@ -126,11 +126,11 @@ def wave_of(context: UpgradeContext, learner: Learner) -> Wave:
     return wave
 
 
-def learn(context: UpgradeContext, learner: Learner, asked: Gates) -> RunRecord:
+def learn(context: UpgradeContext, learner: Learner, asked: Gates) -> tuple[RunRecord, str]:
     """Learn from the native items, and take what serves best; what was found is in the history either way.
 
     Returns:
-        The run, with the learned artifact as its path where one was taken.
+        The run, with the learned artifact as its path where one was taken; and what was found, as a sentence.
 
     Raises:
         InvalidInput: There is no such column of labels.
@@ -148,9 +148,9 @@ def learn(context: UpgradeContext, learner: Learner, asked: Gates) -> RunRecord:
     best = max(judged, key=lambda one: one.figure)
     fusion = _with_larger_shares(best, share)
     pays = not run.path or _comes_nearer(context, lesson, ids, best.taught)
-    taken = _take(context, tried, best.taught if pays else None, fusion, asked, len(lesson))
+    taken, found = _take(context, tried, best.taught if pays else None, fusion, asked, len(lesson))
     _promise(context.later(taken), best, fusion, share, asked)
-    return taken
+    return taken, found
 
 
 def serve_as_learned(context: UpgradeContext) -> None:
@@ -158,6 +158,17 @@ def serve_as_learned(context: UpgradeContext) -> None:
     fusion = context.catalog.registry().fusion_of(context.run.target)
     if fusion is not None:
         serve(context.catalog, context.run.target, "fused" if fusion.weight > 0 else "single")
+
+
+def served_as(context: UpgradeContext) -> str:
+    """How searches use the upgrade until its cutover, as a sentence."""
+    run, registry = context.run, context.catalog.registry()
+    if registry.fusion_served(run.target) is not None:
+        return f"searches with queries of both versions rank by {run.source} and {run.target} as one"
+    fusion = registry.fusion_of(run.target)
+    if fusion is not None and fusion.weight == 1:
+        return f"{run.target} alone is the best way to search: cut over, until then searches go on in {registry.active}"
+    return f"searches go on in {registry.active} alone: nothing that was learned is sure to be better"
 
 
 def reached(context: UpgradeContext, asked: Gates) -> bool:
@@ -304,7 +315,7 @@ def _errors(made: FloatArray, native: FloatArray) -> Doubles:
 
 def _take(
     context: UpgradeContext, run: RunRecord, taught: Taught | None, fusion: Fusion, asked: Gates, pairs: int
-) -> RunRecord:
+) -> tuple[RunRecord, str]:
     """Store what was chosen, in one commit: the artifact in the run's path, and how both versions are searched."""
     catalog = context.catalog
     record = None if taught is None else catalog.add_artifact(taught.artifact, run.source, run.target)
@@ -327,11 +338,11 @@ def _take(
     note = what if choice is None else f"{what}; weight {choice}"
     entry = HistoryEntry(STEP, run.target, artifact=run.path[-1], rows=run.learned_at, note=note)
     edit(catalog.store, change, entry)
-    return run
+    return run, note
 
 
-def _note(context: UpgradeContext, run: RunRecord, why: str) -> RunRecord:
-    return set_run(context.catalog, run, HistoryEntry(STEP, run.target, rows=run.learned_at, note=why))
+def _note(context: UpgradeContext, run: RunRecord, why: str) -> tuple[RunRecord, str]:
+    return set_run(context.catalog, run, HistoryEntry(STEP, run.target, rows=run.learned_at, note=why)), why
 
 
 def _promise(context: UpgradeContext, best: _Judged, fusion: Fusion, share: float, asked: Gates) -> None:

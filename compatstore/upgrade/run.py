@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from compatstore.artifacts.network import Precision
 from compatstore.errors import CompatStoreWarning
@@ -24,7 +25,7 @@ from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.expand import expand
 from compatstore.upgrade.hop import Hop
 from compatstore.upgrade.indexing import build_target, refresh_target
-from compatstore.upgrade.learning import LEAST_GROWTH, Learner, learn, reached, serve_as_learned, wave_of
+from compatstore.upgrade.learning import LEAST_GROWTH, Learner, learn, reached, serve_as_learned, served_as, wave_of
 from compatstore.upgrade.precision import PrecisionChoice, choose_precision
 from compatstore.upgrade.progress import Monitor, Progress
 from compatstore.upgrade.refit import Refitter, refit
@@ -82,6 +83,8 @@ class UpgradeResult:
         seconds: Time taken.
         precision: What the hop ran in: "float32" or "bfloat16".
         warnings: What speaks against how this call was made.
+        lessons: What an upgrade that teaches itself has found in this call, a sentence for each lesson.
+        served: How searches use such an upgrade until its cutover, as a sentence; "" for other upgrades.
     """
 
     target: str
@@ -97,6 +100,8 @@ class UpgradeResult:
     seconds: float
     precision: Precision = "float32"
     warnings: tuple[str, ...] = ()
+    lessons: tuple[str, ...] = ()
+    served: str = ""
 
 
 def require_startable(context: UpgradeContext) -> None:
@@ -124,10 +129,11 @@ def run_upgrade(context: UpgradeContext, controls: Controls) -> UpgradeResult:
     if context.run.state not in (READY, CUTOVER):
         build_target(context.later(), controls.progress, controls.should_stop)
     if context.run.teaches and controls.learner is not None:
-        run, backfilled, more = _teach_itself(context.later(), controls, controls.learner)
-        transformed += more
+        taught = _teach_itself(context.later(), controls, controls.learner)
+        run, backfilled, lessons = taught.run, taught.backfilled, taught.lessons
+        transformed += taught.transformed
     else:
-        run, backfilled = _backfill(context.later(), controls)
+        (run, backfilled), lessons = _backfill(context.later(), controls), ()
     if controls.refit is not None:
         run = refit(context.later(run), controls.refit)
     transformed += catch_up(context.later(run), controls)
@@ -151,6 +157,8 @@ def run_upgrade(context: UpgradeContext, controls: Controls) -> UpgradeResult:
         seconds=time.monotonic() - started,
         precision=choice.precision,
         warnings=(choice.warning,) if choice.warning else (),
+        lessons=lessons,
+        served=served_as(context) if run.teaches else "",
     )
 
 
@@ -195,15 +203,22 @@ def _hop(context: UpgradeContext, controls: Controls) -> int:
     return changed
 
 
-def _teach_itself(context: UpgradeContext, controls: Controls, learner: Learner) -> tuple[RunRecord, int, int]:
+class _SelfTaught(NamedTuple):
+    """The run after its waves, the items that they embedded and transformed, and what each lesson has found."""
+
+    run: RunRecord
+    backfilled: int
+    transformed: int
+    lessons: tuple[str, ...]
+
+
+def _teach_itself(context: UpgradeContext, controls: Controls, learner: Learner) -> _SelfTaught:
     """Embed, learn and hop, wave by wave, until the budget or the target quality is reached.
 
     Each wave begins where the table says that the upgrade is, so that a call goes on where another one was stopped.
-
-    Returns:
-        The run, the items embedded and the items transformed.
     """
     run, backfilled, transformed, ended = context.run, 0, 0, False
+    lessons = list[str]()
     while not ended:
         context = context.later(run)
         wave = wave_of(context, learner)
@@ -219,10 +234,11 @@ def _teach_itself(context: UpgradeContext, controls: Controls, learner: Learner)
             if ended and natives <= LEAST_GROWTH * run.learned_at:
                 break
         controls.monitor("learn", 0).begin()
-        run = learn(context, learner, controls.gates)
+        run, found = learn(context, learner, controls.gates)
+        lessons.append(found)
         transformed += catch_up(context.later(run), controls)
         serve_as_learned(context.later(run))
-    return run, backfilled, transformed
+    return _SelfTaught(run, backfilled, transformed, tuple(lessons))
 
 
 def _backfill(context: UpgradeContext, controls: Controls, *, upto: int | None = None) -> tuple[RunRecord, int]:

@@ -46,6 +46,8 @@ SMALLEST = {
     "benchmarks.house": "--page {house}",
     "benchmarks.imports": "--runs 1",
     "benchmarks.index_upgrade": "--rows 400 --dim 16 --kind IVF_FLAT --steps 2 --queries 3",
+    "benchmarks.learning": "{embedded} --journal {new}/learning.jsonl --page {page} --seeds 0 --items 300 --queries 60 "
+    "--shares 0.2 1",
     "benchmarks.memory": "--rows 600 --dim 8",
     "benchmarks.merges": "{embedded} --seeds 1 --items 60 --queries 20",
     "benchmarks.methods.report": "{methods} {page}",
