@@ -144,9 +144,9 @@ def upgrade(
     Where no artifact leads to TARGET, the upgrade learns one from what it embeds; --encoder registers a TARGET that is
     new. Without any limit a first sample is embedded, 2 % of the gallery.
     """
+    if encoder is not None and not dry_run:
+        _register_first(open_gallery(gallery, trust_code=trust_code), target, encoder, output)
     opened = open_target(gallery, target, encoder, trust_code=trust_code)
-    if not dry_run:
-        _register_first(opened, target, encoder, output)
     via, learning = _link_first(opened, via, target, output), _learning(refit, no_learn)
     if dry_run:
         with progress_bars("plan"):
@@ -212,9 +212,9 @@ def _learning(refit: bool, no_learn: bool) -> Learn | Refitter | None:
     return Learn()
 
 
-def _register_first(gallery: Gallery, target: str, encoder: str | None, output: Output) -> None:
-    """Register a target that the gallery does not know, where its encoder is given."""
-    if encoder is None or target in gallery.versions():
+def _register_first(gallery: Gallery, target: str, encoder: str, output: Output) -> None:
+    """Register a target that the gallery does not know."""
+    if target in gallery.versions():
         return
     from compatstore.cli.requests import VersionSettings
 
