@@ -107,7 +107,9 @@ def better_fused(fused: Sequence[Option], options: Sequence[Option], advice: Adv
     )
 
 
-def advise_without_labels(full: Option, options: Sequence[Option], metric: str, keep: float) -> Advice:
+def advise_without_labels(
+    full: Option, options: Sequence[Option], metric: str, keep: float, *, trust: float = 1.0
+) -> Advice:
     """Name the smallest budget that keeps enough of what the target itself would answer.
 
     Args:
@@ -115,6 +117,7 @@ def advise_without_labels(full: Option, options: Sequence[Option], metric: str, 
         options: All else.
         metric: Name of the figure.
         keep: Share of the full figure to be kept for certain.
+        trust: As of `DecisionSettings`.
     """
     everything = (*options, full)
     kept = kept_shares([option.figure for option in everything], full.figure)
@@ -125,12 +128,13 @@ def advise_without_labels(full: Option, options: Sequence[Option], metric: str, 
         if chosen is None
         else f"{chosen.name} is the cheapest to keep {keep:.0%} of it"
     )
+    right = "the target's own answer" if trust == 1 else "the answer of both models together"
     return Advice(
         verdict="undecided",
         row=None if chosen is None else chosen.name,
         share=None if chosen is None else chosen.share,
-        text=f"Without labels the target's own answer counts as right, so whether it is the better one is not known; "
-        f"{reached} ({metric}).",
+        text=f"Without labels {right} counts as right, so whether it is the better one is not known; {reached} "
+        f"({metric}).",
     )
 
 

@@ -25,7 +25,7 @@ from compatstore.evaluation.fusion import Serving
 from compatstore.evaluation.metrics import Flips, require_counted
 from compatstore.evaluation.relevance import places_of
 from compatstore.evaluation.sample import DecisionSettings, EvaluationSample
-from compatstore.evaluation.strategies import ServingStrategy, is_fused, rank_strategies, truth_of
+from compatstore.evaluation.strategies import ServingStrategy, is_fused, neighbours_of, rank_strategies, truth_of
 
 SAME_SHARE = 1e-6
 
@@ -82,6 +82,8 @@ class DecisionTable:
         num_queries: Queries counted.
         num_skipped: Queries left out, as no item of the gallery is correct for them.
         provenance: Where the queries come from, in a sentence, or "".
+        neighbours: Without labels: the items of the whole gallery that are right for a query, about.
+        trust: Without labels: as of `DecisionSettings`.
 
     Examples:
         >>> table = cs.evaluation.decide(sample)
@@ -97,6 +99,8 @@ class DecisionTable:
     num_queries: int
     num_skipped: int
     provenance: str = ""
+    neighbours: int = 10
+    trust: float = 1.0
 
     def row(self, name: str) -> DecisionRow:
         """Find a row by its name or its notation.
@@ -220,6 +224,8 @@ def _table(
         confidence=settings.confidence,
         num_queries=int(counted.sum()),
         num_skipped=int((~counted).sum()),
+        neighbours=neighbours_of(sample, settings),
+        trust=settings.trust,
     )
 
 
@@ -321,6 +327,6 @@ def _advice(
             option = Option(name=strategy.name, share=strategy.share, figure=own[metric])
             (fused if strategy.fused else options).append(option)
     if not labelled:
-        return advise_without_labels(options[-1], options[:-1], metric, settings.keep)
+        return advise_without_labels(options[-1], options[:-1], metric, settings.keep, trust=settings.trust)
     advice = advise(options[0], options[1:], metric)
     return replace(advice, text=advice.text + better_fused(fused, options, advice, metric))

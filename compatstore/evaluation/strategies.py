@@ -104,10 +104,15 @@ def truth_of(sample: EvaluationSample, settings: DecisionSettings) -> str:
     """What counts as right, as text for people."""
     if sample.query_labels is not None:
         return "labels"
-    neighbours = round(sampled_neighbours(settings.neighbours, sample.weight) * sample.weight)
+    neighbours = neighbours_of(sample, settings)
     if settings.trust < 1:
         return f"the {neighbours} nearest neighbours by both models, {settings.trust:g} of it the target's"
     return f"the target's {neighbours} nearest neighbours"
+
+
+def neighbours_of(sample: EvaluationSample, settings: DecisionSettings) -> int:
+    """Items of the whole gallery that are right for a query without labels, about."""
+    return round(sampled_neighbours(settings.neighbours, sample.weight) * sample.weight)
 
 
 def trial_of_fusions(sample: EvaluationSample, settings: DecisionSettings) -> FusionTrial:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -43,7 +43,9 @@ class Compared:
         return cls(what=what, estimated=estimated, measured=measured, agrees=agrees)
 
 
-def measure_upgrade(context: UpgradeContext, terms: Gates, estimated: int) -> DecisionTable:
+def measure_upgrade(
+    context: UpgradeContext, terms: Gates, estimated: int, promised: DecisionTable | None = None
+) -> DecisionTable:
     """Let items that the estimate has not seen search the vectors that the table has now; read-only.
 
     The draw has a domain of its own, so that native and transformed rows are in it as they are in the gallery. With
@@ -54,6 +56,7 @@ def measure_upgrade(context: UpgradeContext, terms: Gates, estimated: int) -> De
         context: The upgrade.
         terms: Sample, labels and figure.
         estimated: Items that the estimate has drawn.
+        promised: What was estimated; without labels the same is right here as was there.
 
     Returns:
         A table whose rows are the status quo ("s/s"), the target's vectors as the table has them (`AS_SERVED`), the
@@ -78,6 +81,8 @@ def measure_upgrade(context: UpgradeContext, terms: Gates, estimated: int) -> De
     settings = SampleSettings(
         sample=size, labels=terms.labels, criterion=terms.criterion, seed=run.seed, fused_shares=()
     )
+    if promised is not None:
+        settings = replace(settings, trust=promised.trust, neighbours=promised.neighbours)
     order = np.arange(len(fresh.native))
     return decide_on_sample(context, fresh, fresh.served.vectors, order, settings, served=True)
 

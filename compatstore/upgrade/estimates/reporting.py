@@ -95,7 +95,8 @@ def report_upgrade(
     asked = terms if terms is not None and terms.asked else None if estimate is None else estimate.terms
     seen = 0 if estimate is None else estimate.terms.sample or SAMPLE
     both = context.has_both
-    measured = measure_upgrade(context, asked, seen) if measure and asked is not None and both else None
+    promised = None if estimate is None else estimate.table
+    measured = measure_upgrade(context, asked, seen, promised) if measure and asked is not None and both else None
     compared = () if estimate is None or measured is None else compare(estimate, measured)
     counts, steps = _counts(context), _steps(catalog, run)
     spent, failed = read_account(context) if both else context.ledger.load()

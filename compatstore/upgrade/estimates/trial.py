@@ -38,6 +38,7 @@ class SampleSettings:
         seed: Of the sample and of the bootstrap.
         fused_shares: Shares of natives at which both versions are also searched as one.
         trust: Without labels: as of `DecisionSettings`.
+        neighbours: Without labels: the same.
 
     Raises:
         InvalidInput: The sample is too small.
@@ -50,6 +51,7 @@ class SampleSettings:
     seed: int = 0
     fused_shares: tuple[float, ...] = FUSED_SHARES
     trust: float = 1.0
+    neighbours: int = 10
 
     def __post_init__(self) -> None:
         if self.sample < SMALLEST_SAMPLE:
@@ -141,6 +143,7 @@ def decision_settings(context: UpgradeContext, settings: SampleSettings) -> Deci
         shares=settings.shares,
         fused_shares=settings.fused_shares,
         trust=settings.trust,
+        neighbours=settings.neighbours,
         source_metric=metrics["s/s"],
         target_metric=metrics["t/h"],
         seed=settings.seed,
