@@ -31,6 +31,7 @@ JOURNALS = {
     "many": ("pairs", "many"),
     "side": ("side_information", "16 pixels"),
     "served": ("fusion", "1500 items, 600 queries, cosine, chosen by map"),
+    "taught": ("learning", "4000 items, 1000 queries"),
 }
 SETS = ("Glyphs", "Caltech-101")
 # Quantile 0.975 of Student's t, by the number of seeds.
