@@ -72,7 +72,11 @@ SMALLEST = {
     "benchmarks.stopping": "{embedded} --repeats 1 --sample 120 --items 250 --queries 100",
     "benchmarks.trust": "{embedded} --seeds 0 --items 300 --shares 0.5",
 }
-SLOW = {"benchmarks.crashes.__main__": "--kills 2 --seeds 2", "benchmarks.plain_app": "--seconds 3 --rows 500"}
+SLOW = {
+    "benchmarks.crashes.__main__": "--kills 2 --seeds 2",
+    "benchmarks.learning_kills": "--kills 2",
+    "benchmarks.plain_app": "--seconds 3 --rows 500",
+}
 
 PYTHON = re.compile(r"python (?:-m )?((?:benchmarks|examples)[./][\w./]+)([^`|\n]*)")
 
