@@ -41,11 +41,20 @@ def priority_backfill(text):
     assert figures(text, "hop alone")[0] < figures(text, f"backfill {share:.0%}")[0]
 
 
+def teach_itself(text):
+    items, embedded, cost = (float(found) for found in re.findall(r"\d[\d.]*", text.splitlines()[0]))
+    assert embedded == 300 < items
+    assert cost == 0.03
+    assert len(re.findall(r"weight [\d.]+ chosen by map", text)) == 3
+    assert "irectory" in text.splitlines()[-1]
+
+
 SHOWS = {
     "upgrade": upgrade,
     "compatible_model": compatible_model,
     "adopt": adopt,
     "priority_backfill": priority_backfill,
+    "teach_itself": teach_itself,
 }
 
 
