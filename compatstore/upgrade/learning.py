@@ -31,6 +31,7 @@ from compatstore.upgrade.backfilling.policy_inputs import TableRows
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.estimate import UpgradeEstimate, load_estimate, save_estimate
 from compatstore.upgrade.estimates.fusing import SHARES, filled, native_share, serve
+from compatstore.upgrade.estimates.gates import check_gates, require_measurable, require_passed
 from compatstore.upgrade.estimates.sample import classes_of, require_labels
 from compatstore.upgrade.estimates.trial import TRUST, SampleSettings, decision_settings
 from compatstore.upgrade.requests.gates import Gates
@@ -169,6 +170,27 @@ def served_as(context: UpgradeContext) -> str:
     if fusion is not None and fusion.weight == 1:
         return f"{run.target} alone is the best way to search: cut over, until then searches go on in {registry.active}"
     return f"searches go on in {registry.active} alone: nothing that was learned is sure to be better"
+
+
+def require_known(asked: Gates) -> None:
+    """Refuse, before anything is embedded, gates that no lesson can tell of: a lesson's pairs are a sample.
+
+    Raises:
+        InvalidInput: A figure other than mAP is asked for.
+    """
+    require_measurable(asked, 1.0, complete=False)
+
+
+def require_reached(context: UpgradeContext, asked: Gates) -> None:
+    """Refuse to be ready where a gate is not sure to hold, by what the last lesson has found.
+
+    Raises:
+        GateFailed: One is not.
+    """
+    estimate = load_estimate(context.catalog, context.run.target)
+    if asked.require and estimate is not None:
+        fix = "What was embedded is kept, and searches go on as they are served now. Embed more: --backfill."
+        require_passed(context.run.target, check_gates(estimate.row, asked), fix=fix)
 
 
 def reached(context: UpgradeContext, asked: Gates) -> bool:

@@ -25,7 +25,17 @@ from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.expand import expand
 from compatstore.upgrade.hop import Hop
 from compatstore.upgrade.indexing import build_target, refresh_target
-from compatstore.upgrade.learning import LEAST_GROWTH, Learner, learn, reached, serve_as_learned, served_as, wave_of
+from compatstore.upgrade.learning import (
+    LEAST_GROWTH,
+    Learner,
+    learn,
+    reached,
+    require_known,
+    require_reached,
+    serve_as_learned,
+    served_as,
+    wave_of,
+)
 from compatstore.upgrade.precision import PrecisionChoice, choose_precision
 from compatstore.upgrade.progress import Monitor, Progress
 from compatstore.upgrade.refit import Refitter, refit
@@ -104,12 +114,15 @@ class UpgradeResult:
     served: str = ""
 
 
-def require_startable(context: UpgradeContext) -> None:
+def require_startable(context: UpgradeContext, gates: Gates) -> None:
     """Refuse to begin what cannot be finished; read-only.
 
     Raises:
         UpgradeError: A backfill without an encoder.
+        InvalidInput: The upgrade teaches itself, and a gate is of a figure that it cannot tell.
     """
+    if context.run.teaches:
+        require_known(gates)
     if context.run.backfill > 0 and context.target_record.columns is None:
         require_encoder(context.catalog, context.run.target)
 
@@ -216,6 +229,9 @@ def _teach_itself(context: UpgradeContext, controls: Controls, learner: Learner)
     """Embed, learn and hop, wave by wave, until the budget or the target quality is reached.
 
     Each wave begins where the table says that the upgrade is, so that a call goes on where another one was stopped.
+
+    Raises:
+        GateFailed: At the end of the budget a gate is not sure to hold; what was embedded stays.
     """
     run, backfilled, transformed, ended = context.run, 0, 0, False
     lessons = list[str]()
@@ -238,6 +254,7 @@ def _teach_itself(context: UpgradeContext, controls: Controls, learner: Learner)
         lessons.append(found)
         transformed += catch_up(context.later(run), controls)
         serve_as_learned(context.later(run))
+    require_reached(context, controls.gates)
     return _SelfTaught(run, backfilled, transformed, tuple(lessons))
 
 

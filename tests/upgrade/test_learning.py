@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import compatstore as cs
-from compatstore.errors import Interrupted, UnknownArtifact
+from compatstore.errors import GateFailed, Interrupted, InvalidInput, UnknownArtifact
 from compatstore.evaluation.fusion import Fusion
 from compatstore.trainers import MeanShift
 
@@ -189,6 +189,18 @@ def test_it_stops_at_the_target_quality_and_goes_on_for_more(tmp_path):
     assert upgraded(0.05).backfilled == 0
     assert upgraded(1.0).ended_by == "max_rows"
     assert len(gallery.native_ids("v2")) == 500
+
+
+def test_a_gate_that_is_not_sure_to_hold_keeps_it_from_being_ready(tmp_path):
+    gallery = World(noise=2.0).gallery(tmp_path)
+    with pytest.raises(InvalidInput, match="which a sample cannot tell"):
+        gallery.upgrade("v2", backfill=0.2, gates=cs.Gates(max_negative_flips=0.1), learn=FIRST)
+    assert steps(gallery) == []
+    with pytest.raises(GateFailed, match=r"map>=0\.99 for certain.*What was embedded is kept"):
+        gallery.upgrade("v2", backfill=0.2, gates=cs.Gates(require=("map>=0.99",)), learn=FIRST)
+    assert gallery.status().upgrades[0].state == "backfill"
+    assert len(gallery.native_ids("v2")) == 160
+    assert gallery.upgrade("v2", backfill=0.2, gates=cs.Gates(require=("map>=0.01",)), learn=FIRST).state == "ready"
 
 
 def test_labels_decide_where_they_are_named(world, tmp_path):

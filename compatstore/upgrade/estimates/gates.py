@@ -90,8 +90,13 @@ def gate_of_advice(table: DecisionTable, serving: Serving) -> Gate:
     return Gate(name=f"{table.criterion} above the status quo", estimate=gain, passed=passed)
 
 
-def require_passed(target: str, gates: Sequence[Gate]) -> None:
+def require_passed(target: str, gates: Sequence[Gate], *, fix: str | None = None) -> None:
     """Refuse to go on where a gate failed.
+
+    Args:
+        target: Version upgraded to.
+        gates: What was asked.
+        fix: What to do about it; by default for an upgrade that has not begun.
 
     Raises:
         GateFailed: One did.
@@ -102,7 +107,8 @@ def require_passed(target: str, gates: Sequence[Gate]) -> None:
             f"upgrade to {target}",
             expected=" and ".join(f"{gate.name} for certain" for gate in failed),
             found=", ".join(_in_words(gate.estimate) for gate in failed),
-            fix=f"Nothing was written. A larger sample narrows the intervals, and a table of all budgets says what can "
+            fix=fix
+            or f"Nothing was written. A larger sample narrows the intervals, and a table of all budgets says what can "
             f"be reached: compatstore evaluate GALLERY {target}",
         )
 
