@@ -26,6 +26,7 @@ from compatstore.storage.columns import NATIVE
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.records import RunRecord, ServingRecord
 from compatstore.storage.registry import Registry, edit
+from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.backfilling.policies import RANDOM, draw, random_scores
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
 from compatstore.upgrade.context import UpgradeContext
@@ -143,7 +144,9 @@ def learn(context: UpgradeContext, learner: Learner, asked: Gates) -> tuple[RunR
     if len(judges) < FEWEST_PAIRS:
         return _note(context, tried, f"too few pairs: {len(judges)}, at least {FEWEST_PAIRS} are needed")
     share = native_share(context)
-    judged = [_judge(context, lesson, taught, judges, classes, share, asked) for taught in learner.teach(lesson)]
+    form = VectorForm.of(context.target_record)
+    usable = [taught for taught in learner.teach(lesson) if form.searchable(taught.transformed).all()]
+    judged = [_judge(context, lesson, taught, judges, classes, share, asked) for taught in usable]
     if not judged:
         return _note(context, tried, f"no method can learn from {len(lesson)} pairs")
     best = max(judged, key=lambda one: one.figure)
@@ -221,6 +224,10 @@ def _lesson_of(context: UpgradeContext, labels: str | None) -> tuple[Lesson, Arr
     names = [key, *source.item_names, *target.names, *([labels] if labels else [])]
     table = context.snapshot.take(picked.tolist(), columns=list(dict.fromkeys(names)))
     read, made = source.read_items(table), target.decode(table)
+    forms = VectorForm.of(context.registry.record(run.source)), VectorForm.of(context.target_record)
+    found = read.valid & forms[0].searchable(read.vectors) & forms[1].searchable(made.vectors)
+    if not found.all():  # no search finds the others
+        picked, table, read, made = picked[found], table.filter(found), read.take(found), made.take(found)
     has_side = source.side is not None and bool(read.side_valid.all())
     lesson = Lesson(
         source=read.vectors,

@@ -147,10 +147,11 @@ def test_a_hopeless_target_is_not_served(tmp_path):
     assert isinstance(gallery.explain(), SearchPlan)
 
 
-def test_without_labels_the_targets_own_neighbours_decide(hopped):
+def test_without_labels_the_neighbours_by_both_models_decide(hopped):
     fusion = hopped.fuse("v2", sample=ITEMS)
-    assert fusion.choice.truth == "the target's 10 nearest neighbours"
-    assert fusion.choices[-1].weight == 1.0  # its own neighbours are what the target itself finds
+    assert fusion.choice.truth == "the 10 nearest neighbours by both models, 0.7 of it the target's"
+    assert fusion.choices[-1].weight == 0.7  # of what is native as a whole, that is what counts as right
+    assert not any(choice.per_origin for choice in fusion.choices)
 
 
 def test_a_weight_that_the_caller_names_stays(world, hopped):

@@ -176,6 +176,25 @@ def test_candidates_that_cannot_run_are_skipped_and_it_says_where_none_can(world
     assert served(gallery) == ("single", None)
 
 
+def test_items_that_no_search_finds_are_in_no_lesson(tmp_path):
+    world = World()
+    world.source[::7] = 0
+    world.native[::11] = 0
+    world.model = Model(world.native)
+    v1, v2 = (
+        cs.EmbeddingVersion("v1", dim=SHORT, metric="dot"),
+        cs.EmbeddingVersion("v2", dim=LONG, encoder=world.model),
+    )
+    gallery = cs.Gallery.create(str(tmp_path / "gallery.lance"), v1)
+    gallery.add({"id": IDS, "vector": world.source})
+    gallery.register(v2)
+    result = gallery.upgrade("v2", backfill=0.3, learn=FIRST)
+    assert result.state == "ready"
+    assert result.num_unbackfillable > 0
+    assert result.lessons
+    assert gallery.verify().clean
+
+
 def test_it_stops_at_the_target_quality_and_goes_on_for_more(tmp_path):
     gallery = World(noise=2.0).gallery(tmp_path)
 

@@ -103,7 +103,7 @@ def test_nothing_is_merged_before_it_was_chosen_and_by_no_other_upgrade(world, h
     began = half._catalog.registry().runs["v2"].started_at
     monkeypatch.setattr(resolve, "now", lambda: began)  # the next upgrade begins in the same second
     half.abort("v2")
-    half.upgrade("v2", backfill=cs.Backfill(share=1.0, max_rows=40))
+    half.upgrade("v2", backfill=cs.Backfill(share=1.0, max_rows=40), learn=None)
     assert half.search(both, 5).equals(half.search(both["v1"], 5))
 
 

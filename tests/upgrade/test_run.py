@@ -81,8 +81,8 @@ def test_a_full_backfill_needs_no_artifact(tmp_path):
     encoder = cs.encoders.Precomputed(dict(zip(IDS, NATIVE, strict=True)))
     gallery.register(cs.EmbeddingVersion("v2", dim=6, encoder=encoder))
     with pytest.raises(cs.errors.UnknownArtifact):
-        gallery.plan("v2", backfill=0.5)
-    assert gallery.upgrade("v2", backfill=1.0).missing == 0
+        gallery.plan("v2", backfill=0.5, learn=None)
+    assert gallery.upgrade("v2", backfill=1.0, learn=None).missing == 0
     assert gallery.cutover("v2").active == "v2"
 
 
