@@ -10,9 +10,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -39,8 +39,7 @@ from compatstore.storage.snapshot import Snapshot
 AT_ONCE = 512  # vectors that are put into a graph while searches wait
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Nearest:
+class Nearest(NamedTuple):
     """The nearest items of each query.
 
     Attributes:
@@ -162,7 +161,7 @@ class Cache:
             state = self._enter()
             try:
                 found = self._find(state, queries, k, where, exact=False)
-                return Nearest(ids=found.take(state, "ids"), distances=found.distances, table_version=state.version)
+                return Nearest(found.take(state, "ids"), found.distances, state.version)
             finally:
                 self._searching.leave()
         except CompatStoreError:
@@ -348,7 +347,8 @@ class Cache:
 
     def _enter(self) -> CacheState:
         """The state that a search answers from, in step with the table; the search must leave `_searching`."""
-        self._follow()
+        if self._catalog.store.snapshot() is not self._open().snapshot:
+            self._follow()
         self._searching.enter()
         try:
             return self._open()
