@@ -161,6 +161,7 @@ def test_after_any_writes(tmp_path_factory, writes, metric, dtype, id_type, k, s
                 added += count
             elif write == "upsert":
                 gallery.add({"id": named(first, count), "vector": whole(count), "n": [7] * count}, upsert=True)
+                added = max(added, first + count)
             elif write == "delete":
                 gallery.delete(named(first, count))
             elif write == "drop":
