@@ -42,14 +42,13 @@ def recall(gallery, queries, exact, **options):
 
 @pytest.mark.parametrize("kind", ["IVF_FLAT", "IVF_PQ", "IVF_SQ", "IVF_HNSW_FLAT", "IVF_HNSW_PQ", "IVF_HNSW_SQ"])
 @pytest.mark.parametrize("metric", ["l2", "cosine"])
-def test_queries_from_outside_find_nearly_as_much_as_items_do(tmp_path, vectors, kind, metric):
+def test_queries_from_outside_find_95_percent_of_their_neighbours(tmp_path, vectors, kind, metric):
     gallery = gallery_of(tmp_path, vectors, metric)
-    queries = vectors[::5] + np.float32(0.1)
+    queries = vectors[::30] + np.float32(0.1)
     exact = gallery.search(queries, k=10, columns=["id"])["id"].to_numpy(zero_copy_only=False).reshape(-1, 10)
     gallery.create_index(kind=kind, num_partitions=16)
     assert record(gallery).recall >= GOAL
-    # Lance builds at random, and these queries are none of the items that chose the settings: a build in ten is below.
-    assert recall(gallery, queries, exact) >= 0.92
+    assert recall(gallery, queries, exact) >= 0.95
     assert gallery.status().versions[0].recall == record(gallery).recall
 
 
