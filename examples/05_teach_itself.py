@@ -13,7 +13,7 @@ from sklearn.preprocessing import Normalizer
 import compatstore as cs
 
 MODULES = """argparse asyncio collections configparser csv datetime decimal email.message enum fractions http.client
-inspect ipaddress json logging mailbox multiprocessing os pathlib pickle random re shutil socket sqlite3 statistics
+inspect ipaddress json logging mailbox multiprocessing os pathlib random re shutil socket sqlite3 statistics
 string subprocess tarfile tempfile threading unittest zipfile"""
 
 texts = dict[str, str]()

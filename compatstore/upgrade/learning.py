@@ -164,7 +164,7 @@ def serve_as_learned(context: UpgradeContext) -> None:
         serve(context.catalog, context.run.target, "fused" if fusion.weight > 0 else "single")
 
 
-def served_as(context: UpgradeContext) -> str:
+def how_searched(context: UpgradeContext) -> str:
     """How searches use the upgrade until its cutover, as a sentence."""
     run, registry = context.run, context.catalog.registry()
     if registry.fusion_served(run.target) is not None:

@@ -28,12 +28,12 @@ from compatstore.upgrade.indexing import build_target, refresh_target
 from compatstore.upgrade.learning import (
     LEAST_GROWTH,
     Learner,
+    how_searched,
     learn,
     reached,
     require_known,
     require_reached,
     serve_as_learned,
-    served_as,
     wave_of,
 )
 from compatstore.upgrade.precision import PrecisionChoice, choose_precision
@@ -171,7 +171,7 @@ def run_upgrade(context: UpgradeContext, controls: Controls) -> UpgradeResult:
         precision=choice.precision,
         warnings=(choice.warning,) if choice.warning else (),
         lessons=lessons,
-        served=served_as(context) if run.teaches else "",
+        served=how_searched(context) if run.teaches else "",
     )
 
 
