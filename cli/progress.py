@@ -34,6 +34,9 @@ class Bars(Protocol):
             note: What stands behind; the rate by default.
         """
 
+    def say(self, line: str) -> None:
+        """Say something that stays to be read."""
+
 
 class DrawnBars:
     """One bar for each step, made when the step first reports.
@@ -60,6 +63,10 @@ class DrawnBars:
         seconds = time.monotonic() - self._started[step]
         rate = f"{done / seconds:,.0f}/s" if seconds > 0 else ""
         self._progress.update(self._tasks[step], completed=done, total=total, note=note or rate)
+
+    def say(self, line: str) -> None:
+        """Write a line above the bars."""
+        self._progress.console.print(visible(line), markup=False, highlight=False)
 
 
 class Lines:
@@ -89,6 +96,11 @@ class Lines:
             self._done, self._total, self._note = done, total, note
             if begins and (total is None or done < total):
                 self._say(self._line())
+
+    def say(self, line: str) -> None:
+        """Write a line of its own."""
+        with self._lock:
+            self._write(line)
 
     def tick(self) -> None:
         """Say where things are, whether or not anything was reported since."""
@@ -128,8 +140,17 @@ class Lines:
 
 
 def onto(bars: Bars) -> Callable[[Step], None]:
-    """What an upgrade calls after each batch, shown."""
-    return lambda progress: bars.update(progress.step, progress.done, progress.total)
+    """What an upgrade calls after each batch, shown: where its step is, and what it has found, once."""
+    said = ""
+
+    def show(progress: Step) -> None:
+        nonlocal said
+        if progress.found not in ("", said):
+            said = progress.found
+            bars.say(said)
+        bars.update(progress.step, progress.done, progress.total or None)
+
+    return show
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from compatstore.cli.verb import (
     verb,
     wait_option,
 )
-from compatstore.cli.watching import reason_lines, spent_lines
+from compatstore.cli.watching import reason_lines, spent_lines, waves_view
 
 if TYPE_CHECKING:
     from compatstore.cli.settings import Options
@@ -266,6 +266,7 @@ def _done(result: UpgradeResult) -> Iterator[str | Table]:
     )
     yield from (f"warning: {warning}" for warning in result.warnings)
     yield from spent_lines(result.spent, result.ended_by)
+    yield from waves_view(result.waves)
     yield from (f"learned: {lesson}" for lesson in result.lessons)
     if result.served:
         yield result.served

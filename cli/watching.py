@@ -20,6 +20,7 @@ from compatstore.errors import UpgradeError
 if TYPE_CHECKING:
     from compatstore.storage.history import HistoryEntry
     from compatstore.storage.ledger import Spent
+    from compatstore.upgrade.estimates.waves import WaveFigures
     from compatstore.upgrade.status import Activity, RunStatus, Status, VersionStatus
 
 
@@ -129,7 +130,7 @@ def status_view(result: Status) -> Iterator[str | Table]:
         yield from _run(run)
 
 
-def _run(run: RunStatus) -> Iterator[str]:
+def _run(run: RunStatus) -> Iterator[str | Table]:
     via = f" by {' then '.join(run.path)}" if run.path else ""
     yield f"upgrade {run.source} -> {run.target}{via}: {run.state}, {_doing(run)}"
     yield from _activity(run.activity)
@@ -137,6 +138,9 @@ def _run(run: RunStatus) -> Iterator[str]:
         yield f"  {run.staged} natives are safe beside the table and not in it yet"
     yield from _serving(run)
     yield from (f"  warning: {text}" for text in run.warnings)
+    yield from waves_view(run.waves)
+    if run.left is not None and run.spent.rows:
+        yield f"  {run.left}"
     yield from spent_lines(run.spent, run.ended_by, "  ")
     if run.searched.rows:
         cost = f", {run.searched.cost:g} in cost" if run.searched.cost else ""
@@ -188,7 +192,39 @@ _ENDED = {
     "max_rows": "its limit of items ended it",
     "max_seconds": "its limit of time ended it",
     "max_cost": "its limit of money ended it",
+    "target_quality": "its target quality is sure to be reached",
+    "gain": "more of it is sure to gain nothing",
 }
+
+
+def waves_view(waves: Sequence[WaveFigures]) -> Iterator[Table]:
+    """What the lessons of an upgrade that teaches itself have found, and what more natives promise."""
+    if not waves:
+        return
+    criterion = waves[-1].criterion
+    yield table(
+        ("wave", "native", "share", "cost", "seconds", f"{criterion} % before", "as served", "weight", "promised"),
+        [
+            (
+                number,
+                wave.native,
+                f"{wave.share:.1%}",
+                f"{wave.cost:g}" if wave.cost else "",
+                f"{wave.seconds:.1f}",
+                wave.status_quo.percent,
+                "as before" if wave.gain is None else wave.served.percent,
+                f"{wave.weight:g}",
+                _next_promise(wave),
+            )
+            for number, wave in enumerate(waves, start=1)
+        ],
+    )
+
+
+def _next_promise(wave: WaveFigures) -> str:
+    """What twice the natives, or the next larger share that was measured, were found to give."""
+    ahead = next((promise for promise in wave.ahead if promise.share >= 2 * wave.share), None)
+    return "" if ahead is None else f"{ahead.share:.0%}: {ahead.figure.percent}"
 
 
 def spent_lines(spent: Spent, ended_by: str, margin: str = "") -> Iterator[str]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from compatstore.boundary import checked
 from compatstore.errors import InvalidInput, MissingExtra
@@ -207,12 +210,68 @@ def plot_budgets(
         axes.fill_between(shares, lows, highs, color=_COLOURS[0], alpha=0.18, linewidth=0)
         axes.plot(shares, values, "o-", label="estimated", color=_COLOURS[0], markersize=4.5, linewidth=1.6, zorder=3)
         if taken is not None:
-            low, value, high = _in_percent(taken[1])
-            bar = [[value - low], [high - value]]
-            axes.errorbar(100 * taken[0], value, bar, fmt="s", label="measured", color=_COLOURS[1], capsize=3, zorder=4)
+            _draw_points(axes, [taken], "measured", _COLOURS[1], "s")
         _draw_reference(axes, "status quo, estimated", before.value, 0)
         _label(axes, name)
         return write(figure, path)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawnWave:
+    """What was found when some share of a gallery was native, and what was promised for larger ones.
+
+    Args:
+        share: Share of the gallery that was native, in (0, 1].
+        found: The figure then.
+        promised: (share, figure) of larger shares, ascending.
+        before: The figure of the status quo.
+        name: "map" or "cmc@k".
+    """
+
+    share: float
+    found: Estimate
+    promised: tuple[tuple[float, Estimate], ...]
+    before: Estimate
+    name: str
+
+
+def plot_waves(waves: Sequence[DrawnWave], path: str | Path, *, taken: tuple[float, Estimate] | None = None) -> Path:
+    """Draw the curve of an upgrade as it went, with what each wave promised for larger shares, 6 x 4 inches.
+
+    Args:
+        waves: One or more, in their order.
+        path: Where to write; ".png" (1200 x 800 pixels) or ".svg".
+        taken: Share of native vectors of the gallery, and what was measured there afterwards.
+
+    Returns:
+        The path written.
+
+    Raises:
+        MissingExtra: matplotlib is not installed.
+        InvalidInput: Another suffix.
+    """
+    with canvas(6.0, 4.0) as figure:
+        figure.set_layout_engine("constrained")
+        axes = figure.add_subplot()
+        for number, wave in enumerate(waves, start=1):
+            ahead = [(wave.share, wave.found), *wave.promised]
+            lows, values, highs = zip(*(_in_percent(found) for _, found in ahead), strict=True)
+            shares, colour = [100 * share for share, _ in ahead], _COLOURS[number % len(_COLOURS)]
+            axes.fill_between(shares, lows, highs, color=colour, alpha=0.1, linewidth=0)
+            axes.plot(shares, values, "--", label=f"promised by wave {number}", color=colour, linewidth=1.0)
+        _draw_points(axes, [(wave.share, wave.found) for wave in waves], "as it went", _COLOURS[0], "o-")
+        if taken is not None:
+            _draw_points(axes, [taken], "measured", _COLOURS[1], "s")
+        _draw_reference(axes, "status quo", waves[-1].before.value, 0)
+        _label(axes, waves[-1].name)
+        return write(figure, path)
+
+
+def _draw_points(axes: Any, points: Sequence[tuple[float, Estimate]], label: str, colour: str, style: str) -> None:
+    lows, values, highs = (np.array(ends) for ends in zip(*(_in_percent(found) for _, found in points), strict=True))
+    shares = [100 * share for share, _ in points]
+    bars = [values - lows, highs - values]
+    axes.errorbar(shares, values, bars, fmt=style, label=label, color=colour, capsize=3, markersize=4.5, zorder=4)
 
 
 def _figure_of(row: DecisionRow, metric: str) -> Estimate:

@@ -8,7 +8,7 @@ both versions is sure to be better.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
@@ -19,27 +19,31 @@ from compatstore.artifacts.artifact import Artifact
 from compatstore.digests import digest_half
 from compatstore.evaluation import DecisionTable, decide
 from compatstore.evaluation.fusion import SAME_SHARE, Fusion, Serving
-from compatstore.evaluation.fusion_choice import FusionTrial
+from compatstore.evaluation.fusion_choice import FittedFusion, FusionTrial
 from compatstore.evaluation.sample import EvaluationSample
 from compatstore.evaluation.strategies import trial_of_fusions
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.history import HistoryEntry
-from compatstore.storage.records import RunRecord, ServingRecord
+from compatstore.storage.records import ArtifactRecord, RunRecord, ServingRecord
 from compatstore.storage.registry import Registry, edit
 from compatstore.storage.vector_form import VectorForm
-from compatstore.upgrade.backfilling.policies import RANDOM, draw, random_scores
+from compatstore.upgrade.backfilling.account import read_account
+from compatstore.upgrade.backfilling.policies import AT_RANDOM, RANDOM, draw
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
+from compatstore.upgrade.backfilling.random_order import random_scores
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.estimate import UpgradeEstimate, load_estimate, save_estimate
+from compatstore.upgrade.estimates.estimate import UpgradeEstimate, asked_share, load_estimate, save_estimate
 from compatstore.upgrade.estimates.fusing import SHARES, filled, native_share, serve
 from compatstore.upgrade.estimates.gates import check_gates, require_measurable, require_passed
 from compatstore.upgrade.estimates.sample import classes_of, require_labels
 from compatstore.upgrade.estimates.trial import TRUST, SampleSettings, decision_settings
+from compatstore.upgrade.estimates.waves import figures_of_wave
+from compatstore.upgrade.progress import Monitor
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.states import BACKFILL, CUTOVER, require_open, set_run
 from compatstore.versions import EmbeddingVersion
 
-STEP = "learn"
+STEP, GAIN = "learn", "gain"  # the step, and what ends a run whose further natives are sure to gain nothing
 FEWEST_PAIRS = 40
 MOST_PAIRS, MOST_JUDGES = 20_000, 1_000
 LEAST_GROWTH = 1.25  # natives since the last lesson, where the budget ends within a wave, before there is another
@@ -57,6 +61,7 @@ class Lesson:
         source_version: The source.
         target_version: The target.
         seed: Of the run.
+        classes: (n,) intp, the class of each item, -1 for none; None where no labels are named.
     """
 
     source: FloatArray
@@ -65,6 +70,7 @@ class Lesson:
     source_version: EmbeddingVersion
     target_version: EmbeddingVersion
     seed: int
+    classes: Positions | None = None
 
     def __len__(self) -> int:
         return len(self.source)
@@ -95,8 +101,17 @@ class Learner(Protocol):
     def first_rows(self, items: int) -> int:
         """Items of the first wave, by the number of the gallery's items."""
 
-    def teach(self, lesson: Lesson) -> Sequence[Taught]:
-        """Transforms worth judging, those nearest to the natives first; none where nothing can be learned."""
+    @property
+    def least_gain(self) -> float | None:
+        """Embedding ends where what the budget still allows is sure to gain no more than this; None: it does not."""
+
+    def teach(self, lesson: Lesson, tried: Callable[[int, int], None] | None = None) -> Sequence[Taught]:
+        """Transforms worth judging, those nearest to the natives first; none where nothing can be learned.
+
+        Args:
+            lesson: The pairs.
+            tried: Called with the candidates that were tried and their number.
+        """
 
 
 class _Judged(NamedTuple):
@@ -104,7 +119,7 @@ class _Judged(NamedTuple):
 
     taught: Taught
     trial: FusionTrial
-    fusion: Fusion
+    fitted: FittedFusion
     figure: float
 
 
@@ -128,33 +143,51 @@ def wave_of(context: UpgradeContext, learner: Learner) -> Wave:
     return wave
 
 
-def learn(context: UpgradeContext, learner: Learner, asked: Gates) -> tuple[RunRecord, str]:
-    """Learn from the native items, and take what serves best; what was found is in the history either way.
+class Learned(NamedTuple):
+    """What a lesson came to.
 
-    Returns:
-        The run, with the learned artifact as its path where one was taken; and what was found, as a sentence.
+    Attributes:
+        run: With the learned artifact as its path where one was taken, and `ended_by` where more does not pay.
+        found: As a sentence.
+    """
+
+    run: RunRecord
+    found: str
+
+
+def learn(context: UpgradeContext, learner: Learner, asked: Gates, monitor: Monitor) -> Learned:
+    """Learn from the native items, and take what serves best; what was found is in the history either way.
 
     Raises:
         InvalidInput: There is no such column of labels.
-        Interrupted: The run was ended meanwhile.
+        Interrupted: A stop was asked for, or the run was ended meanwhile.
     """
     run, natives = context.run, context.count(context.target.native)
     tried = replace(run, learned_at=natives)
-    lesson, ids, judges, classes = _lesson_of(context, asked.labels)
+    lesson, ids, judges = _lesson_of(context, asked.labels)
     if len(judges) < FEWEST_PAIRS:
         return _note(context, tried, f"too few pairs: {len(judges)}, at least {FEWEST_PAIRS} are needed")
     share = native_share(context)
     form = VectorForm.of(context.target_record)
-    usable = [taught for taught in learner.teach(lesson) if form.searchable(taught.transformed).all()]
-    judged = [_judge(context, lesson, taught, judges, classes, share, asked) for taught in usable]
+    taught = learner.teach(lesson, monitor.reach)
+    usable = [one for one in taught if form.searchable(one.transformed).all()]
+    judged = [_judge(context, lesson, one, judges, share, asked) for one in usable]
     if not judged:
         return _note(context, tried, f"no method can learn from {len(lesson)} pairs")
     best = max(judged, key=lambda one: one.figure)
-    fusion = _with_larger_shares(best, share)
-    pays = not run.path or _comes_nearer(context, lesson, ids, best.taught)
-    taken, found = _take(context, tried, best.taught if pays else None, fusion, asked, len(lesson))
-    _promise(context.later(taken), best, fusion, share, asked)
-    return taken, found
+    fusion, pays = _with_larger_shares(context, best, share, learner.least_gain)
+    taken = best.taught if not run.path or _comes_nearer(context, lesson, ids, best.taught) else None
+    tried = replace(tried, ended_by="" if pays else GAIN)
+    record = None
+    if taken is not None:
+        record = context.catalog.add_artifact(taken.artifact, run.source, run.target)
+        state = CUTOVER if run.state == CUTOVER else BACKFILL
+        tried = replace(tried, path=(record.id,), state=state)
+    _promise(
+        context.with_run(tried), best, fusion, share, asked
+    )  # before the lesson is over: it is not made again then
+    what = f"kept, after {len(lesson)} pairs" if taken is None else f"{taken.name} learned from {len(lesson)} pairs"
+    return _take(context, tried, record, fusion, asked, what)
 
 
 def serve_as_learned(context: UpgradeContext) -> None:
@@ -205,8 +238,8 @@ def reached(context: UpgradeContext, asked: Gates) -> bool:
     return kept is not None and kept.low >= asked.target_quality
 
 
-def _lesson_of(context: UpgradeContext, labels: str | None) -> tuple[Lesson, ArrowArray, Positions, Positions | None]:
-    """The pairs, their ids, the rows of them that judge, and all pairs' classes (-1 for none) where there are labels.
+def _lesson_of(context: UpgradeContext, labels: str | None) -> tuple[Lesson, ArrowArray, Positions]:
+    """The pairs, their ids, and the rows of them that judge.
 
     Judges are items that were drawn at random, so that they stand for all items of the gallery.
     """
@@ -217,7 +250,7 @@ def _lesson_of(context: UpgradeContext, labels: str | None) -> tuple[Lesson, Arr
     order = np.argsort(-random_scores(rows.ids.take(picked), _DRAW, run.seed), kind="stable")
     picked = picked[order][:MOST_PAIRS]
     drawn = draw(RANDOM, rows, run.seed)
-    at_random = native.copy() if run.policy == RANDOM else np.zeros(len(native), bool)
+    at_random = native.copy() if run.policy in AT_RANDOM else np.zeros(len(native), bool)
     at_random[drawn[: _before_gap(native[drawn])]] = True
     source, target = context.source, context.target
     require_labels(context.snapshot.schema, run.target, labels)
@@ -229,6 +262,7 @@ def _lesson_of(context: UpgradeContext, labels: str | None) -> tuple[Lesson, Arr
     if not found.all():  # no search finds the others
         picked, table, read, made = picked[found], table.filter(found), read.take(found), made.take(found)
     has_side = source.side is not None and bool(read.side_valid.all())
+    classes = None if labels is None else classes_of(table.column(labels))
     lesson = Lesson(
         source=read.vectors,
         target=made.vectors,
@@ -236,12 +270,12 @@ def _lesson_of(context: UpgradeContext, labels: str | None) -> tuple[Lesson, Arr
         source_version=catalog.version(run.source),
         target_version=catalog.version(run.target),
         seed=run.seed,
+        classes=classes,
     )
-    classes = None if labels is None else classes_of(table.column(labels))
     judges = np.flatnonzero(at_random[picked])
     if classes is not None:
         judges = judges[classes[judges] >= 0]
-    return lesson, table.column(key).combine_chunks(), judges[:MOST_JUDGES], classes
+    return lesson, table.column(key).combine_chunks(), judges[:MOST_JUDGES]
 
 
 def _native_in_source(context: UpgradeContext) -> BoolArray:
@@ -259,28 +293,20 @@ def _before_gap(native: BoolArray) -> int:
 
 
 def _judge(
-    context: UpgradeContext,
-    lesson: Lesson,
-    taught: Taught,
-    judges: Positions,
-    classes: Positions | None,
-    share: float,
-    asked: Gates,
+    context: UpgradeContext, lesson: Lesson, taught: Taught, judges: Positions, share: float, asked: Gates
 ) -> _Judged:
     """What the judges find in a gallery of which a share is native and the rest was made by a transform."""
     trial = trial_of_fusions(
-        _sample_of(context, lesson, taught, judges, classes), decision_settings(context, _settings(asked, context.run))
+        _sample_of(context, lesson, taught, judges), decision_settings(context, _settings(asked, context.run))
     )
     fitted = trial.fit(_native_rows(len(judges), share), trial.constants(), against_target=True)
     metric = trial.settings.metrics.index(trial.settings.criterion)
-    return _Judged(taught, trial, fitted.fusion, float(fitted.found.values[metric, fitted.found.counted].mean()))
+    return _Judged(taught, trial, fitted, float(fitted.found.values[metric, fitted.found.counted].mean()))
 
 
-def _sample_of(
-    context: UpgradeContext, lesson: Lesson, taught: Taught, judges: Positions, classes: Positions | None
-) -> EvaluationSample:
+def _sample_of(context: UpgradeContext, lesson: Lesson, taught: Taught, judges: Positions) -> EvaluationSample:
     ids = np.arange(len(judges))
-    labels = None if classes is None else classes[judges]
+    labels = None if lesson.classes is None else lesson.classes[judges]
     return EvaluationSample(
         source_queries=lesson.source[judges],
         target_queries=lesson.target[judges],
@@ -305,17 +331,26 @@ def _settings(asked: Gates, run: RunRecord) -> SampleSettings:
     return SampleSettings(labels=asked.labels, criterion="map", seed=run.seed, trust=TRUST)
 
 
-def _with_larger_shares(best: _Judged, share: float) -> Fusion:
-    """The fusion with the weights for larger native shares, which a backfill comes to."""
-    constants, items = best.trial.constants(), len(best.trial.sample.source)
-    larger = [other for other in SHARES if other > share + SAME_SHARE]
-    fitted = [best.trial.fit(_native_rows(items, other), constants, against_target=True).fusion for other in larger]
+def _with_larger_shares(
+    context: UpgradeContext, best: _Judged, share: float, least_gain: float | None
+) -> tuple[Fusion, bool]:
+    """The fusion with the weights for larger native shares, which a backfill comes to; and whether one of them pays.
+
+    A larger share pays unless it is sure to gain no more than `least_gain` over what is native now.
+    """
+    constants, items, end = best.trial.constants(), len(best.trial.sample.source), asked_share(context)
+    larger = sorted({*SHARES, *([end] if share + SAME_SHARE < end < 1 else [])})
+    larger = [other for other in larger if other > share + SAME_SHARE]
+    fitted = [best.trial.fit(_native_rows(items, other), constants, against_target=True) for other in larger]
     choices = tuple(
         replace(choice, native_share=there)
-        for fusion, there in zip((best.fusion, *fitted), (share, *larger), strict=True)
-        for choice in fusion.choices
+        for one, there in zip((best.fitted, *fitted), (share, *larger), strict=True)
+        for choice in one.fusion.choices
     )
-    return replace(constants, choices=choices).at(share)
+    within = [one for one, there in zip(fitted, larger, strict=True) if there <= end + SAME_SHARE]
+    gains = [best.trial.over(one.found, best.fitted.found) for one in within]
+    pays = least_gain is None or not gains or any(gain is None or gain.high > least_gain for gain in gains)
+    return replace(constants, choices=choices).at(share), pays
 
 
 def _comes_nearer(context: UpgradeContext, lesson: Lesson, ids: ArrowArray, taught: Taught) -> bool:
@@ -343,13 +378,9 @@ def _errors(made: FloatArray, native: FloatArray) -> Doubles:
 
 
 def _take(
-    context: UpgradeContext, run: RunRecord, taught: Taught | None, fusion: Fusion, asked: Gates, pairs: int
-) -> tuple[RunRecord, str]:
+    context: UpgradeContext, run: RunRecord, record: ArtifactRecord | None, fusion: Fusion, asked: Gates, what: str
+) -> Learned:
     """Store what was chosen, in one commit: the artifact in the run's path, and how both versions are searched."""
-    catalog = context.catalog
-    record = None if taught is None else catalog.add_artifact(taught.artifact, run.source, run.target)
-    if record is not None:
-        run = replace(run, path=(record.id,), state=CUTOVER if run.state == CUTOVER else BACKFILL)
 
     def change(registry: Registry) -> Registry:
         open_run = require_open(registry, run.target)
@@ -362,16 +393,14 @@ def _take(
             ServingRecord(run.target, open_run.identity, fusion, asked.labels, serving)
         )
 
-    choice = fusion.choice
-    what = f"{taught.name} learned from {pairs} pairs" if taught is not None else f"kept, after {pairs} pairs"
-    note = what if choice is None else f"{what}; weight {choice}"
+    note = what if fusion.choice is None else f"{what}; weight {fusion.choice}"
     entry = HistoryEntry(STEP, run.target, artifact=run.path[-1], rows=run.learned_at, note=note)
-    edit(catalog.store, change, entry)
-    return run, note
+    edit(context.catalog.store, change, entry)
+    return Learned(run, note)
 
 
-def _note(context: UpgradeContext, run: RunRecord, why: str) -> tuple[RunRecord, str]:
-    return set_run(context.catalog, run, HistoryEntry(STEP, run.target, rows=run.learned_at, note=why)), why
+def _note(context: UpgradeContext, run: RunRecord, why: str) -> Learned:
+    return Learned(set_run(context.catalog, run, HistoryEntry(STEP, run.target, rows=run.learned_at, note=why)), why)
 
 
 def _promise(context: UpgradeContext, best: _Judged, fusion: Fusion, share: float, asked: Gates) -> None:
@@ -392,4 +421,6 @@ def _promise(context: UpgradeContext, best: _Judged, fusion: Fusion, share: floa
         gates=(),
         table=table,
     )
-    save_estimate(context.catalog, context.run.target, estimate)
+    spent, _ = read_account(context)
+    figures = figures_of_wave(context.run.learned_at, spent, fusion.weight)
+    save_estimate(context.catalog, context.run.target, estimate, figures)

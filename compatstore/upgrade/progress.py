@@ -20,12 +20,14 @@ class Progress:
         done: Rows done by this process.
         total: Rows to do, as far as known.
         seconds: Time since the step began.
+        found: What was found last and what comes next, a line for people; "" before anything was.
     """
 
     step: str
     done: int
     total: int
     seconds: float
+    found: str = ""
 
     @property
     def rate(self) -> float:
@@ -46,6 +48,7 @@ class Monitor:
         total: Rows to do.
         report: Called after each batch, or None.
         should_stop: Asked before each batch; true ends the step with `Interrupted`.
+        found: What was found before the step, told with its progress.
     """
 
     def __init__(
@@ -54,9 +57,10 @@ class Monitor:
         total: int,
         report: Callable[[Progress], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
+        found: str = "",
     ) -> None:
         self._step, self._total, self._report, self._should_stop = step, total, report, should_stop
-        self._started = time.monotonic()
+        self._started, self._found = time.monotonic(), found
         self.done = 0
 
     @property
@@ -68,11 +72,21 @@ class Monitor:
         """Count rows that are done and report."""
         self.done += rows
         if self._report is not None:
-            self._report(Progress(self._step, self.done, max(self._total, self.done), self.seconds))
+            self._report(Progress(self._step, self.done, max(self._total, self.done), self.seconds, self._found))
 
     def begin(self) -> None:
         """Report that a step begins which says nothing until it ends."""
         self.advance(0)
+
+    def reach(self, done: int, total: int) -> None:
+        """Report where the step is, of as much as is known by now.
+
+        Raises:
+            Interrupted: A stop was asked for.
+        """
+        self._total = total
+        self.advance(done - self.done)
+        self.check()
 
     def finish(self) -> None:
         """Report all rows as done."""

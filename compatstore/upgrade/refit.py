@@ -183,6 +183,10 @@ class _AsHopped:
         """(n,) float64, number of searches that each item was a candidate of, as it is now."""
         return self.table.traffic()
 
+    def cells(self, seed: int) -> npt.NDArray[np.int64]:
+        """(n,) int64, cells of the source's vectors."""
+        return self.table.cells(seed)
+
 
 def _read(context: UpgradeContext, picked: Positions) -> tuple[VersionValues, FloatArray]:
     """The source's values and the native vectors of chosen rows."""

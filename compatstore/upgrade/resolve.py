@@ -12,7 +12,7 @@ from compatstore.storage.history import now
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry, bridge_to
 from compatstore.storage.snapshot import Snapshot
-from compatstore.upgrade.backfilling.policies import factors, require_readable
+from compatstore.upgrade.backfilling.policies import SPREAD, factors, require_readable
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.learning import Learner
@@ -56,12 +56,14 @@ def resolve_run(
     context = UpgradeContext.of(catalog, run, snapshot)
     if learner is not None and _is_to_learn(context, via):
         first = min(learner.first_rows(context.count()) / max(context.count(), 1), 1.0)
+        if not run.teaches and not asked.order:
+            run = replace(run, policy=SPREAD)
         run = replace(run, teaches=True, backfill=run.backfill or first)
         context = context.with_run(run)
     run = replace(run, path=_path(context, via), holdout=run.holdout if holdout is None else holdout)
     context = context.with_run(run)
     if run.backfill > 0:
-        require_readable(run.policy, TableRows(context))
+        require_readable(run.policy, TableRows(context), learns=run.teaches and not run.path)
     return context
 
 

@@ -20,12 +20,16 @@ from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import unsearchable
 from compatstore.upgrade.backfilling.account import read_account, read_refusals
 from compatstore.upgrade.backfilling.backfill import Backfiller, require_encoder
-from compatstore.upgrade.backfilling.policies import RANDOM
+from compatstore.upgrade.backfilling.left import Left
+from compatstore.upgrade.backfilling.policies import AT_RANDOM, RANDOM, reads_sigma
+from compatstore.upgrade.backfilling.policy_inputs import TableRows
 from compatstore.upgrade.context import UpgradeContext
+from compatstore.upgrade.estimates.waves import WaveFigures, read_waves
 from compatstore.upgrade.expand import expand
 from compatstore.upgrade.hop import Hop
 from compatstore.upgrade.indexing import build_target, refresh_target
 from compatstore.upgrade.learning import (
+    GAIN,
     LEAST_GROWTH,
     Learner,
     how_searched,
@@ -60,6 +64,7 @@ class Controls:
         refit: Corrects the transform by what the backfill has gathered, or None.
         learner: Learns the transform of an upgrade that has no artifact from what it embeds, or None.
         gates: What such an upgrade is to reach.
+        found: What its last lesson found, told with all progress.
     """
 
     progress: Callable[[Progress], None] | None = None
@@ -68,10 +73,11 @@ class Controls:
     refit: Refitter | None = None
     learner: Learner | None = None
     gates: Gates = field(default_factory=Gates)
+    found: str = ""
 
     def monitor(self, step: str, total: int) -> Monitor:
         """A monitor for one step."""
-        return Monitor(step, total, self.progress, self.should_stop)
+        return Monitor(step, total, self.progress, self.should_stop, self.found)
 
 
 @dataclass(frozen=True)
@@ -83,8 +89,9 @@ class UpgradeResult:
         state: State that it reached.
         transformed: Rows whose vectors this call made or remade by the hop.
         backfilled: Rows that this call embedded natively.
-        ended_by: The limit that ended the backfill: backfill (the share), max_rows, max_seconds or max_cost; "" where
-            all that can be embedded is.
+        ended_by: The limit that ended the backfill: backfill (the share), max_rows, max_seconds or max_cost; for one
+            that teaches itself also target_quality, or gain where more is sure to gain nothing; "" where all that can
+            be embedded is.
         spent: What the upgrade's backfill used up in rows, seconds and money, over all calls.
         missing: Rows without a vector in the target.
         embeddable: Items that can be embedded natively, as far as is known.
@@ -94,6 +101,7 @@ class UpgradeResult:
         precision: What the hop ran in: "float32" or "bfloat16".
         warnings: What speaks against how this call was made.
         lessons: What an upgrade that teaches itself has found in this call, a sentence for each lesson.
+        waves: What it has found after each wave, in all calls.
         served: How searches use such an upgrade until its cutover, as a sentence; "" for other upgrades.
     """
 
@@ -111,6 +119,7 @@ class UpgradeResult:
     precision: Precision = "float32"
     warnings: tuple[str, ...] = ()
     lessons: tuple[str, ...] = ()
+    waves: tuple[WaveFigures, ...] = ()
     served: str = ""
 
 
@@ -171,6 +180,7 @@ def run_upgrade(context: UpgradeContext, controls: Controls) -> UpgradeResult:
         precision=choice.precision,
         warnings=(choice.warning,) if choice.warning else (),
         lessons=lessons,
+        waves=read_waves(context.catalog, run.target) if run.teaches else (),
         served=how_searched(context) if run.teaches else "",
     )
 
@@ -237,10 +247,13 @@ def _teach_itself(context: UpgradeContext, controls: Controls, learner: Learner)
     lessons = list[str]()
     while not ended:
         context = context.later(run)
+        controls = replace(controls, found=_picture(context))
         wave = wave_of(context, learner)
         if wave.full <= run.learned_at:
             if reached(context, controls.gates):
                 run = set_run(context.catalog, replace(run, ended_by="target_quality"))
+                break
+            if run.ended_by == GAIN and learner.least_gain is not None:
                 break
             run, rows = _backfill(context, controls, upto=wave.goal)
             backfilled += rows
@@ -249,13 +262,25 @@ def _teach_itself(context: UpgradeContext, controls: Controls, learner: Learner)
             ended = bool(run.ended_by) or natives < wave.goal
             if ended and natives <= LEAST_GROWTH * run.learned_at:
                 break
-        controls.monitor("learn", 0).begin()
-        run, found = learn(context, learner, controls.gates)
+        limit = run.ended_by
+        run, found = learn(context, learner, controls.gates, controls.monitor("learn", 0))
+        if ended and run.ended_by != limit:
+            run = set_run(context.catalog, replace(run, ended_by=limit))
         lessons.append(found)
         transformed += catch_up(context.later(run), controls)
         serve_as_learned(context.later(run))
     require_reached(context, controls.gates)
     return _SelfTaught(run, backfilled, transformed, tuple(lessons))
+
+
+def _picture(context: UpgradeContext) -> str:
+    """What the last wave found, and what the budget still allows; "" before the first."""
+    waves = read_waves(context.catalog, context.run.target)
+    if not waves:
+        return ""
+    spent, _ = read_account(context)
+    left = Left.of(context, spent)
+    return f"wave {len(waves)}, {waves[-1]}; {left}"
 
 
 def _backfill(context: UpgradeContext, controls: Controls, *, upto: int | None = None) -> tuple[RunRecord, int]:
@@ -264,12 +289,10 @@ def _backfill(context: UpgradeContext, controls: Controls, *, upto: int | None =
     Args:
         context: The upgrade as of now.
         controls: Progress, stop and settings.
-        upto: Items that are to be native at the most. Until a transform is learned they are drawn at random, so that
-            they stand for the gallery.
+        upto: Items that are to be native at the most, in an upgrade that teaches itself.
     """
     catalog, run = context.catalog, context.run
-    at_random = upto is not None and not run.learned_at
-    drawn = context.with_run(replace(run, policy=RANDOM)) if at_random else context
+    drawn = context.with_run(replace(run, policy=_policy(context))) if upto is not None else context
     backfill = Backfiller(drawn, controls.settings, upto=upto)
     items, natives = context.count(), context.count(context.target.native)
     lacking = max(native_count(backfill.share, items) - natives, 0)
@@ -290,6 +313,18 @@ def _backfill(context: UpgradeContext, controls: Controls, *, upto: int | None =
     note = f"{Budget.of(run)} in {run.policy} order"
     entry = HistoryEntry("backfill", run.target, rows=rows, seconds=round(monitor.seconds, 3), note=note)
     return advance(catalog, run, BACKFILL, entry), rows
+
+
+def _policy(context: UpgradeContext) -> str:
+    """The order of a wave: drawn at random until a transform is learned, so that natives stand for the gallery.
+
+    An order by sigma falls back to that as well, where what was learned does not predict it.
+    """
+    run = context.run
+    if run.policy in AT_RANDOM:
+        return run.policy
+    predicted = not reads_sigma(run.policy) or TableRows(context).predicts_uncertainty
+    return run.policy if run.learned_at and predicted else RANDOM
 
 
 def _ready(context: UpgradeContext, controls: Controls, *, busy: bool) -> RunRecord:

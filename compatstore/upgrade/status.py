@@ -14,9 +14,11 @@ from compatstore.storage.registry import Registry, bridge_to, unsearchable
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.staging import Staging
 from compatstore.upgrade.backfilling.account import read_account, read_refusals
+from compatstore.upgrade.backfilling.left import Left
 from compatstore.upgrade.backfilling.search_account import SpentBySearches, read_spent
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.below import warnings_of_run
+from compatstore.upgrade.estimates.waves import WaveFigures, read_waves
 from compatstore.upgrade.leases.lease import FAILED, PAUSED, RUNNING, Lease, lease_in
 from compatstore.upgrade.states import ABORTED, BACKFILL, CUTOVER, EXPAND, HOP, READY, RETIRED, ROLLED_BACK
 
@@ -161,6 +163,8 @@ class RunStatus:
         unbackfillable: Items that cannot be.
         reasons: The first of them, with why.
         warnings: What searches are served by and was measured to be below the status quo.
+        waves: Of an upgrade that teaches itself: what each lesson found, oldest first.
+        left: What the budget of the backfill still allows; None where the upgrade is not to be worked on any more.
     """
 
     source: str
@@ -183,6 +187,8 @@ class RunStatus:
     unbackfillable: int
     reasons: tuple[tuple[str, str], ...]
     warnings: tuple[str, ...] = ()
+    waves: tuple[WaveFigures, ...] = ()
+    left: Left | None = None
 
 
 @dataclass(frozen=True)
@@ -297,4 +303,6 @@ def _run(context: UpgradeContext, lease: Lease | None) -> RunStatus:
         unbackfillable=refusals.count,
         reasons=refusals.reasons,
         warnings=warnings_of_run(context),
+        waves=read_waves(context.catalog, run.target) if run.teaches else (),
+        left=Left.of(context, spent) if run.state in (EXPAND, HOP, BACKFILL) and not run.ended_by else None,
     )

@@ -12,8 +12,9 @@ from scipy.stats import entropy as scipy_entropy
 
 import compatstore as cs
 from compatstore.errors import InvalidInput
-from compatstore.upgrade.backfilling.policies import entropy, least_confidence, margin, order, random_scores, true_loss
+from compatstore.upgrade.backfilling.policies import entropy, least_confidence, margin, order, true_loss
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
+from compatstore.upgrade.backfilling.random_order import random_scores
 from galleries import artifact
 
 SEED = np.random.default_rng(0)
@@ -47,7 +48,7 @@ def rows_of(gallery):
     """The same items in memory."""
     made = transformed(gallery)
     logits = made.vectors @ HEAD.T
-    return ArrayRows(ids=IDS, sigma2=made.uncertainty, logits=logits, columns={"views": VIEWS})
+    return ArrayRows(ids=IDS, sigma2=made.uncertainty, logits=logits, columns={"views": VIEWS}, source=VECTORS)
 
 
 def native_ids(gallery):
@@ -55,7 +56,7 @@ def native_ids(gallery):
     return {row["id"] for row in table if row["v2__origin"] == "native"}
 
 
-POLICIES = ["random", "sigma", "entropy", "margin", "least-confidence", "column:views", "sigma*column:views"]
+POLICIES = ["random", "spread", "sigma", "entropy", "margin", "least-confidence", "column:views", "sigma*column:views"]
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -119,10 +120,10 @@ def test_items_that_could_not_be_transformed_come_first(tmp_path):
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
-        ("alphabetical", "random, sigma"),
-        ("oracle", "random, sigma"),
-        ("sigma*", "random, sigma"),
-        ("column:", "random, sigma"),
+        ("alphabetical", "random, spread, sigma"),
+        ("oracle", "random, spread, sigma"),
+        ("sigma*", "random, spread, sigma"),
+        ("column:", "random, spread, sigma"),
         ("column:price", "no such column"),
         ("sigma*column:title", "string"),
     ],

@@ -12,7 +12,7 @@ from torch.nn import functional
 from compatstore.arrays import FloatArray
 from compatstore.artifacts.architecture import Architecture
 from compatstore.errors import InvalidInput
-from compatstore.trainers.pairs.loop import Batch, Loss, Objective
+from compatstore.trainers.pairs.loop import Batch, Loss, Objective, tensor
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.training import TransformTraining
 from compatstore.trainers.pairs.two_branch import Prediction, Tensors, TwoBranch
@@ -65,7 +65,7 @@ class FCT(TransformTraining):
         if pairs.head is None:
             asked = f"train FCT with loss {self.loss}"
             raise InvalidInput(asked, expected="pairs with the target's head", found="none")
-        head = torch.from_numpy(pairs.head).to(self.torch_device)
+        head = tensor(pairs.head).to(self.torch_device)
         return Objective(error=head_divergence(head, reverse=self.loss == "reversed-kl"))
 
     def side(self, pairs: Pairs) -> FloatArray | None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -17,9 +18,10 @@ from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.procrustes import Procrustes
 from compatstore.trainers.pairs.ridge import LowRankRidge, Ridge
 from compatstore.trainers.pairs.trainer import PairTrainer, describe, without_holdout
-from compatstore.trainers.settings import NOT_EMPTY, Count, above, at_least, require_settings
+from compatstore.trainers.settings import NOT_EMPTY, Count, above, at_least, from_to, require_settings
 from compatstore.upgrade.learning import FEWEST_PAIRS, Lesson, Taught
 
+NO_LABEL = -1  # class of a pair without a label
 FIRST_SHARE, FEWEST_FIRST, MOST_FIRST = 0.02, 100, 2_000
 
 CLOSED_FORMS: tuple[PairTrainer, ...] = (
@@ -31,10 +33,32 @@ CLOSED_FORMS: tuple[PairTrainer, ...] = (
 """Solved in seconds on a CPU. With few pairs the large penalties win."""
 
 
+_WIDTH, _SCALE = 512, 8.0  # of the networks, and of the loss through a head: moderate
+
+
+def networks(*, labelled: bool) -> tuple[PairTrainer, ...]:
+    """Small networks, where torch is installed; with labels also ones that are trained through a head."""
+    if find_spec("torch") is None:
+        return ()
+    from compatstore.trainers.pairs.fastfill import FastFill
+    from compatstore.trainers.pairs.residual import Residual
+
+    by_distance = Residual(width=_WIDTH)
+    if not labelled:
+        return (by_distance,)
+    through_head = replace(by_distance, loss="l2+disc", scale=_SCALE)
+    return (by_distance, through_head, FastFill(epochs=by_distance.epochs, mixer_width=_WIDTH, scale=_SCALE))
+
+
 class _Fitted(NamedTuple):
     trainer: PairTrainer
     transformed: FloatArray
     error: float
+
+    @property
+    def by_classes(self) -> bool:
+        """Whether it was trained to keep items in their class, so that its distances to natives say little."""
+        return bool(getattr(self.trainer, "reads_labels", False))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,14 +66,19 @@ class Learn:
     """How an upgrade teaches itself.
 
     Each candidate is fitted once for each fold on the pairs of the other folds. The ones that come nearest to the
-    natives are judged by what would be served, and the winner is fitted again on all pairs.
+    natives are judged by what would be served, and the winner is fitted again on all pairs. Candidates that are trained
+    to keep items in their class are judged as well, however near they come.
 
     Args:
         first: Items of the first wave, >= 40; by default 2 % of the gallery, 100 at least and 2,000 at the most.
         growth: A wave ends, and the next lesson begins, where this many times as many items are native, above 1.
-        candidates: Trainers on pairs to choose from; those that cannot run on the pairs are skipped.
+        candidates: Trainers on pairs to choose from; those that cannot run on the pairs are skipped. None takes closed
+            forms and, where torch is installed, a residual network; where labels are named (`Gates.labels`) also such
+            a network and FastFill, trained through a head.
         folds: Parts that the pairs are cut into, >= 2.
-        judged: Candidates that are judged by retrieval, >= 1.
+        judged: Candidates that are judged by retrieval for being near to the natives, >= 1.
+        least_gain: Embedding ends where all that the budget still allows is sure to gain no more than this in the
+            figure that decides, from 0 to 1; None embeds the whole budget.
 
     Raises:
         InvalidInput: A setting is out of its range.
@@ -61,9 +90,10 @@ class Learn:
 
     first: Annotated[int, at_least(FEWEST_PAIRS)] | None = field(default=None, metadata={"unit": "ITEMS"})
     growth: Annotated[float, above(1)] = 2.0
-    candidates: Annotated[tuple[PairTrainer, ...], NOT_EMPTY] = CLOSED_FORMS
+    candidates: Annotated[tuple[PairTrainer, ...], NOT_EMPTY] | None = None
     folds: Annotated[int, at_least(2)] = 5
     judged: Count = 3
+    least_gain: Annotated[float, from_to(0, 1)] | None = 0.0
 
     def __post_init__(self) -> None:
         require_settings(self)
@@ -75,11 +105,12 @@ class Learn:
         return min(max(round(FIRST_SHARE * items), FEWEST_FIRST), MOST_FIRST)
 
     @checked
-    def teach(self, lesson: Lesson) -> Sequence[Taught]:
+    def teach(self, lesson: Lesson, tried: Callable[[int, int], None] | None = None) -> Sequence[Taught]:
         """Learn from pairs.
 
         Args:
             lesson: The pairs.
+            tried: Called with the candidates that were tried and their number, after each.
 
         Returns:
             Transforms, those nearest to the natives first; none where no candidate can run on the pairs.
@@ -88,15 +119,26 @@ class Learn:
             lesson.source,
             lesson.target,
             side=lesson.side,
+            labels=lesson.classes,
             source_version=lesson.source_version,
             target_version=lesson.target_version,
         )
         order = np.random.default_rng(seed_of("lesson folds", lesson.seed)).permutation(len(pairs))
         folds = [np.sort(order[start :: self.folds]) for start in range(min(self.folds, len(pairs)))]
-        fitted = [one for trainer in self.candidates if (one := _cross_fitted(trainer, pairs, folds)) is not None]
-        nearest = sorted(fitted, key=lambda one: one.error)[: self.judged]
+        candidates = self.candidates or (*CLOSED_FORMS, *networks(labelled=lesson.classes is not None))
+        fitted = list[_Fitted]()
+        for number, trainer in enumerate(candidates, start=1):
+            one = _cross_fitted(trainer, pairs, folds)
+            if one is not None:
+                fitted.append(one)
+            if tried is not None:
+                tried(number, len(candidates))
+        nearest = sorted(fitted, key=lambda one: one.error)
+        kept = [one for one in nearest if not one.by_classes][: self.judged] + [
+            one for one in nearest if one.by_classes
+        ]
         taught = []
-        for one in nearest:
+        for one in kept:
             artifact = _fitted(one.trainer, pairs)
             if artifact is not None:
                 taught.append(Taught(name=describe(one.trainer), artifact=artifact, transformed=one.transformed))
@@ -118,6 +160,9 @@ def _cross_fitted(trainer: PairTrainer, pairs: Pairs, folds: Sequence[np.ndarray
 
 
 def _fitted(trainer: PairTrainer, pairs: Pairs) -> Artifact | None:
+    """Fit on pairs; where it reads labels, on those that have one."""
+    if getattr(trainer, "reads_labels", False) and pairs.labels is not None:
+        pairs = pairs.subset(np.flatnonzero(pairs.labels != NO_LABEL))
     try:
         return without_holdout(trainer).fit(pairs)
     except CompatStoreError:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import nn
 
@@ -64,6 +66,11 @@ class Batch:
 
 Loss = Callable[[Prediction, Batch], torch.Tensor]
 """(predictions of n rows, the rows) -> (n,) float32, the loss of each row."""
+
+
+def tensor(rows: npt.NDArray[np.generic]) -> torch.Tensor:
+    """A tensor of the same values; of rows that cannot be written to, as Arrow and mapped files give them, a copy."""
+    return torch.from_numpy(np.require(rows, requirements="W"))
 
 
 def squared_distance(prediction: Prediction, batch: Batch) -> torch.Tensor:

@@ -12,7 +12,7 @@ from torch.nn import functional
 from compatstore.artifacts.architecture import Architecture
 from compatstore.trainers.head_losses import scaled_cosines
 from compatstore.trainers.pairs.head import UNKNOWN, Head, class_means, given_head, logistic_regression
-from compatstore.trainers.pairs.loop import Batch, Loss, Objective
+from compatstore.trainers.pairs.loop import Batch, Loss, Objective, tensor
 from compatstore.trainers.pairs.pairs import Pairs, unit_length
 from compatstore.trainers.pairs.training import TransformTraining
 from compatstore.trainers.pairs.two_branch import Prediction
@@ -45,6 +45,11 @@ class HeadTraining(TransformTraining):
     margin: Annotated[float, from_to(0, math.pi / 2)] = 0.5
     scale: Positive = 64.0
 
+    @property
+    def reads_labels(self) -> bool:
+        """Whether its loss keeps items in their class, rather than near to their natives."""
+        return getattr(self, "loss", "disc") != "l2"
+
     def objective(self, pairs: Pairs) -> Objective:
         """Return the loss through the head.
 
@@ -57,7 +62,7 @@ class HeadTraining(TransformTraining):
         """Choose the head and its loss for these pairs; errors as in `objective`."""
         disc = self.disc or ("arcface" if unit_length(pairs.target) else "cross-entropy")
         head = self._head(pairs, disc)
-        rows = torch.from_numpy(head.rows).to(self.torch_device)
+        rows = tensor(head.rows).to(self.torch_device)
         error = (
             arcface(rows, margin=self.margin, scale=self.scale)
             if disc == "arcface"

@@ -19,7 +19,7 @@ from compatstore.artifacts.artifact import Artifact
 from compatstore.artifacts.network import DEVICE, Execution, Network, Precision
 from compatstore.boundary import checked
 from compatstore.errors import InvalidInput
-from compatstore.trainers.pairs.loop import Batch, Objective, squared_distance, train_on_pairs
+from compatstore.trainers.pairs.loop import Batch, Objective, squared_distance, tensor, train_on_pairs
 from compatstore.trainers.pairs.pairs import Pairs, unit_length
 from compatstore.trainers.pairs.trainer import held_out_figures, uncertainty_figures
 from compatstore.trainers.pairs.two_branch import Prediction, Tensors, TwoBranch, fold
@@ -201,9 +201,9 @@ class TransformTraining(ABC):
         target = pairs.target_side if name == "g" and pairs.target_side is not None else pairs.target
         classes = None if head is None or pairs.labels is None else head.classes(pairs.labels)
         return Batch(
-            source=torch.from_numpy(pairs.source),
-            target=torch.from_numpy(target),
-            side=None if side is None else torch.from_numpy(side),
+            source=tensor(pairs.source),
+            target=tensor(target),
+            side=None if side is None else tensor(side),
             classes=None if classes is None else torch.from_numpy(classes),
         )
 

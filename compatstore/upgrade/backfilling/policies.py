@@ -8,20 +8,20 @@ remain.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
-from compatstore.digests import BACKFILL, seed_of
+from compatstore.digests import BACKFILL
 from compatstore.errors import InvalidInput, first_offenders
-from compatstore.storage.row_digests import hash_values
+from compatstore.upgrade.backfilling.cells import spread
 from compatstore.upgrade.backfilling.policy_inputs import PolicyInputs, TableRows
+from compatstore.upgrade.backfilling.random_order import random_scores
 
 COLUMN = "column:"
-RANDOM = "random"
+RANDOM, SPREAD, SIGMA = "random", "spread", "sigma"
+AT_RANDOM = (RANDOM, SPREAD)  # what they choose first is a random sample of all items
 REFIT_DRAW = "refit"
 
 
@@ -29,10 +29,10 @@ def order(policy: str, rows: PolicyInputs, seed: int = 0) -> npt.NDArray[np.intp
     """Order items by a policy: the unknown (NaN) first, then by score, equals in the random order of the seed.
 
     Args:
-        policy: "random", "sigma", "entropy", "margin", "least-confidence", "traffic", "column:NAME", or a product of
-            these.
+        policy: "random", "spread", "sigma", "entropy", "margin", "least-confidence", "traffic", "column:NAME", or a
+            product of these.
         rows: The n items, of a gallery or of arrays.
-        seed: Of the policy "random", and of the order among equal scores.
+        seed: Of the policies "random" and "spread", and of the order among equal scores.
 
     Returns:
         (n,) intp, positions in `rows`, most urgent first. Of two items the same one is first wherever they stand.
@@ -61,8 +61,18 @@ def factors(policy: str) -> list[str]:
     return names
 
 
-def require_readable(policy: str, rows: TableRows) -> None:
+def reads_sigma(policy: str) -> bool:
+    """Whether a policy reads the uncertainty that an artifact predicts."""
+    return SIGMA in factors(policy)
+
+
+def require_readable(policy: str, rows: TableRows, *, learns: bool = False) -> None:
     """Refuse a policy that reads what a gallery does not have, before anything is written.
+
+    Args:
+        policy: The order.
+        rows: The gallery.
+        learns: Whether an artifact is yet to be learned, which may predict sigma.
 
     Raises:
         InvalidInput: There is no such policy; or no artifact predicts sigma, no version has a classifier head, or the
@@ -72,33 +82,16 @@ def require_readable(policy: str, rows: TableRows) -> None:
         column = column_of(name)
         if column is not None:
             rows.require_column(column)
-        elif name == "sigma":
-            rows.require_uncertainty()
-        elif name not in ("random", "traffic"):
+        elif name == SIGMA:
+            if not learns:
+                rows.require_uncertainty()
+        elif name not in (*AT_RANDOM, "traffic"):
             rows.require_head()
 
 
 def column_of(name: str) -> str | None:
     """The user's column that a factor of a policy names, or None."""
     return name.removeprefix(COLUMN) or None if name.startswith(COLUMN) else None
-
-
-def random_scores(ids: Any, domain: str, seed: int) -> Doubles:
-    """A random order that depends on nothing but id, domain and seed, so that it is the same on every run.
-
-    Args:
-        ids: Arrow array of n ids, or a list or array of integers or strings.
-        domain: What is drawn, as in `seed_of`: the orders of two domains have nothing in common.
-        seed: Any whole number.
-
-    Returns:
-        (n,) float64 in [0, 1).
-    """
-    arrow = ids if isinstance(ids, pa.Array | pa.ChunkedArray) else pa.array(np.asarray(ids).tolist())
-    digests = hash_values(arrow) ^ np.uint64(seed_of(domain, seed))
-    with np.errstate(over="ignore"):
-        mixed = (digests ^ (digests >> np.uint64(31))) * np.uint64(0xD6E8FEB86659FD93)
-    return (mixed >> np.uint64(11)).astype(np.float64) / 2.0**53
 
 
 def entropy(logits: FloatArray) -> Doubles:
@@ -138,10 +131,12 @@ def true_loss(transformed: FloatArray, native: FloatArray) -> Doubles:
 
 # "sigma" is the predicted sigma^2, high to low (FastFill, section 4.2). Three ask a classifier head how sure it is
 # (RACT), which says little of classes that the head was not trained on (FastFill, appendix C.4). "traffic" is one more
-# than the number of searches that an item was a candidate of: without any, a product is its other factor.
+# than the number of searches that an item was a candidate of: without any, a product is its other factor. "spread" is
+# a random order whose first items are from all cells of the source's vectors in proportion.
 POLICIES: Mapping[str, Callable[[PolicyInputs, int], Doubles]] = {
-    "random": lambda rows, seed: random_scores(rows.ids, BACKFILL, seed),
-    "sigma": lambda rows, _: rows.uncertainty(),
+    RANDOM: lambda rows, seed: random_scores(rows.ids, BACKFILL, seed),
+    SPREAD: lambda rows, seed: spread(rows.cells(seed), random_scores(rows.ids, BACKFILL, seed)),
+    SIGMA: lambda rows, _: rows.uncertainty(),
     "entropy": lambda rows, _: rows.by_logits(entropy),
     "margin": lambda rows, _: rows.by_logits(margin),
     "least-confidence": lambda rows, _: rows.by_logits(least_confidence),

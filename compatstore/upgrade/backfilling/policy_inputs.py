@@ -18,12 +18,15 @@ from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.traffic import Traffic
+from compatstore.upgrade.backfilling.cells import SAMPLED, cells_of
+from compatstore.upgrade.backfilling.random_order import random_scores
 from compatstore.upgrade.context import UpgradeContext
 
 # A head's logits are known up to a positive scale. Cosines of a normalised space need one: unscaled they differ too
 # little for a softmax to tell classes apart. 16 is what our own classifiers are trained with.
 COSINE_SCALE = 16.0
 BATCH_ROWS = 4096
+CELLS = "cells"  # what is drawn to find centres from
 
 
 class PolicyInputs(Protocol):
@@ -45,6 +48,9 @@ class PolicyInputs(Protocol):
     def traffic(self) -> Doubles:
         """(n,) float64, number of searches by a cascade that each item was a candidate of."""
 
+    def cells(self, seed: int) -> npt.NDArray[np.int64]:
+        """(n,) int64, the cell of each item among items whose source vectors are alike."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ArrayRows:
@@ -56,6 +62,7 @@ class ArrayRows:
         logits: (n, classes) floats of a classifier head, scaled as it was trained, or None.
         columns: Name -> (n,) numbers.
         seen: (n,) numbers of searches that each item was a candidate of, or None.
+        source: (n, source dim) floats, or None.
     """
 
     ids: Any
@@ -63,6 +70,7 @@ class ArrayRows:
     logits: FloatArray | None = None
     columns: Mapping[str, npt.ArrayLike] = field(default_factory=dict)
     seen: npt.ArrayLike | None = None
+    source: FloatArray | None = None
 
     def uncertainty(self) -> Doubles:
         """(n,) float64, as given.
@@ -96,6 +104,17 @@ class ArrayRows:
             InvalidInput: None was given.
         """
         return np.asarray(_given(self.seen, "seen"), np.float64)
+
+    def cells(self, seed: int) -> npt.NDArray[np.int64]:
+        """(n,) int64, cells of the source vectors.
+
+        Raises:
+            InvalidInput: None were given.
+        """
+        vectors = np.asarray(_given(self.source, "source"), np.float32)
+        known = np.asarray(np.isfinite(vectors).all(axis=1))
+        drawn = np.argsort(-random_scores(self.ids, CELLS, seed), kind="stable")
+        return cells_of([(vectors, known)], vectors[drawn[known[drawn]][:SAMPLED]], len(vectors), seed)
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,6 +189,19 @@ class TableRows:
         found: Doubles = seen[places.fill_null(-1).to_numpy(zero_copy_only=False)].astype(np.float64)
         return found
 
+    def cells(self, seed: int) -> npt.NDArray[np.int64]:
+        """(n,) int64, cells of the source's vectors, wherever the items stand; read in batches."""
+        columns, snapshot = self.context.source, self.context.snapshot
+
+        def decoded(batch: Any) -> tuple[FloatArray, BoolArray]:
+            vectors, valid = to_matrix(batch[columns.vector], columns.dim)
+            return vectors, valid & np.isfinite(vectors).all(axis=1)
+
+        drawn = np.argsort(-random_scores(self.ids, CELLS, seed), kind="stable")[:SAMPLED]
+        sample, known = decoded(snapshot.take(drawn.tolist(), columns=[columns.vector]))
+        batches = snapshot.to_batches(columns=[columns.vector], batch_size=BATCH_ROWS)
+        return cells_of(map(decoded, batches), sample[known], len(self.ids), seed)
+
     def require_column(self, name: str) -> None:
         """Refuse a column that cannot order items.
 
@@ -189,6 +221,13 @@ class TableRows:
         """
         self._head()
 
+    @property
+    def predicts_uncertainty(self) -> bool:
+        """Whether the last artifact of the upgrade's path has a sigma head."""
+        path = self.context.run.path
+        networks = self.context.catalog.artifact(path[-1]).manifest.networks if path else {}
+        return any(network.uncertainty for network in networks.values())
+
     def require_uncertainty(self) -> None:
         """Refuse to ask for an uncertainty that nothing predicts.
 
@@ -196,8 +235,7 @@ class TableRows:
             InvalidInput: The last artifact of the upgrade's path has no sigma head.
         """
         path = self.context.run.path
-        networks = self.context.catalog.artifact(path[-1]).manifest.networks if path else {}
-        if not any(network.uncertainty for network in networks.values()):
+        if not self.predicts_uncertainty:
             raise InvalidInput(
                 "order the backfill by sigma",
                 expected="an artifact that predicts its uncertainty",

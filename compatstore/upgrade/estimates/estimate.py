@@ -104,7 +104,7 @@ def estimate_upgrade(context: UpgradeContext, terms: Gates) -> UpgradeEstimate:
         InvalidInput: There is no such column of labels, the sample is too small, or a term is of a figure that a sample
             cannot tell.
     """
-    run, asked = context.run, _asked_share(context)
+    run, asked = context.run, asked_share(context)
     settings = SampleSettings(
         sample=terms.sample or SAMPLE,
         labels=terms.labels,
@@ -147,19 +147,36 @@ def agree(context: UpgradeContext, terms: Gates) -> UpgradeEstimate:
     return estimate
 
 
-def save_estimate(catalog: Catalog, target: str, estimate: UpgradeEstimate) -> None:
-    """Enter an estimate into the history, unless it is the last one there."""
+def save_estimate(
+    catalog: Catalog, target: str, estimate: UpgradeEstimate, figures: Mapping[str, float] | None = None
+) -> None:
+    """Enter an estimate into the history, unless it is the last one there; `figures` says when it was made."""
     data = _rounded(dataclasses.asdict(estimate))
-    entry = HistoryEntry(STEP, target, note=estimate.promise, data=data)
-    if _last(catalog, target) != data:
+    entry = HistoryEntry(STEP, target, note=estimate.promise, data=data, figures=figures or {})
+    known = _entries(catalog, target)
+    if not known or dict(known[-1].data) != data:
         edit(catalog.store, lambda registry: registry, entry)
 
 
 def load_estimate(catalog: Catalog, target: str) -> UpgradeEstimate | None:
-    """The estimate that the upgrade to a target began with; None where there is none."""
-    data = _last(catalog, target)
-    if data is None:
-        return None
+    """The last estimate of the upgrade to a target; None where there is none."""
+    known = _entries(catalog, target)
+    return _read(known[-1].data) if known else None
+
+
+def estimates_of(catalog: Catalog, target: str) -> tuple[tuple[UpgradeEstimate, Mapping[str, float]], ...]:
+    """All estimates of the upgrade to a target, oldest first, each with the figures that it was saved with."""
+    return tuple((_read(entry.data), entry.figures) for entry in _entries(catalog, target))
+
+
+def _entries(catalog: Catalog, target: str) -> list[HistoryEntry]:
+    steps = registry_module.history(catalog.store)
+    found = [entry for entry in steps if entry.version == target]
+    began = max((entry.number for entry in found if entry.step in ("retire", "abort")), default=0)
+    return [entry for entry in found if entry.step == STEP and entry.number > began]
+
+
+def _read(data: Mapping[str, Any]) -> UpgradeEstimate:
     terms = Gates(**{**data["terms"], "require": tuple(data["terms"]["require"])})
     gates = tuple(Gate(**{**gate, "estimate": Estimate(**gate["estimate"])}) for gate in data["gates"])
     return UpgradeEstimate(
@@ -167,15 +184,7 @@ def load_estimate(catalog: Catalog, target: str) -> UpgradeEstimate | None:
     )
 
 
-def _last(catalog: Catalog, target: str) -> dict[str, Any] | None:
-    steps = registry_module.history(catalog.store)
-    found = [entry for entry in steps if entry.version == target]
-    began = max((entry.number for entry in found if entry.step in ("retire", "abort")), default=0)
-    kept = [dict(entry.data) for entry in found if entry.step == STEP and entry.number > began]
-    return kept[-1] if kept else None
-
-
-def _asked_share(context: UpgradeContext) -> float:
+def asked_share(context: UpgradeContext) -> float:
     """The share that a run may embed, by its own limits of items and money."""
     run, items = context.run, context.count()
     rows = Budget.of(run).rows_left(Spent())

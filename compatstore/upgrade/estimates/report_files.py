@@ -9,11 +9,13 @@ from pathlib import Path
 
 from compatstore.errors import StorageError
 from compatstore.evaluation import plot_budgets
+from compatstore.evaluation.plots import DrawnWave, plot_waves
 from compatstore.upgrade.estimates.measured import as_served, what_matters
 from compatstore.upgrade.estimates.reporting import UpgradeReport
+from compatstore.upgrade.estimates.waves import WaveFigures
 from compatstore.visible import markdown
 
-MARKDOWN, JSON, PICTURE = "report.md", "report.json", "budgets.svg"
+MARKDOWN, JSON, PICTURE, WAVES = "report.md", "report.json", "budgets.svg", "waves.svg"
 
 
 def write_report(report: UpgradeReport, directory: str | Path) -> tuple[Path, ...]:
@@ -47,7 +49,20 @@ def _draw(report: UpgradeReport, folder: Path) -> tuple[Path, ...]:
     if report.measured is not None and report.rows:
         served = as_served(report.measured).figures[report.measured.criterion]
         taken = (report.native / report.rows, served)
-    return (plot_budgets(report.estimate.table, folder / PICTURE, taken=taken),)
+    budgets = plot_budgets(report.estimate.table, folder / PICTURE, taken=taken)
+    if not report.waves:
+        return (budgets,)
+    return budgets, plot_waves([_drawn(wave) for wave in report.waves], folder / WAVES, taken=taken)
+
+
+def _drawn(wave: WaveFigures) -> DrawnWave:
+    return DrawnWave(
+        share=wave.share,
+        found=wave.served,
+        promised=tuple(wave.ahead),
+        before=wave.status_quo,
+        name=wave.criterion,
+    )
 
 
 def to_markdown(report: UpgradeReport, *, picture: bool = False) -> str:
@@ -63,6 +78,7 @@ def to_markdown(report: UpgradeReport, *, picture: bool = False) -> str:
         [markdown(paragraph) for paragraph in _facts(report)],
         ["## Estimated and measured", *_comparison(report)] if report.estimate or report.measured else [],
         [f"![What each budget gives]({PICTURE})"] if picture else [],
+        ["## Waves", *_waves(report, picture=picture)] if report.waves else [],
         ["## Steps", _table(("at", "step", "rows", "seconds", "who", "note"), _steps(report))],
         ["## Items that cannot be embedded", *_refusals(report)] if report.unbackfillable else [],
     ]
@@ -111,6 +127,30 @@ def _comparison(report: UpgradeReport) -> Iterator[str]:
     names = list(dict.fromkeys(name for _, row in found for name in row.figures))
     lines = [(what, *(row.percent_of(name) for name in names)) for what, row in found]
     yield _table(("way", *(f"{name} %" for name in names)), lines)
+
+
+def _waves(report: UpgradeReport, *, picture: bool) -> Iterator[str]:
+    last = report.waves[-1]
+    yield markdown(
+        f"What the lesson after each wave found, by {last.criterion}, correct by {last.truth}: before, and as the "
+        "gallery was searched from then on."
+    )
+    yield _table(
+        ("wave", "native", "cost", "before %", "as served %", "weight"),
+        [
+            (
+                f"{number}",
+                f"{wave.native}",
+                f"{wave.cost:.4g}",
+                wave.status_quo.percent,
+                "as before" if wave.gain is None else wave.served.percent,
+                f"{wave.weight:g}",
+            )
+            for number, wave in enumerate(report.waves, start=1)
+        ],
+    )
+    if picture:
+        yield f"![What each wave promised, and what came]({WAVES})"
 
 
 def _steps(report: UpgradeReport) -> Iterator[tuple[str, ...]]:

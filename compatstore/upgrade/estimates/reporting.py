@@ -15,6 +15,7 @@ from compatstore.upgrade.backfilling.account import read_account, read_refusals
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate, load_estimate
 from compatstore.upgrade.estimates.measured import Compared, as_served, compare, measure_upgrade
+from compatstore.upgrade.estimates.waves import WaveFigures, read_waves
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.states import EXPAND
 
@@ -45,6 +46,7 @@ class UpgradeReport:
         estimate: What it was expected to give, or None where nothing was estimated.
         measured: What it gives, on items that the estimate has not seen, or None where nothing was measured.
         compared: The two beside each other.
+        waves: Of an upgrade that teaches itself: what each lesson found and promised, oldest first.
         advice: What to do now, by what was measured, or else by what was estimated; "" where nothing was.
     """
 
@@ -69,6 +71,7 @@ class UpgradeReport:
     estimate: UpgradeEstimate | None
     measured: DecisionTable | None
     compared: tuple[Compared, ...]
+    waves: tuple[WaveFigures, ...]
     advice: str
 
 
@@ -123,6 +126,7 @@ def report_upgrade(
         estimate=estimate,
         measured=measured,
         compared=compared,
+        waves=read_waves(catalog, run.target) if run.teaches else (),
         advice=_advice(run.target, counts[2], estimate, measured, compared),
     )
 

@@ -16,7 +16,7 @@ from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.storage.columns import NATIVE, VersionColumns, VersionValues
 from compatstore.storage.ids import among, find
 from compatstore.storage.registry import bridge_to
-from compatstore.upgrade.backfilling.policies import random_scores
+from compatstore.upgrade.backfilling.random_order import random_scores
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.transform import transformer_of
 

@@ -141,8 +141,9 @@ class Backfill(Budget):
     """Which items an upgrade embeds natively: how many, in which order, and how their vectors reach the table.
 
     Args:
-        order: Order of the backfill: random (the default), sigma, entropy, margin, least-confidence, traffic (what was
-            a candidate of searches by a cascade most often), a column of numbers (column:views), or a product of these
+        order: Order of the backfill: random (the default), spread (random, and from all kinds of items in proportion;
+            the default where an upgrade teaches itself), sigma, entropy, margin, least-confidence, traffic (what was a
+            candidate of searches by a cascade most often), a column of numbers (column:views), or a product of these
             (sigma*traffic).
         seed: Seed of the order, and of the sample of an estimate.
         write_mode: How native vectors are stored. move_rows writes the rows that get one a second time, with the

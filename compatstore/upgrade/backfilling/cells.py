@@ -1,0 +1,108 @@
+"""Cells: items whose source vectors are alike, so that a sample can be spread over all kinds of items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
+from compatstore.evaluation.exact_products import cut, multiply
+
+MOST_CELLS, SAMPLED, ROUNDS = 256, 20_000, 15
+_ASSIGNED = 8_192  # rows whose distances to the centres are in memory
+
+
+def number_of_cells(items: int) -> int:
+    """The square root of the number of items, 1 at least and 256 at most."""
+    return min(max(int(items**0.5), 1), MOST_CELLS)
+
+
+def centres_of(sample: FloatArray, cells: int, seed: int) -> FloatArray:
+    """Centres of cells: k-means, begun at random rows, 15 rounds; the same on every processor.
+
+    Args:
+        sample: (n, dim) float32, finite.
+        cells: Number of centres, >= 1; fewer where the sample has fewer rows.
+        seed: Of the rows where the centres begin.
+
+    Returns:
+        (cells, dim) float32. A centre that nothing is near to stays where it was.
+    """
+    random = np.random.default_rng(seed)
+    centres = sample[random.choice(len(sample), min(cells, len(sample)), replace=False)].astype(np.float32)
+    for _ in range(ROUNDS):
+        own = nearest_centres(sample, centres)
+        sums = np.zeros(centres.shape)
+        np.add.at(sums, own, sample)
+        counts = np.bincount(own, minlength=len(centres))
+        moved = counts > 0
+        centres[moved] = sums[moved] / counts[moved, None]
+    return centres
+
+
+def nearest_centres(vectors: FloatArray, centres: FloatArray) -> Positions:
+    """The cell of each vector, by squared distance: (n,) intp, the same on every processor."""
+    right = cut(centres.astype(np.float64))
+    lengths, parts = right.squared_lengths(), [np.zeros(0, np.intp)]
+    for start in range(0, len(vectors), _ASSIGNED):
+        products = multiply(cut(vectors[start : start + _ASSIGNED].astype(np.float64)), right)
+        parts.append((lengths - 2 * products).argmin(axis=1))
+    return np.concatenate(parts)
+
+
+def cells_of(
+    batches: Iterable[tuple[FloatArray, BoolArray]], sample: FloatArray, items: int, seed: int
+) -> npt.NDArray[np.int64]:
+    """The cell of each item; items without a vector have a cell of their own.
+
+    Args:
+        batches: (rows, dim) float32 with (rows,) bool, whether a row has a finite vector; all items, in order.
+        sample: (n, dim) float32, some of these vectors.
+        items: Number of all items.
+        seed: Of the centres.
+
+    Returns:
+        (items,) int64.
+    """
+    if not len(sample):
+        return np.zeros(items, np.int64)
+    centres = centres_of(sample, number_of_cells(items), seed)
+    parts = [np.zeros(0, np.int64)]
+    for vectors, known in batches:
+        own = np.full(len(vectors), len(centres), np.int64)
+        own[known] = nearest_centres(vectors[known], centres)
+        parts.append(own)
+    return np.concatenate(parts)
+
+
+def spread(cells: npt.NDArray[np.int64], chances: Doubles) -> Doubles:
+    """Score items so that the first ones of any number are from all cells in proportion, and each is as likely as any.
+
+    An item that is r-th of the n items of its cell by chance scores 1 - (r + u) / n; u, from 0 to below 1, is the
+    cell's. Over the draw of chances that is uniform for every item, so the first items are a random sample.
+
+    Args:
+        cells: (n,) int64, the cell of each item, from 0.
+        chances: (n,) float64, random in [0, 1), one for each item.
+
+    Returns:
+        (n,) float64 in (0, 1].
+    """
+    order = np.lexsort((chances, cells))
+    ordered = cells[order]
+    first = np.flatnonzero(np.diff(ordered, prepend=-1))
+    counts = np.diff(np.append(first, len(cells)))
+    rank = np.arange(len(cells)) - np.repeat(first, counts)
+    # The fraction of a cell comes from the chance of its first item, stretched: below it nothing else is known.
+    offset = np.repeat(_stretched(chances[order[first]], counts), counts)
+    scores = np.empty(len(cells))
+    scores[order] = 1.0 - (rank + offset) / np.repeat(counts, counts)
+    return scores
+
+
+def _stretched(smallest: Doubles, counts: Positions) -> Doubles:
+    """The smallest of n uniform values as a uniform value of its own: 1 - (1 - x)^n."""
+    uniform: Doubles = 1.0 - (1.0 - smallest) ** counts
+    return np.minimum(uniform, np.nextafter(1.0, 0.0))

@@ -1,0 +1,107 @@
+"""Waves of an upgrade that teaches itself: what each lesson found and promised, read back from the history."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from compatstore.evaluation import DecisionRow, Estimate
+from compatstore.evaluation.decision import SAME_SHARE
+from compatstore.storage.catalog import Catalog
+from compatstore.storage.ledger import Spent
+from compatstore.upgrade.estimates.estimate import UpgradeEstimate, estimates_of
+
+
+class Promised(NamedTuple):
+    """What a larger native share was found to give, both versions searched as one.
+
+    Attributes:
+        share: Share of the gallery that is native, in (0, 1].
+        figure: The figure that decides, with its interval.
+    """
+
+    share: float
+    figure: Estimate
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaveFigures:
+    """What the lesson at the end of a wave found.
+
+    Args:
+        native: Native items.
+        share: Share of the gallery that they are, in (0, 1].
+        cost: Money spent on embedding so far, 0 where no price is known.
+        seconds: Time spent on embedding so far.
+        weight: Weight of the target in how the gallery is searched from then on: 0 is as before, 1 the target alone,
+            which takes a cutover.
+        criterion: The figure.
+        truth: What counted as right.
+        status_quo: The figure of the source alone.
+        served: The figure of how the gallery is searched from then on.
+        gain: Difference of the two, query by query; None where the gallery is searched as before.
+        ahead: What larger native shares were found to give, ascending.
+    """
+
+    native: int
+    share: float
+    cost: float
+    seconds: float
+    weight: float
+    criterion: str
+    truth: str
+    status_quo: Estimate
+    served: Estimate
+    gain: Estimate | None
+    ahead: tuple[Promised, ...]
+
+    def __str__(self) -> str:
+        """Returns "40 native (2 %): map 61.2 (58.9 to 63.4), 55.8 (53.0 to 58.1) before"."""
+        cost = f", {self.cost:g} in cost" if self.cost else ""
+        before = f"{self.criterion} {self.status_quo.percent}"
+        now = f"{before} as before" if self.gain is None else f"{self.criterion} {self.served.percent}"
+        was = "" if self.gain is None else f", {self.status_quo.percent} before"
+        return f"{self.native} native ({self.share:.1%}){cost}: {now}{was}"
+
+
+def read_waves(catalog: Catalog, target: str) -> tuple[WaveFigures, ...]:
+    """All lessons of the upgrade to a target, oldest first; read-only."""
+    found = (_wave(estimate, figures) for estimate, figures in estimates_of(catalog, target) if "native" in figures)
+    return tuple(wave for wave in found if wave is not None)
+
+
+def figures_of_wave(native: int, spent: Spent, weight: float) -> dict[str, float]:
+    """What a lesson's estimate is entered into the history with, for `read_waves`."""
+    return {"native": native, "cost": spent.cost, "seconds": spent.seconds, "weight": weight}
+
+
+def _wave(estimate: UpgradeEstimate, figures: Mapping[str, float]) -> WaveFigures | None:
+    table, weight = estimate.table, figures.get("weight", 0.0)
+    by_both = 0 < weight < 1
+    before = table.row("s/s")
+    served = table.budget(estimate.share, "fused") if by_both else before
+    if not all(table.criterion in row.figures for row in (before, served)):
+        return None
+    return WaveFigures(
+        native=int(figures["native"]),
+        share=estimate.share,
+        cost=figures.get("cost", 0.0),
+        seconds=figures.get("seconds", 0.0),
+        weight=weight,
+        criterion=table.criterion,
+        truth=table.truth,
+        status_quo=before.figures[table.criterion],
+        served=served.figures[table.criterion],
+        gain=served.gains[table.criterion] if by_both else None,
+        ahead=tuple(_promised(row, table.criterion) for row in _ahead(estimate)),
+    )
+
+
+def _ahead(estimate: UpgradeEstimate) -> list[DecisionRow]:
+    rows = [row for row in estimate.table.served("fused") if row.share > estimate.share + SAME_SHARE]
+    return sorted((row for row in rows if estimate.table.criterion in row.figures), key=lambda row: row.share)
+
+
+def _promised(row: DecisionRow, criterion: str) -> Promised:
+    return Promised(row.share, row.figures[criterion])
