@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 from compatstore.demo.directory import DemoDirectory
 from compatstore.demo.report import DemoReport, next_commands, write_report
 from compatstore.errors import InvalidInput, MissingExtra
+from compatstore.trainers.training import one_thread
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,23 +53,6 @@ class DemoSettings:
         if broken:
             expected = ", ".join(f"{name} >= {least.get(name, 1)}" for name in broken)
             raise InvalidInput("set up the demo", expected=expected, found=repr(self))
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Hold torch to one thread within a block, and give the caller's number back after it.
-
-    Networks this small gain next to nothing from a second thread, and on a machine that is busy with other programs
-    the threads wait for each other: a short run took 38 s with two threads and 20 s with one.
-    """
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 NEEDED = ("torch", "torchvision", "accelerate", "pytorch_metric_learning", "sklearn", "matplotlib")

@@ -80,7 +80,8 @@ class FusionTrial(Trial):
         values = self._values(native, fusions)
         every = np.arange(values.shape[2])
         others = [np.setdiff1d(every, fold) for fold in folds]
-        places = [self._surest(values[:, :, rows]) for rows in (every, *others)]
+        allowed = np.array([fusion.weight < 1 or not self.settings.by_both for fusion in fusions])
+        places = [self._surest(values[:, :, rows], allowed) for rows in (every, *others)]
         alone = [place for place, fusion in enumerate(fusions) if against_target and fusion.weight == 1]
         tried = self._tried(folds, native, fusions, values, sorted({0, *places, *alone}))
         best = self._confirmed(places[0], every, folds, tried, self.settings.resamples)
@@ -170,8 +171,13 @@ class FusionTrial(Trial):
         found = find_in_blocks(blocks, queries, relevance, columns, self.settings.ks, self.sampling, influence=False)
         return np.array([figures.values for figures in found])
 
-    def _surest(self, values: Doubles) -> int:
-        """Place of the surest candidate by some queries, 0 for the status quo; (candidates, metrics, q) float64."""
+    def _surest(self, values: Doubles, allowed: BoolArray) -> int:
+        """Place of the surest candidate by some queries, 0 for the status quo.
+
+        Args:
+            values: (candidates, metrics, q) float64.
+            allowed: (candidates,) bool, which may be chosen.
+        """
         counted = np.isfinite(values[0, -1])
         if not counted.any():
             return 0
@@ -179,7 +185,7 @@ class FusionTrial(Trial):
         means = values[:, :, counted].mean(axis=2)
         few = min(self.settings.resamples, CHOOSING)
         lows = np.array([gain.low for gain in self.gains(values[:, :, counted], resamples=few)])
-        lows[(means[1:, kept] < means[0, kept]).any(axis=1)] = -np.inf
+        lows[(means[1:, kept] < means[0, kept]).any(axis=1) | ~allowed[1:]] = -np.inf
         best = int(np.argmax(lows))
         return best + 1 if lows[best] > 0 else 0
 

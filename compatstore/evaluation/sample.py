@@ -133,6 +133,7 @@ class DecisionSettings:
         trust: Without labels: weight of the target's distance in the distance that says which items are right, in
             (0, 1]; the rest is the source's, both of native vectors. With 1 the target alone is right: then nothing is
             as good as the target, and what the source knows beside it counts as an error.
+        by_both: Whether a fusion must rank by both versions, if not by the source alone: its weight is below 1.
         keep: Without labels: share of the full backfill's figure that a budget is to keep.
         confidence: Of all intervals, in (0, 1).
         resamples: Draws of the bootstrap, 2 or more.
@@ -156,6 +157,7 @@ class DecisionSettings:
     target_metric: Metric = "l2"
     neighbours: int = 10
     trust: float = 1.0
+    by_both: bool = False
     keep: float = 0.95
     confidence: float = 0.95
     resamples: int = 1000

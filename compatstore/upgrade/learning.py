@@ -200,12 +200,12 @@ def serve_as_learned(context: UpgradeContext) -> None:
 def how_searched(context: UpgradeContext) -> str:
     """How searches use the upgrade until its cutover, as a sentence."""
     run, registry = context.run, context.catalog.registry()
-    if registry.fusion_served(run.target) is not None:
-        return f"searches with queries of both versions rank by {run.source} and {run.target} as one"
-    fusion = registry.fusion_of(run.target)
-    if fusion is not None and fusion.weight == 1:
-        return f"{run.target} alone is the best way to search: cut over, until then searches go on in {registry.active}"
-    return f"searches go on in {registry.active} alone: nothing that was learned is sure to be better"
+    fusion = registry.fusion_served(run.target)
+    if fusion is None:
+        return f"searches go on in {registry.active} alone: nothing that was learned is sure to be better"
+    over = None if fusion.choice is None else fusion.choice.over_target
+    better = f"; {run.target} alone is better still, after a cutover" if over is not None and over.high < 0 else ""
+    return f"searches with queries of both versions rank by {run.source} and {run.target} as one{better}"
 
 
 def require_known(asked: Gates) -> None:
@@ -328,7 +328,7 @@ def _native_rows(items: int, share: float) -> BoolArray:
 
 
 def _settings(asked: Gates, run: RunRecord) -> SampleSettings:
-    return SampleSettings(labels=asked.labels, criterion="map", seed=run.seed, trust=TRUST)
+    return SampleSettings(labels=asked.labels, criterion="map", seed=run.seed, trust=TRUST, by_both=True)
 
 
 def _with_larger_shares(

@@ -1,16 +1,13 @@
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
 
 from compatstore import Artifact, Gallery
 from compatstore.demo import DemoReport, DemoRow, DemoSettings, run_demo
-from compatstore.demo.run import one_thread
 from compatstore.errors import AlreadyExists, InvalidInput, MissingExtra
 
 SMALL = DemoSettings(
@@ -162,23 +159,3 @@ def test_a_negative_seed_is_refused(tmp_path: Path) -> None:
 def test_settings_out_of_range_are_named() -> None:
     with pytest.raises(InvalidInput, match="source_epochs >= 2"):
         DemoSettings(source_epochs=1)
-
-
-@pytest.fixture
-def _two_threads() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
-
-
-@pytest.mark.usefixtures("_two_threads")
-def test_the_callers_number_comes_back_even_after_an_error() -> None:
-    def fail() -> None:
-        with one_thread():
-            assert torch.get_num_threads() == 1
-            raise RuntimeError("broken")
-
-    with pytest.raises(RuntimeError, match="broken"):
-        fail()
-    assert torch.get_num_threads() == 2

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import compatstore as cs
 from compatstore.errors import GateFailed, Interrupted, InvalidInput, UnknownArtifact
 from compatstore.evaluation.fusion import Fusion
-from compatstore.trainers import MeanShift
+from compatstore.trainers import MeanShift, Residual
+from compatstore.trainers.pairs.learn import CLOSED_FORMS
+from compatstore.upgrade.backfilling.policies import order
+from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
+from compatstore.upgrade.learning import Lesson
 
 ITEMS, LATENT, SHORT, LONG = 800, 12, 16, 20
 IDS = [f"item-{number:04d}" for number in range(ITEMS)]
-FIRST = cs.Learn(first=100)
+FIRST = cs.Learn(first=100, candidates=CLOSED_FORMS)  # networks take seconds: some tests name them
 
 
 class Model:
@@ -256,3 +262,118 @@ def test_a_fusion_of_its_own_is_for_no_other_share(world, tmp_path):
     assert isinstance(fusion, Fusion)
     assert fusion.choices[0].native_share == pytest.approx(0.2)
     assert all(choice.truth.endswith("the target's") and not choice.per_origin for choice in fusion.choices)
+
+
+def test_the_first_wave_is_spread_over_all_kinds_of_items(world, tmp_path):
+    gallery = world.gallery(tmp_path)
+    gallery.upgrade("v2", learn=FIRST)
+    rows = ArrayRows(ids=IDS, source=world.source)
+    assert set(gallery.native_ids("v2")) == {IDS[row] for row in order("spread", rows)[:100]}
+
+
+def test_the_order_may_be_named_and_begins_at_random(world, tmp_path):
+    gallery = world.gallery(tmp_path)
+    result = gallery.upgrade("v2", backfill=cs.Backfill(share=0.2, order="column:label"), learn=FIRST)
+    native = set(gallery.native_ids("v2"))
+    at_random = {IDS[row] for row in order("random", ArrayRows(ids=IDS))[:100]}
+    assert at_random < native
+    highest = sorted(set(IDS) - at_random, key=lambda item: -world.labels[IDS.index(item)])
+    assert min(world.labels[IDS.index(item)] for item in native - at_random) >= world.labels[IDS.index(highest[99])]
+    assert result.backfilled == 160
+
+
+def test_an_order_by_sigma_waits_until_sigma_is_learned(world, tmp_path):
+    gallery, learn = world.gallery(tmp_path), cs.Learn(first=100, candidates=(Residual(epochs=3, width=16),))
+    result = gallery.upgrade("v2", backfill=cs.Backfill(share=0.2, order="sigma"), learn=learn)
+    at_random = {IDS[row] for row in order("random", ArrayRows(ids=IDS))[:160]}
+    native = set(gallery.native_ids("v2"))
+    assert result.backfilled == len(native) == 160
+    assert len(native & at_random) < 160
+    plain = world.gallery(tmp_path / "closed")
+    plain.upgrade(
+        "v2", backfill=cs.Backfill(share=0.2, order="sigma"), learn=cs.Learn(first=100, candidates=(Ridge(),))
+    )
+    assert set(plain.native_ids("v2")) == at_random
+
+
+def test_labels_are_learned_from_where_they_are_named(world, tmp_path):
+    seen = []
+
+    class Watching(cs.Learn):
+        def teach(self, lesson, tried=None):
+            seen.append(lesson.classes)
+            return super().teach(lesson, tried)
+
+    gallery = world.gallery(tmp_path)
+    result = gallery.upgrade("v2", backfill=0.25, gates=cs.Gates(labels="label"), learn=Watching(first=100))
+    assert all(classes is not None and len(classes) >= 100 for classes in seen)
+    assert result.waves[-1].truth == "labels"
+    assert any("Residual" in lesson or "FastFill" in lesson or "Ridge" in lesson for lesson in result.lessons)
+
+
+def test_networks_through_a_head_are_judged_however_far_they_are_from_the_natives(world):
+    pairs = 200
+    classes = np.array(world.labels[:pairs], np.intp)
+    classes[:20] = -1  # pairs without a label
+    lesson = Lesson(
+        source=world.source[:pairs],
+        target=world.native[:pairs],
+        side=None,
+        source_version=cs.EmbeddingVersion("v1", dim=SHORT, metric="cosine", normalised=True),
+        target_version=cs.EmbeddingVersion("v2", dim=LONG, metric="cosine", normalised=True),
+        seed=0,
+        classes=classes,
+    )
+    tried = []
+    taught = cs.Learn().teach(lesson, lambda done, total: tried.append((done, total)))
+    names = [one.name for one in taught]
+    assert len([name for name in names if "scale=8.0" in name]) == 2
+    assert len(names) == 5
+    assert tried == [(number, len(tried)) for number in range(1, len(tried) + 1)]
+
+
+def test_waves_say_what_was_found_and_promised(world, tmp_path):
+    gallery, told = world.gallery(tmp_path), []
+    budget = cs.Backfill(share=0.5, price_per_item=0.5)
+    result = gallery.upgrade("v2", backfill=budget, learn=FIRST, progress=told.append)
+    assert [wave.native for wave in result.waves] == [100, 200, 400]
+    assert [wave.cost for wave in result.waves] == [50, 100, 200]
+    for wave in result.waves:
+        assert wave.share == pytest.approx(wave.native / ITEMS)
+        assert wave.status_quo.low <= wave.status_quo.value <= wave.status_quo.high
+        assert all(wave.share < promise.share <= 1 for promise in wave.ahead)
+        assert (wave.gain is None) == (wave.weight == 0)
+        assert wave.gain is None or wave.gain.low > 0
+    lines = list(dict.fromkeys(progress.found for progress in told if progress.found))
+    assert lines[0].startswith("wave 1, 100 native (12.5%), 50 in cost: map ")
+    assert lines[0].endswith(" left of the budget, 150 in cost, about 0 s") or "about" in lines[0]
+    assert {progress.step for progress in told} >= {"backfill", "learn", "hop"}
+    learned = [progress for progress in told if progress.step == "learn"]
+    assert learned[-1].done == learned[-1].total > 1
+    (run,) = gallery.status().upgrades
+    assert run.waves == result.waves
+    assert run.left is None
+    assert gallery.report("v2").waves == result.waves
+
+
+def test_embedding_ends_where_more_is_sure_to_gain_nothing(world, tmp_path):
+    """What is native in both and equal in both: nothing can be gained."""
+    world.native = np.concatenate([world.source, np.zeros((ITEMS, LONG - SHORT), np.float32)], axis=1)
+    world.model = Model(world.native)
+    gallery = world.gallery(tmp_path)
+    budget = cs.Backfill(share=0.9)
+    result = gallery.upgrade("v2", backfill=budget, learn=FIRST)
+    assert (result.backfilled, result.ended_by, result.state) == (100, "gain", "ready")
+    assert gallery.upgrade("v2", backfill=budget, learn=FIRST).backfilled == 0
+    whole = gallery.upgrade("v2", backfill=budget, learn=replace(FIRST, least_gain=None))
+    assert (whole.backfilled, whole.ended_by) == (620, "backfill")
+
+
+def test_both_versions_are_searched_until_the_cutover_where_the_target_alone_is_best(tmp_path):
+    world = World(noise=3.0)
+    gallery = world.gallery(tmp_path)
+    result = gallery.upgrade("v2", backfill=0.6, learn=FIRST)
+    way, weight = served(gallery)
+    assert way == "fused"
+    assert 0 < weight < 1
+    assert "as one" in result.served

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from typing import Annotated, NamedTuple
@@ -19,6 +21,7 @@ from compatstore.trainers.pairs.procrustes import Procrustes
 from compatstore.trainers.pairs.ridge import LowRankRidge, Ridge
 from compatstore.trainers.pairs.trainer import PairTrainer, describe, without_holdout
 from compatstore.trainers.settings import NOT_EMPTY, Count, above, at_least, from_to, require_settings
+from compatstore.trainers.training import one_thread
 from compatstore.upgrade.learning import FEWEST_PAIRS, Lesson, Taught
 
 NO_LABEL = -1  # class of a pair without a label
@@ -128,7 +131,8 @@ class Learn:
         candidates = self.candidates or (*CLOSED_FORMS, *networks(labelled=lesson.classes is not None))
         fitted = list[_Fitted]()
         for number, trainer in enumerate(candidates, start=1):
-            one = _cross_fitted(trainer, pairs, folds)
+            with _calm():
+                one = _cross_fitted(trainer, pairs, folds)
             if one is not None:
                 fitted.append(one)
             if tried is not None:
@@ -139,10 +143,16 @@ class Learn:
         ]
         taught = []
         for one in kept:
-            artifact = _fitted(one.trainer, pairs)
+            with _calm():
+                artifact = _fitted(one.trainer, pairs)
             if artifact is not None:
                 taught.append(Taught(name=describe(one.trainer), artifact=artifact, transformed=one.transformed))
         return taught
+
+
+def _calm() -> AbstractContextManager[None]:
+    """One thread for torch, where it is loaded."""
+    return one_thread() if "torch" in sys.modules else nullcontext()
 
 
 def _cross_fitted(trainer: PairTrainer, pairs: Pairs, folds: Sequence[np.ndarray]) -> _Fitted | None:

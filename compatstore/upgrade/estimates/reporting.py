@@ -96,7 +96,8 @@ def report_upgrade(
     context = UpgradeContext.of(catalog, run, snapshot)
     estimate = load_estimate(catalog, run.target)
     asked = terms if terms is not None and terms.asked else None if estimate is None else estimate.terms
-    seen = 0 if estimate is None else estimate.terms.sample or SAMPLE
+    drew = estimate is not None and not run.teaches  # lessons learn from natives, and draw nothing
+    seen = (estimate.terms.sample or SAMPLE) if estimate is not None and drew else 0
     both = context.has_both
     promised = None if estimate is None else estimate.table
     measured = measure_upgrade(context, asked, seen, promised) if measure and asked is not None and both else None

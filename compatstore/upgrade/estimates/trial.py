@@ -39,6 +39,7 @@ class SampleSettings:
         fused_shares: Shares of natives at which both versions are also searched as one.
         trust: Without labels: as of `DecisionSettings`.
         neighbours: Without labels: the same.
+        by_both: As of `DecisionSettings`.
 
     Raises:
         InvalidInput: The sample is too small.
@@ -52,6 +53,7 @@ class SampleSettings:
     fused_shares: tuple[float, ...] = FUSED_SHARES
     trust: float = 1.0
     neighbours: int = 10
+    by_both: bool = False
 
     def __post_init__(self) -> None:
         if self.sample < SMALLEST_SAMPLE:
@@ -144,6 +146,7 @@ def decision_settings(context: UpgradeContext, settings: SampleSettings) -> Deci
         fused_shares=settings.fused_shares,
         trust=settings.trust,
         neighbours=settings.neighbours,
+        by_both=settings.by_both,
         source_metric=metrics["s/s"],
         target_metric=metrics["t/h"],
         seed=settings.seed,

@@ -34,8 +34,7 @@ class WaveFigures:
         share: Share of the gallery that they are, in (0, 1].
         cost: Money spent on embedding so far, 0 where no price is known.
         seconds: Time spent on embedding so far.
-        weight: Weight of the target in how the gallery is searched from then on: 0 is as before, 1 the target alone,
-            which takes a cutover.
+        weight: Weight of the target in how the gallery is searched from then on, from 0, as before, to below 1.
         criterion: The figure.
         truth: What counted as right.
         status_quo: The figure of the source alone.
@@ -78,8 +77,7 @@ def figures_of_wave(native: int, spent: Spent, weight: float) -> dict[str, float
 
 def _wave(estimate: UpgradeEstimate, figures: Mapping[str, float]) -> WaveFigures | None:
     table, weight = estimate.table, figures.get("weight", 0.0)
-    by_both = 0 < weight < 1
-    before = table.row("s/s")
+    by_both, before = weight > 0, table.row("s/s")
     served = table.budget(estimate.share, "fused") if by_both else before
     if not all(table.criterion in row.figures for row in (before, served)):
         return None
