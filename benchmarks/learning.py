@@ -1,18 +1,22 @@
 r"""Quality of an upgrade that teaches itself, by what it has embedded: no labels, no pairs given.
 
     python -m benchmarks.learning caltech.npz characters.npz glosses.npz --journal docs/results/learning.jsonl \
-        --page docs/results/learning.md [--seeds 2 3 4] [--items 6000] [--queries 1500]
+        --page docs/results/learning.md [--seeds 2 3 4] [--items 6000] [--queries 1500] [--labels] [--rebasis PYTHON]
 
 The sets are made by `benchmarks.pairs.images`, `benchmarks.pairs.plain` and `benchmarks.pairs.texts`; only items that
 no model was trained on are taken. One gallery is upgraded by `Gallery.upgrade(backfill=share)` to one share after
 another. What is served then is what the gallery has decided: the status quo, or both versions as one. Beside it, with
-the same natives: the target's column alone, a merge without any transform, and the full backfill. Queries are other
-items. A run that was stopped goes on from its journal where a whole gallery is measured.
+the same natives: the target's column alone, a merge without any transform, and the full backfill. With as many pairs of
+other items, learned from beforehand: FastFill, whose sigma orders a backfill of as many natives; and with `--rebasis`,
+an interpreter where the package of that name is installed, the best of its maps from target queries to source vectors.
+`--labels` tells the upgrade the items' labels. Queries are other items. A run that was stopped goes on from its journal
+where a whole gallery is measured.
 """
 
 from __future__ import annotations
 
 import argparse
+import subprocess
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,11 +36,14 @@ from compatstore.evaluation.distances import measure
 from compatstore.evaluation.fusion import Fusion, fused_blocks
 from compatstore.evaluation.ranking import rank_blocks
 from compatstore.evaluation.relevance import Relevance, relevance_from_labels
+from compatstore.trainers import FastFill, Pairs
 
 NEW = "v2"
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0)
 STATUS_QUO, SERVED, COLUMN, MERGED, FULL = "status quo", "served", "target's column", "merged by distance", "full"
-STRATEGIES = (STATUS_QUO, SERVED, COLUMN, MERGED, FULL)
+FASTFILL, REBASIS = "FastFill beforehand", "rebasis, best map"
+STRATEGIES = (STATUS_QUO, SERVED, COLUMN, MERGED, FASTFILL, REBASIS, FULL)
+SETTINGS = {False: "self-taught", True: "self-taught, labels"}
 METRICS = {"cmc1": "CMC-1", "map": "mAP"}
 ERRORS = 2  # standard errors that a cell may be below the status quo by chance
 _BLOCK = 64  # queries
@@ -51,18 +58,32 @@ class TaughtGallery:
         queries: Queries.
         seed: Of the choice, and of the upgrade.
         folder: Where the gallery is made.
+        labels: Whether the upgrade is told the items' labels.
+        rebasis: An interpreter where rebasis is installed, or None.
     """
 
-    def __init__(self, data: EmbeddedSet, items: int, queries: int, seed: int, folder: str) -> None:
+    def __init__(
+        self,
+        data: EmbeddedSet,
+        items: int,
+        queries: int,
+        seed: int,
+        folder: str,
+        *,
+        labels: bool = False,
+        rebasis: str | None = None,
+    ) -> None:
         rows = np.random.default_rng(seed).permutation(np.flatnonzero(data.fresh))
         queries = min(queries, len(rows) // 4)
-        self._asked, self._rows = rows[:queries], rows[queries : queries + items]
+        self._asked, self._rows, self._others = np.split(rows, [queries, queries + items])
+        self._gates, self._rebasis = cs.Gates(labels="label" if labels else None), rebasis
         self._data, self._seed = data, seed
         self._ids = [f"item-{row:06d}" for row in self._rows]
         native = dict(zip(self._ids, self._vectors(TARGET, self._rows), strict=True))
         source, target = self._version("v1", SOURCE), self._version(NEW, TARGET)
         self.gallery = cs.Gallery.create(str(Path(folder, "gallery.lance")), source)
-        self.gallery.add({"id": self._ids, "vector": self._vectors(SOURCE, self._rows)})
+        classes = np.unique(data.labels, return_inverse=True)[1][self._rows]
+        self.gallery.add({"id": self._ids, "vector": self._vectors(SOURCE, self._rows), "label": classes})
         self.gallery.register(replace(target, encoder=cs.encoders.Precomputed(native)))
 
     def _version(self, name: str, model: str) -> cs.EmbeddingVersion:
@@ -75,7 +96,8 @@ class TaughtGallery:
 
     def upgraded(self, share: float) -> dict[str, Any]:
         """Upgrade to a share; CMC-1 and mAP by strategy, from 0 to 1, and what the gallery has decided."""
-        result = self.gallery.upgrade(NEW, backfill=cs.Backfill(share=share, seed=self._seed))
+        budget = cs.Backfill(share=share, seed=self._seed)
+        result = self.gallery.upgrade(NEW, backfill=budget, gates=self._gates)
         native = np.isin(self._ids, self.gallery.native_ids(NEW))
         labels = self._data.labels
         relevance = relevance_from_labels(labels[self._asked], labels[self._rows])
@@ -93,7 +115,36 @@ class TaughtGallery:
         found |= self._figures(ways, stored, native, relevance)
         exact = self._vectors(TARGET, self._rows)
         found |= self._figures({FULL: replace(fusion, weight=1.0)}, exact, np.ones(len(native), bool), relevance)
-        return found | {MERGED: self._merged(native, relevance)}
+        found |= {MERGED: self._merged(native, relevance)}
+        if not self._gates.labels:
+            found |= self._beforehand(int(native.sum()), relevance)
+        return found
+
+    def _beforehand(self, natives: int, relevance: Relevance) -> dict[str, Any]:
+        """What is learned from as many pairs of other items gives, as far as there are others."""
+        pairs = self._others[: max(natives, 2)]
+        source, target = self._vectors(SOURCE, pairs), self._vectors(TARGET, pairs)
+        made = (
+            FastFill(holdout=0.0, seed=self._seed).fit(Pairs(source, target)).apply(self._vectors(SOURCE, self._rows))
+        )
+        if made.uncertainty is None:
+            raise RuntimeError("FastFill predicts sigma")
+        exact, asked = self._vectors(TARGET, self._rows), self._vectors(TARGET, self._asked)
+        stored = made.vectors.copy()
+        urgent = np.argsort(-made.uncertainty, kind="stable")[:natives]
+        stored[urgent] = exact[urgent]
+        found = {FASTFILL: self._ranked(asked, stored, relevance)}
+        if self._rebasis is None:
+            return found
+        maps = mapped_queries(self._rebasis, target, source, asked)
+        old = self._vectors(SOURCE, self._rows)
+        best = max((self._ranked(queries, old, relevance) for queries in maps), key=lambda one: one["map"])
+        return found | {REBASIS: best}
+
+    def _ranked(self, queries: FloatArray, gallery: FloatArray, relevance: Relevance) -> dict[str, float]:
+        found = measure(queries, gallery, "cosine", block=_BLOCK)
+        blocks = ((start, block[:, relevance.order]) for start, block in found.blocks())
+        return figures(rank_blocks(blocks, len(queries), relevance, [np.arange(len(gallery))])[0])
 
     def _stored(self, native: BoolArray) -> FloatArray:
         """The target's column; zeros, which no search finds before the others, for items that have no vector yet."""
@@ -124,11 +175,29 @@ class TaughtGallery:
         return figures(rank_blocks(blocks(), len(self._asked), relevance, [np.arange(len(native))])[0])
 
 
+def mapped_queries(python: str, target: FloatArray, source: FloatArray, asked: FloatArray) -> list[FloatArray]:
+    """Queries of the target's model by each of rebasis' maps into the source's space.
+
+    Args:
+        python: An interpreter where rebasis is installed.
+        target: (n, target dim) float32, what the maps learn from.
+        source: (n, source dim) float32, what they learn.
+        asked: (q, target dim) float32.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        given, made = Path(folder, "pairs.npz"), Path(folder, "maps.npz")
+        np.savez(given, target=target, source=source, asked=asked)
+        subprocess.run([python, Path(__file__).with_name("rebasis_maps.py"), given, made], check=True)
+        with np.load(made) as maps:
+            return [np.asarray(maps[name], np.float32) for name in maps.files]
+
+
 def tables(records: Sequence[Record]) -> str:
     """Markdown: a table for each set, and what is served against the status quo."""
     cells = defaultdict[str, dict[str, list[Record]]](dict)
     for record in records:
-        cells[record["set"]].setdefault(record["method"], []).append(record)
+        told = ", labels told" if record["setting"] == SETTINGS[True] else ""
+        cells[record["set"] + told].setdefault(record["method"], []).append(record)
     parts = ["\n".join(_table(name, found)) for name, found in cells.items()]
     return "\n\n".join([*parts, "\n".join(_gains(cells))])
 
@@ -139,6 +208,8 @@ def _table(name: str, found: Mapping[str, Sequence[Record]]) -> Iterator[str]:
     yield f"| CMC-1 / mAP | {' | '.join(found)} |"
     yield "|---" * (1 + len(found)) + "|"
     for strategy in STRATEGIES:
+        if any(strategy not in record for records in found.values() for record in records):
+            continue
         means = [
             [100 * np.mean([r[strategy][metric] for r in records]) for metric in METRICS] for records in found.values()
         ]
@@ -183,14 +254,17 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=6000)
     parser.add_argument("--queries", type=int, default=1500)
     parser.add_argument("--shares", nargs="+", type=float, default=SHARES)
+    parser.add_argument("--labels", action="store_true", help="tell the upgrade the items' labels")
+    parser.add_argument("--rebasis", metavar="PYTHON", help="an interpreter where rebasis is installed")
     options = parser.parse_args()
     size, journal = f"{options.items} items, {options.queries} queries", Journal(options.journal)
     for data in map(EmbeddedSet.load, options.sets):
         for seed in options.seeds:
             with tempfile.TemporaryDirectory() as folder:
-                taught = TaughtGallery(data, options.items, options.queries, seed, folder)
+                told = {"labels": options.labels, "rebasis": options.rebasis}
+                taught = TaughtGallery(data, options.items, options.queries, seed, folder, **told)
                 for share in options.shares:
-                    key = {"size": size, "set": data.name, "setting": "self-taught", "seed": seed}
+                    key = {"size": size, "set": data.name, "setting": SETTINGS[options.labels], "seed": seed}
                     journal.once({**key, "method": f"{share:.0%}"}, lambda g=taught, s=share: g.upgraded(s))
                     print(data.name, seed, f"{share:.0%}", flush=True)
     text = tables([record for record in journal.records if record["size"] == size])

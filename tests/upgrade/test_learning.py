@@ -290,9 +290,7 @@ def test_an_order_by_sigma_waits_until_sigma_is_learned(world, tmp_path):
     assert result.backfilled == len(native) == 160
     assert len(native & at_random) < 160
     plain = world.gallery(tmp_path / "closed")
-    plain.upgrade(
-        "v2", backfill=cs.Backfill(share=0.2, order="sigma"), learn=cs.Learn(first=100, candidates=(Ridge(),))
-    )
+    plain.upgrade("v2", backfill=cs.Backfill(share=0.2, order="sigma"), learn=FIRST)
     assert set(plain.native_ids("v2")) == at_random
 
 
