@@ -37,6 +37,8 @@ from compatstore.evaluation.fusion import Fusion, fused_blocks
 from compatstore.evaluation.ranking import rank_blocks
 from compatstore.evaluation.relevance import Relevance, relevance_from_labels
 from compatstore.trainers import FastFill, Pairs
+from compatstore.upgrade.estimates.estimate import load_estimate
+from compatstore.upgrade.estimates.waves import WaveFigures
 
 NEW = "v2"
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0)
@@ -75,32 +77,50 @@ class TaughtGallery:
     ) -> None:
         rows = np.random.default_rng(seed).permutation(np.flatnonzero(data.fresh))
         queries = min(queries, len(rows) // 4)
-        self._asked, self._rows, self._others = np.split(rows, [queries, queries + items])
+        self.asked, self.rows, self.others = np.split(rows, [queries, queries + items])
         self._gates, self._rebasis = cs.Gates(labels="label" if labels else None), rebasis
-        self._data, self._seed = data, seed
-        self._ids = [f"item-{row:06d}" for row in self._rows]
-        native = dict(zip(self._ids, self._vectors(TARGET, self._rows), strict=True))
+        self.data, self.seed = data, seed
+        self.ids = [f"item-{row:06d}" for row in self.rows]
+        native = dict(zip(self.ids, self.vectors(TARGET, self.rows), strict=True))
         source, target = self._version("v1", SOURCE), self._version(NEW, TARGET)
         self.gallery = cs.Gallery.create(str(Path(folder, "gallery.lance")), source)
-        classes = np.unique(data.labels, return_inverse=True)[1][self._rows]
-        self.gallery.add({"id": self._ids, "vector": self._vectors(SOURCE, self._rows), "label": classes})
+        classes = np.unique(data.labels, return_inverse=True)[1][self.rows]
+        self.gallery.add({"id": self.ids, "vector": self.vectors(SOURCE, self.rows), "label": classes})
         self.gallery.register(replace(target, encoder=cs.encoders.Precomputed(native)))
 
+    @property
+    def neighbours(self) -> int:
+        """Items that the last lesson has counted as right for a query, where no labels are told."""
+        estimate = load_estimate(self.gallery._catalog, NEW)
+        if estimate is None:
+            raise RuntimeError("no lesson yet")
+        return estimate.table.neighbours
+
+    def lesson(self, natives: int) -> WaveFigures:
+        """Upgrade to a number of natives that ends a wave, 100 or a double of it; what its lesson found."""
+        learner = cs.Learn(first=100, least_gain=None)
+        budget = cs.Backfill(share=natives / len(self.rows), seed=self.seed)
+        wave = self.gallery.upgrade(NEW, backfill=budget, gates=self._gates, learn=learner).waves[-1]
+        if wave.native != natives:
+            raise RuntimeError(f"a lesson of {wave.native} natives, not of {natives}")
+        return wave
+
     def _version(self, name: str, model: str) -> cs.EmbeddingVersion:
-        dim = self._data.vectors[model].shape[1]
+        dim = self.data.vectors[model].shape[1]
         return cs.EmbeddingVersion(name, dim=dim, metric="cosine", normalised=True)
 
-    def _vectors(self, name: str, rows: Any) -> FloatArray:
-        vectors = self._data.vectors[name][rows]
+    def vectors(self, name: str, rows: Any) -> FloatArray:
+        """(n, dim) float32 of unit length, of one model."""
+        vectors = self.data.vectors[name][rows]
         return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float32)
 
     def upgraded(self, share: float) -> dict[str, Any]:
         """Upgrade to a share; CMC-1 and mAP by strategy, from 0 to 1, and what the gallery has decided."""
-        budget = cs.Backfill(share=share, seed=self._seed)
+        budget = cs.Backfill(share=share, seed=self.seed)
         result = self.gallery.upgrade(NEW, backfill=budget, gates=self._gates)
-        native = np.isin(self._ids, self.gallery.native_ids(NEW))
-        labels = self._data.labels
-        relevance = relevance_from_labels(labels[self._asked], labels[self._rows])
+        native = np.isin(self.ids, self.gallery.native_ids(NEW))
+        labels = self.data.labels
+        relevance = relevance_from_labels(labels[self.asked], labels[self.rows])
         registry = self.gallery._catalog.registry()
         chosen, serving = registry.fusion_of(NEW), registry.serving.get(NEW)
         fused = chosen is not None and serving is not None and serving.serving == "fused"
@@ -111,9 +131,9 @@ class TaughtGallery:
             "chosen": f"{fusion.weight:g}{' apart' * fusion.per_origin}",
         }
         ways = {STATUS_QUO: replace(fusion, weight=0.0), SERVED: fusion, COLUMN: replace(fusion, weight=1.0)}
-        stored = self._stored(native)
+        stored = self.stored(native)
         found |= self._figures(ways, stored, native, relevance)
-        exact = self._vectors(TARGET, self._rows)
+        exact = self.vectors(TARGET, self.rows)
         found |= self._figures({FULL: replace(fusion, weight=1.0)}, exact, np.ones(len(native), bool), relevance)
         found |= {MERGED: self._merged(native, relevance)}
         if not self._gates.labels:
@@ -122,14 +142,12 @@ class TaughtGallery:
 
     def _beforehand(self, natives: int, relevance: Relevance) -> dict[str, Any]:
         """What is learned from as many pairs of other items gives, as far as there are others."""
-        pairs = self._others[: max(natives, 2)]
-        source, target = self._vectors(SOURCE, pairs), self._vectors(TARGET, pairs)
-        made = (
-            FastFill(holdout=0.0, seed=self._seed).fit(Pairs(source, target)).apply(self._vectors(SOURCE, self._rows))
-        )
+        pairs = self.others[: max(natives, 2)]
+        source, target = self.vectors(SOURCE, pairs), self.vectors(TARGET, pairs)
+        made = FastFill(holdout=0.0, seed=self.seed).fit(Pairs(source, target)).apply(self.vectors(SOURCE, self.rows))
         if made.uncertainty is None:
             raise RuntimeError("FastFill predicts sigma")
-        exact, asked = self._vectors(TARGET, self._rows), self._vectors(TARGET, self._asked)
+        exact, asked = self.vectors(TARGET, self.rows), self.vectors(TARGET, self.asked)
         stored = made.vectors.copy()
         urgent = np.argsort(-made.uncertainty, kind="stable")[:natives]
         stored[urgent] = exact[urgent]
@@ -137,7 +155,7 @@ class TaughtGallery:
         if self._rebasis is None:
             return found
         maps = mapped_queries(self._rebasis, target, source, asked)
-        old = self._vectors(SOURCE, self._rows)
+        old = self.vectors(SOURCE, self.rows)
         best = max((self._ranked(queries, old, relevance) for queries in maps), key=lambda one: one["map"])
         return found | {REBASIS: best}
 
@@ -146,33 +164,33 @@ class TaughtGallery:
         blocks = ((start, block[:, relevance.order]) for start, block in found.blocks())
         return figures(rank_blocks(blocks, len(queries), relevance, [np.arange(len(gallery))])[0])
 
-    def _stored(self, native: BoolArray) -> FloatArray:
+    def stored(self, native: BoolArray) -> FloatArray:
         """The target's column; zeros, which no search finds before the others, for items that have no vector yet."""
         if not self.gallery._catalog.registry().runs[NEW].path:
-            return np.where(native[:, None], self._vectors(TARGET, self._rows), np.float32(0))
-        return np.asarray(self.gallery.vectors(self._ids, NEW), np.float32)
+            return np.where(native[:, None], self.vectors(TARGET, self.rows), np.float32(0))
+        return np.asarray(self.gallery.vectors(self.ids, NEW), np.float32)
 
     def _figures(
         self, ways: Mapping[str, Fusion], stored: FloatArray, native: BoolArray, relevance: Relevance
     ) -> dict[str, Any]:
-        source = measure(self._vectors(SOURCE, self._asked), self._vectors(SOURCE, self._rows), "cosine", block=_BLOCK)
-        target = measure(self._vectors(TARGET, self._asked), stored, "cosine", block=_BLOCK)
+        source = measure(self.vectors(SOURCE, self.asked), self.vectors(SOURCE, self.rows), "cosine", block=_BLOCK)
+        target = measure(self.vectors(TARGET, self.asked), stored, "cosine", block=_BLOCK)
         blocks = fused_blocks(source, target, native, relevance, list(ways.values()))
         columns = [np.arange(len(native)) + len(native) * number for number in range(len(ways))]
-        rankings = rank_blocks(blocks, len(self._asked), relevance, columns)
+        rankings = rank_blocks(blocks, len(self.asked), relevance, columns)
         return {name: figures(ranking) for name, ranking in zip(ways, rankings, strict=True)}
 
     def _merged(self, native: BoolArray, relevance: Relevance) -> dict[str, float]:
         """Natives found by the target's queries and the others by the source's, merged by cosine: no transform."""
-        source = measure(self._vectors(SOURCE, self._asked), self._vectors(SOURCE, self._rows), "cosine", block=_BLOCK)
-        target = measure(self._vectors(TARGET, self._asked), self._vectors(TARGET, self._rows), "cosine", block=_BLOCK)
+        source = measure(self.vectors(SOURCE, self.asked), self.vectors(SOURCE, self.rows), "cosine", block=_BLOCK)
+        target = measure(self.vectors(TARGET, self.asked), self.vectors(TARGET, self.rows), "cosine", block=_BLOCK)
         order = relevance.order
 
         def blocks() -> Iterator[tuple[int, Any]]:
             for (start, left), (_, right) in zip(source.blocks(), target.blocks(), strict=True):
                 yield start, np.where(native, right, left)[:, order]
 
-        return figures(rank_blocks(blocks(), len(self._asked), relevance, [np.arange(len(native))])[0])
+        return figures(rank_blocks(blocks(), len(self.asked), relevance, [np.arange(len(native))])[0])
 
 
 def mapped_queries(python: str, target: FloatArray, source: FloatArray, asked: FloatArray) -> list[FloatArray]:

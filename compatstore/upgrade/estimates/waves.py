@@ -40,7 +40,8 @@ class WaveFigures:
         status_quo: The figure of the source alone.
         served: The figure of how the gallery is searched from then on.
         gain: Difference of the two, query by query; None where the gallery is searched as before.
-        ahead: What larger native shares were found to give, ascending.
+        ahead: What larger native shares were found to give, ascending. Without labels a full backfill is not among
+            them: what it finds is what counts as right.
     """
 
     native: int
@@ -97,7 +98,8 @@ def _wave(estimate: UpgradeEstimate, figures: Mapping[str, float]) -> WaveFigure
 
 
 def _ahead(estimate: UpgradeEstimate) -> list[DecisionRow]:
-    rows = [row for row in estimate.table.served("fused") if row.share > estimate.share + SAME_SHARE]
+    most = 1.0 if estimate.table.truth == "labels" else 1.0 - SAME_SHARE
+    rows = [row for row in estimate.table.served("fused") if estimate.share + SAME_SHARE < row.share <= most]
     return sorted((row for row in rows if estimate.table.criterion in row.figures), key=lambda row: row.share)
 
 
