@@ -20,6 +20,7 @@ LAYERS = [
     "documents",
     "visible",
     "digests",
+    "derivation",
     "encoders",
     "versions",
     "in_memory",

@@ -167,9 +167,14 @@ class VersionColumns:
         """Columns that an input hash digests: the vector's, and that of the items' sources where there is one."""
         return [self.vector, *([source_column] if source_column else [])]
 
-    def read_items(self, table: ArrowTable | ArrowBatch) -> VersionValues:
-        """Read `item_names` of a table or batch; origin, uncertainty and input hash are left as of native vectors."""
-        return replace(self, origin=None, uncertainty=None, input_hash=None).decode(table)
+    def read_items(self, table: ArrowTable | ArrowBatch, *, origins: bool = False) -> VersionValues:
+        """Read `item_names` of a table or batch; uncertainty and input hash are left as of native vectors.
+
+        Args:
+            table: The columns.
+            origins: Whether they hold the origin too; else it is left as of native vectors.
+        """
+        return replace(self, origin=self.origin if origins else None, uncertainty=None, input_hash=None).decode(table)
 
     def input_hashes(self, table: ArrowTable | ArrowBatch, source_column: str | None) -> Digests:
         """Input hashes of vectors that are made from these rows now: (n,) uint64.
