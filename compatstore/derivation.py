@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 
 from compatstore.arrays import BoolArray, Doubles, FloatArray
+from compatstore.bits import signs
 from compatstore.boundary import require_fields
 from compatstore.digests import fingerprint
 from compatstore.documents import WIDEST
@@ -28,8 +29,8 @@ class Derivation:
     Args:
         dim: Values that are kept, the first ones.
         normalise: Whether these are scaled to unit length.
-        read_as: How the vectors are stored that are read: "float32" or "float16". What an encoder gives is rounded to
-            it first, so that it is derived as what the table holds.
+        read_as: How the vectors are stored that are read: "float32", "float16" or "bits". What an encoder gives is
+            rounded to it first, so that it is derived as what the table holds.
 
     Raises:
         InvalidInput: `dim` is out of its range.
@@ -41,7 +42,7 @@ class Derivation:
 
     dim: int
     normalise: bool = False
-    read_as: Literal["float32", "float16"] = "float32"
+    read_as: Literal["float32", "float16", "bits"] = "float32"
 
     def __post_init__(self) -> None:
         require_fields(self)
@@ -50,10 +51,7 @@ class Derivation:
 
     def apply(self, vectors: FloatArray) -> FloatArray:
         """Derive vectors: (n, at least `dim`) float32 -> (n, dim) float32; NaN for a row that has no direction."""
-        if self.read_as == "float16":
-            with np.errstate(over="ignore"):
-                vectors = vectors.astype(np.float16).astype(np.float32)
-        kept = vectors[:, : self.dim]
+        kept = rounded(vectors[:, : self.dim], self.read_as)
         return scaled_to_unit(kept) if self.normalise else np.ascontiguousarray(kept)
 
     def changes(self, dim: int) -> bool:
@@ -63,6 +61,19 @@ class Derivation:
     def identity(self, model: str) -> str:
         """Identity (32 hex digits) of what gives the derived vectors, from the identity of the model before."""
         return fingerprint(model=model, derivation=asdict(self))
+
+
+def rounded(vectors: FloatArray, dtype: str) -> FloatArray:
+    """What is read back of vectors that are stored as a type: (n, dim) float32 -> (n, dim) float32.
+
+    Values beyond float16 become infinite. Of bits it is -1 and 1, and what is not finite stays so.
+    """
+    if dtype == "float32":
+        return vectors
+    if dtype == "bits":
+        return np.where(np.isfinite(vectors), signs(vectors), vectors)
+    with np.errstate(over="ignore"):
+        return vectors.astype(np.dtype(dtype)).astype(np.float32)
 
 
 def scaled_to_unit(vectors: FloatArray) -> FloatArray:

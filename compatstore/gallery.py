@@ -641,7 +641,7 @@ class Gallery:
             metric: Another metric. Unless vectors are scaled to unit length, all must have unit length by themselves:
                 there l2, cosine and dot rank alike.
             normalised: Scale vectors to unit length. What is cut off a normalised version is scaled by default.
-            dtype: How vectors are stored, "float32" or "float16".
+            dtype: How vectors are stored: "float32", "float16", or "bits", of each value the sign.
 
         Raises:
             UnknownVersion: There is no such version to derive of, or the table has no vectors of it.

@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[1]
 LAYERS = [
     "errors",
     "arrays",
+    "bits",
     "boundary",
     "permissions",
     "documents",

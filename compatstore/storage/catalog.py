@@ -297,7 +297,7 @@ class Catalog:
         spec = record.side_encoder if side else record.encoder
         if record.name in known:
             return known[record.name]
-        base = None if side else self._at_hand(record.base_model)
+        base = None if side else self._at_hand(record.base_model or record.model)
         if base is None and not spec:
             return None
         built = self._build(record.name, spec) if base is None else base
@@ -305,9 +305,8 @@ class Catalog:
         return known[record.name]
 
     def _at_hand(self, model: str) -> Encoder | None:
-        """An encoder of a model that other versions are derived of, where the program handed it over for one."""
-        handed = (encoder for encoder in self._encoders.values() if encoder.fingerprint == model)
-        return next(handed, None) if model else None
+        """The encoder of a model, where it is there for another version: the one that a version was derived of."""
+        return next((encoder for encoder in self._encoders.values() if encoder.fingerprint == model), None)
 
     def _build(self, name: str, spec: str) -> Encoder:
         if spec.startswith(STORED):

@@ -39,7 +39,7 @@ def derive_version(
         name=name,
         dim=source.dim if dim is None else dim,
         metric=metric or source.metric,
-        normalised=source.normalised if normalised is None else normalised,
+        normalised=source.normalised and dtype != "bits" if normalised is None else normalised,
         dtype=dtype or form.dtype,
         model=source.model,
         encoder=source.encoder,

@@ -70,7 +70,7 @@ def needs_unit(source: Space, target: Space) -> bool:
 
 
 def described(source: Space, target: Space) -> str:
-    """What is done to a vector, in words."""
+    """What is done to a vector, for readers."""
     derivation = derivation_between(source, target)
     words = [f"the first {target.dim} of {source.dim} values"] if target.dim < source.dim else []
     words += ["scaled to unit length"] if derivation.normalise else []
