@@ -10,13 +10,14 @@ import numpy as np
 
 from compatstore.arrays import FloatArray
 from compatstore.boundary import foreign, require_fields
+from compatstore.derivation import StoredAs
 from compatstore.digests import fingerprint
 from compatstore.documents import WIDEST
 from compatstore.encoders.protocol import Encoder
 from compatstore.errors import DimensionMismatch, InvalidInput, InvalidName
 
 Metric = Literal["l2", "cosine", "dot"]
-DType = Literal["float32", "float16", "bits"]
+DType = StoredAs
 SideDType = Literal["float32", "bits"]
 METRICS: tuple[str, ...] = get_args(Metric)
 DTYPES: tuple[str, ...] = get_args(DType)
