@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,10 +12,9 @@ from compatstore.cli.output import Output, pass_output
 from compatstore.cli.tables import Table, table
 from compatstore.cli.verb import gallery_argument, open_gallery, verb, version_settings
 from compatstore.cli.watching import encoder_cell, status_view
-from compatstore.versions import DType, Metric
 
 if TYPE_CHECKING:
-    from compatstore.cli.requests import VersionSettings
+    from compatstore.cli.requests import DerivedSettings, VersionSettings
     from compatstore.storage.records import ArtifactRecord
     from compatstore.upgrade.status import VersionStatus
 
@@ -47,36 +46,31 @@ def register(output: Output, gallery: str, version: str, settings: VersionSettin
     output.show(opened.status(), status_view)
 
 
-@verb("derive", example="derive photos.lance v1_256 --of v1 --dim 256 --normalised")
+def _derived_settings() -> type:
+    from compatstore.cli.requests import DerivedSettings
+
+    return DerivedSettings
+
+
+@verb("derive", example="derive photos.lance v1_256 --of v1 --dim 256 --normalised", settings=_derived_settings)
 @gallery_argument
 @click.argument("version")
-@click.option("--of", metavar="SOURCE", help="Version whose vectors are read; the active one by default.")
-@click.option("--dim", type=int, help="Values to keep, the first ones: what a Matryoshka model was trained for.")
-@click.option("--metric", type=click.Choice(get_args(Metric)), help="Another metric; all vectors must be unit vectors.")
-@click.option(
-    "--normalised/--no-normalised",
-    default=None,
-    help="Scale vectors to unit length. What is cut off a normalised SOURCE is scaled by default.",
-)
-@click.option("--dtype", type=click.Choice(get_args(DType)), help="How vectors are stored; as in SOURCE by default.")
 @pass_output
-def derive(
-    output: Output,
-    gallery: str,
-    version: str,
-    of: str | None,
-    dim: int | None,
-    metric: Metric | None,
-    normalised: bool | None,
-    dtype: DType | None,
-) -> None:
+def derive(output: Output, gallery: str, version: str, settings: DerivedSettings) -> None:
     """Make a version known that is computed of another.
 
     No model is called and nothing is learned: `upgrade` makes all its vectors from those in the table, and what is
     made of native vectors is native.
     """
     opened = open_gallery(gallery, trust_code=False)
-    opened.derive(version, of=of, dim=dim, metric=metric, normalised=normalised, dtype=dtype)
+    opened.derive(
+        version,
+        of=settings.of,
+        dim=settings.dim,
+        metric=settings.metric,
+        normalised=settings.normalised,
+        dtype=settings.dtype,
+    )
     output.show(opened.status(), status_view)
 
 

@@ -655,7 +655,7 @@ class Gallery:
             >>> gallery.upgrade("v1_unit").state
             'ready'
             >>> gallery.vectors(["f"], "v1_unit").tolist()
-            [[1.0, 0.0]]
+            [[0.0, 1.0]]
         """
         self._catalog.require_new(name)
         snapshot = self._catalog.store.snapshot()

@@ -148,20 +148,20 @@ def _by_cells(sample: _Sample, whole: MeasuredRecall, cells: int, goal: float) -
 
 
 @dataclass(frozen=True)
-class Neighbours:
+class Found:
     """What a search found for an item: rows that are not the item itself, nearest first, and their distances."""
 
     rows: tuple[int, ...]
     distances: tuple[float, ...]
 
     @classmethod
-    def of(cls, own: int, found: ArrowTable) -> Neighbours:
+    def of(cls, own: int, found: ArrowTable) -> Found:
         """The nearest rows of an Arrow table with `_rowid` and `_distance`, without a row of one's own."""
         near = zip(found["_rowid"].to_pylist(), found["_distance"].to_pylist(), strict=True)
         others = [(row, distance) for row, distance in near if row != own][:NEIGHBOURS]
         return cls(tuple(row for row, _ in others), tuple(distance for _, distance in others))
 
-    def hits(self, truth: Neighbours, *, ties: bool) -> int:
+    def hits(self, truth: Found, *, ties: bool) -> int:
         """How many of these are among the nearest.
 
         Args:
@@ -182,7 +182,7 @@ class _Sample:
     metric: str
     rows: RowNumbers
     queries: FloatArray
-    exact: tuple[Neighbours, ...] = ()
+    exact: tuple[Found, ...] = ()
 
     @classmethod
     def of(cls, snapshot: Snapshot, columns: VersionColumns, metric: str) -> _Sample | None:
@@ -204,7 +204,7 @@ class _Sample:
         hits = sum(mine.hits(truth, ties=ties) for mine, truth in zip(found, self.exact, strict=True))
         return MeasuredRecall(settings=settings, recall=hits / max(sum(len(truth.rows) for truth in self.exact), 1))
 
-    def _search(self, **options: int) -> tuple[Neighbours, ...]:
+    def _search(self, **options: int) -> tuple[Found, ...]:
         """The neighbours of each query but itself."""
         nearest: dict[str, str | int] = {
             "column": self.columns.vector,
@@ -213,4 +213,4 @@ class _Sample:
             **options,
         }
         tables = find_nearest(self.snapshot, nearest, self.queries, ["_distance"], with_row_id=True)
-        return tuple(Neighbours.of(own, table) for own, table in zip(self.rows.tolist(), tables, strict=True))
+        return tuple(Found.of(own, table) for own, table in zip(self.rows.tolist(), tables, strict=True))

@@ -38,6 +38,7 @@ class Settings(Base):
         form: Which.
         on: Whether.
         off: Whether not.
+        either: Whether or not.
         steps: At which.
         words: Which ones.
         weight: How heavy.
@@ -49,6 +50,7 @@ class Settings(Base):
     form: Literal["round", "square"] | None = None
     on: bool = True
     off: bool = False
+    either: bool | None = None
     steps: tuple[int, ...] = (1, 2)
     words: tuple[str, ...] = ()
     weight: float | None = field(default=None, metadata={"unit": "KG"})

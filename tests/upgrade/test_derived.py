@@ -265,7 +265,7 @@ def test_killed_at_any_batch_it_goes_on_to_the_same_bits(tmp_path, writing):
     added, stop = [], threading.Event()
 
     def write():
-        while not stop.is_set():
+        while not stop.wait(0.1):
             number = 100_000 + 10 * len(added)
             gallery.add(items(number, 10))
             gallery.delete([f"item-{len(added) + 1:06d}"])
