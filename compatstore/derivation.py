@@ -21,7 +21,7 @@ from compatstore.errors import InvalidInput
 StoredAs = Literal["float32", "float16", "bits"]
 TYPES: tuple[str, ...] = get_args(StoredAs)
 UNIT_TOLERANCE = 1e-4  # of a length; float32 rounding leaves 1e-6, float16 rounding of 16 values or more less than this
-_VALUES = 65_536  # scaled at a time: their squares stay in the processor's cache
+_VALUES = 32_768  # scaled at a time: their squares stay in the processor's cache
 
 
 @dataclass(frozen=True, kw_only=True)

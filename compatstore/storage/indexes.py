@@ -16,7 +16,7 @@ from compatstore.storage.nearest import HAMMING
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
 
-OF_BITS = ("IVF_FLAT", "IVF_HNSW_FLAT")  # what Lance builds on bytes: nothing is left of a bit to quantise
+OF_BITS = "IVF_FLAT"  # on bytes Lance quantises nothing, and builds graphs that it cannot bring up to date
 KINDS = ("IVF_FLAT", "IVF_PQ", "IVF_SQ", "IVF_HNSW_FLAT", "IVF_HNSW_PQ", "IVF_HNSW_SQ")
 NEIGHBOURS = 10  # that recall is measured by
 MINIMUM_ROWS = 256
@@ -261,7 +261,7 @@ def mirrored(store: Store, source: str, target: VersionColumns, metric: str) -> 
     if index is None:
         return None
     if target.dtype == "bits":
-        return VectorIndex(OF_BITS["HNSW" in index.kind], HAMMING, index.num_partitions)
+        return VectorIndex(OF_BITS, HAMMING, index.num_partitions)
     parts = None if index.num_sub_vectors is None else sub_vectors(target.width, index.num_sub_vectors)
     return VectorIndex(index.kind, metric, index.num_partitions, parts)
 
@@ -270,10 +270,10 @@ def require_kind(kind: str, dtype: str, asked: str) -> None:
     """Refuse a kind of index that Lance cannot build on vectors of a type.
 
     Raises:
-        InvalidInput: It quantises, and the vectors are bits.
+        InvalidInput: The vectors are bits, and it is another kind than IVF_FLAT.
     """
-    if dtype == "bits" and kind not in OF_BITS:
-        raise InvalidInput(asked, expected=f"{' or '.join(OF_BITS)}, for bits", found=kind)
+    if dtype == "bits" and kind != OF_BITS:
+        raise InvalidInput(asked, expected=f"{OF_BITS}, for bits", found=kind, fix=f"Build that: --kind {OF_BITS}")
 
 
 def sub_vectors(width: int, at_least: int) -> int:

@@ -191,8 +191,9 @@ class Hop:
         """The target's columns of a fragment; batches are transformed while the one before is written."""
         batches = self._read(snapshot, fragment)
         # In bfloat16 products are so fast that what is done beside them shows: two batches at a time fill each other's
-        # gaps. In float32 the products of one batch keep all cores busy.
-        at_once = 2 if self.transformer is not None and self.transformer.precision == "bfloat16" else 1
+        # gaps, and what is derived takes one core. In float32 the products of one batch keep all cores busy.
+        transformer = self.transformer
+        at_once = 2 if transformer is not None and (transformer.exact or transformer.precision == "bfloat16") else 1
         for batch, (columns, todo) in ahead(self._remake, batches, at_once):
             yield columns
             monitor.advance(int((todo & _live(batch)).sum()))

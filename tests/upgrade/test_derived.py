@@ -239,7 +239,7 @@ print("ready", flush=True)
 
 
 def until_killed(path, after=None):
-    """Run an upgrade in a process of its own, and kill it while it waits to go on after so many lines.
+    """Run an upgrade in a process of its own, and kill it while it waits after line `after`.
 
     Returns:
         Whether it came to the end.
