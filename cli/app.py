@@ -85,7 +85,7 @@ def app() -> None:
 VERBS = (
     *(creating.demo, creating.init, creating.adopt),
     *(items.add, items.drop_columns, items.search, indexing.index),
-    *(models.register, models.link, models.versions),
+    *(models.register, models.derive, models.link, models.versions),
     *(training.train, evaluation.evaluate),
     *(upgrades.plan, upgrades.upgrade, upgrades.pause),
     evaluation.fuse,

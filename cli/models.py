@@ -1,4 +1,4 @@
-"""Verbs about models and artifacts: register, link, versions, unregister, unlink."""
+"""Verbs about models and artifacts: register, derive, link, versions, unregister, unlink."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from compatstore.cli.verb import gallery_argument, open_gallery, verb, version_s
 from compatstore.cli.watching import encoder_cell, status_view
 
 if TYPE_CHECKING:
-    from compatstore.cli.requests import VersionSettings
+    from compatstore.cli.requests import DerivedSettings, VersionSettings
     from compatstore.storage.records import ArtifactRecord
     from compatstore.upgrade.status import VersionStatus
 
@@ -43,6 +43,34 @@ def register(output: Output, gallery: str, version: str, settings: VersionSettin
     """
     opened = open_gallery(gallery, trust_code=False)
     opened.register(settings.version(version))
+    output.show(opened.status(), status_view)
+
+
+def _derived_settings() -> type:
+    from compatstore.cli.requests import DerivedSettings
+
+    return DerivedSettings
+
+
+@verb("derive", example="derive photos.lance v1_256 --of v1 --dim 256 --normalised", settings=_derived_settings)
+@gallery_argument
+@click.argument("version")
+@pass_output
+def derive(output: Output, gallery: str, version: str, settings: DerivedSettings) -> None:
+    """Make a version known that is computed of another.
+
+    No model is called and nothing is learned: `upgrade` makes all its vectors from those in the table, and what is
+    made of native vectors is native.
+    """
+    opened = open_gallery(gallery, trust_code=False)
+    opened.derive(
+        version,
+        of=settings.of,
+        dim=settings.dim,
+        metric=settings.metric,
+        normalised=settings.normalised,
+        dtype=settings.dtype,
+    )
     output.show(opened.status(), status_view)
 
 

@@ -115,5 +115,24 @@ class VersionSettings:
         return dim
 
 
+@dataclass(frozen=True, kw_only=True)
+class DerivedSettings:
+    """A version that is derived of another, as options say it; what is left out is as in that one.
+
+    Args:
+        of: Version whose vectors are read; the active one by default.
+        dim: Values to keep, the first ones: what a Matryoshka model was trained for.
+        metric: Another metric. Vectors that are not scaled must have unit length by themselves.
+        normalised: Scale vectors to unit length. What is cut off a normalised version is scaled by default.
+        dtype: How vectors are stored; bits are the signs of their values.
+    """
+
+    of: str | None = None
+    dim: int | None = None
+    metric: Metric | None = None
+    normalised: bool | None = None
+    dtype: DType | None = None
+
+
 def _build(spec: str | None) -> Encoder | None:
     return None if spec is None else from_spec(spec)

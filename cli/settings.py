@@ -99,7 +99,7 @@ def _option(part: dataclasses.Field[Any], flag: str, kind: Any, text: str) -> cl
         return click.Option([flag, part.name], type=kind, required=True, help=text, metavar=unit)
     default = part.default
     if kind is bool:
-        flags = f"{flag}/--no-{flag[2:]}" if default else flag
+        flags = flag if default is False else f"{flag}/--no-{flag[2:]}"
         return click.Option([flags, part.name], is_flag=True, default=default, help=text, show_default=bool(default))
     many, shown = kind is _TEXTS, _shown(default)
     kind = str if many else kind

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from compatstore import encoders, errors, evaluation
     from compatstore.artifacts import Artifact, Transformed
+    from compatstore.derivation import Derivation
     from compatstore.errors import CompatStoreError
     from compatstore.gallery import Gallery
     from compatstore.in_memory.graph import CacheSettings
@@ -35,6 +36,7 @@ __all__ = [
     "CacheSize",
     "Cascade",
     "CompatStoreError",
+    "Derivation",
     "EmbeddingVersion",
     "ExactNeighbours",
     "Gallery",
@@ -58,6 +60,7 @@ _HOMES = {
     "CacheSettings": "compatstore.in_memory.graph",
     "CacheSize": "compatstore.search.cache_size",
     "CompatStoreError": "compatstore.errors",
+    "Derivation": "compatstore.derivation",
     "EmbeddingVersion": "compatstore.versions",
     "Cascade": "compatstore.search.cascade",
     "Gallery": "compatstore.gallery",

@@ -14,6 +14,7 @@ from compatstore.arrays import Digests
 from compatstore.errors import FingerprintMismatch
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_WORDS = 65_536  # widened at a time: they stay in the processor's cache, which is five times as fast
 _ROWS = 16_384  # hashed at a time: the words of a row take twice the row's memory
 
 
@@ -22,9 +23,12 @@ def hash_rows(vectors: npt.NDArray[np.float32]) -> Digests:
 
     Odd multipliers are invertible modulo 2^64, so no change of a single value goes unseen.
     """
-    words = np.ascontiguousarray(vectors, np.float32).view(np.uint32).astype(np.uint64)
+    words = np.ascontiguousarray(vectors, np.float32).view(np.uint32)
     multipliers = mix(np.arange(1, words.shape[1] + 1, dtype=np.uint64) * _GOLDEN) | np.uint64(1)
-    digests: Digests = (words * multipliers).sum(axis=1, dtype=np.uint64)
+    rows = max(_WORDS // max(words.shape[1], 1), 1)
+    digests = np.empty(len(words), np.uint64)
+    for start in range(0, len(words), rows):
+        digests[start : start + rows] = words[start : start + rows].astype(np.uint64) @ multipliers
     return digests
 
 

@@ -34,13 +34,14 @@ from compatstore.storage.app_columns import refuse_distance
 from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.catalog import LEASE_TERM, Catalog, id_arrow_type, require_unregistered
 from compatstore.storage.create import adopt_table, create_table
+from compatstore.storage.derived import derivation_artifact, derive_version, require_derived, require_unit, source_of
 from compatstore.storage.failures import answering, answers
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import find, read_ids
 from compatstore.storage.indexes import SearchSettings, VectorIndex
 from compatstore.storage.location import locate
 from compatstore.storage.recall import measure_index
-from compatstore.storage.records import ArtifactRecord
+from compatstore.storage.records import ArtifactRecord, VersionRecord
 from compatstore.storage.registry import Registry, edit
 from compatstore.storage.store import Store
 from compatstore.trainers.pairs.learn import Learn
@@ -81,7 +82,7 @@ from compatstore.upkeep.optimize import Optimized, optimize
 from compatstore.upkeep.removal import unlink, unregister
 from compatstore.upkeep.tend import tend
 from compatstore.verification import Verification, verify
-from compatstore.versions import EmbeddingVersion
+from compatstore.versions import DType, EmbeddingVersion, Metric
 
 LEARN = Learn()
 Result = TypeVar("Result")
@@ -590,6 +591,9 @@ class Gallery:
     def register(self, version: EmbeddingVersion) -> None:
         """Make a version known; its vectors come with an upgrade.
 
+        A version of a model whose vectors the gallery has, stored as another type or of another metric on unit vectors,
+        is recognised: the upgrade copies vectors and calls no encoder, as after `derive`.
+
         Raises:
             AlreadyExists: There is a version of that name.
             InvalidInput: A column of that name is the user's own.
@@ -601,12 +605,78 @@ class Gallery:
         """
         self._catalog.require_new(version.name)
         record = self._catalog.add_version(version)
+        snapshot = self._catalog.store.snapshot()
+        source = source_of(self._catalog.registry(snapshot), record)
+        if source is not None:
+            with suppress(InvalidInput):  # vectors of other lengths are embedded again, as another model's
+                require_unit(snapshot, source, record)
+                self._register_derived(source, record)
+                return
 
         def change(registry: Registry) -> Registry:
             require_unregistered(registry, version.name)
             return registry.with_version(record)
 
         edit(self._catalog.store, change, HistoryEntry("register", version.name, note=f"dim {version.dim}"))
+
+    def derive(
+        self,
+        name: str,
+        *,
+        of: str | None = None,
+        dim: int | None = None,
+        metric: Metric | None = None,
+        normalised: bool | None = None,
+        dtype: DType | None = None,
+    ) -> None:
+        """Register a version whose vectors are computed of another version's, without a model and without learning.
+
+        `upgrade` then makes all its vectors from what the table holds. What is derived of a native vector is native.
+        The version's encoder is that of `of`, followed by the same steps, with the same bits.
+
+        Args:
+            name: The new version's name.
+            of: The version that it is derived of; the active one by default.
+            dim: Values to keep, the first ones: what a Matryoshka model was trained for.
+            metric: Another metric. Unless vectors are scaled to unit length, all must have unit length by themselves:
+                there l2, cosine and dot rank alike.
+            normalised: Scale vectors to unit length. What is cut off a normalised version is scaled by default.
+            dtype: How vectors are stored: "float32", "float16", or "bits", of each value the sign.
+
+        Raises:
+            UnknownVersion: There is no such version to derive of, or the table has no vectors of it.
+            AlreadyExists: There is a version of that name.
+            DimensionMismatch: It is to be longer than the version that it is derived of.
+            InvalidInput: Nothing would change, or vectors are not of unit length and are to be compared by another
+                metric.
+
+        Examples:
+            >>> gallery.derive("v1_unit", metric="cosine", normalised=True)
+            >>> gallery.upgrade("v1_unit").state
+            'ready'
+            >>> gallery.vectors(["f"], "v1_unit").tolist()
+            [[0.0, 1.0]]
+        """
+        self._catalog.require_new(name)
+        snapshot = self._catalog.store.snapshot()
+        registry = self._registry_with(of, snapshot)
+        source = registry.record(of or registry.active)
+        registry.columns(source.name)
+        record = derive_version(source, name, dim=dim, metric=metric, normalised=normalised, dtype=dtype)
+        require_unit(snapshot, source, record)
+        self._register_derived(source, record)
+
+    def _register_derived(self, source: VersionRecord, record: VersionRecord) -> None:
+        """Record a version and the artifact that derives it, in one commit."""
+        artifact = derivation_artifact(source, record)
+        linked = self._catalog.add_artifact(artifact, source.name, record.name)
+
+        def change(registry: Registry) -> Registry:
+            require_unregistered(registry, record.name)
+            return registry.with_version(record).with_artifact(linked)
+
+        note = f"dim {record.dim}, derived of {source.name}: {artifact.manifest.method}"
+        edit(self._catalog.store, change, HistoryEntry("register", record.name, artifact=artifact.id, note=note))
 
     def link(self, artifact: Artifact | Any, source: str | None = None, target: str | None = None) -> str:
         """Attach an artifact to two versions, after checking that it is made for them.
@@ -635,6 +705,8 @@ class Gallery:
         source = source or self._catalog.version_of(loaded.manifest.source, "source")
         target = target or self._catalog.version_of(loaded.manifest.target, "target")
         loaded.check(self._catalog.version(source), self._catalog.version(target))
+        if loaded.behaviour.exact:
+            require_derived(self._catalog.recorded().record(source), self._catalog.recorded().record(target))
         record = self._catalog.add_artifact(loaded, source, target)  # puts lost files of a linked one back, too
         if loaded.id in self._catalog.registry().artifacts:
             return loaded.id

@@ -10,15 +10,17 @@ import numpy as np
 
 from compatstore.arrays import FloatArray
 from compatstore.boundary import foreign, require_fields
+from compatstore.derivation import StoredAs
 from compatstore.digests import fingerprint
 from compatstore.documents import WIDEST
 from compatstore.encoders.protocol import Encoder
 from compatstore.errors import DimensionMismatch, InvalidInput, InvalidName
 
 Metric = Literal["l2", "cosine", "dot"]
-DType = Literal["float32", "float16"]
+DType = StoredAs
 SideDType = Literal["float32", "bits"]
 METRICS: tuple[str, ...] = get_args(Metric)
+DTYPES: tuple[str, ...] = get_args(DType)
 
 LONGEST_NAME = 180  # characters; Lance adds up to 55 in the file of a tag, and 255 is the most
 WORDS = ("id", "source", "vector", "side")  # of `add`, beside which vectors are given under their version's name
@@ -49,7 +51,8 @@ class EmbeddingVersion:
         dim: Length of an embedding, in values.
         metric: Distance of the space: "l2", "cosine" or "dot".
         normalised: Whether embeddings have unit length.
-        dtype: How vectors are stored, "float32" or "float16".
+        dtype: How vectors are stored: "float32", "float16", or "bits", the sign of each value, for a `dim` that is a
+            multiple of 8. Vectors are -1 and 1 then, which all metrics rank by how many signs differ.
         encoder: The model, or None when vectors come from outside.
         model: Identity of the model; taken from the encoder where there is one, else what its owner declares
             ("text-embedding-3-small@2024-01"). Part of the fingerprint.
@@ -100,8 +103,14 @@ class EmbeddingVersion:
             )
         if self.metric not in METRICS:
             raise InvalidInput(f"make version {self.name}", expected=f"metric of {METRICS}", found=repr(self.metric))
-        if self.dtype not in get_args(DType):
-            raise InvalidInput(f"make version {self.name}", expected="dtype float32 or float16", found=repr(self.dtype))
+        if self.dtype not in DTYPES:
+            raise InvalidInput(f"make version {self.name}", expected=f"dtype of {DTYPES}", found=repr(self.dtype))
+        if self.dtype == "bits" and (self.dim % 8 or self.normalised):
+            raise InvalidInput(
+                f"make version {self.name}",
+                expected="a dim that is a multiple of 8, and no unit length, for bits",
+                found=f"{self.dim}, {'normalised' if self.normalised else 'not normalised'}",
+            )
         self._check_side_dtype()
         for encoder, dim in ((self.encoder, self.dim), (self.side_encoder, self.side_dim)):
             if encoder is not None and encoder.dim != dim:

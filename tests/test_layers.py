@@ -15,11 +15,13 @@ ROOT = Path(__file__).parents[1]
 LAYERS = [
     "errors",
     "arrays",
+    "bits",
     "boundary",
     "permissions",
     "documents",
     "visible",
     "digests",
+    "derivation",
     "encoders",
     "versions",
     "in_memory",

@@ -161,6 +161,7 @@ def gallery_targets():
         "pause": lambda: {"target": "v2", "wait": 0.01},
         "plan": lambda: {"target": "v2"},
         "register": lambda: {"version": cs.EmbeddingVersion("v3", dim=3)},
+        "derive": lambda: {"name": "v3", "dim": 2},
         "retire": lambda: {"version": "v2"},
         "search": lambda: {"query": OLD[0]},
         "explain": lambda: {"query": OLD[0]},
@@ -191,6 +192,7 @@ def other_targets():
     """Everything public but the gallery; what only carries results is left out."""
     good = {
         "EmbeddingVersion": lambda: {"name": "v1", "dim": 4},
+        "Derivation": lambda: {"dim": 4},
         "Artifact": lambda: {"manifest": linear().manifest, "weights": linear().to_bytes()[1]},
         "Function": lambda: {"fn": lambda sources: np.ones((len(sources), 4)), "dim": 4, "fingerprint": "f"},
         "Module": lambda: {"module": module(), "dim": 6, "preprocess": torch.tensor},

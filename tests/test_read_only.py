@@ -31,7 +31,7 @@ VERBS = {
     "optimize --dry-run": ("optimize", "GALLERY", "--dry-run"),
 }
 WRITING_VERBS = {
-    *("demo", "init", "adopt", "add", "drop-columns", "index", "register", "link", "train"),
+    *("demo", "init", "adopt", "add", "drop-columns", "index", "register", "derive", "link", "train"),
     *("upgrade", "fuse", "pause", "cutover", "rollback", "abort", "retire"),
     *("optimize", "unregister", "unlink"),
 }
@@ -75,7 +75,8 @@ REFUSED_VERBS = {
 }
 
 WRITING_CALLS = {
-    *("create", "adopt", "open", "add", "drop_columns", "delete", "create_index", "index", "register", "link"),
+    *("create", "adopt", "open", "add", "drop_columns", "delete", "create_index", "index", "register"),
+    *("derive", "link"),
     *("upgrade", "fuse", "pause", "cutover", "rollback", "abort", "retire", "unregister", "unlink", "write_back"),
 }
 

@@ -1,17 +1,13 @@
-"""Vectors as matrices: checked ones from arrays, lists and torch tensors of callers, and 1-bit codes.
-
-A code keeps of each value its sign, eight to a byte. A model whose values lie around zero loses little by it.
-Transforms read a code as -1 and 1.
-"""
+"""Vectors as matrices: checked ones from arrays, lists and torch tensors of callers."""
 
 from __future__ import annotations
 
 from typing import Any, cast
 
 import numpy as np
-import numpy.typing as npt
 
-from compatstore.arrays import Codes, FloatArray
+from compatstore.arrays import FloatArray
+from compatstore.bits import signs, unpack
 from compatstore.boundary import foreign, refuse_masked
 from compatstore.errors import DimensionMismatch, InvalidInput, NonFiniteVectors, first_offenders
 
@@ -94,19 +90,3 @@ def _to_float32(asked: str, values: Any) -> FloatArray:
     # A double beyond float32 becomes inf here and is refused as such by the caller.
     with np.errstate(over="ignore"):
         return cast(FloatArray, np.ascontiguousarray(array, dtype=np.float32))
-
-
-def signs(values: npt.NDArray[Any]) -> FloatArray:
-    """Signs of values, as a code keeps them: (n, dim) numbers -> (n, dim) float32, 1 above zero and -1 otherwise."""
-    kept: FloatArray = np.where(values > 0, np.float32(1), np.float32(-1))
-    return kept
-
-
-def pack(values: npt.NDArray[Any]) -> Codes:
-    """Pack signs: (n, dim) numbers, dim a multiple of 8 -> (n, dim / 8) uint8, the first value in the highest bit."""
-    return np.packbits(values > 0, axis=1)
-
-
-def unpack(codes: Codes) -> FloatArray:
-    """Read codes: (n, bytes) uint8 -> (n, 8 bytes) float32 of -1 and 1."""
-    return signs(np.unpackbits(codes, axis=1))

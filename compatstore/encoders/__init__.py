@@ -13,6 +13,7 @@ from compatstore.encoders.protocol import Encoded, Encoder, encode_readable
 from compatstore.encoders.registry import from_spec
 
 if TYPE_CHECKING:
+    from compatstore.encoders.derived import Derived
     from compatstore.encoders.function import Function
     from compatstore.encoders.module import Module
     from compatstore.encoders.network import NetworkEncoder
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from compatstore.encoders.published_models import TimmModel, TorchvisionModel
 
 __all__ = [
+    "Derived",
     "Encoded",
     "Encoder",
     "FloatArray",
@@ -34,6 +36,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Derived": "derived",
     "Function": "function",
     "Module": "module",
     "NetworkEncoder": "network",

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 
 from compatstore.arrays import ArrowArray, ArrowType, BoolArray, FloatArray
-from compatstore.artifacts.matrix import as_matrix, to_numpy, unpack
+from compatstore.artifacts.matrix import as_matrix, to_numpy
+from compatstore.bits import unpack
 from compatstore.boundary import foreign, shown
 from compatstore.errors import DimensionMismatch, InvalidInput, first_offenders
 from compatstore.ingest.arrow import NOT_CONVERTIBLE, as_array, cast, countable
@@ -149,7 +150,7 @@ def _take_vectors(
         if kept.vector in columns:
             values, asked_of = columns.pop(kept.vector), f"{asked}, vectors of {record.name}"
             try:
-                vectors[record.name] = given_vectors(values, kept.dim, asked_of)
+                vectors[record.name] = given(values, kept.dim, kept.dtype, asked_of)
             except DimensionMismatch as error:
                 raise of_another_length(store, registry, record.name, error) from None
         name = f"{record.name}__side"
@@ -230,7 +231,12 @@ def given_side(values: ArrowArray, kept: VersionColumns, asked: str) -> Given:
     dim = kept.side_dim or 0
     if kept.side_dtype == "bits" and _is_binary(values):
         return to_matrix(_of_size(values, dim // 8, asked), dim)
-    if kept.side_dtype == "bits" and _is_packed(values, dim // 8):
+    return given(values, dim, kept.side_dtype, asked)
+
+
+def given(values: ArrowArray, dim: int, dtype: str, asked: str) -> Given:
+    """Read what `given_vectors` does; for what is stored as bits also packed codes, (n, dim / 8) uint8."""
+    if dtype == "bits" and _is_packed(values, dim // 8):
         codes, valid = given_vectors(values, dim // 8, asked)
         return unpack(codes.astype(np.uint8)), valid
     return given_vectors(values, dim, asked)

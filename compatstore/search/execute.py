@@ -152,7 +152,7 @@ def side_by_side() -> ThreadPoolExecutor:
 
 
 def query_of_part(catalog: Catalog, part: Part, queries: FloatArray) -> FloatArray:
-    """The queries as a part needs them: adapted, and with zeros behind where the column has them.
+    """The queries as a part needs them: adapted, with zeros behind where the column has them, as signs for bits.
 
     Raises:
         NonFiniteVectors: An artifact makes NaN or infinite values of a query.
@@ -164,5 +164,7 @@ def query_of_part(catalog: Catalog, part: Part, queries: FloatArray) -> FloatArr
         asked = f"{asked} with what artifact {part.artifact[:12]} makes of a query"
     there = np.ones(len(queries), bool)
     VectorForm("float32", part.metric).require(queries, there, [f"query {row}" for row in range(len(queries))], asked)
+    if part.columns.dtype == "bits":
+        return VectorForm(part.columns.dtype, part.metric).stored(queries)
     extra = part.columns.width - queries.shape[1]
     return np.pad(queries, ((0, 0), (0, extra))) if extra else queries

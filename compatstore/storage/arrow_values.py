@@ -7,9 +7,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from compatstore.arrays import ArrowArray, ArrowType, BoolArray, Codes, FloatArray
-from compatstore.artifacts.matrix import unpack
+from compatstore.bits import pack, unpack
 
-VECTOR_TYPES = {"float32": pa.float32, "float16": pa.float16}
+VECTOR_TYPES = {"float32": pa.float32, "float16": pa.float16, "bits": pa.uint8}  # eight bits to a byte
+
+
+def vector_type(width: int, dtype: str) -> ArrowType:
+    """Arrow type of vectors of `width` values: fixed-size lists of numbers, of bytes for bits."""
+    return pa.list_(VECTOR_TYPES[dtype](), width // 8 if dtype == "bits" else width)
+
+
+def vector_bytes(width: int, dtype: str) -> int:
+    """Bytes that a vector of `width` values takes."""
+    return width // 8 if dtype == "bits" else width * np.dtype(dtype).itemsize
 
 
 def side_type(width: int, dtype: str) -> ArrowType:
@@ -31,13 +41,16 @@ def to_vectors(matrix: FloatArray, width: int, dtype: str, valid: BoolArray | No
         padded = np.zeros((n, width), matrix.dtype)
         padded[:, :dim] = matrix
         matrix = padded
-    flat = pa.array(np.ascontiguousarray(matrix, np.dtype(dtype)).reshape(-1))
+    stored = pack(matrix) if dtype == "bits" else np.ascontiguousarray(matrix, np.dtype(dtype))
     mask = None if valid is None or valid.all() else pa.array(~valid)
-    return pa.FixedSizeListArray.from_arrays(flat, width, mask=mask)
+    return pa.FixedSizeListArray.from_arrays(pa.array(stored.reshape(-1)), type=vector_type(width, dtype), mask=mask)
 
 
 def to_matrix(array: ArrowArray, dim: int) -> tuple[FloatArray, BoolArray]:
-    """Read fixed-size lists, or 1-bit codes, as ((n, dim) float32, (n,) valid); null rows are zeros."""
+    """Read fixed-size lists, or 1-bit codes, as ((n, dim) float32, (n,) valid); null rows are zeros.
+
+    Lists of bytes are codes too: what a version stores whose vectors are bits.
+    """
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks() if array.num_chunks != 1 else array.chunk(0)
     valid = array.is_valid().to_numpy(zero_copy_only=False)
@@ -50,6 +63,8 @@ def to_matrix(array: ArrowArray, dim: int) -> tuple[FloatArray, BoolArray]:
 def _from_lists(array: ArrowArray, dim: int) -> FloatArray:
     n, width = len(array), array.type.list_size
     values = array.values.slice(array.offset * width, n * width).fill_null(0).to_numpy(zero_copy_only=False)
+    if values.dtype == np.uint8:
+        return unpack(values.reshape(n, width))[:, :dim]
     matrix: FloatArray = values.reshape(n, width)[:, :dim].astype(np.float32, copy=False)
     return matrix
 

@@ -13,7 +13,7 @@ import safetensors.numpy
 
 from compatstore.arrays import ArrowType, FloatArray
 from compatstore.artifacts import Artifact, Space
-from compatstore.encoders import Encoder, from_spec
+from compatstore.encoders import Derived, Encoder, from_spec
 from compatstore.errors import (
     AlreadyExists,
     CorruptArtifact,
@@ -76,7 +76,8 @@ class Catalog:
         self._given_up: str | None = None
         state = self.recorded()
         for name, encoder in (encoders or {}).items():
-            self._encoders[name] = _require_model(state.record(name), encoder, side=False)
+            record = state.record(name)
+            self._encoders[name] = _require_model(record, _derived(record, encoder), side=False)
         for name, encoder in (side_encoders or {}).items():
             self._side_encoders[name] = _require_model(state.record(name), encoder, side=True)
 
@@ -143,7 +144,7 @@ class Catalog:
         record = VersionRecord.of(version)
         if version.encoder is not None:
             self._encoders[version.name] = version.encoder
-            record = replace(record, encoder=self._keep(version.encoder))
+            record = self._with_encoder(record, version.encoder)
         if version.side_encoder is not None:
             self._side_encoders[version.name] = version.side_encoder
             record = replace(record, side_encoder=self._keep(version.side_encoder))
@@ -160,7 +161,14 @@ class Catalog:
 
         def change(registry: Registry) -> Registry:
             record = registry.record(version.name)
-            models = replace(record, encoder=kept.encoder, side_encoder=kept.side_encoder, head=kept.head)
+            models = replace(
+                record,
+                encoder=kept.encoder,
+                side_encoder=kept.side_encoder,
+                head=kept.head,
+                base_model=kept.base_model,
+                derivation=kept.derivation,
+            )
             return registry.with_version(models)
 
         registry_module.edit(self.store, change)
@@ -274,15 +282,31 @@ class Catalog:
             )
         return found[0]
 
+    def _with_encoder(self, record: VersionRecord, encoder: Encoder) -> VersionRecord:
+        """The record with what builds the encoder again: of a derived one, its model and the steps."""
+        if not isinstance(encoder, Derived):
+            return replace(record, encoder=self._keep(encoder))
+        base, steps = encoder.encoder, encoder.derivations
+        return replace(record, encoder=self._keep(base), base_model=base.fingerprint, derivation=steps)
+
     def _keep(self, encoder: Encoder) -> str:
         to_bytes = getattr(encoder, "to_bytes", None)
         return f"{STORED}{self.blobs.put(to_bytes())}" if to_bytes is not None else encoder.spec
 
     def _find(self, known: dict[str, Encoder], record: VersionRecord, *, side: bool) -> Encoder | None:
         spec = record.side_encoder if side else record.encoder
-        if record.name not in known and spec:
-            known[record.name] = _require_model(record, self._build(record.name, spec), side=side)
-        return known.get(record.name)
+        if record.name in known:
+            return known[record.name]
+        base = None if side else self._at_hand(record.base_model or record.model)
+        if base is None and not spec:
+            return None
+        built = self._build(record.name, spec) if base is None else base
+        known[record.name] = _require_model(record, built if side else _derived(record, built), side=side)
+        return known[record.name]
+
+    def _at_hand(self, model: str) -> Encoder | None:
+        """The encoder of a model, where it is there for another version: the one that a version was derived of."""
+        return next((encoder for encoder in self._encoders.values() if encoder.fingerprint == model), None)
 
     def _build(self, name: str, spec: str) -> Encoder:
         if spec.startswith(STORED):
@@ -297,6 +321,12 @@ class Catalog:
                 fix="Open the gallery with trust_code=True (--trust-code), or hand the encoder over: encoders={...}.",
             )
         return from_spec(spec)
+
+
+def _derived(record: VersionRecord, encoder: Encoder) -> Encoder:
+    """The encoder of a version, from that or from the model that it is derived of."""
+    whole = record.derivation and encoder.fingerprint == record.base_model
+    return Derived(encoder, *record.derivation) if whole else encoder
 
 
 def _require_model(record: VersionRecord, encoder: Encoder, *, side: bool) -> Encoder:

@@ -24,7 +24,7 @@ from compatstore.arrays import (
     Digests,
     FloatArray,
 )
-from compatstore.artifacts.matrix import pack
+from compatstore.bits import pack
 from compatstore.documents import WIDEST
 from compatstore.errors import InvalidInput
 from compatstore.storage.arrow_values import (
@@ -36,6 +36,8 @@ from compatstore.storage.arrow_values import (
     to_matrix,
     to_strings,
     to_vectors,
+    vector_bytes,
+    vector_type,
 )
 from compatstore.storage.row_digests import input_hashes
 from compatstore.versions import EmbeddingVersion
@@ -53,7 +55,7 @@ class VersionColumns:
         vector: Column of the vectors.
         dim: Values of a vector.
         width: Values stored for a vector: `dim`, or more with zeros behind (see `clear_of`).
-        dtype: "float32" or "float16".
+        dtype: "float32", "float16", or "bits": eight values to a byte.
         origin: Column that says how each vector came about: `native`, or the id of the artifact that made it. None
             for an adopted column, whose vectors are all native.
         uncertainty: Column of sigma^2 of transformed vectors, or None.
@@ -81,7 +83,9 @@ class VersionColumns:
 
     def __post_init__(self) -> None:
         lists = [(self.dim, self.width), (self.side_dim or 1, self.side_stored or 1)]
-        if self.dtype not in VECTOR_TYPES or not all(1 <= dim <= width <= 2 * WIDEST for dim, width in lists):
+        whole = self.dtype != "bits" or (self.dim == self.width and not self.dim % 8)
+        fits = all(1 <= dim <= width <= 2 * WIDEST for dim, width in lists)
+        if self.dtype not in VECTOR_TYPES or not whole or not fits:
             raise InvalidInput(
                 f"describe the columns of {self.vector}",
                 expected=f"dtype of {', '.join(VECTOR_TYPES)}, 1 <= dim <= width <= {2 * WIDEST}",
@@ -92,11 +96,17 @@ class VersionColumns:
     def of(cls, version: EmbeddingVersion, *, avoid: Set[int] = frozenset()) -> VersionColumns:
         """Columns for a version that the gallery keeps; no list has a length in `avoid`."""
         name, side_dim = version.name, version.side_dim
+        if version.dtype == "bits" and version.dim // 8 in avoid:
+            raise InvalidInput(
+                f"store {name} as bits",
+                expected="a length in bytes that no column of the app has: LanceDB tells vectors by it",
+                found=f"{version.dim // 8}",
+            )
         side_width = clear_of(side_dim, avoid) if side_dim is not None and version.side_dtype == "float32" else None
         return cls(
             vector=name,
             dim=version.dim,
-            width=clear_of(version.dim, avoid),
+            width=version.dim if version.dtype == "bits" else clear_of(version.dim, avoid),
             dtype=version.dtype,
             origin=f"{name}__origin",
             uncertainty=f"{name}__uncertainty",
@@ -115,7 +125,7 @@ class VersionColumns:
     @property
     def fields(self) -> list[ArrowField]:
         """Arrow fields of all columns."""
-        fields = [pa.field(self.vector, pa.list_(VECTOR_TYPES[self.dtype](), self.width))]
+        fields = [pa.field(self.vector, vector_type(self.width, self.dtype))]
         if self.origin:
             fields.append(pa.field(self.origin, pa.string()))
         if self.uncertainty:
@@ -134,7 +144,7 @@ class VersionColumns:
     @property
     def row_bytes(self) -> int:
         """Bytes that all columns take for a row, about."""
-        vector = self.width * np.dtype(self.dtype).itemsize
+        vector = vector_bytes(self.width, self.dtype)
         side = self.side_stored * (4 if self.side_dtype == "float32" else 1 / 8)
         return vector + int(side) + BYTES_BESIDE_VECTOR
 
@@ -167,9 +177,14 @@ class VersionColumns:
         """Columns that an input hash digests: the vector's, and that of the items' sources where there is one."""
         return [self.vector, *([source_column] if source_column else [])]
 
-    def read_items(self, table: ArrowTable | ArrowBatch) -> VersionValues:
-        """Read `item_names` of a table or batch; origin, uncertainty and input hash are left as of native vectors."""
-        return replace(self, origin=None, uncertainty=None, input_hash=None).decode(table)
+    def read_items(self, table: ArrowTable | ArrowBatch, *, origins: bool = False) -> VersionValues:
+        """Read `item_names` of a table or batch; uncertainty and input hash are left as of native vectors.
+
+        Args:
+            table: The columns.
+            origins: Whether they hold the origin too; else it is left as of native vectors.
+        """
+        return replace(self, origin=self.origin if origins else None, uncertainty=None, input_hash=None).decode(table)
 
     def input_hashes(self, table: ArrowTable | ArrowBatch, source_column: str | None) -> Digests:
         """Input hashes of vectors that are made from these rows now: (n,) uint64.

@@ -6,6 +6,7 @@ import math
 import os
 
 from compatstore.storage.indexes import VectorIndex
+from compatstore.storage.nearest import HAMMING
 
 # Processor seconds of a build, fitted to 13 builds of 20,000 to 100,000 random vectors (docs/decisions.md).
 _START = 0.2
@@ -38,6 +39,7 @@ def build_seconds(index: VectorIndex, rows: int, width: int, cores: int | None =
 
 def index_bytes(index: VectorIndex, rows: int, width: int) -> int:
     """About what an index takes on disk."""
-    stored = {"FLAT": 4 * width, "SQ": width, "PQ": index.num_sub_vectors or width // 8}
+    flat = width // 8 if index.metric == HAMMING else 4 * width
+    stored = {"FLAT": flat, "SQ": width, "PQ": index.num_sub_vectors or width // 8}
     edges = 160 if "HNSW" in index.kind else 0  # twenty neighbours of eight bytes
     return rows * (stored[index.kind.rsplit("_", 1)[-1]] + 8 + edges)

@@ -11,9 +11,12 @@ from typing import Any
 
 from compatstore.boundary import require_fields
 from compatstore.errors import InvalidInput
+from compatstore.storage.columns import VersionColumns
+from compatstore.storage.nearest import HAMMING
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
 
+OF_BITS = "IVF_FLAT"  # on bytes Lance quantises nothing, and builds graphs that it cannot bring up to date
 KINDS = ("IVF_FLAT", "IVF_PQ", "IVF_SQ", "IVF_HNSW_FLAT", "IVF_HNSW_PQ", "IVF_HNSW_SQ")
 NEIGHBOURS = 10  # that recall is measured by
 MINIMUM_ROWS = 256
@@ -86,7 +89,7 @@ class VectorIndex:
 
     Attributes:
         kind: One of `KINDS`.
-        metric: "l2", "cosine" or "dot".
+        metric: "l2", "cosine", "dot", or "hamming" of a column of bits.
         num_partitions: Cells of the inverted file.
         num_sub_vectors: Parts of product quantisation, or None for Lance's own choice.
     """
@@ -252,13 +255,25 @@ def describe(store: Store, column: str) -> VectorIndex | None:
     return None
 
 
-def mirrored(store: Store, source: str, width: int, metric: str) -> VectorIndex | None:
+def mirrored(store: Store, source: str, target: VersionColumns, metric: str) -> VectorIndex | None:
     """The index that a target column gets to be indexed as the source column is; None where the source has none."""
     index = describe(store, source)
     if index is None:
         return None
-    parts = None if index.num_sub_vectors is None else sub_vectors(width, index.num_sub_vectors)
+    if target.dtype == "bits":
+        return VectorIndex(OF_BITS, HAMMING, index.num_partitions)
+    parts = None if index.num_sub_vectors is None else sub_vectors(target.width, index.num_sub_vectors)
     return VectorIndex(index.kind, metric, index.num_partitions, parts)
+
+
+def require_kind(kind: str, dtype: str, asked: str) -> None:
+    """Refuse a kind of index that Lance cannot build on vectors of a type.
+
+    Raises:
+        InvalidInput: The vectors are bits, and it is another kind than IVF_FLAT.
+    """
+    if dtype == "bits" and kind != OF_BITS:
+        raise InvalidInput(asked, expected=f"{OF_BITS}, for bits", found=kind, fix=f"Build that: --kind {OF_BITS}")
 
 
 def sub_vectors(width: int, at_least: int) -> int:

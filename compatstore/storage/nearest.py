@@ -9,10 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 import numpy as np
+import pyarrow as pa
 
 from compatstore.arrays import ArrowTable, FloatArray
+from compatstore.bits import pack
 from compatstore.storage.snapshot import Snapshot
 
+HAMMING = "hamming"  # Lance's metric of bytes
 QUERY = "query_index"  # Lance's column of the query that a row was found by
 AT_ONCE = 256  # queries of one call, which opens a file for each: 8,192 were more than a process may open
 
@@ -31,7 +34,7 @@ def find_nearest(
     Args:
         snapshot: The table version.
         nearest: Lance's options of the search: `column`, `k`, `metric`, `nprobes`, `refine_factor`, `use_index`.
-        queries: (q, dim) float32.
+        queries: (q, dim) float32; of a column of bits their signs count.
         columns: Columns to return, `_distance` among them where it is wanted.
         condition: SQL condition that the rows fulfil, or None.
         with_row_id: Whether to return `_rowid` too.
@@ -42,6 +45,10 @@ def find_nearest(
     Raises:
         OSError: Whatever Lance raises, of that type or ValueError or RuntimeError.
     """
+    column, metric, dim = str(nearest["column"]), str(nearest["metric"]), queries.shape[1]
+    bits = pa.types.is_uint8(snapshot.schema.field(column).type.value_type)
+    if bits:  # Lance compares bytes by the bits that differ, and by nothing else
+        queries, nearest = pack(queries), {**nearest, "metric": HAMMING}  # type: ignore[assignment]
 
     def call(block: FloatArray) -> list[ArrowTable]:
         table = snapshot.to_table(
@@ -51,6 +58,8 @@ def find_nearest(
             prefilter=condition is not None,
             with_row_id=with_row_id,
         )
+        if bits:
+            table = _as_distances(table, metric, dim)
         return _by_query(table, len(block)) if len(block) > 1 else [table]
 
     # Lance refuses several queries at once where the table has a column of that name itself.
@@ -58,6 +67,16 @@ def find_nearest(
     blocks = [queries[start : start + at_once] for start in range(0, len(queries), at_once)]
     calls = map(call, blocks) if len(blocks) == 1 else _calls_at_once().map(call, blocks)
     return [table for found in calls for table in found]
+
+
+def _as_distances(table: ArrowTable, metric: str, dim: int) -> ArrowTable:
+    """The rows with the distances between vectors of -1 and 1, of which Lance gives how many values differ."""
+    place = table.schema.get_field_index("_distance")
+    if place < 0:
+        return table
+    differ = table["_distance"].to_numpy()
+    distances = {"l2": 4 * differ, "cosine": 2 * differ / dim, "dot": 1 - dim + 2 * differ}[metric]
+    return table.set_column(place, "_distance", pa.chunked_array([distances.astype(np.float32)], pa.float32()))
 
 
 def _by_query(table: ArrowTable, queries: int) -> list[ArrowTable]:

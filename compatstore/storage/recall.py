@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from compatstore.arrays import FloatArray, RowNumbers
+from compatstore.arrays import ArrowTable, FloatArray, RowNumbers
 from compatstore.storage import indexes
 from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.columns import VersionColumns
@@ -147,6 +147,32 @@ def _by_cells(sample: _Sample, whole: MeasuredRecall, cells: int, goal: float) -
     yield whole
 
 
+@dataclass(frozen=True)
+class Found:
+    """What a search found for an item: rows that are not the item itself, nearest first, and their distances."""
+
+    rows: tuple[int, ...]
+    distances: tuple[float, ...]
+
+    @classmethod
+    def of(cls, own: int, found: ArrowTable) -> Found:
+        """The nearest rows of an Arrow table with `_rowid` and `_distance`, without a row of one's own."""
+        near = zip(found["_rowid"].to_pylist(), found["_distance"].to_pylist(), strict=True)
+        others = [(row, distance) for row, distance in near if row != own][:NEIGHBOURS]
+        return cls(tuple(row for row, _ in others), tuple(distance for _, distance in others))
+
+    def hits(self, truth: Found, *, ties: bool) -> int:
+        """How many of these are among the nearest.
+
+        Args:
+            truth: What exact search finds.
+            ties: Whether another row that is as near as one of the nearest counts as one: of bits many are.
+        """
+        if not ties:
+            return len(set(self.rows) & set(truth.rows))
+        return sum(distance <= truth.distances[-1] for distance in self.distances) if truth.distances else 0
+
+
 @dataclass(frozen=True, eq=False)
 class _Sample:
     """Items that ask, and the neighbours that exact search finds."""
@@ -156,7 +182,7 @@ class _Sample:
     metric: str
     rows: RowNumbers
     queries: FloatArray
-    exact: tuple[frozenset[int], ...] = ()
+    exact: tuple[Found, ...] = ()
 
     @classmethod
     def of(cls, snapshot: Snapshot, columns: VersionColumns, metric: str) -> _Sample | None:
@@ -174,10 +200,11 @@ class _Sample:
     def measure(self, settings: SearchSettings) -> MeasuredRecall:
         """Recall of a search with these settings."""
         found = self._search(**settings.options)
-        hits = sum(len(mine & truth) for mine, truth in zip(found, self.exact, strict=True))
-        return MeasuredRecall(settings=settings, recall=hits / max(sum(map(len, self.exact)), 1))
+        ties = self.columns.dtype == "bits"
+        hits = sum(mine.hits(truth, ties=ties) for mine, truth in zip(found, self.exact, strict=True))
+        return MeasuredRecall(settings=settings, recall=hits / max(sum(len(truth.rows) for truth in self.exact), 1))
 
-    def _search(self, **options: int) -> tuple[frozenset[int], ...]:
+    def _search(self, **options: int) -> tuple[Found, ...]:
         """The neighbours of each query but itself."""
         nearest: dict[str, str | int] = {
             "column": self.columns.vector,
@@ -186,5 +213,4 @@ class _Sample:
             **options,
         }
         tables = find_nearest(self.snapshot, nearest, self.queries, ["_distance"], with_row_id=True)
-        found = zip(self.rows.tolist(), (table["_rowid"].to_pylist() for table in tables), strict=True)
-        return tuple(frozenset([row for row in near if row != own][:NEIGHBOURS]) for own, near in found)
+        return tuple(Found.of(own, table) for own, table in zip(self.rows.tolist(), tables, strict=True))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+from compatstore.derivation import Derivation
 from compatstore.encoders.protocol import Encoder
 from compatstore.evaluation.fusion import Fusion, Serving
 from compatstore.evaluation.merging import Merge
@@ -34,6 +35,9 @@ class VersionRecord:
         recall_at: When that was measured, ISO 8601, UTC, "" where it was not.
         compared: Share of the indexed rows that such a search compared then, about, in [0, 1], or None.
         cells: Cells that its index was built with, or None; Lance joins cells that have become small.
+        base_model: Identity of the model that this version is derived of, and `encoder` builds; "" where its vectors
+            are the model's own.
+        derivation: The steps from that model's vectors to this version's.
     """
 
     STORED_AS: ClassVar[Mapping[str, str]] = {"input_version": "basis_of"}
@@ -59,6 +63,8 @@ class VersionRecord:
     recall_at: str = ""
     compared: float | None = None
     cells: int | None = None
+    base_model: str = ""
+    derivation: tuple[Derivation, ...] = ()
 
     def __post_init__(self) -> None:
         self.version()  # refuses a name, dimension or metric that no version has

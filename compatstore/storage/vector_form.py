@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from compatstore.arrays import BoolArray, FloatArray
+from compatstore.derivation import rounded
 from compatstore.encoders.protocol import Encoded
 from compatstore.errors import InvalidInput, NonFiniteVectors, first_offenders
 from compatstore.storage.records import VersionRecord
@@ -18,7 +19,7 @@ class VectorForm:
     """How vectors are stored and compared.
 
     Args:
-        dtype: "float32" or "float16".
+        dtype: "float32", "float16" or "bits".
         metric: "l2", "cosine" or "dot".
     """
 
@@ -33,13 +34,12 @@ class VectorForm:
     def stored(self, vectors: FloatArray) -> FloatArray:
         """What is read back where vectors are written: (n, dim) float32; infinite where the type cannot hold a value.
 
+        Of bits that is -1 and 1, and what is not finite stays so.
+
         Whatever digests, compares or transforms vectors that are not in the table yet must begin with this, or it has
         other results than what later does so with what the table holds.
         """
-        if self.dtype == "float32":
-            return vectors
-        with np.errstate(over="ignore"):
-            return vectors.astype(np.dtype(self.dtype)).astype(np.float32)
+        return rounded(vectors, self.dtype)
 
     def searchable(self, vectors: FloatArray) -> BoolArray:
         """Which vectors a search can find, as `stored` gives them: (n, dim) float32 -> (n,) bool.

@@ -136,7 +136,7 @@ class Hop:
 
     def _would_change(self, batch: ArrowBatch) -> bool:
         """Whether any live row would get, lose or change its vector: not where a transform gives nothing of use."""
-        source, target = self.source.read_items(batch), self.target.decode(batch)
+        source, target = self._read_source(batch), self.target.decode(batch)
         todo = self._split(source, target, self._input_hash(batch, source))[0] & _live(batch)
         if (todo & target.valid).any() or self.transformer is None or not todo.any():
             return bool(todo.any())
@@ -159,11 +159,20 @@ class Hop:
     @property
     def _columns(self) -> list[str]:
         extra = [self.source_column] if self.source_column else []
-        return [*self.source.item_names, *extra, *self.target.names]
+        origins = [self.source.origin] if self.source.origin and self._carries_origins else []
+        return [*self.source.item_names, *origins, *extra, *self.target.names]
+
+    @property
+    def _carries_origins(self) -> bool:
+        """Whether what made a source vector says what made the target's."""
+        return self.transformer is not None and self.transformer.exact
+
+    def _read_source(self, batch: ArrowBatch) -> VersionValues:
+        return self.source.read_items(batch, origins=self._carries_origins)
 
     def _todo(self, batch: ArrowBatch) -> BoolArray:
         """Rows whose target vector must be made, remade or cleared."""
-        source = self.source.read_items(batch)
+        source = self._read_source(batch)
         return self._split(source, self.target.decode(batch), self._input_hash(batch, source))[0]
 
     def _split(self, source: VersionValues, target: VersionValues, input_hash: Digests) -> tuple[BoolArray, BoolArray]:
@@ -171,7 +180,7 @@ class Hop:
         stale = target.valid & (target.input_hash != input_hash)
         if self.transformer is None:
             return stale, np.zeros(len(stale), bool)
-        corrected = target.valid & (target.origin != NATIVE) & (target.origin != self.transformer.origin)
+        corrected = target.valid & (target.origin != NATIVE) & (target.origin != self.transformer.origins(source))
         make = self.transformer.possible(source) & (stale | corrected | ~target.valid)
         return make | stale, make
 
@@ -182,8 +191,9 @@ class Hop:
         """The target's columns of a fragment; batches are transformed while the one before is written."""
         batches = self._read(snapshot, fragment)
         # In bfloat16 products are so fast that what is done beside them shows: two batches at a time fill each other's
-        # gaps. In float32 the products of one batch keep all cores busy.
-        at_once = 2 if self.transformer is not None and self.transformer.precision == "bfloat16" else 1
+        # gaps, and what is derived takes one core. In float32 the products of one batch keep all cores busy.
+        transformer = self.transformer
+        at_once = 2 if transformer is not None and (transformer.exact or transformer.precision == "bfloat16") else 1
         for batch, (columns, todo) in ahead(self._remake, batches, at_once):
             yield columns
             monitor.advance(int((todo & _live(batch)).sum()))
@@ -193,7 +203,7 @@ class Hop:
 
         A row of which the transform gives nothing that a search could find is left without a vector.
         """
-        source, target = self.source.read_items(batch), self.target.decode(batch)
+        source, target = self._read_source(batch), self.target.decode(batch)
         input_hash = self._input_hash(batch, source)
         todo, make = self._split(source, target, input_hash)
         before = target.valid.copy()

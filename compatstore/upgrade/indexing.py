@@ -120,7 +120,7 @@ def _built_by_somebody(store: Store) -> set[str]:
 
 def as_the_source(context: UpgradeContext, target: VersionColumns) -> VectorIndex | None:
     """The index that an upgrade's target gets to be indexed as its source is; None where the source has none."""
-    return indexes.mirrored(context.store, context.source.vector, target.width, context.target_record.metric)
+    return indexes.mirrored(context.store, context.source.vector, target, context.target_record.metric)
 
 
 def build_target(
@@ -146,9 +146,8 @@ def build_target(
     """
     store, run, target = context.store, context.run, context.target
     metric = context.target_record.metric
-    wanted = (
-        None if names_on(store, target.vector) else indexes.mirrored(store, context.source.vector, target.width, metric)
-    )
+    indexed = names_on(store, target.vector)
+    wanted = None if indexed else indexes.mirrored(store, context.source.vector, target, metric)
     if wanted is None or store.count(target.present) < at_least:
         return ""
     with suppress(LeaseHeld), hold_index(context.catalog, run.target, "build", progress, should_stop) as work:

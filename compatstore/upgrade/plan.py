@@ -96,7 +96,7 @@ def make_plan(context: UpgradeContext, precision: PrecisionRequest = "float32") 
     transformer = transformer_of(context.catalog, run) if run.path else None
     todo = _to_transform(context, transformer)
     choice = choose_precision(context, transformer, precision, todo)
-    possible = _possible(context)
+    possible = _possible(context, transformer)
     work = [
         *([] if context.target_record.columns else [_expand_step(context, target)]),
         *_hop_step(context, transformer, target, todo, choice),
@@ -183,9 +183,11 @@ def _seconds_to_look(context: UpgradeContext) -> float:
     return (time.perf_counter() - started) * context.count() / max(int(read.num_rows), 1)
 
 
-def _possible(context: UpgradeContext) -> Embeddable | None:
-    """What can be embedded at all, by a sample; None where nothing is to be embedded."""
+def _possible(context: UpgradeContext, transformer: Transformer | None) -> Embeddable | None:
+    """What can be embedded at all, by a sample; None where nothing is to be embedded, or all is derived of natives."""
     if not context.run.backfill:
+        return None
+    if transformer is not None and transformer.exact and context.count(context.source.native) == context.count():
         return None
     budget, (spent, failed) = Budget.of(context.run), read_account(context)
     counted = count_embeddable(context, failed.num_rows)
@@ -207,6 +209,9 @@ def _hop_step(
     chain = " then ".join(f"{artifact.short_id}" for artifact in transformer.artifacts)
     seconds = _per_row(context, transformer) * todo
     note = f"transform {context.run.source} by {chain} in {choice.precision}"
+    if transformer.exact:
+        derived = ", then ".join(artifact.manifest.method for artifact in transformer.artifacts)
+        note = f"derive of {context.run.source}: {derived}; exact, without an encoder, and natives stay native"
     return [Step("hop", todo, todo * target.row_bytes, seconds, note)]
 
 
@@ -287,7 +292,9 @@ def _of_transforms(context: UpgradeContext, transformer: Transformer | None) -> 
             f"nothing transforms {run.source}: items that are not embedded natively are searched in {bridge.source} by "
             f"queries of {run.target} ({bridge.kind} {bridge.id[:12]}), and it cannot be retired before they are"
         )
-    if len(run.path) > 1:
+    if transformer is not None and transformer.exact and context.source.side:
+        yield f"{run.target} keeps no side-information: that of {run.source} goes when {run.source} is retired"
+    if len(run.path) > 1 and transformer is not None and not transformer.exact:
         yield f"no direct artifact from {run.source} to {run.target}: each of {len(run.path)} hops loses quality"
     if transformer is not None and transformer.needs_side:
         side = context.source.side

@@ -113,6 +113,8 @@ def refit(context: UpgradeContext, refitter: Refitter) -> RunRecord:
     if not run.path or natives <= GROWTH * run.refit_at:
         return run
     tried = replace(run, refit_at=natives)
+    if transformer_of(catalog, run).exact:
+        return _refuse(catalog, tried, "nothing to correct: what is derived is exact", natives)
     gathered = gather(context)
     if not gathered.enough:
         drawn = len(gathered.validation_rows)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from compatstore.arrays import BoolArray, FloatArray
 from compatstore.artifacts import Artifact
 from compatstore.artifacts.network import Precision
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.columns import VersionValues
+from compatstore.storage.columns import NATIVE, VersionValues
 from compatstore.storage.records import RunRecord
 from compatstore.storage.vector_form import VectorForm
 
@@ -35,6 +36,23 @@ class Transformer:
     def origin(self) -> str:
         """What the transformed vectors record as their origin: the artifacts' short ids."""
         return "+".join(artifact.short_id for artifact in self.artifacts)
+
+    @property
+    def exact(self) -> bool:
+        """Whether native vectors stay native: nothing is learned, all is derived."""
+        return all(artifact.behaviour.exact for artifact in self.artifacts)
+
+    def origins(self, source: VersionValues) -> npt.NDArray[np.object_]:
+        """What vectors that are made of these record as their origin: (n,) object.
+
+        What is derived of a native vector is native, and of any other vector what made that one and the derivation.
+        """
+        n = len(source.origin)
+        if not self.exact:
+            return np.full(n, self.origin, object)
+        origins, made = np.full(n, NATIVE, object), source.origin != NATIVE
+        origins[made] = source.origin[made] + f"+{self.origin}"
+        return origins
 
     @property
     def needs_side(self) -> bool:
@@ -74,7 +92,7 @@ class Transformer:
         return VersionValues(
             vectors=vectors,
             valid=valid,
-            origin=np.full(n, self.origin, object),
+            origin=self.origins(source),
             uncertainty=_known(uncertainty, n),
             input_hash=np.zeros(n, np.uint64),
             side=side,

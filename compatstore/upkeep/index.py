@@ -14,6 +14,7 @@ from compatstore.storage.failures import answers
 from compatstore.storage.index_refresh import RefreshedIndex, build_index, refresh_index
 from compatstore.storage.index_status import IndexStatus, index_status
 from compatstore.storage.indexes import VectorIndex
+from compatstore.storage.nearest import HAMMING
 from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import edit
 from compatstore.upgrade.indexing import hold_index
@@ -188,10 +189,12 @@ def _settings(
     num_partitions: int | None,
     num_sub_vectors: int | None,
 ) -> VectorIndex:
+    indexes.require_kind(kind, columns.dtype, f"index {record.name}")
     quantised, width = kind.endswith("PQ"), columns.width
     cells = indexes.cells_for(rows, quantised=quantised) if num_partitions is None else num_partitions
     parts = indexes.sub_vectors(width, width // 8) if num_sub_vectors is None else num_sub_vectors
-    index = VectorIndex(kind, record.metric, cells, parts if quantised else None)
+    metric = HAMMING if columns.dtype == "bits" else record.metric
+    index = VectorIndex(kind, metric, cells, parts if quantised else None)
     if quantised and width % parts:
         asked, expected = f"index {record.name}", f"num_sub_vectors that divides {width}, the values of a stored vector"
         raise InvalidInput(asked, expected=expected, found=f"{parts}", fix=f"{indexes.sub_vectors(width, parts)} does.")

@@ -1,4 +1,4 @@
-"""register, link, versions, unregister and unlink."""
+"""register, derive, link, versions, unregister and unlink."""
 
 from __future__ import annotations
 
@@ -34,6 +34,50 @@ def test_register_with_all_that_a_version_has(run, gallery, tmp_path):
 def test_register_refuses(run, gallery, words, code):
     refused = run("register", gallery, *words)
     assert (refused.code, refused.out) == (code, "")
+
+
+def test_derive_registers_what_an_upgrade_makes_without_an_encoder(run, gallery):
+    words = ("v1_8", "--of", "v1", "--dim", 8, "--normalised", "--metric", "cosine", "--dtype", "float16")
+    derived = run("derive", gallery, *words, "--json")
+    assert derived.code == 0
+    assert [(v["name"], v["dim"], v["state"]) for v in derived.json["versions"]][-1] == ("v1_8", 8, "registered")
+    planned = run("upgrade", gallery, "v1_8", "--dry-run")
+    assert "exact, without an encoder, and natives stay native" in " ".join(planned.out.split())
+    upgraded = run("upgrade", gallery, "v1_8", "--json").json
+    assert (upgraded["transformed"], upgraded["backfilled"], upgraded["missing"]) == (300, 0, 0)
+    assert "the first 8 of 64 values" in run("versions", gallery).out
+    assert run("cutover", gallery, "v1_8").code == 0
+    assert run("verify", gallery).code == 0
+    whole, made = (cs.Gallery.open(gallery).vectors(["digit-0003"], name) for name in ("v1", "v1_8"))
+    expected = cs.Derivation(dim=8, normalise=True).apply(whole).astype(np.float16).astype(np.float32)
+    np.testing.assert_array_equal(made, expected)
+    assert run("derive", gallery, "plain", "--dim", 4, "--no-normalised").code == 0
+    assert not cs.Gallery.open(gallery).version("plain").normalised
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        (("a", "--dim", "65"), 2, "64 values at most; found 65"),
+        (("a", "--dim", "0"), 2, "dimensions from 1"),
+        (("a", "--dim", "x"), 2, "is not a valid integer"),
+        (("a",), 2, "what v1 is already"),
+        (("a", "--of", "nope", "--dim", "8"), 3, "no such version"),
+        (("a", "--of", "v2", "--dim", "8"), 3, "it is registered only"),
+        (("v2", "--dim", "8"), 4, "Choose another name"),
+        (("a", "--metric", "dot"), 2, "found 300 of 300 that are not"),
+        (("a", "--metric", "hamming"), 2, "is not one of"),
+        (("a", "--dtype", "bits", "--dim", "12"), 2, "a multiple of 8"),
+        (("a__b", "--dim", "4"), 2, "single underscores"),
+        (("drop table", "--dim", "4"), 2, "single underscores"),
+    ],
+    ids=str,
+)
+def test_derive_refuses(run, gallery, words, code, told):
+    refused = run("derive", gallery, *words)
+    assert told in " ".join(refused.err.split())
+    assert (refused.code, refused.out) == (code, "")
+    assert cs.Gallery.open(gallery).versions() == ("v1", "v2")
 
 
 def test_the_folder_of_a_model_is_no_encoder_and_the_message_names_the_file(run, gallery, tmp_path):

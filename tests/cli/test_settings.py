@@ -38,6 +38,7 @@ class Settings(Base):
         form: Which.
         on: Whether.
         off: Whether not.
+        either: Whether or not.
         steps: At which.
         words: Which ones.
         weight: How heavy.
@@ -49,6 +50,7 @@ class Settings(Base):
     form: Literal["round", "square"] | None = None
     on: bool = True
     off: bool = False
+    either: bool | None = None
     steps: tuple[int, ...] = (1, 2)
     words: tuple[str, ...] = ()
     weight: float | None = field(default=None, metadata={"unit": "KG"})
@@ -92,6 +94,7 @@ def test_a_field_without_a_default_is_required():
         form=st.sampled_from([None, "round", "square"]),
         on=st.booleans(),
         off=st.booleans(),
+        either=st.none() | st.booleans(),
         steps=st.lists(st.integers(0, 99), min_size=1).map(tuple),
         words=st.lists(st.text("abc=>, -", min_size=1)).map(tuple),
         weight=st.none() | st.floats(0, 1e6),
@@ -104,6 +107,7 @@ def test_every_setting_can_be_said(wanted):
     words += [] if wanted.name is None else [f"--name={wanted.name}"]
     words += [] if wanted.form is None else [f"--form={wanted.form}"]
     words += ["--on" if wanted.on else "--no-on", *(["--off"] if wanted.off else [])]
+    words += [] if wanted.either is None else ["--either" if wanted.either else "--no-either"]
     words += [f"--words={word}" for word in wanted.words]
     words += [] if wanted.weight is None else [f"--weight={wanted.weight}"]
     assert parse(*words) == wanted
@@ -137,6 +141,7 @@ def test_help_comes_from_the_docstrings_of_all_bases():
         "form": "Which.",
         "on": "Whether.",
         "off": "Whether not.",
+        "either": "Whether or not.",
         "steps": "At which.",
         "words": "Which ones.",
         "weight": "How heavy.",

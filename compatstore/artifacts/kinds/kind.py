@@ -41,10 +41,12 @@ class Kind(ABC):
     Attributes:
         name: As it stands in manifests.
         acts_on: Whether it changes the vectors of the gallery or the query.
+        exact: Whether what it makes of a model's own vector is a model's own vector too.
     """
 
     name: ClassVar[str]
     acts_on: ClassVar[Acts]
+    exact: ClassVar[bool] = False
 
     @abstractmethod
     def reads(self, manifest: Manifest) -> Space:

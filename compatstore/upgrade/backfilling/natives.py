@@ -12,10 +12,9 @@ from functools import cached_property
 from threading import Lock
 from typing import Literal
 
-import numpy as np
-
 from compatstore.arrays import ArrowArray, Digests, FloatArray, Id
 from compatstore.errors import InvalidInput
+from compatstore.storage.arrow_values import vector_bytes
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.fragments import field_ids, list_fragments
 from compatstore.storage.moves import row_bytes, unmovable
@@ -93,7 +92,7 @@ def plan_natives(context: UpgradeContext, target: VersionColumns, natives: int) 
         return NativesPlan("rewrite_columns", rows, columns, obstacle)
     if context.registry.adopted:
         return NativesPlan("rewrite_columns", rows, columns, "the app's rows stay where they are")
-    own = natives * target.dim * np.dtype(target.dtype).itemsize
+    own = natives * vector_bytes(target.dim, target.dtype)
     if columns <= max(rows, LITTLE * own):
         return NativesPlan("rewrite_columns", rows, columns, "no row moves")
     return NativesPlan("move_rows", rows, columns, "it writes less")

@@ -9,7 +9,9 @@ QUERIES = np.array([[3, 4, 12], [0, 0, 5]], np.float32)
 
 def test_the_kinds_that_exist_and_what_they_act_on():
     acts = {name: kind.acts_on for name, kind in KINDS.items()}
-    assert acts == {"ForwardTransform": "gallery", "QueryAdapter": "query", "Prefix": "query", "Identity": "query"}
+    of_queries = {"QueryAdapter": "query", "Prefix": "query", "Identity": "query"}
+    assert acts == {"ForwardTransform": "gallery", "Derivation": "gallery", **of_queries}
+    assert [name for name, kind in KINDS.items() if kind.exact] == ["Derivation"]
 
 
 @pytest.mark.parametrize("name", sorted(KINDS))
@@ -28,6 +30,35 @@ def test_prefix_truncates_and_normalises_and_leaves_zero_at_zero():
 def test_prefix_refuses_a_longer_source():
     with pytest.raises(CorruptArtifact, match="at most 3"):
         Artifact.create("Prefix", source=Space(dim=4), target=Space(dim=3))
+
+
+def test_a_derivation_cuts_off_and_scales():
+    short = Artifact.create("Derivation", source=Space(dim=3), target=Space(dim=2, normalised=True)).apply(QUERIES)
+    np.testing.assert_array_equal(short.vectors, np.array([[0.6, 0.8], [np.nan, np.nan]], np.float32))
+    cut = Artifact.create("Derivation", source=Space(dim=3, normalised=True), target=Space(dim=2)).apply(QUERIES)
+    np.testing.assert_array_equal(cut.vectors, QUERIES[:, :2])
+
+
+def test_a_derivation_to_another_metric_gives_nothing_of_vectors_that_are_not_of_unit_length():
+    spaces = {"source": Space(dim=3, metric="cosine"), "target": Space(dim=3, metric="dot")}
+    made = Artifact.create("Derivation", **spaces).apply([[0.6, 0, 0.8], [3, 4, 12]]).vectors
+    np.testing.assert_array_equal(made, np.array([[0.6, 0, 0.8], [np.nan] * 3], np.float32))
+    spaces["target"] = Space(dim=3, metric="dot", normalised=True)
+    made = Artifact.create("Derivation", **spaces).apply([[3, 0, 4]]).vectors
+    np.testing.assert_array_equal(made, np.array([[0.6, 0, 0.8]], np.float32))
+
+
+def test_a_derivation_refuses_what_it_cannot_have():
+    with pytest.raises(CorruptArtifact, match="at most 3 values; found 4"):
+        Artifact.create("Derivation", source=Space(dim=3), target=Space(dim=4))
+    with pytest.raises(CorruptArtifact, match="side-information"):
+        Artifact.create("Derivation", source=Space(dim=3), target=Space(dim=3), side_source=Side(dim=1))
+    architecture = Architecture(source_dim=3, output_dim=3)
+    tensors = {f"h.{name}": np.ones(shape, np.float32) for name, shape in architecture.shapes().items()}
+    with pytest.raises(CorruptArtifact, match="networks"):
+        Artifact.create(
+            "Derivation", source=Space(dim=3), target=Space(dim=3), networks={"h": architecture}, tensors=tensors
+        )
 
 
 def test_identity_changes_nothing():

@@ -10,7 +10,7 @@ from pytorch_metric_learning import losses
 from sklearn.datasets import load_digits
 from sklearn.neighbors import KNeighborsClassifier
 
-from compatstore.artifacts.matrix import signs
+from compatstore.bits import signs
 from compatstore.encoders import NetworkEncoder
 from compatstore.encoders.backbones.backbone import FinalNorm
 from compatstore.encoders.network import Preprocessing

@@ -3,7 +3,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis.extra.numpy import arrays
 
-from compatstore.artifacts.matrix import pack, signs, unpack
+from compatstore.bits import pack, signs, unpack
 
 
 @given(

@@ -1,0 +1,116 @@
+"""Derivations: vectors that are computed of a model's vectors alone, with the same bits on every processor.
+
+The first values of a Matryoshka model's vector are a vector of their own (Kusupati et al., NeurIPS 2022), and scaling
+to unit length changes no direction. Neither calls a model, so what is derived of a native vector is native.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from compatstore.arrays import BoolArray, Doubles, FloatArray
+from compatstore.bits import signs
+from compatstore.boundary import require_fields
+from compatstore.digests import fingerprint
+from compatstore.documents import WIDEST
+from compatstore.errors import InvalidInput
+
+StoredAs = Literal["float32", "float16", "bits"]
+TYPES: tuple[str, ...] = get_args(StoredAs)
+UNIT_TOLERANCE = 1e-4  # of a length; float32 rounding leaves 1e-6, float16 rounding of 16 values or more less than this
+_VALUES = 32_768  # scaled at a time: their squares stay in the processor's cache
+
+
+@dataclass(frozen=True, kw_only=True)
+class Derivation:
+    """One step from a model's vectors to shorter or scaled ones: round as stored, cut off, scale.
+
+    Args:
+        dim: Values that are kept, the first ones.
+        normalise: Whether these are scaled to unit length.
+        read_as: How the vectors are stored that are read: "float32", "float16" or "bits". What an encoder gives is
+            rounded to it first, so that it is derived as what the table holds.
+
+    Raises:
+        InvalidInput: `dim` is out of its range.
+
+    Examples:
+        >>> cs.Derivation(dim=2, normalise=True).apply(np.array([[3.0, 4.0, 12.0]], np.float32)).tolist()
+        [[0.6000000238418579, 0.800000011920929]]
+    """
+
+    dim: int
+    normalise: bool = False
+    read_as: StoredAs = "float32"
+
+    def __post_init__(self) -> None:
+        require_fields(self)
+        if not 1 <= self.dim <= WIDEST or self.read_as not in TYPES:
+            expected = f"1 to {WIDEST} values, read as one of {', '.join(TYPES)}"
+            raise InvalidInput("derive vectors", expected=expected, found=f"{self.dim}, read as {self.read_as!r}")
+
+    def apply(self, vectors: FloatArray) -> FloatArray:
+        """Derive vectors: (n, at least `dim`) float32 -> (n, dim) float32; NaN for a row that has no direction."""
+        kept = rounded(vectors[:, : self.dim], self.read_as)
+        return scaled_to_unit(kept) if self.normalise else np.ascontiguousarray(kept)
+
+    def changes(self, dim: int) -> bool:
+        """Whether vectors of `dim` values come out as others than they go in."""
+        return self.dim != dim or self.normalise or self.read_as != "float32"
+
+    def identity(self, model: str) -> str:
+        """Identity (32 hex digits) of what gives the derived vectors, from the identity of the model before."""
+        return fingerprint(model=model, derivation=asdict(self))
+
+
+def rounded(vectors: FloatArray, dtype: str) -> FloatArray:
+    """What is read back of vectors that are stored as a type: (n, dim) float32 -> (n, dim) float32.
+
+    Values beyond float16 become infinite. Of bits it is -1 and 1, and what is not finite stays so.
+    """
+    if dtype == "float32":
+        return vectors
+    if dtype == "bits":
+        return np.where(np.isfinite(vectors), signs(vectors), vectors)
+    with np.errstate(over="ignore"):
+        return vectors.astype(np.dtype(dtype)).astype(np.float32)
+
+
+def scaled_to_unit(vectors: FloatArray) -> FloatArray:
+    """Divide each row by its length: (n, dim) float32 -> (n, dim) float32; NaN for a row of length 0.
+
+    Squares of float32 are exact in float64. They are added in an order that the number of values alone decides, so no
+    processor, thread or number of rows changes a bit.
+    """
+    scaled = np.empty(vectors.shape, np.float32)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        for rows, made in zip(_blocks(vectors), _blocks(scaled), strict=True):
+            np.divide(rows, np.sqrt(_squared_lengths(rows))[:, None], out=made, casting="same_kind")
+    return scaled
+
+
+def not_unit(vectors: FloatArray) -> BoolArray:
+    """Which rows differ from unit length by more than `UNIT_TOLERANCE`: (n, dim) float32 -> (n,) bool."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        lengths = np.concatenate([np.zeros(0), *(np.sqrt(_squared_lengths(rows)) for rows in _blocks(vectors))])
+    return np.asarray(~(np.abs(lengths - 1) <= UNIT_TOLERANCE), bool)
+
+
+def _squared_lengths(rows: FloatArray) -> Doubles:
+    """(n, dim) float32 -> (n,) float64; the halves of a row are added to each other until one value is left."""
+    values = np.square(rows, dtype=np.float64)
+    width = values.shape[1]
+    while width > 1:
+        half = (width + 1) // 2
+        values[:, : width - half] += values[:, half:width]
+        width = half
+    sums: Doubles = values[:, 0]
+    return sums
+
+
+def _blocks(vectors: FloatArray) -> list[FloatArray]:
+    rows = max(_VALUES // vectors.shape[1], 1)
+    return [vectors[start : start + rows] for start in range(0, len(vectors), rows)]
