@@ -147,7 +147,7 @@ class FusionTrial(Trial):
         take first ranks from better items: a sample has few of the very nearest.
         """
         together = [replace(constants, weight=weight, per_origin=False) for weight in self.weights]
-        if constants.native_share in (0, 1) or self.sample.query_labels is None:
+        if constants.native_share in (0, 1) or not self.sample.told:
             return together
         return [*together, *(replace(fusion, per_origin=True) for fusion in together if not fusion.single)]
 

@@ -17,7 +17,12 @@ from compatstore.evaluation.fusion_choice import FusionTrial
 from compatstore.evaluation.merge_choice import MergeTrial
 from compatstore.evaluation.merging import RankMerge, calibrate, few_queries
 from compatstore.evaluation.mixed import mixed_blocks
-from compatstore.evaluation.relevance import Relevance, relevance_from_labels, relevance_from_neighbours
+from compatstore.evaluation.relevance import (
+    Relevance,
+    relevance_from_judgements,
+    relevance_from_labels,
+    relevance_from_neighbours,
+)
 from compatstore.evaluation.sample import DecisionSettings, EvaluationSample, ServedFusion
 from compatstore.evaluation.sampled import QueryFigures, Sampling, find_in_blocks, find_in_galleries
 from compatstore.evaluation.whole import WholeFigures
@@ -102,8 +107,8 @@ class _Search:
 
 def truth_of(sample: EvaluationSample, settings: DecisionSettings) -> str:
     """What counts as right, as text for people."""
-    if sample.query_labels is not None:
-        return "labels"
+    if sample.told:
+        return "labels" if sample.judged is None else "qrels"
     neighbours = neighbours_of(sample, settings)
     if settings.trust < 1:
         return f"the {neighbours} nearest neighbours by both models, {settings.trust:g} of it the target's"
@@ -144,6 +149,9 @@ def trial_of_merges(
 
 
 def _correct(sample: EvaluationSample, native: Distances, settings: DecisionSettings) -> Relevance:
+    if sample.judged is not None:
+        shape = len(sample.source_queries), len(sample.source)
+        return relevance_from_judgements(sample.judged, *shape, sample.query_ids, sample.gallery_ids, settings.depth)
     if sample.query_labels is None or sample.gallery_labels is None:
         neighbours = sampled_neighbours(settings.neighbours, sample.weight)
         trusted = native if settings.trust == 1 else _by_both(sample, settings)
@@ -162,9 +170,11 @@ def _by_both(sample: EvaluationSample, settings: DecisionSettings) -> FusedDista
 
 def _sampling(sample: EvaluationSample) -> Sampling:
     whole, items = sample.whole, len(sample.source)
+    if sample.judged is not None:  # what is correct is in the sample for certain
+        return Sampling(weight=sample.weight, drawn=None if sample.complete else sample.drawn)
     return Sampling(
         weight=sample.weight,
-        own=1.0 if sample.query_labels is not None else (1.0 + sample.weight) / 2.0,
+        own=1.0 if sample.told else (1.0 + sample.weight) / 2.0,
         asked=None if whole is None else 1.0 / chance_of_correct(whole.correct, items, sample.population or items),
     )
 
