@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from compatstore.trainers.pairs.learn import Learn
     from compatstore.upgrade.requests.backfill import Backfill
     from compatstore.upgrade.requests.gates import Gates
+    from compatstore.upgrade.requests.queries import Queries
     from compatstore.upgrade.requests.run_settings import RunSettings
     from compatstore.versions import EmbeddingVersion
 
@@ -41,6 +42,7 @@ __all__ = [
     "Gates",
     "Learn",
     "Nearest",
+    "Queries",
     "RunSettings",
     "SearchSettings",
     "Transformed",
@@ -65,6 +67,7 @@ _HOMES = {
     "Learn": "compatstore.trainers.pairs.learn",
     "Nearest": "compatstore.search.cache",
     "ExactNeighbours": "compatstore.in_memory.nearest",
+    "Queries": "compatstore.upgrade.requests.queries",
     "RunSettings": "compatstore.upgrade.requests.run_settings",
     "SearchSettings": "compatstore.storage.indexes",
     "Transformed": "compatstore.artifacts",

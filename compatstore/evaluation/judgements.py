@@ -69,15 +69,16 @@ class Judgements:
         return self._renumbered(None, rows)
 
     def _renumbered(self, queries: Positions | None, items: Positions | None) -> Judgements:
-        asked, found = _places(self.queries, queries), _places(self.items, items)
+        asked = self.queries if queries is None else places_among(self.queries, queries)
+        found = self.items if items is None else places_among(self.items, items)
         kept = (asked >= 0) & (found >= 0)
         return Judgements(queries=asked[kept], items=found[kept], gains=self.gains[kept])
 
 
-def _places(values: Positions, rows: Positions | None) -> Positions:
-    """Where each value stands among rows that differ; -1 for one that does not. All stay as they are without rows."""
-    if rows is None or not len(rows):
-        return values if rows is None else np.full(len(values), -1)
+def places_among(values: Positions, rows: Positions) -> Positions:
+    """Where each value stands among rows that differ, -1 for one that does not: (m,) intp."""
+    if not len(rows):
+        return np.full(len(values), -1)
     order = np.argsort(rows)
     at = np.minimum(np.searchsorted(rows, values, sorter=order), len(rows) - 1)
     places: Positions = np.where(rows[order[at]] == values, order[at], -1)

@@ -27,6 +27,7 @@ from compatstore.upgrade.estimates.trial import (
     require_path,
 )
 from compatstore.upgrade.requests.gates import Gates
+from compatstore.upgrade.requests.queries import column_of
 from compatstore.upgrade.states import require_open, run_of
 from compatstore.upgrade.transform import transformer_of
 
@@ -199,6 +200,6 @@ def fuse_as_asked(catalog: Catalog, target: str, asked: Gates) -> None:
         settings = SampleSettings(
             sample=asked.sample or SAMPLE, labels=asked.labels, criterion=asked.criterion, seed=context.run.seed
         )
-        save_fusion(catalog, context.run, choose_fusion(context, settings), asked.labels)
+        save_fusion(catalog, context.run, choose_fusion(context, settings), column_of(asked.labels))
     if asked.fused:
         serve(catalog, target, "fused")

@@ -15,6 +15,7 @@ from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate
 from compatstore.upgrade.estimates.sample import REPORT_DRAW, SMALLEST_SAMPLE, draw_sample
 from compatstore.upgrade.estimates.trial import SampleSettings, decide_on_sample
 from compatstore.upgrade.requests.gates import Gates
+from compatstore.upgrade.requests.queries import Queries
 
 AS_SERVED = "t/h"  # a trial's row for the vectors that it is given; here they are the table's own
 
@@ -46,7 +47,7 @@ class Compared:
 def measure_upgrade(
     context: UpgradeContext, terms: Gates, estimated: int, promised: DecisionTable | None = None
 ) -> DecisionTable:
-    """Let items that the estimate has not seen search the vectors that the table has now; read-only.
+    """Let items that the estimate has not seen, or the app's own queries, search what the table has now; read-only.
 
     The draw has a domain of its own, so that native and transformed rows are in it as they are in the gallery. With
     labels its queries search the whole gallery as it is served. Items without a native vector are embedded to know
@@ -67,8 +68,10 @@ def measure_upgrade(
         InvalidInput: The criterion is CMC, and there are no labels.
     """
     run, size = context.run, terms.sample or SAMPLE
+    if isinstance(terms.labels, Queries):
+        terms.labels.require_same()
     left = context.count(context.source.present) - estimated
-    if left < SMALLEST_SAMPLE:
+    if left < SMALLEST_SAMPLE and not isinstance(terms.labels, Queries):
         raise UpgradeError(
             f"measure the upgrade to {run.target}",
             expected=f"{SMALLEST_SAMPLE} items that the estimate has not seen",
