@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import numpy.typing as npt
 
-from compatstore.arrays import BoolArray, FloatArray
+from compatstore.arrays import BoolArray, Doubles, FloatArray
 from compatstore.boundary import array_of, require_fields
 from compatstore.errors import DimensionMismatch, InvalidInput
-from compatstore.evaluation.curve import as_permutation
+from compatstore.evaluation.curve import as_permutation, native_count
 from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.judgements import Judgements
 from compatstore.evaluation.merging import RankMerge
@@ -128,6 +129,34 @@ class EvaluationSample:
             return 1.0
         certain = 0 if self.drawn is None else int((~self.drawn).sum())
         return (self.population - certain) / (len(self.source) - certain)
+
+    @property
+    def _stands_for(self) -> Doubles:
+        """(n,) float64, items of the gallery that each one stands for."""
+        return np.where(np.ones(len(self.source), bool) if self.drawn is None else self.drawn, self.weight, 1.0)
+
+    def share_of(self, rows: BoolArray) -> float:
+        """Share of the gallery that some rows, (n,) bool, stand for."""
+        if self.drawn is None:
+            return float(rows.mean())
+        return float(self._stands_for[rows].sum() / self._stands_for.sum())
+
+    def filled(self, share: float, native: BoolArray | None = None) -> BoolArray:
+        """Rows that are native when a backfill has reached a share of the gallery: (n,) bool.
+
+        Args:
+            share: In [0, 1].
+            native: (n,) bool, rows that are native already; none by default. The others follow in the backfill's order.
+        """
+        order, items = as_permutation(self.order, len(self.source)), len(self.source)
+        filled = np.zeros(items, bool) if native is None else native.copy()
+        order = order[np.argsort(~filled[order], kind="stable")]
+        count = native_count(share, items)
+        if self.drawn is not None:
+            reached = self._stands_for[order].cumsum()
+            count = int(np.searchsorted(reached, round(share * reached[-1], 6), side="right"))
+        filled[order[:count]] = True
+        return filled
 
     @property
     def told(self) -> bool:

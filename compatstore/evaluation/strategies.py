@@ -10,7 +10,6 @@ import numpy as np
 from compatstore.arrays import Doubles, FloatArray, Positions
 from compatstore.evaluation.compatibility import fit_length
 from compatstore.evaluation.cross_fitting import of_queries, own_rows
-from compatstore.evaluation.curve import as_permutation, mixed_galleries, native_rows
 from compatstore.evaluation.distances import Distances, measure
 from compatstore.evaluation.fusion import FusedDistances, standardise
 from compatstore.evaluation.fusion_choice import FusionTrial
@@ -205,7 +204,7 @@ def _merged(
     merges = [merge for merge in settings.merges if merge != "distance" or comparable]
     if not merges:
         return []
-    filled = native_rows(as_permutation(sample.order, items), share)
+    filled = sample.filled(share)
     few = few_queries(len(source.left), items)
     near, far = (distances.by(_BLOCK_CELLS // (items * len(merges))) for distances in (source, native))
     calibration = calibrate(near.of(few), far.of(few), of_queries(search.relevance, few))
@@ -221,7 +220,8 @@ def _backfills(sample: EvaluationSample, search: _Search, settings: DecisionSett
     """Hop alone, the budgets and the full backfill, ranked together: their vectors are rows of one table."""
     shares = np.array([0.0, *sorted(settings.shares), 1.0])
     both = measure(sample.target_queries, np.concatenate([sample.transformed, sample.native]), settings.target_metric)
-    galleries = mixed_galleries(as_permutation(sample.order, len(sample.source)), shares)
+    rows = np.arange(len(sample.source))
+    galleries = [np.where(sample.filled(share), rows + len(rows), rows) for share in shares]
     names = ["hop alone", *(f"backfill {share:.4g}%" for share in 100 * shares[1:-1]), "full backfill"]
     notations = ["t/h", *["t/h+t"] * len(settings.shares), "t/t"]
     return [
@@ -246,10 +246,9 @@ def _fused(sample: EvaluationSample, search: _Search, settings: DecisionSettings
     )
     made = [] if sample.served is None else [_as_served(trial, sample.served)]
     constants = trial.constants() if settings.fused_shares else None
-    order = as_permutation(sample.order, len(sample.source))
     for share in sorted(settings.fused_shares):
         assert constants is not None
-        fitted = trial.fit(native_rows(order, share), constants)
+        fitted = trial.fit(sample.filled(share), constants)
         note, notation = f"w {fitted.fusion.weight:g}; {PRICE}", FUSED.get(share, FUSED_PARTLY)
         name = f"fused {100 * share:.4g}%"
         made.append(ServingStrategy(name=name, notation=notation, share=share, found=fitted.found, note=note))
@@ -259,7 +258,7 @@ def _fused(sample: EvaluationSample, search: _Search, settings: DecisionSettings
 def _as_served(trial: FusionTrial, served: ServedFusion) -> ServingStrategy:
     """By the fusion that the gallery is served with, in which these queries had no part."""
     note = f"w {served.fusion.weight:g}; {PRICE}"
-    found, share = trial.find(served.native, served.fusion), float(served.native.mean())
+    found, share = trial.find(served.native, served.fusion), trial.sample.share_of(served.native)
     return ServingStrategy(name="fused as served", notation=AS_FUSED, share=share, found=found, note=note)
 
 

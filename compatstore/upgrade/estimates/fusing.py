@@ -65,7 +65,7 @@ def choose_fusion(context: UpgradeContext, settings: SampleSettings, weight: flo
         named = replace(constants.named(weight), native_share=share)
         return replace(named, measured=trial.measure(native, named))
     larger = [other for other in SHARES if other > share + SAME_SHARE]
-    masks = [native, *(filled(native, np.asarray(trial.sample.order, np.intp), other) for other in larger)]
+    masks = [native, *(trial.sample.filled(other, native) for other in larger)]
     fitted = [trial.fit(mask, constants, against_target=True).fusion for mask in masks]
     choices = tuple(
         replace(choice, native_share=there)

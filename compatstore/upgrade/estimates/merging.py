@@ -20,7 +20,7 @@ from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.fusing import SHARES, STEP, filled, native_share
+from compatstore.upgrade.estimates.fusing import SHARES, STEP, native_share
 from compatstore.upgrade.estimates.sample import Sample, draw_sample
 from compatstore.upgrade.estimates.trial import SampleSettings, as_evaluation_sample, decision_settings
 from compatstore.upgrade.states import require_open, run_of
@@ -52,7 +52,7 @@ def choose_merge(context: UpgradeContext, settings: SampleSettings) -> Merge:
     )
     share = native_share(context)
     shares = (share, *(other for other in SHARES if share + SAME_SHARE < other < 1))
-    masks = [native, *(filled(native, urgent, other) for other in shares[1:])]
+    masks = [native, *(trial.sample.filled(other, native) for other in shares[1:])]
     choices = tuple(replace(trial.fit(mask), native_share=there) for mask, there in zip(masks, shares, strict=True))
     chosen = Merge(
         merge=choices[0].merge,
