@@ -209,7 +209,9 @@ def _table(
         drawn = [figures[place][name] for place in having]
         shares = kept_shares(drawn, figures[-1][name]) if name in figures[-1] else []
         for place, figure in zip(having, figures_together(drawn) if drawn else [], strict=True):
-            if name.startswith("cmc@"):  # a share of queries, of which few may be right: the bootstrap of none is certain of none
+            if name.startswith(
+                "cmc@"
+            ):  # a share of queries, of which few may be right: the bootstrap of none is certain of none
                 few = share_of_queries(figures[place][name].values > 0, _of_many(settings.confidence, len(having)))
                 figure = Estimate(value=figure.value, low=min(figure.low, few.low), high=max(figure.high, few.high))
             rows[place].figures[name] = figure.within(0.0, 1.0)

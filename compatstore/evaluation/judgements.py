@@ -58,7 +58,9 @@ class Judgements:
         """
         for rows, most, what in ((self.queries, queries, "queries"), (self.items, items, "items")):
             if len(rows) and not (rows.min() >= 0 and rows.max() < most):
-                raise InvalidInput("judge items", expected=f"rows of {most} {what}", found=f"{rows.min()} to {rows.max()}")
+                raise InvalidInput(
+                    "judge items", expected=f"rows of {most} {what}", found=f"{rows.min()} to {rows.max()}"
+                )
 
     def of_queries(self, rows: Positions) -> Judgements:
         """Those of some queries, whose rows are then counted in the order of `rows`."""

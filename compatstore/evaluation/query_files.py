@@ -204,8 +204,6 @@ def _columns(file: Path, asked: str) -> Mapping[str, Any]:
             return {name: arrays[name] for name in arrays.files}
     if kind == ".safetensors":
         return _tensors(file)
-    import pyarrow.feather
-    import pyarrow.parquet
 
     table = pa.parquet.read_table(file) if kind == ".parquet" else pa.feather.read_table(file, memory_map=False)
     return {name: _values(table[name].combine_chunks(), name, asked) for name in table.column_names}

@@ -133,9 +133,7 @@ def _record(
 ) -> None:
     """Add some queries to a result, whose influences are sums over queries, in the order that breaks ties."""
     order = distances.argsort(axis=1, kind="stable")
-    ranked = _Ranked.of(
-        np.take_along_axis(gains > 0, order, axis=1), None if stands_for is None else stands_for[order]
-    )
+    ranked = _Ranked.of(np.take_along_axis(gains > 0, order, axis=1), None if stands_for is None else stands_for[order])
     some = ranked.total > 0
     for metric, k in enumerate(ks):
         result.values[metric, rows[some]] = (ranked.first < k)[some]

@@ -47,9 +47,7 @@ def test_figures_are_those_of_pytrec_eval(seed, spread, items):
     gallery, asked, judged, grades = judged_world(seed, items=items, spread=spread, most=min(items, 4))
     names = [f"d{items - item:04d}" for item in range(items)]
     apart = ((asked[:, None].astype(int) - gallery[None].astype(int)) ** 2).sum(axis=-1)
-    run = {
-        f"q{q}": {name: float(-apart[q, item]) for item, name in enumerate(names)} for q in range(len(asked))
-    }
+    run = {f"q{q}": {name: float(-apart[q, item]) for item, name in enumerate(names)} for q in range(len(asked))}
     qrels = {f"q{q}": {} for q in range(len(asked))}
     for (q, item), grade in grades.items():
         qrels[f"q{q}"][names[item]] = grade

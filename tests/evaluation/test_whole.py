@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compatstore.errors import InvalidInput
-from compatstore.evaluation import rank_queries
-from compatstore.evaluation import whole_relevance
+from compatstore.evaluation import rank_queries, whole_relevance
 from compatstore.evaluation.whole import Passing, WholeSearch
 
 KS = (1, 5)

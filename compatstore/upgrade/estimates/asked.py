@@ -71,6 +71,23 @@ class AskedQueries:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class ItemsThatAsk:
+    """m items of the gallery that ask.
+
+    Args:
+        source: (m, source dim) float32.
+        target: (m, target dim) float32, native; rows that are not `embedded` hold anything.
+        embedded: (m,) bool, items that have a vector in both versions, or can be given one.
+        learned_from: (m,) bool, items that an artifact of the upgrade has learned from.
+    """
+
+    source: FloatArray
+    target: FloatArray
+    embedded: BoolArray
+    learned_from: BoolArray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class _Chosen:
     """Queries that are to be embedded."""
 
@@ -87,7 +104,7 @@ def ask(
     ids: ArrowArray,
     seed: int,
     most_correct: int,
-    items: Callable[[ArrowArray], tuple[FloatArray, FloatArray, BoolArray]],
+    items: Callable[[ArrowArray], ItemsThatAsk],
 ) -> AskedQueries:
     """Choose queries, embed them in both versions, and find what is correct for them.
 
@@ -97,14 +114,14 @@ def ask(
         ids: Arrow array of the ids of the gallery's items that have a vector in the source, by place.
         seed: Of the choice, where there are more queries than can be asked.
         most_correct: Items that may be correct for those that are chosen, about; more queries are left out.
-        items: Gives items that ask, by their ids, in both versions, and which of them may ask.
+        items: Gives items that ask, by their ids.
 
     Raises:
         UpgradeError: There is no encoder for texts and paths.
         InvalidInput: Vectors are of other versions, or there is no query left.
         DimensionMismatch: Vectors have another length than those of their version.
     """
-    queries = asked.read
+    queries, learned = asked.read, 0
     given = _given(context, queries)  # refuses vectors that do not fit before anything else is looked at
     chosen = _choose(queries, asked, pa.compute.cast(ids, pa.string()), seed, most_correct)
     if given is not None:
@@ -113,10 +130,16 @@ def ask(
     elif queries.sources is not None:
         source, target, embedded = _embed(context, queries, chosen.rows)
     else:
-        source, target, embedded = items(ids.take(pa.array(chosen.itself)))
+        there = items(ids.take(pa.array(chosen.itself)))
+        source, target, embedded = there.source, there.target, there.embedded & ~there.learned_from
+        learned = int((there.embedded & there.learned_from).sum())
     forms = [VectorForm.of(context.registry.record(name)) for name in (context.run.source, context.run.target)]
     searching = embedded & forms[0].searchable(source) & forms[1].searchable(target)
-    left_out = {**chosen.left_out, "cannot be embedded": int((~searching).sum())}
+    left_out = {
+        **chosen.left_out,
+        "were learned from by the artifact": learned,
+        "cannot be embedded": int((~searching).sum()) - learned,
+    }
     made = AskedQueries(
         source=source, target=target, itself=chosen.itself, judged=chosen.judged, left_out=left_out,
         lacking=chosen.lacking,

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from compatstore.arrays import FloatArray
 from compatstore.errors import UpgradeError
 from compatstore.evaluation.fusion import SAME_SHARE

@@ -19,7 +19,7 @@ from compatstore.storage.ids import among, find
 from compatstore.storage.registry import bridge_to
 from compatstore.upgrade.backfilling.random_order import random_scores
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.asked import SMALLEST_SAMPLE, AskedQueries, ask, found_first
+from compatstore.upgrade.estimates.asked import SMALLEST_SAMPLE, AskedQueries, ItemsThatAsk, ask, found_first
 from compatstore.upgrade.requests.queries import Queries, column_of
 from compatstore.upgrade.transform import transformer_of
 
@@ -205,16 +205,16 @@ def _usable(context: UpgradeContext, rows: ArrowTable) -> tuple[ArrowTable, Posi
     return rows.take(usable), usable
 
 
-def _items_that_ask(context: UpgradeContext, ids: ArrowArray) -> tuple[FloatArray, FloatArray, BoolArray]:
-    """Items in both versions, and which of them have a vector in both and were not learned from."""
+def _items_that_ask(context: UpgradeContext, ids: ArrowArray) -> ItemsThatAsk:
+    """Items in both versions, by their ids."""
     rows = _read(context, ids)
-    source, there = context.source.read_items(rows), np.zeros(rows.num_rows, bool)
+    source, seen = context.source.read_items(rows), np.zeros(rows.num_rows, bool)
     served = _served(context.target_record.columns, context.target_record.dim, rows)
     native, embedded = _embed(context, rows, served)
     possible = np.flatnonzero(_findable(context, source))
     lessons = lessons_of(context, source.take(possible), ids.take(pa.array(possible)))
-    there[possible] = ~lessons.seen
-    return source.vectors, native, there & embedded
+    seen[possible] = lessons.seen
+    return ItemsThatAsk(source=source.vectors, target=native, embedded=embedded, learned_from=seen)
 
 
 def _read(context: UpgradeContext, ids: ArrowArray) -> ArrowTable:
