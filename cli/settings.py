@@ -154,7 +154,8 @@ def _type(hint: Any) -> Any:
 def _within(hint: Any) -> list[Options]:
     """The options of dataclasses that a field may be in place of a word, as `labels` may be `Queries`."""
     parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else ()
-    return [Options(kind=part) for part in parts if str in parts and dataclasses.is_dataclass(part)]
+    kinds = [part for part in parts if isinstance(part, type) and dataclasses.is_dataclass(part)]
+    return [Options(kind=kind) for kind in kinds if str in parts]
 
 
 def _numbers(kind: type) -> Callable[[Any], tuple[Any, ...]]:

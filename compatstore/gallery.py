@@ -1189,7 +1189,8 @@ class Gallery:
         Args:
             target: The upgrade's target; of the last upgrade by default.
             sample: Items to measure with; by default as many as the estimate had, and none where there was none.
-            labels: Column of labels, where `sample` is named; or `Queries`: the app's own queries ask in place of items.
+            labels: Column of labels, where `sample` is named; or `Queries`: the app's own queries ask in place of
+                items.
             criterion: The figure that decides, where `sample` or queries are named.
             measure: Whether to measure at all.
 

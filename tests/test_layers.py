@@ -51,6 +51,7 @@ UPGRADE_LAYERS = [
     "backfilling",
     "refit",
     "estimates",
+    "judging",
     "learning",
     "precision",
     "resolve",

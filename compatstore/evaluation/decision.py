@@ -193,12 +193,13 @@ def decide(sample: EvaluationSample, settings: DecisionSettings | None = None) -
         ['status quo', 'naive swap']
     """
     chosen = settings or DecisionSettings()
-    return _table(sample, chosen, rank_strategies(sample, chosen))
+    return decide_between(sample, chosen, rank_strategies(sample, chosen))
 
 
-def _table(
+def decide_between(
     sample: EvaluationSample, settings: DecisionSettings, strategies: Sequence[ServingStrategy]
 ) -> DecisionTable:
+    """Compare strategies that were ranked: the status quo first, and last the one that `kept` is a share of."""
     counted = strategies[0].found.counted
     require_counted(counted)
     figures = _resampled(sample, strategies, settings)

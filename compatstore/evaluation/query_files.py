@@ -10,7 +10,7 @@ import csv
 import hashlib
 import json
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -198,7 +198,9 @@ def _columns(file: Path, asked: str) -> Mapping[str, Any]:
         if not rows:
             raise InvalidInput(asked, expected="at least one query", found="an empty file")
         names = dict.fromkeys(name for row in rows for name in row)
-        return {name: [row.get(name) for row in rows] for name in names if _is_known(name)} or dict.fromkeys(names, [])
+        return {name: [row.get(name) for row in rows] for name in names if _is_known(name)} or {
+            name: [] for name in names
+        }
     if kind == ".npz":
         with np.load(file, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in arrays.files}
@@ -265,7 +267,7 @@ def _texts(values: Any, name: str, asked: str) -> tuple[str, ...]:
     return tuple(str(value) for value in listed)
 
 
-def _require_length(values: Sequence[Any], ids: Sequence[str], name: str, asked: str) -> None:
+def _require_length(values: Sized, ids: Sequence[str], name: str, asked: str) -> None:
     if len(values) != len(ids):
         raise DimensionMismatch(asked, expected=f"{len(ids)} of {name}", found=f"{len(values)}")
 
@@ -276,7 +278,7 @@ def _matrix(values: Any, ids: Sequence[str], name: str, asked: str) -> FloatArra
     _require_length(matrix, ids, f"vectors of {name}", asked)
     broken = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
     if len(broken):
-        found = f"NaN or infinity in {name} of {first_offenders([ids[row] for row in broken])}"
+        found = f"NaN or infinity in {name} of {first_offenders([ids[row] for row in broken.tolist()])}"
         raise NonFiniteVectors(asked, expected="finite vectors", found=found)
     return np.ascontiguousarray(matrix)
 

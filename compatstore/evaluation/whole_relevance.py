@@ -77,7 +77,8 @@ class ByClass:
     def of(self, query: int) -> Positions:
         """See `WholeRelevance`."""
         mine = np.flatnonzero(self._batch == self._query_classes[query])
-        return mine[self._places[mine] != self._itself[query]]
+        others: Positions = mine[self._places[mine] != self._itself[query]]
+        return others
 
     def gains(self, query: int, places: Positions) -> Doubles:
         """All are worth the same."""

@@ -11,8 +11,9 @@ import numpy as np
 from compatstore.errors import UpgradeError
 from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
 from compatstore.upgrade.context import UpgradeContext
+from compatstore.upgrade.estimates.asked import SMALLEST_SAMPLE
 from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate
-from compatstore.upgrade.estimates.sample import REPORT_DRAW, SMALLEST_SAMPLE, draw_sample
+from compatstore.upgrade.estimates.sample import REPORT_DRAW, draw_sample
 from compatstore.upgrade.estimates.trial import SampleSettings, decide_on_sample
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.queries import Queries

@@ -1,4 +1,4 @@
-"""A whole gallery, batch by batch, in bounded memory: as its source has it, and as a hop makes it or the target has it."""
+"""A whole gallery, batch by batch, in bounded memory: in the source, and as a hop makes it or the target has it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class GalleryPass:
         snapshot: The table version.
         source: Columns of the source.
         target: Columns of the target where these are read, or None: then the source's are transformed.
-        transformer: What transforms them.
+        transformer: What transforms them; without an artifact no item has a vector in the target.
         dim: Values of a vector in the target.
     """
 
@@ -80,7 +80,7 @@ class GalleryPass:
                 made, there = values.vectors, values.valid
                 native = there & (values.origin == NATIVE)
             else:
-                there = self.transformer.possible(stored)
+                there = native.copy() if not self.transformer.artifacts else self.transformer.possible(stored)
                 made = np.zeros((len(there), self.dim), np.float32)
                 if there.any():
                     hopped = self.transformer.apply(stored.take(there))

@@ -106,6 +106,7 @@ def draw_sample(
     seed: int = 0,
     domain: str = ESTIMATE_DRAW,
     estimated: int = 0,
+    embed: bool = True,
 ) -> Sample:
     """Draw items at random and embed them natively; the vectors of items that are native in the table are reused.
 
@@ -120,6 +121,8 @@ def draw_sample(
         seed: Seed of the draw.
         domain: Name of the draw, `ESTIMATE_DRAW` or `REPORT_DRAW`: two names give independent orders.
         estimated: Items that the estimate with the same seed has drawn, such as 2000; these are left out.
+        embed: Whether items are embedded where the app's own queries ask; else those that are not native stay without
+            a native vector.
 
     Raises:
         UpgradeError: Too few items can be queries.
@@ -132,7 +135,7 @@ def draw_sample(
     ids = everything.column(key).combine_chunks()
     order = np.argsort(-random_scores(ids, domain, seed), kind="stable")
     if isinstance(labels, Queries):
-        return _sample_for_queries(context, labels, ids, order, size, seed)
+        return _sample_for_queries(context, labels, ids, order, size, seed, embed=embed)
     if estimated:
         before = np.argsort(-random_scores(ids, ESTIMATE_DRAW, seed), kind="stable")[:estimated]
         order = order[~np.isin(order, before)]
@@ -143,7 +146,14 @@ def draw_sample(
 
 
 def _sample_for_queries(
-    context: UpgradeContext, queries: Queries, ids: ArrowArray, order: Positions, size: int, seed: int
+    context: UpgradeContext,
+    queries: Queries,
+    ids: ArrowArray,
+    order: Positions,
+    size: int,
+    seed: int,
+    *,
+    embed: bool,
 ) -> Sample:
     """Items that the app's own queries search: what is correct for them, what they find first, and others at random."""
     complete = size >= len(ids)
@@ -161,7 +171,9 @@ def _sample_for_queries(
         )
     rows, usable = _usable(context, _read(context, ids.take(places)))
     served = _served(context.target_record.columns, context.target_record.dim, rows)
-    native, embedded = _embed(context, rows, served)
+    native, embedded = served.vectors.copy(), served.valid & (served.origin == NATIVE)
+    if embed:
+        native, embedded = _embed(context, rows, served)
     return Sample(
         ids=rows.column(context.registry.id_column).combine_chunks(),
         places=places[usable],

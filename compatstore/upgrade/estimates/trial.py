@@ -16,7 +16,8 @@ from compatstore.storage.columns import NATIVE, VersionValues
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import COSINE_SCALE, ArrayRows
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.sample import SMALLEST_SAMPLE, Sample, draw_sample
+from compatstore.upgrade.estimates.asked import SMALLEST_SAMPLE
+from compatstore.upgrade.estimates.sample import Sample, draw_sample
 from compatstore.upgrade.estimates.streaming import SOURCE_WAYS, TARGET_WAY, search_whole
 from compatstore.upgrade.requests.gates import require_judged
 from compatstore.upgrade.requests.queries import Queries
@@ -71,9 +72,9 @@ def try_upgrade(context: UpgradeContext, settings: SampleSettings) -> DecisionTa
 
     Items that are native in the target already are taken as they are, the others are embedded for the trial and
     not kept. Queries are the items of the sample that the artifact has not learned from, or the app's own. With labels
-    or judgements they search the whole gallery by the ways that need no native vector of it; what a backfill gives is seen in the sample, and put
-    right by what is known of the other ways. Whoever asks, the same budgets are compared, so that one gallery and one
-    sample give one advice.
+    or judgements they search the whole gallery by the ways that need no native vector of it; what a backfill gives is
+    seen in the sample, and put right by what is known of the other ways. Whoever asks, the same budgets are compared,
+    so that one gallery and one sample give one advice.
 
     Args:
         context: The upgrade, resolved: the path and the order of the backfill.

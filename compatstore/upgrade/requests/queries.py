@@ -108,7 +108,7 @@ class Queries:
     @staticmethod
     def name_of(given: object) -> str:
         """The path of a file; "" for what a program holds."""
-        return IN_MEMORY if isinstance(given, Mapping) else fspath(given)  # type: ignore[call-overload,no-any-return]
+        return IN_MEMORY if isinstance(given, Mapping) else fspath(given)  # type: ignore[call-overload]
 
     def _digest(self) -> str:
         qrels = json.dumps(self.judgements, sort_keys=True)
