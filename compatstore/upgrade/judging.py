@@ -38,11 +38,13 @@ class JudgedTransform:
         trial: The queries, ready to try weights.
         native: (n,) bool, items that are native.
         fitted: The weight that was chosen, and what it gives.
+        provenance: Where the queries come from, and what they search, in a sentence.
     """
 
     trial: FusionTrial
     native: BoolArray
     fitted: FittedFusion
+    provenance: str
 
     @property
     def figure(self) -> float:
@@ -50,7 +52,7 @@ class JudgedTransform:
         found, settings = self.fitted.found, self.trial.settings
         return float(found.values[settings.metrics.index(settings.criterion), found.counted].mean())
 
-    def table(self, share: float, provenance: str) -> DecisionTable:
+    def table(self, share: float) -> DecisionTable:
         """The status quo, both versions as one and the target alone, at the native share that there is."""
         fused = self.fitted.fusion
         founds = [
@@ -72,7 +74,7 @@ class JudgedTransform:
         ]
         made = decide_between(self.trial.sample, self.trial.settings, strategies)
         rows = made.rows if share == 1 else tuple(replace(row, kept={}) for row in made.rows)  # of no full backfill
-        return replace(made, rows=rows, provenance=provenance)
+        return replace(made, rows=rows, provenance=self.provenance)
 
 
 def gallery_to_search(context: UpgradeContext, asked: Gates) -> Sample | None:
@@ -120,7 +122,7 @@ def judge_by_queries(
         np.full(len(searched.source_queries), -1),
     )
     fitted = trial.fit(native, constants, against_target=True)
-    return JudgedTransform(trial=trial, native=native, fitted=fitted)
+    return JudgedTransform(trial=trial, native=native, fitted=fitted, provenance=searched.provenance)
 
 
 def fusion_as_it_is(judged: JudgedTransform, share: float) -> Fusion:

@@ -451,7 +451,7 @@ def _promise(context: UpgradeContext, best: _Judged, fusion: Fusion, share: floa
         table = decide(best.trial.sample, decision_settings(context, settings))
         table = replace(table, provenance=f"{table.num_queries} items of the gallery that are native in both versions.")
     else:
-        table = best.by_queries.table(min(share, 1.0), "Queries of the app's own, against the gallery as it is.")
+        table = best.by_queries.table(min(share, 1.0))
     estimate = UpgradeEstimate(
         terms=replace(asked, serving=serving),
         path=context.run.path,

@@ -288,6 +288,8 @@ def test_an_upgrade_without_a_hop_is_merged_by_queries(tmp_path, world):
     gallery.upgrade("v2", backfill=cs.Backfill(share=1.0, max_rows=120), learn=None)
     choice = gallery.fuse("v2", labels=texts(world), sample=ITEMS, criterion="recall@10").choice
     assert (choice.criterion, choice.truth, choice.num_queries) == ("recall@10", "qrels", 120)
+    part = gallery.fuse("v2", labels=texts(world), sample=200).choice
+    assert (part.criterion, part.truth) == ("map", "qrels")
 
 
 def test_an_estimate_by_queries_is_taken_up_again_by_the_same_queries(gallery, world):

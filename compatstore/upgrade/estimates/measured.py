@@ -101,7 +101,7 @@ def compare(estimate: UpgradeEstimate, measured: DecisionTable) -> tuple[Compare
     pairs = (
         ("status quo", estimate.table.row("s/s"), measured.row("s/s")),
         ("as served" if served is as_served(measured) else "target alone", estimate.row, served),
-        ("full backfill", estimate.table.row("t/t"), measured.row("t/t")),
+        *(("full backfill", row, measured.row("t/t")) for row in estimate.table.rows if row.notation == "t/t"),
     )
     figures = (
         Compared.of(f"{name}: {metric}", before.figures[metric], after.figures[metric])
