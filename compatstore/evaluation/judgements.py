@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from compatstore.arrays import Doubles, Positions
+from compatstore.boundary import array_of
 from compatstore.errors import DimensionMismatch, InvalidInput
 
 
@@ -35,7 +36,11 @@ class Judgements:
 
     def __post_init__(self) -> None:
         for name, kind in (("queries", np.intp), ("items", np.intp), ("gains", np.float64)):
-            object.__setattr__(self, name, np.asarray(getattr(self, name), kind).reshape(-1))
+            given = array_of(getattr(self, name), "judge items", name, ndim=1)
+            if given.size and given.dtype.kind not in ("iu" if kind is np.intp else "iuf"):
+                expected = "whole numbers" if kind is np.intp else "numbers"
+                raise InvalidInput("judge items", expected=f"{name} that are {expected}", found=f"{given.dtype}")
+            object.__setattr__(self, name, given.astype(kind))
         lengths = [len(values) for values in (self.queries, self.items, self.gains)]
         if len(set(lengths)) > 1:
             found = f"{lengths[1]} items and {lengths[2]} gains"
