@@ -104,7 +104,7 @@ def queries_of(columns: Mapping[str, Any], asked: str = "read queries", folder: 
     kinds = {kind: name for kind in (TEXT, PATH, ITEM) if (name := _named(columns, kind)) is not None}
     vectors = {name: values for name, values in columns.items() if name not in (key, *kinds.values())}
     vectors = {name: values for name, values in vectors.items() if _is_matrix(values)}
-    if key is None or len(kinds) + bool(vectors) != 1 or len(vectors) not in (0, 2):
+    if key is None or len(kinds) + bool(vectors) != 1 or len(vectors) == 1:
         raise InvalidInput(asked, expected=EXPECTED, found=", ".join(map(str, columns)) or "nothing")
     ids = _texts(columns[key], key, asked)
     if not ids:

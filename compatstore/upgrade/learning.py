@@ -228,7 +228,7 @@ def how_searched(context: UpgradeContext) -> str:
 def require_known(context: UpgradeContext, asked: Gates) -> None:
     """Refuse, before anything is embedded, gates that no lesson can tell of.
 
-    A lesson's pairs are a sample. The app's own queries search a small gallery as a whole, with the natives that it has.
+    A lesson's pairs are a sample. The app's own queries search a small gallery as a whole, with its natives.
 
     Raises:
         InvalidInput: A figure other than mAP is asked for, or by queries a share of what a full backfill would give.

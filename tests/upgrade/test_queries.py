@@ -300,3 +300,26 @@ def test_an_estimate_by_queries_is_taken_up_again_by_the_same_queries(gallery, w
     other = cs.Queries(queries={"id": ASKING[:80], "text": ASKING[:80]}, qrels=judged(world))
     gallery.upgrade("v2", backfill=0.2, gates=dataclasses.replace(gates, labels=other))
     assert [entry.step for entry in gallery.history()].count("estimate") == 2
+
+
+def test_whole_numbers_as_ids_odd_names_and_vectors_of_more_versions(tmp_path):
+    random = np.random.default_rng(0)
+    source = random.normal(size=(120, 4)).astype(np.float32)
+    target = (source @ random.normal(size=(4, 6))).astype(np.float32)
+    v1 = cs.EmbeddingVersion("v1", dim=4, metric="dot")
+    gallery = cs.Gallery.create(str(tmp_path / "numbers.lance"), v1, id_type="int64")
+    gallery.add({"id": np.arange(120), "vector": source})
+    encoder = cs.encoders.Precomputed(dict(zip(range(120), target, strict=True)))
+    gallery.register(cs.EmbeddingVersion("v2", dim=6, metric="cosine", encoder=encoder))
+    pairs = Pairs(source[:40], target[:40], source_version=v1, target_version=gallery.version("v2"))
+    gallery.link(Ridge().fit(pairs))
+    names = ["'; DROP TABLE x--", "ü 蓝", *map(str, range(48))]
+    silent = target[:50].copy()
+    silent[1] = 0.0  # no direction, so nothing that cosine could compare
+    given = {"v1": source[:50], "v2": silent, "v3": np.ones((50, 2))}
+    qrels = {name: {row: 1, 9999: 2, "p7": 1} for row, name in enumerate(names)}
+    table = gallery.evaluate("v2", labels=cs.Queries(queries={"id": names, **given}, qrels=qrels))
+    assert table.num_queries == 49
+    assert "1 cannot be embedded" in table.provenance
+    assert "2 items that were judged correct are not in the gallery." in table.provenance
+    assert table.row("t/t").figures["ndcg@10"].value == 1.0
