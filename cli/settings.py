@@ -52,11 +52,12 @@ class Options:
         found = []
         for part in self._fields():
             kind, flag = _type(hints[part.name]), self._flag(part.name)
-            if kind is None:
-                continue
-            found.append(_option(part, flag, kind, helps.get(part.name, "")))
+            if kind is not None:
+                found.append(_option(part, flag, kind, helps.get(part.name, "")))
             if part.name in self.earlier:
                 found.append(_hidden(part.name, flag, kind, self.earlier[part.name]))
+            for within in _within(hints[part.name]):
+                found += within.made()
         return found
 
     def collect(self, values: dict[str, Any]) -> Any:
@@ -64,8 +65,12 @@ class Options:
 
         Raises:
             InvalidInput: A setting is out of its range.
-            UsageError: A field is named by its option and by its earlier one.
+            UsageError: A field is named by its option and by its earlier one, or by options of two kinds.
         """
+        hints = get_type_hints(self.kind)
+        for part in self._fields():
+            for within in _within(hints[part.name]):
+                self._collect_within(part.name, within, values)
         for name, earlier in self.earlier.items():
             said = values.pop(_EARLIER + name, None)
             if said is None:
@@ -75,12 +80,24 @@ class Options:
             values[name] = earlier.values.get(said, said)
         return self.kind(**{part.name: values.pop(part.name) for part in self._fields() if part.name in values})
 
+    def _collect_within(self, name: str, within: Options, values: dict[str, Any]) -> None:
+        """Take the options of a dataclass that a field may be; where one of them is named, the field is that."""
+        said = {part.name: values.pop(part.name, None) for part in within._fields()}
+        given = {part: value for part, value in said.items() if value is not None}
+        if not given:
+            return
+        if values.get(name) is not None:
+            flags = f"{self._flag(name)} and {within._flag(next(iter(given)))}"
+            raise click.UsageError(f"{flags} say the same in two ways; give one of them.")
+        values[name] = within.kind(**given)
+
     def _flag(self, name: str) -> str:
         return self.flags.get(name, f"--{name.replace('_', '-')}")
 
     def _fields(self) -> list[dataclasses.Field[Any]]:
         only = self.only
-        return [part for part in dataclasses.fields(self.kind) if part.init and (only is None or part.name in only)]
+        shown = [part for part in dataclasses.fields(self.kind) if part.init and part.metadata.get("option", True)]
+        return [part for part in shown if only is None or part.name in only]
 
 
 def descriptions(settings: type) -> dict[str, str]:
@@ -123,7 +140,8 @@ def _hidden(name: str, flag: str, kind: Any, earlier: Earlier) -> click.Option:
 def _type(hint: Any) -> Any:
     """What click reads a field's type as, or None where a word on the command line cannot say it."""
     if get_origin(hint) in (Union, UnionType):
-        (hint,) = [part for part in get_args(hint) if part is not NoneType]
+        parts = [part for part in get_args(hint) if part is not NoneType]
+        hint = str if str in parts else parts[0]  # of what a program may hand over, a word can be a text alone
     if get_origin(hint) is Literal:
         return click.Choice(get_args(hint))
     if get_origin(hint) is tuple and get_args(hint)[0] is str:
@@ -131,6 +149,13 @@ def _type(hint: Any) -> Any:
     if get_origin(hint) is tuple and get_args(hint)[0] in (int, float):
         return _numbers(get_args(hint)[0])
     return hint if hint in (bool, int, float, str) else None
+
+
+def _within(hint: Any) -> list[Options]:
+    """The options of dataclasses that a field may be in place of a word, as `labels` may be `Queries`."""
+    parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else ()
+    kinds = [part for part in parts if isinstance(part, type) and dataclasses.is_dataclass(part)]
+    return [Options(kind=kind) for kind in kinds if str in parts]
 
 
 def _numbers(kind: type) -> Callable[[Any], tuple[Any, ...]]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from compatstore.trainers.pairs.learn import Learn
     from compatstore.upgrade.requests.backfill import Backfill
     from compatstore.upgrade.requests.gates import Gates
+    from compatstore.upgrade.requests.queries import Queries
     from compatstore.upgrade.requests.run_settings import RunSettings
     from compatstore.versions import EmbeddingVersion
 
@@ -43,6 +44,7 @@ __all__ = [
     "Gates",
     "Learn",
     "Nearest",
+    "Queries",
     "RunSettings",
     "SearchSettings",
     "Transformed",
@@ -68,6 +70,7 @@ _HOMES = {
     "Learn": "compatstore.trainers.pairs.learn",
     "Nearest": "compatstore.search.cache",
     "ExactNeighbours": "compatstore.in_memory.nearest",
+    "Queries": "compatstore.upgrade.requests.queries",
     "RunSettings": "compatstore.upgrade.requests.run_settings",
     "SearchSettings": "compatstore.storage.indexes",
     "Transformed": "compatstore.artifacts",

@@ -70,6 +70,7 @@ from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.refit import Refitter
 from compatstore.upgrade.requests.backfill import Backfill
 from compatstore.upgrade.requests.gates import Criterion, Gates
+from compatstore.upgrade.requests.queries import Queries, column_of
 from compatstore.upgrade.requests.run_settings import RunSettings
 from compatstore.upgrade.resolve import resolve_run
 from compatstore.upgrade.retire import retire
@@ -831,7 +832,7 @@ class Gallery:
         self,
         target: str,
         *,
-        labels: str | None = None,
+        labels: str | Queries | None = None,
         sample: int = 2000,
         criterion: Criterion = "map",
         shares: Sequence[float] = (0.1, 0.25, 0.5),
@@ -845,10 +846,11 @@ class Gallery:
 
         Args:
             target: A registered version.
-            labels: Column that says which items are correct for each other; without one, what the target itself finds
-                is taken as correct.
+            labels: Column that says which items are correct for each other; or `Queries`: the app's own queries ask in
+                place of items. Without either, what the target itself finds is taken as correct.
             sample: Items to look at; those that are not native in the target yet are embedded, and not kept.
-            criterion: The figure that decides: "map", or "cmc@1" or "cmc@5" of the ways that need no backfill.
+            criterion: The figure that decides: "map", or "cmc@1" or "cmc@5" of the ways that need no backfill; with
+                judgements also "recall@10", "ndcg@10" or "mrr@10".
             shares: Budgets of the backfill to show, in (0, 1), beside the one that is advised: more are compared.
             via: Id of the artifact to use.
             order: Order of the backfill, as in `Backfill`.
@@ -1068,7 +1070,7 @@ class Gallery:
         self,
         target: str,
         *,
-        labels: str | None = None,
+        labels: str | Queries | None = None,
         criterion: Criterion = "map",
         sample: int = 1000,
         weight: float | None = None,
@@ -1087,9 +1089,10 @@ class Gallery:
 
         Args:
             target: The target of an upgrade under way.
-            labels: Column that says which items are correct for each other; without one, what the target itself finds
-                is taken as correct.
-            criterion: The figure that decides: "map", or of a sample that is the whole gallery "cmc@1" or "cmc@5".
+            labels: Column that says which items are correct for each other; or `Queries`: the app's own queries ask in
+                place of items. Without either, what the target itself finds is taken as correct.
+            criterion: The figure that decides: "map"; or of a sample that is the whole gallery "cmc@1" or "cmc@5", and
+                with judgements "recall@10", "ndcg@10" or "mrr@10".
             sample: Items to look at; those that are not native in the target yet are embedded, and not kept.
             weight: Weight of the target's distances, from 0 to 1: the sample gives what makes the distances comparable,
                 and what that weight gains. Not without a hop.
@@ -1123,13 +1126,13 @@ class Gallery:
         settings = SampleSettings(sample=sample, labels=labels, criterion=criterion, seed=seed)
         if context.run.path:
             fusion = choose_fusion(context, settings, weight)
-            save_fusion(self._catalog, context.run, fusion, labels)
+            save_fusion(self._catalog, context.run, fusion, column_of(labels))
             return fusion
         if weight is not None:
             asked = f"weigh {context.run.source} and {target}"
             raise InvalidInput(asked, expected="an upgrade with a hop", found="one that transforms nothing")
         merge = choose_merge(context, settings)
-        save_merge(self._catalog, context.run, merge, labels)
+        save_merge(self._catalog, context.run, merge, column_of(labels))
         return merge
 
     def unbackfillable(self, target: str) -> Any:
@@ -1246,7 +1249,7 @@ class Gallery:
         target: str | None = None,
         *,
         sample: int | None = None,
-        labels: str | None = None,
+        labels: str | Queries | None = None,
         criterion: Criterion = "map",
         measure: bool = True,
     ) -> UpgradeReport:
@@ -1258,8 +1261,9 @@ class Gallery:
         Args:
             target: The upgrade's target; of the last upgrade by default.
             sample: Items to measure with; by default as many as the estimate had, and none where there was none.
-            labels: Column of labels, where `sample` is named.
-            criterion: The figure that decides, where `sample` is named.
+            labels: Column of labels, where `sample` is named; or `Queries`: the app's own queries ask in place of
+                items.
+            criterion: The figure that decides, where `sample` or queries are named.
             measure: Whether to measure at all.
 
         Raises:

@@ -53,6 +53,7 @@ UPGRADE_LAYERS = [
     "backfilling",
     "refit",
     "estimates",
+    "judging",
     "learning",
     "precision",
     "resolve",

@@ -205,6 +205,8 @@ def other_targets():
         "EvaluationSample": lambda: {
             name: getattr(sample(), name) for name in inspect.signature(evaluation.EvaluationSample).parameters
         },
+        "Judgements": lambda: {"queries": [0, 1], "items": [2, 3], "gains": [1.0, 2.0]},
+        "Queries": lambda: {"queries": {"id": ["q1"], "text": ["red"]}, "qrels": {"q1": {"i1": 1}}},
         "backfill_curve": lambda: {
             "queries": NEW,
             "transformed": NEW,

@@ -13,6 +13,7 @@ from compatstore.evaluation.contact_sheet import Neighbour, SheetRow, contact_sh
 from compatstore.evaluation.curve import BackfillCurve, backfill_curve
 from compatstore.evaluation.decision import DecisionRow, DecisionTable, decide
 from compatstore.evaluation.fusion import Fusion
+from compatstore.evaluation.judgements import Judgements
 from compatstore.evaluation.merging import Calibration, Merge
 from compatstore.evaluation.metrics import Flips, RetrievalMetrics, flips, recall_at_k, retrieval_metrics, summarise
 from compatstore.evaluation.plots import plot_budgets, plot_curve, plot_decision
@@ -31,6 +32,7 @@ __all__ = [
     "EvaluationSample",
     "Flips",
     "Fusion",
+    "Judgements",
     "Merge",
     "Neighbour",
     "Ranking",

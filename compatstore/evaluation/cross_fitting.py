@@ -70,9 +70,8 @@ class Trial:
         settings, gallery = self.settings, None
         metric = settings.metrics.index(settings.criterion)
         if rows is not None and not self.sample.complete:
-            places = own_rows(self.sample)[rows]
             influence = np.array([found.influence[metric] for found in figures])
-            gallery = SampledGallery(influence=influence, places=places if (places >= 0).all() else None)
+            gallery = SampledGallery(influence=influence, places=drawn_as_items(self.sample, rows))
         drawn = resample(
             values[:, metric], resamples or settings.resamples, settings.seed, settings.confidence, gallery
         )
@@ -113,3 +112,9 @@ def own_rows(sample: EvaluationSample) -> Positions:
     if sample.query_ids is None or sample.gallery_ids is None:
         return np.full(len(sample.source_queries), -1)
     return places_of(sample.query_ids, sample.gallery_ids)
+
+
+def drawn_as_items(sample: EvaluationSample, rows: Positions) -> Positions | None:
+    """(len(rows),) intp, gallery rows that some queries are, where each is one and was drawn as an item; else None."""
+    places = own_rows(sample)[rows]
+    return places if sample.judged is None and (places >= 0).all() else None

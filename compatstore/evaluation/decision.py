@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from compatstore.arrays import Positions
 from compatstore.boundary import checked
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.advice import Advice, Option, advise, advise_without_labels, better_fused
@@ -21,13 +20,14 @@ from compatstore.evaluation.bootstrap import (
     resample,
     share_of_queries,
 )
+from compatstore.evaluation.cross_fitting import drawn_as_items
 from compatstore.evaluation.fusion import Serving
 from compatstore.evaluation.metrics import Flips, require_counted
-from compatstore.evaluation.relevance import places_of
 from compatstore.evaluation.sample import DecisionSettings, EvaluationSample
 from compatstore.evaluation.strategies import ServingStrategy, is_fused, neighbours_of, rank_strategies, truth_of
 
 SAME_SHARE = 1e-6
+TOLD = ("labels", "qrels")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +76,7 @@ class DecisionTable:
         rows: From the status quo to the full backfill.
         advice: What to do by `criterion`.
         criterion: The figure that decided.
-        truth: What counted as right: "labels", or "the target's 10 nearest neighbours".
+        truth: What counted as right: "labels", "qrels", or "the target's 10 nearest neighbours".
         confidence: Of all intervals; those of one figure, or of one kind, hold for all rows together, so that a row may
             be picked by them.
         num_queries: Queries counted.
@@ -101,6 +101,11 @@ class DecisionTable:
     provenance: str = ""
     neighbours: int = 10
     trust: float = 1.0
+
+    @property
+    def told(self) -> bool:
+        """Whether somebody said what is correct, by labels or judgements."""
+        return self.truth in TOLD
 
     def row(self, name: str) -> DecisionRow:
         """Find a row by its name or its notation.
@@ -188,12 +193,13 @@ def decide(sample: EvaluationSample, settings: DecisionSettings | None = None) -
         ['status quo', 'naive swap']
     """
     chosen = settings or DecisionSettings()
-    return _table(sample, chosen, rank_strategies(sample, chosen))
+    return decide_between(sample, chosen, rank_strategies(sample, chosen))
 
 
-def _table(
+def decide_between(
     sample: EvaluationSample, settings: DecisionSettings, strategies: Sequence[ServingStrategy]
 ) -> DecisionTable:
+    """Compare strategies that were ranked: the status quo first, and last the one that `kept` is a share of."""
     counted = strategies[0].found.counted
     require_counted(counted)
     figures = _resampled(sample, strategies, settings)
@@ -204,7 +210,9 @@ def _table(
         drawn = [figures[place][name] for place in having]
         shares = kept_shares(drawn, figures[-1][name]) if name in figures[-1] else []
         for place, figure in zip(having, figures_together(drawn) if drawn else [], strict=True):
-            if name != "map":  # a share of queries, of which few may be right: the bootstrap of none is certain of none
+            if name.startswith(
+                "cmc@"
+            ):  # a share of queries, of which few may be right: the bootstrap of none is certain of none
                 few = share_of_queries(figures[place][name].values > 0, _of_many(settings.confidence, len(having)))
                 figure = Estimate(value=figure.value, low=min(figure.low, few.low), high=max(figure.high, few.high))
             rows[place].figures[name] = figure.within(0.0, 1.0)
@@ -218,7 +226,7 @@ def _table(
             _row(strategy, strategies[0], intervals, settings, of=flips)
             for strategy, intervals in zip(strategies, rows, strict=True)
         ),
-        advice=_advice(strategies, figures, settings, labelled=sample.query_labels is not None),
+        advice=_advice(strategies, figures, settings, told=sample.told),
         criterion=settings.criterion,
         truth=truth_of(sample, settings),
         confidence=settings.confidence,
@@ -237,11 +245,10 @@ def _resampled(
     values = np.concatenate([strategy.found.values[:, counted] for strategy in strategies])
     gallery = None
     if sample.population is not None:
-        places = _places(sample)
         influence = np.concatenate([strategy.found.influence for strategy in strategies])
         gallery = SampledGallery(
             influence=influence,
-            places=None if places is None else places[counted],
+            places=drawn_as_items(sample, np.flatnonzero(counted)),
             doubt=np.repeat([strategy.found.doubt for strategy in strategies], len(settings.metrics)),
         )
     drawn = resample(values, settings.resamples, settings.seed, settings.confidence, gallery)
@@ -260,17 +267,9 @@ def require_measured(figures: Sequence[Mapping[str, Resampled]], criterion: str)
         raise InvalidInput(
             f"decide by {criterion}",
             expected=f"one of {', '.join(figures[0])}",
-            found=f"{criterion}, which a sample cannot tell without labels",
-            fix="Decide by map, name a column of labels, or take a sample of the whole gallery.",
+            found=f"{criterion}, which a sample cannot tell without labels or qrels",
+            fix="Decide by map, name a column of labels or qrels, or take a sample of the whole gallery.",
         )
-
-
-def _places(sample: EvaluationSample) -> Positions | None:
-    """Rows of the gallery that the queries are, where each is one."""
-    if sample.query_ids is None or sample.gallery_ids is None:
-        return None
-    places = places_of(sample.query_ids, sample.gallery_ids)
-    return places if (places >= 0).all() else None
 
 
 @dataclass(frozen=True)
@@ -318,7 +317,7 @@ def _advice(
     figures: Sequence[dict[str, Resampled]],
     settings: DecisionSettings,
     *,
-    labelled: bool,
+    told: bool,
 ) -> Advice:
     metric = settings.criterion
     options, fused = list[Option](), list[Option]()
@@ -326,7 +325,7 @@ def _advice(
         if metric in own:
             option = Option(name=strategy.name, share=strategy.share, figure=own[metric])
             (fused if strategy.fused else options).append(option)
-    if not labelled:
+    if not told:
         return advise_without_labels(options[-1], options[:-1], metric, settings.keep, trust=settings.trust)
     advice = advise(options[0], options[1:], metric)
     return replace(advice, text=advice.text + better_fused(fused, options, advice, metric))

@@ -22,6 +22,7 @@ from compatstore.evaluation.bootstrap import Estimate
 from compatstore.evaluation.cross_fitting import Trial, folds_of, of_queries, own_rows
 from compatstore.evaluation.distances import measure
 from compatstore.evaluation.fusion import Fusion, WeightChoice, fused_blocks, standardise
+from compatstore.evaluation.judgements import places_among
 from compatstore.evaluation.relevance import Relevance
 from compatstore.evaluation.sampled import QueryFigures, find_in_blocks
 
@@ -56,16 +57,17 @@ class FusionTrial(Trial):
     weights: tuple[float, ...] = WEIGHTS
 
     def constants(self) -> Fusion:
-        """The constants of the sample; labels have no part in them."""
+        """The constants of the sample, over items that were drawn; what is correct has no part in them."""
         sample, settings = self.sample, self.settings
+        drawn = np.arange(len(sample.source)) if sample.drawn is None else np.flatnonzero(sample.drawn)
         galleries = (
-            (sample.source_queries, sample.source, settings.source_metric),
-            (sample.target_queries, sample.native, settings.target_metric),
-            (sample.target_queries, sample.transformed, settings.target_metric),
+            (sample.source_queries, sample.source[drawn], settings.source_metric),
+            (sample.target_queries, sample.native[drawn], settings.target_metric),
+            (sample.target_queries, sample.transformed[drawn], settings.target_metric),
         )
-        block = max(_BLOCK_CELLS // len(sample.source), 1)
+        block = max(_BLOCK_CELLS // len(drawn), 1)
         source, native, transformed = (measure(*gallery, block=block) for gallery in galleries)
-        return standardise(source, native, transformed, own_rows(sample))
+        return standardise(source, native, transformed, places_among(own_rows(sample), drawn))
 
     def fit(self, native: BoolArray, constants: Fusion, *, against_target: bool = False) -> FittedFusion:
         """Choose a weight for a gallery of which some rows are native.
@@ -76,7 +78,7 @@ class FusionTrial(Trial):
             against_target: Whether the choice is to say what it gives over the target alone.
         """
         folds = folds_of(len(self.sample.source_queries), self.settings.seed)
-        fusions = self._candidates(replace(constants, native_share=float(native.mean())))
+        fusions = self._candidates(replace(constants, native_share=self.sample.share_of(native)))
         values = self._values(native, fusions)
         every = np.arange(values.shape[2])
         others = [np.setdiff1d(every, fold) for fold in folds]
@@ -147,7 +149,7 @@ class FusionTrial(Trial):
         take first ranks from better items: a sample has few of the very nearest.
         """
         together = [replace(constants, weight=weight, per_origin=False) for weight in self.weights]
-        if constants.native_share in (0, 1) or self.sample.query_labels is None:
+        if constants.native_share in (0, 1) or not self.sample.told:
             return together
         return [*together, *(replace(fusion, per_origin=True) for fusion in together if not fusion.single)]
 

@@ -78,7 +78,7 @@ class MergeTrial(Trial):
         return MergeChoice(
             merge=self.merges[best],
             rule=rule_of(comparable=self.comparable),
-            native_share=float(native.mean()),
+            native_share=self.sample.share_of(native),
             criterion=self.settings.criterion,
             truth=self.truth,
             num_queries=int(status_quo.counted.sum()),

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from compatstore.arrays import Doubles, Positions
 from compatstore.boundary import array_of
 from compatstore.errors import DimensionMismatch, DuplicateIds, InvalidInput, first_offenders
+from compatstore.evaluation.judgements import Judgements
 
 _KINDS = {"i": "integers", "u": "integers", "b": "integers", "U": "strings"}
 
@@ -26,6 +27,8 @@ class Relevance:
         itself: (q,) intp, the position of the query's own item, which its ranking leaves out; -1 for none.
         members: (n,) intp, positions grouped by class, ascending within a class.
         starts: (classes + 1,) intp, where each class begins in `members`.
+        gains: (len(members),) float64, what each member is worth, above 0; None where all are worth the same.
+        depth: Rank down to which gains count: the k of recall@k, nDCG@k and MRR@k; None where these are not measured.
     """
 
     order: Positions
@@ -33,12 +36,23 @@ class Relevance:
     itself: Positions
     members: Positions = field(repr=False)
     starts: Positions = field(repr=False)
+    gains: Doubles | None = field(default=None, repr=False)
+    depth: int | None = None
 
     def of(self, query: int) -> Positions:
         """Positions of the correct items of a query, ascending, without the query's own item."""
+        return self.members[self._places(query)]
+
+    def gains_of(self, query: int) -> Doubles:
+        """What each of these items is worth."""
+        places = self._places(query)
+        return np.ones(len(places)) if self.gains is None else self.gains[places]
+
+    def _places(self, query: int) -> Positions:
+        """Where a query's correct items stand in `members`."""
         label = self.query_classes[query]
-        positions = self.members[self.starts[label] : self.starts[label + 1]]
-        others: Positions = positions[positions != self.itself[query]]
+        places = np.arange(self.starts[label], self.starts[label + 1])
+        others: Positions = places[self.members[places] != self.itself[query]]
         return others
 
 
@@ -116,6 +130,43 @@ def relevance_from_neighbours(
         itself=itself,
         members=np.concatenate(members),
         starts=np.cumsum(np.concatenate(counts)),
+    )
+
+
+def relevance_from_judgements(
+    judgements: Judgements,
+    queries: int,
+    items: int,
+    query_ids: npt.ArrayLike | None = None,
+    gallery_ids: npt.ArrayLike | None = None,
+    depth: int | None = None,
+) -> Relevance:
+    """Take what somebody has judged as correct.
+
+    Args:
+        judgements: Of q queries and n items.
+        queries: q.
+        items: n.
+        query_ids: (q,) integers or strings, or None; a query's own item is left out.
+        gallery_ids: (n,) of the same kind, each once, or None.
+        depth: As of `Relevance`.
+
+    Raises:
+        DuplicateIds: A gallery id occurs twice.
+    """
+    order, itself = _arrange(queries, items, query_ids, gallery_ids)
+    place = np.empty(items, np.intp)
+    place[order] = np.arange(items)
+    positions = place[judgements.items]
+    sorted_by = np.lexsort((positions, judgements.queries))
+    return Relevance(
+        order=order,
+        query_classes=np.arange(queries),
+        itself=itself,
+        members=positions[sorted_by],
+        starts=np.searchsorted(judgements.queries[sorted_by], np.arange(queries + 1)),
+        gains=judgements.gains[sorted_by],
+        depth=depth,
     )
 
 

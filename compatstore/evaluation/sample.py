@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import numpy.typing as npt
 
-from compatstore.arrays import BoolArray, FloatArray
+from compatstore.arrays import BoolArray, Doubles, FloatArray
 from compatstore.boundary import array_of, require_fields
 from compatstore.errors import DimensionMismatch, InvalidInput
-from compatstore.evaluation.curve import as_permutation
+from compatstore.evaluation.curve import as_permutation, native_count
 from compatstore.evaluation.fusion import Fusion
+from compatstore.evaluation.judgements import Judgements
 from compatstore.evaluation.merging import RankMerge
 from compatstore.evaluation.metrics import require_ranks
 from compatstore.evaluation.relevance import require_length
+from compatstore.evaluation.sampled import GRADED
 from compatstore.evaluation.whole import WholeFigures
 from compatstore.versions import Metric
 
@@ -53,6 +56,9 @@ class EvaluationSample:
             a sample, as a sample has few of the very nearest items.
         served: How both versions are searched as one now, measured beside the other strategies; None where they are
             not.
+        judged: Which items are correct for which query, in place of labels; None where nobody has judged.
+        drawn: (n,) bool, items that were drawn at random and stand for the rest of the population; the others were
+            taken for certain, and stand for themselves. None for all.
 
     Raises:
         DimensionMismatch: Shapes or numbers do not match.
@@ -81,6 +87,8 @@ class EvaluationSample:
     population: int | None = None
     whole: WholeFigures | None = None
     served: ServedFusion | None = None
+    judged: Judgements | None = None
+    drawn: BoolArray | None = None
 
     def __post_init__(self) -> None:
         require_fields(self)
@@ -91,6 +99,13 @@ class EvaluationSample:
             raise DimensionMismatch("try an upgrade", expected=f"transformed of {self.native.shape}", found=found)
         if (self.query_labels is None) != (self.gallery_labels is None):
             raise InvalidInput("try an upgrade", expected="labels on both sides or none", found="one side")
+        if self.judged is not None and self.query_labels is not None:
+            raise InvalidInput("try an upgrade", expected="labels or judgements", found="both")
+        if self.judged is not None:
+            self.judged.require_within(len(self.source_queries), len(self.source))
+        require_length(self.drawn, len(self.source), "drawn")
+        if not self.complete and self.drawn is not None and not self.drawn.any():
+            raise InvalidInput("try an upgrade", expected="an item that was drawn", found="none")
         if self.population is not None and self.population < len(self.source):
             expected, found = f"a population of {len(self.source)} or more", f"{self.population}"
             raise InvalidInput("try an upgrade", expected=expected, found=found)
@@ -109,8 +124,44 @@ class EvaluationSample:
 
     @property
     def weight(self) -> float:
-        """Items of the gallery that each of these stands for, >= 1."""
-        return 1.0 if self.population is None else self.population / len(self.source)
+        """Items of the gallery that each of those that were drawn stands for, >= 1."""
+        if self.population is None or self.complete:
+            return 1.0
+        certain = 0 if self.drawn is None else int((~self.drawn).sum())
+        return (self.population - certain) / (len(self.source) - certain)
+
+    @property
+    def _stands_for(self) -> Doubles:
+        """(n,) float64, items of the gallery that each one stands for."""
+        return np.where(np.ones(len(self.source), bool) if self.drawn is None else self.drawn, self.weight, 1.0)
+
+    def share_of(self, rows: BoolArray) -> float:
+        """Share of the gallery that some rows, (n,) bool, stand for."""
+        if self.drawn is None:
+            return float(rows.mean())
+        return float(self._stands_for[rows].sum() / self._stands_for.sum())
+
+    def filled(self, share: float, native: BoolArray | None = None) -> BoolArray:
+        """Rows that are native when a backfill has reached a share of the gallery: (n,) bool.
+
+        Args:
+            share: In [0, 1].
+            native: (n,) bool, rows that are native already; none by default. The others follow in the backfill's order.
+        """
+        order, items = as_permutation(self.order, len(self.source)), len(self.source)
+        filled = np.zeros(items, bool) if native is None else native.copy()
+        order = order[np.argsort(~filled[order], kind="stable")]
+        count = native_count(share, items)
+        if self.drawn is not None:
+            reached = self._stands_for[order].cumsum()
+            count = int(np.searchsorted(reached, round(share * reached[-1], 6), side="right"))
+        filled[order[:count]] = True
+        return filled
+
+    @property
+    def told(self) -> bool:
+        """Whether somebody says what is correct, by labels or judgements."""
+        return self.query_labels is not None or self.judged is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +170,9 @@ class DecisionSettings:
 
     Args:
         ks: The k of CMC@k.
-        criterion: The figure that decides, "map" or "cmc@k" for one of `ks`.
+        depth: The k of recall@k, nDCG@k and MRR@k, which judgements give; None to leave them out.
+        criterion: The figure that decides: "map", "cmc@k" for one of `ks`, or with a depth "recall@k", "ndcg@k" or
+            "mrr@k".
         shares: Budgets between a hop alone and a full backfill, in (0, 1).
         fused_shares: Shares of natives at which both versions are also searched as one, in [0, 1]; the weight is chosen
             by the criterion, or by mAP where the items are a sample. Each takes about as long as eight budgets.
@@ -148,6 +201,7 @@ class DecisionSettings:
     """
 
     ks: tuple[int, ...] = (1, 5)
+    depth: int | None = None
     criterion: str = "map"
     shares: tuple[float, ...] = (0.1, 0.25, 0.5)
     fused_shares: tuple[float, ...] = ()
@@ -167,6 +221,7 @@ class DecisionSettings:
         require_fields(self)
         require_ranks(self.ks)
         for holds, expected, found in (
+            (self.depth is None or self.depth >= 1, "a depth of 1 or more", f"{self.depth}"),
             (self.criterion in self.metrics, f"a criterion of {self.metrics}", repr(self.criterion)),
             (all(0 < share < 1 for share in self.shares), "shares between 0 and 1", f"{self.shares}"),
             (all(0 <= share <= 1 for share in self.fused_shares), "fused_shares from 0 to 1", f"{self.fused_shares}"),
@@ -181,4 +236,5 @@ class DecisionSettings:
     @property
     def metrics(self) -> tuple[str, ...]:
         """Names of all figures."""
-        return (*(f"cmc@{k}" for k in self.ks), "map")
+        graded = () if self.depth is None else tuple(f"{name}@{self.depth}" for name in GRADED)
+        return (*(f"cmc@{k}" for k in self.ks), *graded, "map")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from compatstore.arrays import Doubles, Positions
+from compatstore.arrays import BoolArray, Doubles, Positions
 from compatstore.evaluation.distances import Distances
 from compatstore.evaluation.relevance import Relevance
 
@@ -32,16 +32,23 @@ class Sampling:
             as then half of the items that stand between two sampled ones are on its near side.
         asked: (q,) float64, what each query weighs in the mean; None for equal weights. Queries that have no correct
             item in the sample count nothing, so that one that has counts for those like it that have none.
+        drawn: (n,) bool, items that were drawn at random, of which each stands for `weight`; the others stand for
+            themselves alone. None for all.
     """
 
     weight: float = 1.0
     own: float = 1.0
     asked: Doubles | None = None
+    drawn: BoolArray | None = None
 
     @property
     def unseen(self) -> float:
         """Deviation that a figure owes to the choice of the sample, as a share of an endless gallery's."""
         return float(np.sqrt(1.0 - 1.0 / self.weight))
+
+    def stands_for(self, order: Positions) -> Doubles | None:
+        """(n,) float64, items that each one stands for, in an order of them; None where all stand for as many."""
+        return None if self.drawn is None else np.where(self.drawn[order], self.weight, 1.0)
 
 
 WHOLE = Sampling()
@@ -52,7 +59,8 @@ class QueryFigures:
     """What each query found by one strategy to serve the gallery.
 
     Args:
-        values: (metrics, q) float64: CMC at each k, then average precision; NaN for a query without a correct item.
+        values: (metrics, q) float64: CMC at each k, recall@k, nDCG@k and MRR@k where these are measured, then average
+            precision; NaN for a query without a correct item.
         influence: (metrics, n) float64, how much the mean over queries would lose without each gallery item, times
             n; zero where the gallery is not a sample.
         doubt: Deviation of what is not known of the mean, beside the draw of queries and items.
@@ -96,17 +104,18 @@ def find_in_blocks(
     Without `influence` what the items have to do with the figures is left at zero, as it is of a whole gallery.
     """
     items, drawn = len(relevance.order), influence and sampling.unseen > 0
-    found = [_empty(len(ks) + 1, queries, items) for _ in columns]
+    found = [_empty(len(ks) + num_graded(relevance.depth) + 1, queries, items) for _ in columns]
+    stands_for = sampling.stands_for(relevance.order)
     step = max(_CELLS // items, 1)
     for start, block in blocks:
         for row in range(0, len(block), step):
             rows = np.arange(start + row, min(start + row + step, start + len(block)))
-            correct = _correct(relevance, rows)
+            gains = _gains(relevance, rows)
             itself = relevance.itself[rows]
             for places, result in zip(columns, found, strict=True):
                 near = np.take(block[row : row + step], places, axis=1)
                 near[itself >= 0, itself[itself >= 0]] = np.inf
-                _record(result, rows, near, correct, ks, sampling, drawn=drawn)
+                _record(result, rows, near, gains, relevance.depth, ks, sampling, stands_for, drawn=drawn)
     return [_by_row(result, relevance, sampling) for result in found]
 
 
@@ -114,18 +123,23 @@ def _record(
     result: QueryFigures,
     rows: Positions,
     distances: Doubles,
-    correct: npt.NDArray[np.bool_],
+    gains: Doubles,
+    depth: int | None,
     ks: Sequence[int],
     sampling: Sampling,
+    stands_for: Doubles | None,
     *,
     drawn: bool,
 ) -> None:
     """Add some queries to a result, whose influences are sums over queries, in the order that breaks ties."""
     order = distances.argsort(axis=1, kind="stable")
-    ranked = _Ranked.of(np.take_along_axis(correct, order, axis=1))
+    ranked = _Ranked.of(np.take_along_axis(gains > 0, order, axis=1), None if stands_for is None else stands_for[order])
     some = ranked.total > 0
     for metric, k in enumerate(ks):
         result.values[metric, rows[some]] = (ranked.first < k)[some]
+    if depth is not None:
+        top = np.take_along_axis(gains, order[:, :depth], axis=1)
+        result.values[len(ks) : -1, rows[some]] = graded(top[some], gains[some], depth)
     if not drawn:
         result.values[-1, rows[some]] = ranked.precision(sampling)[some]
         return
@@ -149,14 +163,15 @@ class _Ranked:
     total: npt.NDArray[np.int64]
     first: Positions
     second: Positions
+    stands_for: Doubles | None  # items that the one at each place stands for, where not all stand for as many
 
     @classmethod
-    def of(cls, hit: npt.NDArray[np.bool_]) -> _Ranked:
+    def of(cls, hit: npt.NDArray[np.bool_], stands_for: Doubles | None = None) -> _Ranked:
         above = hit.cumsum(axis=1)
         total, never = above[:, -1], hit.shape[1]
         first = np.where(total > 0, (above > 0).argmax(axis=1), never)
         second = np.where(total > 1, (above > 1).argmax(axis=1), never)
-        return cls(hit=hit, above=above, total=total, first=first, second=second)
+        return cls(hit=hit, above=above, total=total, first=first, second=second, stands_for=stands_for)
 
     def cmc_influence(self, k: int, lost: Doubles) -> None:
         """Fill in what each query's CMC@k loses without the item at each place."""
@@ -167,6 +182,8 @@ class _Ranked:
     def precision(self, sampling: Sampling, lost: Doubles | None = None) -> Doubles:
         """Average precision in the whole gallery, (b,); fills in what it loses without the item at each place."""
         every = np.maximum(self.total, 1)[:, None]
+        if self.stands_for is not None:
+            return self._precision_of_parts(sampling.own, every, lost)
         ahead = sampling.own + sampling.weight * np.arange(self.hit.shape[1])
         precision = self.hit * (sampling.own + sampling.weight * (self.above - 1)) / ahead
         mean = precision.sum(axis=1, keepdims=True) / every
@@ -179,6 +196,49 @@ class _Ranked:
         lost[self.total == 0] = 0.0
         return figures
 
+    def _precision_of_parts(self, own: float, every: npt.NDArray[np.int64], lost: Doubles | None) -> Doubles:
+        """The same where items stand for different numbers of items; those that stand for themselves were not drawn."""
+        assert self.stands_for is not None
+        each, hits = self.stands_for, self.hit * self.stands_for
+        ahead = own + each.cumsum(axis=1) - each
+        precision = self.hit * (own + hits.cumsum(axis=1) - hits) / ahead
+        mean = precision.sum(axis=1, keepdims=True) / every
+        figures: Doubles = mean[:, 0]
+        if lost is None:
+            return figures
+        gained, spoiled = each * _after(self.hit / ahead), each * _after(precision / ahead)
+        np.divide(self.hit * (precision - mean + gained) - spoiled, every, out=lost)
+        lost[(self.total == 0)[:, None] | (each == 1.0)] = 0.0
+        return figures
+
+
+GRADED = ("recall", "ndcg", "mrr")
+
+
+def num_graded(depth: int | None) -> int:
+    """How many figures judgements give beside CMC and mAP."""
+    return 0 if depth is None else len(GRADED)
+
+
+def graded(top: Doubles, gains: Doubles, depth: int) -> Doubles:
+    """Recall, nDCG and MRR at a depth of each query, as trec_eval defines them: (3, b) float64.
+
+    recall = correct items among the first / correct items; nDCG = sum of gain / log2(rank + 1) over the first, divided
+    by that of the best ranking; MRR = 1 / rank of the first correct item, 0 where it is not among the first
+    (Jarvelin and Kekalainen 2002, with linear gains).
+
+    Args:
+        top: (b, depth or fewer) float64, gains of the first items of each ranking, in order.
+        gains: (b, m) float64, gains of all correct items of each query, at least one above 0.
+        depth: Rank down to which items count.
+    """
+    hit = top > 0
+    ideal = -np.sort(-gains, axis=1)[:, :depth]
+    best = (ideal / np.log2(np.arange(ideal.shape[1]) + 2.0)).sum(axis=1)
+    gained = (top / np.log2(np.arange(top.shape[1]) + 2.0)).sum(axis=1)
+    first = np.where(hit.any(axis=1), 1.0 / (hit.argmax(axis=1) + 1.0), 0.0)
+    return np.array([hit.sum(axis=1) / (gains > 0).sum(axis=1), gained / best, first])
+
 
 def _after(values: Doubles) -> Doubles:
     """For each place the sum over all places behind it."""
@@ -186,11 +246,12 @@ def _after(values: Doubles) -> Doubles:
     return behind
 
 
-def _correct(relevance: Relevance, rows: Positions) -> npt.NDArray[np.bool_]:
-    correct = np.zeros((len(rows), len(relevance.order)), bool)
+def _gains(relevance: Relevance, rows: Positions) -> Doubles:
+    """(b, n) float64, what each item is worth to some queries, 0 where it is not correct."""
+    gains = np.zeros((len(rows), len(relevance.order)))
     for place, query in enumerate(rows.tolist()):
-        correct[place, relevance.of(query)] = True
-    return correct
+        gains[place, relevance.of(query)] = relevance.gains_of(query)
+    return gains
 
 
 def _by_row(result: QueryFigures, relevance: Relevance, sampling: Sampling) -> QueryFigures:
@@ -199,7 +260,9 @@ def _by_row(result: QueryFigures, relevance: Relevance, sampling: Sampling) -> Q
     influence[:, relevance.order] = result.influence
     weights = result.counted if sampling.asked is None else sampling.asked * result.counted
     influence *= sampling.unseen * influence.shape[1] / max(weights.sum(), 1)
-    return QueryFigures(values=result.values, influence=influence - influence.mean(axis=1, keepdims=True))
+    drawn = slice(None) if sampling.drawn is None else sampling.drawn  # what was not drawn is the same in every draw
+    influence[:, drawn] -= influence[:, drawn].mean(axis=1, keepdims=True)
+    return QueryFigures(values=result.values, influence=influence)
 
 
 def _empty(metrics: int, queries: int, items: int) -> QueryFigures:

@@ -10,14 +10,18 @@ import numpy as np
 from compatstore.arrays import Doubles, FloatArray, Positions
 from compatstore.evaluation.compatibility import fit_length
 from compatstore.evaluation.cross_fitting import of_queries, own_rows
-from compatstore.evaluation.curve import as_permutation, mixed_galleries, native_rows
 from compatstore.evaluation.distances import Distances, measure
 from compatstore.evaluation.fusion import FusedDistances, standardise
 from compatstore.evaluation.fusion_choice import FusionTrial
 from compatstore.evaluation.merge_choice import MergeTrial
 from compatstore.evaluation.merging import RankMerge, calibrate, few_queries
 from compatstore.evaluation.mixed import mixed_blocks
-from compatstore.evaluation.relevance import Relevance, relevance_from_labels, relevance_from_neighbours
+from compatstore.evaluation.relevance import (
+    Relevance,
+    relevance_from_judgements,
+    relevance_from_labels,
+    relevance_from_neighbours,
+)
 from compatstore.evaluation.sample import DecisionSettings, EvaluationSample, ServedFusion
 from compatstore.evaluation.sampled import QueryFigures, Sampling, find_in_blocks, find_in_galleries
 from compatstore.evaluation.whole import WholeFigures
@@ -102,8 +106,8 @@ class _Search:
 
 def truth_of(sample: EvaluationSample, settings: DecisionSettings) -> str:
     """What counts as right, as text for people."""
-    if sample.query_labels is not None:
-        return "labels"
+    if sample.told:
+        return "labels" if sample.judged is None else "qrels"
     neighbours = neighbours_of(sample, settings)
     if settings.trust < 1:
         return f"the {neighbours} nearest neighbours by both models, {settings.trust:g} of it the target's"
@@ -144,6 +148,9 @@ def trial_of_merges(
 
 
 def _correct(sample: EvaluationSample, native: Distances, settings: DecisionSettings) -> Relevance:
+    if sample.judged is not None:
+        shape = len(sample.source_queries), len(sample.source)
+        return relevance_from_judgements(sample.judged, *shape, sample.query_ids, sample.gallery_ids, settings.depth)
     if sample.query_labels is None or sample.gallery_labels is None:
         neighbours = sampled_neighbours(settings.neighbours, sample.weight)
         trusted = native if settings.trust == 1 else _by_both(sample, settings)
@@ -162,9 +169,11 @@ def _by_both(sample: EvaluationSample, settings: DecisionSettings) -> FusedDista
 
 def _sampling(sample: EvaluationSample) -> Sampling:
     whole, items = sample.whole, len(sample.source)
+    if sample.judged is not None:  # what is correct is in the sample for certain
+        return Sampling(weight=sample.weight, drawn=None if sample.complete else sample.drawn)
     return Sampling(
         weight=sample.weight,
-        own=1.0 if sample.query_labels is not None else (1.0 + sample.weight) / 2.0,
+        own=1.0 if sample.told else (1.0 + sample.weight) / 2.0,
         asked=None if whole is None else 1.0 / chance_of_correct(whole.correct, items, sample.population or items),
     )
 
@@ -195,7 +204,7 @@ def _merged(
     merges = [merge for merge in settings.merges if merge != "distance" or comparable]
     if not merges:
         return []
-    filled = native_rows(as_permutation(sample.order, items), share)
+    filled = sample.filled(share)
     few = few_queries(len(source.left), items)
     near, far = (distances.by(_BLOCK_CELLS // (items * len(merges))) for distances in (source, native))
     calibration = calibrate(near.of(few), far.of(few), of_queries(search.relevance, few))
@@ -211,7 +220,8 @@ def _backfills(sample: EvaluationSample, search: _Search, settings: DecisionSett
     """Hop alone, the budgets and the full backfill, ranked together: their vectors are rows of one table."""
     shares = np.array([0.0, *sorted(settings.shares), 1.0])
     both = measure(sample.target_queries, np.concatenate([sample.transformed, sample.native]), settings.target_metric)
-    galleries = mixed_galleries(as_permutation(sample.order, len(sample.source)), shares)
+    rows = np.arange(len(sample.source))
+    galleries = [np.where(sample.filled(share), rows + len(rows), rows) for share in shares]
     names = ["hop alone", *(f"backfill {share:.4g}%" for share in 100 * shares[1:-1]), "full backfill"]
     notations = ["t/h", *["t/h+t"] * len(settings.shares), "t/t"]
     return [
@@ -236,10 +246,9 @@ def _fused(sample: EvaluationSample, search: _Search, settings: DecisionSettings
     )
     made = [] if sample.served is None else [_as_served(trial, sample.served)]
     constants = trial.constants() if settings.fused_shares else None
-    order = as_permutation(sample.order, len(sample.source))
     for share in sorted(settings.fused_shares):
         assert constants is not None
-        fitted = trial.fit(native_rows(order, share), constants)
+        fitted = trial.fit(sample.filled(share), constants)
         note, notation = f"w {fitted.fusion.weight:g}; {PRICE}", FUSED.get(share, FUSED_PARTLY)
         name = f"fused {100 * share:.4g}%"
         made.append(ServingStrategy(name=name, notation=notation, share=share, found=fitted.found, note=note))
@@ -249,7 +258,7 @@ def _fused(sample: EvaluationSample, search: _Search, settings: DecisionSettings
 def _as_served(trial: FusionTrial, served: ServedFusion) -> ServingStrategy:
     """By the fusion that the gallery is served with, in which these queries had no part."""
     note = f"w {served.fusion.weight:g}; {PRICE}"
-    found, share = trial.find(served.native, served.fusion), float(served.native.mean())
+    found, share = trial.find(served.native, served.fusion), trial.sample.share_of(served.native)
     return ServingStrategy(name="fused as served", notation=AS_FUSED, share=share, found=found, note=note)
 
 

@@ -2,25 +2,28 @@
 
 The first pass keeps the distances of the correct items of each query, the second counts the items nearer than each of
 them. So every item of the gallery counts, and memory holds one batch and the correct items. Average precision of a
-class with more than `MOST_PROBES` items is estimated from a random part of them; the nearest correct item is searched
-among all.
+class with more than `MOST_PROBES` items (`whole_relevance.py`) is estimated from a random part of them; the nearest
+correct item is searched among all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
 
 from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
-from compatstore.digests import seed_of
 from compatstore.errors import InvalidInput
-from compatstore.evaluation.distances import measure
+from compatstore.evaluation.distances import Distances, measure
+from compatstore.evaluation.fusion import Fusion
+from compatstore.evaluation.judgements import Judgements
+from compatstore.evaluation.sampled import graded, num_graded
+from compatstore.evaluation.whole_relevance import ByClass, ByJudgements, WholeRelevance
 from compatstore.versions import Metric
 
-MOST_PROBES = 256
 BATCH_CELLS = 2**23  # distances held at a time
 FARTHEST = np.inf
 
@@ -34,11 +37,28 @@ class Passing:
             lower place is nearer.
         vectors: Strategy -> (b, d) floats.
         there: Strategy -> (b,) bool, items that a search by that strategy can find.
+        native: (b,) bool, items whose vector in the target is native; None where no fusion is searched.
     """
 
     places: Positions
     vectors: Mapping[str, FloatArray]
     there: Mapping[str, BoolArray]
+    native: BoolArray | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FusedWay:
+    """A strategy that searches by two others as one.
+
+    Args:
+        source: Name of the strategy that searches the source.
+        target: Name of the one that searches the target.
+        fusion: Weight and constants.
+    """
+
+    source: str
+    target: str
+    fusion: Fusion
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -48,10 +68,13 @@ class WholeSearch:
     Args:
         queries: Strategy -> (q, d) floats.
         metrics: Strategy -> distance of its space.
-        query_classes: (q,) intp.
+        query_classes: (q,) intp; anything where judgements say what is correct.
         classes: (n,) intp by place, -1 for an item that is correct for nothing.
         itself: (q,) intp, each query's own place, which it does not find; -1 for none.
         seed: Of the items that stand for large classes.
+        judged: What is correct in place of classes, items by place; None for classes.
+        depth: The k of recall@k, nDCG@k and MRR@k; None to leave them out.
+        fused: Strategies that search by two of those in `queries` as one.
     """
 
     queries: Mapping[str, FloatArray]
@@ -60,19 +83,21 @@ class WholeSearch:
     classes: Positions
     itself: Positions
     seed: int = 0
+    judged: Judgements | None = None
+    depth: int | None = None
+    fused: Mapping[str, FusedWay] = field(default_factory=dict)
 
     @property
     def batch_rows(self) -> int:
         """Items that a batch may hold."""
-        return max(BATCH_CELLS // max(len(self.query_classes), 1), 1)
+        return max(BATCH_CELLS // max(len(self.itself), 1), 1)
 
-    def correct_among(self, chosen: BoolArray) -> Positions:
-        """(q,) intp, correct items of each query among chosen ones of the gallery, (n,) bool."""
-        sizes = np.bincount(self.classes[chosen & (self.classes >= 0)], minlength=int(self.query_classes.max()) + 1)
-        place = np.maximum(self.itself, 0)
-        own = (self.itself >= 0) & chosen[place] & (self.classes[place] == self.query_classes)
-        counts: Positions = sizes[self.query_classes] - own
-        return counts
+    @cached_property
+    def relevance(self) -> WholeRelevance:
+        """What is correct."""
+        if self.judged is None:
+            return ByClass(self.query_classes, self.classes, self.itself)
+        return ByJudgements(judgements=self.judged, items=len(self.classes), itself=self.itself)
 
     def run(self, batches: Callable[[], Iterator[Passing]], ks: Sequence[int]) -> WholeFigures:
         """Search by every strategy.
@@ -84,13 +109,13 @@ class WholeSearch:
         Raises:
             InvalidInput: The two passes were of different items.
         """
-        probes = self._probes()
-        strategies = {name: _Strategy(self, name, probes) for name in self.queries}
+        probes = self.relevance.probes(self.seed)
+        strategies = {name: _Strategy(self, name, probes) for name in (*self.queries, *self.fused)}
         passed = [self._pass(batches(), strategies, nearer=nearer) for nearer in (False, True)]
         if passed[0] != passed[1]:
             expected, found = f"{passed[0]} items", f"{passed[1]}"
             raise InvalidInput("search a whole gallery", expected=f"{expected} in both passes", found=found)
-        correct = self.correct_among(np.ones(len(self.classes), bool))
+        correct = self.relevance.among(np.ones(len(self.classes), bool))
         values = {name: strategy.values(ks, correct) for name, strategy in strategies.items()}
         return WholeFigures(values=values, correct=correct)
 
@@ -102,25 +127,14 @@ class WholeSearch:
                 strategy.take(batch, nearer=nearer)
         return items
 
-    def _probes(self) -> BoolArray:
-        """(n,) bool, items whose precision is found: all of a class, or a random part of a large one."""
-        random = np.random.default_rng(seed_of("probes", self.seed))
-        order = random.permutation(len(self.classes))
-        order = order[np.argsort(self.classes[order], kind="stable")]
-        ranked = self.classes[order]
-        starts = np.searchsorted(ranked, ranked)
-        probes = np.zeros(len(order), bool)
-        probes[order] = (np.arange(len(order)) - starts < MOST_PROBES) & (ranked >= 0)
-        return probes
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WholeFigures:
     """What queries find in a whole gallery.
 
     Args:
-        values: Strategy -> (metrics, q) float64: CMC at each k, then average precision; NaN for a query without a
-            correct item.
+        values: Strategy -> (metrics, q) float64: CMC at each k, recall@k, nDCG@k and MRR@k where there is a depth, then
+            average precision; NaN for a query without a correct item.
         correct: (q,) intp, correct items of each query.
     """
 
@@ -133,7 +147,7 @@ class _Strategy:
 
     def __init__(self, search: WholeSearch, name: str, probes: BoolArray) -> None:
         self._search, self._name, self._probes = search, name, probes
-        queries = len(search.query_classes)
+        queries = len(search.itself)
         self._found: list[list[tuple[Doubles, Positions]]] = [[] for _ in range(queries)]
         self._first = np.full(queries, FARTHEST)  # the nearest of all correct items
         self._first_place = np.full(queries, np.iinfo(np.intp).max)
@@ -141,22 +155,46 @@ class _Strategy:
 
     def take(self, batch: Passing, *, nearer: bool) -> None:
         """Look at a batch: for correct items, and in the second pass for what is nearer than they are."""
-        search = self._search
-        distances = measure(search.queries[self._name], batch.vectors[self._name], search.metrics[self._name])
-        classes = np.where(batch.there[self._name], search.classes[batch.places], -1)
+        search, there = self._search, self._there(batch)
+        search.relevance.start(batch.places, there)
         if nearer and not self._marks:
             self._marks = [self._marks_of(query) for query in range(len(self._first))]
-        for start, block in distances.blocks():
-            block[:, ~batch.there[self._name]] = FARTHEST
+        for start, block in self._blocks(batch):
+            block[:, ~there] = FARTHEST
             for row, near in enumerate(block):
                 query = start + row
                 near[batch.places == search.itself[query]] = FARTHEST
-                mine = np.flatnonzero(classes == search.query_classes[query])
-                mine = mine[batch.places[mine] != search.itself[query]]
+                mine = search.relevance.of(query)
                 if nearer:
                     self._marks[query].count(near, batch.places, mine)
                 else:
                     self._note(query, near[mine], batch.places[mine])
+
+    def _there(self, batch: Passing) -> BoolArray:
+        """(b,) bool, items that this strategy can find: a fusion finds what has a vector in either version."""
+        way = self._search.fused.get(self._name)
+        if way is None:
+            return batch.there[self._name]
+        source, target = batch.there[way.source], batch.there[way.target]
+        if way.fusion.single:
+            return source if way.fusion.weight == 0 else target
+        return source | target
+
+    def _blocks(self, batch: Passing) -> Iterator[tuple[int, Doubles]]:
+        """The index of a block's first query and its distances, (rows, b) float64."""
+        way = self._search.fused.get(self._name)
+        if way is None:
+            yield from self._distances(batch, self._name).blocks()
+            return
+        assert batch.native is not None
+        there = batch.there[way.source], batch.there[way.target]
+        left, right = self._distances(batch, way.source), self._distances(batch, way.target)
+        for (start, near), (_, far) in zip(left.blocks(), right.blocks(), strict=True):
+            yield start, way.fusion.distances(near, far, batch.native, *there)
+
+    def _distances(self, batch: Passing, name: str) -> Distances:
+        search = self._search
+        return measure(search.queries[name], batch.vectors[name], search.metrics[name])
 
     def _note(self, query: int, distances: Doubles, places: Positions) -> None:
         """Remember correct items."""
@@ -176,14 +214,18 @@ class _Strategy:
 
     def values(self, ks: Sequence[int], correct: Positions) -> Doubles:
         """(metrics, q) float64."""
-        found = np.full((len(ks) + 1, len(correct)), np.nan)
-        probed = self._search.correct_among(self._probes)
+        depth, relevance = self._search.depth, self._search.relevance
+        found = np.full((len(ks) + num_graded(depth) + 1, len(correct)), np.nan)
+        probed = relevance.among(self._probes)
         for query in np.flatnonzero(correct > 0):
             if not self._marks or not np.isfinite(self._first[query]):
                 found[:, query] = 0.0
                 continue
             rank, precision = self._marks[query].result()
-            found[:-1, query] = [rank <= k for k in ks]
+            found[: len(ks), query] = [rank <= k for k in ks]
+            if depth is not None:
+                top = self._marks[query].top(depth, partial(relevance.gains, int(query)))
+                found[len(ks) : -1, query] = graded(top[None], relevance.all_gains(int(query))[None], depth)[:, 0]
             # Of correct items that this strategy cannot find at all, the precision is 0.
             found[-1, query] = precision.sum() / max(probed[query], 1)
         return found
@@ -207,6 +249,13 @@ class _Marks:
         there = np.isfinite(self._distances[1:])
         precision: Doubles = np.where(there, (self._correct[1:] + 1) / (self._nearer[1:] + 1), 0.0)
         return int(self._nearer[0]) + 1, precision
+
+    def top(self, depth: int, gains: Callable[[Positions], Doubles]) -> Doubles:
+        """(depth,) float64, what the items on the first ranks are worth, 0 for one that is not correct."""
+        ranks, top = self._nearer[1:], np.zeros(depth)
+        first = np.flatnonzero(np.isfinite(self._distances[1:]) & (ranks < depth))
+        top[ranks[first]] = gains(self._places[1:][first])
+        return top
 
     def _ahead(self, near: Doubles, places: Positions) -> npt.NDArray[np.int64]:
         if not len(places):

@@ -17,6 +17,7 @@ import numpy as np
 from compatstore.arrays import ArrowArray, BoolArray, Doubles, FloatArray, Positions
 from compatstore.artifacts.artifact import Artifact
 from compatstore.digests import digest_half
+from compatstore.errors import InvalidInput
 from compatstore.evaluation import DecisionTable, decide
 from compatstore.evaluation.fusion import SAME_SHARE, Fusion, Serving
 from compatstore.evaluation.fusion_choice import FittedFusion, FusionTrial
@@ -35,11 +36,19 @@ from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.estimate import UpgradeEstimate, asked_share, load_estimate, save_estimate
 from compatstore.upgrade.estimates.fusing import SHARES, filled, native_share, serve
 from compatstore.upgrade.estimates.gates import check_gates, require_measurable, require_passed
-from compatstore.upgrade.estimates.sample import classes_of, require_labels
+from compatstore.upgrade.estimates.sample import Sample, classes_of, require_labels
 from compatstore.upgrade.estimates.trial import TRUST, SampleSettings, decision_settings
 from compatstore.upgrade.estimates.waves import figures_of_wave
+from compatstore.upgrade.judging import (
+    MOST_SEARCHED,
+    JudgedTransform,
+    fusion_as_it_is,
+    gallery_to_search,
+    judge_by_queries,
+)
 from compatstore.upgrade.progress import Monitor
 from compatstore.upgrade.requests.gates import Gates
+from compatstore.upgrade.requests.queries import Queries, column_of
 from compatstore.upgrade.states import BACKFILL, CUTOVER, require_open, set_run
 from compatstore.versions import EmbeddingVersion
 
@@ -121,6 +130,7 @@ class _Judged(NamedTuple):
     trial: FusionTrial
     fitted: FittedFusion
     figure: float
+    by_queries: JudgedTransform | None = None
 
 
 class Wave(NamedTuple):
@@ -164,18 +174,25 @@ def learn(context: UpgradeContext, learner: Learner, asked: Gates, monitor: Moni
     """
     run, natives = context.run, context.count(context.target.native)
     tried = replace(run, learned_at=natives)
-    lesson, ids, judges = _lesson_of(context, asked.labels)
+    lesson, ids, judges = _lesson_of(context, column_of(asked.labels))
     if len(judges) < FEWEST_PAIRS:
         return _note(context, tried, f"too few pairs: {len(judges)}, at least {FEWEST_PAIRS} are needed")
     share = native_share(context)
     form = VectorForm.of(context.target_record)
     taught = learner.teach(lesson, monitor.reach)
     usable = [one for one in taught if form.searchable(one.transformed).all()]
-    judged = [_judge(context, lesson, one, judges, share, asked) for one in usable]
-    if not judged:
+    if not usable:
         return _note(context, tried, f"no method can learn from {len(lesson)} pairs")
+    searched = gallery_to_search(context, asked)
+    if searched is None:
+        judged = [_judge(context, lesson, one, judges, share, asked) for one in usable]
+    else:
+        judged = [_judge_by_queries(context, searched, lesson, one, judges, asked) for one in usable]
     best = max(judged, key=lambda one: one.figure)
-    fusion, pays = _with_larger_shares(context, best, share, learner.least_gain)
+    if best.by_queries is None:
+        fusion, pays = _with_larger_shares(context, best, share, learner.least_gain)
+    else:
+        fusion, pays = fusion_as_it_is(best.by_queries, share), True
     taken = best.taught if not run.path or _comes_nearer(context, lesson, ids, best.taught) else None
     tried = replace(tried, ended_by="" if pays else GAIN)
     record = None
@@ -208,13 +225,24 @@ def how_searched(context: UpgradeContext) -> str:
     return f"searches with queries of both versions rank by {run.source} and {run.target} as one{better}"
 
 
-def require_known(asked: Gates) -> None:
-    """Refuse, before anything is embedded, gates that no lesson can tell of: a lesson's pairs are a sample.
+def require_known(context: UpgradeContext, asked: Gates) -> None:
+    """Refuse, before anything is embedded, gates that no lesson can tell of.
+
+    A lesson's pairs are a sample. The app's own queries search a small gallery as a whole, with its natives.
 
     Raises:
-        InvalidInput: A figure other than mAP is asked for.
+        InvalidInput: A figure other than mAP is asked for, or by queries a share of what a full backfill would give.
     """
-    require_measurable(asked, 1.0, complete=False)
+    by_queries = isinstance(asked.labels, Queries) and asked.labels.judged
+    if by_queries and asked.target_quality is not None:
+        raise InvalidInput(
+            "teach an upgrade up to a target quality by queries",
+            expected="figures to reach: --require",
+            found=f"target_quality={asked.target_quality:g}, of a full backfill that nobody knows yet",
+            fix="Name what is to be reached, such as --require 'map>=0.6', or leave --queries out.",
+        )
+    complete = by_queries and context.count(context.source.present) <= MOST_SEARCHED
+    require_measurable(asked, 1.0, complete=complete)
 
 
 def require_reached(context: UpgradeContext, asked: Gates) -> None:
@@ -304,6 +332,15 @@ def _judge(
     return _Judged(taught, trial, fitted, float(fitted.found.values[metric, fitted.found.counted].mean()))
 
 
+def _judge_by_queries(
+    context: UpgradeContext, searched: Sample, lesson: Lesson, taught: Taught, judges: Positions, asked: Gates
+) -> _Judged:
+    """What the app's own queries find in the gallery as it is, where the rest was made by a transform."""
+    pairs = (lesson.source[judges], lesson.target[judges], taught.transformed[judges])
+    judged = judge_by_queries(context, searched, taught.artifact, pairs, asked)
+    return _Judged(taught, judged.trial, judged.fitted, judged.figure, judged)
+
+
 def _sample_of(context: UpgradeContext, lesson: Lesson, taught: Taught, judges: Positions) -> EvaluationSample:
     ids = np.arange(len(judges))
     labels = None if lesson.classes is None else lesson.classes[judges]
@@ -390,7 +427,7 @@ def _take(
         if record is not None:
             registry = registry.with_artifact(record)
         return registry.with_run(run).with_serving(
-            ServingRecord(run.target, open_run.identity, fusion, asked.labels, serving)
+            ServingRecord(run.target, open_run.identity, fusion, column_of(asked.labels), serving)
         )
 
     note = what if fusion.choice is None else f"{what}; weight {fusion.choice}"
@@ -408,9 +445,13 @@ def _promise(context: UpgradeContext, best: _Judged, fusion: Fusion, share: floa
     share = round(share, 6)
     shares = tuple(sorted({*(other for other in (share, *SHARES) if 0 < other < 1)}))
     settings = replace(_settings(asked, context.run), shares=shares, fused_shares=(0.0, *shares, 1.0))
-    table: DecisionTable = decide(best.trial.sample, decision_settings(context, settings))
     serving: Serving = "fused" if fusion.weight > 0 else "single"
-    table = replace(table, provenance=f"{table.num_queries} items of the gallery that are native in both versions.")
+    table: DecisionTable
+    if best.by_queries is None:
+        table = decide(best.trial.sample, decision_settings(context, settings))
+        table = replace(table, provenance=f"{table.num_queries} items of the gallery that are native in both versions.")
+    else:
+        table = best.by_queries.table(min(share, 1.0))
     estimate = UpgradeEstimate(
         terms=replace(asked, serving=serving),
         path=context.run.path,

@@ -131,7 +131,7 @@ def require_startable(context: UpgradeContext, gates: Gates) -> None:
         InvalidInput: The upgrade teaches itself, and a gate is of a figure that it cannot tell.
     """
     if context.run.teaches:
-        require_known(gates)
+        require_known(context, gates)
     if context.run.backfill > 0 and context.target_record.columns is None:
         require_encoder(context.catalog, context.run.target)
 

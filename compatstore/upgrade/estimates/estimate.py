@@ -36,6 +36,7 @@ from compatstore.upgrade.estimates.gates import (
 from compatstore.upgrade.estimates.trial import FUSED_SHARES, TRUST, SampleSettings, try_upgrade
 from compatstore.upgrade.requests.backfill import Budget
 from compatstore.upgrade.requests.gates import Gates
+from compatstore.upgrade.requests.queries import Queries
 from compatstore.upgrade.states import run_of
 
 STEP = "estimate"
@@ -90,9 +91,10 @@ class UpgradeEstimate:
         served = f"A backfill of {self.share:.4g}{as_one}"
         if kept is None:
             return f"{served} has {table.criterion} {self.row.percent_of(table.criterion)} %."
+        asking = "those asked" if isinstance(self.terms.labels, Queries) else "the gallery's items"
         return (
             f"{served} keeps {kept.value:.1%} ({kept.low:.1%} to {kept.high:.1%}) of the full "
-            f"backfill's {table.criterion}, correct by {table.truth}, for queries like the gallery's items."
+            f"backfill's {table.criterion}, correct by {table.truth}, for queries like {asking}."
         )
 
 
@@ -151,7 +153,10 @@ def save_estimate(
     catalog: Catalog, target: str, estimate: UpgradeEstimate, figures: Mapping[str, float] | None = None
 ) -> None:
     """Enter an estimate into the history, unless it is the last one there; `figures` says when it was made."""
-    data = _rounded(dataclasses.asdict(estimate))
+    values, labels = dataclasses.asdict(estimate), estimate.terms.labels
+    if isinstance(labels, Queries):
+        values["terms"]["labels"] = labels.record()
+    data = _rounded(values)
     entry = HistoryEntry(STEP, target, note=estimate.promise, data=data, figures=figures or {})
     known = _entries(catalog, target)
     if not known or dict(known[-1].data) != data:
@@ -177,7 +182,9 @@ def _entries(catalog: Catalog, target: str) -> list[HistoryEntry]:
 
 
 def _read(data: Mapping[str, Any]) -> UpgradeEstimate:
-    terms = Gates(**{**data["terms"], "require": tuple(data["terms"]["require"])})
+    asked = data["terms"]
+    labels = Queries(**asked["labels"]) if isinstance(asked["labels"], Mapping) else asked["labels"]
+    terms = Gates(**{**asked, "require": tuple(asked["require"]), "labels": labels})
     gates = tuple(Gate(**{**gate, "estimate": Estimate(**gate["estimate"])}) for gate in data["gates"])
     return UpgradeEstimate(
         **{**data, "terms": terms, "path": tuple(data["path"]), "gates": gates, "table": _table(data["table"])}

@@ -27,6 +27,7 @@ from compatstore.upgrade.estimates.trial import (
     require_path,
 )
 from compatstore.upgrade.requests.gates import Gates
+from compatstore.upgrade.requests.queries import column_of
 from compatstore.upgrade.states import require_open, run_of
 from compatstore.upgrade.transform import transformer_of
 
@@ -64,7 +65,7 @@ def choose_fusion(context: UpgradeContext, settings: SampleSettings, weight: flo
         named = replace(constants.named(weight), native_share=share)
         return replace(named, measured=trial.measure(native, named))
     larger = [other for other in SHARES if other > share + SAME_SHARE]
-    masks = [native, *(filled(native, np.asarray(trial.sample.order, np.intp), other) for other in larger)]
+    masks = [native, *(trial.sample.filled(other, native) for other in larger)]
     fitted = [trial.fit(mask, constants, against_target=True).fusion for mask in masks]
     choices = tuple(
         replace(choice, native_share=there)
@@ -199,6 +200,6 @@ def fuse_as_asked(catalog: Catalog, target: str, asked: Gates) -> None:
         settings = SampleSettings(
             sample=asked.sample or SAMPLE, labels=asked.labels, criterion=asked.criterion, seed=context.run.seed
         )
-        save_fusion(catalog, context.run, choose_fusion(context, settings), asked.labels)
+        save_fusion(catalog, context.run, choose_fusion(context, settings), column_of(asked.labels))
     if asked.fused:
         serve(catalog, target, "fused")

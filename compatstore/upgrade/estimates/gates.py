@@ -9,6 +9,7 @@ from compatstore.errors import GateFailed, InvalidInput
 from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
 from compatstore.evaluation.fusion import Serving
 from compatstore.upgrade.requests.gates import Gates, read_requirement
+from compatstore.upgrade.requests.queries import is_told
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +30,8 @@ class Gate:
 def require_measurable(asked: Gates, share: float | None, *, complete: bool) -> None:
     """Refuse gates that no estimate can tell, before anything is embedded for it.
 
-    Of a sample of the gallery, CMC and negative flips are known where labels say what is correct and no native vector
-    is needed that does not exist yet: for a hop alone. mAP can be told of every budget.
+    Of a sample of the gallery, mAP can be told of every budget. The other figures are known where labels or judgements
+    say what is correct and no native vector is needed that does not exist yet: for a hop alone.
 
     Args:
         asked: What must be reached.
@@ -43,22 +44,24 @@ def require_measurable(asked: Gates, share: float | None, *, complete: bool) -> 
     wanted = [text for text in asked.require if read_requirement(text)[0] != "map"]
     if asked.max_negative_flips is not None:
         wanted.append(f"negative flips<={asked.max_negative_flips:g}")
-    hop_alone = asked.labels is not None and not share and not asked.fused
-    if asked.criterion != "map" and (asked.labels is None or asked.target_quality is not None):
+    told = is_told(asked.labels)
+    hop_alone = told and not share and not asked.fused
+    if asked.criterion != "map" and (not told or asked.target_quality is not None):
         wanted, hop_alone = [f"the criterion {asked.criterion}"], False
     if wanted and not complete and not hop_alone:
         needs = "a full backfill" if share is None else f"a backfill of {share:g}"
         found = "both versions searched as one" if asked.fused else needs
-        raise _not_measurable(wanted[0], "the target's own neighbours" if asked.labels is None else found)
+        raise _not_measurable(wanted[0], found if told else "the target's own neighbours")
 
 
 def _not_measurable(wanted: str, found: str) -> InvalidInput:
     return InvalidInput(
         f"estimate {wanted}",
         expected="a figure that a sample can tell: map of any budget; cmc@k and negative flips of a hop alone "
-        "(backfill 0) with labels, or of a sample that is the whole gallery",
+        "(backfill 0) with labels or qrels, or of a sample that is the whole gallery",
         found=f"{found}, which a sample cannot tell",
-        fix="Ask for map, or measure CMC after the upgrade: compatstore report GALLERY",
+        fix="Ask for map, take a sample of the whole gallery (--sample), or measure it after the upgrade: compatstore "
+        "report GALLERY",
     )
 
 

@@ -11,10 +11,12 @@ import numpy as np
 from compatstore.errors import UpgradeError
 from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
 from compatstore.upgrade.context import UpgradeContext
+from compatstore.upgrade.estimates.asked import SMALLEST_SAMPLE
 from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate
-from compatstore.upgrade.estimates.sample import REPORT_DRAW, SMALLEST_SAMPLE, draw_sample
+from compatstore.upgrade.estimates.sample import REPORT_DRAW, draw_sample
 from compatstore.upgrade.estimates.trial import SampleSettings, decide_on_sample
 from compatstore.upgrade.requests.gates import Gates
+from compatstore.upgrade.requests.queries import Queries
 
 AS_SERVED = "t/h"  # a trial's row for the vectors that it is given; here they are the table's own
 
@@ -46,7 +48,7 @@ class Compared:
 def measure_upgrade(
     context: UpgradeContext, terms: Gates, estimated: int, promised: DecisionTable | None = None
 ) -> DecisionTable:
-    """Let items that the estimate has not seen search the vectors that the table has now; read-only.
+    """Let items that the estimate has not seen, or the app's own queries, search what the table has now; read-only.
 
     The draw has a domain of its own, so that native and transformed rows are in it as they are in the gallery. With
     labels its queries search the whole gallery as it is served. Items without a native vector are embedded to know
@@ -67,8 +69,10 @@ def measure_upgrade(
         InvalidInput: The criterion is CMC, and there are no labels.
     """
     run, size = context.run, terms.sample or SAMPLE
+    if isinstance(terms.labels, Queries):
+        terms.labels.require_same()
     left = context.count(context.source.present) - estimated
-    if left < SMALLEST_SAMPLE:
+    if left < SMALLEST_SAMPLE and not isinstance(terms.labels, Queries):
         raise UpgradeError(
             f"measure the upgrade to {run.target}",
             expected=f"{SMALLEST_SAMPLE} items that the estimate has not seen",
@@ -97,7 +101,7 @@ def compare(estimate: UpgradeEstimate, measured: DecisionTable) -> tuple[Compare
     pairs = (
         ("status quo", estimate.table.row("s/s"), measured.row("s/s")),
         ("as served" if served is as_served(measured) else "target alone", estimate.row, served),
-        ("full backfill", estimate.table.row("t/t"), measured.row("t/t")),
+        *(("full backfill", row, measured.row("t/t")) for row in estimate.table.rows if row.notation == "t/t"),
     )
     figures = (
         Compared.of(f"{name}: {metric}", before.figures[metric], after.figures[metric])

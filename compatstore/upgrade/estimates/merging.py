@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from compatstore.arrays import FloatArray
 from compatstore.errors import UpgradeError
 from compatstore.evaluation.fusion import SAME_SHARE
 from compatstore.evaluation.merging import Merge
-from compatstore.evaluation.sample import EvaluationSample
 from compatstore.evaluation.strategies import trial_of_merges
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE
@@ -21,9 +18,9 @@ from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.fusing import SHARES, STEP, filled, native_share
+from compatstore.upgrade.estimates.fusing import SHARES, STEP, native_share
 from compatstore.upgrade.estimates.sample import Sample, draw_sample
-from compatstore.upgrade.estimates.trial import SampleSettings, decision_settings
+from compatstore.upgrade.estimates.trial import SampleSettings, as_evaluation_sample, decision_settings
 from compatstore.upgrade.states import require_open, run_of
 
 
@@ -43,30 +40,17 @@ def choose_merge(context: UpgradeContext, settings: SampleSettings) -> Merge:
     """
     bridge = _bridge(context)
     sample = _usable(context, draw_sample(context, settings.sample, labels=settings.labels, seed=settings.seed))
-    asks, native = sample.asks, sample.served.valid & (sample.served.origin == NATIVE)
+    native = sample.served.valid & (sample.served.origin == NATIVE)
     urgent = order("random", ArrayRows(ids=sample.ids), context.run.seed)
-    labels, ids = None if sample.classes is None else sample.classes[sample.places], np.arange(len(sample.places))
     trial = trial_of_merges(
-        EvaluationSample(
-            source_queries=sample.source.vectors[asks],
-            target_queries=sample.native[asks],
-            source=sample.source.vectors,
-            transformed=sample.native,  # nothing is transformed, and no merge looks at it
-            native=sample.native,
-            order=urgent,
-            query_labels=None if labels is None else labels[asks],
-            gallery_labels=labels,
-            query_ids=ids[asks],
-            gallery_ids=ids,
-            population=sample.population,
-        ),
+        as_evaluation_sample(sample, sample.native, urgent),  # nothing is transformed, and no merge looks at it
         decision_settings(context, settings),
         _part_queries(context, bridge, sample),
         comparable=bridge is not None and comparable(context.registry, bridge),
     )
     share = native_share(context)
     shares = (share, *(other for other in SHARES if share + SAME_SHARE < other < 1))
-    masks = [native, *(filled(native, urgent, other) for other in shares[1:])]
+    masks = [native, *(trial.sample.filled(other, native) for other in shares[1:])]
     choices = tuple(replace(trial.fit(mask), native_share=there) for mask, there in zip(masks, shares, strict=True))
     chosen = Merge(
         merge=choices[0].merge,
@@ -106,8 +90,8 @@ def _usable(context: UpgradeContext, sample: Sample) -> Sample:
 def _part_queries(context: UpgradeContext, bridge: ArtifactRecord | None, sample: Sample) -> FloatArray:
     """(q, source dim) float32, what the source's part is searched with."""
     if bridge is None:
-        return sample.source.vectors[sample.asks]
-    return context.catalog.artifact(bridge.id).apply(sample.native[sample.asks]).vectors
+        return sample.source_queries
+    return context.catalog.artifact(bridge.id).apply(sample.target_queries).vectors
 
 
 def save_merge(catalog: Catalog, run: RunRecord, merge: Merge, labels: str | None) -> None:

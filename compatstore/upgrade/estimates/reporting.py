@@ -146,7 +146,7 @@ def _advice(
         return "" if estimate is None else estimate.table.advice.text
     served, criterion = as_served(measured), measured.criterion
     gain, kept = served.gains[criterion], served.kept.get(criterion)
-    labelled = measured.truth == "labels"
+    labelled = measured.told
     quality = None if estimate is None else estimate.terms.target_quality
     if labelled and gain.high < 0:
         return f"Do not cut over, or roll back: {criterion} is below the status quo for certain."

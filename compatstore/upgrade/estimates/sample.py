@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +19,11 @@ from compatstore.storage.ids import among, find
 from compatstore.storage.registry import bridge_to
 from compatstore.upgrade.backfilling.random_order import random_scores
 from compatstore.upgrade.context import UpgradeContext
+from compatstore.upgrade.estimates.asked import SMALLEST_SAMPLE, AskedQueries, ItemsThatAsk, ask, found_first
+from compatstore.upgrade.requests.queries import Queries, column_of
 from compatstore.upgrade.transform import transformer_of
 
-SMALLEST_SAMPLE = 40
+CERTAIN_PARTS = 3  # of a sample for queries one part is correct for them, one is found first, and one is drawn
 ESTIMATE_DRAW, REPORT_DRAW = "estimate", "report"
 
 
@@ -37,7 +40,10 @@ class Sample:
         embedded: (n,) bool, items that have, or could be given, a native vector.
         asks: (n,) bool, items that are queries: embedded, with a label where there are labels, and not learned from.
         classes: (population,) intp, the class of every item of the gallery by place, -1 for none; None without labels.
+        population: Items of the gallery that have a vector in the source.
         provenance: Where the queries come from, in a sentence.
+        queries: The app's own queries, which ask in place of items; None where items ask.
+        drawn: (n,) bool, items that were drawn at random; the others are in the sample for certain. None for all.
     """
 
     ids: ArrowArray
@@ -50,6 +56,28 @@ class Sample:
     classes: Positions | None
     population: int
     provenance: str
+    queries: AskedQueries | None = None
+    drawn: BoolArray | None = None
+
+    @property
+    def source_queries(self) -> FloatArray:
+        """(q, source dim) float32."""
+        return self.source.vectors[self.asks] if self.queries is None else self.queries.source
+
+    @property
+    def target_queries(self) -> FloatArray:
+        """(q, target dim) float32, the same queries."""
+        return self.native[self.asks] if self.queries is None else self.queries.target
+
+    @property
+    def query_places(self) -> Positions:
+        """(q,) intp, the place in the gallery of each query that is an item; -1 for one that is none."""
+        return self.places[self.asks] if self.queries is None else self.queries.itself
+
+    @property
+    def told(self) -> bool:
+        """Whether labels or judgements say what is correct."""
+        return self.classes is not None if self.queries is None else self.queries.judged is not None
 
     def served_only(self) -> Sample:
         """The items that searches in the target find."""
@@ -57,7 +85,8 @@ class Sample:
 
     def only(self, rows: BoolArray) -> Sample:
         """Some of the items, (n,) bool, drawn from the same gallery."""
-        return Sample(
+        return replace(
+            self,
             ids=self.ids.filter(rows),
             places=self.places[rows],
             source=self.source.take(rows),
@@ -65,9 +94,7 @@ class Sample:
             native=self.native[rows],
             embedded=self.embedded[rows],
             asks=self.asks[rows],
-            classes=self.classes,
-            population=self.population,
-            provenance=self.provenance,
+            drawn=None if self.drawn is None else self.drawn[rows],
         )
 
 
@@ -75,10 +102,11 @@ def draw_sample(
     context: UpgradeContext,
     size: int,
     *,
-    labels: str | None = None,
+    labels: str | Queries | None = None,
     seed: int = 0,
     domain: str = ESTIMATE_DRAW,
     estimated: int = 0,
+    embed: bool = True,
 ) -> Sample:
     """Draw items at random and embed them natively; the vectors of items that are native in the table are reused.
 
@@ -88,27 +116,117 @@ def draw_sample(
     Args:
         context: The upgrade, resolved.
         size: Items to draw.
-        labels: Column of labels, or None.
+        labels: Column of labels, the app's own queries, or None. Queries ask in place of items, so those that the
+            estimate has drawn may be drawn again.
         seed: Seed of the draw.
         domain: Name of the draw, `ESTIMATE_DRAW` or `REPORT_DRAW`: two names give independent orders.
         estimated: Items that the estimate with the same seed has drawn, such as 2000; these are left out.
+        embed: Whether items are embedded where the app's own queries ask; else those that are not native stay without
+            a native vector.
 
     Raises:
         UpgradeError: Too few items can be queries.
         InvalidInput: There is no such column of labels.
     """
     snapshot, key, source = context.snapshot, context.registry.id_column, context.source
-    require_labels(snapshot.schema, context.run.target, labels)
-    everything = snapshot.to_table(columns=[key, *([labels] if labels else [])], filter=source.present)
+    column = column_of(labels)
+    require_labels(snapshot.schema, context.run.target, column)
+    everything = snapshot.to_table(columns=[key, *([column] if column else [])], filter=source.present)
     ids = everything.column(key).combine_chunks()
     order = np.argsort(-random_scores(ids, domain, seed), kind="stable")
+    if isinstance(labels, Queries):
+        return _sample_for_queries(context, labels, ids, order, size, seed, embed=embed)
     if estimated:
         before = np.argsort(-random_scores(ids, ESTIMATE_DRAW, seed), kind="stable")[:estimated]
         order = order[~np.isin(order, before)]
     places = order[:size]
     rows = _read(context, ids.take(places))
-    classes = None if labels is None else classes_of(everything.column(labels))
+    classes = None if column is None else classes_of(everything.column(column))
     return _sample(context, rows, places, classes, len(ids))
+
+
+def _sample_for_queries(
+    context: UpgradeContext,
+    queries: Queries,
+    ids: ArrowArray,
+    order: Positions,
+    size: int,
+    seed: int,
+    *,
+    embed: bool,
+) -> Sample:
+    """Items that the app's own queries search: what is correct for them, what they find first, and others at random."""
+    complete = size >= len(ids)
+    most = len(ids) if complete else size // CERTAIN_PARTS
+    asked = ask(context, queries, ids, seed, most, partial(_items_that_ask, context))
+    certain = np.zeros(0, np.intp) if complete else _certain(context, asked, size)
+    places = np.concatenate([certain, order[~np.isin(order, certain)][: size - len(certain)]])
+    provenance = _provenance_of_queries(asked, len(places), len(certain), len(ids))
+    if len(asked) < SMALLEST_SAMPLE:
+        raise UpgradeError(
+            f"try the upgrade to {context.run.target}",
+            expected=f"{SMALLEST_SAMPLE} queries",
+            found=provenance.removesuffix("."),
+            fix="Name more queries, or judge items of the gallery for more of them.",
+        )
+    rows, usable = _usable(context, _read(context, ids.take(places)))
+    served = _served(context.target_record.columns, context.target_record.dim, rows)
+    native, embedded = served.vectors.copy(), served.valid & (served.origin == NATIVE)
+    if embed:
+        native, embedded = _embed(context, rows, served)
+    return Sample(
+        ids=rows.column(context.registry.id_column).combine_chunks(),
+        places=places[usable],
+        source=context.source.read_items(rows),
+        served=served,
+        native=native,
+        embedded=embedded,
+        asks=np.zeros(len(usable), bool),
+        classes=None,
+        population=len(ids),
+        provenance=provenance,
+        queries=asked,
+        drawn=None if complete else np.arange(len(places))[usable] >= len(certain),
+    )
+
+
+def _certain(context: UpgradeContext, asked: AskedQueries, size: int) -> Positions:
+    """Places that are in a sample of `size` for certain: what is correct for a query, and what it finds first.
+
+    Raises:
+        UpgradeError: There is no room for others.
+    """
+    if asked.judged is None:
+        return np.zeros(0, np.intp)
+    correct = asked.correct
+    if len(correct) > size - SMALLEST_SAMPLE:
+        raise UpgradeError(
+            f"try the upgrade to {context.run.target}",
+            expected=f"a sample of {len(correct) + SMALLEST_SAMPLE} or more: {len(correct)} items are correct for "
+            f"{len(asked)} queries, and others are searched too",
+            found=f"{size}",
+            fix="Take a larger sample: --sample.",
+        )
+    room = min(size // CERTAIN_PARTS, size - len(correct) - SMALLEST_SAMPLE)
+    return np.union1d(correct, found_first(context, asked, room))
+
+
+def _usable(context: UpgradeContext, rows: ArrowTable) -> tuple[ArrowTable, Positions]:
+    """The rows that get a vector which a search can find, and which these are."""
+    usable = np.flatnonzero(_findable(context, context.source.read_items(rows)))
+    return rows.take(usable), usable
+
+
+def _items_that_ask(context: UpgradeContext, ids: ArrowArray) -> ItemsThatAsk:
+    """Items in both versions, by their ids."""
+    rows = _read(context, ids)
+    source, seen = context.source.read_items(rows), np.zeros(rows.num_rows, bool)
+    served = _served(context.target_record.columns, context.target_record.dim, rows)
+    native, embedded = _embed(context, rows, served)
+    possible = np.flatnonzero(_findable(context, source))
+    lessons = lessons_of(context, source.take(possible), ids.take(pa.array(possible)))
+    seen[possible] = lessons.seen
+    return ItemsThatAsk(source=source.vectors, target=native, embedded=embedded, learned_from=seen)
 
 
 def _read(context: UpgradeContext, ids: ArrowArray) -> ArrowTable:
@@ -232,6 +350,18 @@ def _provenance(queries: int, drawn: int, population: int, left_out: Mapping[str
     text = f"{queries} queries from {drawn} items drawn of {population}" + (f" ({reasons})." if reasons else ".")
     if not known:
         text += " It is unknown what the artifact was trained on: figures are too good where that is in the sample."
+    return text
+
+
+def _provenance_of_queries(asked: AskedQueries, items: int, certain: int, population: int) -> str:
+    """Where the app's own queries come from, and what they search."""
+    reasons = ", ".join(f"{count} {why}" for why, count in asked.left_out.items() if count)
+    text = f"{len(asked)} queries of the app's own against {items} items of {population}"
+    if certain:
+        text += f", of which {certain} are correct for one or found first, and the others drawn"
+    text += f" ({reasons})." if reasons else "."
+    if asked.lacking:
+        text += f" {asked.lacking} items that were judged correct are not in the gallery."
     return text
 
 

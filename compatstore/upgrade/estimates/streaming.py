@@ -1,4 +1,4 @@
-"""The whole gallery passing by, in bounded memory: as its source has it, and as a hop makes it or the target has it."""
+"""What the queries of a sample find in the whole gallery, by the ways that need no more native vectors."""
 
 from __future__ import annotations
 
@@ -7,36 +7,29 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from compatstore.arrays import BoolArray, FloatArray
 from compatstore.evaluation.compatibility import fit_length
-from compatstore.evaluation.whole import Passing, WholeFigures, WholeSearch
-from compatstore.storage.columns import VersionColumns
-from compatstore.storage.snapshot import Snapshot
+from compatstore.evaluation.fusion import Fusion
+from compatstore.evaluation.whole import FusedWay, Passing, WholeFigures, WholeSearch
 from compatstore.upgrade.context import UpgradeContext
+from compatstore.upgrade.estimates.passing import GalleryPass
 from compatstore.upgrade.estimates.sample import Sample
-from compatstore.upgrade.transform import Transformer, transformer_of
 from compatstore.versions import Metric
 
 SOURCE_WAYS = ("s/s", "t/s")
 TARGET_WAY = "t/h"
+FUSED_WAY = "s/s & t"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Streaming:
-    """A gallery that queries of a sample search as a whole, by the ways that need no more native vectors.
+    """A gallery that queries of a sample search as a whole.
 
     Args:
-        snapshot: The table version.
-        source: Columns of the source.
-        target: Columns of the target where these are what is searched, or None: then the source's are transformed.
-        transformer: What transforms them.
+        passing: The gallery.
         search: The queries.
     """
 
-    snapshot: Snapshot
-    source: VersionColumns
-    target: VersionColumns | None
-    transformer: Transformer
+    passing: GalleryPass
     search: WholeSearch
 
     def figures(self, ks: tuple[int, ...]) -> WholeFigures:
@@ -48,68 +41,51 @@ class Streaming:
         return self.search.run(self._batches, ks)
 
     def _batches(self) -> Iterator[Passing]:
-        source, target, start = self.source, self.target, 0
-        columns = [*source.item_names, *(target.names if target else [])]
-        batches = self.snapshot.to_batches(
-            columns=list(dict.fromkeys(columns)), filter=source.present, batch_size=min(self.search.batch_rows, 8192)
-        )
-        for batch in batches:
-            stored = source.read_items(batch)
-            if target is not None:
-                values = target.decode(batch)
-                made, there = values.vectors, values.valid
-            else:
-                there = self.transformer.possible(stored)
-                made = np.zeros((len(there), self.search.queries[TARGET_WAY].shape[1]), np.float32)
-                if there.any():
-                    hopped = self.transformer.apply(stored.take(there))
-                    made[there] = hopped.vectors
-                    there[there] = hopped.valid
-            old = _findable(stored.vectors, stored.valid)
+        for batch in self.passing.batches(self.search.batch_rows):
             yield Passing(
-                places=np.arange(start, start + len(there)),
-                vectors={**dict.fromkeys(SOURCE_WAYS, old), TARGET_WAY: _findable(made, there)},
-                there={**dict.fromkeys(SOURCE_WAYS, stored.valid), TARGET_WAY: there},
+                places=batch.places,
+                vectors={**dict.fromkeys(SOURCE_WAYS, batch.source), TARGET_WAY: batch.target},
+                there={**dict.fromkeys(SOURCE_WAYS, batch.in_source), TARGET_WAY: batch.in_target},
+                native=batch.native,
             )
-            start += len(there)
 
 
 def search_whole(
-    context: UpgradeContext, sample: Sample, metrics: Mapping[str, Metric], *, served: bool, seed: int
+    context: UpgradeContext,
+    sample: Sample,
+    metrics: Mapping[str, Metric],
+    *,
+    depth: int | None,
+    served: bool,
+    fusion: Fusion | None,
+    seed: int,
 ) -> Streaming:
     """Let the queries of a sample search all items that have a vector in the source; read-only.
 
     Args:
         context: The upgrade, at the table version that the sample is of.
-        sample: Labelled items, of which some are queries.
+        sample: Items with labels, of which some are queries, or queries with judgements.
         metrics: Way -> distance of its space.
+        depth: The k of recall@k, nDCG@k and MRR@k; None to leave them out.
         served: Search what the table has in the target, rather than what a hop makes.
+        fusion: How both versions are searched as one, where what is served is searched by that too.
         seed: Of the items that stand for large classes.
     """
-    source, asks = context.source, sample.asks
-    assert sample.classes is not None
-    queries = sample.native[asks]
+    queries, nothing = sample.target_queries, np.full(sample.population, -1)
+    classes = nothing if sample.classes is None else sample.classes
     search = WholeSearch(
         queries={
-            "s/s": sample.source.vectors[asks],
-            "t/s": fit_length(queries, source.dim),
+            "s/s": sample.source_queries,
+            "t/s": fit_length(queries, context.source.dim),
             TARGET_WAY: queries,
         },
         metrics=metrics,
-        query_classes=sample.classes[sample.places[asks]],
-        classes=sample.classes,
-        itself=sample.places[asks],
+        query_classes=classes[sample.query_places],
+        classes=classes,
+        itself=sample.query_places,
         seed=seed,
+        judged=None if sample.queries is None else sample.queries.judged,
+        depth=depth,
+        fused={} if fusion is None else {FUSED_WAY: FusedWay(source="s/s", target=TARGET_WAY, fusion=fusion)},
     )
-    return Streaming(
-        snapshot=context.snapshot,
-        source=source,
-        target=context.target if served else None,
-        transformer=transformer_of(context.catalog, context.run),
-        search=search,
-    )
-
-
-def _findable(vectors: FloatArray, there: BoolArray) -> FloatArray:
-    """The vectors, with something that has a direction where there are none."""
-    return vectors if there.all() else np.where(there[:, None], vectors, np.float32(1))
+    return Streaming(passing=GalleryPass.of(context, served=served), search=search)

@@ -10,17 +10,21 @@ import numpy.typing as npt
 from compatstore.arrays import ArrowArray, FloatArray
 from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.evaluation import DecisionSettings, DecisionTable, EvaluationSample, decide
+from compatstore.evaluation.judgements import places_among
 from compatstore.evaluation.sample import ServedFusion
 from compatstore.storage.columns import NATIVE, VersionValues
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import COSINE_SCALE, ArrayRows
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.sample import SMALLEST_SAMPLE, Sample, draw_sample
+from compatstore.upgrade.estimates.asked import SMALLEST_SAMPLE
+from compatstore.upgrade.estimates.sample import Sample, draw_sample
 from compatstore.upgrade.estimates.streaming import SOURCE_WAYS, TARGET_WAY, search_whole
+from compatstore.upgrade.requests.gates import require_judged
+from compatstore.upgrade.requests.queries import Queries
 from compatstore.upgrade.transform import transformer_of
 from compatstore.versions import Metric
 
-KS = (1, 5)
+KS, DEPTH = (1, 5), 10
 FUSED_SHARES = (0.0, 1.0)
 TRUST = 0.7  # weight of the target in what is right without labels, where both versions are to be searched as one
 BUDGETS = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
@@ -32,8 +36,10 @@ class SampleSettings:
 
     Args:
         sample: Items to look at: each is a query, and what the others search.
-        labels: Column that says what is correct, or None: then it is what the target itself finds.
-        criterion: The figure that decides: "map", "cmc@1" or "cmc@5".
+        labels: Column that says what is correct, or the app's own queries, which then ask in place of items. None, or
+            queries without judgements: what the target itself finds is correct.
+        criterion: The figure that decides: "map", "cmc@1" or "cmc@5"; with judgements also "recall@10", "ndcg@10" or
+            "mrr@10".
         shares: Budgets to measure beside `BUDGETS`, in (0, 1).
         seed: Of the sample and of the bootstrap.
         fused_shares: Shares of natives at which both versions are also searched as one.
@@ -46,7 +52,7 @@ class SampleSettings:
     """
 
     sample: int = 2000
-    labels: str | None = None
+    labels: str | Queries | None = None
     criterion: str = "map"
     shares: tuple[float, ...] = ()
     seed: int = 0
@@ -58,16 +64,17 @@ class SampleSettings:
     def __post_init__(self) -> None:
         if self.sample < SMALLEST_SAMPLE:
             raise InvalidInput("try an upgrade", expected=f"a sample >= {SMALLEST_SAMPLE}", found=f"{self.sample}")
+        require_judged((self.criterion,), self.labels)
 
 
 def try_upgrade(context: UpgradeContext, settings: SampleSettings) -> DecisionTable:
     """Measure an upgrade on items of the gallery before, or while, it runs.
 
     Items that are native in the target already are taken as they are, the others are embedded for the trial and
-    not kept. Queries are the items of the sample that the artifact has not learned from. With labels they search the
-    whole gallery by the ways that need no native vector of it; what a backfill gives is seen in the sample, and put
-    right by what is known of the other ways. Whoever asks, the same budgets are compared, so that one gallery and one
-    sample give one advice.
+    not kept. Queries are the items of the sample that the artifact has not learned from, or the app's own. With labels
+    or judgements they search the whole gallery by the ways that need no native vector of it; what a backfill gives is
+    seen in the sample, and put right by what is known of the other ways. Whoever asks, the same budgets are compared,
+    so that one gallery and one sample give one advice.
 
     Args:
         context: The upgrade, resolved: the path and the order of the backfill.
@@ -105,34 +112,38 @@ def decide_on_sample(
         served: Whether `transformed` is what the table has in the target now, rather than a hop. Then the fusion that
             the gallery is served with is measured too, where there is one.
     """
-    metrics, whole = _metrics(context), None
+    metrics, whole, decided = _metrics(context), None, decision_settings(context, settings)
     complete = sample.population == len(sample.places)
-    if sample.classes is not None and not complete:
-        whole = search_whole(context, sample, metrics, served=served, seed=settings.seed).figures(KS)
     fusion = context.registry.fusion_served(context.run.target) if served else None
+    if sample.told and not complete:
+        whole = search_whole(
+            context, sample, metrics, depth=decided.depth, served=served, fusion=fusion, seed=settings.seed
+        ).figures(KS)
     native = sample.served.valid & (sample.served.origin == NATIVE)
     now = None if fusion is None else ServedFusion(fusion=fusion, native=native)
     trial = replace(as_evaluation_sample(sample, transformed, urgent), whole=whole, served=now)
-    return replace(decide(trial, decision_settings(context, settings)), provenance=sample.provenance)
+    return replace(decide(trial, decided), provenance=sample.provenance)
 
 
 def as_evaluation_sample(sample: Sample, transformed: FloatArray, urgent: npt.NDArray[np.intp]) -> EvaluationSample:
     """The sample as strategies are measured on it; arguments as in `decide_on_sample`."""
-    asks, labels = sample.asks, None if sample.classes is None else sample.classes[sample.places]
-    ids = np.arange(len(sample.places))
+    labels = None if sample.classes is None else sample.classes[sample.places]
+    ids, judged = np.arange(len(sample.places)), None if sample.queries is None else sample.queries.judged
     return EvaluationSample(
-        source_queries=sample.source.vectors[asks],
-        target_queries=sample.native[asks],
+        source_queries=sample.source_queries,
+        target_queries=sample.target_queries,
         source=sample.source.vectors,
         transformed=transformed,
         native=np.where(sample.embedded[:, None], sample.native, transformed),
         # What cannot be embedded gives way to the next in order.
         order=urgent[np.argsort(~sample.embedded[urgent], kind="stable")],
-        query_labels=None if labels is None else labels[asks],
+        query_labels=None if labels is None else labels[sample.asks],
         gallery_labels=labels,
-        query_ids=ids[asks],
+        query_ids=places_among(sample.query_places, sample.places),
         gallery_ids=ids,
         population=sample.population,
+        judged=None if judged is None else judged.of_items(sample.places),
+        drawn=sample.drawn,
     )
 
 
@@ -141,6 +152,7 @@ def decision_settings(context: UpgradeContext, settings: SampleSettings) -> Deci
     metrics = _metrics(context)
     return DecisionSettings(
         ks=KS,
+        depth=DEPTH if isinstance(settings.labels, Queries) and settings.labels.judged else None,
         criterion=settings.criterion,
         shares=settings.shares,
         fused_shares=settings.fused_shares,

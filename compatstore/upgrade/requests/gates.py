@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from compatstore.boundary import require_fields
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.fusion import Serving
+from compatstore.upgrade.requests.queries import Queries
 
-Criterion = Literal["map", "cmc@1", "cmc@5"]
-METRICS = ("cmc@1", "cmc@5", "map")
+Criterion = Literal["map", "cmc@1", "cmc@5", "recall@10", "ndcg@10", "mrr@10"]
+JUDGED = ("recall@10", "ndcg@10", "mrr@10")  # need judgements
+METRICS = ("cmc@1", "cmc@5", "map", *JUDGED)
 _REQUIREMENT = re.compile(r"\s*([a-z0-9@]+)\s*>=\s*([0-9.]+)\s*")
 
 
@@ -26,7 +29,8 @@ class Gates:
         max_negative_flips: Largest share of queries, from 0 to 1, that are right before and wrong after the upgrade.
             The upgrade does not begin otherwise (exit code 11).
         labels: Column that says which items are correct for each other; without one, the target's own neighbours are.
-        criterion: Figure that quality is measured by.
+            In Python also `Queries`: the app's own queries ask in place of items.
+        criterion: Figure that quality is measured by; recall, nDCG and MRR need --qrels.
         sample: Items to estimate from, 2000 by default; to name a number asks for an estimate.
         serving: What is estimated, and how the upgrade is served: single by the target alone, fused by both versions as
             one. For fused a fusion is chosen when the upgrade is ready.
@@ -42,15 +46,14 @@ class Gates:
     target_quality: float | None = field(default=None, metadata={"unit": "SHARE"})
     require: tuple[str, ...] = field(default=(), metadata={"unit": "FIGURE>=VALUE"})
     max_negative_flips: float | None = field(default=None, metadata={"unit": "SHARE"})
-    labels: str | None = field(default=None, metadata={"unit": "COLUMN"})
+    labels: str | Queries | None = field(default=None, metadata={"unit": "COLUMN"})
     criterion: Criterion = "map"
     sample: int | None = field(default=None, metadata={"unit": "ITEMS"})
     serving: Serving = "single"
 
     def __post_init__(self) -> None:
         require_fields(self)
-        for text in self.require:
-            read_requirement(text)
+        required = [read_requirement(text)[0] for text in self.require]
         quality, flips = self.target_quality, self.max_negative_flips
         for holds, expected, found in (
             (self.criterion in get_args(Criterion), f"a criterion of {', '.join(METRICS)}", self.criterion),
@@ -60,17 +63,35 @@ class Gates:
         ):
             if not holds:
                 raise InvalidInput("set the gates of an upgrade", expected=expected, found=f"{found}")
+        require_judged((self.criterion, *required), self.labels)
 
     @property
     def asked(self) -> bool:
         """Whether anything is to be estimated."""
         named = (self.sample, self.target_quality, self.max_negative_flips)
-        return bool(self.require) or self.fused or any(gate is not None for gate in named)
+        by_queries = isinstance(self.labels, Queries)
+        return bool(self.require) or self.fused or by_queries or any(gate is not None for gate in named)
 
     @property
     def fused(self) -> bool:
         """Whether the upgrade is to be served by both versions as one."""
         return self.serving == "fused"
+
+
+def require_judged(figures: Sequence[str], labels: str | Queries | None) -> None:
+    """Refuse figures that need judgements where there are none.
+
+    Raises:
+        InvalidInput: One does, and there are none.
+    """
+    needed = [figure for figure in figures if figure in JUDGED]
+    if needed and not (isinstance(labels, Queries) and labels.judged):
+        raise InvalidInput(
+            f"measure {needed[0]}",
+            expected="queries, and judgements of what is correct for them",
+            found="none",
+            fix="Name them: --queries FILE --qrels FILE, or labels=Queries(queries=..., qrels=...).",
+        )
 
 
 def read_requirement(text: str) -> tuple[str, float]:

@@ -1,0 +1,288 @@
+"""The app's own queries, as files and columns have them: texts, paths, items of the gallery, or vectors of both models.
+
+A file of text has one query a line: JSON objects (`.jsonl`), or a header and columns between tabs (`.tsv`) or commas
+(`.csv`). Files of arrays (`.npz`, `.safetensors`) and of columns (`.parquet`, `.arrow`, `.feather`) hold vectors too.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence, Sized
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from compatstore.arrays import FloatArray
+from compatstore.boundary import array_of, foreign, refuse_masked, shown
+from compatstore.errors import (
+    DimensionMismatch,
+    DuplicateIds,
+    InvalidInput,
+    NonFiniteVectors,
+    NotFound,
+    first_offenders,
+)
+from compatstore.permissions import refused
+
+IDS = ("id", "_id", "query-id", "query_id", "qid")
+TEXT, PATH, ITEM = ("text",), ("path",), ("item", "item-id", "item_id")
+TEXT_FILES = (".jsonl", ".tsv", ".csv")
+SUFFIXES = (*TEXT_FILES, ".npz", ".safetensors", ".parquet", ".arrow", ".feather")
+EXPECTED = (
+    "a column id, and one of text, path and item, or two of vectors called source and target or as the versions are"
+)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class QuerySet:
+    """n queries of an app, of one kind.
+
+    Args:
+        ids: Of the queries, each once.
+        sources: n texts, or paths and URIs, for encoders to read; None where there are none.
+        items: n ids of items of the gallery, which then ask; None where there are none.
+        vectors: Column -> (n, dim) float32, finite: source and target, or names of versions. Empty where there are
+            none.
+    """
+
+    ids: tuple[str, ...]
+    sources: tuple[str, ...] | None = None
+    items: tuple[str, ...] | None = None
+    vectors: Mapping[str, FloatArray] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def digest(self) -> str:
+        """Digest of all that the queries are, whatever file they came from; 32 hex digits."""
+        text = json.dumps([self.ids, self.sources, self.items, sorted(self.vectors)])
+        digest = hashlib.sha256(text.encode())
+        for name in sorted(self.vectors):
+            digest.update(repr(self.vectors[name].shape).encode() + self.vectors[name].tobytes())
+        return digest.hexdigest()[:32]
+
+
+def read_queries(path: str | Path) -> QuerySet:
+    """Read queries from a file.
+
+    Raises:
+        NotFound: There is no such file.
+        InvalidInput: The file is of another type, damaged or empty, a column is missing, or a value is.
+        DuplicateIds: A query's id occurs twice.
+        DimensionMismatch: Vectors have different lengths.
+        NonFiniteVectors: Vectors hold NaN or infinite values.
+    """
+    file, asked = Path(path), f"read queries from {path}"
+    require_file(file, asked, SUFFIXES)
+    with readable(file, asked):
+        return queries_of(_columns(file, asked), asked, file.parent)
+
+
+def queries_of(columns: Mapping[str, Any], asked: str = "read queries", folder: Path | None = None) -> QuerySet:
+    """Make queries of columns: `id` beside `text`, `path`, `item`, or vectors of two models.
+
+    Args:
+        columns: Name -> n values, or (n, dim) numbers.
+        asked: What the caller wanted.
+        folder: Where relative paths begin; None for the working directory.
+
+    Raises:
+        InvalidInput: A column or a value is missing, or there is no query.
+        DuplicateIds: A query's id occurs twice.
+        DimensionMismatch: Columns or vectors have different lengths.
+        NonFiniteVectors: Vectors hold NaN or infinite values.
+    """
+    key = _named(columns, IDS)
+    kinds = {kind: name for kind in (TEXT, PATH, ITEM) if (name := _named(columns, kind)) is not None}
+    vectors = {name: values for name, values in columns.items() if name not in (key, *kinds.values())}
+    vectors = {name: values for name, values in vectors.items() if _is_matrix(values)}
+    if key is None or len(kinds) + bool(vectors) != 1 or len(vectors) == 1:
+        raise InvalidInput(asked, expected=EXPECTED, found=", ".join(map(str, columns)) or "nothing")
+    ids = _texts(columns[key], key, asked)
+    if not ids:
+        raise InvalidInput(asked, expected="at least one query", found="none")
+    if len(set(ids)) < len(ids):
+        seen: set[str] = set()
+        twice = [name for name in ids if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
+        raise DuplicateIds(asked, expected="each query's id once", found=first_offenders(sorted(set(twice))))
+    for kind, name in kinds.items():
+        values = _texts(columns[name], name, asked)
+        _require_length(values, ids, name, asked)
+        if kind is ITEM:
+            return QuerySet(ids=ids, items=values)
+        return QuerySet(ids=ids, sources=values if kind is TEXT else tuple(_located(one, folder) for one in values))
+    return QuerySet(ids=ids, vectors={name: _matrix(values, ids, name, asked) for name, values in vectors.items()})
+
+
+def require_file(file: Path, asked: str, suffixes: Sequence[str]) -> None:
+    """Refuse what is no file, or of another type.
+
+    Raises:
+        NotFound: There is no such file.
+        InvalidInput: Its suffix is another one.
+    """
+    if suffixes and file.suffix.lower() not in suffixes:
+        raise InvalidInput(asked, expected=f"a file of {', '.join(suffixes)}", found=file.suffix or "no suffix")
+    if not file.is_file():
+        raise NotFound(asked, expected="a file", found="nothing", fix="Check the path.")
+
+
+@contextmanager
+def readable(file: Path, asked: str) -> Iterator[None]:
+    """Say of a damaged file what is wrong with it, whichever library found out.
+
+    Raises:
+        InvalidInput: It cannot be read.
+    """
+    try:
+        yield
+    except InvalidInput:
+        raise
+    except PermissionError as error:
+        raise refused(asked, file, error) from error
+    except UnicodeDecodeError as error:
+        raise InvalidInput(asked, expected="text in UTF-8", found=f"byte {error.start} is none") from error
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile, csv.Error) as error:
+        raise InvalidInput(asked, expected="a readable file", found=str(error)) from error
+
+
+def text_rows(file: Path, asked: str) -> list[dict[str, Any]]:
+    """Rows of a `.jsonl`, or of a file with a header between tabs or commas; a byte order mark is no part of them.
+
+    Raises:
+        InvalidInput: A line is no JSON object, or has more or fewer values than the header.
+    """
+    with file.open(encoding="utf-8-sig", newline="") as lines:
+        if file.suffix.lower() == ".jsonl":
+            return [_object(line, number, asked) for number, line in enumerate(lines, 1) if line.strip()]
+        commas = file.suffix.lower() == ".csv"
+        reader = csv.reader(lines) if commas else csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE)
+        header, rows = None, []
+        for row in reader:
+            if not any(value.strip() for value in row):
+                continue
+            if header is None:
+                header = [name.strip() for name in row]
+                continue
+            if len(row) != len(header):
+                found = f"{len(row)} in line {reader.line_num}"
+                raise InvalidInput(asked, expected=f"{len(header)} values a line", found=found)
+            rows.append(dict(zip(header, row, strict=True)))
+        if header is not None and not rows:
+            raise InvalidInput(asked, expected="lines below the header", found="none")
+        return rows
+
+
+def _object(line: str, number: int, asked: str) -> dict[str, Any]:
+    try:
+        row = json.loads(line)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise InvalidInput(asked, expected="a JSON object in each line", found=f"line {number}: {error}") from error
+    if not isinstance(row, dict):
+        raise InvalidInput(asked, expected="a JSON object in each line", found=f"{shown(row)} in line {number}")
+    return row
+
+
+def _columns(file: Path, asked: str) -> Mapping[str, Any]:
+    kind = file.suffix.lower()
+    if kind in TEXT_FILES:
+        rows = text_rows(file, asked)
+        if not rows:
+            raise InvalidInput(asked, expected="at least one query", found="an empty file")
+        names = dict.fromkeys(name for row in rows for name in row)
+        return {name: [row.get(name) for row in rows] for name in names if _is_known(name)} or {
+            name: [] for name in names
+        }
+    if kind == ".npz":
+        with np.load(file, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in arrays.files}
+    if kind == ".safetensors":
+        return _tensors(file)
+
+    table = pa.parquet.read_table(file) if kind == ".parquet" else pa.feather.read_table(file, memory_map=False)
+    return {name: _values(table[name].combine_chunks(), name, asked) for name in table.column_names}
+
+
+def _tensors(file: Path) -> Mapping[str, Any]:
+    """Tensors by name; without one of ids, which tensors hold as whole numbers, queries are counted from 0."""
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        tensors = dict(load_file(file))
+    except SafetensorError as error:
+        raise ValueError(str(error)) from error
+    if tensors and _named(tensors, IDS) is None:
+        tensors["id"] = np.arange(max(len(array) for array in tensors.values()))
+    return tensors
+
+
+def _values(column: Any, name: str, asked: str) -> Any:
+    """A column as (n, dim) numbers where it holds lists, else as a list."""
+    kind = column.type
+    if not (pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)):
+        return column.to_pylist()
+    if column.null_count or column.flatten().null_count:
+        raise InvalidInput(asked, expected=f"a vector of {name} for each query", found="nulls")
+    lengths = {len(row) for row in column.to_pylist()} if not pa.types.is_fixed_size_list(kind) else {kind.list_size}
+    if len(lengths) > 1:
+        raise DimensionMismatch(asked, expected=f"{name} of one length", found=first_offenders(sorted(lengths)))
+    return column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), -1)
+
+
+def _named(columns: Mapping[str, Any], names: Sequence[str]) -> str | None:
+    """The column that has one of some names."""
+    return next((name for name in names if name in columns), None)
+
+
+def _is_known(name: str) -> bool:
+    return name in (*IDS, *TEXT, *PATH, *ITEM)
+
+
+def _is_matrix(values: Any) -> bool:
+    """Whether a column holds vectors."""
+    with foreign("read queries", "columns of texts or vectors"):
+        array = np.asarray(values)
+    return array.ndim == 2 and array.dtype.kind in "fiu"
+
+
+def _texts(values: Any, name: str, asked: str) -> tuple[str, ...]:
+    """A column of texts, or of whole numbers as texts."""
+    listed = values.tolist() if isinstance(values, np.ndarray) else values
+    if isinstance(listed, str | bytes) or not isinstance(listed, Sequence):
+        raise InvalidInput(asked, expected=f"a list of {name}", found=shown(values))
+    for place, value in enumerate(listed):
+        known = isinstance(value, str | int | np.integer) and not isinstance(value, bool)
+        if not known or not str(value).strip():
+            found = f"{shown(value)} for query {place + 1}"
+            raise InvalidInput(asked, expected=f"text or a whole number as {name}", found=found)
+    return tuple(str(value) for value in listed)
+
+
+def _require_length(values: Sized, ids: Sequence[str], name: str, asked: str) -> None:
+    if len(values) != len(ids):
+        raise DimensionMismatch(asked, expected=f"{len(ids)} of {name}", found=f"{len(values)}")
+
+
+def _matrix(values: Any, ids: Sequence[str], name: str, asked: str) -> FloatArray:
+    refuse_masked(values, asked)
+    matrix = array_of(values, asked, name, dtype=np.float32)
+    _require_length(matrix, ids, f"vectors of {name}", asked)
+    broken = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
+    if len(broken):
+        found = f"NaN or infinity in {name} of {first_offenders([ids[row] for row in broken.tolist()])}"
+        raise NonFiniteVectors(asked, expected="finite vectors", found=found)
+    return np.ascontiguousarray(matrix)
+
+
+def _located(path: str, folder: Path | None) -> str:
+    """A path as of the working directory; URIs stay as they are."""
+    return path if folder is None or "://" in path else str(folder / path)

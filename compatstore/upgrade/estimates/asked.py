@@ -1,0 +1,321 @@
+"""The app's own queries as an estimate asks them: embedded in both versions, with what is correct in the gallery.
+
+Judgements name few items of a gallery. So these are in every sample for certain, and with them the items that a query
+finds first by the ways that need no more native vectors: what stands before a correct item is most of all among those.
+The rest of the gallery is drawn at random, and each item drawn stands for as many of the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compatstore.arrays import ArrowArray, BoolArray, FloatArray, Positions
+from compatstore.digests import seed_of
+from compatstore.encoders.queries import query_vectors
+from compatstore.errors import DimensionMismatch, InvalidInput, UpgradeError, first_offenders
+from compatstore.evaluation.distances import measure
+from compatstore.evaluation.judgements import Judgements
+from compatstore.evaluation.query_files import QuerySet
+from compatstore.storage.vector_form import VectorForm
+from compatstore.upgrade.context import UpgradeContext
+from compatstore.upgrade.estimates.passing import GalleryPass
+from compatstore.upgrade.requests.queries import Queries
+from compatstore.versions import Metric
+
+SMALLEST_SAMPLE = 40
+MOST_QUERIES = 2_000
+DEEPEST = 20  # items that a query finds first by one way, at most, that are in a sample for certain
+_DRAW = "queries"
+_BATCH_CELLS = 2**23
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AskedQueries:
+    """q queries, each with a vector in both versions.
+
+    Args:
+        source: (q, source dim) float32.
+        target: (q, target dim) float32.
+        itself: (q,) intp, the place in the gallery of a query that is an item; -1 for one that is none.
+        judged: What is correct, items by their place in the gallery; None where nobody has judged.
+        left_out: Why there are fewer than were asked -> how many.
+        lacking: Items that were judged correct and are not in the gallery.
+    """
+
+    source: FloatArray
+    target: FloatArray
+    itself: Positions
+    judged: Judgements | None
+    left_out: dict[str, int] = field(default_factory=dict)
+    lacking: int = 0
+
+    def __len__(self) -> int:
+        return len(self.itself)
+
+    @property
+    def correct(self) -> Positions:
+        """Places of all items that are correct for some query, ascending."""
+        return np.zeros(0, np.intp) if self.judged is None else np.unique(self.judged.items)
+
+    def only(self, rows: Positions) -> AskedQueries:
+        """Some of the queries."""
+        judged = None if self.judged is None else self.judged.of_queries(rows)
+        return replace(
+            self, source=self.source[rows], target=self.target[rows], itself=self.itself[rows], judged=judged
+        )
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ItemsThatAsk:
+    """m items of the gallery that ask.
+
+    Args:
+        source: (m, source dim) float32.
+        target: (m, target dim) float32, native; rows that are not `embedded` hold anything.
+        embedded: (m,) bool, items that have a vector in both versions, or can be given one.
+        learned_from: (m,) bool, items that an artifact of the upgrade has learned from.
+    """
+
+    source: FloatArray
+    target: FloatArray
+    embedded: BoolArray
+    learned_from: BoolArray
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Chosen:
+    """Queries that are to be embedded."""
+
+    rows: Positions  # of the query set
+    itself: Positions
+    judged: Judgements | None
+    left_out: dict[str, int]
+    lacking: int
+
+
+def ask(
+    context: UpgradeContext,
+    asked: Queries,
+    ids: ArrowArray,
+    seed: int,
+    most_correct: int,
+    items: Callable[[ArrowArray], ItemsThatAsk],
+) -> AskedQueries:
+    """Choose queries, embed them in both versions, and find what is correct for them.
+
+    Args:
+        context: The upgrade.
+        asked: The queries.
+        ids: Arrow array of the ids of the gallery's items that have a vector in the source, by place.
+        seed: Of the choice, where there are more queries than can be asked.
+        most_correct: Items that may be correct for those that are chosen, about; more queries are left out.
+        items: Gives items that ask, by their ids.
+
+    Raises:
+        UpgradeError: There is no encoder for texts and paths.
+        InvalidInput: Vectors are of other versions, or there is no query left.
+        DimensionMismatch: Vectors have another length than those of their version.
+    """
+    queries, learned = asked.read, 0
+    given = _given(context, queries)  # refuses vectors that do not fit before anything else is looked at
+    chosen = _choose(queries, asked, pa.compute.cast(ids, pa.string()), seed, most_correct)
+    if given is not None:
+        source, target = (vectors[chosen.rows] for vectors in given)
+        embedded = np.ones(len(chosen.rows), bool)
+    elif queries.sources is not None:
+        source, target, embedded = _embed(context, queries, chosen.rows)
+    else:
+        there = items(ids.take(pa.array(chosen.itself)))
+        source, target, embedded = there.source, there.target, there.embedded & ~there.learned_from
+        learned = int((there.embedded & there.learned_from).sum())
+    forms = [VectorForm.of(context.registry.record(name)) for name in (context.run.source, context.run.target)]
+    searching = embedded & forms[0].searchable(source) & forms[1].searchable(target)
+    left_out = {
+        **chosen.left_out,
+        "were learned from by the artifact": learned,
+        "cannot be embedded": int((~searching).sum()) - learned,
+    }
+    made = AskedQueries(
+        source=source, target=target, itself=chosen.itself, judged=chosen.judged, left_out=left_out,
+        lacking=chosen.lacking,
+    )  # fmt: skip
+    return made.only(np.flatnonzero(searching))
+
+
+def found_first(context: UpgradeContext, asked: AskedQueries, room: int) -> Positions:
+    """Places of items that queries find first by the ways that need no native vector; at most `room` of them.
+
+    These ways are the status quo, and the hop where there is one. As many ranks count as fit, the same for every query
+    and way.
+
+    Args:
+        context: The upgrade.
+        asked: The queries.
+        room: Items, >= 0.
+    """
+    run = context.run
+    metrics = [context.registry.record(name).version().metric for name in (run.source, run.target)]
+    nearest = [_Nearest(asked.source, metrics[0])]
+    if run.path:
+        nearest.append(_Nearest(asked.target, metrics[1]))
+    for batch in GalleryPass.of(context, served=False).batches(_BATCH_CELLS // max(len(asked), 1) + 1):
+        columns = ((batch.source, batch.in_source), (batch.target, batch.in_target))
+        for (items, there), kept in zip(columns, nearest, strict=False):
+            kept.take(items[there], batch.places[there])
+    chosen = np.zeros(0, np.intp)
+    for depth in range(1, DEEPEST + 1):
+        deeper = np.unique(np.concatenate([kept.places[:, :depth].ravel() for kept in nearest]))
+        deeper = deeper[deeper >= 0]
+        if len(deeper) > room:
+            break
+        chosen = deeper
+    return chosen
+
+
+class _Nearest:
+    """The first items of each query among those that have passed."""
+
+    def __init__(self, queries: FloatArray, metric: Metric) -> None:
+        self._queries, self._metric = queries, metric
+        self.places = np.full((len(queries), DEEPEST), -1)
+        self._distances = np.full((len(queries), DEEPEST), np.inf)
+
+    def take(self, items: FloatArray, places: Positions) -> None:
+        """Look at some items."""
+        if not len(items):
+            return
+        for start, distances in measure(self._queries, items, self._metric).blocks():
+            rows = slice(start, start + len(distances))
+            near = np.concatenate([self._distances[rows], distances], axis=1)
+            there = np.concatenate([self.places[rows], np.broadcast_to(places, distances.shape)], axis=1)
+            first = np.argsort(near, axis=1, kind="stable")[:, :DEEPEST]
+            self._distances[rows] = np.take_along_axis(near, first, axis=1)
+            self.places[rows] = np.take_along_axis(there, first, axis=1)
+
+
+def _choose(queries: QuerySet, asked: Queries, ids: ArrowArray, seed: int, most_correct: int) -> _Chosen:
+    """Queries with something correct in the gallery; of too many a random part, in the order of the file."""
+    itself, left_out = np.full(len(queries), -1), dict[str, int]()
+    kept = np.ones(len(queries), bool)
+    if queries.items is not None:
+        itself = _places(queries.items, ids)
+        kept &= itself >= 0
+        left_out["name items that the gallery lacks"] = int((~kept).sum())
+    judged, lacking = None, 0
+    if asked.judgements is not None:
+        judged, lacking = _judged(queries, asked, ids)
+        own = judged.items == itself[judged.queries]
+        judged = Judgements(queries=judged.queries[~own], items=judged.items[~own], gains=judged.gains[~own])
+        known = judged.counts(len(queries)) > 0
+        left_out["have no correct item in the gallery"] = int((kept & ~known).sum())
+        kept &= known
+    if not kept.any():
+        reasons = ", ".join(f"{count} {why}" for why, count in left_out.items() if count)
+        raise InvalidInput(
+            "measure by queries",
+            expected="queries for which an item of the gallery is correct",
+            found=f"none of {len(queries)} ({reasons})",
+            fix="Check that queries and qrels name the same queries, and qrels the gallery's own ids.",
+        )
+    order = np.random.default_rng(seed_of(_DRAW, seed)).permutation(np.flatnonzero(kept))[:MOST_QUERIES]
+    if judged is not None:
+        order = order[: _fitting(judged.of_queries(order), len(order), most_correct)]
+    rows = np.sort(order)
+    left_out["were not drawn"] = int(kept.sum()) - len(rows)
+    return _Chosen(
+        rows=rows,
+        itself=itself[rows],
+        judged=None if judged is None else judged.of_queries(rows),
+        left_out=left_out,
+        lacking=lacking,
+    )
+
+
+def _fitting(judged: Judgements, queries: int, most: int) -> int:
+    """How many of the first queries have no more than `most` correct items together; as many as decide anything."""
+    _, first = np.unique(judged.items[np.argsort(judged.queries, kind="stable")], return_index=True)
+    new = np.bincount(np.sort(judged.queries)[first], minlength=queries)
+    return max(int(np.searchsorted(new.cumsum(), most, side="right")), SMALLEST_SAMPLE)
+
+
+def _judged(queries: QuerySet, asked: Queries, ids: ArrowArray) -> tuple[Judgements, int]:
+    """Correct items by place, and how many items that were judged correct the gallery lacks."""
+    assert asked.judgements is not None
+    row = {name: number for number, name in enumerate(queries.ids)}
+    pairs = [
+        (row[query], item, gain)
+        for query, items in asked.judgements.items()
+        if query in row
+        for item, gain in items.items()
+        if gain > 0
+    ]
+    places = _places([item for _, item, _ in pairs], ids)
+    there = places >= 0
+    numbers, gains = np.array([pair[0] for pair in pairs], np.intp), np.array([pair[2] for pair in pairs], np.float64)
+    lacking = len({pair[1] for pair, known in zip(pairs, there, strict=True) if not known})
+    return Judgements(queries=numbers[there], items=places[there], gains=gains[there]), lacking
+
+
+def _places(names: list[str] | tuple[str, ...], ids: ArrowArray) -> Positions:
+    """(m,) intp, where items stand in the gallery, by their ids as text; -1 for one that is not there."""
+    found = pc.index_in(pa.array(names, pa.string()), value_set=ids).fill_null(-1)
+    places: Positions = found.to_numpy(zero_copy_only=False).astype(np.intp)
+    return places
+
+
+def _given(context: UpgradeContext, queries: QuerySet) -> tuple[FloatArray, FloatArray] | None:
+    """Vectors that the queries came with, of the source and of the target; None where they came with none.
+
+    Raises:
+        InvalidInput: They are of other versions.
+        DimensionMismatch: Their length is not that of their version.
+    """
+    if not queries.vectors:
+        return None
+    run, found = context.run, list[FloatArray]()
+    for name, otherwise in ((run.source, "source"), (run.target, "target")):
+        column = name if name in queries.vectors else otherwise
+        if column not in queries.vectors:
+            given = " and ".join(sorted(queries.vectors))
+            expected = f"vectors called {run.source} and {run.target}, or source and target"
+            raise InvalidInput("measure by queries", expected=expected, found=given)
+        dim, vectors = context.registry.record(name).dim, queries.vectors[column]
+        if vectors.shape[1] != dim:
+            asked = f"measure by queries in {name}"
+            raise DimensionMismatch(asked, expected=f"{dim} values", found=f"{vectors.shape[1]} in {column}")
+        found.append(vectors)
+    return found[0], found[1]
+
+
+def _embed(context: UpgradeContext, queries: QuerySet, rows: Positions) -> tuple[FloatArray, FloatArray, BoolArray]:
+    """Texts and paths in both versions, and which of them both models can embed.
+
+    Raises:
+        UpgradeError: A version has no encoder, or no query can be embedded.
+    """
+    assert queries.sources is not None
+    made, embedded, why = [], np.ones(len(rows), bool), ""
+    for name in (context.run.source, context.run.target):
+        encoder = context.catalog.encoder(name)
+        if encoder is None:
+            raise UpgradeError(
+                "measure by queries that are to be embedded",
+                expected=f"encoders of {context.run.source} and {context.run.target}",
+                found=f"none of {name}",
+                fix=f"Open the gallery with encoders={{'{name}': ...}}, or name a file with vectors of both models.",
+            )
+        values = queries.ids if encoder.reads == "id" else queries.sources
+        found = query_vectors(encoder, [values[row] for row in rows])
+        vectors = np.zeros((len(rows), encoder.dim), np.float32)
+        vectors[found.readable] = found.vectors
+        embedded[list(found.failures)] = False
+        why = why or first_offenders(list(found.failures.values()), limit=1)
+        made.append(vectors)
+    if not embedded.any():
+        raise UpgradeError("measure by queries", expected="queries that both models can embed", found=f"none: {why}")
+    return made[0], made[1], embedded

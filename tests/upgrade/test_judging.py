@@ -1,0 +1,154 @@
+"""An upgrade that teaches itself, judged by the app's own queries."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import compatstore as cs
+from compatstore.errors import GateFailed, InvalidInput
+from compatstore.trainers import MeanShift, Ridge
+from compatstore.upgrade import judging
+from compatstore.upgrade.estimates.waves import read_waves
+
+ITEMS, ASKED, LATENT = 500, 160, 10
+IDS = [f"item-{number:04d}" for number in range(ITEMS)]
+ASKING = [f"query-{number:03d}" for number in range(ASKED)]
+FIRST = cs.Learn(first=50, candidates=(Ridge(), MeanShift()))
+
+
+class Questions:
+    """Items that two models see, and questions from outside, each near two or three items that are correct for it."""
+
+    def __init__(self, noise=0.5, seed=0):
+        random = np.random.default_rng(seed)
+        items = random.normal(size=(ITEMS, LATENT))
+        self.correct = [random.choice(ITEMS, random.integers(1, 4), replace=False) for _ in range(ASKED)]
+        questions = np.array([items[own].mean(axis=0) for own in self.correct])
+        latent = np.concatenate([items, questions + 0.2 * random.normal(size=questions.shape)])
+        self.spaces = [
+            (latent @ random.normal(size=(LATENT, dim)) + error * random.normal(size=(len(latent), dim))).astype("f4")
+            for dim, error in ((12, noise * 3), (16, 0.3))
+        ]
+        self.native = self.spaces[1][:ITEMS]
+        self.asked = []
+
+    def encode(self, ids):
+        self.asked += ids
+        return self.native[[IDS.index(item) for item in ids]]
+
+    def queries(self, rows=slice(None)):
+        qrels = {name: {IDS[item]: 2 for item in own} for name, own in zip(ASKING, self.correct, strict=True)}
+        given = {name: space[ITEMS:][rows] for name, space in zip(("v1", "v2"), self.spaces, strict=True)}
+        return cs.Queries(queries={"id": ASKING[rows], **given}, qrels=qrels)
+
+    def gallery(self, folder):
+        encoder = cs.encoders.Function(self.encode, 16, fingerprint="native", reads="id")
+        gallery = cs.Gallery.create(str(folder / "g.lance"), cs.EmbeddingVersion("v1", dim=12, metric="cosine"))
+        gallery.add({"id": IDS, "vector": self.spaces[0][:ITEMS]})
+        gallery.register(cs.EmbeddingVersion("v2", dim=16, metric="cosine", encoder=encoder))
+        return gallery
+
+
+@pytest.fixture
+def world():
+    return Questions()
+
+
+def fusion(gallery):
+    return gallery._catalog.registry().serving["v2"].fusion
+
+
+def test_what_is_served_is_chosen_by_the_queries_and_promised_for_them(world, tmp_path):
+    gallery = world.gallery(tmp_path)
+    asked = world.queries()
+    gates = cs.Gates(labels=asked, criterion="ndcg@10", require=("ndcg@10>=0.05",))
+    ended = gallery.upgrade("v2", backfill=0.2, gates=gates, learn=FIRST)
+    assert len(world.asked) == len(set(world.asked)) == 100  # no item is embedded for the judgement
+    assert ended.served.startswith("searches with queries of both versions")
+    choice = fusion(gallery).choice
+    assert (choice.criterion, choice.truth, choice.num_queries) == ("ndcg@10", "qrels", ASKED)
+    assert choice.native_share == pytest.approx(0.2)
+    wave = read_waves(gallery._catalog, "v2")[-1]
+    assert (wave.criterion, wave.truth, wave.ahead) == ("ndcg@10", "qrels", ())
+    told = gallery.report("v2", labels=asked, criterion="ndcg@10", sample=ITEMS)
+    served = told.measured.row("fused as served").figures["ndcg@10"]
+    assert wave.served.low <= served.value <= wave.served.high
+    assert told.measured.row("s/s").figures["ndcg@10"].value == pytest.approx(wave.status_quo.value, abs=1e-4)
+    assert served.value > wave.status_quo.value
+
+
+def test_a_promise_holds_for_queries_that_had_no_part_in_it(world, tmp_path):
+    gallery = world.gallery(tmp_path)
+    gallery.upgrade("v2", backfill=0.2, gates=cs.Gates(labels=world.queries(slice(0, 110))), learn=FIRST)
+    wave = read_waves(gallery._catalog, "v2")[-1]
+    others = world.queries(slice(110, None))
+    way = "fused as served" if wave.weight else "s/s"
+    served = gallery.report("v2", labels=others, sample=ITEMS).measured.row(way).figures["map"]
+    assert max(served.low, wave.served.low) <= min(served.high, wave.served.high)
+
+
+def test_a_large_gallery_is_searched_in_part(world, tmp_path, monkeypatch):
+    monkeypatch.setattr(judging, "MOST_SEARCHED", 450)
+    gallery = world.gallery(tmp_path)
+    with pytest.raises(InvalidInput, match=r"estimate .*ndcg@10.*which a sample cannot tell"):
+        gallery.upgrade("v2", backfill=0.2, gates=cs.Gates(labels=world.queries(), require=("ndcg@10>=0.1",)))
+    gallery.upgrade("v2", backfill=0.2, gates=cs.Gates(labels=world.queries()), learn=FIRST)
+    assert len(world.asked) == 100
+    wave = read_waves(gallery._catalog, "v2")[-1]
+    assert (wave.criterion, wave.truth) == ("map", "qrels")
+    whole = gallery.report("v2", labels=world.queries(), sample=ITEMS).measured
+    for row, figure in (("s/s", wave.status_quo), ("fused as served", wave.served)):
+        assert figure.low <= whole.row(row).figures["map"].value <= figure.high
+
+
+def test_a_gate_by_queries_that_is_not_sure_to_hold_keeps_it_from_being_ready(world, tmp_path):
+    gallery = world.gallery(tmp_path)
+    gates = cs.Gates(labels=world.queries(), require=("ndcg@10>=0.99",))
+    with pytest.raises(GateFailed, match=r"ndcg@10>=0.99"):
+        gallery.upgrade("v2", backfill=0.2, gates=gates, learn=FIRST)
+    assert gallery.active == "v1"
+
+
+def test_a_target_quality_is_not_known_by_queries_before_all_is_native(world, tmp_path):
+    gallery = world.gallery(tmp_path)
+    with pytest.raises(InvalidInput, match="a full backfill that nobody knows yet"):
+        gallery.upgrade("v2", gates=cs.Gates(labels=world.queries(), target_quality=0.9))
+    assert not world.asked
+    assert gallery.status().versions[1].native == 0
+
+
+def test_a_useless_target_is_not_served(tmp_path):
+    world = Questions(noise=0.1)
+    world.native = np.random.default_rng(5).normal(size=world.native.shape).astype(np.float32)
+    gallery = world.gallery(tmp_path)
+    ended = gallery.upgrade("v2", backfill=0.3, gates=cs.Gates(labels=world.queries()), learn=FIRST)
+    assert fusion(gallery).weight == 0.0
+    assert ended.served.startswith("searches go on in v1 alone")
+
+
+def test_a_stopped_call_goes_on_to_the_same_end(world, tmp_path):
+    gates = cs.Gates(labels=world.queries())
+    straight, stopped = (world.gallery(tmp_path / name) for name in ("straight", "stopped"))
+    straight.upgrade("v2", backfill=0.2, gates=gates, learn=FIRST)
+    calls = []
+
+    def stop():
+        calls.append(None)
+        return len(calls) > 6
+
+    run = cs.RunSettings(batch_rows=25)
+    with pytest.raises(cs.errors.Interrupted):
+        stopped.upgrade("v2", backfill=0.2, gates=gates, learn=FIRST, run=run, should_stop=stop)
+    stopped.upgrade("v2", backfill=0.2, gates=gates, learn=FIRST, run=run)
+    first, second = fusion(straight), fusion(stopped)
+    assert dataclasses.replace(first, choices=()) == dataclasses.replace(second, choices=())
+
+
+def test_queries_without_judgements_leave_it_to_the_items(world, tmp_path):
+    gallery = world.gallery(tmp_path)
+    asked = cs.Queries(queries=world.queries().queries)
+    gallery.upgrade("v2", backfill=0.2, gates=cs.Gates(labels=asked), learn=FIRST)
+    assert fusion(gallery).choice.truth != "qrels"
