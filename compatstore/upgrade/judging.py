@@ -90,9 +90,12 @@ def gallery_to_search(context: UpgradeContext, asked: Gates) -> Sample | None:
 
 
 def judge_by_queries(
-    context: UpgradeContext, sample: Sample, artifact: Artifact, pairs: tuple[FloatArray, FloatArray, FloatArray],
+    context: UpgradeContext,
+    sample: Sample,
+    artifact: Artifact,
+    pairs: tuple[FloatArray, FloatArray, FloatArray],
     asked: Gates,
-) -> JudgedTransform:  # fmt: skip
+) -> JudgedTransform:
     """Let the app's own queries search a gallery as it would be served by a transform.
 
     Args:
@@ -112,7 +115,9 @@ def judge_by_queries(
     first = np.argsort(~native, kind="stable")
     complete = searched.population == len(searched.places)
     criterion = asked.criterion if complete else "map"
-    settings = SampleSettings(labels=asked.labels, criterion=criterion, seed=context.run.seed, trust=TRUST)
+    settings = SampleSettings(
+        labels=asked.labels, criterion=criterion, seed=context.run.seed, trust=TRUST, by_both=True
+    )
     decided = decision_settings(context, settings)
     trial = trial_of_fusions(as_evaluation_sample(searched, made, first), decided)
     constants = standardise(

@@ -200,9 +200,7 @@ def learn(context: UpgradeContext, learner: Learner, asked: Gates, monitor: Moni
         record = context.catalog.add_artifact(taken.artifact, run.source, run.target)
         state = CUTOVER if run.state == CUTOVER else BACKFILL
         tried = replace(tried, path=(record.id,), state=state)
-    _promise(
-        context.with_run(tried), best, fusion, share, asked
-    )  # before the lesson is over: it is not made again then
+    _promise(context.with_run(tried), best, fusion, share, asked)  # first: once a lesson is over it is not made again
     what = f"kept, after {len(lesson)} pairs" if taken is None else f"{taken.name} learned from {len(lesson)} pairs"
     return _take(context, tried, record, fusion, asked, what)
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PAGE = Path(__file__).parents[1] / "recording.md"
-MODELS = '''\
+MODELS = """\
 import numpy as np
 from sklearn.datasets import load_digits
 from sklearn.decomposition import PCA
@@ -40,7 +40,7 @@ if __name__ == "__main__":
     gallery = cs.Gallery.create("digits.lance", cs.EmbeddingVersion("v1", dim=8, metric="l2", encoder=old))
     numbers = range(len(images))
     gallery.add({"id": [f"digit-{n}" for n in numbers], "source": [str(n) for n in numbers], "digit": digits})
-'''
+"""
 UPGRADE = "compatstore upgrade digits.lance v2 --encoder python:models:new --trust-code"
 BUDGET = "--max-cost 5 --price-per-item 0.01"
 SESSION = (
@@ -53,7 +53,7 @@ SESSION = (
 INTRODUCTION = """\
 # A recording
 
-An upgrade that teaches itself, from nothing but an encoder and a budget ([guide](guides/self-teaching.md)): the digits of
+An upgrade that teaches itself, from nothing but an encoder and a budget ([guide](guides/self-teaching.md)): digits of
 scikit-learn, 8 principal components as the source and 9 discriminants as the target. Both models are in `models.py`:
 
 ```
