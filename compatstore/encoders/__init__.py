@@ -9,34 +9,45 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from compatstore.arrays import FloatArray
-from compatstore.encoders.protocol import Encoded, Encoder, encode_readable
+from compatstore.encoders.metering import Bill, Meter, Metered, meter, metered
+from compatstore.encoders.protocol import Encoded, Encoder, QueryEncoder, encode_queries, encode_readable
 from compatstore.encoders.registry import from_spec
 
 if TYPE_CHECKING:
     from compatstore.encoders.function import Function
     from compatstore.encoders.module import Module
     from compatstore.encoders.network import NetworkEncoder
+    from compatstore.encoders.openai_compatible import OpenAICompatible
     from compatstore.encoders.precomputed import Precomputed
     from compatstore.encoders.published_models import TimmModel, TorchvisionModel
 
 __all__ = [
+    "Bill",
     "Encoded",
     "Encoder",
     "FloatArray",
     "Function",
+    "Meter",
+    "Metered",
     "Module",
     "NetworkEncoder",
+    "OpenAICompatible",
     "Precomputed",
+    "QueryEncoder",
     "TimmModel",
     "TorchvisionModel",
+    "encode_queries",
     "encode_readable",
     "from_spec",
+    "meter",
+    "metered",
 ]
 
 _HOMES = {
     "Function": "function",
     "Module": "module",
     "NetworkEncoder": "network",
+    "OpenAICompatible": "openai_compatible",
     "Precomputed": "precomputed",
     "TimmModel": "published_models",
     "TorchvisionModel": "published_models",
