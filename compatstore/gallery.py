@@ -158,7 +158,7 @@ class Gallery:
             gallery: A path, a URI, `DATABASE#TABLE` or a LanceDB table.
             encoders: Encoders by version name, where only this program can make them.
             side_encoders: The same for side-information.
-            trust_code: Build encoders that the gallery names as Python code.
+            trust_code: Build encoders that the gallery names as Python code or as an address.
             storage_options: What the object store needs.
             lease_term: Seconds without a sign of life after which another manager may take an upgrade over from one
                 that works through this gallery.

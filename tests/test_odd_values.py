@@ -58,6 +58,7 @@ RESULTS = {
     ),
     *("Comparison", "CompatibleModel", "DMUModel", "SideModel", "TrainedModel"),
     *("Ranking", "RetrievalMetrics", "SheetRow", "Transformed", "Encoded", "Encoder", "CompatStoreError"),
+    *("Metered", "QueryEncoder"),
 }
 
 
@@ -198,6 +199,8 @@ def other_targets():
         "TimmModel": lambda: {"name": "no such model"},
         "TorchvisionModel": lambda: {"name": "no such model"},
         "NetworkEncoder": network_arguments,
+        "OpenAICompatible": lambda: {"base_url": "http://host/v1", "model": "m", "dim": 4},
+        "encode_queries": lambda: {"encoder": precomputed(), "queries": ["i1"]},
         "encode_readable": lambda: {"encoder": precomputed(), "sources": ["i1"]},
         "from_spec": lambda: {"spec": "precomputed:nowhere.npz"},
         "EvaluationSample": lambda: {

@@ -195,7 +195,7 @@ class Endpoint:
         return EncoderFailed(
             f"ask {self._place}",
             expected="an answer",
-            found=f"{fault}, {tries} times in a row",
+            found=f"{fault}, in {tries} tries" if tries > 1 else fault,
             fix="What was answered before is kept; the same command goes on from here.",
         )
 

@@ -81,6 +81,12 @@ class Meter:
     Attributes:
         bill: What was billed so far.
         waited: Seconds that the encoder has waited, the wait that it is in included.
+
+    Examples:
+        >>> with cs.encoders.metered(patience=2.0) as call:
+        ...     cs.encoders.meter().rest(0.01)
+        >>> call.waited, call.may_rest(5.0)
+        (0.01, False)
     """
 
     def __init__(self, sleep: Callable[[float], None] = time.sleep, patience: float = inf) -> None:
@@ -131,6 +137,12 @@ def metered(sleep: Callable[[float], None] = time.sleep, patience: float = inf) 
     Args:
         sleep: How they wait, see `Meter`.
         patience: Seconds that they may wait in all.
+
+    Examples:
+        >>> with cs.encoders.metered() as call:
+        ...     _ = cs.encoders.Precomputed({"a": [0.0, 1.0]}).encode(["a"])
+        >>> call.bill
+        Bill(items=0, tokens=0, cost=None)
     """
     call, outer = Meter(sleep, patience), _METER.get()
     token = _METER.set(call)

@@ -187,7 +187,7 @@ def test_faults_that_do_not_pass_end_with_what_was_answered_kept() -> None:
         encoder = encoder_of(server, retries=2)
         encoder.encode(TEXTS[:4])
         server.rules = Rules(faults={"error": 1.0})
-        with pytest.raises(EncoderFailed, match=r"500.*an error of the server, 3 times in a row"):
+        with pytest.raises(EncoderFailed, match=r"500.*an error of the server, in 3 tries"):
             encoder.encode(TEXTS[4:])
         server.rules = Rules(faults={"error": 0.5}, seed=4)
         for _ in range(50):
@@ -202,7 +202,7 @@ def test_faults_that_do_not_pass_end_with_what_was_answered_kept() -> None:
 def test_nobody_at_the_address_is_an_error_and_no_bill() -> None:
     with EmbeddingServer() as server:
         pass
-    with metered(lambda _: None) as call, pytest.raises(EncoderFailed, match=r"127\.0\.0\.1.*refused, 7 times"):
+    with metered(lambda _: None) as call, pytest.raises(EncoderFailed, match=r"127\.0\.0\.1.*refused, in 7 tries"):
         encoder_of(server).encode(["a"])
     assert call.bill == Bill()
 
