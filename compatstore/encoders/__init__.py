@@ -17,25 +17,37 @@ if TYPE_CHECKING:
     from compatstore.encoders.function import Function
     from compatstore.encoders.module import Module
     from compatstore.encoders.network import NetworkEncoder
+    from compatstore.encoders.open_clip_model import OpenClipModel
     from compatstore.encoders.openai_compatible import OpenAICompatible
     from compatstore.encoders.precomputed import Precomputed
     from compatstore.encoders.published_models import TimmModel, TorchvisionModel
+    from compatstore.encoders.text_models import (
+        FastembedModel,
+        Model2VecModel,
+        SentenceTransformersModel,
+        TransformersModel,
+    )
 
 __all__ = [
     "Bill",
     "Encoded",
     "Encoder",
+    "FastembedModel",
     "FloatArray",
     "Function",
     "Meter",
     "Metered",
+    "Model2VecModel",
     "Module",
     "NetworkEncoder",
     "OpenAICompatible",
+    "OpenClipModel",
     "Precomputed",
     "QueryEncoder",
+    "SentenceTransformersModel",
     "TimmModel",
     "TorchvisionModel",
+    "TransformersModel",
     "encode_queries",
     "encode_readable",
     "from_spec",
@@ -44,13 +56,18 @@ __all__ = [
 ]
 
 _HOMES = {
+    "FastembedModel": "text_models",
     "Function": "function",
+    "Model2VecModel": "text_models",
     "Module": "module",
     "NetworkEncoder": "network",
     "OpenAICompatible": "openai_compatible",
+    "OpenClipModel": "open_clip_model",
     "Precomputed": "precomputed",
+    "SentenceTransformersModel": "text_models",
     "TimmModel": "published_models",
     "TorchvisionModel": "published_models",
+    "TransformersModel": "text_models",
 }
 
 
