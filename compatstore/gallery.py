@@ -198,9 +198,10 @@ class Gallery:
         Args:
             gallery: The table: a path, a URI, `DATABASE#TABLE` or a LanceDB table object.
             version: The version that the vectors in the table belong to.
-            vector: Column of the vectors.
+            vector: Column of the vectors. Where LanceDB's metadata name the function that embeds it, that function is
+                the version's model, unless the version names one; it is built only by a gallery whose code is trusted.
             id: Column of the ids, text or whole numbers.
-            source: Column to re-embed from, or None.
+            source: Column to re-embed from, or None: the column that LanceDB's metadata name, if any.
             storage_options: What the object store needs.
 
         Raises:

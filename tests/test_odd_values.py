@@ -199,6 +199,7 @@ def other_targets():
         "TimmModel": lambda: {"name": "no such model"},
         "TorchvisionModel": lambda: {"name": "no such model"},
         "NetworkEncoder": network_arguments,
+        "LanceDBFunction": lambda: {"function": 3},
         "FastembedModel": lambda: {"folder": "nowhere"},
         "Model2VecModel": lambda: {"folder": "nowhere"},
         "SentenceTransformersModel": lambda: {"folder": "nowhere"},

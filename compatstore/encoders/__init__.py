@@ -15,6 +15,7 @@ from compatstore.encoders.registry import from_spec
 
 if TYPE_CHECKING:
     from compatstore.encoders.function import Function
+    from compatstore.encoders.lancedb_function import LanceDBFunction
     from compatstore.encoders.module import Module
     from compatstore.encoders.network import NetworkEncoder
     from compatstore.encoders.open_clip_model import OpenClipModel
@@ -35,6 +36,7 @@ __all__ = [
     "FastembedModel",
     "FloatArray",
     "Function",
+    "LanceDBFunction",
     "Meter",
     "Metered",
     "Model2VecModel",
@@ -58,6 +60,7 @@ __all__ = [
 _HOMES = {
     "FastembedModel": "text_models",
     "Function": "function",
+    "LanceDBFunction": "lancedb_function",
     "Model2VecModel": "text_models",
     "Module": "module",
     "NetworkEncoder": "network",

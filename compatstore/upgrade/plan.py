@@ -14,6 +14,7 @@ from compatstore.storage.columns import VersionColumns
 from compatstore.storage.fragments import list_fragments
 from compatstore.storage.index_cost import build_seconds, index_bytes
 from compatstore.storage.index_status import index_status
+from compatstore.storage.lancedb_functions import EMBEDDED_BY_LANCEDB
 from compatstore.storage.registry import bridge_to
 from compatstore.upgrade.backfilling.account import read_account
 from compatstore.upgrade.backfilling.embeddable import Embeddable, count_embeddable, probe_embeddable
@@ -28,7 +29,6 @@ from compatstore.upgrade.requests.backfill import Budget
 from compatstore.upgrade.transform import Transformer, transformer_of
 
 SAMPLE_ROWS = 2048
-EMBEDDED_BY_LANCEDB = b"embedding_functions"  # where LanceDB keeps what embeds an app's rows, in a schema's metadata
 COMMIT_SECONDS, FRAGMENT_SECONDS = 0.02, 0.0002  # of a commit that touches the metadata of all fragments
 
 
