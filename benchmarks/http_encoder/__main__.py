@@ -131,7 +131,7 @@ def lines_of(
 def _spent(name: str, gallery: cs.Gallery, server: EmbeddingServer) -> Line:
     spent = gallery.status().upgrades[0].spent.cost
     print(f"{name}: billed {server.money:.6f}, ledger {spent:.6f}; {dict(server.faults)}", file=sys.stderr)
-    return Line(name, "|spent / billed - 1|", abs(spent / server.money - 1), WITHIN)
+    return Line(name, "what the ledger differs from the bill, as a share", abs(spent / server.money - 1), WITHIN)
 
 
 def whole(folder: Path, texts: list[str], options: argparse.Namespace) -> Iterator[Line]:
