@@ -49,7 +49,7 @@ class OpenClipModel(Module):
     Examples:
         >>> try:
         ...     cs.encoders.OpenClipModel("ViT-B-32")
-        ... except (cs.InvalidInput, cs.MissingExtra) as error:
+        ... except (cs.errors.InvalidInput, cs.errors.MissingExtra) as error:
         ...     print(type(error).__name__ in ("InvalidInput", "MissingExtra"))
         True
     """

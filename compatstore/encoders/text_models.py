@@ -108,7 +108,7 @@ class SentenceTransformersModel(FolderModel):
     Examples:
         >>> try:
         ...     cs.encoders.SentenceTransformersModel("no/such/folder")
-        ... except cs.NotFound as error:
+        ... except cs.errors.NotFound as error:
         ...     print(error.asked)
         load a model of sentence-transformers
     """
@@ -176,7 +176,7 @@ class TransformersModel(FolderModel):
     Examples:
         >>> try:
         ...     cs.encoders.TransformersModel("no/such/folder", pooling="cls")
-        ... except cs.NotFound as error:
+        ... except cs.errors.NotFound as error:
         ...     print(error.asked)
         load a model of transformers
     """
@@ -251,7 +251,7 @@ class FastembedModel(FolderModel):
     Examples:
         >>> try:
         ...     cs.encoders.FastembedModel("no/such/folder")
-        ... except cs.NotFound as error:
+        ... except cs.errors.NotFound as error:
         ...     print(error.asked)
         load a model of fastembed
     """
@@ -314,7 +314,7 @@ class Model2VecModel(FolderModel):
     Examples:
         >>> try:
         ...     cs.encoders.Model2VecModel("no/such/folder")
-        ... except cs.NotFound as error:
+        ... except cs.errors.NotFound as error:
         ...     print(error.asked)
         load a model of model2vec
     """
