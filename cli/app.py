@@ -76,7 +76,9 @@ def app() -> None:
     """Change the embedding model of a live retrieval system.
 
     GALLERY is a path, s3://..., gs://..., or a LanceDB database with a table: DATABASE#TABLE. ENCODER is timm:NAME,
-    torchvision:NAME, network:PATH, precomputed:PATH or python:package.module:attribute.
+    torchvision:NAME, open_clip:FOLDER or network:PATH for images; sentence-transformers:FOLDER, transformers:FOLDER,
+    fastembed:FOLDER, model2vec:FOLDER or openai:BASE_URL#MODEL for texts; precomputed:PATH; or
+    python:package.module:attribute. Settings stand behind a "?": transformers:FOLDER?pooling=cls&normalise=true.
 
     Data goes to stdout, progress and notes to stderr; --json prints every result, and every error, as JSON.
     """

@@ -35,7 +35,7 @@ class PairFiles:
         gallery: Gallery whose versions the pairs are of, or None.
         source_version: Name of the version in it that the source vectors are of.
         target_version: Name of the version in it that the target vectors are of.
-        trust_code: Build encoders that the gallery names as Python code.
+        trust_code: Build encoders that the gallery names as Python code or as an address.
 
     Raises:
         InvalidInput: A side is missing, or the gallery of a version.

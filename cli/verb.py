@@ -82,7 +82,7 @@ def verb(
 
 gallery_argument = click.argument("gallery")
 trust_code_option = click.option(
-    "--trust-code", is_flag=True, help="Build encoders that the gallery names as Python code."
+    "--trust-code", is_flag=True, help="Build encoders that the gallery names as Python code or as an address."
 )
 
 target_encoder_option = click.option(

@@ -230,7 +230,8 @@ def _next_promise(wave: WaveFigures) -> str:
 def spent_lines(spent: Spent, ended_by: str, margin: str = "") -> Iterator[str]:
     """What a backfill has used so far, and which limit ended it."""
     if spent.rows:
-        cost = f", {spent.cost:g} in cost" if spent.cost else ""
+        cost = f", {spent.tokens} tokens" if spent.tokens else ""
+        cost += f", {spent.cost:g} in cost" if spent.cost else ""
         ended = f"; {_ENDED[ended_by]}" if ended_by else ""
         yield f"{margin}backfill so far: {spent.rows} items in {spent.seconds:.1f} s{cost}{ended}"
 

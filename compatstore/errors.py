@@ -25,7 +25,7 @@ CompatStoreError
 │   ├── GateFailed                       the estimate is not sure to reach what was required
 │   ├── LeaseHeld                        somebody else works on that upgrade (says who, since when, until when)
 │   ├── LeaseLost                        somebody else took the upgrade over while this process did not answer
-│   ├── EncoderFailed                    the encoder hangs, or embeds nothing at all
+│   ├── EncoderFailed                    the encoder hangs, is refused, or embeds nothing at all
 │   └── Interrupted                      a stop was asked for; the same command goes on from here
 └── MissingExtra (ImportError)           an optional dependency is not installed
 
@@ -225,7 +225,7 @@ class LeaseLost(UpgradeError):
 
 
 class EncoderFailed(UpgradeError):
-    """The encoder hangs, or embeds nothing at all; what was embedded before is kept."""
+    """The encoder hangs, is refused by its endpoint, or embeds nothing at all; what was embedded before is kept."""
 
 
 class GateFailed(UpgradeError):

@@ -160,7 +160,7 @@ class Gallery:
             gallery: A path, a URI, `DATABASE#TABLE` or a LanceDB table.
             encoders: Encoders by version name, where only this program can make them.
             side_encoders: The same for side-information.
-            trust_code: Build encoders that the gallery names as Python code.
+            trust_code: Build encoders that the gallery names as Python code or as an address.
             storage_options: What the object store needs.
             lease_term: Seconds without a sign of life after which another manager may take an upgrade over from one
                 that works through this gallery.
@@ -200,9 +200,10 @@ class Gallery:
         Args:
             gallery: The table: a path, a URI, `DATABASE#TABLE` or a LanceDB table object.
             version: The version that the vectors in the table belong to.
-            vector: Column of the vectors.
+            vector: Column of the vectors. Where LanceDB's metadata name the function that embeds it, that function is
+                the version's model, unless the version names one; it is built only by a gallery whose code is trusted.
             id: Column of the ids, text or whole numbers.
-            source: Column to re-embed from, or None.
+            source: Column to re-embed from, or None: the column that LanceDB's metadata name, if any.
             storage_options: What the object store needs.
 
         Raises:

@@ -66,7 +66,10 @@ UPGRADE_LAYERS = [
     "status",
 ]
 ONLY_IN = {"lance": "storage", "lancedb": "storage", "click": "cli", "rich": "cli", "faiss": "in_memory"}
-LAZY = {"torch", "torchvision", "timm", "matplotlib", "sklearn", "ray", "faiss", "accelerate"}
+LAZY = {
+    *("torch", "torchvision", "timm", "matplotlib", "sklearn", "ray", "faiss", "accelerate", "urllib3"),
+    *("transformers", "sentence_transformers", "fastembed", "model2vec", "open_clip"),
+}
 # Torch modules, in files that are themselves loaded where they are used.
 NETWORKS = {"compatstore.encoders.backbones.basis_network"}
 

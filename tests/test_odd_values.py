@@ -58,6 +58,7 @@ RESULTS = {
     ),
     *("Comparison", "CompatibleModel", "DMUModel", "SideModel", "TrainedModel"),
     *("Ranking", "RetrievalMetrics", "SheetRow", "Transformed", "Encoded", "Encoder", "CompatStoreError"),
+    *("Metered", "QueryEncoder"),
 }
 
 
@@ -200,6 +201,14 @@ def other_targets():
         "TimmModel": lambda: {"name": "no such model"},
         "TorchvisionModel": lambda: {"name": "no such model"},
         "NetworkEncoder": network_arguments,
+        "LanceDBFunction": lambda: {"function": 3},
+        "FastembedModel": lambda: {"folder": "nowhere"},
+        "Model2VecModel": lambda: {"folder": "nowhere"},
+        "SentenceTransformersModel": lambda: {"folder": "nowhere"},
+        "TransformersModel": lambda: {"folder": "nowhere"},
+        "OpenClipModel": lambda: {"model": "nowhere"},
+        "OpenAICompatible": lambda: {"base_url": "http://host/v1", "model": "m", "dim": 4},
+        "encode_queries": lambda: {"encoder": precomputed(), "queries": ["i1"]},
         "encode_readable": lambda: {"encoder": precomputed(), "sources": ["i1"]},
         "from_spec": lambda: {"spec": "precomputed:nowhere.npz"},
         "EvaluationSample": lambda: {

@@ -9,40 +9,71 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from compatstore.arrays import FloatArray
-from compatstore.encoders.protocol import Encoded, Encoder, encode_readable
+from compatstore.encoders.metering import Bill, Meter, Metered, meter, metered
+from compatstore.encoders.protocol import Encoded, Encoder, QueryEncoder, encode_queries, encode_readable
 from compatstore.encoders.registry import from_spec
 
 if TYPE_CHECKING:
     from compatstore.encoders.derived import Derived
     from compatstore.encoders.function import Function
+    from compatstore.encoders.lancedb_function import LanceDBFunction
     from compatstore.encoders.module import Module
     from compatstore.encoders.network import NetworkEncoder
+    from compatstore.encoders.open_clip_model import OpenClipModel
+    from compatstore.encoders.openai_compatible import OpenAICompatible
     from compatstore.encoders.precomputed import Precomputed
     from compatstore.encoders.published_models import TimmModel, TorchvisionModel
+    from compatstore.encoders.text_models import (
+        FastembedModel,
+        Model2VecModel,
+        SentenceTransformersModel,
+        TransformersModel,
+    )
 
 __all__ = [
+    "Bill",
     "Derived",
     "Encoded",
     "Encoder",
+    "FastembedModel",
     "FloatArray",
     "Function",
+    "LanceDBFunction",
+    "Meter",
+    "Metered",
+    "Model2VecModel",
     "Module",
     "NetworkEncoder",
+    "OpenAICompatible",
+    "OpenClipModel",
     "Precomputed",
+    "QueryEncoder",
+    "SentenceTransformersModel",
     "TimmModel",
     "TorchvisionModel",
+    "TransformersModel",
+    "encode_queries",
     "encode_readable",
     "from_spec",
+    "meter",
+    "metered",
 ]
 
 _HOMES = {
     "Derived": "derived",
+    "FastembedModel": "text_models",
     "Function": "function",
+    "LanceDBFunction": "lancedb_function",
+    "Model2VecModel": "text_models",
     "Module": "module",
     "NetworkEncoder": "network",
+    "OpenAICompatible": "openai_compatible",
+    "OpenClipModel": "open_clip_model",
     "Precomputed": "precomputed",
+    "SentenceTransformersModel": "text_models",
     "TimmModel": "published_models",
     "TorchvisionModel": "published_models",
+    "TransformersModel": "text_models",
 }
 
 

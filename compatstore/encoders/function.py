@@ -24,6 +24,7 @@ class Function:
         fingerprint: Identity of the model behind the callable, changed whenever its vectors change
             ("text-embedding-3-small@2024-01"). A callable cannot be hashed, so it must be declared.
         reads: Whether `fn` takes the items' sources or their ids.
+        queries: Embeds queries, where the model embeds them by another way than items; None takes `fn` for both.
         spec: How `encoders.from_spec` finds this object again ("python:package.module:attribute"), if it can.
 
     Raises:
@@ -42,6 +43,7 @@ class Function:
         *,
         fingerprint: str,
         reads: Literal["source", "id"] = "source",
+        queries: Callable[[Sequence[Any]], npt.ArrayLike] | None = None,
         spec: str = "",
     ) -> None:
         if not callable(fn) or dim < 1 or not fingerprint.strip():
@@ -50,7 +52,7 @@ class Function:
                 expected="a callable, dim >= 1 and a fingerprint that names the model",
                 found=f"{type(fn).__name__}, {dim} and {fingerprint!r}",
             )
-        self.fn, self.dim, self.reads, self.spec = fn, dim, reads, spec
+        self.fn, self.queries, self.dim, self.reads, self.spec = fn, queries or fn, dim, reads, spec
         self.fingerprint = digest(function=fingerprint, dim=dim, reads=reads)
 
     def encode(self, sources: Sequence[Any]) -> FloatArray:
@@ -60,9 +62,16 @@ class Function:
             DimensionMismatch: The callable gave another shape.
             SourceError: The callable could not read some sources.
         """
+        return self._call(self.fn, sources)
+
+    def encode_queries(self, queries: Sequence[Any]) -> FloatArray:
+        """Embed a batch of queries: (n, dim) float32; errors as those of `encode`."""
+        return self._call(self.queries, queries)
+
+    def _call(self, fn: Callable[[Sequence[Any]], npt.ArrayLike], sources: Sequence[Any]) -> FloatArray:
         if not len(sources):
             return np.empty((0, self.dim), np.float32)
-        given = self.fn(sources)
+        given = fn(sources)
         with foreign("encode with a function", "vectors of numbers from it"):
             vectors = np.asarray(given, dtype=np.float32)
         if vectors.shape != (len(sources), self.dim):

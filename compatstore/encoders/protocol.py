@@ -1,11 +1,12 @@
 """The protocol of encoders, which every embedding model implements, and encoding of what can be encoded.
 
-Sources that cannot be read are listed as failures; the rest of the batch goes on.
+Sources that cannot be read are listed as failures; the rest of the batch goes on. Many models embed what is asked for
+by another way than what is found: with another prefix, or another half of the model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -58,6 +59,26 @@ class Encoder(Protocol):
         ...
 
 
+@runtime_checkable
+class QueryEncoder(Protocol):
+    """An encoder that embeds queries by another way than items: `encode` is for items, `encode_queries` for queries.
+
+    Both ways belong to the one fingerprint.
+
+    Examples:
+        >>> isinstance(cs.encoders.Precomputed({"a": [0.0, 1.0]}), cs.encoders.QueryEncoder)
+        False
+    """
+
+    def encode_queries(self, queries: Sequence[Any]) -> FloatArray:
+        """Embed a batch of queries: (n, dim) float32, as `Encoder.encode` embeds items.
+
+        Raises:
+            SourceError: Some queries cannot be read; its `failures` maps their index to the reason.
+        """
+        ...
+
+
 NOT_FINITE = "the encoder gave NaN or infinite values"
 
 
@@ -100,12 +121,40 @@ def encode_readable(encoder: Encoder, sources: Sequence[Any]) -> Encoded:
         >>> cs.encoders.encode_readable(encoder, ["lost", "a"]).vectors.tolist()
         [[0.0, 1.0]]
     """
+    return _encode_readable(encoder, encoder.encode, sources)
+
+
+@checked
+def encode_queries(encoder: Encoder, queries: Sequence[Any]) -> Encoded:
+    """Embed the queries that can be embedded, by the encoder's own way for queries where it has one.
+
+    Args:
+        encoder: Any encoder; a `QueryEncoder` embeds queries by another way than items.
+        queries: n queries, or ids for an encoder that reads ids.
+
+    Raises:
+        DimensionMismatch: The encoder gave another shape than (rows, encoder.dim).
+        InvalidInput: The encoder gave another type than float32.
+        SourceError: The encoder reported a failure at a position that it was not given.
+
+    Examples:
+        >>> encoder = cs.encoders.Precomputed({"a": [0.0, 1.0]})
+        >>> cs.encoders.encode_queries(encoder, ["a"]).vectors.tolist()
+        [[0.0, 1.0]]
+    """
+    own = encoder.encode_queries if isinstance(encoder, QueryEncoder) else encoder.encode
+    return _encode_readable(encoder, own, queries)
+
+
+def _encode_readable(
+    encoder: Encoder, encode: Callable[[Sequence[Any]], FloatArray], sources: Sequence[Any]
+) -> Encoded:
     positions = list(range(len(sources)))
     failures: dict[int, str] = {}
     vectors = np.empty((0, encoder.dim), np.float32)
     while positions:
         try:
-            vectors = _checked(encoder, encoder.encode([sources[i] for i in positions]), len(positions))
+            vectors = _checked(encoder, encode([sources[i] for i in positions]), len(positions))
             break
         except SourceError as error:
             if not error.failures or not error.failures.keys() <= set(range(len(positions))):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from compatstore.boundary import checked
 from compatstore.encoders.protocol import Encoder
+from compatstore.encoders.specs import build
 from compatstore.errors import InvalidInput, NotFound
 
 
@@ -15,13 +16,21 @@ def from_spec(spec: str) -> Encoder:
     """Build an encoder from its spec.
 
     Args:
-        spec: "timm:NAME" or "torchvision:NAME" (pretrained weights), "network:PATH" (a saved `NetworkEncoder`),
-            "precomputed:PATH" (id -> vector), or "python:package.module:attribute", an encoder, or a class of
-            encoders that needs no arguments. The last one imports that module: use it only for specs you trust.
+        spec: One of these, settings behind a "?" where the kind has some
+            ("openai:https://api.openai.com/v1#text-embedding-3-small?dim=1536&key_env=OPENAI_API_KEY"):
+
+            * "timm:NAME" or "torchvision:NAME": pretrained weights;
+            * "network:PATH": a saved `NetworkEncoder`;
+            * "sentence-transformers:FOLDER", "transformers:FOLDER", "fastembed:FOLDER" or "model2vec:FOLDER": a text
+              model in a local folder, "open_clip:FOLDER" or "open_clip:NAME?weights=...": images, and texts that ask;
+            * "openai:BASE_URL#MODEL": an HTTP endpoint of OpenAI's form;
+            * "precomputed:PATH": id -> vector;
+            * "python:package.module:attribute": an encoder, or a class of encoders that needs no arguments. This
+              imports that module: use it only for specs you trust.
 
     Raises:
         NotFound: The kind, model, file, module or attribute does not exist.
-        InvalidInput: What the spec names is not an encoder.
+        InvalidInput: What the spec names is not an encoder, or a setting is unknown or of another type.
 
     Examples:
         >>> np.savez("vectors.npz", id=np.array(["a"]), vector=np.array([[0.0, 1.0]], np.float32))
@@ -31,9 +40,9 @@ def from_spec(spec: str) -> Encoder:
     kind, _, argument = spec.partition(":")
     if kind not in _KINDS or not argument:
         raise NotFound(
-            f"build the encoder {spec!r}",
+            f"build the encoder {kind!r}" if argument else f"build the encoder {spec!r}",
             expected=f"KIND:ARGUMENT, KIND one of {', '.join(_KINDS)}",
-            found=repr(spec),
+            found=repr(kind) if argument else repr(spec),
             fix='For an encoder of your own use "python:package.module:attribute", or hand the object over.',
         )
     return _KINDS[kind](argument)
@@ -63,6 +72,42 @@ def _precomputed(path: str) -> Encoder:
     return Precomputed(path)
 
 
+def _openai(text: str) -> Encoder:
+    from compatstore.encoders.openai_compatible import OpenAICompatible
+
+    return build("openai", text, OpenAICompatible)
+
+
+def _sentence_transformers(text: str) -> Encoder:
+    from compatstore.encoders.text_models import SentenceTransformersModel
+
+    return build("sentence-transformers", text, SentenceTransformersModel)
+
+
+def _transformers(text: str) -> Encoder:
+    from compatstore.encoders.text_models import TransformersModel
+
+    return build("transformers", text, TransformersModel)
+
+
+def _fastembed(text: str) -> Encoder:
+    from compatstore.encoders.text_models import FastembedModel
+
+    return build("fastembed", text, FastembedModel)
+
+
+def _model2vec(text: str) -> Encoder:
+    from compatstore.encoders.text_models import Model2VecModel
+
+    return build("model2vec", text, Model2VecModel)
+
+
+def _open_clip(text: str) -> Encoder:
+    from compatstore.encoders.open_clip_model import OpenClipModel
+
+    return build("open_clip", text, OpenClipModel)
+
+
 def _python(path: str) -> Encoder:
     module_name, _, attribute = path.partition(":")
     asked = f"build the encoder 'python:{path}'"
@@ -86,4 +131,10 @@ _KINDS: dict[str, Callable[[str], Encoder]] = {
     "network": _network,
     "precomputed": _precomputed,
     "python": _python,
+    "openai": _openai,
+    "sentence-transformers": _sentence_transformers,
+    "transformers": _transformers,
+    "fastembed": _fastembed,
+    "model2vec": _model2vec,
+    "open_clip": _open_clip,
 }

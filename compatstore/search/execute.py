@@ -11,7 +11,7 @@ import numpy as np
 
 from compatstore.arrays import ArrowTable, FloatArray, Positions
 from compatstore.artifacts.matrix import as_matrix
-from compatstore.encoders import encode_readable
+from compatstore.encoders import encode_queries, metered
 from compatstore.errors import DimensionMismatch, InvalidInput
 from compatstore.search.parts import PartResult, merged, search_part, with_numbers
 from compatstore.search.plan import Part, SearchPlan
@@ -20,6 +20,8 @@ from compatstore.storage.registry import Registry
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.vector_form import VectorForm
 from compatstore.storage.version_hints import of_another_length
+
+PATIENCE = 10.0  # seconds that a search waits for an encoder whose rate limit is reached
 
 
 def as_queries(catalog: Catalog, registry: Registry, version: str, query: Any) -> FloatArray:
@@ -63,7 +65,8 @@ def as_queries(catalog: Catalog, registry: Registry, version: str, query: Any) -
             fix=f"Search with a vector or with an item (--vector, --id), or open the gallery with "
             f"encoders={{'{version}': ...}}.",
         )
-    encoded = encode_readable(encoder, [query])
+    with metered(patience=PATIENCE):
+        encoded = encode_queries(encoder, [query])
     if encoded.failures:
         raise InvalidInput(asked, expected="a source that can be embedded", found=encoded.failures[0])
     return encoded.vectors

@@ -26,6 +26,7 @@ from compatstore.errors import (
 from compatstore.storage import registry as registry_module
 from compatstore.storage.app_columns import Misfit, misfits, refuse
 from compatstore.storage.blobs import Blobs
+from compatstore.storage.lancedb_functions import LANCEDB, build_function
 from compatstore.storage.lease_files import Fence
 from compatstore.storage.records import STORED, ArtifactRecord, VersionRecord
 from compatstore.storage.registry import Registry
@@ -33,7 +34,7 @@ from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
 from compatstore.versions import EmbeddingVersion, require_usable_name
 
-CODE = "python:"
+CODE, SENDS = "python:", "openai:"
 LEASE_TERM = 30.0
 
 
@@ -44,8 +45,10 @@ class Catalog:
         store: The gallery's table.
         encoders: Encoders by version name, for versions whose encoder only the program can make.
         side_encoders: The same for side-information.
-        trust_code: Build encoders whose spec names Python code ("python:package.module:attribute") when the gallery
-            asks for it. Off by default: a gallery from elsewhere must not choose what this program imports.
+        trust_code: Build encoders whose spec names Python code ("python:package.module:attribute") or an address and
+            the environment variable of its key ("openai:...") or LanceDB's function of a column ("lancedb:...") when
+            the gallery asks for it. Off by default: a gallery from elsewhere must not choose what this program imports,
+            nor where it sends texts and keys.
         lease_term: Seconds without a sign of life after which another manager may take an upgrade over from this one.
 
     Raises:
@@ -313,13 +316,16 @@ class Catalog:
             from compatstore.encoders import NetworkEncoder
 
             return NetworkEncoder.from_bytes(self.blobs.get(spec.removeprefix(STORED)))
-        if spec.startswith(CODE) and not self._trust_code:
+        if spec.startswith((CODE, SENDS, LANCEDB)) and not self._trust_code:
+            what = "sends texts nowhere" if spec.startswith(SENDS) else "is not Python code"
             raise Incompatible(
                 f"build the encoder of {name}",
-                expected="an encoder that is not Python code, or your word that this gallery's code is trusted",
+                expected=f"an encoder that {what}, or your word that this gallery's code is trusted",
                 found=spec,
                 fix="Open the gallery with trust_code=True (--trust-code), or hand the encoder over: encoders={...}.",
             )
+        if spec.startswith(LANCEDB):
+            return build_function(self.store.schema, spec.removeprefix(LANCEDB))
         return from_spec(spec)
 
 

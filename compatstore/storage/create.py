@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from compatstore.storage.app_columns import fault_of, renaming
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import build_index, refuse_repeats
+from compatstore.storage.lancedb_functions import LANCEDB, function_of, with_function
 from compatstore.storage.location import Location
 from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import KEY, Registry, start
@@ -53,6 +55,9 @@ def adopt_table(
 ) -> Store:
     """Make an existing table a gallery: an entry in its metadata, nothing else.
 
+    Where nobody names a model or an encoder, the embedding function that LanceDB's metadata name for the column is the
+    model, and the column that it embeds is the source.
+
     Its ids get no index: with one, a merge of the app's that names fewer columns than the table has would rewrite
     whole fragments and take them out of the app's vector index.
 
@@ -72,11 +77,17 @@ def adopt_table(
     _require_new(store, asked)
     require_usable_name(version.name, asked)
     columns = _adopted_columns(store, version, vector, asked)
+    declared = function_of(store.schema, vector)
+    named, version = version, with_function(version, declared)
+    if source is None and declared is not None and declared.source in store.schema.names:
+        source = declared.source
     _require_names(store, version.name, vector, asked)
     id_type = _require_ids(store, id_column, asked)
     if source is not None:
         _require_column(store, source, asked)
     record = VersionRecord.of(version, columns=columns, adopted=True)
+    if version is not named:
+        record = replace(record, encoder=f"{LANCEDB}{vector}")
     registry = Registry(id_column, id_type, source, version.name, {version.name: record})
     start(store, registry, HistoryEntry("adopt", version.name, rows=store.count(), note=f"column {vector}"))
     return store

@@ -40,12 +40,14 @@ class Spent:
     Attributes:
         rows: Items that were embedded.
         seconds: Wall time.
-        cost: Money, at the prices of the time.
+        cost: Money: as the encoder was billed, where it says so, else at the prices of the time.
+        tokens: Tokens that the encoder was billed for, where it says so.
     """
 
     rows: int = 0
     seconds: float = 0.0
     cost: float = 0.0
+    tokens: int = 0
 
 
 class Ledger:

@@ -14,6 +14,7 @@ from compatstore.storage.columns import VersionColumns
 from compatstore.storage.fragments import list_fragments
 from compatstore.storage.index_cost import build_seconds, index_bytes
 from compatstore.storage.index_status import index_status
+from compatstore.storage.lancedb_functions import EMBEDDED_BY_LANCEDB
 from compatstore.storage.registry import bridge_to
 from compatstore.upgrade.backfilling.account import read_account
 from compatstore.upgrade.backfilling.embeddable import Embeddable, count_embeddable, probe_embeddable
@@ -28,7 +29,6 @@ from compatstore.upgrade.requests.backfill import Budget
 from compatstore.upgrade.transform import Transformer, transformer_of
 
 SAMPLE_ROWS = 2048
-EMBEDDED_BY_LANCEDB = b"embedding_functions"  # where LanceDB keeps what embeds an app's rows, in a schema's metadata
 COMMIT_SECONDS, FRAGMENT_SECONDS = 0.02, 0.0002  # of a commit that touches the metadata of all fragments
 
 
@@ -228,15 +228,19 @@ def _per_row(context: UpgradeContext, transformer: Transformer) -> float:
 def _backfill_steps(context: UpgradeContext, target: VersionColumns, possible: Embeddable) -> list[Step]:
     run, spent = context.run, read_account(context)[0]
     budget, items = Budget.of(run), possible.items
-    left = budget.rows_left(spent)
+    price = spent.cost / spent.rows if spent.rows and spent.tokens else possible.price
+    left = budget.rows_left(spent, price)
     todo = min(budget.share_left(items, possible.native), possible.expected - possible.native)
     todo = todo if left is None else min(todo, left)
-    if todo < 1 or budget.ended_by(spent):
+    if todo < 1 or budget.ended_by(spent, price):
         return []
     seconds, time_left = possible.seconds, budget.seconds_left(spent)
     if seconds and time_left is not None:
         todo = min(todo, max(int(time_left / seconds), 1))
     costs = f", costs {budget.price(todo):g}" if budget.price_per_item else ""
+    if price is not None:
+        why = "as billed so far" if spent.rows and spent.tokens else "by the lengths of a sample of sources"
+        costs = f", costs about {price * todo:.4g} ({why})"
     stored = plan_natives(context, target, todo)
     note = f"embed natively in {run.policy} order: {budget}{costs}; {stored}"
     steps = [Step("backfill", todo, stored.bytes, None if seconds is None else seconds * todo, note)]

@@ -14,6 +14,7 @@ from compatstore.storage.registry import Registry, bridge_to
 from compatstore.storage.snapshot import Snapshot
 from compatstore.upgrade.backfilling.policies import SPREAD, factors, require_readable
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
+from compatstore.upgrade.backfilling.pricing import expected_price
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.learning import Learner
 from compatstore.upgrade.path import find_path
@@ -50,7 +51,7 @@ def resolve_run(
     registry.record(target)
     run = run_of(registry, target) or _begin(catalog, snapshot, target, via)
     asked = backfill or Backfill()
-    run = asked.applied_to(run)
+    run = asked.applied_to(run, _price(catalog, run, asked))
     factors(run.policy)
     write_mode_of(run)
     context = UpgradeContext.of(catalog, run, snapshot)
@@ -65,6 +66,14 @@ def resolve_run(
     if run.backfill > 0:
         require_readable(run.policy, TableRows(context), learns=run.teaches and not run.path)
     return context
+
+
+def _price(catalog: Catalog, run: RunRecord, asked: Backfill) -> float | None:
+    """What an item will cost, where there is a limit of money, nobody named a price, and the encoder knows it."""
+    limit = asked.max_cost if asked.names_a_limit else run.max_cost
+    if limit is None or asked.price_per_item is not None or run.price_per_item is not None:
+        return None
+    return expected_price(UpgradeContext.of(catalog, run), catalog.encoder(run.target))
 
 
 def _begin(catalog: Catalog, snapshot: Snapshot, target: str, via: str | None) -> RunRecord:

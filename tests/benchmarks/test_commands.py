@@ -75,6 +75,7 @@ SMALLEST = {
 }
 SLOW = {
     "benchmarks.crashes.__main__": "--kills 2 --seeds 2",
+    "benchmarks.http_encoder.__main__": "--items 400 --kills 1",
     "benchmarks.learning_kills": "--kills 2",
     "benchmarks.plain_app": "--seconds 3 --rows 500",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,7 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowArray, ArrowTable, Id
-from compatstore.errors import EncoderFailed, first_offenders
+from compatstore.encoders import Bill
+from compatstore.errors import EncoderFailed, LeaseLost, StorageError, first_offenders
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.ids import find
@@ -54,7 +56,7 @@ class Account:
         *,
         proven: Callable[[], bool],
     ) -> None:
-        self._proven = proven
+        self._proven, self._billed = proven, spent.tokens > 0
         self._ledger, self.budget, self.spent, self.failed, self._patience = ledger, budget, spent, failed, patience
         self._tried: set[Id] = set()
         self._listed: set[Id] = set(failed["id"].to_pylist())
@@ -64,14 +66,54 @@ class Account:
     @property
     def ended_by(self) -> Limit:
         """The limit of items, seconds or money that is reached; "" while none is."""
-        return self.budget.ended_by(self.spent)
+        return self.budget.ended_by(self.spent, self._price)
+
+    @property
+    def rows_left(self) -> int | None:
+        """Items that the limits of items and money still allow; None without such a limit."""
+        return self.budget.rows_left(self.spent, self._price)
+
+    @property
+    def next_rows(self) -> int | None:
+        """Items of the next batch at most. What is billed is known afterwards: half of what is left is tried first."""
+        left = self.rows_left
+        halved = left is not None and self._billed and self.budget.max_cost is not None
+        return left if left is None or not halved else -(-left // 2)
+
+    @property
+    def _price(self) -> float | None:
+        """What an item costs, as it was billed so far; None where the encoder does not say what it was billed."""
+        return self.spent.cost / self.spent.rows if self._billed and self.spent.rows else None
+
+    def promise(self, bill: Bill) -> None:
+        """Write down what the next call will cost, about, before it is made: whoever kills this process pays for it.
+
+        Raises:
+            LeaseLost: The lease is lost; nothing was written.
+        """
+        self._billed |= bill.cost is not None
+        self.save(self._with(bill), self.failed)
+
+    def settle(self, bill: Bill) -> None:
+        """Write down what was billed for a call that failed, in place of what was promised."""
+        self.spent = self._with(bill)
+        with suppress(StorageError, LeaseLost):  # the call's own error is the one to tell of
+            self.save(*self.statement())
+
+    def _with(self, bill: Bill) -> Spent:
+        cost = self.budget.price(bill.items) if bill.cost is None else bill.cost
+        return replace(self.spent, cost=self.spent.cost + cost, tokens=self.spent.tokens + bill.tokens)
 
     def tick(self) -> None:
         """Count the time until now."""
         self.spent = replace(self.spent, seconds=self._seconds_before + time.monotonic() - self._started)
 
-    def enter(self, made: Embedded) -> list[Id]:
+    def enter(self, made: Embedded, bill: Bill) -> list[Id]:
         """Enter a batch; durable once `save` has run.
+
+        Args:
+            made: What became of it.
+            bill: What the encoder said that it was billed.
 
         Returns:
             Ids that failed for the first time, worth another try later.
@@ -80,7 +122,9 @@ class Account:
             EncoderFailed: Too many items failed in a row.
         """
         ids, rows = made.batch.ids, len(made.rows)
-        self.spent = replace(self.spent, rows=self.spent.rows + rows, cost=self.spent.cost + self.budget.price(rows))
+        self._billed |= bill.cost is not None
+        bill = bill if bill.cost is not None else replace(bill, items=rows)
+        self.spent = replace(self._with(bill), rows=self.spent.rows + rows)
         self.tick()
         tried = [i for i, why in made.failures.items() if why != NO_SOURCE]
         doubtful = [i for i in tried if ids[i] not in self._listed]

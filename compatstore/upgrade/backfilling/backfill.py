@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from compatstore.arrays import ArrowTable, Id
-from compatstore.encoders import Encoder
-from compatstore.errors import UpgradeError
+from compatstore.encoders import Bill, Encoder, Metered, metered
+from compatstore.errors import EncoderFailed, UpgradeError
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.ids import find
 from compatstore.storage.ledger import Spent
@@ -25,7 +25,8 @@ from compatstore.upgrade.backfilling.embeddable import inputs_of, without_source
 from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, ItemBatch
 from compatstore.upgrade.backfilling.natives import Natives
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
-from compatstore.upgrade.backfilling.throttle import BatchSize, Pace
+from compatstore.upgrade.backfilling.pricing import expected_bill
+from compatstore.upgrade.backfilling.throttle import MOST_ROWS, BatchSize, Pace
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.progress import Monitor
 from compatstore.upgrade.requests.backfill import Limit
@@ -42,6 +43,8 @@ def overlap(
     read: Callable[[Named], Read],
     work: Callable[[Read], Made],
     write: Callable[[Made], Written],
+    *,
+    written_first: bool = False,
 ) -> Iterator[Written]:
     """Give what `write` returned for each batch, in order.
 
@@ -53,6 +56,7 @@ def overlap(
         read: Reads it.
         work: Works on what was read.
         write: Writes what came out.
+        written_first: Begin to work on a batch only once the one before is written.
     """
     with ThreadPoolExecutor(1, "compatstore-read") as reader, ThreadPoolExecutor(1, "compatstore-write") as writer:
 
@@ -64,6 +68,8 @@ def overlap(
         behind: Future[Written] | None = None
         while ahead is not None:
             batch, ahead = ahead.result(), read_next()
+            if written_first and behind is not None:
+                behind.result()
             made = work(batch)
             written = behind
             if written is not None:
@@ -121,7 +127,7 @@ class Backfiller:
 
     def allowed(self, items: int) -> int:
         """How many of `items` the limits of items and money allow."""
-        left = self.account.budget.rows_left(self.account.spent)
+        left = self.account.rows_left
         return items if left is None else min(items, left)
 
     def ended_by(self, lacking: int) -> Limit:
@@ -156,7 +162,8 @@ class Backfiller:
         form = VectorForm.of(self.context.target_record)
         embedder = Embedder(encoder, target, self.settings, monitor.rest, side_encoder=side_encoder, form=form)
         call = _Call(self, choice, embedder, monitor)
-        for rows in overlap(call.take, self._read, call.embed, call.store):
+        paid = isinstance(encoder, Metered)
+        for rows in overlap(call.take, self._read, call.embed, call.store, written_first=paid):
             monitor.advance(rows)
         self.account.close()
         return call.folded + self.natives.fold()
@@ -187,7 +194,10 @@ class _Call:
 
     def __init__(self, backfill: Backfiller, choice: Choice, embedder: Embedder, monitor: Monitor) -> None:
         self._account, self._natives = backfill.account, backfill.natives
-        self._pace, self._size = Pace.of(backfill.settings), BatchSize.of(backfill.settings)
+        encoder = embedder.encoder
+        self._paid_for = isinstance(encoder, Metered)
+        most = min(encoder.request_rows, MOST_ROWS) if isinstance(encoder, Metered) else MOST_ROWS
+        self._pace, self._size = Pace.of(backfill.settings), BatchSize.of(backfill.settings, most)
         self._embedder, self._monitor = embedder, monitor
         self._choice, self._again = choice, list[Id]()
         self._todo, self._position = choice.next_round(self._account.failing), 0
@@ -197,11 +207,11 @@ class _Call:
     def take(self) -> list[Id] | None:
         """Ids of the next batch, or None where there is none now."""
         self._account.tick()
-        budget, spent = self._account.budget, self._account.spent
-        rows = self._size.within(budget.seconds_left(spent))
-        left = budget.rows_left(spent)
+        account = self._account
+        rows = self._size.within(account.budget.seconds_left(account.spent))
+        left = account.next_rows
         rows = rows if left is None else min(rows, left - sum(self._promised))
-        if rows < 1 or budget.ended_by(spent):
+        if rows < 1 or account.ended_by:
             return None
         ids: list[Id] = self._todo.slice(self._position, rows).to_pylist()
         self._position += len(ids)
@@ -221,12 +231,30 @@ class _Call:
         self._monitor.check()
         self._monitor.rest(self._pace.delay())
         self._pace.begin()
-        made = self._embedder.embed(batch)
+        made, bill = self._pay(batch)
         self._pace.end(len(made.rows))
         self._size.learn(len(made.rows), made.seconds)
         self._promised.popleft()
-        self._again += self._account.enter(made)
+        try:
+            self._again += self._account.enter(made, bill)
+        except EncoderFailed:
+            if self._paid_for:
+                self._account.settle(Bill())
+            raise
         return _Made(made, *self._account.statement())
+
+    def _pay(self, batch: ItemBatch) -> tuple[Embedded, Bill]:
+        """Embed a batch, and pay for it whatever comes out: a limit of money holds in spite of failures and kills."""
+        if self._paid_for:
+            inputs = [value for value in batch.inputs if value is not None]
+            self._account.promise(expected_bill(self._embedder.encoder, inputs))
+        with metered(self._monitor.rest) as call:
+            try:
+                return self._embedder.embed(batch), call.bill
+            except BaseException:
+                if self._paid_for:
+                    self._account.settle(call.bill)
+                raise
 
     def store(self, made: _Made) -> int:
         """Make a batch durable; what it cost is written first, so that a kill between the two exceeds no budget."""

@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowArray, BoolArray, Id
-from compatstore.encoders import Encoder
+from compatstore.encoders import Encoder, Metered
 from compatstore.storage.ids import column, find
 from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, ItemBatch
+from compatstore.upgrade.backfilling.pricing import expected_price
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.requests.run_settings import RunSettings
 
@@ -35,6 +36,8 @@ class Embeddable:
         probed: Items of a random sample of the rest that were embedded to see whether that can be done; 0 for none.
         readable: Those of the sample that could be embedded.
         seconds: Time that one of them took; None where none was embedded.
+        price: Money that one of them will cost, by the lengths of a sample of sources; None where the encoder does not
+            say.
     """
 
     items: int
@@ -44,6 +47,7 @@ class Embeddable:
     probed: int = 0
     readable: int = 0
     seconds: float | None = None
+    price: float | None = None
 
     @property
     def most(self) -> int:
@@ -111,8 +115,14 @@ def ask_embeddable(context: UpgradeContext, refused: ArrowArray) -> tuple[Embedd
 
 
 def probe_embeddable(context: UpgradeContext, refused: ArrowArray) -> Embeddable:
-    """Count what can be embedded as `ask_embeddable`, and embed a random sample to see; nothing is kept."""
+    """Count what can be embedded as `ask_embeddable`, and embed a random sample to see; nothing is kept.
+
+    Nothing is embedded by an encoder that is paid for: it is asked what the sample would cost.
+    """
     counted, ids = ask_embeddable(context, refused)
+    encoder = context.catalog.encoder(context.run.target)
+    if encoder is not None and isinstance(encoder, Metered):
+        return replace(counted, price=expected_price(context, encoder, ids))
     picked = np.random.default_rng(context.run.seed).permutation(len(ids))[:MOST_PROBED]
     made = list(_embed(context, ids.take(pa.array(picked))))
     if not made:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from compatstore.arrays import Digests, FloatArray, Id, RowNumbers
-from compatstore.encoders import Encoded, Encoder, encode_readable
+from compatstore.encoders import Encoded, Encoder, encode_readable, meter
 from compatstore.encoders.protocol import NOT_FINITE
 from compatstore.errors import EncoderFailed, InvalidInput, NonFiniteVectors, first_offenders
 from compatstore.storage.vector_form import VectorForm
@@ -50,7 +50,7 @@ class Embedded:
         rows: (m,) int64, which of them were embedded.
         vectors: (m, dim) float32, finite.
         failures: Position in the batch -> why that item was not.
-        seconds: Time in the encoders, without waits between tries.
+        seconds: Time in the encoders, without waits between tries and for rate limits.
         side: (m, side_dim) float32, NaN where an item has none; None without a side-information encoder.
     """
 
@@ -139,7 +139,8 @@ class _Attempt:
 
     def encode(self, part: Sequence[int], *, refuse_broken: bool = True) -> None:
         """Send some items through the encoder; they succeed, fail one by one, or the call raises."""
-        started = time.monotonic()
+        call, started = meter(), time.monotonic()
+        rested = call.waited
         inputs = [self._batch.inputs[i] for i in part]
         encoder, limit = self._embedder.encoder, self._embedder.settings.encoder_timeout
         try:
@@ -158,7 +159,7 @@ class _Attempt:
             raise type(error)(self._asked(part), expected=error.expected, found=error.found, fix=_MEND) from error
         if refuse_broken:
             self._refuse_broken(part, encoded)
-        self._seconds += time.monotonic() - started
+        self._seconds += max(time.monotonic() - started - (call.waited - rested), 0.0)
         self._failures |= {part[i]: reason for i, reason in encoded.failures.items()}
         self._parts.append(_Part(rows, encoded.vectors, side))
 

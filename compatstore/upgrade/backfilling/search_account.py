@@ -8,7 +8,8 @@ that search at the same time; a process that is killed in between has paid for w
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 
 from compatstore.errors import CommitConflict
 from compatstore.storage.lease_table import LeaseTable, Records
@@ -43,7 +44,7 @@ def read_spent(location: Location, run: RunRecord) -> SpentBySearches:
     return _spent_in(LeaseTable(location).read(), run)
 
 
-def charge(location: Location, run: RunRecord, rows: int, in_all: int) -> int:
+def charge(location: Location, run: RunRecord, rows: int, in_all: int, price: float | None = None) -> int:
     """Charge items before they are embedded, or give back (`rows` < 0) those that could not be.
 
     Args:
@@ -51,6 +52,7 @@ def charge(location: Location, run: RunRecord, rows: int, in_all: int) -> int:
         run: The upgrade, and its price of an item.
         rows: Items to embed.
         in_all: The limit of all searches.
+        price: Money that an item costs, where that is known better than by the upgrade.
 
     Returns:
         How many of them the limit allows; they are charged.
@@ -59,21 +61,43 @@ def charge(location: Location, run: RunRecord, rows: int, in_all: int) -> int:
         CommitConflict: Others wrote beside the table each time; nothing was charged.
         StorageError: The record cannot be read or written.
     """
+    each = price or run.price_per_item or 0.0
+
+    def change(spent: SpentBySearches) -> tuple[int, SpentBySearches]:
+        allowed = min(rows, max(in_all - spent.rows, 0))
+        return allowed, replace(spent, rows=spent.rows + allowed, cost=spent.cost + allowed * each)
+
+    return _change(location, run, change)
+
+
+def correct(location: Location, run: RunRecord, cost: float) -> None:
+    """Charge what an encoder was billed beyond what was charged before (`cost` < 0 gives back).
+
+    Raises:
+        CommitConflict: Others wrote beside the table each time; nothing was charged.
+        StorageError: The record cannot be read or written.
+    """
+    _change(location, run, lambda spent: (0, replace(spent, cost=spent.cost + cost)))
+
+
+def _change(
+    location: Location, run: RunRecord, change: Callable[[SpentBySearches], tuple[int, SpentBySearches]]
+) -> int:
+    """Change the record by compare-and-swap, where `change` makes another of it; returns the items that it charges."""
     table = LeaseTable(location)
     for _ in range(ATTEMPTS):
         records = table.read()
-        spent = _spent_in(records, run)
-        allowed = min(rows, max(in_all - spent.rows, 0))
-        if not allowed:
-            return 0
-        cost = max(spent.cost + allowed * (run.price_per_item or 0.0), 0.0)
-        charged = SpentBySearches(run.identity, max(spent.rows + allowed, 0), cost)
+        before = _spent_in(records, run)
+        rows, after = change(before)
+        if after == before:
+            return rows
+        charged = replace(after, rows=max(after.rows, 0), cost=max(after.cost, 0.0))
         if table.swap(records.version, _key(run.target), json.dumps(asdict(charged))):
             if records.version % COMMITS_BETWEEN_TIDYING == 0:
                 table.tidy()
-            return allowed
+            return rows
     raise CommitConflict(
-        f"charge {rows} items that a search embeds in {run.target}",
+        f"charge what a search embeds in {run.target}",
         expected="a moment without other writers",
         found=f"{ATTEMPTS} conflicts in a row",
     )

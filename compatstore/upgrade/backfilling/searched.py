@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from compatstore.arrays import ArrowTable, BoolArray, Digests, FloatArray, Id, RowNumbers
+from compatstore.encoders import metered
 from compatstore.errors import CompatStoreWarning, StorageError
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.ledger import ledger_of
@@ -27,13 +28,15 @@ from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.backfilling.backfill import require_encoder
 from compatstore.upgrade.backfilling.embeddable import inputs_of
 from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, ItemBatch
-from compatstore.upgrade.backfilling.search_account import charge
+from compatstore.upgrade.backfilling.pricing import expected_bill
+from compatstore.upgrade.backfilling.search_account import charge, correct
 from compatstore.upgrade.backfilling.write_back import Key, Native, WrittenBack, write_natives
 from compatstore.upgrade.requests.run_settings import RunSettings
 
 WRITE_ROWS, WRITE_SECONDS = 256, 10.0
 MOST_BYTES = 64 * 2**20  # of vectors in memory
 MOST_REMEMBERED = 100_000  # items that cannot be embedded; items that were candidates
+PATIENCE = 2.0  # seconds that a search waits for an encoder whose rate limit is reached
 PROVEN = 2  # failures after which an item is not tried again
 
 
@@ -188,16 +191,22 @@ class SearchedItems:
     def _embed(self, session: _Session, embedder: Embedder, batch: ItemBatch, budget: SearchBudget) -> None:
         """Charge a batch, embed as much of it as the budget allows, and keep what came out."""
         try:
-            allowed = self._charge(session, len(batch.ids), budget)
+            bill = expected_bill(embedder.encoder, batch.inputs)
+            price = None if bill.cost is None else bill.cost / len(batch.inputs)
+            allowed = self._charge(session, len(batch.ids), budget, price)
             if not allowed:
                 return
-            try:
-                made = embedder.embed_once(_first(batch, allowed))
-            except BaseException:
-                self._charge(session, -allowed, budget)
-                raise
+            with metered(patience=PATIENCE) as call:
+                try:
+                    made = embedder.embed_once(_first(batch, allowed))
+                except BaseException:
+                    self._charge(session, -allowed, budget, price)
+                    self._correct(session, call.bill.cost, 0.0, budget)
+                    raise
             if made.failures:
-                self._charge(session, -len(made.failures), budget)
+                self._charge(session, -len(made.failures), budget, price)
+            embedded = allowed - len(made.failures)
+            self._correct(session, call.bill.cost, embedded * (price or session.run.price_per_item or 0.0), budget)
         except Exception as error:
             told = f"a search embeds nothing in {embedder.target}: {type(error).__name__}: {error}"
             warnings.warn(told, CompatStoreWarning, stacklevel=2)
@@ -205,10 +214,15 @@ class SearchedItems:
         with self._lock:
             _keep(session, made, write_back=budget.write_back)
 
-    def _charge(self, session: _Session, rows: int, budget: SearchBudget) -> int:
+    def _correct(self, session: _Session, billed: float | None, charged: float, budget: SearchBudget) -> None:
+        """Put what the encoder was billed in place of what was charged for it."""
+        if budget.write_back and billed is not None:
+            correct(self._catalog.store.location, session.run, billed - charged)
+
+    def _charge(self, session: _Session, rows: int, budget: SearchBudget, price: float | None) -> int:
         """Charge items, or give them back; returns how many the limit in all allows."""
         if budget.write_back:
-            return charge(self._catalog.store.location, session.run, rows, budget.in_all)
+            return charge(self._catalog.store.location, session.run, rows, budget.in_all, price)
         with self._lock:
             allowed = min(rows, max(budget.in_all - session.spent, 0))
             session.spent += allowed

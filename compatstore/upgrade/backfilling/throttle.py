@@ -6,10 +6,12 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, wait
+from contextvars import copy_context
 from dataclasses import dataclass
 from threading import Thread
 from typing import TypeVar
 
+from compatstore.encoders import meter
 from compatstore.errors import CompatStoreError, SourceError
 from compatstore.upgrade.requests.run_settings import RunSettings, read_latency
 
@@ -40,11 +42,16 @@ class BatchSize:
         self._rate: float | None = None
 
     @classmethod
-    def of(cls, settings: RunSettings) -> BatchSize:
-        """A size that is yet to be found; short batches where a pace is held, so that it is held evenly."""
+    def of(cls, settings: RunSettings, most: int = MOST_ROWS) -> BatchSize:
+        """A size that is yet to be found; short batches where a pace is held, so that it is held evenly.
+
+        Args:
+            settings: Size, pace and latency that were asked for.
+            most: Items of a batch at most, where no size was asked for.
+        """
         held = settings.throttle is not None or settings.latency_bound is not None
         seconds = SECONDS_A_PACED_BATCH if held else SECONDS_A_BATCH
-        most = MOST_ROWS if settings.throttle is None else min(MOST_ROWS, int(settings.throttle * seconds))
+        most = most if settings.throttle is None else min(most, int(settings.throttle * seconds))
         return cls(settings.batch_rows, seconds=seconds, most=most)
 
     @property
@@ -169,7 +176,8 @@ def within(seconds: float | None, call: Callable[[], T]) -> T:
     """Call, and wait for `seconds` at most; None waits for ever.
 
     A limited call runs in a thread of its own, because Python cannot end a call from outside. A call that does not
-    return runs on in that thread until the process ends; the thread does not keep the process from ending.
+    return runs on in that thread until the process ends; the thread does not keep the process from ending. The time
+    that the call rests, as a rate limit asks for, is given to it in addition.
 
     Raises:
         Hangs: It did not return.
@@ -177,6 +185,8 @@ def within(seconds: float | None, call: Callable[[], T]) -> T:
     if seconds is None:
         return call()
     outcome: Future[T] = Future()
+    surroundings, meter_of_call = copy_context(), meter()
+    started, rested = time.monotonic(), meter_of_call.waited
 
     def work() -> None:
         try:
@@ -184,7 +194,9 @@ def within(seconds: float | None, call: Callable[[], T]) -> T:
         except BaseException as error:
             outcome.set_exception(error)
 
-    Thread(target=work, name="compatstore-encoder", daemon=True).start()
-    if not wait([outcome], seconds).done:
-        raise Hangs
+    Thread(target=surroundings.run, args=(work,), name="compatstore-encoder", daemon=True).start()
+    while not outcome.done():
+        left = started + seconds + meter_of_call.waited - rested - time.monotonic()
+        if not wait([outcome], max(left, 0.0)).done and left <= 0:
+            raise Hangs
     return outcome.result()

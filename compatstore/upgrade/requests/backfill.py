@@ -32,7 +32,8 @@ class Budget:
         max_rows: Items to embed natively at most, >= 0, over all calls of the upgrade.
         max_seconds: Wall time of the backfill at most, waits included, > 0, over all calls.
         max_cost: Money to spend on embedding at most, in the unit of the price, >= 0, over all calls.
-        price_per_item: Price of embedding one item, >= 0, in the unit of max_cost.
+        price_per_item: Price of embedding one item, >= 0, in the unit of max_cost. An encoder that says what it was
+            billed needs none, and what it says is what counts.
 
     Raises:
         InvalidInput: A limit is out of its range.
@@ -73,22 +74,27 @@ class Budget:
         """Share of the gallery that may be native: all of it where only other limits are named."""
         return self.share if self.share is not None else float(self.names_a_limit)
 
-    def revised(self, asked: Budget) -> Budget:
+    def revised(self, asked: Budget, expected_price: float | None = None) -> Budget:
         """The budget after a call: its limits replace all of this one's, and a call that names none keeps them.
 
         A price stays until another one is named.
 
+        Args:
+            asked: What the call names.
+            expected_price: Price of an item where none was named, as the encoder expects it.
+
         Raises:
             InvalidInput: There is a limit of money and no price.
         """
-        price = self.price_per_item if asked.price_per_item is None else asked.price_per_item
+        named = self.price_per_item if asked.price_per_item is None else asked.price_per_item
+        price = expected_price if named is None else named
         revised = replace(asked if asked.names_a_limit else self, price_per_item=price)
         if revised.max_cost is not None and not price:
             raise InvalidInput(
                 "limit what a backfill costs",
                 expected="the price of an item beside max_cost",
                 found="none",
-                fix="Name it: Backfill(price_per_item=...) (--price-per-item).",
+                fix="Name it: Backfill(price_per_item=...) (--price-per-item); or use an encoder that knows its price.",
             )
         return revised
 
@@ -107,22 +113,33 @@ class Budget:
         """Items that the share still allows, of a gallery with `native` native ones among `items`."""
         return max(native_count(self.allowed_share, items) - native, 0)
 
-    def rows_left(self, spent: Spent) -> int | None:
-        """Items that the limits of items and money still allow; None without such a limit."""
+    def rows_left(self, spent: Spent, price: float | None = None) -> int | None:
+        """Items that the limits of items and money still allow; None without such a limit.
+
+        Args:
+            spent: What was spent so far.
+            price: What an item costs, where that is known better than by `price_per_item`.
+        """
+        price = price or self.price_per_item
         limits = [] if self.max_rows is None else [self.max_rows - spent.rows]
-        if self.max_cost is not None and self.price_per_item:
-            limits.append(math.floor(round((self.max_cost - spent.cost) / self.price_per_item, 6)))
+        if self.max_cost is not None and price:
+            limits.append(math.floor(round((self.max_cost - spent.cost) / price, 6)))
         return max(min(limits), 0) if limits else None
 
     def seconds_left(self, spent: Spent) -> float | None:
         """Seconds that are left, or None without a limit."""
         return None if self.max_seconds is None else max(self.max_seconds - spent.seconds, 0.0)
 
-    def ended_by(self, spent: Spent) -> Limit:
-        """The limit that lets nothing more be embedded; "" while there is none. The share is not looked at."""
+    def ended_by(self, spent: Spent, price: float | None = None) -> Limit:
+        """The limit that lets nothing more be embedded; "" while there is none. The share is not looked at.
+
+        Args:
+            spent: What was spent so far.
+            price: What an item costs, see `rows_left`.
+        """
         if self.max_rows is not None and spent.rows >= self.max_rows:
             return "max_rows"
-        if self.rows_left(spent) == 0:
+        if self.rows_left(spent, price) == 0:
             return "max_cost"
         return "max_seconds" if self.seconds_left(spent) == 0 else ""
 
@@ -174,14 +191,18 @@ class Backfill(Budget):
         """The limits alone."""
         return Budget(**{limit.name: getattr(self, limit.name) for limit in fields(Budget)})
 
-    def applied_to(self, run: RunRecord) -> RunRecord:
+    def applied_to(self, run: RunRecord, expected_price: float | None = None) -> RunRecord:
         """The run as this call changes it; what is not named here stays as an earlier call left it.
+
+        Args:
+            run: As it was.
+            expected_price: Price of an item where none was named, as the encoder expects it.
 
         Raises:
             InvalidInput: There is a limit of money and no price.
         """
         return replace(
-            Budget.of(run).revised(self.budget).record(run),
+            Budget.of(run).revised(self.budget, expected_price).record(run),
             policy=self.order or run.policy,
             seed=run.seed if self.seed is None else self.seed,
             natives=run.natives if self.write_mode is None else _RECORDED[self.write_mode],

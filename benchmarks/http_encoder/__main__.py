@@ -1,0 +1,188 @@
+"""An upgrade by an encoder behind HTTP that limits its rate, fails at random and bills: is all embedded, and paid once?
+
+    python -m benchmarks.http_encoder [--items 20000] [--batch 16] [--kills 10] [--seed 0]
+
+A real server in this process counts what it bills (`server.py`). Three upgrades of a gallery of texts:
+
+* whole: every item is embedded, by one process;
+* killed: the same, by processes that are killed at random moments, each followed by the next one;
+* limited: an upgrade of a quarter of the texts that teaches itself, with a limit of money and no price: the encoder
+  knows it.
+
+For each it prints what was found, the limit, and the ratio of the two; the exit status is 1 where a limit is missed.
+A text that is billed twice is explained by an answer that was lost after it was billed, or by a kill: one batch each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+import compatstore as cs
+from benchmarks.http_encoder.server import EmbeddingServer, Rules, embedding_of, tokens_of
+from compatstore.encoders import Function, OpenAICompatible
+
+WORDS = (
+    *("small", "large", "old", "new", "red", "green", "blue", "grey", "round", "flat", "soft", "hard"),
+    *("cup", "shirt", "lamp", "chair", "book", "coat", "door", "key", "umbrella", "typewriter"),
+)
+FAULTS = {"busy": 0.02, "error": 0.03, "dropped": 0.002, "lost": 0.008, "cut": 0.004}
+RULES = Rules(faults=FAULTS, burst=20, pace=150.0, wait=0.05, latency=0.003)
+SHORT = 12
+WITHIN = 0.01  # of the server's bill
+WATCHED = 0.05  # seconds
+CLOSE = 1e-5
+
+
+class Line(NamedTuple):
+    """A figure that was found, and its limit; the figure must not be larger."""
+
+    upgrade: str
+    what: str
+    found: float
+    limit: float
+
+    def __str__(self) -> str:
+        ratio = f"{self.found / self.limit:.3f}" if self.limit else ("0" if not self.found else "inf")
+        return f"| {self.upgrade} | {self.what} | {self.found:.6g} | {self.limit:.6g} | {ratio} |"
+
+
+def texts_of(items: int, seed: int) -> list[str]:
+    """Texts of 4 to 12 words, each with its number."""
+    rng = random.Random(seed)
+    return [f"{' '.join(rng.choices(WORDS, k=rng.randrange(4, 13)))} {number}" for number in range(items)]
+
+
+def earlier(texts: list[str]) -> list[np.ndarray]:
+    """The source's model: it knows the words too, in fewer values."""
+    return [embedding_of(text, SHORT) for text in texts]
+
+
+def encoder_of(server: EmbeddingServer, batch: int) -> OpenAICompatible:
+    return OpenAICompatible(
+        server.url, "words", dim=server.rules.dim, batch_size=batch, price_per_million=server.rules.price, retries=12
+    )
+
+
+def made(path: Path, texts: list[str], encoder: OpenAICompatible) -> cs.Gallery:
+    """A gallery whose vectors are the source's, and which knows the target."""
+    source = Function(earlier, SHORT, fingerprint="words of 12 values")
+    gallery = cs.Gallery.create(str(path), cs.EmbeddingVersion("v1", dim=SHORT, metric="cosine", encoder=source))
+    gallery.add({"id": [f"{number}" for number in range(len(texts))], "source": texts})
+    gallery.register(cs.EmbeddingVersion("v2", dim=encoder.dim, metric="cosine", encoder=encoder))
+    return gallery
+
+
+VICTIM = """
+import compatstore as cs
+gallery = cs.Gallery.open({path!r}, trust_code=True, lease_term=0.5)
+print("open", flush=True)
+gallery.upgrade("v2", backfill=1.0)
+"""
+
+
+def upgrade_with_kills(path: Path, server: EmbeddingServer, kills: int, requests: int, rng: random.Random) -> int:
+    """Upgrade in processes of their own, killed after some requests each; returns how many were."""
+    killed = 0
+    while True:
+        command = [sys.executable, "-c", VICTIM.format(path=str(path))]
+        victim = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert victim.stdout is not None
+        victim.stdout.readline()
+        until = len(server.sizes) + rng.randrange(1, max(2 * requests // (kills + 1), 2))
+        while victim.poll() is None and (killed >= kills or len(server.sizes) < until):
+            time.sleep(0.001 if killed < kills else WATCHED)
+        time.sleep(rng.uniform(0, 0.03) if victim.poll() is None else 0.0)
+        if victim.poll() is None:
+            victim.send_signal(signal.SIGKILL)
+            killed += 1
+        elif victim.returncode:
+            raise RuntimeError(f"an upgrade ended with {victim.returncode}")
+        victim.communicate()
+        if victim.returncode == 0:
+            return killed
+
+
+def lines_of(
+    name: str, gallery: cs.Gallery, server: EmbeddingServer, texts: list[str], batch: int, kills: int
+) -> Iterator[Line]:
+    """What must hold of an upgrade that has embedded everything."""
+    natives, vectors = gallery.native_ids("v2"), gallery.vectors([f"{n}" for n in range(len(texts))], "v2")
+    true = np.stack([embedding_of(text, server.rules.dim) for text in texts])
+    wrong = int((np.abs(vectors - true).max(axis=1) > CLOSE).sum())
+    yield Line(name, "items without their native vector", len(texts) - len(natives) + wrong, 0)
+    lost = server.faults["lost"] + server.faults["cut"]
+    yield Line(name, f"texts billed twice ({lost} answers lost, {kills} kills)", server.twice, batch * (lost + kills))
+    yield _spent(name, gallery, server)
+    wrong = sum(finding.severity != "note" for finding in gallery.verify().findings)
+    yield Line(name, "errors and warnings of verify", wrong, 0)
+
+
+def _spent(name: str, gallery: cs.Gallery, server: EmbeddingServer) -> Line:
+    spent = gallery.status().upgrades[0].spent.cost
+    print(f"{name}: billed {server.money:.6f}, ledger {spent:.6f}; {dict(server.faults)}", file=sys.stderr)
+    return Line(name, "what the ledger differs from the bill, as a share", abs(spent / server.money - 1), WITHIN)
+
+
+def whole(folder: Path, texts: list[str], options: argparse.Namespace) -> Iterator[Line]:
+    with EmbeddingServer(replace(RULES, seed=options.seed)) as server:
+        gallery = made(folder / "whole.lance", texts, encoder_of(server, options.batch))
+        started = time.monotonic()
+        gallery.upgrade("v2", backfill=1.0)
+        seconds = time.monotonic() - started
+        answered = len(server.sizes)
+        print(f"whole: {answered / seconds:.0f} answers a second of {RULES.pace:.0f} allowed", file=sys.stderr)
+        yield from lines_of("whole", gallery, server, texts, options.batch, 0)
+
+
+def killed(folder: Path, texts: list[str], options: argparse.Namespace) -> Iterator[Line]:
+    with EmbeddingServer(replace(RULES, seed=options.seed + 1)) as server:
+        made(folder / "killed.lance", texts, encoder_of(server, options.batch))
+        requests, rng = len(texts) // options.batch, random.Random(options.seed)
+        kills = upgrade_with_kills(folder / "killed.lance", server, options.kills, requests, rng)
+        gallery = cs.Gallery.open(str(folder / "killed.lance"), trust_code=True)
+        yield from lines_of("killed", gallery, server, texts, options.batch, kills)
+
+
+def limited(folder: Path, texts: list[str], options: argparse.Namespace) -> Iterator[Line]:
+    texts = texts[: len(texts) // 4]
+    everything = sum(map(tokens_of, texts)) * RULES.price / 1e6
+    with EmbeddingServer(replace(RULES, seed=options.seed + 2)) as server:
+        gallery = made(folder / "limited.lance", texts, encoder_of(server, options.batch))
+        limit = 0.2 * everything
+        report = gallery.upgrade("v2", backfill=cs.Backfill(max_cost=limit))
+        yield Line("limited", f"money billed, of a limit of 20 % ({report.backfilled} items)", server.money, limit)
+        yield _spent("limited", gallery, server)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--items", type=int, default=20_000)
+    parser.add_argument("--batch", type=int, default=16, help="texts of a request")
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    texts = texts_of(options.items, options.seed)
+    print("| upgrade | what | found | limit | ratio |\n|---|---|---|---|---|")
+    missed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        for upgrade in (whole, killed, limited):
+            for line in upgrade(Path(folder), texts, options):
+                print(line, flush=True)
+                missed += line.found > line.limit
+    sys.exit(bool(missed))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,287 @@
+"""One HTTP endpoint that is asked by POST: limits of its rate are its pace, faults that pass are tried again.
+
+| answer | what is done |
+|---|---|
+| 429; 503 and 529 that say how long | wait as long as it says, without end: the endpoint works, at its own pace |
+| none, or a broken one; other 5xx; 408, 409, 425 | try again with growing waits, a limited number of times |
+| 400, 413, 422 | `Refused`: the caller finds out which of its inputs is at fault |
+| all others | an error that no further try would mend |
+
+An answer that did not arrive may have been billed, and is counted as billed: a limit of money must hold. A 5xx of the
+endpoint itself is not billed, one of a gateway before it may be.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlsplit, urlunsplit
+from urllib.request import getproxies, proxy_bypass
+
+from compatstore.boundary import checked
+from compatstore.encoders.metering import Bill, Meter, meter
+from compatstore.errors import EncoderFailed, InvalidInput
+
+if TYPE_CHECKING:
+    import urllib3
+
+LIMITED, BUSY = 429, (503, 529)
+GATEWAY, PASSING = (502, 504), (408, 409, 425)
+AT_FAULT = (400, 413, 422)
+FIRST_WAIT, LONGEST_WAIT, LEAST_WAIT = 0.5, 60.0, 0.01  # seconds
+USED_UP = ("insufficient_quota", "billing_hard_limit_reached")  # codes of a 429 that no wait mends
+LONGEST_TOLD = 200  # characters of an endpoint's own message
+
+
+@dataclass
+class _Tries:
+    """Of one request: times that a limit was reached, times that a fault passed, answers that were lost."""
+
+    limited: int = 0
+    failed: int = 0
+    lost: int = 0
+
+
+class Refused(Exception):  # noqa: N818  (a signal to the caller, who knows what it has asked)
+    """The endpoint says that what it was sent is at fault."""
+
+
+@checked
+class Endpoint:
+    """An address that takes JSON and gives JSON.
+
+    Args:
+        url: http:// or https://, without name and password; of a query only `api-version`.
+        key_env: Name of the environment variable that holds the key, "" for an endpoint without one. The key is read
+            as each request is sent. It is never stored, and is struck out of the endpoint's own messages.
+        timeout: Seconds for a request.
+        retries: Further tries, in a row, of a request whose fault may pass.
+
+    Raises:
+        InvalidInput: The URL or a setting is out of its range.
+    """
+
+    def __init__(self, url: str, *, key_env: str = "", timeout: float = 60.0, retries: int = 6) -> None:
+        if not 0 < timeout < float("inf") or retries < 0:
+            raise InvalidInput(
+                "ask an endpoint", expected="timeout > 0 and retries >= 0", found=f"{timeout} and {retries}"
+            )
+        if "=" in key_env or not key_env.isprintable():
+            raise InvalidInput(
+                "ask an endpoint", expected="the name of an environment variable as key_env", found="another text"
+            )
+        _require_address(url)
+        self.url, self.key_env, self._timeout, self._retries = url, key_env, timeout, retries
+        self._random = random.Random()
+
+    def post(self, document: Mapping[str, Any], expected: Bill) -> tuple[Any, int]:
+        """Ask, and give what the answer holds.
+
+        Args:
+            document: What is sent, as JSON.
+            expected: What an answer will be billed, about: charged for each one that was lost, where none arrives.
+
+        Returns:
+            The answer, and how many before it were lost, which may have been billed as this one is.
+
+        Raises:
+            Refused: What was sent is at fault.
+            EncoderFailed: No try can help, or none of them did; or the caller is not ready to wait that long.
+            Interrupted: The caller was asked to stop while the endpoint made it wait.
+        """
+        tries = _Tries()
+        try:
+            return self._until_answered(json.dumps(document).encode(), tries), tries.lost
+        except BaseException:
+            for _ in range(tries.lost):
+                meter().charge(expected)
+            raise
+
+    def _until_answered(self, body: bytes, tries: _Tries) -> Any:
+        call = meter()
+        while True:
+            answer, fault, lost = self._send(body)
+            if answer is not None and answer.status == 200:
+                read = _parsed(answer.data)
+                if read is not None:
+                    return read
+                fault, lost = "an answer that is no JSON", True
+            tries.lost += lost
+            asked = None if answer is None else _asked_wait(answer.headers)
+            if answer is not None and (answer.status == LIMITED or (answer.status in BUSY and asked is not None)):
+                if _code(answer.data) in USED_UP:
+                    raise self._refusal(f"{fault}: the quota of this account is used up")
+                wait = self._step(tries.limited) if asked is None else max(asked, LEAST_WAIT)
+                tries.limited += 1
+            elif answer is None or answer.status >= 500 or answer.status in (*PASSING, 200):
+                if tries.failed >= self._retries:
+                    raise self._failure(fault, tries.failed + 1)
+                wait = self._step(tries.failed) if asked is None else asked
+                tries.failed += 1
+            elif answer.status in AT_FAULT:
+                raise Refused(fault)
+            else:
+                raise self._refusal(fault)
+            self._wait(call, wait, fault)
+
+    def _send(self, body: bytes) -> tuple[urllib3.BaseHTTPResponse | None, str, bool]:
+        """Send once: the answer or None, what is wrong with it, and whether it may have been billed for nothing."""
+        from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
+
+        try:
+            answer = self._pool.request("POST", self.url, body=body, headers=self._headers(), redirect=False)
+        except HTTPError as error:  # of urllib3: whatever goes wrong before an answer is there
+            sent = not isinstance(error, NewConnectionError | ConnectTimeoutError)
+            return None, f"{type(error).__name__}: {self._struck(str(error))}", sent
+        if answer.status == 200:
+            return answer, "", False
+        fault = f"{answer.status} {answer.reason or ''}".strip()
+        told = self._struck(_message(answer.data))
+        return answer, f"{fault}: {told}" if told else fault, answer.status in GATEWAY
+
+    def _headers(self) -> dict[str, str]:
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        key = self._key()
+        if key:
+            headers["Authorization"] = f"Bearer {key}"
+        return headers
+
+    def _key(self) -> str:
+        key = os.environ.get(self.key_env, "").strip() if self.key_env else ""
+        if not (key.isascii() and key.isprintable()):
+            raise EncoderFailed(
+                f"ask {self._place}",
+                expected=f"a key in the environment variable {self.key_env}",
+                found="characters that no HTTP header can hold",
+            )
+        return key
+
+    def _struck(self, text: str) -> str:
+        """A text in one short line, without the key."""
+        key = self._key()
+        text = " ".join((text.replace(key, "...") if key else text).split())
+        text = text.encode("ascii", "backslashreplace").decode()
+        return text if len(text) <= LONGEST_TOLD else f"{text[:LONGEST_TOLD]}..."
+
+    def _step(self, tries: int) -> float:
+        """Seconds before another try where the endpoint does not say: doubling, with a random part."""
+        return float(min(FIRST_WAIT * 2 ** min(tries, 30), LONGEST_WAIT) * self._random.uniform(0.5, 1.0))
+
+    def _wait(self, call: Meter, seconds: float, fault: str) -> None:
+        if not call.may_rest(seconds):
+            raise EncoderFailed(
+                f"ask {self._place}",
+                expected=f"an answer within {call.patience:g} s",
+                found=f"{fault}; it would take {seconds:.1f} s more",
+                fix="Ask again later.",
+            )
+        call.rest(seconds)
+
+    def _refusal(self, fault: str) -> EncoderFailed:
+        fix = "Check the address and the model's name."
+        if self.key_env:
+            known = "is set" if self._key() else "is not set"
+            fix = f"Check the address, the model's name and the key: {self.key_env} {known}."
+        return EncoderFailed(f"ask {self._place}", expected="embeddings", found=fault, fix=fix)
+
+    def _failure(self, fault: str, tries: int) -> EncoderFailed:
+        return EncoderFailed(
+            f"ask {self._place}",
+            expected="an answer",
+            found=f"{fault}, in {tries} tries" if tries > 1 else fault,
+            fix="What was answered before is kept; the same command goes on from here.",
+        )
+
+    @property
+    def _place(self) -> str:
+        parts = urlsplit(self.url)
+        return f"{parts.hostname}{parts.path}"
+
+    @cached_property
+    def _pool(self) -> urllib3.PoolManager:
+        import urllib3
+
+        host = urlsplit(self.url).hostname or ""
+        proxy = None if proxy_bypass(host) else getproxies().get(urlsplit(self.url).scheme)
+        if proxy:
+            return urllib3.ProxyManager(proxy, retries=False, timeout=self._timeout)
+        return urllib3.PoolManager(retries=False, timeout=self._timeout)
+
+
+def joined(base: str, path: str) -> str:
+    """The URL of a path below a base URL; a query of the base stays behind it."""
+    parts = urlsplit(base)
+    return urlunsplit(parts._replace(path=f"{parts.path.rstrip('/')}/{path}"))
+
+
+def _require_address(url: str) -> None:
+    """Refuse what is no address, or holds what may be a secret; such an address is not shown."""
+    expected = "http:// or https:// and a host, without name, password and query (only api-version)"
+    try:
+        parts = urlsplit(url)
+        secret = bool(parts.username is not None or parts.password is not None or parts.fragment)
+        names = {name for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
+        fits = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
+    except ValueError:
+        secret, names, fits = False, set[str](), None
+    if secret or names - {"api-version"}:
+        found = "an address that may hold a secret"
+        raise InvalidInput("ask an endpoint", expected=expected, found=found, fix="Name key_env, the key's variable.")
+    if not fits or any(character.isspace() for character in url):
+        raise InvalidInput("ask an endpoint", expected=expected, found=ascii(url[:100]))
+
+
+def _asked_wait(headers: Mapping[str, str]) -> float | None:
+    """Seconds to wait by Retry-After, in seconds or as a date; None where it does not say."""
+    for name, unit in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        text = headers.get(name, "").strip()
+        try:
+            seconds = float(text) * unit
+        except ValueError:
+            seconds = _until(text, headers.get("date", ""))
+        if 0 <= seconds < float("inf"):
+            return seconds
+    return None
+
+
+def _until(text: str, now: str) -> float:
+    """Seconds until a date of HTTP, by the endpoint's own clock where it tells its time; NaN for other texts."""
+    try:
+        due = parsedate_to_datetime(text).timestamp()
+    except (ValueError, TypeError, OverflowError):
+        return float("nan")
+    try:
+        return max(due - parsedate_to_datetime(now).timestamp(), 0.0)
+    except (ValueError, TypeError, OverflowError):
+        return max(due - time.time(), 0.0)
+
+
+def _parsed(data: bytes) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _error(data: bytes) -> Any:
+    """What an answer says of its error: {"error": {...}}, as OpenAI has it, or what stands in its place."""
+    read = _parsed(data)
+    return read.get("error", read) if isinstance(read, dict) else read
+
+
+def _code(data: bytes) -> str:
+    error = _error(data)
+    return str(error.get("code") or error.get("type") or "") if isinstance(error, dict) else ""
+
+
+def _message(data: bytes) -> str:
+    error = _error(data)
+    told = error.get("message") or error.get("detail") if isinstance(error, dict) else error
+    return str(told) if told else data[: 2 * LONGEST_TOLD].decode(errors="replace")

@@ -1,0 +1,75 @@
+"""Models in a local folder, as libraries save and download them: identified by their files, never by their path."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from compatstore.boundary import shown
+from compatstore.errors import CompatStoreError, CorruptArtifact, NotFound, StorageError
+
+# What stands beside a model and changes no vector.
+ASIDE = frozenset({".md", ".txt.license", ".png", ".jpg", ".svg", ".pdf"})
+ASIDE_NAMES = frozenset({"license", "notice", "readme"})
+_BLOCK = 1 << 22
+
+
+def require_folder(kind: str, folder: str | Path) -> Path:
+    """A model's folder.
+
+    Raises:
+        NotFound: There is none. A model is never downloaded.
+    """
+    path = Path(folder).expanduser()
+    if not path.is_dir():
+        fix = "Download the model first, and name the folder that holds it."
+        raise NotFound(f"load a model of {kind}", expected="a folder", found=shown(f"{folder}"), fix=fix)
+    return path
+
+
+def hash_folder(folder: Path) -> str:
+    """SHA-256 (hex) over the names and the content of a model's files: weights, configuration, vocabulary.
+
+    Hidden files, and those that tell of the model and are no part of it, are left out.
+
+    Raises:
+        StorageError: A file cannot be read.
+    """
+    hasher = hashlib.sha256()
+    try:
+        for path in sorted(_files(folder), key=lambda path: path.relative_to(folder).as_posix()):
+            hasher.update(f"{path.relative_to(folder).as_posix()}|{path.stat().st_size}|".encode())
+            with path.open("rb") as file:
+                while block := file.read(_BLOCK):
+                    hasher.update(block)
+    except OSError as error:
+        raise StorageError(
+            f"read the model in {folder}", expected="files that can be read", found=f"{error}"
+        ) from error
+    return hasher.hexdigest()
+
+
+@contextmanager
+def loading(kind: str, folder: Path) -> Iterator[None]:
+    """Let a library load a model; whatever it raises for files that are none is one error of ours.
+
+    Raises:
+        CorruptArtifact: It could not.
+    """
+    try:
+        yield
+    except (CompatStoreError, MemoryError):
+        raise
+    except Exception as error:  # each library has its own errors for files that are missing or broken
+        found = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+        raise CorruptArtifact(f"load the model in {folder}", expected=f"a model of {kind}", found=found) from error
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    for path in folder.rglob("*"):
+        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        aside = path.suffix.lower() in ASIDE or path.stem.lower() in ASIDE_NAMES
+        if path.is_file() and not hidden and not aside:
+            yield path

@@ -1,0 +1,154 @@
+"""What a call of an encoder costs and how long it may wait: told by the encoder, read by whoever called.
+
+An encoder that is paid for says at each answer what was billed. An encoder that must wait, for a rate limit, waits
+through its caller, who may be asked to stop. Both go through the meter of the call, so that an encoder within an
+encoder, or a plain function, tells its caller no less than one that the caller knows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from math import inf
+from typing import Any, Protocol, runtime_checkable
+
+from compatstore.boundary import require_fields
+from compatstore.errors import InvalidInput
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bill:
+    """What is paid for.
+
+    Args:
+        items: Sources that were embedded.
+        tokens: Tokens that were counted.
+        cost: Money, or None where nobody knows the price; then `price_per_item` of the backfill counts.
+
+    Raises:
+        InvalidInput: A number is below 0.
+
+    Examples:
+        >>> cs.encoders.Bill(items=2, tokens=9, cost=0.5) + cs.encoders.Bill(items=1, tokens=3, cost=0.25)
+        Bill(items=3, tokens=12, cost=0.75)
+    """
+
+    items: int = 0
+    tokens: int = 0
+    cost: float | None = None
+
+    def __post_init__(self) -> None:
+        require_fields(self)
+        if self.items < 0 or self.tokens < 0 or not 0 <= (self.cost or 0.0) < inf:
+            raise InvalidInput("bill a call of an encoder", expected="finite numbers of 0 or more", found=f"{self}")
+
+    def __add__(self, other: Bill) -> Bill:
+        unknown = self.cost is None and other.cost is None
+        cost = None if unknown else (self.cost or 0.0) + (other.cost or 0.0)
+        return Bill(items=self.items + other.items, tokens=self.tokens + other.tokens, cost=cost)
+
+
+@runtime_checkable
+class Metered(Protocol):
+    """An encoder that says beforehand what a call will cost; what was billed it charges to the `meter` of the call.
+
+    Attributes:
+        request_rows: Most sources of one request: a backfill's batch is one request where nothing else is asked for.
+
+    Examples:
+        >>> isinstance(cs.encoders.Precomputed({"a": [0.0, 1.0]}), cs.encoders.Metered)
+        False
+    """
+
+    @property
+    def request_rows(self) -> int: ...  # noqa: D102
+
+    def expected_bill(self, sources: Sequence[Any]) -> Bill:
+        """What these sources will cost, about, without asking anybody; a cost of None where the price is unknown."""
+        ...
+
+
+class Meter:
+    """Counts what one call is billed and how long it has waited.
+
+    Args:
+        sleep: Waits the given seconds; raises where the caller is asked to stop.
+        patience: Seconds that the call may wait in all.
+
+    Attributes:
+        bill: What was billed so far.
+        waited: Seconds that the encoder has waited, the wait that it is in included.
+
+    Examples:
+        >>> with cs.encoders.metered(patience=2.0) as call:
+        ...     cs.encoders.meter().rest(0.01)
+        >>> call.waited, call.may_rest(5.0)
+        (0.01, False)
+    """
+
+    def __init__(self, sleep: Callable[[float], None] = time.sleep, patience: float = inf) -> None:
+        self._sleep, self.patience = sleep, patience
+        self.bill, self.waited = Bill(), 0.0
+
+    def charge(self, bill: Bill) -> None:
+        """Count what an answer was billed."""
+        self.bill += bill
+
+    def may_rest(self, seconds: float) -> bool:
+        """Whether the caller is ready to wait that long."""
+        return self.waited + seconds <= self.patience
+
+    def rest(self, seconds: float) -> None:
+        """Wait, as a rate limit asks for or before another try.
+
+        Raises:
+            Interrupted: The caller was asked to stop.
+        """
+        self.waited += seconds
+        self._sleep(seconds)
+
+
+_METER: ContextVar[Meter | None] = ContextVar("compatstore_meter", default=None)
+
+
+def meter() -> Meter:
+    """The meter of the call that an encoder is in; one that nobody reads where no caller set one.
+
+    Examples:
+        >>> def embed(texts):
+        ...     cs.encoders.meter().charge(cs.encoders.Bill(items=len(texts), cost=0.001 * len(texts)))
+        ...     return [[float(len(text))] for text in texts]
+        >>> paid = cs.encoders.Function(embed, dim=1, fingerprint="length")
+        >>> with cs.encoders.metered() as call:
+        ...     _ = paid.encode(["a", "abc"])
+        >>> call.bill
+        Bill(items=2, tokens=0, cost=0.002)
+    """
+    return _METER.get() or Meter()
+
+
+@contextmanager
+def metered(sleep: Callable[[float], None] = time.sleep, patience: float = inf) -> Iterator[Meter]:
+    """Read what calls of encoders within this block are billed; a meter around the block is charged with it as well.
+
+    Args:
+        sleep: How they wait, see `Meter`.
+        patience: Seconds that they may wait in all.
+
+    Examples:
+        >>> with cs.encoders.metered() as call:
+        ...     _ = cs.encoders.Precomputed({"a": [0.0, 1.0]}).encode(["a"])
+        >>> call.bill
+        Bill(items=0, tokens=0, cost=None)
+    """
+    call, outer = Meter(sleep, patience), _METER.get()
+    token = _METER.set(call)
+    try:
+        yield call
+    finally:
+        _METER.reset(token)
+        if outer is not None:
+            outer.charge(call.bill)

@@ -1,0 +1,394 @@
+"""Text models in local folders, run by the libraries that people have: nothing is downloaded, no code of a model runs.
+
+The fingerprint is that of the folder's files and of the settings, so that the same model at another path is the same.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from compatstore.arrays import FloatArray
+from compatstore.boundary import checked
+from compatstore.digests import fingerprint as digest
+from compatstore.encoders.folders import hash_folder, loading, require_folder
+from compatstore.encoders.module import require_torch
+from compatstore.encoders.specs import Value, join_spec
+from compatstore.encoders.texts import TextEncoder, require_texts
+from compatstore.errors import InvalidInput, MissingExtra, NotFound
+
+Pooling = Literal["mean", "cls", "last"]
+LONGEST = 100_000  # tokens; tokenizers that know no limit name one of 10^30
+
+
+class FolderModel(TextEncoder):
+    """A text model in a folder.
+
+    Args:
+        folder: Where it is.
+        settings: What beside the folder and the prefixes decides an embedding, by name, as the spec writes it.
+        query_prefix: Put before each query.
+        document_prefix: Put before each item.
+        normalise: Scale embeddings to unit length.
+        batch_size: Texts that go through the model at once.
+
+    Raises:
+        NotFound: There is no such folder.
+    """
+
+    kind = ""
+
+    def __init__(
+        self,
+        folder: str | Path,
+        settings: dict[str, Value | None],
+        *,
+        query_prefix: str,
+        document_prefix: str,
+        normalise: bool,
+        batch_size: int,
+    ) -> None:
+        super().__init__(
+            query_prefix=query_prefix, document_prefix=document_prefix, normalise=normalise, batch_size=batch_size
+        )
+        self.folder, self._settings = require_folder(self.kind, folder), settings
+
+    @abstractmethod
+    def embed(self, texts: list[str], *, queries: bool) -> FloatArray:
+        """Embed at most `batch_size` texts: (n, dim) float32."""
+
+    @cached_property
+    def dim(self) -> int:
+        """Length of an embedding, found by embedding a word."""
+        with loading(self.kind, self.folder):
+            return int(self.embed(["dimension"], queries=False).shape[1])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Digest (32 hex digits) of the folder's files, the prefixes and the settings."""
+        return digest(kind=self.kind, files=hash_folder(self.folder), **self._settings, **self.treatment)
+
+    @property
+    def spec(self) -> str:
+        """How `encoders.from_spec` builds this encoder again."""
+        settings = {
+            "query_prefix": self.query_prefix,
+            "document_prefix": self.document_prefix,
+            "normalise": self.normalise,
+            "batch_size": self.batch_size,
+            **self._settings,
+        }
+        return join_spec(self.kind, [f"{self.folder.absolute()}"], type(self), settings)
+
+
+@checked
+class SentenceTransformersModel(FolderModel):
+    """A model of the library sentence-transformers.
+
+    The model's own prompts for queries and documents are used, unless prefixes are named.
+
+    Args:
+        folder: Where `SentenceTransformer.save` or a download has put it.
+        query_prefix: Put before each query; "" takes the model's own prompt.
+        document_prefix: Put before each item; "" takes the model's own prompt.
+        normalise: Scale embeddings to unit length.
+        batch_size: Texts that go through the model at once.
+        device: A torch device; None takes CUDA where there is one.
+
+    Raises:
+        NotFound: There is no such folder.
+        CorruptArtifact: It holds no model of that library.
+        MissingExtra: sentence-transformers is not installed.
+
+    Examples:
+        >>> try:
+        ...     cs.encoders.SentenceTransformersModel("no/such/folder")
+        ... except cs.errors.NotFound as error:
+        ...     print(error.asked)
+        load a model of sentence-transformers
+    """
+
+    kind = "sentence-transformers"
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        query_prefix: str = "",
+        document_prefix: str = "",
+        normalise: bool = False,
+        batch_size: int = 64,
+        device: str | None = None,
+    ) -> None:
+        super().__init__(
+            folder,
+            {},
+            query_prefix=query_prefix,
+            document_prefix=document_prefix,
+            normalise=normalise,
+            batch_size=batch_size,
+        )
+        try:
+            from sentence_transformers import SentenceTransformer
+        except ImportError as error:
+            raise MissingExtra("sentence-transformers", "text") from error
+        named = {"query": query_prefix, "document": document_prefix}
+        prompts = {name: prefix for name, prefix in named.items() if prefix}
+        with loading(self.kind, self.folder):
+            self._model = SentenceTransformer(f"{self.folder}", device=device, prompts=prompts, local_files_only=True)
+            self._model.eval()
+
+    def _prefixed(self, sources: Sequence[Any], *, queries: bool) -> list[str]:
+        require_texts(sources)
+        return list(sources)  # the library puts prompts before them: some models leave these out of the pooling
+
+    def embed(self, texts: list[str], *, queries: bool) -> FloatArray:
+        """Embed texts by the model's way for queries, or for documents: (n, dim) float32."""
+        encode = self._model.encode_query if queries else self._model.encode_document
+        return np.asarray(encode(texts, batch_size=self.batch_size, show_progress_bar=False), np.float32)
+
+
+@checked
+class TransformersModel(FolderModel):
+    """A model of the library transformers, whose last hidden states are pooled.
+
+    Args:
+        folder: Where `save_pretrained` or a download has put model and tokenizer.
+        pooling: "mean" of the tokens' states, the first one ("cls") or the last one ("last").
+        longest: Tokens of a text, the rest is cut; None takes the tokenizer's limit, or else the model's.
+        query_prefix: Put before each query ("query: ").
+        document_prefix: Put before each item ("passage: ").
+        normalise: Scale embeddings to unit length.
+        batch_size: Texts that go through the model at once.
+        device: A torch device; None takes CUDA where there is one.
+
+    Raises:
+        NotFound: There is no such folder.
+        CorruptArtifact: It holds no model of that library.
+        InvalidInput: A setting is out of its range.
+        MissingExtra: transformers or torch is not installed.
+
+    Examples:
+        >>> try:
+        ...     cs.encoders.TransformersModel("no/such/folder", pooling="cls")
+        ... except cs.errors.NotFound as error:
+        ...     print(error.asked)
+        load a model of transformers
+    """
+
+    kind = "transformers"
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        pooling: Pooling = "mean",
+        longest: int | None = None,
+        query_prefix: str = "",
+        document_prefix: str = "",
+        normalise: bool = False,
+        batch_size: int = 64,
+        device: str | None = None,
+    ) -> None:
+        super().__init__(
+            folder,
+            {"pooling": pooling, "longest": longest},
+            query_prefix=query_prefix,
+            document_prefix=document_prefix,
+            normalise=normalise,
+            batch_size=batch_size,
+        )
+        require_pooling(pooling, longest)
+        torch = require_torch()
+        try:
+            from transformers import AutoModel, AutoTokenizer
+        except ImportError as error:
+            raise MissingExtra("transformers", "text") from error
+        self._pooling = pooling
+        self._device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        with loading(self.kind, self.folder):
+            self._tokenizer = AutoTokenizer.from_pretrained(f"{self.folder}", local_files_only=True)
+            model = AutoModel.from_pretrained(f"{self.folder}", local_files_only=True)
+            self._model = model.float().to(self._device).eval()
+        limits = (longest, self._tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", None))
+        self._longest = next((limit for limit in limits if limit and limit <= LONGEST), None)
+
+    def embed(self, texts: list[str], *, queries: bool) -> FloatArray:
+        """Embed texts: (n, dim) float32."""
+        torch = require_torch()
+        tokens = self._tokenizer(
+            texts, padding=True, truncation=self._longest is not None, max_length=self._longest, return_tensors="pt"
+        ).to(self._device)
+        with torch.inference_mode():
+            states, mask = self._model(**tokens).last_hidden_state, tokens["attention_mask"]
+            pooled = _pooled(states, mask, self._pooling)
+        vectors: FloatArray = pooled.float().cpu().numpy()
+        return vectors
+
+
+@checked
+class FastembedModel(FolderModel):
+    """A model in ONNX form, run by fastembed on onnxruntime, without torch.
+
+    Args:
+        folder: Where model.onnx (or onnx/model.onnx), tokenizer.json and config.json are.
+        pooling: "mean" of the tokens' states, the first one ("cls") or the last one ("last").
+        query_prefix: Put before each query ("query: ").
+        document_prefix: Put before each item ("passage: ").
+        normalise: Scale embeddings to unit length.
+        batch_size: Texts that go through the model at once.
+
+    Raises:
+        NotFound: There is no such folder, or no ONNX file in it.
+        CorruptArtifact: It holds no model that fastembed can run.
+        MissingExtra: fastembed is not installed.
+
+    Examples:
+        >>> try:
+        ...     cs.encoders.FastembedModel("no/such/folder")
+        ... except cs.errors.NotFound as error:
+        ...     print(error.asked)
+        load a model of fastembed
+    """
+
+    kind = "fastembed"
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        pooling: Pooling = "mean",
+        query_prefix: str = "",
+        document_prefix: str = "",
+        normalise: bool = False,
+        batch_size: int = 64,
+    ) -> None:
+        super().__init__(
+            folder,
+            {"pooling": pooling},
+            query_prefix=query_prefix,
+            document_prefix=document_prefix,
+            normalise=normalise,
+            batch_size=batch_size,
+        )
+        require_pooling(pooling, None)
+        try:
+            import fastembed
+        except ImportError as error:
+            raise MissingExtra("fastembed", "text") from error
+        files = sorted(path.relative_to(self.folder).as_posix() for path in self.folder.rglob("*.onnx"))
+        file = next((name for name in ("model.onnx", "onnx/model.onnx", *files) if name in files), None)
+        if file is None:
+            raise NotFound(f"load a model of {self.kind}", expected="a file model.onnx", found=f"none in {self.folder}")
+        with loading(self.kind, self.folder):
+            self._model = fastembed.TextEmbedding(
+                _registered(fastembed, self.folder, pooling, file), specific_model_path=f"{self.folder}"
+            )
+
+    def embed(self, texts: list[str], *, queries: bool) -> FloatArray:
+        """Embed texts: (n, dim) float32."""
+        return np.asarray(list(self._model.embed(texts, batch_size=self.batch_size)), np.float32)
+
+
+@checked
+class Model2VecModel(FolderModel):
+    """A static model of the library model2vec: a table of token vectors, fast on any processor.
+
+    Args:
+        folder: Where `StaticModel.save_pretrained` or a download has put it.
+        query_prefix: Put before each query ("query: ").
+        document_prefix: Put before each item ("passage: ").
+        normalise: Scale embeddings to unit length; the model's own setting is in its files.
+        batch_size: Texts that go through the model at once.
+
+    Raises:
+        NotFound: There is no such folder.
+        CorruptArtifact: It holds no model of that library.
+        MissingExtra: model2vec is not installed.
+
+    Examples:
+        >>> try:
+        ...     cs.encoders.Model2VecModel("no/such/folder")
+        ... except cs.errors.NotFound as error:
+        ...     print(error.asked)
+        load a model of model2vec
+    """
+
+    kind = "model2vec"
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        query_prefix: str = "",
+        document_prefix: str = "",
+        normalise: bool = False,
+        batch_size: int = 1024,
+    ) -> None:
+        super().__init__(
+            folder,
+            {},
+            query_prefix=query_prefix,
+            document_prefix=document_prefix,
+            normalise=normalise,
+            batch_size=batch_size,
+        )
+        try:
+            from model2vec import StaticModel
+        except ImportError as error:
+            raise MissingExtra("model2vec", "text") from error
+        with loading(self.kind, self.folder):
+            self._model = StaticModel.from_pretrained(self.folder)
+
+    def embed(self, texts: list[str], *, queries: bool) -> FloatArray:
+        """Embed texts: (n, dim) float32."""
+        return np.asarray(self._model.encode(texts, use_multiprocessing=False), np.float32)
+
+
+def require_pooling(pooling: str, longest: int | None) -> None:
+    """Refuse a way of pooling that does not exist, or a length below 1.
+
+    Raises:
+        InvalidInput: So it is.
+    """
+    if pooling not in ("mean", "cls", "last") or (longest is not None and longest < 1):
+        raise InvalidInput(
+            "make an encoder of texts",
+            expected="pooling mean, cls or last, longest >= 1",
+            found=f"{pooling}, {longest}",
+        )
+
+
+def _pooled(states: Any, mask: Any, pooling: Pooling) -> Any:
+    """(n, tokens, dim) hidden states -> (n, dim), without what fills short texts up; it may stand on either side."""
+    torch = require_torch()
+    if pooling == "mean":
+        weights = mask.unsqueeze(-1).to(states.dtype)
+        return (states * weights).sum(1) / weights.sum(1).clamp(min=1)
+    places = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
+    there = mask.bool()
+    chosen = places.where(there, -1).amax(1) if pooling == "last" else places.where(there, mask.shape[1]).amin(1)
+    return states[torch.arange(len(states), device=states.device), chosen]
+
+
+def _registered(fastembed: Any, folder: Path, pooling: Pooling, file: str) -> str:
+    """Name under which fastembed knows a model of one's own; it knows each name once in a process."""
+    from fastembed.common.model_description import ModelSource, PoolingType
+
+    ways = {"mean": PoolingType.MEAN, "cls": PoolingType.CLS, "last": PoolingType.LAST_TOKEN}
+    name = f"compatstore/{hash_folder(folder)}-{pooling}"
+    if name not in {model["model"] for model in fastembed.TextEmbedding.list_supported_models()}:
+        fastembed.TextEmbedding.add_custom_model(
+            model=name,
+            pooling=ways[pooling],
+            normalization=False,
+            sources=ModelSource(url="https://localhost/never-asked"),
+            dim=1,
+            model_file=file,
+        )
+    return name

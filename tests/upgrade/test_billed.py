@@ -1,0 +1,251 @@
+"""An upgrade whose encoder is paid for: what is spent is what was billed, through failures, limits, stops and kills."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import compatstore as cs
+from benchmarks.http_encoder.server import EmbeddingServer, Rules, embedding_of, tokens_of
+from compatstore.encoders import Bill, Function, OpenAICompatible, endpoint, meter
+from compatstore.errors import EncoderFailed, Incompatible, Interrupted, InvalidInput
+
+TEXTS = [f"item {number} is {'a very ' * (number % 5)}good one" for number in range(400)]
+IDS = [f"i{number}" for number in range(len(TEXTS))]
+FAULTY = Rules(faults={"limit": 0.2, "busy": 0.05, "error": 0.1, "lost": 0.1, "cut": 0.05}, wait=0.005, seed=7)
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch):
+    monkeypatch.setattr(endpoint, "FIRST_WAIT", 0.001)
+
+
+def encoder_of(server, **settings):
+    return OpenAICompatible(
+        server.url, "words", dim=32, batch_size=16, price_per_million=server.rules.price, **settings
+    )
+
+
+def made(path, encoder, texts=TEXTS):
+    gallery = cs.Gallery.create(str(path), cs.EmbeddingVersion("v1", dim=4, metric="cosine"))
+    vectors = np.random.default_rng(0).normal(size=(len(texts), 4))
+    gallery.add({"id": IDS[: len(texts)], "vector": vectors, "source": texts})
+    gallery.register(cs.EmbeddingVersion("v2", dim=32, metric="cosine", encoder=encoder))
+    return gallery
+
+
+def spent(gallery):
+    return gallery.status().upgrades[0].spent
+
+
+def test_a_whole_upgrade_costs_what_was_billed_and_loses_nothing(tmp_path):
+    with EmbeddingServer(FAULTY) as server:
+        gallery = made(tmp_path / "g.lance", encoder_of(server))
+        report = gallery.upgrade("v2", backfill=1.0)
+        assert (report.state, report.backfilled) == ("ready", 400)
+        assert report.spent.tokens == server.tokens
+        assert report.spent.cost == pytest.approx(server.money)
+        assert spent(gallery) == report.spent
+        assert server.billed.keys() == set(TEXTS)
+        assert min(server.faults.values()) > 0
+        assert max(server.sizes) == 16, "a batch is a request"
+    vectors = gallery.vectors(IDS, "v2")
+    np.testing.assert_allclose(vectors, [embedding_of(text, 32) for text in TEXTS], atol=1e-5)
+
+
+def test_a_limit_of_money_needs_no_price_and_holds_by_what_is_billed(tmp_path):
+    limit = 0.4 * sum(map(tokens_of, TEXTS)) * 20 / 1e6
+    with EmbeddingServer(FAULTY) as server:
+        gallery = made(tmp_path / "g.lance", encoder_of(server))
+        report = gallery.upgrade("v2", backfill=cs.Backfill(max_cost=limit))
+        dearest = 20e-6 * max(map(tokens_of, TEXTS))
+        assert report.ended_by == "max_cost"
+        assert limit - 2 * dearest <= server.money <= limit + dearest
+        assert report.spent.cost == pytest.approx(server.money)
+        billed = server.money
+        again = gallery.upgrade("v2", backfill=cs.Backfill(max_cost=limit))
+        assert (again.backfilled, server.money) == (0, billed)
+        more = gallery.upgrade("v2", backfill=cs.Backfill(max_cost=2 * limit))
+        assert more.backfilled > 50
+        assert more.spent.cost == pytest.approx(server.money)
+
+
+def test_a_plan_estimates_the_cost_and_asks_nobody(tmp_path):
+    with EmbeddingServer() as server:
+        gallery = made(tmp_path / "g.lance", encoder_of(server))
+        plan = gallery.plan("v2", backfill=cs.Backfill(share=0.5, max_cost=1.0))
+        (step,) = [step for step in plan.steps if step.name == "backfill"]
+        assert step.rows == 200
+        assert "costs about" in step.note
+        assert "by the lengths of a sample of sources" in step.note
+        assert server.requests == 0
+        gallery.upgrade("v2", backfill=0.25)
+        told = next(step.note for step in gallery.plan("v2", backfill=0.5).steps if step.name == "backfill")
+        assert "as billed so far" in told
+        about = float(told.split("costs about ")[1].split()[0])
+        before = server.money
+        gallery.upgrade("v2", backfill=0.5)
+        assert server.money - before == pytest.approx(about, rel=0.05)
+
+
+def test_a_limit_of_money_without_any_price_is_refused(tmp_path):
+    with EmbeddingServer() as server:
+        unpriced = OpenAICompatible(server.url, "words", dim=32)
+        gallery = made(tmp_path / "g.lance", unpriced)
+        with pytest.raises(InvalidInput, match="price_per_item"):
+            gallery.upgrade("v2", backfill=cs.Backfill(max_cost=1.0))
+        report = gallery.upgrade("v2", backfill=cs.Backfill(max_cost=1.0, price_per_item=0.01))
+        assert report.spent.rows == 100
+        assert report.spent.cost == pytest.approx(1.0)
+        assert report.spent.tokens == server.tokens
+
+
+def test_a_function_that_bills_is_charged_as_it_says(tmp_path):
+    def embed(texts):
+        meter().charge(Bill(items=len(texts), tokens=10 * len(texts), cost=0.03 * len(texts)))
+        return [embedding_of(text, 32) for text in texts]
+
+    gallery = made(tmp_path / "g.lance", Function(embed, 32, fingerprint="words"))
+    report = gallery.upgrade(
+        "v2", backfill=cs.Backfill(max_cost=3.0, price_per_item=0.01), run=cs.RunSettings(batch_rows=10)
+    )
+    assert report.spent.cost == pytest.approx(3.0, abs=0.6)
+    assert report.spent.cost == pytest.approx(0.03 * report.spent.rows)
+    assert report.spent.tokens == 10 * report.spent.rows
+
+
+def test_what_was_billed_before_a_failure_is_in_the_ledger(tmp_path):
+    with EmbeddingServer() as server:
+        gallery = made(tmp_path / "g.lance", encoder_of(server, retries=0))
+        server.rules = Rules(faults={"lost": 1.0})
+        with pytest.raises(EncoderFailed, match="expected an answer"):
+            gallery.upgrade("v2", backfill=1.0)
+        assert server.tokens > 0
+        assert spent(gallery).tokens == pytest.approx(server.tokens, rel=0.3), "no answer told how many they were"
+        server.rules = Rules(faults={"dropped": 1.0})
+        with pytest.raises(EncoderFailed):
+            gallery.upgrade("v2", backfill=1.0)
+        server.rules = Rules()
+        assert gallery.upgrade("v2", backfill=1.0).backfilled == 400
+
+
+def test_a_wait_for_a_rate_limit_can_be_stopped_and_goes_on(tmp_path):
+    with EmbeddingServer() as server:
+        gallery = made(tmp_path / "g.lance", encoder_of(server))
+        server.rules, started = Rules(faults={"limit": 1.0}, wait=3600.0), time.monotonic()
+        with pytest.raises(Interrupted):
+            gallery.upgrade("v2", backfill=1.0, should_stop=lambda: server.faults["limit"] > 0)
+        assert time.monotonic() - started < 600
+        assert spent(gallery).cost == 0
+        server.rules = Rules()
+        assert gallery.upgrade("v2", backfill=1.0).spent.cost == pytest.approx(server.money)
+        assert server.twice == 0
+
+
+def test_a_rate_limit_is_no_hanging_encoder(tmp_path):
+    rules = Rules(faults={"limit": 0.5}, wait=0.4, seed=1)
+    with EmbeddingServer(rules) as server:
+        gallery = made(tmp_path / "g.lance", encoder_of(server), TEXTS[:64])
+        run = cs.RunSettings(encoder_timeout=0.3)
+        assert gallery.upgrade("v2", backfill=1.0, run=run).backfilled == 64
+        assert server.faults["limit"] > 0
+
+
+def test_texts_that_are_refused_are_listed_and_the_others_paid_for_once(tmp_path):
+    texts = [text if number % 50 else "x" * 3000 for number, text in enumerate(TEXTS)]
+    with EmbeddingServer() as server:
+        gallery = made(tmp_path / "g.lance", encoder_of(server), texts)
+        report = gallery.upgrade("v2", backfill=1.0)
+        assert report.backfilled == 392
+        assert report.num_unbackfillable == 8
+        assert all("too long" in reason for _, reason in report.unbackfillable)
+        assert server.twice == 0
+        assert report.spent.cost == pytest.approx(server.money)
+
+
+def test_searches_are_charged_what_was_billed(tmp_path):
+    with EmbeddingServer() as server:
+        encoder = encoder_of(server)
+        gallery = made(tmp_path / "g.lance", encoder)
+        gallery.upgrade("v2", backfill=cs.Backfill(max_rows=1))
+        before = server.tokens
+        query = {"v1": np.ones(4, np.float32), "v2": embedding_of("item 3", 32)}
+        gallery.search(query, k=5, serving=cs.Cascade(candidates="source", first=40, per_query=40))
+        searched = gallery.status().upgrades[0].searched
+        assert searched.rows > 30
+        assert searched.cost == pytest.approx((server.tokens - before) * 20 / 1e6)
+
+
+def test_a_gallery_names_an_address_only_where_it_is_trusted(tmp_path):
+    with EmbeddingServer() as server:
+        made(tmp_path / "g.lance", encoder_of(server, query_prefix="query: "))
+        gallery = cs.Gallery.open(str(tmp_path / "g.lance"))
+        with pytest.raises(Incompatible, match=r"sends texts nowhere.*trust_code=True"):
+            gallery.upgrade("v2", backfill=1.0)
+        assert server.requests == 0
+        trusted = cs.Gallery.open(str(tmp_path / "g.lance"), trust_code=True)
+        trusted.upgrade("v2", backfill=1.0)
+        found = trusted.search(TEXTS[17], k=1, version="v2")
+        assert server.seen[-1][0]["input"] == [f"query: {TEXTS[17]}"]
+        assert found["id"].to_pylist() == ["i17"]
+
+
+VICTIM = """
+import sys
+import compatstore as cs
+from compatstore.encoders import endpoint
+endpoint.FIRST_WAIT = 0.001
+gallery = cs.Gallery.open({path!r}, trust_code=True, lease_term=0.5)
+print("open", flush=True)
+gallery.upgrade("v2", backfill=1.0)
+print("done", flush=True)
+"""
+
+
+def test_a_kill_bills_one_batch_twice_at_most_and_the_ledger_knows(tmp_path):
+    rng, path, kills = random.Random(4), tmp_path / "g.lance", 0
+    rules = Rules(faults={"limit": 0.1, "error": 0.05, "lost": 0.05}, wait=0.01, latency=0.02, seed=2)
+    with EmbeddingServer(rules) as server:
+        made(path, encoder_of(server))
+        while True:
+            victim = subprocess.Popen(
+                [sys.executable, "-c", VICTIM.format(path=str(path))],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                cwd=Path(__file__).parents[2],
+                env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+            )
+            assert victim.stdout is not None
+            assert victim.stdout.readline() == "open\n"
+            seen = len(server.sizes)
+            until = seen + rng.randrange(1, 9)
+            while victim.poll() is None and len(server.sizes) < until:
+                time.sleep(0.002)
+            time.sleep(rng.uniform(0, 0.03))
+            if victim.poll() is None and kills < 5:
+                victim.send_signal(signal.SIGKILL)
+                kills += 1
+                victim.communicate()
+                continue
+            said, errors = victim.communicate()
+            assert said == "done\n", errors
+            break
+        gallery = cs.Gallery.open(str(path), trust_code=True)
+        lost = server.faults["lost"]
+        assert kills >= 3
+        assert server.billed.keys() == set(TEXTS)
+        assert server.twice <= 16 * (kills + lost)
+        dearest = 16 * max(map(tokens_of, TEXTS))
+        assert abs(spent(gallery).tokens - server.tokens) <= dearest * kills
+        assert spent(gallery).cost == pytest.approx(spent(gallery).tokens * 20 / 1e6)
+        np.testing.assert_allclose(gallery.vectors(IDS, "v2"), [embedding_of(text, 32) for text in TEXTS], atol=1e-5)
+        assert gallery.verify().clean
