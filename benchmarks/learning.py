@@ -252,6 +252,9 @@ def _gains(cells: Mapping[str, Mapping[str, Sequence[Record]]]) -> Iterator[str]
         for metric, title in METRICS.items():
             row = []
             for share in shares:
+                if share not in found:
+                    row.append("")
+                    continue
                 gains = 100 * np.array([r[SERVED][metric] - r[STATUS_QUO][metric] for r in found[share]])
                 full = _mean(found[share], FULL, metric) - _mean(found[share], STATUS_QUO, metric)
                 error = gains.std() / np.sqrt(max(len(gains) - 1, 1))

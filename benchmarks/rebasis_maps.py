@@ -11,10 +11,11 @@ from __future__ import annotations
 import sys
 
 import numpy as np
-from rebasis.core import CPU_ONLY_METHODS, fit_candidates  # type: ignore[import-not-found]
 
 
 def main() -> None:
+    from rebasis.core import CPU_ONLY_METHODS, fit_candidates  # type: ignore[import-not-found]
+
     given, made = sys.argv[1:]
     with np.load(given) as pairs:
         fitted = fit_candidates(pairs["target"], pairs["source"], methods=sorted(CPU_ONLY_METHODS))

@@ -9,7 +9,8 @@ from typing import Any, Literal
 from compatstore.arrays import BoolArray, FloatArray
 from compatstore.boundary import checked
 from compatstore.derivation import Derivation
-from compatstore.encoders.protocol import Encoder
+from compatstore.encoders.metering import Bill, Metered
+from compatstore.encoders.protocol import Encoder, QueryEncoder
 from compatstore.errors import DimensionMismatch, InvalidInput
 
 
@@ -33,6 +34,8 @@ class Derived:
     """
 
     spec = ""  # a gallery keeps that of the model, and the steps beside it
+    request_rows: int  # both only where the model is `Metered`
+    expected_bill: Callable[[Sequence[Any]], Bill]
 
     def __init__(self, encoder: Encoder, *derivations: Derivation) -> None:
         if not derivations:
@@ -46,6 +49,8 @@ class Derived:
                 expected = f"{dim} values at most, as the encoder gives"
                 raise DimensionMismatch("derive an encoder", expected=expected, found=f"{derivation.dim}")
             dim = derivation.dim
+        if isinstance(self.encoder, Metered):
+            self.request_rows, self.expected_bill = self.encoder.request_rows, self.encoder.expected_bill
 
     @property
     def dim(self) -> int:
@@ -74,7 +79,20 @@ class Derived:
         Raises:
             SourceError: The model cannot read some sources.
         """
-        vectors = self.encoder.encode(sources)
+        return self._derived(self.encoder.encode(sources))
+
+    def encode_queries(self, queries: Sequence[Any]) -> FloatArray:
+        """Embed a batch of queries as the model does, (n, dim) float32; the same otherwise.
+
+        Raises:
+            SourceError: The model cannot read some queries.
+        """
+        model = self.encoder
+        return self._derived(
+            model.encode_queries(queries) if isinstance(model, QueryEncoder) else model.encode(queries)
+        )
+
+    def _derived(self, vectors: FloatArray) -> FloatArray:
         for derivation in self.derivations:
             vectors = derivation.apply(vectors)
         return vectors

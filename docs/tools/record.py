@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+COLUMNS = 118
 PAGE = Path(__file__).parents[1] / "recording.md"
 MODELS = """\
 import numpy as np
@@ -33,8 +34,8 @@ def of(model):
     return lambda sources: np.asarray(model.transform(images[[int(source) for source in sources]]), np.float32)
 
 
-old = cs.encoders.Function(of(components), dim=8, fingerprint="pca@1")
-new = cs.encoders.Function(of(discriminants), dim=9, fingerprint="lda@1")
+old = cs.encoders.Function(of(components), dim=8, fingerprint="pca@1", spec="python:models:old")
+new = cs.encoders.Function(of(discriminants), dim=9, fingerprint="lda@1", spec="python:models:new")
 
 if __name__ == "__main__":
     gallery = cs.Gallery.create("digits.lance", cs.EmbeddingVersion("v1", dim=8, metric="l2", encoder=old))
@@ -75,7 +76,7 @@ def recorded(folder: Path) -> Iterator[str]:
     """Each command and what it printed; paths of this machine are left out."""
     (folder / "models.py").write_text(MODELS)
     programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = {**os.environ, "PATH": programs, "PYTHONPATH": str(folder), "COLUMNS": "118"}
+    environment = {**os.environ, "PATH": programs, "PYTHONPATH": str(folder), "COLUMNS": str(COLUMNS)}
     for command in SESSION:
         done = subprocess.run(
             command.split(),
@@ -88,8 +89,15 @@ def recorded(folder: Path) -> Iterator[str]:
         )
         printed = done.stdout.replace(f"{folder}/", "")
         printed = re.sub(r"by \S+ on \S+, process \d+", "by USER on HOST, process N", printed)
+        lines = printed.splitlines()
+        printed = "".join(f"{part}\n" for line in lines for part in _wrapped(line))
         code = f"(exit code {done.returncode})\n" if done.returncode else ""
         yield f"$ {command}\n{printed}{code}"
+
+
+def _wrapped(line: str) -> list[str]:
+    """A line as a terminal breaks it."""
+    return [line[start : start + COLUMNS].rstrip() for start in range(0, max(len(line), 1), COLUMNS)]
 
 
 def page() -> str:

@@ -30,8 +30,9 @@ MODULES = {
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 LISTINGS = [*sorted((ROOT / "benchmarks").rglob("*.py")), *sorted((ROOT / "examples").glob("*.py"))]
 
-# Started by the crash harness, which hands it a gallery: tests/upgrade/test_crash.py.
-INNER = {"benchmarks.crashes.victim"}
+# Started by others: the crash harness hands the victim a gallery (tests/upgrade/test_crash.py), `benchmarks.learning`
+# an interpreter with rebasis the pairs.
+INNER = {"benchmarks.crashes.victim", "benchmarks.rebasis_maps"}
 
 # Module -> its arguments, as small as it goes; names in braces are files of `inputs`, below.
 SMALLEST = {
@@ -49,6 +50,7 @@ SMALLEST = {
     "benchmarks.index_upgrade": "--rows 400 --dim 16 --kind IVF_FLAT --steps 2 --queries 3",
     "benchmarks.learning": "{embedded} --journal {new}/learning.jsonl --page {page} --seeds 0 --items 300 --queries 60 "
     "--shares 0.2 1",
+    "benchmarks.spread": "{embedded} --page {page} --seeds 1 --items 100 --queries 30 --shares 0.2",
     "benchmarks.memory": "--rows 600 --dim 8",
     "benchmarks.merges": "{embedded} --seeds 1 --items 60 --queries 20",
     "benchmarks.methods.report": "{methods} {page}",
@@ -77,6 +79,8 @@ SLOW = {
     "benchmarks.crashes.__main__": "--kills 2 --seeds 2",
     "benchmarks.http_encoder.__main__": "--items 400 --kills 1",
     "benchmarks.learning_kills": "--kills 2",
+    "benchmarks.learning_intervals": "{embedded} --journal {new}/intervals.jsonl --page {page} --draws 1 --items 600 "
+    "--queries 60",
     "benchmarks.plain_app": "--seconds 3 --rows 500",
 }
 

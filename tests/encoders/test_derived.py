@@ -6,7 +6,16 @@ import numpy as np
 import pytest
 
 import compatstore as cs
-from compatstore.encoders import Derived, Encoder, Function, Precomputed, encode_readable
+from compatstore.encoders import (
+    Bill,
+    Derived,
+    Encoder,
+    Function,
+    Metered,
+    Precomputed,
+    encode_queries,
+    encode_readable,
+)
 from compatstore.errors import DimensionMismatch, InvalidInput
 
 VECTORS = np.random.default_rng(0).standard_normal((20, 12)).astype(np.float32)
@@ -65,3 +74,29 @@ def test_a_gallery_keeps_the_model_and_the_steps(tmp_path):
     again.add({"id": ["item-7"], "source": ["x"]})
     np.testing.assert_array_equal(again.vectors(["item-2", "item-7"]), SHORT.apply(VECTORS[[2, 7]]))
     assert again.version("v1").fingerprint == version.fingerprint
+
+
+class Paid:
+    """Embeds queries by another way than items, and says what a call will cost."""
+
+    dim, fingerprint, spec, reads, request_rows = 12, "paid", "", "source", 16
+
+    def encode(self, sources):
+        return VECTORS[[int(source) for source in sources]]
+
+    def encode_queries(self, queries):
+        return -self.encode(queries)
+
+    def expected_bill(self, sources):
+        return Bill(items=len(sources), cost=0.5 * len(sources))
+
+
+def test_queries_and_bills_are_the_models():
+    made = Derived(Paid(), SHORT)
+    np.testing.assert_array_equal(encode_queries(made, ["2"]).vectors, SHORT.apply(-VECTORS[[2]]))
+    assert isinstance(made, Metered)
+    assert (made.request_rows, made.expected_bill(["1", "2"]).cost) == (16, 1.0)
+    assert not isinstance(Derived(whole(), SHORT), Metered)
+    np.testing.assert_array_equal(
+        encode_queries(Derived(whole(), SHORT), ["item-2"]).vectors, SHORT.apply(VECTORS[[2]])
+    )

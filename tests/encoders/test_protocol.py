@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatstore.encoders import Encoder, Function, Precomputed, encode_readable
+from compatstore.encoders import Encoder, Function, Precomputed, encode_queries, encode_readable
 from compatstore.errors import DimensionMismatch, InvalidInput, SourceError
 
 VECTORS = {"a": [1.0, 2.0], "b": [3.0, 4.0], "c": [5.0, 6.0]}
@@ -71,3 +71,42 @@ def test_wrong_shapes_and_types_are_refused_with_both_values() -> None:
 def test_shipped_encoders_follow_the_protocol() -> None:
     assert isinstance(Precomputed(VECTORS), Encoder)
     assert isinstance(Function(len, 1, fingerprint="len"), Encoder)
+
+
+class Prefixed:
+    """Documents have 1 as their first value and queries 2; the text "broken" cannot be read."""
+
+    dim, fingerprint, spec, reads = 2, "prefixed", "", "source"
+
+    def encode(self, sources):
+        return self._encode(1, sources)
+
+    def encode_queries(self, sources):
+        return self._encode(2, sources)
+
+    def _encode(self, prefix, sources):
+        broken = {place: "no text" for place, text in enumerate(sources) if text == "broken"}
+        if broken:
+            raise SourceError("encode", broken)
+        return np.array([[prefix, len(text)] for text in sources], np.float32)
+
+
+def test_queries_and_documents_may_be_embedded_in_two_ways() -> None:
+    found = encode_queries(Prefixed(), ["a", "broken", "abc"])
+    assert found.vectors.tolist() == [[2.0, 1.0], [2.0, 3.0]]
+    assert found.readable.tolist() == [0, 2]
+    assert found.failures == {1: "no text"}
+
+
+def test_without_such_a_method_they_are_embedded_as_documents_are():
+    encoder = Function(lambda texts: [[len(text)] for text in texts], dim=1, fingerprint="length")
+    assert encode_queries(encoder, ["a", "abc"]).vectors.tolist() == [[1.0], [3.0]]
+
+
+def test_what_such_a_method_gives_is_checked():
+    class Wrong(Prefixed):
+        def encode_queries(self, sources):
+            return np.ones((len(sources), 5), np.float32)
+
+    with pytest.raises(DimensionMismatch):
+        encode_queries(Wrong(), ["a"])

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowArray, BoolArray, FloatArray, Positions
 from compatstore.digests import seed_of
-from compatstore.encoders.queries import query_vectors
+from compatstore.encoders import encode_queries
 from compatstore.errors import DimensionMismatch, InvalidInput, UpgradeError, first_offenders
 from compatstore.evaluation.distances import measure
 from compatstore.evaluation.judgements import Judgements
@@ -310,7 +310,7 @@ def _embed(context: UpgradeContext, queries: QuerySet, rows: Positions) -> tuple
                 fix=f"Open the gallery with encoders={{'{name}': ...}}, or name a file with vectors of both models.",
             )
         values = queries.ids if encoder.reads == "id" else queries.sources
-        found = query_vectors(encoder, [values[row] for row in rows])
+        found = encode_queries(encoder, [values[row] for row in rows])
         vectors = np.zeros((len(rows), encoder.dim), np.float32)
         vectors[found.readable] = found.vectors
         embedded[list(found.failures)] = False
