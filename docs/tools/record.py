@@ -90,7 +90,7 @@ def recorded(folder: Path) -> Iterator[str]:
         printed = done.stdout.replace(f"{folder}/", "")
         printed = re.sub(r"by \S+ on \S+, process \d+", "by USER on HOST, process N", printed)
         lines = printed.splitlines()
-        printed = "".join(f"{part}\n" for line in lines for part in _wrapped(line))
+        printed = "".join(f"{part}\n" for line in lines for part in _wrapped(line.rstrip()))
         code = f"(exit code {done.returncode})\n" if done.returncode else ""
         yield f"$ {command}\n{printed}{code}"
 
