@@ -112,6 +112,25 @@ class FusionTrial(Trial):
             fold_weights=tuple(fusions[chosen.place].weight for chosen in taken),
         )
 
+    def most_gained(self, native: BoolArray, constants: Fusion, found: QueryFigures) -> float:
+        """The most that any weight may gain over what is found now: the highest upper end of simultaneous intervals.
+
+        Args:
+            native: (n,) bool, rows with a native vector then.
+            constants: Of `constants`.
+            found: What the queries find now.
+
+        Returns:
+            In the criterion, from -1 to 1; infinite where no query counts.
+        """
+        fusions = self._candidates(replace(constants, native_share=float(native.mean())))
+        values = np.concatenate([found.values[None], self._values(native, fusions)])
+        counted = np.isfinite(values[0, -1])
+        if not counted.any():
+            return float("inf")
+        few = min(self.settings.resamples, CHOOSING)
+        return max(gain.high for gain in self.gains(values[:, :, counted], resamples=few))
+
     def find(self, native: BoolArray, fusion: Fusion) -> QueryFigures:
         """What the queries find by one fusion.
 

@@ -382,9 +382,10 @@ def _with_larger_shares(
         for one, there in zip((best.fitted, *fitted), (share, *larger), strict=True)
         for choice in one.fusion.choices
     )
-    within = [one for one, there in zip(fitted, larger, strict=True) if there <= end + SAME_SHARE]
-    gains = [best.trial.over(one.found, best.fitted.found) for one in within]
-    pays = least_gain is None or not gains or any(gain is None or gain.high > least_gain for gain in gains)
+    masks = [_native_rows(items, other) for other in larger if other <= end + SAME_SHARE]
+    found = best.fitted.found
+    pays = least_gain is None or not masks
+    pays = pays or any(best.trial.most_gained(mask, constants, found) > (least_gain or 0.0) for mask in masks)
     return replace(constants, choices=choices).at(share), pays
 
 

@@ -367,6 +367,18 @@ def test_embedding_ends_where_more_is_sure_to_gain_nothing(world, tmp_path):
     assert (whole.backfilled, whole.ended_by) == (620, "backfill")
 
 
+def test_that_nothing_is_sure_to_be_better_does_not_end_it(tmp_path):
+    """Few queries of a poor target cannot tell yet; more natives may."""
+    world, random = World(noise=0.02), np.random.default_rng(1)
+    poor = world.native + 0.4 * random.normal(size=world.native.shape)
+    world.native = (poor / np.linalg.norm(poor, axis=1, keepdims=True)).astype(np.float32)
+    world.model = Model(world.native)
+    gallery = world.gallery(tmp_path)
+    result = gallery.upgrade("v2", backfill=0.1, gates=cs.Gates(labels="label"), learn=replace(FIRST, first=40))
+    assert result.waves[0].gain is None
+    assert (result.backfilled, result.ended_by) == (80, "backfill")
+
+
 def test_both_versions_are_searched_until_the_cutover_where_the_target_alone_is_best(tmp_path):
     world = World(noise=3.0)
     gallery = world.gallery(tmp_path)
