@@ -49,12 +49,20 @@ def teach_itself(text):
     assert "irectory" in text.splitlines()[-1]
 
 
+def teach_itself_on_images(text):
+    waves = re.findall(r"wave \d: (\d+) native", text)
+    assert [int(native) for native in waves] == [100, 200]
+    assert "as one" in text
+    assert re.search(r"nearest to a (\d): \[\1, \1, \1, \1, \1\]", text)
+
+
 SHOWS = {
     "upgrade": upgrade,
     "compatible_model": compatible_model,
     "adopt": adopt,
     "priority_backfill": priority_backfill,
     "teach_itself": teach_itself,
+    "teach_itself_on_images": teach_itself_on_images,
 }
 
 

@@ -221,7 +221,8 @@ def test_queries_do_not_find_such_items_in_the_whole_gallery(tmp_path):
     gallery.link(linear(target))
     context = resolve_run(gallery._catalog, "v2")
     sample = draw_sample(context, 50, labels="label")
-    whole = search_whole(context, sample, {"s/s": "l2", "t/s": "l2", "t/h": "cosine"}, served=False, seed=0)
+    metrics = {"s/s": "l2", "t/s": "l2", "t/h": "cosine"}
+    whole = search_whole(context, sample, metrics, depth=None, served=False, fusion=None, seed=0)
     (batch,) = whole._batches()
     there = dict(zip(IDS, batch.there["t/h"].tolist(), strict=True))
     assert [item for item in IDS if not there[item]] == [BIG, ZERO]

@@ -104,10 +104,11 @@ def test_an_app_that_searches_by_text_is_told_to_name_its_column(tmp_path, linea
 
     table = lancedb.connect(tmp_path).create_table("photos", schema=Photo)
     table.add([{"key": key} for key in KEYS])
-    gallery = cs.Gallery.adopt(table, V1, vector="embedding", id="key")
+    named = cs.EmbeddingVersion("v1", dim=DIM, metric="l2", model="letters@1")  # else it is the table's own function
+    gallery = cs.Gallery.adopt(table, named, vector="embedding", id="key")
     version = target()
     gallery.register(version)
-    gallery.link(linear(V1, version))
+    gallery.link(linear(named, version))
     assert any('vector_column_name="embedding"' in warning for warning in gallery.plan("v2").warnings)
     gallery.upgrade("v2")
     table.checkout_latest()

@@ -56,7 +56,7 @@ def choose_fusion(context: UpgradeContext, settings: SampleSettings, weight: flo
     made = transformer_of(context.catalog, context.run).apply(sample.source)
     stored = sample.served.valid & ~native
     transformed = np.where(stored[:, None], sample.served.vectors, made.vectors)
-    urgent = order_of_sample(context, sample.ids, made)
+    urgent = order_of_sample(context, sample, made)
     by_both = decision_settings(context, replace(settings, trust=TRUST))
     trial = trial_of_fusions(as_evaluation_sample(sample, transformed, urgent), by_both)
     constants = trial.constants()

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from compatstore.arrays import ArrowArray, FloatArray
+from compatstore.arrays import FloatArray
 from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.evaluation import DecisionSettings, DecisionTable, EvaluationSample, decide
 from compatstore.evaluation.judgements import places_among
@@ -87,7 +87,7 @@ def try_upgrade(context: UpgradeContext, settings: SampleSettings) -> DecisionTa
     require_path(context)
     sample = draw_sample(context, settings.sample, labels=settings.labels, seed=settings.seed)
     hopped = transformer_of(context.catalog, context.run).apply(sample.source)
-    urgent = order_of_sample(context, sample.ids, hopped)
+    urgent = order_of_sample(context, sample, hopped)
     shares = tuple(sorted({*BUDGETS, *settings.shares}))
     return decide_on_sample(context, sample, hopped.vectors, urgent, replace(settings, shares=shares))
 
@@ -187,13 +187,14 @@ def _metrics(context: UpgradeContext) -> dict[str, Metric]:
     return {**dict.fromkeys(SOURCE_WAYS, source), TARGET_WAY: target}
 
 
-def order_of_sample(context: UpgradeContext, ids: ArrowArray, transformed: VersionValues) -> npt.NDArray[np.intp]:
-    """The order in which the run's policy would backfill the sample."""
+def order_of_sample(context: UpgradeContext, sample: Sample, transformed: VersionValues) -> npt.NDArray[np.intp]:
+    """The order in which the run's policy would backfill the sample, as it has been transformed."""
     catalog, run = context.catalog, context.run
     head = catalog.head(run.target)
     scale = COSINE_SCALE if catalog.version(run.target).normalised else 1.0
     rows = ArrayRows(
-        ids=ids,
+        ids=sample.ids,
+        source=sample.source.vectors,
         sigma2=None if np.isnan(transformed.uncertainty).all() else transformed.uncertainty,
         logits=None if head is None else scale * (transformed.vectors @ head.T),
     )
