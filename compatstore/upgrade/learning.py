@@ -33,6 +33,7 @@ from compatstore.upgrade.backfilling.policies import AT_RANDOM, RANDOM, draw
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
 from compatstore.upgrade.backfilling.random_order import random_scores
 from compatstore.upgrade.context import UpgradeContext
+from compatstore.upgrade.estimates.asked import require_enough
 from compatstore.upgrade.estimates.estimate import UpgradeEstimate, asked_share, load_estimate, save_estimate
 from compatstore.upgrade.estimates.fusing import SHARES, filled, native_share, serve
 from compatstore.upgrade.estimates.gates import check_gates, require_measurable, require_passed
@@ -224,14 +225,19 @@ def how_searched(context: UpgradeContext) -> str:
 
 
 def require_known(context: UpgradeContext, asked: Gates) -> None:
-    """Refuse, before anything is embedded, gates that no lesson can tell of.
+    """Refuse, before anything is embedded, labels and queries that are not there, and gates that no lesson can tell of.
 
     A lesson's pairs are a sample. The app's own queries search a small gallery as a whole, with its natives.
 
     Raises:
-        InvalidInput: A figure other than mAP is asked for, or by queries a share of what a full backfill would give.
+        InvalidInput: There is no such column of labels, a figure other than mAP is asked for, or by queries a share of
+            what a full backfill would give.
+        UpgradeError: Too few queries have a correct item in the gallery.
     """
+    require_labels(context.snapshot.schema, context.run.target, column_of(asked.labels))
     by_queries = isinstance(asked.labels, Queries) and asked.labels.judged
+    if isinstance(asked.labels, Queries) and by_queries:
+        require_enough(context, asked.labels)
     if by_queries and asked.target_quality is not None:
         raise InvalidInput(
             "teach an upgrade up to a target quality by queries",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import compatstore as cs
-from compatstore.errors import GateFailed, InvalidInput
+from compatstore.errors import GateFailed, InvalidInput, UpgradeError
 from compatstore.trainers import MeanShift, Ridge
 from compatstore.upgrade import judging
 from compatstore.upgrade.estimates.waves import read_waves
@@ -152,3 +152,11 @@ def test_queries_without_judgements_leave_it_to_the_items(world, tmp_path):
     asked = cs.Queries(queries=world.queries().queries)
     gallery.upgrade("v2", backfill=0.2, gates=cs.Gates(labels=asked), learn=FIRST)
     assert fusion(gallery).choice.truth != "qrels"
+
+
+def test_too_few_queries_are_refused_before_anything_is_embedded(world, tmp_path):
+    gallery = world.gallery(tmp_path)
+    with pytest.raises(UpgradeError, match="40 queries; found 7 of 7"):
+        gallery.upgrade("v2", backfill=0.2, gates=cs.Gates(labels=world.queries(slice(0, 7))), learn=FIRST)
+    assert world.asked == []
+    assert gallery.status().upgrades == ()

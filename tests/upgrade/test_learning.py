@@ -367,6 +367,14 @@ def test_embedding_ends_where_more_is_sure_to_gain_nothing(world, tmp_path):
     assert (whole.backfilled, whole.ended_by) == (620, "backfill")
 
 
+def test_labels_that_are_not_there_are_refused_before_anything_is_embedded(world, tmp_path):
+    gallery = world.gallery(tmp_path)
+    with pytest.raises(InvalidInput, match="labels in one of"):
+        gallery.upgrade("v2", backfill=0.25, gates=cs.Gates(labels="no column"), learn=FIRST)
+    assert world.model.asked == []
+    assert gallery.status().upgrades == ()
+
+
 def test_that_nothing_is_sure_to_be_better_does_not_end_it(tmp_path):
     """Few queries of a poor target cannot tell yet; more natives may."""
     world, random = World(noise=0.02), np.random.default_rng(1)

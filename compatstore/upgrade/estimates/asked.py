@@ -30,6 +30,7 @@ from compatstore.versions import Metric
 SMALLEST_SAMPLE = 40
 MOST_QUERIES = 2_000
 DEEPEST = 20  # items that a query finds first by one way, at most, that are in a sample for certain
+MORE_QUERIES = "Name more queries, or judge items of the gallery for more of them."
 _DRAW = "queries"
 _BATCH_CELLS = 2**23
 
@@ -145,6 +146,27 @@ def ask(
         lacking=chosen.lacking,
     )  # fmt: skip
     return made.only(np.flatnonzero(searching))
+
+
+def require_enough(context: UpgradeContext, asked: Queries) -> None:
+    """Refuse queries that cannot decide anything, before anything is embedded.
+
+    Raises:
+        UpgradeError: Too few of them have a correct item in the gallery.
+        InvalidInput: None has one, or their vectors are of other versions.
+        DimensionMismatch: Vectors have another length than those of their version.
+    """
+    queries, key = asked.read, context.registry.id_column
+    _given(context, queries)
+    ids = context.snapshot.to_table(columns=[key], filter=context.source.present).column(key).combine_chunks()
+    chosen = _choose(queries, asked, pa.compute.cast(ids, pa.string()), context.run.seed, len(ids))
+    if len(chosen.rows) < SMALLEST_SAMPLE:
+        raise UpgradeError(
+            f"try the upgrade to {context.run.target}",
+            expected=f"{SMALLEST_SAMPLE} queries",
+            found=f"{len(chosen.rows)} of {len(queries)} for which an item of the gallery is correct",
+            fix=MORE_QUERIES,
+        )
 
 
 def found_first(context: UpgradeContext, asked: AskedQueries, room: int) -> Positions:

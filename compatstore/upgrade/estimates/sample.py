@@ -19,7 +19,14 @@ from compatstore.storage.ids import among, find
 from compatstore.storage.registry import bridge_to
 from compatstore.upgrade.backfilling.random_order import random_scores
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.asked import SMALLEST_SAMPLE, AskedQueries, ItemsThatAsk, ask, found_first
+from compatstore.upgrade.estimates.asked import (
+    MORE_QUERIES,
+    SMALLEST_SAMPLE,
+    AskedQueries,
+    ItemsThatAsk,
+    ask,
+    found_first,
+)
 from compatstore.upgrade.requests.queries import Queries, column_of
 from compatstore.upgrade.transform import transformer_of
 
@@ -167,7 +174,7 @@ def _sample_for_queries(
             f"try the upgrade to {context.run.target}",
             expected=f"{SMALLEST_SAMPLE} queries",
             found=provenance.removesuffix("."),
-            fix="Name more queries, or judge items of the gallery for more of them.",
+            fix=MORE_QUERIES,
         )
     rows, usable = _usable(context, _read(context, ids.take(places)))
     served = _served(context.target_record.columns, context.target_record.dim, rows)
