@@ -14,12 +14,12 @@ from typing import Any, Literal
 import numpy as np
 
 from compatstore.arrays import FloatArray
-from compatstore.boundary import checked
+from compatstore.boundary import checked, foreign
 from compatstore.digests import fingerprint as digest
 from compatstore.encoders.folders import hash_folder, loading, require_folder
 from compatstore.encoders.module import require_torch
 from compatstore.encoders.specs import Value, join_spec
-from compatstore.encoders.texts import TextEncoder, require_texts
+from compatstore.encoders.texts import TextEncoder, require_texts, unit
 from compatstore.errors import InvalidInput, MissingExtra, NotFound
 
 Pooling = Literal["mean", "cls", "last"]
@@ -61,6 +61,16 @@ class FolderModel(TextEncoder):
     @abstractmethod
     def embed(self, texts: list[str], *, queries: bool) -> FloatArray:
         """Embed at most `batch_size` texts: (n, dim) float32."""
+
+    def _encode(self, sources: Sequence[Any], *, queries: bool) -> FloatArray:
+        texts = self._prefixed(sources, queries=queries)
+        vectors = [np.empty((0, self.dim), np.float32)]
+        for start in range(0, len(texts), self.batch_size):
+            part = texts[start : start + self.batch_size]
+            with foreign(f"embed {len(part)} texts with {type(self).__name__}", "vectors of numbers from the model"):
+                made = np.asarray(self.embed(part, queries=queries), np.float32)
+            vectors.append(unit(made) if self.normalise else made)
+        return np.concatenate(vectors)
 
     @cached_property
     def dim(self) -> int:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 
 from compatstore.arrays import FloatArray
-from compatstore.boundary import foreign
 from compatstore.errors import InvalidInput, SourceError
 
 
-class TextEncoder:
-    """Embeds texts; a kind of encoder implements `embed`.
+class TextEncoder(ABC):
+    """Embeds texts; a kind of encoder implements `_encode`.
 
     Args:
         query_prefix: Put before each query ("query: ").
@@ -34,9 +34,9 @@ class TextEncoder:
         self.normalise, self.batch_size = normalise, batch_size
 
     @property
+    @abstractmethod
     def dim(self) -> int:
         """Length of an embedding."""
-        raise NotImplementedError
 
     def encode(self, sources: Sequence[Any]) -> FloatArray:
         """Embed items: (n, dim) float32.
@@ -50,10 +50,6 @@ class TextEncoder:
         """Embed queries: (n, dim) float32; errors as those of `encode`."""
         return self._encode(queries, queries=True)
 
-    def embed(self, texts: list[str], *, queries: bool) -> FloatArray:
-        """Embed at most `batch_size` texts, prefixes included: (n, dim) float32."""
-        raise NotImplementedError
-
     @property
     def treatment(self) -> dict[str, str | bool]:
         """What beside the model decides an embedding, for the fingerprint."""
@@ -63,15 +59,9 @@ class TextEncoder:
         require_texts(sources)
         return [f"{self.query_prefix if queries else self.document_prefix}{text}" for text in sources]
 
+    @abstractmethod
     def _encode(self, sources: Sequence[Any], *, queries: bool) -> FloatArray:
-        texts = self._prefixed(sources, queries=queries)
-        vectors = [np.empty((0, self.dim), np.float32)]
-        for start in range(0, len(texts), self.batch_size):
-            part = texts[start : start + self.batch_size]
-            with foreign(f"embed {len(part)} texts with {type(self).__name__}", "vectors of numbers from the model"):
-                made = np.asarray(self.embed(part, queries=queries), np.float32)
-            vectors.append(unit(made) if self.normalise else made)
-        return np.concatenate(vectors)
+        """Embed sources with their prefixes: (n, dim) float32."""
 
 
 def require_texts(sources: Sequence[Any]) -> None:
