@@ -135,6 +135,11 @@ def _waves(report: UpgradeReport, *, picture: bool) -> Iterator[str]:
         f"What the lesson after each wave found, by {last.criterion}, correct by {last.truth}: before, and as the "
         "gallery was searched from then on."
     )
+    if any(wave.truth != last.truth for wave in report.waves):
+        yield markdown(
+            "Without labels each wave counts other neighbours as right, fewer the larger its sample: compare a wave "
+            "with its own status quo, not with another wave."
+        )
     yield _table(
         ("wave", "native", "cost", "before %", "as served %", "weight"),
         [
