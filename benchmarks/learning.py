@@ -1,7 +1,8 @@
-r"""Quality of an upgrade that teaches itself, by what it has embedded: no labels, no pairs given.
+r"""Quality of an upgrade that teaches itself, by what it has embedded: no pairs given.
 
     python -m benchmarks.learning caltech.npz characters.npz glosses.npz --journal docs/results/learning.jsonl \
-        --page docs/results/learning.md [--seeds 2 3 4] [--items 6000] [--queries 1500] [--labels] [--rebasis PYTHON]
+        --page docs/results/learning.md [--seeds 2 3 4] [--items 6000] [--queries 1500] [--labels] [--asked nouns.npz] \
+        [--rebasis PYTHON] [--jobs 1]
 
 The sets are made by `benchmarks.pairs.images`, `benchmarks.pairs.plain` and `benchmarks.pairs.texts`; only items that
 no model was trained on are taken. One gallery is upgraded by `Gallery.upgrade(backfill=share)` to one share after
@@ -9,8 +10,9 @@ another. What is served then is what the gallery has decided: the status quo, or
 the same natives: the target's column alone, a merge without any transform, and the full backfill. With as many pairs of
 other items, learned from beforehand: FastFill, whose sigma orders a backfill of as many natives; and with `--rebasis`,
 an interpreter where the package of that name is installed, the best of its maps from target queries to source vectors.
-`--labels` tells the upgrade the items' labels. Queries are other items. A run that was stopped goes on from its journal
-where a whole gallery is measured.
+Queries are other items. `--labels` tells the upgrade the items' labels. `--asked` names queries that are no items and
+what is correct for them (`benchmarks.pairs.texts`): some judge the upgrade, others report in nDCG@10 and recall@10. A
+run that was stopped goes on from its journal, whose lines are written when a gallery has been through all shares.
 """
 
 from __future__ import annotations
@@ -21,176 +23,113 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-import compatstore as cs
 from benchmarks.fusion.page import fill
-from benchmarks.fusion.strategies import figures
 from benchmarks.pairs.embedded import SOURCE, TARGET, EmbeddedSet
-from benchmarks.pairs.journal import Journal, Record
-from compatstore.arrays import BoolArray, FloatArray
+from benchmarks.pairs.journal import Journal, Record, Task
+from benchmarks.taught import ALONE, BY_LABELS, BY_QRELS, TaughtGallery, add_options, drawn, setting_of, size_of
+from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
 from compatstore.evaluation.distances import measure
 from compatstore.evaluation.fusion import Fusion, fused_blocks
-from compatstore.evaluation.ranking import rank_blocks
-from compatstore.evaluation.relevance import Relevance, relevance_from_labels
 from compatstore.trainers import FastFill, Pairs
-from compatstore.upgrade.estimates.estimate import load_estimate
-from compatstore.upgrade.estimates.waves import WaveFigures
 
-NEW = "v2"
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0)
 STATUS_QUO, SERVED, COLUMN, MERGED, FULL = "status quo", "served", "target's column", "merged by distance", "full"
 FASTFILL, REBASIS = "FastFill beforehand", "rebasis, best map"
 STRATEGIES = (STATUS_QUO, SERVED, COLUMN, MERGED, FASTFILL, REBASIS, FULL)
-SETTINGS = {False: "self-taught", True: "self-taught, labels"}
-METRICS = {"cmc1": "CMC-1", "map": "mAP"}
 ERRORS = 2  # standard errors that a cell may be below the status quo by chance
 _BLOCK = 64  # queries
 
 
-class TaughtGallery:
-    """A gallery on disk that is upgraded from one share to the next, and the queries that report.
+class Curve:
+    """Figures of a gallery that teaches itself, and of what else could be done with as many natives.
 
     Args:
-        data: The set.
-        items: Items of the gallery.
-        queries: Queries.
-        seed: Of the choice, and of the upgrade.
-        folder: Where the gallery is made.
-        labels: Whether the upgrade is told the items' labels.
+        taught: The gallery.
         rebasis: An interpreter where rebasis is installed, or None.
+        beforehand: Whether what is learned from other pairs is measured too.
     """
 
-    def __init__(
-        self,
-        data: EmbeddedSet,
-        items: int,
-        queries: int,
-        seed: int,
-        folder: str,
-        *,
-        labels: bool = False,
-        rebasis: str | None = None,
-    ) -> None:
-        rows = np.random.default_rng(seed).permutation(np.flatnonzero(data.fresh))
-        queries = min(queries, len(rows) // 4)
-        self.asked, self.rows, self.others = np.split(rows, [queries, queries + items])
-        self._gates, self._rebasis = cs.Gates(labels="label" if labels else None), rebasis
-        self.data, self.seed = data, seed
-        self.ids = [f"item-{row:06d}" for row in self.rows]
-        native = dict(zip(self.ids, self.vectors(TARGET, self.rows), strict=True))
-        source, target = self._version("v1", SOURCE), self._version(NEW, TARGET)
-        self.gallery = cs.Gallery.create(str(Path(folder, "gallery.lance")), source)
-        classes = np.unique(data.labels, return_inverse=True)[1][self.rows]
-        self.gallery.add({"id": self.ids, "vector": self.vectors(SOURCE, self.rows), "label": classes})
-        self.gallery.register(replace(target, encoder=cs.encoders.Precomputed(native)))
+    def __init__(self, taught: TaughtGallery, rebasis: str | None, *, beforehand: bool) -> None:
+        self._taught, self._outside = taught, taught.draw.outside
+        self._rebasis, self._beforehand = rebasis, beforehand
 
-    @property
-    def neighbours(self) -> int:
-        """Items that the last lesson has counted as right for a query, where no labels are told."""
-        estimate = load_estimate(self.gallery._catalog, NEW)
-        if estimate is None:
-            raise RuntimeError("no lesson yet")
-        return estimate.table.neighbours
-
-    def lesson(self, natives: int) -> WaveFigures:
-        """Upgrade to a number of natives that ends a wave, 100 or a double of it; what its lesson found."""
-        learner = cs.Learn(first=100, least_gain=None)
-        budget = cs.Backfill(share=natives / len(self.rows), seed=self.seed)
-        wave = self.gallery.upgrade(NEW, backfill=budget, gates=self._gates, learn=learner).waves[-1]
-        if wave.native != natives:
-            raise RuntimeError(f"a lesson of {wave.native} natives, not of {natives}")
-        return wave
-
-    def _version(self, name: str, model: str) -> cs.EmbeddingVersion:
-        dim = self.data.vectors[model].shape[1]
-        return cs.EmbeddingVersion(name, dim=dim, metric="cosine", normalised=True)
-
-    def vectors(self, name: str, rows: Any) -> FloatArray:
-        """(n, dim) float32 of unit length, of one model."""
-        vectors = self.data.vectors[name][rows]
-        return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), np.float32)
-
-    def upgraded(self, share: float) -> dict[str, Any]:
-        """Upgrade to a share; CMC-1 and mAP by strategy, from 0 to 1, and what the gallery has decided."""
-        budget = cs.Backfill(share=share, seed=self.seed)
-        result = self.gallery.upgrade(NEW, backfill=budget, gates=self._gates)
-        native = np.isin(self.ids, self.gallery.native_ids(NEW))
-        labels = self.data.labels
-        relevance = relevance_from_labels(labels[self.asked], labels[self.rows])
-        registry = self.gallery._catalog.registry()
-        chosen, serving = registry.fusion_of(NEW), registry.serving.get(NEW)
-        fused = chosen is not None and serving is not None and serving.serving == "fused"
-        fusion = chosen if chosen is not None and fused else Fusion(weight=0.0)
+    def measured(self, share: float) -> dict[str, Any]:
+        """Upgrade to a share; figures by strategy, from 0 to 1, and what the gallery has decided."""
+        taught = self._taught
+        result = taught.upgrade(share)
+        native, fusion = taught.native, taught.served
         found: dict[str, Any] = {
             "natives": int(native.sum()),
             "transformed": result.transformed,
             "chosen": f"{fusion.weight:g}{' apart' * fusion.per_origin}",
         }
         ways = {STATUS_QUO: replace(fusion, weight=0.0), SERVED: fusion, COLUMN: replace(fusion, weight=1.0)}
-        stored = self.stored(native)
-        found |= self._figures(ways, stored, native, relevance)
-        exact = self.vectors(TARGET, self.rows)
-        found |= self._figures({FULL: replace(fusion, weight=1.0)}, exact, np.ones(len(native), bool), relevance)
-        found |= {MERGED: self._merged(native, relevance)}
-        if not self._gates.labels:
-            found |= self._beforehand(int(native.sum()), relevance)
-        return found
+        found |= self._fused(ways, taught.stored(native), native)
+        full = {FULL: replace(fusion, weight=1.0)}
+        found |= self._fused(full, taught.vectors(TARGET), np.ones(len(native), bool))
+        found |= {MERGED: self._merged(native)}
+        return found | (self._learned_beforehand(int(native.sum())) if self._beforehand else {})
 
-    def _beforehand(self, natives: int, relevance: Relevance) -> dict[str, Any]:
+    def _learned_beforehand(self, natives: int) -> dict[str, Any]:
         """What is learned from as many pairs of other items gives, as far as there are others."""
-        pairs = self.others[: max(natives, 2)]
-        source, target = self.vectors(SOURCE, pairs), self.vectors(TARGET, pairs)
-        made = FastFill(holdout=0.0, seed=self.seed).fit(Pairs(source, target)).apply(self.vectors(SOURCE, self.rows))
+        taught, outside = self._taught, self._outside
+        pairs = taught.draw.others[: max(natives, 2)]
+        source, target = taught.vectors(SOURCE, pairs), taught.vectors(TARGET, pairs)
+        made = FastFill(holdout=0.0, seed=taught.seed).fit(Pairs(source, target)).apply(taught.vectors(SOURCE))
         if made.uncertainty is None:
             raise RuntimeError("FastFill predicts sigma")
-        exact, asked = self.vectors(TARGET, self.rows), self.vectors(TARGET, self.asked)
         stored = made.vectors.copy()
         urgent = np.argsort(-made.uncertainty, kind="stable")[:natives]
-        stored[urgent] = exact[urgent]
-        found = {FASTFILL: self._ranked(asked, stored, relevance)}
+        stored[urgent] = taught.vectors(TARGET)[urgent]
+        found = {FASTFILL: self._ranked(outside.target, stored)}
         if self._rebasis is None:
             return found
-        maps = mapped_queries(self._rebasis, target, source, asked)
-        old = self.vectors(SOURCE, self.rows)
-        best = max((self._ranked(queries, old, relevance) for queries in maps), key=lambda one: one["map"])
+        maps = mapped_queries(self._rebasis, target, source, outside.target)
+        decides = list(found[FASTFILL])[-1]
+        best = max((self._ranked(queries, taught.vectors(SOURCE)) for queries in maps), key=lambda one: one[decides])
         return found | {REBASIS: best}
 
-    def _ranked(self, queries: FloatArray, gallery: FloatArray, relevance: Relevance) -> dict[str, float]:
-        found = measure(queries, gallery, "cosine", block=_BLOCK)
-        blocks = ((start, block[:, relevance.order]) for start, block in found.blocks())
-        return figures(rank_blocks(blocks, len(queries), relevance, [np.arange(len(gallery))])[0])
+    def _ranked(self, queries: FloatArray, gallery: FloatArray) -> dict[str, float]:
+        blocks = measure(queries, gallery, "cosine", block=_BLOCK).blocks()
+        return self._outside.figures(((start, block[:, self._order]) for start, block in blocks), 1)[0]
 
-    def stored(self, native: BoolArray) -> FloatArray:
-        """The target's column; zeros, which no search finds before the others, for items that have no vector yet."""
-        if not self.gallery._catalog.registry().runs[NEW].path:
-            return np.where(native[:, None], self.vectors(TARGET, self.rows), np.float32(0))
-        return np.asarray(self.gallery.vectors(self.ids, NEW), np.float32)
+    @property
+    def _order(self) -> Positions:
+        return self._outside.relevance.order
 
-    def _figures(
-        self, ways: Mapping[str, Fusion], stored: FloatArray, native: BoolArray, relevance: Relevance
-    ) -> dict[str, Any]:
-        source = measure(self.vectors(SOURCE, self.asked), self.vectors(SOURCE, self.rows), "cosine", block=_BLOCK)
-        target = measure(self.vectors(TARGET, self.asked), stored, "cosine", block=_BLOCK)
-        blocks = fused_blocks(source, target, native, relevance, list(ways.values()))
-        columns = [np.arange(len(native)) + len(native) * number for number in range(len(ways))]
-        rankings = rank_blocks(blocks, len(self.asked), relevance, columns)
-        return {name: figures(ranking) for name, ranking in zip(ways, rankings, strict=True)}
+    def _fused(self, ways: Mapping[str, Fusion], stored: FloatArray, native: BoolArray) -> dict[str, Any]:
+        outside = self._outside
+        source = measure(outside.source, self._taught.vectors(SOURCE), "cosine", block=_BLOCK)
+        target = measure(outside.target, stored, "cosine", block=_BLOCK)
+        blocks = fused_blocks(source, target, native, outside.relevance, list(ways.values()))
+        return dict(zip(ways, outside.figures(blocks, len(ways)), strict=True))
 
-    def _merged(self, native: BoolArray, relevance: Relevance) -> dict[str, float]:
+    def _merged(self, native: BoolArray) -> dict[str, float]:
         """Natives found by the target's queries and the others by the source's, merged by cosine: no transform."""
-        source = measure(self.vectors(SOURCE, self.asked), self.vectors(SOURCE, self.rows), "cosine", block=_BLOCK)
-        target = measure(self.vectors(TARGET, self.asked), self.vectors(TARGET, self.rows), "cosine", block=_BLOCK)
-        order = relevance.order
+        outside, taught = self._outside, self._taught
+        source = measure(outside.source, taught.vectors(SOURCE), "cosine", block=_BLOCK)
+        target = measure(outside.target, taught.vectors(TARGET), "cosine", block=_BLOCK)
 
-        def blocks() -> Iterator[tuple[int, Any]]:
+        def blocks() -> Iterator[tuple[int, Doubles]]:
             for (start, left), (_, right) in zip(source.blocks(), target.blocks(), strict=True):
-                yield start, np.where(native, right, left)[:, order]
+                yield start, np.where(native, right, left)[:, self._order]
 
-        return figures(rank_blocks(blocks(), len(self.asked), relevance, [np.arange(len(native))])[0])
+        return outside.figures(blocks(), 1)[0]
+
+
+def measured(path: Path, seed: int, options: argparse.Namespace) -> list[Record]:
+    """One gallery of a set, share by share."""
+    data = EmbeddedSet.load(path)
+    with tempfile.TemporaryDirectory() as folder:
+        taught = TaughtGallery(data, drawn(data, seed, options), seed, folder)
+        curve = Curve(taught, options.rebasis, beforehand=not options.labels)
+        return [curve.measured(share) for share in options.shares]
 
 
 def mapped_queries(python: str, target: FloatArray, source: FloatArray, asked: FloatArray) -> list[FloatArray]:
@@ -212,26 +151,33 @@ def mapped_queries(python: str, target: FloatArray, source: FloatArray, asked: F
 
 def tables(records: Sequence[Record]) -> str:
     """Markdown: a table for each set, and what is served against the status quo."""
-    cells = defaultdict[str, dict[str, list[Record]]](dict)
+    cells = defaultdict[tuple[str, str], dict[str, list[Record]]](dict)
     for record in records:
-        told = ", labels told" if record["setting"] == SETTINGS[True] else ""
-        cells[record["set"] + told].setdefault(record["method"], []).append(record)
-    parts = ["\n".join(_table(name, found)) for name, found in cells.items()]
+        cells[record["set"], record["setting"]].setdefault(record["method"], []).append(record)
+    parts = ["\n".join(_table(*case, found)) for case, found in cells.items()]
     return "\n\n".join([*parts, "\n".join(_gains(cells))])
 
 
-def _table(name: str, found: Mapping[str, Sequence[Record]]) -> Iterator[str]:
-    seeds = len(next(iter(found.values())))
-    yield f"**{name}**, {seeds} seeds:\n"
-    yield f"| CMC-1 / mAP | {' | '.join(found)} |"
+def _title(name: str, setting: str) -> str:
+    return name if setting == ALONE else f"{name}, {setting}"
+
+
+def _metrics(found: Mapping[str, Sequence[Record]]) -> dict[str, str]:
+    """Name -> title, of the figures in records of one setting; the last one decides."""
+    known = BY_LABELS | BY_QRELS
+    return {name: known[name] for name in next(iter(found.values()))[0][STATUS_QUO]}
+
+
+def _table(name: str, setting: str, found: Mapping[str, Sequence[Record]]) -> Iterator[str]:
+    metrics, seeds = _metrics(found), len(next(iter(found.values())))
+    yield f"**{_title(name, setting)}**, {seeds} seeds:\n"
+    yield f"| {' / '.join(metrics.values())} | {' | '.join(found)} |"
     yield "|---" * (1 + len(found)) + "|"
     for strategy in STRATEGIES:
         if any(strategy not in record for records in found.values() for record in records):
             continue
-        means = [
-            [100 * np.mean([r[strategy][metric] for r in records]) for metric in METRICS] for records in found.values()
-        ]
-        yield f"| {strategy} | {' | '.join(f'{cmc:.1f} / {average:.1f}' for cmc, average in means)} |"
+        means = [[_mean(records, strategy, metric) for metric in metrics] for records in found.values()]
+        yield f"| {strategy} | {' | '.join(f'{first:.1f} / {second:.1f}' for first, second in means)} |"
     weights = [", ".join(dict.fromkeys(record["chosen"] for record in records)) for records in found.values()]
     yield f"| w chosen | {' | '.join(weights)} |"
 
@@ -241,15 +187,15 @@ def _mean(records: Sequence[Record], strategy: str, metric: str) -> float:
     return float(100 * np.mean([record[strategy][metric] for record in records]))
 
 
-def _gains(cells: Mapping[str, Mapping[str, Sequence[Record]]]) -> Iterator[str]:
+def _gains(cells: Mapping[tuple[str, str], Mapping[str, Sequence[Record]]]) -> Iterator[str]:
     shares = list(dict.fromkeys(share for found in cells.values() for share in found))
     below = counted = 0
-    yield "What is served against the status quo, in points, in parentheses the standard error over seeds; of mAP also"
-    yield "as a share of the full backfill's gain:\n"
-    yield f"| set | metric | {' | '.join(shares)} |"
+    yield "What is served against the status quo, in points, in parentheses the standard error over seeds; and as a"
+    yield "share of the full backfill's gain:\n"
+    yield f"| set | figure | {' | '.join(shares)} |"
     yield "|---" * (2 + len(shares)) + "|"
-    for name, found in cells.items():
-        for metric, title in METRICS.items():
+    for case, found in cells.items():
+        for metric, title in _metrics(found).items():
             row = []
             for share in shares:
                 if share not in found:
@@ -260,35 +206,29 @@ def _gains(cells: Mapping[str, Mapping[str, Sequence[Record]]]) -> Iterator[str]
                 error = gains.std() / np.sqrt(max(len(gains) - 1, 1))
                 below += int(gains.mean() < -ERRORS * error)
                 counted += 1
-                of_full = f", {gains.mean() / full:.0%}" if metric == "map" else ""
+                of_full = f", {gains.mean() / full:.0%}" if metric != "cmc1" else ""
                 row.append(f"{gains.mean():+.1f} ({error:.1f}){of_full}")
-            yield f"| {name} | {title} | {' | '.join(row)} |"
+            yield f"| {_title(*case)} | {title} | {' | '.join(row)} |"
     yield f"\nBelow the status quo by more than {ERRORS} standard errors: in {below} of {counted} cells."
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sets", nargs="*", type=Path)
-    parser.add_argument("--journal", type=Path, required=True, help="one JSON line for each measurement")
-    parser.add_argument("--page", type=Path, help="a page whose tables are written from the journal")
+    add_options(parser, items=6000, queries=1500)
     parser.add_argument("--seeds", type=int, nargs="+", default=[2, 3, 4], help="0 and 1 have chosen the trust")
-    parser.add_argument("--items", type=int, default=6000)
-    parser.add_argument("--queries", type=int, default=1500)
     parser.add_argument("--shares", nargs="+", type=float, default=SHARES)
-    parser.add_argument("--labels", action="store_true", help="tell the upgrade the items' labels")
     parser.add_argument("--rebasis", metavar="PYTHON", help="an interpreter where rebasis is installed")
     options = parser.parse_args()
-    size, journal = f"{options.items} items, {options.queries} queries", Journal(options.journal)
-    for data in map(EmbeddedSet.load, options.sets):
+    journal, tasks = Journal(options.journal), []
+    for path in options.sets:
+        name = EmbeddedSet.load(path).name
         for seed in options.seeds:
-            with tempfile.TemporaryDirectory() as folder:
-                told = {"labels": options.labels, "rebasis": options.rebasis}
-                taught = TaughtGallery(data, options.items, options.queries, seed, folder, **told)
-                for share in options.shares:
-                    key = {"size": size, "set": data.name, "setting": SETTINGS[options.labels], "seed": seed}
-                    journal.once({**key, "method": f"{share:.0%}"}, lambda g=taught, s=share: g.upgraded(s))
-                    print(data.name, seed, f"{share:.0%}", flush=True)
-    text = tables([record for record in journal.records if record["size"] == size])
+            key = {"size": size_of(options), "set": name, "setting": setting_of(options), "seed": seed}
+            keys = [key | {"method": f"{share:.0%}"} for share in options.shares]
+            tasks.append(Task(keys, partial(measured, path, seed, options)))
+    for done in journal.measure(tasks, options.jobs):
+        print(done[-1]["set"], done[-1]["seed"], flush=True)
+    text = tables([record for record in journal.records if record["size"] == size_of(options)])
     print(text)
     if options.page:
         fill(options.page, text)

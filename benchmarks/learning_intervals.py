@@ -1,7 +1,7 @@
 r"""Do the intervals that each wave of a self-taught upgrade shows hold? Against queries that are not in the gallery.
 
-    python -m benchmarks.learning_intervals characters.npz glosses.npz [--draws 50] [--labels] \
-        --journal docs/results/learning_intervals.jsonl --page docs/results/learning_intervals.md
+    python -m benchmarks.learning_intervals characters.npz glosses.npz [--draws 50] [--labels] [--asked nouns.npz] \
+        [--jobs 1] --journal docs/results/learning_intervals.jsonl --page docs/results/learning_intervals.md
 
 The sets are made by `benchmarks.pairs.images`, `benchmarks.pairs.plain` and `benchmarks.pairs.texts`. Each draw takes
 another gallery and other queries of what no model was trained on, and upgrades the gallery wave by wave. What a wave
@@ -17,15 +17,15 @@ import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from benchmarks.fusion.page import fill
-from benchmarks.learning import NEW, TaughtGallery
 from benchmarks.pairs.embedded import SOURCE, TARGET, EmbeddedSet
-from benchmarks.pairs.journal import Journal, Record
+from benchmarks.pairs.journal import Journal, Record, Task
+from benchmarks.taught import NEW, TaughtGallery, add_options, drawn, setting_of, size_of
 from compatstore.arrays import BoolArray
 from compatstore.evaluation import DecisionSettings, Estimate
 from compatstore.evaluation.fusion import Fusion
@@ -41,63 +41,70 @@ from compatstore.upgrade.estimates.waves import WaveFigures
 WAVES = (100, 200, 400)
 LIMIT = 0.9
 SHOWN = ("status quo", "as served", "gain", "promised")
-TRUTHS = {False: "neighbours by both models", True: "labels"}
 
 
-def shown_and_true(taught: TaughtGallery, wave: WaveFigures, *, labels: bool) -> Iterator[tuple[str, Estimate, float]]:
+def shown_and_true(taught: TaughtGallery, wave: WaveFigures) -> Iterator[tuple[str, Estimate, float]]:
     """Each interval that a wave shows, with the truth of the queries from outside."""
-    trial, native = _outside(taught, labels=labels)
-    registry = taught.gallery._catalog.registry()
-    fusion = registry.fusion_of(NEW) or Fusion(weight=0.0)
+    native = taught.native
+    trial = _outside(taught, wave, native)
+    figure = trial.settings.metrics.index(wave.criterion)
+
+    def average(native: BoolArray, fusion: Fusion) -> float:
+        found = trial.find(native, fusion)
+        return float(found.values[figure, found.counted].mean())
+
+    fusion = taught.gallery._catalog.registry().fusion_of(NEW) or Fusion(weight=0.0)
     served = fusion if wave.gain is not None else replace(fusion, weight=0.0)
-    before, now = _average(trial, native, replace(fusion, weight=0.0)), _average(trial, native, served)
+    before, now = average(native, replace(fusion, weight=0.0)), average(native, served)
     yield "status quo", wave.status_quo, before
     yield "as served", wave.served, now
     if wave.gain is not None:
         yield "gain", wave.gain, now - before
-    urgent = order(SPREAD, ArrayRows(ids=taught.ids, source=taught.vectors(SOURCE, taught.rows)), taught.seed)
-    for share, figure in wave.ahead:
+    urgent = order(SPREAD, ArrayRows(ids=taught.ids, source=taught.vectors(SOURCE)), taught.seed)
+    for share, promised in wave.ahead:
         mask = filled(native, np.asarray(urgent, np.intp), share)
-        yield "promised", figure, _average(trial, mask, fusion.at(share))
+        yield "promised", promised, average(mask, fusion.at(share))
 
 
-def _average(trial: FusionTrial, native: BoolArray, fusion: Fusion) -> float:
-    found = trial.find(native, fusion)
-    return float(found.values[-1, found.counted].mean())
-
-
-def _outside(taught: TaughtGallery, *, labels: bool) -> tuple[FusionTrial, BoolArray]:
-    """The queries from outside, asking the whole gallery as it is stored; and which items are native."""
-    native = np.isin(taught.ids, taught.gallery.native_ids(NEW))
-    classes = taught.data.labels
-    settings = DecisionSettings(source_metric="cosine", target_metric="cosine", trust=1.0 if labels else TRUST)
-    sample = EvaluationSample(
-        source_queries=taught.vectors(SOURCE, taught.asked),
-        target_queries=taught.vectors(TARGET, taught.asked),
-        source=taught.vectors(SOURCE, taught.rows),
-        transformed=taught.stored(native),
-        native=taught.vectors(TARGET, taught.rows),
-        order=np.arange(len(taught.rows)),
-        query_labels=classes[taught.asked] if labels else None,
-        gallery_labels=classes[taught.rows] if labels else None,
+def _outside(taught: TaughtGallery, wave: WaveFigures, native: BoolArray) -> FusionTrial:
+    """The queries from outside, asking the whole gallery as it is stored."""
+    outside, told = taught.draw.outside, taught.draw.gates.labels
+    settings = DecisionSettings(
+        source_metric="cosine",
+        target_metric="cosine",
+        trust=TRUST if told is None else 1.0,
+        criterion=wave.criterion,
+        depth=outside.relevance.depth,
     )
-    if not labels:
+    sample = EvaluationSample(
+        source_queries=outside.source,
+        target_queries=outside.target,
+        source=taught.vectors(SOURCE),
+        transformed=taught.stored(native),
+        native=taught.vectors(TARGET),
+        order=np.arange(len(taught.ids)),
+        query_labels=outside.labels if told == "label" else None,
+        gallery_labels=taught.data.labels[taught.draw.rows] if told == "label" else None,
+        judged=outside.judged,
+    )
+    if told is None:
         settings = replace(settings, neighbours=taught.neighbours)
-    return trial_of_fusions(sample, settings), native
+    return trial_of_fusions(sample, settings)
 
 
-def draw(data: EmbeddedSet, options: argparse.Namespace, seed: int) -> dict[str, Any]:
+def measured(path: Path, seed: int, options: argparse.Namespace) -> list[Record]:
     """One upgrade: how many intervals of each kind hold, wave by wave."""
     inside: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+    data = EmbeddedSet.load(path)
     with tempfile.TemporaryDirectory() as folder:
-        taught = TaughtGallery(data, options.items, options.queries, seed, folder, labels=options.labels)
+        taught = TaughtGallery(data, drawn(data, seed, options), seed, folder)
         for natives in WAVES:
             wave = taught.lesson(natives)
-            for kind, interval, true in shown_and_true(taught, wave, labels=options.labels):
+            for kind, interval, true in shown_and_true(taught, wave):
                 cell = inside[f"{natives}|{kind}"]
                 cell[0] += int(interval.low - 1e-9 <= true <= interval.high + 1e-9)
                 cell[1] += 1
-    return {"inside": dict(inside)}
+    return [{"inside": dict(inside)}]
 
 
 def tables(records: Sequence[Record]) -> str:
@@ -109,10 +116,10 @@ def tables(records: Sequence[Record]) -> str:
             natives, kind = key.split("|")
             case = (record["set"], record["setting"], natives)
             counts[case].update({f"{kind} in": inside, f"{kind} of": asked})
-    lines = [f"| set | truth | draws | natives | {' | '.join(SHOWN)} |", "|---|---|---:|---:|" + "---:|" * len(SHOWN)]
-    for (name, truth, natives), found in counts.items():
+    lines = [f"| set | told | draws | natives | {' | '.join(SHOWN)} |", "|---|---|---:|---:|" + "---:|" * len(SHOWN)]
+    for (name, told, natives), found in counts.items():
         cells = [f"{found[f'{kind} in']} of {found[f'{kind} of']}" if found[f"{kind} of"] else "-" for kind in SHOWN]
-        lines.append(f"| {name} | {truth} | {draws[name, truth]} | {natives} | {' | '.join(cells)} |")
+        lines.append(f"| {name} | {told} | {draws[name, told]} | {natives} | {' | '.join(cells)} |")
     shares = {
         (*case, kind): found[f"{kind} in"] / found[f"{kind} of"]
         for case, found in counts.items()
@@ -132,21 +139,18 @@ def tables(records: Sequence[Record]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sets", nargs="*", type=Path)
-    parser.add_argument("--journal", type=Path, required=True, help="one JSON line for each draw")
-    parser.add_argument("--page", type=Path, help="a page whose tables are written from the journal")
+    add_options(parser, items=1200, queries=2000)
     parser.add_argument("--draws", type=int, default=50)
-    parser.add_argument("--items", type=int, default=1200)
-    parser.add_argument("--queries", type=int, default=2000)
-    parser.add_argument("--labels", action="store_true", help="tell the upgrade the items' labels")
     options = parser.parse_args()
-    size, journal = f"{options.items} items, {options.queries} queries", Journal(options.journal)
-    for data in map(EmbeddedSet.load, options.sets):
+    journal, tasks = Journal(options.journal), []
+    for path in options.sets:
+        name = EmbeddedSet.load(path).name
         for seed in range(options.draws):
-            key = {"size": size, "set": data.name, "setting": TRUTHS[options.labels], "seed": seed, "method": "waves"}
-            journal.once(key, lambda d=data, s=seed: draw(d, options, s))
-            print(data.name, seed, flush=True)
-    text = tables([record for record in journal.records if record["size"] == size])
+            key = {"size": size_of(options), "set": name, "setting": setting_of(options), "seed": seed}
+            tasks.append(Task([key | {"method": "waves"}], partial(measured, path, seed, options)))
+    for done in journal.measure(tasks, options.jobs):
+        print(done[-1]["set"], done[-1]["seed"], flush=True)
+    text = tables(journal.records)
     print(text)
     if options.page:
         fill(options.page, text)

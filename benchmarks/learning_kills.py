@@ -1,6 +1,6 @@
 """Kills all over upgrades that teach themselves: nothing is lost, and the same end is reached.
 
-    python -m benchmarks.learning_kills [--kills 300]
+    python -m benchmarks.learning_kills [--kills 300] [--jobs 1]
 
 A process upgrades a gallery and is killed at a random moment, and the next one goes on, until one comes to the end.
 What it leaves is compared with what an uninterrupted upgrade left: the same items native, the same transform, the same
@@ -14,6 +14,7 @@ each item must be found by its own vector in the end, and `verify` must find not
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import random
 import shutil
@@ -24,6 +25,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -117,6 +119,11 @@ class Lives:
     writes: int = 0
     violations: list[str] = field(default_factory=list)
 
+    def add(self, others: Lives) -> None:
+        """Count what happened elsewhere as well."""
+        for name in ("kills", "finished", "searches", "writes", "violations"):
+            setattr(self, name, getattr(self, name) + getattr(others, name))
+
 
 class Company:
     """A reader, and perhaps a writer, beside an upgrade.
@@ -166,12 +173,10 @@ class Company:
             time.sleep(0.05)
 
 
-def live(
-    folder: Path, template: Path, whole: dict[str, Any], seconds: float, draw: random.Random, lives: Lives
-) -> None:
+def live(folder: Path, template: Path, whole: dict[str, Any], seconds: float, seed: int, *, writing: bool) -> Lives:
     """Kill one process after the other until one comes to the end, and look at what is left."""
     shutil.copytree(template, folder)
-    kills, writing = 0, lives.finished % 2 == 1
+    kills, lives, draw = 0, Lives(), random.Random(seed)
     with Company(folder, lives, draw.randrange(2**31) if writing else None):
         while True:
             die = draw.uniform(0, seconds)
@@ -183,10 +188,10 @@ def live(
             if victim.returncode != -signal.SIGKILL:
                 break
             kills += 1
-    lives.kills, lives.finished = lives.kills + kills, lives.finished + 1
+    lives.kills, lives.finished = kills, 1
     if victim.returncode:
         lives.violations.append(f"the upgrade ended with {victim.returncode}: {victim.stderr[-500:]}")
-        return
+        return lives
     gallery = opened(folder)
     findings = gallery.verify().findings
     lives.violations += [f"verify: {finding}" for finding in findings if finding.severity != "note"]
@@ -196,18 +201,20 @@ def live(
         lost = sum(item != near for item, near in zip(ids, found["id"].to_pylist(), strict=True))
         if lost:
             lives.violations.append(f"{lost} of {len(ids)} items are not found by their own vectors")
-        return
+        return lives
     left = outcome(folder)
     lives.violations += [f"another {name} than without kills" for name in whole if left[name] != whole[name]]
     often = Counter((folder / "asked.txt").read_text().splitlines()).most_common(1)[0]
     if often[1] > kills + 1:
         lives.violations.append(f"{often[0]} was embedded {often[1]} times in {kills} kills")
+    return lives
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=1, help="galleries at once")
     parser.add_argument("--victim", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--die", type=float, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -216,15 +223,30 @@ def main() -> None:
         upgrade(options.victim)
         os._exit(0)  # without the timer
     with tempfile.TemporaryDirectory() as place:
-        folder, lives, draw = Path(place), Lives(), random.Random(options.seed)
+        folder, lives = Path(place), Lives()
         made(folder / "template")
         shutil.copytree(folder / "template", folder / "whole")
         begun = time.monotonic()
         upgrade(folder / "whole")
         seconds, whole = time.monotonic() - begun, outcome(folder / "whole")
-        while lives.kills < options.kills:
-            live(folder / f"life-{lives.finished}", folder / "template", whole, 1.2 * seconds, draw, lives)
-            shutil.rmtree(folder / f"life-{lives.finished - 1}", ignore_errors=True)
+        numbers = itertools.count()
+
+        def next_life() -> Lives:
+            number = next(numbers)
+            place = folder / f"life-{number}"
+            seed = 1000 * options.seed + number
+            found = live(place, folder / "template", whole, 1.2 * seconds, seed, writing=number % 2 == 1)
+            shutil.rmtree(place, ignore_errors=True)
+            return found
+
+        with ThreadPoolExecutor(options.jobs) as pool:
+            alive = {pool.submit(next_life) for _ in range(options.jobs)}
+            while alive:
+                over, alive = wait(alive, return_when=FIRST_COMPLETED)
+                for life in over:
+                    lives.add(life.result())
+                    if lives.kills < options.kills:
+                        alive.add(pool.submit(next_life))
         print(
             f"{lives.kills} kills in {lives.finished} upgrades that all came to their end, {lives.searches} searches, "
             f"{lives.writes} writes: {len(lives.violations)} violations"

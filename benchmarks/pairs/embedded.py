@@ -1,4 +1,4 @@
-"""A set of items embedded by several models: what the benchmark on pairs reads, in one npz file."""
+"""Items, and queries that ask for them, embedded by several models: what the benchmarks on pairs read, as npz files."""
 
 from __future__ import annotations
 
@@ -70,3 +70,36 @@ class EmbeddedSet:
                 if version:
                     parts[part][version] = file[key]
             return cls(name=str(file["name"]), labels=file["labels"], fresh=file["fresh"], **parts)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AskedSet:
+    """q queries that are no items of a set, and which of its items are correct for each.
+
+    Args:
+        vectors: Version -> (q, dim) float32.
+        queries: (m,) int64, rows of the queries, each of which has one at least.
+        items: (m,) int64, rows of the set, correct for these queries.
+    """
+
+    vectors: Mapping[str, FloatArray]
+    queries: npt.NDArray[np.int64]
+    items: npt.NDArray[np.int64]
+
+    def save(self, path: Path) -> None:
+        """Write all arrays to one npz file."""
+        np.savez(path, queries=self.queries, items=self.items, **self.vectors)
+
+    @classmethod
+    def load(cls, path: Path) -> AskedSet:
+        """Read what `save` wrote.
+
+        Raises:
+            NotFound: There is no such file.
+        """
+        if not path.is_file():
+            fix = "Make it with benchmarks.pairs.texts --asked."
+            raise NotFound("read queries", expected="an npz file", found=str(path), fix=fix)
+        with np.load(path) as file:
+            arrays = {name: file[name] for name in file.files}
+        return cls(queries=arrays.pop("queries"), items=arrays.pop("items"), vectors=arrays)

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
+from multiprocessing import get_context
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 KEY = ("size", "set", "setting", "seed", "method")
 
 Record = dict[str, Any]
+
+
+class Task(NamedTuple):
+    """Measurements that one process makes together.
+
+    Attributes:
+        keys: Of each of them.
+        work: Makes them, in the order of the keys; can be pickled.
+    """
+
+    keys: Sequence[dict[str, Any]]
+    work: Callable[[], Sequence[Record]]
 
 
 @dataclass(frozen=True)
@@ -33,9 +47,23 @@ class Journal:
 
     def once(self, key: dict[str, Any], measure: Callable[[], Record]) -> None:
         """Measure and write down, unless that is done."""
-        if any(all(record[name] == key[name] for name in KEY) for record in self.records):
+        if self._has(key):
             return
         record = json.loads(json.dumps(key | measure()), parse_float=lambda digits: round(float(digits), 5))
         with self.path.open("a") as file:
             file.write(json.dumps(record) + "\n")
         self.records.append(record)
+
+    def measure(self, tasks: Sequence[Task], jobs: int) -> Iterator[list[dict[str, Any]]]:
+        """Do what is not done, `jobs` tasks at once, and write each down when it is over; the keys of those."""
+        left = [task for task in tasks if not all(map(self._has, task.keys))]
+        with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+            begun = {pool.submit(task.work): task for task in left}
+            for future in as_completed(begun):
+                keys = list(begun[future].keys)
+                for key, record in zip(keys, future.result(), strict=True):
+                    self.once(key, lambda found=record: found)
+                yield keys
+
+    def _has(self, key: dict[str, Any]) -> bool:
+        return any(all(record[name] == key[name] for name in KEY) for record in self.records)

