@@ -2,14 +2,15 @@ r"""Quality of an upgrade that teaches itself, by what it has embedded: no pairs
 
     python -m benchmarks.learning caltech.npz characters.npz glosses.npz --journal docs/results/learning.jsonl \
         --page docs/results/learning.md [--seeds 2 3 4] [--items 6000] [--queries 1500] [--labels] [--asked nouns.npz] \
-        [--rebasis PYTHON] [--jobs 1]
+        [--beforehand] [--rebasis PYTHON] [--jobs 1]
 
 The sets are made by `benchmarks.pairs.images`, `benchmarks.pairs.plain` and `benchmarks.pairs.texts`; only items that
 no model was trained on are taken. One gallery is upgraded by `Gallery.upgrade(backfill=share)` to one share after
 another. What is served then is what the gallery has decided: the status quo, or both versions as one. Beside it, with
-the same natives: the target's column alone, a merge without any transform, and the full backfill. With as many pairs of
-other items, learned from beforehand: FastFill, whose sigma orders a backfill of as many natives; and with `--rebasis`,
-an interpreter where the package of that name is installed, the best of its maps from target queries to source vectors.
+the same natives: the target's column alone, a merge without any transform, and the full backfill. With `--beforehand`
+also what is learned from as many pairs of other items: FastFill, whose sigma orders a backfill of as many natives; and
+with `--rebasis`, an interpreter where the package of that name is installed, the best of its maps from target queries
+to source vectors.
 Queries are other items. `--labels` tells the upgrade the items' labels. `--asked` names queries that are no items and
 what is correct for them (`benchmarks.pairs.texts`): some judge the upgrade, others report in nDCG@10 and recall@10. A
 run that was stopped goes on from its journal, whose lines are written when a gallery has been through all shares.
@@ -18,6 +19,7 @@ run that was stopped goes on from its journal, whose lines are written when a ga
 from __future__ import annotations
 
 import argparse
+import itertools
 import subprocess
 import tempfile
 from collections import defaultdict
@@ -34,6 +36,7 @@ from benchmarks.pairs.embedded import SOURCE, TARGET, EmbeddedSet
 from benchmarks.pairs.journal import Journal, Record, Task
 from benchmarks.taught import ALONE, BY_LABELS, BY_QRELS, TaughtGallery, add_options, drawn, setting_of, size_of
 from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
+from compatstore.evaluation.curve import native_count
 from compatstore.evaluation.distances import measure
 from compatstore.evaluation.fusion import Fusion, fused_blocks
 from compatstore.trainers import FastFill, Pairs
@@ -42,6 +45,7 @@ SHARES = (0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0)
 STATUS_QUO, SERVED, COLUMN, MERGED, FULL = "status quo", "served", "target's column", "merged by distance", "full"
 FASTFILL, REBASIS = "FastFill beforehand", "rebasis, best map"
 STRATEGIES = (STATUS_QUO, SERVED, COLUMN, MERGED, FASTFILL, REBASIS, FULL)
+BEFOREHAND = "; learned beforehand"  # ends the setting of these records
 ERRORS = 2  # standard errors that a cell may be below the status quo by chance
 _BLOCK = 64  # queries
 
@@ -51,20 +55,17 @@ class Curve:
 
     Args:
         taught: The gallery.
-        rebasis: An interpreter where rebasis is installed, or None.
-        beforehand: Whether what is learned from other pairs is measured too.
     """
 
-    def __init__(self, taught: TaughtGallery, rebasis: str | None, *, beforehand: bool) -> None:
+    def __init__(self, taught: TaughtGallery) -> None:
         self._taught, self._outside = taught, taught.draw.outside
-        self._rebasis, self._beforehand = rebasis, beforehand
 
-    def measured(self, share: float) -> dict[str, Any]:
+    def served(self, share: float) -> Record:
         """Upgrade to a share; figures by strategy, from 0 to 1, and what the gallery has decided."""
         taught = self._taught
         result = taught.upgrade(share)
         native, fusion = taught.native, taught.served
-        found: dict[str, Any] = {
+        found: Record = {
             "natives": int(native.sum()),
             "transformed": result.transformed,
             "chosen": f"{fusion.weight:g}{' apart' * fusion.per_origin}",
@@ -73,12 +74,12 @@ class Curve:
         found |= self._fused(ways, taught.stored(native), native)
         full = {FULL: replace(fusion, weight=1.0)}
         found |= self._fused(full, taught.vectors(TARGET), np.ones(len(native), bool))
-        found |= {MERGED: self._merged(native)}
-        return found | (self._learned_beforehand(int(native.sum())) if self._beforehand else {})
+        return found | {MERGED: self._merged(native)}
 
-    def _learned_beforehand(self, natives: int) -> dict[str, Any]:
+    def beforehand(self, share: float, rebasis: str | None) -> Record:
         """What is learned from as many pairs of other items gives, as far as there are others."""
         taught, outside = self._taught, self._outside
+        natives = native_count(share, len(taught.ids))
         pairs = taught.draw.others[: max(natives, 2)]
         source, target = taught.vectors(SOURCE, pairs), taught.vectors(TARGET, pairs)
         made = FastFill(holdout=0.0, seed=taught.seed).fit(Pairs(source, target)).apply(taught.vectors(SOURCE))
@@ -88,9 +89,9 @@ class Curve:
         urgent = np.argsort(-made.uncertainty, kind="stable")[:natives]
         stored[urgent] = taught.vectors(TARGET)[urgent]
         found = {FASTFILL: self._ranked(outside.target, stored)}
-        if self._rebasis is None:
+        if rebasis is None:
             return found
-        maps = mapped_queries(self._rebasis, target, source, outside.target)
+        maps = mapped_queries(rebasis, target, source, outside.target)
         decides = list(found[FASTFILL])[-1]
         best = max((self._ranked(queries, taught.vectors(SOURCE)) for queries in maps), key=lambda one: one[decides])
         return found | {REBASIS: best}
@@ -123,13 +124,14 @@ class Curve:
         return outside.figures(blocks(), 1)[0]
 
 
-def measured(path: Path, seed: int, options: argparse.Namespace) -> list[Record]:
+def measured(path: Path, seed: int, options: argparse.Namespace, *, beforehand: bool) -> list[Record]:
     """One gallery of a set, share by share."""
     data = EmbeddedSet.load(path)
     with tempfile.TemporaryDirectory() as folder:
-        taught = TaughtGallery(data, drawn(data, seed, options), seed, folder)
-        curve = Curve(taught, options.rebasis, beforehand=not options.labels)
-        return [curve.measured(share) for share in options.shares]
+        curve = Curve(TaughtGallery(data, drawn(data, seed, options), seed, folder))
+        if beforehand:
+            return [curve.beforehand(share, options.rebasis) for share in options.shares]
+        return [curve.served(share) for share in options.shares]
 
 
 def mapped_queries(python: str, target: FloatArray, source: FloatArray, asked: FloatArray) -> list[FloatArray]:
@@ -152,10 +154,18 @@ def mapped_queries(python: str, target: FloatArray, source: FloatArray, asked: F
 def tables(records: Sequence[Record]) -> str:
     """Markdown: a table for each set, and what is served against the status quo."""
     cells = defaultdict[tuple[str, str], dict[str, list[Record]]](dict)
+    before = {_case(record): record for record in records if record["setting"].endswith(BEFOREHAND)}
     for record in records:
-        cells[record["set"], record["setting"]].setdefault(record["method"], []).append(record)
+        if not record["setting"].endswith(BEFOREHAND):
+            case = (record["set"], record["setting"])
+            cells[case].setdefault(record["method"], []).append(before.get(_case(record), {}) | record)
     parts = ["\n".join(_table(*case, found)) for case, found in cells.items()]
     return "\n\n".join([*parts, "\n".join(_gains(cells))])
+
+
+def _case(record: Record) -> tuple[str, ...]:
+    """What a measurement and the one of what was learned beforehand have in common."""
+    return (record["set"], record["setting"].removesuffix(BEFOREHAND), str(record["seed"]), record["method"])
 
 
 def _title(name: str, setting: str) -> str:
@@ -217,15 +227,17 @@ def main() -> None:
     add_options(parser, items=6000, queries=1500)
     parser.add_argument("--seeds", type=int, nargs="+", default=[2, 3, 4], help="0 and 1 have chosen the trust")
     parser.add_argument("--shares", nargs="+", type=float, default=SHARES)
+    parser.add_argument("--beforehand", action="store_true", help="also measure what is learned from other pairs")
     parser.add_argument("--rebasis", metavar="PYTHON", help="an interpreter where rebasis is installed")
     options = parser.parse_args()
     journal, tasks = Journal(options.journal), []
     for path in options.sets:
         name = EmbeddedSet.load(path).name
-        for seed in options.seeds:
-            key = {"size": size_of(options), "set": name, "setting": setting_of(options), "seed": seed}
+        for seed, before in itertools.product(options.seeds, (False, True) if options.beforehand else (False,)):
+            setting = setting_of(options) + BEFOREHAND * before
+            key = {"size": size_of(options), "set": name, "setting": setting, "seed": seed}
             keys = [key | {"method": f"{share:.0%}"} for share in options.shares]
-            tasks.append(Task(keys, partial(measured, path, seed, options)))
+            tasks.append(Task(keys, partial(measured, path, seed, options, beforehand=before)))
     for done in journal.measure(tasks, options.jobs):
         print(done[-1]["set"], done[-1]["seed"], flush=True)
     text = tables([record for record in journal.records if record["size"] == size_of(options)])

@@ -61,7 +61,7 @@ def shown_and_true(taught: TaughtGallery, wave: WaveFigures) -> Iterator[tuple[s
     if wave.gain is not None:
         yield "gain", wave.gain, now - before
     urgent = order(SPREAD, ArrayRows(ids=taught.ids, source=taught.vectors(SOURCE)), taught.seed)
-    for share, promised in wave.ahead:
+    for share, promised, _ in wave.ahead:
         mask = filled(native, np.asarray(urgent, np.intp), share)
         yield "promised", promised, average(mask, fusion.at(share))
 

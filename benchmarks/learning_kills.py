@@ -38,6 +38,7 @@ from compatstore.arrays import FloatArray
 ITEMS, CLASSES, SHORT, LONG, SHARE = 600, 30, 12, 16, 0.45
 IDS = [f"item-{number:04d}" for number in range(ITEMS)]
 VERSIONS = {"v1": SHORT, "v2": LONG}
+ASKED = "asked.txt"  # what upgrades, not searches, have embedded
 
 
 class Model:
@@ -72,8 +73,7 @@ def source_of(number: int) -> str:
     return f"class {number % CLASSES}, item {number}"
 
 
-def opened(folder: Path) -> cs.Gallery:
-    log = folder / "asked.txt"
+def opened(folder: Path, log: Path | None = None) -> cs.Gallery:
     encoders = {"v1": Model("v1"), "v2": Model("v2", log)}
     return cs.Gallery.open(str(folder / "gallery.lance"), encoders=encoders, lease_term=1.5)
 
@@ -92,7 +92,7 @@ def made(folder: Path) -> None:
 
 def upgrade(folder: Path) -> None:
     settings = cs.RunSettings(batch_rows=20)
-    opened(folder).upgrade("v2", backfill=SHARE, learn=cs.Learn(first=60), run=settings)
+    opened(folder, folder / ASKED).upgrade("v2", backfill=SHARE, learn=cs.Learn(first=60), run=settings)
 
 
 def outcome(folder: Path) -> dict[str, Any]:
@@ -204,7 +204,7 @@ def live(folder: Path, template: Path, whole: dict[str, Any], seconds: float, se
         return lives
     left = outcome(folder)
     lives.violations += [f"another {name} than without kills" for name in whole if left[name] != whole[name]]
-    often = Counter((folder / "asked.txt").read_text().splitlines()).most_common(1)[0]
+    often = Counter((folder / ASKED).read_text().splitlines()).most_common(1)[0]
     if often[1] > kills + 1:
         lives.violations.append(f"{often[0]} was embedded {often[1]} times in {kills} kills")
     return lives

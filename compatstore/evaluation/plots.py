@@ -222,26 +222,27 @@ class DrawnWave:
 
     Args:
         share: Share of the gallery that was native, in (0, 1].
-        found: The figure then.
-        promised: (share, figure) of larger shares, ascending.
-        before: The figure of the status quo.
+        gain: What the gallery as it was served then had over its status quo; None where it was served as before.
+        promised: (share, gain) of larger shares, ascending.
         name: "map" or "cmc@k".
     """
 
     share: float
-    found: Estimate
+    gain: Estimate | None
     promised: tuple[tuple[float, Estimate], ...]
-    before: Estimate
     name: str
 
 
 def plot_waves(waves: Sequence[DrawnWave], path: str | Path, *, taken: tuple[float, Estimate] | None = None) -> Path:
-    """Draw the curve of an upgrade as it went, with what each wave promised for larger shares, 6 x 4 inches.
+    """Draw what an upgrade gained as it went, with what each wave promised for larger shares, 6 x 4 inches.
+
+    Gains are over the status quo of the same wave: without labels, waves differ in what counts as right, and their
+    figures do not compare.
 
     Args:
         waves: One or more, in their order.
         path: Where to write; ".png" (1200 x 800 pixels) or ".svg".
-        taken: Share of native vectors of the gallery, and what was measured there afterwards.
+        taken: Share of native vectors of the gallery, and the gain that was measured there afterwards.
 
     Returns:
         The path written.
@@ -253,17 +254,21 @@ def plot_waves(waves: Sequence[DrawnWave], path: str | Path, *, taken: tuple[flo
     with canvas(6.0, 4.0) as figure:
         figure.set_layout_engine("constrained")
         axes = figure.add_subplot()
-        for number, wave in enumerate(waves, start=1):
-            ahead = [(wave.share, wave.found), *wave.promised]
+        went = [
+            (wave.share, Estimate(value=0.0, low=0.0, high=0.0) if wave.gain is None else wave.gain) for wave in waves
+        ]
+        for number, (wave, now) in enumerate(zip(waves, went, strict=True), start=1):
+            ahead = [now, *wave.promised]
             lows, values, highs = zip(*(_in_percent(found) for _, found in ahead), strict=True)
             shares, colour = [100 * share for share, _ in ahead], _COLOURS[number % len(_COLOURS)]
             axes.fill_between(shares, lows, highs, color=colour, alpha=0.1, linewidth=0)
             axes.plot(shares, values, "--", label=f"promised by wave {number}", color=colour, linewidth=1.0)
-        _draw_points(axes, [(wave.share, wave.found) for wave in waves], "as it went", _COLOURS[0], "o-")
+        _draw_points(axes, went, "as it went", _COLOURS[0], "o-")
         if taken is not None:
             _draw_points(axes, [taken], "measured", _COLOURS[1], "s")
-        _draw_reference(axes, "status quo", waves[-1].before.value, 0)
+        _draw_reference(axes, "status quo", 0.0, 0)
         _label(axes, waves[-1].name)
+        axes.set_ylabel(f"Gain over the status quo, {_named(waves[-1].name)}")
         return write(figure, path)
 
 

@@ -46,12 +46,6 @@ class JudgedTransform:
     fitted: FittedFusion
     provenance: str
 
-    @property
-    def figure(self) -> float:
-        """The figure that decides, each query by the weight that others chose."""
-        found, settings = self.fitted.found, self.trial.settings
-        return float(found.values[settings.metrics.index(settings.criterion), found.counted].mean())
-
     def table(self, share: float) -> DecisionTable:
         """The status quo, both versions as one and the target alone, at the native share that there is."""
         fused = self.fitted.fusion

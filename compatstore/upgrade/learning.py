@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from compatstore.arrays import ArrowArray, BoolArray, Doubles, FloatArray, Positions
+from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
 from compatstore.artifacts.artifact import Artifact
 from compatstore.digests import digest_half
 from compatstore.errors import InvalidInput
@@ -22,6 +22,7 @@ from compatstore.evaluation import DecisionTable, decide
 from compatstore.evaluation.fusion import SAME_SHARE, Fusion, Serving
 from compatstore.evaluation.fusion_choice import FittedFusion, FusionTrial
 from compatstore.evaluation.sample import EvaluationSample
+from compatstore.evaluation.sampled import QueryFigures
 from compatstore.evaluation.strategies import trial_of_fusions
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.history import HistoryEntry
@@ -49,7 +50,7 @@ from compatstore.upgrade.judging import (
 )
 from compatstore.upgrade.progress import Monitor
 from compatstore.upgrade.requests.gates import Gates
-from compatstore.upgrade.requests.queries import Queries, column_of
+from compatstore.upgrade.requests.queries import Queries, column_of, is_told
 from compatstore.upgrade.states import BACKFILL, CUTOVER, require_open, set_run
 from compatstore.versions import EmbeddingVersion
 
@@ -130,8 +131,23 @@ class _Judged(NamedTuple):
     taught: Taught
     trial: FusionTrial
     fitted: FittedFusion
-    figure: float
     by_queries: JudgedTransform | None = None
+
+    @property
+    def found(self) -> QueryFigures:
+        return self.fitted.found
+
+    @property
+    def values(self) -> Doubles:
+        """(q,) float64, the figure that decides of each query."""
+        settings = self.trial.settings
+        values: Doubles = self.found.values[settings.metrics.index(settings.criterion)]
+        return values
+
+    @property
+    def figure(self) -> float:
+        """Their mean."""
+        return float(self.values[self.found.counted].mean())
 
 
 class Wave(NamedTuple):
@@ -175,7 +191,7 @@ def learn(context: UpgradeContext, learner: Learner, asked: Gates, monitor: Moni
     """
     run, natives = context.run, context.count(context.target.native)
     tried = replace(run, learned_at=natives)
-    lesson, ids, judges = _lesson_of(context, column_of(asked.labels))
+    lesson, judges = _lesson_of(context, column_of(asked.labels))
     if len(judges) < FEWEST_PAIRS:
         return _note(context, tried, f"too few pairs: {len(judges)}, at least {FEWEST_PAIRS} are needed")
     share = native_share(context)
@@ -185,24 +201,37 @@ def learn(context: UpgradeContext, learner: Learner, asked: Gates, monitor: Moni
     if not usable:
         return _note(context, tried, f"no method can learn from {len(lesson)} pairs")
     searched = gallery_to_search(context, asked)
-    if searched is None:
-        judged = [_judge(context, lesson, one, judges, share, asked) for one in usable]
+
+    def judge(one: Taught, judges: Positions) -> _Judged:
+        if searched is None:
+            return _judge(context, lesson, one, judges, share, asked)
+        return _judge_by_queries(context, searched, lesson, one, judges, asked)
+
+    judged = [judge(one, judges) for one in usable]
+    at_hand = _at_hand(context, lesson)
+    unseen = judges if at_hand is None else judges[at_hand.unseen[judges]]
+    if at_hand is None or len(unseen) < FEWEST_PAIRS:
+        best, taken = _best(judged), True
     else:
-        judged = [_judge_by_queries(context, searched, lesson, one, judges, asked) for one in usable]
-    best = max(judged, key=lambda one: one.figure)
+        # What goes on to be served is what the figures must be of: the transform at hand where none is better for sure.
+        now = judge(at_hand.taught, unseen)
+        if is_told(asked.labels):
+            better = [one for one in judged if _serves_better(judge(one.taught, unseen), now)]
+        else:
+            better = [one for one in judged if _comes_nearer(lesson, at_hand, one.taught)]
+        best, taken = _best(better or [now]), bool(better)
     if best.by_queries is None:
         fusion, pays = _with_larger_shares(context, best, share, learner.least_gain)
     else:
         fusion, pays = fusion_as_it_is(best.by_queries, share), True
-    taken = best.taught if not run.path or _comes_nearer(context, lesson, ids, best.taught) else None
     tried = replace(tried, ended_by="" if pays else GAIN)
     record = None
-    if taken is not None:
-        record = context.catalog.add_artifact(taken.artifact, run.source, run.target)
+    if taken:
+        record = context.catalog.add_artifact(best.taught.artifact, run.source, run.target)
         state = CUTOVER if run.state == CUTOVER else BACKFILL
         tried = replace(tried, path=(record.id,), state=state)
     _promise(context.with_run(tried), best, fusion, share, asked)  # first: once a lesson is over it is not made again
-    what = f"kept, after {len(lesson)} pairs" if taken is None else f"{taken.name} learned from {len(lesson)} pairs"
+    what = f"{best.taught.name} learned from {len(lesson)} pairs" if taken else f"kept, after {len(lesson)} pairs"
     return _take(context, tried, record, fusion, asked, what)
 
 
@@ -270,12 +299,12 @@ def reached(context: UpgradeContext, asked: Gates) -> bool:
     return kept is not None and kept.low >= asked.target_quality
 
 
-def _lesson_of(context: UpgradeContext, labels: str | None) -> tuple[Lesson, ArrowArray, Positions]:
-    """The pairs, their ids, and the rows of them that judge.
+def _lesson_of(context: UpgradeContext, labels: str | None) -> tuple[Lesson, Positions]:
+    """The pairs, and the rows of them that judge.
 
     Judges are items that were drawn at random, so that they stand for all items of the gallery.
     """
-    catalog, run, key = context.catalog, context.run, context.registry.id_column
+    catalog, run = context.catalog, context.run
     rows = TableRows(context)
     native = rows.native() & _native_in_source(context)
     picked = np.flatnonzero(native)
@@ -286,7 +315,7 @@ def _lesson_of(context: UpgradeContext, labels: str | None) -> tuple[Lesson, Arr
     at_random[drawn[: _before_gap(native[drawn])]] = True
     source, target = context.source, context.target
     require_labels(context.snapshot.schema, run.target, labels)
-    names = [key, *source.item_names, *target.names, *([labels] if labels else [])]
+    names = [*source.item_names, *target.names, *([labels] if labels else [])]
     table = context.snapshot.take(picked.tolist(), columns=list(dict.fromkeys(names)))
     read, made = source.read_items(table), target.decode(table)
     forms = VectorForm.of(context.registry.record(run.source)), VectorForm.of(context.target_record)
@@ -307,7 +336,7 @@ def _lesson_of(context: UpgradeContext, labels: str | None) -> tuple[Lesson, Arr
     judges = np.flatnonzero(at_random[picked])
     if classes is not None:
         judges = judges[classes[judges] >= 0]
-    return lesson, table.column(key).combine_chunks(), judges[:MOST_JUDGES]
+    return lesson, judges[:MOST_JUDGES]
 
 
 def _native_in_source(context: UpgradeContext) -> BoolArray:
@@ -332,8 +361,7 @@ def _judge(
         _sample_of(context, lesson, taught, judges), decision_settings(context, _settings(asked, context.run))
     )
     fitted = trial.fit(_native_rows(len(judges), share), trial.constants(), against_target=True)
-    metric = trial.settings.metrics.index(trial.settings.criterion)
-    return _Judged(taught, trial, fitted, float(fitted.found.values[metric, fitted.found.counted].mean()))
+    return _Judged(taught, trial, fitted)
 
 
 def _judge_by_queries(
@@ -342,7 +370,7 @@ def _judge_by_queries(
     """What the app's own queries find in the gallery as it is, where the rest was made by a transform."""
     pairs = (lesson.source[judges], lesson.target[judges], taught.transformed[judges])
     judged = judge_by_queries(context, searched, taught.artifact, pairs, asked)
-    return _Judged(taught, judged.trial, judged.fitted, judged.figure, judged)
+    return _Judged(taught, judged.trial, judged.fitted, judged)
 
 
 def _sample_of(context: UpgradeContext, lesson: Lesson, taught: Taught, judges: Positions) -> EvaluationSample:
@@ -395,22 +423,51 @@ def _with_larger_shares(
     return replace(constants, choices=choices).at(share), pays
 
 
-def _comes_nearer(context: UpgradeContext, lesson: Lesson, ids: ArrowArray, taught: Taught) -> bool:
-    """Whether pairs that the transform at hand has not learned from come nearer to their natives by another one.
+class _AtHand(NamedTuple):
+    """The transform that the gallery has, and the pairs that it has not learned from, (n,) bool."""
 
-    The gain must be more than chance would give in one case of forty.
-    """
+    taught: Taught
+    unseen: BoolArray
+
+
+def _at_hand(context: UpgradeContext, lesson: Lesson) -> _AtHand | None:
+    """The transform that the gallery has; None where it has none, or none that can be applied to the pairs."""
+    if not context.run.path:
+        return None
     artifact = context.catalog.artifact(context.run.path[-1])
+    with_side = artifact.manifest.side_source is not None
+    if with_side and lesson.side is None:
+        return None
+    made = artifact.apply(lesson.source, lesson.side if with_side else None).vectors
     seen = np.zeros(len(lesson), bool) if artifact.seen is None else np.isin(digest_half(lesson.source), artifact.seen)
-    fresh = np.flatnonzero(~seen)
-    if len(fresh) < FEWEST_PAIRS:
-        return False
-    side = lesson.side if artifact.manifest.side_source is not None else None
-    if artifact.manifest.side_source is not None and side is None:
-        return True
-    made = artifact.apply(lesson.source[fresh], None if side is None else side[fresh]).vectors
-    gain = _errors(made, lesson.target[fresh]) - _errors(taught.transformed[fresh], lesson.target[fresh])
-    return bool(gain.mean() > 2 * gain.std() / len(gain) ** 0.5)
+    return _AtHand(Taught(name=artifact.manifest.kind, artifact=artifact, transformed=made), ~seen)
+
+
+def _best(judged: Sequence[_Judged]) -> _Judged:
+    return max(judged, key=lambda one: one.figure)
+
+
+def _comes_nearer(lesson: Lesson, at_hand: _AtHand, taught: Taught) -> bool:
+    """Whether pairs that the transform at hand has not learned from come nearer to their natives by another one."""
+    natives = lesson.target[at_hand.unseen]
+    return _is_sure(
+        _errors(at_hand.taught.transformed[at_hand.unseen], natives)
+        - _errors(taught.transformed[at_hand.unseen], natives)
+    )
+
+
+def _serves_better(judged: _Judged, now: _Judged) -> bool:
+    """Whether the same queries find more by one transform than by the transform at hand, both as they would be served.
+
+    Only where somebody says what is correct: what keeps items in their class need not come near to their natives.
+    """
+    counted = judged.found.counted & now.found.counted
+    return _is_sure(judged.values[counted] - now.values[counted])
+
+
+def _is_sure(gains: Doubles) -> bool:
+    """Whether gains are above 0 by more than chance would give in one case of forty."""
+    return bool(gains.mean() > 2 * gains.std() / len(gains) ** 0.5)
 
 
 def _errors(made: FloatArray, native: FloatArray) -> Doubles:

@@ -58,9 +58,8 @@ def _draw(report: UpgradeReport, folder: Path) -> tuple[Path, ...]:
 def _drawn(wave: WaveFigures) -> DrawnWave:
     return DrawnWave(
         share=wave.share,
-        found=wave.served,
-        promised=tuple(wave.ahead),
-        before=wave.status_quo,
+        gain=wave.gain,
+        promised=tuple((promised.share, promised.gain) for promised in wave.ahead),
         name=wave.criterion,
     )
 
