@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from compatstore.cli.output import Output, pass_output
-from compatstore.cli.tables import Table, table
 from compatstore.cli.verb import gallery_argument, verb, version_settings
 from compatstore.cli.watching import status_view
+from compatstore.tables import Table, table
 
 if TYPE_CHECKING:
     from compatstore.cli.requests import VersionSettings

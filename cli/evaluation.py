@@ -12,7 +12,6 @@ from click.core import ParameterSource
 from compatstore.cli.exit_codes import GATE_FAILED
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import progress_bars
-from compatstore.cli.tables import Table, table
 from compatstore.cli.verb import (
     gallery_argument,
     open_gallery,
@@ -21,6 +20,7 @@ from compatstore.cli.verb import (
     trust_code_option,
     verb,
 )
+from compatstore.tables import Table, table
 
 if TYPE_CHECKING:
     from compatstore.cli.settings import Options
@@ -193,7 +193,7 @@ def report(
         )
     output.show(told, _report)
     if out is not None:
-        from compatstore.upgrade.estimates.report_files import write_report
+        from compatstore.report.files import write_report
 
         for file in write_report(told, out):
             output.note(f"wrote {file}")

@@ -14,7 +14,6 @@ from compatstore.cli.exit_codes import BUSY, GATE_FAILED, stop_on_signals
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import onto, progress_bars
 from compatstore.cli.switching import switched_view
-from compatstore.cli.tables import Table, figures, table
 from compatstore.cli.verb import (
     gallery_argument,
     open_gallery,
@@ -25,6 +24,7 @@ from compatstore.cli.verb import (
     wait_option,
 )
 from compatstore.cli.watching import reason_lines, spent_lines, waves_view
+from compatstore.tables import Table, figures, table
 
 if TYPE_CHECKING:
     from compatstore.cli.settings import Options

@@ -13,9 +13,9 @@ import click
 
 from compatstore.cli.exit_codes import STOPPED, exit_code
 from compatstore.cli.output import Output, console, fitted, pass_output
-from compatstore.cli.tables import Table, table
 from compatstore.cli.verb import gallery_argument, open_gallery, verb
 from compatstore.errors import UpgradeError
+from compatstore.tables import Table, table
 
 if TYPE_CHECKING:
     from compatstore.storage.history import HistoryEntry

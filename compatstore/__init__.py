@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from compatstore.storage.indexes import SearchSettings
     from compatstore.trainers.pairs.learn import Learn
     from compatstore.upgrade.requests.backfill import Backfill
+    from compatstore.upgrade.requests.details import Details
     from compatstore.upgrade.requests.gates import Gates
     from compatstore.upgrade.requests.queries import Queries
     from compatstore.upgrade.requests.run_settings import RunSettings
@@ -38,6 +39,7 @@ __all__ = [
     "Cascade",
     "CompatStoreError",
     "Derivation",
+    "Details",
     "EmbeddingVersion",
     "ExactNeighbours",
     "Gallery",
@@ -63,6 +65,7 @@ _HOMES = {
     "CacheSize": "compatstore.search.cache_size",
     "CompatStoreError": "compatstore.errors",
     "Derivation": "compatstore.derivation",
+    "Details": "compatstore.upgrade.requests.details",
     "EmbeddingVersion": "compatstore.versions",
     "Cascade": "compatstore.search.cascade",
     "Gallery": "compatstore.gallery",

@@ -52,6 +52,7 @@ from compatstore.upgrade.backfilling.searched import SearchBudget, SearchedItems
 from compatstore.upgrade.backfilling.write_back import WrittenBack
 from compatstore.upgrade.cutover import check_cutover, cut_over
 from compatstore.upgrade.estimates.below import warning_of
+from compatstore.upgrade.estimates.details import details_of, require_columns
 from compatstore.upgrade.estimates.estimate import (
     agree,
     estimate_upgrade,
@@ -69,6 +70,7 @@ from compatstore.upgrade.plan import Plan, make_plan
 from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.refit import Refitter
 from compatstore.upgrade.requests.backfill import Backfill
+from compatstore.upgrade.requests.details import Details
 from compatstore.upgrade.requests.gates import Criterion, Gates
 from compatstore.upgrade.requests.queries import Queries, column_of
 from compatstore.upgrade.requests.run_settings import RunSettings
@@ -1253,6 +1255,7 @@ class Gallery:
         labels: str | Queries | None = None,
         criterion: Criterion = "map",
         measure: bool = True,
+        details: Details | None = None,
     ) -> UpgradeReport:
         """All there is to say of an upgrade, with what was estimated beside what is measured; read-only.
 
@@ -1266,10 +1269,12 @@ class Gallery:
                 items.
             criterion: The figure that decides, where `sample` or queries are named.
             measure: Whether to measure at all.
+            details: What to tell query by query, such as the queries that lose most; nothing where it is None.
 
         Raises:
             UnknownVersion: There was no such upgrade.
             UpgradeError: Too few items can be measured with.
+            InvalidInput: There is no such column.
 
         Examples:
             >>> _ = gallery.upgrade("v2")
@@ -1277,7 +1282,10 @@ class Gallery:
             'v2'
         """
         asked = Gates(sample=sample, labels=labels, criterion=criterion)
-        return report_upgrade(self._catalog, target, asked, measure=measure)
+        if details is not None:
+            require_columns(details, self._catalog.store.snapshot().schema.names)
+        seen = None if details is None else partial(details_of, details=details, search=self.search)
+        return report_upgrade(self._catalog, target, asked, measure=measure, details=seen)
 
     # ---- inside
 

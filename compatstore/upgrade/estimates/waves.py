@@ -19,10 +19,12 @@ class Promised(NamedTuple):
     Attributes:
         share: Share of the gallery that is native, in (0, 1].
         figure: The figure that decides, with its interval.
+        gain: Its difference to the status quo, query by query.
     """
 
     share: float
     figure: Estimate
+    gain: Estimate
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,4 +106,4 @@ def _ahead(estimate: UpgradeEstimate) -> list[DecisionRow]:
 
 
 def _promised(row: DecisionRow, criterion: str) -> Promised:
-    return Promised(row.share, row.figures[criterion])
+    return Promised(row.share, row.figures[criterion], row.gains[criterion])
