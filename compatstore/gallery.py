@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+import compatstore.upgrade.views  # noqa: F401  (registers what people see of results)
 from compatstore import search as searching
 from compatstore.arrays import FloatArray
 from compatstore.artifacts import Artifact
@@ -380,6 +381,10 @@ class Gallery:
 
     def __len__(self) -> int:
         return self._catalog.store.count()
+
+    def _repr_html_(self) -> str:
+        """The status, for notebooks."""
+        return self.status()._repr_html_()
 
     def __repr__(self) -> str:
         return (

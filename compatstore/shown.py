@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import singledispatch
+from typing import Any
 
 from compatstore.html import Html, element
 from compatstore.tables import Table
 
+SHORT = 24  # characters of a cell that is not folded
 _SCROLLS = "overflow-x:auto;max-width:100%"
+_NUMBER = re.compile(r"(?:[-+]?[0-9][0-9.,]*(?:e[-+]?[0-9]+)? ?%?(?: \([-+0-9.,% to]*\))?|-|)")
+
+
+@singledispatch
+def view(result: Any) -> Iterator[str | Table]:
+    """Lines and tables for people, of whatever a view is registered for.
+
+    Raises:
+        TypeError: There is no view of such a thing.
+    """
+    raise TypeError(f"no view of {type(result).__name__}")
 
 
 class Shown:
-    """Something that people look at.
+    """A result that a notebook shows as the command line does, in HTML.
 
-    In a notebook the last value of a cell is shown by `_repr_html_`; the command line shows the same view.
+    In a notebook the last value of a cell is shown by `_repr_html_`.
     """
 
-    @abstractmethod
-    def view(self) -> Iterator[str | Table]:
-        """Lines and tables for people."""
-
     def _repr_html_(self) -> str:
-        """The view as HTML, for notebooks."""
-        return str(html_of(self.view()))
+        """The view as HTML."""
+        return str(html_of(view(self)))
 
 
 def html_of(parts: Iterable[str | Table]) -> Html:
@@ -32,26 +42,32 @@ def html_of(parts: Iterable[str | Table]) -> Html:
 
 
 def html_table(table: Table) -> Html:
-    """A table: headings have a scope, numbers a class."""
-    kinds = ["number" if numeric else None for numeric in table.numeric]
-    heads = [
-        element("th", name, scope="col", class_=kind, style=_aside(kind))
-        for name, kind in zip(table.headings, kinds, strict=True)
-    ]
+    """A table: headings have a scope, and what is short or a number stays on one line."""
+    right = [_is_numbers([row[place] for row in table.rows]) for place in range(len(table.headings))]
+    heads = [_cell("th", name, right=own, scope="col") for name, own in zip(table.headings, right, strict=True)]
     rows = [
-        element(
-            "tr",
-            *(
-                element("td", cell, class_=kind, style=_aside(kind))
-                if number
-                else element("th", cell, scope="row", class_=kind, style=_aside(kind))
-                for number, (cell, kind) in enumerate(zip(row, kinds, strict=True))
-            ),
-        )
+        element("tr", _cell("th", row[0], right=right[0], scope="row"), *map(_data, row[1:], right[1:]))
         for row in table.rows
     ]
     caption = element("caption", table.caption) if table.caption else None
     return element("table", caption, element("thead", element("tr", *heads)), element("tbody", *rows))
+
+
+def _data(said: str, right: bool) -> Html:
+    return _cell("td", said, right=right)
+
+
+def _cell(tag: str, said: str, *, right: bool, scope: str | None = None) -> Html:
+    """A cell with its own alignment, as a notebook's style would turn it."""
+    style = f"text-align:{'right' if right else 'left'}"
+    return element(
+        tag, said, scope=scope, style=f"{style};white-space:nowrap" if right or len(said) <= SHORT else style
+    )
+
+
+def _is_numbers(cells: Sequence[str]) -> bool:
+    """Whether all cells of a column hold numbers, with intervals or without, or nothing."""
+    return any(cells) and all(_NUMBER.fullmatch(said) for said in cells)
 
 
 def _line(line: str) -> Html:
@@ -61,8 +77,3 @@ def _line(line: str) -> Html:
 
 def _scrolled(table: Table) -> Html:
     return element("div", html_table(table), style=_SCROLLS)
-
-
-def _aside(kind: str | None) -> str:
-    """Numbers stand to the right, text to the left, whatever the style around."""
-    return "text-align:right" if kind else "text-align:left"

@@ -68,6 +68,7 @@ UPGRADE_LAYERS = [
     "abort",
     "rollback",
     "status",
+    "views",
 ]
 ONLY_IN = {"lance": "storage", "lancedb": "storage", "click": "cli", "rich": "cli", "faiss": "in_memory"}
 LAZY = {

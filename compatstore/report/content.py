@@ -413,9 +413,9 @@ def _costs(report: UpgradeReport) -> Iterator[Part]:
 
 def _steps(report: UpgradeReport) -> Iterator[Part]:
     yield table(
-        ("at", "step", "rows", "seconds", "who", "note"),
+        ("at (UTC)", "step", "rows", "seconds", "who", "note"),
         [
-            (step.at, step.step, f"{step.rows or ''}", f"{step.seconds or ''}", step.who, step.note)
+            (step.at[:19], step.step, f"{step.rows or ''}", f"{step.seconds or ''}", step.who, step.note)
             for step in report.history
         ],
         caption="Steps, oldest first",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 
 from compatstore.html import Html, element, joined
@@ -17,6 +17,11 @@ from compatstore.upgrade.estimates.reporting import UpgradeReport
 # A browser refuses whatever the page itself has not: scripts, and requests of any kind.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _LONGEST = 160  # characters of an item's text
+_VERDICTS: Mapping[bool | None, tuple[str, str, str]] = {
+    True: ("\N{CHECK MARK}", "correct", "good"),
+    False: ("\N{MULTIPLICATION X}", "wrong", "bad"),
+    None: ("", "", "open"),
+}
 
 
 def to_page(report: UpgradeReport) -> str:
@@ -108,19 +113,23 @@ def _query(change: QueryChange, criterion: str, pictures: Thumbnails) -> Html:
         element("h4", f"Query {_short(change.query.id)}"),
         element("div", _item(change.query, pictures), element("p", figures), class_="asks"),
         *(
-            element("div", element("h5", heading), element("ol", *(_found(item, before, pictures) for item in found)))
-            if found
-            else element("p", f"{heading}: the whole gallery was not searched.")
+            element("div", element("h5", heading), _list([_found(item, before, pictures) for item in found]))
             for heading, found, before in lists
         ),
         class_="query",
     )
 
 
+def _list(found: Sequence[Html]) -> Html:
+    """Neighbours, nearest first; pictures need less room than texts."""
+    if not found:
+        return element("p", "Nothing was found.")
+    return element("ol", *found, class_="pictures" if all("<img" in item for item in found) else None)
+
+
 def _found(item: ShownItem, before: set[str] | None, pictures: Thumbnails) -> Html:
     """A neighbour, with a sign and a word for what it is worth."""
-    signs = {True: ("\N{CHECK MARK}", "correct", "good"), False: ("\N{MULTIPLICATION X}", "wrong", "bad")}
-    sign, word, kind = signs.get(item.correct, ("", "", "open")) if item.correct is not None else ("", "", "open")
+    sign, word, kind = _VERDICTS[item.correct]
     new = element("span", "new", class_="new") if before is not None and item.id not in before else None
     verdict = element("span", element("span", sign, aria_hidden="true"), f" {word}", class_="verdict") if word else None
     return element("li", _item(item, pictures), verdict, new, class_=kind)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from compatstore.errors import UnknownVersion
 from compatstore.evaluation import DecisionTable
+from compatstore.shown import Shown
 from compatstore.storage import registry as registry_module
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry
@@ -23,7 +24,7 @@ from compatstore.upgrade.states import EXPAND
 
 
 @dataclass(frozen=True, kw_only=True)
-class UpgradeReport:
+class UpgradeReport(Shown):
     """All there is to say of an upgrade.
 
     Args:
