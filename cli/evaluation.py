@@ -147,7 +147,7 @@ def _of_report() -> Mapping[str, Options]:
     "--out",
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help="Write the report there: as one page where PATH ends in .html, else Markdown, JSON and pictures into a folder.",
+    help="Write the report there: one page where PATH ends in .html, else Markdown, JSON and pictures in a folder.",
 )
 @click.option(
     "--sample",

@@ -59,13 +59,14 @@ def _(drawing: Curves, name: str) -> Html:
     levels = [] if drawing.level is None else [drawing.level]
     key = len(drawing.lines) + len(levels)
     bottom, height = HEIGHT - BOTTOM, HEIGHT + 18.0 * key
-    x = spanning([point.x for point in points], LEFT, WIDTH - RIGHT, margin=0.04)
+    x = spanning(list(drawing.span or [point.x for point in points]), LEFT, WIDTH - RIGHT, margin=0.04)
     y = spanning([*ends, *levels], bottom, TOP)
+    promised_first = sorted(enumerate(drawing.lines), key=lambda line: not line[1].promised)
     parts = [
         *_level(y, LEFT, WIDTH - RIGHT),
         *(_text(x.at(tick), bottom + 15, short(tick), "middle") for tick in x.ticks(5)),
         *(_line(LEFT, y.at(level), WIDTH - RIGHT, y.at(level), "level") for level in levels),
-        *(_curve(line, number, x, y) for number, line in enumerate(drawing.lines)),
+        *(_curve(line, number, x, y) for number, line in promised_first),
         _text((LEFT + WIDTH - RIGHT) / 2, bottom + 33, drawing.x, "middle"),
         *_key(drawing, HEIGHT + 8),
     ]
@@ -150,7 +151,7 @@ def _curve(line: Line, number: int, x: Axis, y: Axis) -> Html:
     lows = [f"{x.at(point.x):.1f},{y.at(point.y.low):.1f}" for point in line.points]
     highs = [f"{x.at(point.x):.1f},{y.at(point.y.high):.1f}" for point in line.points]
     band = element("polygon", points=" ".join([*lows, *reversed(highs)]), class_="band") if line.band else None
-    bars = [] if line.band else [
+    bars = [] if line.band or line.promised else [
         _line(x.at(point.x), y.at(point.y.low), x.at(point.x), y.at(point.y.high), "interval")
         for point in line.points
         if point.y.high > point.y.low

@@ -5,7 +5,7 @@ A section without anything to show is left out, or says in a sentence why it is 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -13,11 +13,11 @@ from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
 from compatstore.report.drawings import Curves, Drawing, Histogram, Intervals, Line, Point
 from compatstore.tables import Table, table
 from compatstore.upgrade.estimates.measured import as_served, what_matters
-from compatstore.upgrade.estimates.query_changes import QueryChange, QueryChanges
+from compatstore.upgrade.estimates.query_changes import QueryChange
 from compatstore.upgrade.estimates.reporting import UpgradeReport
-from compatstore.upgrade.estimates.subgroups import Subgroups
 from compatstore.upgrade.estimates.uncertainty import Uncertainty
 from compatstore.upgrade.estimates.waves import WaveFigures
+from compatstore.upgrade.views.details import changes_table, flips_line, groups_line, groups_table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,6 +191,7 @@ def _curve(report: UpgradeReport) -> Iterator[Part]:
     yield Curves(
         title="The curve of the backfill as promised, and as measured" if measured else "The curve as promised",
         x="Gallery embedded natively, %",
+        span=(0.0, 100.0),
         y=f"{name}, %",
         lines=(Line(name="promised", points=points, promised=True, band=True), *measured),
         level=100 * promised.rows[0].figures[name].value,
@@ -238,10 +239,15 @@ def _waves(report: UpgradeReport) -> Iterator[Part]:
     yield Curves(
         title="Gain of each wave over its own status quo, and what it promised",
         x="Gallery embedded natively, %",
+        span=(0.0, 100.0),
         y=f"{last.criterion} gained over the wave's own status quo, points",
         lines=(
             Line(name="as it went", points=tuple(Point(100 * wave.share, _gained(wave)) for wave in report.waves)),
-            *(_promises(number, wave) for number, wave in enumerate(report.waves, start=1) if wave.ahead),
+            *(
+                _promises(number, wave, last=number == len(report.waves))
+                for number, wave in enumerate(report.waves, start=1)
+                if wave.ahead
+            ),
         ),
         level=0.0,
         level_name="status quo of each wave",
@@ -252,10 +258,11 @@ def _gained(wave: WaveFigures) -> Estimate:
     return Estimate(value=0.0, low=0.0, high=0.0) if wave.gain is None else _points(wave.gain)
 
 
-def _promises(number: int, wave: WaveFigures) -> Line:
+def _promises(number: int, wave: WaveFigures, *, last: bool) -> Line:
+    """A wave's promises; the interval of the last one is drawn."""
     ahead = tuple(Point(100 * promise.share, _points(promise.gain)) for promise in wave.ahead)
     points = (Point(100 * wave.share, _gained(wave)), *ahead)
-    return Line(name=f"promised by wave {number}", points=points, promised=True, band=number == 1)
+    return Line(name=f"promised by wave {number}", points=points, promised=True, band=last)
 
 
 def _changes(report: UpgradeReport) -> Iterator[Part]:
@@ -263,78 +270,24 @@ def _changes(report: UpgradeReport) -> Iterator[Part]:
     changes = None if report.details is None else report.details.changes
     if changes is None or report.measured is None:
         return
-    yield _flips(report.measured, changes)
+    yield flips_line(report.measured, changes)
     for which, shown in (("fell most", changes.worst), ("rose most", changes.best)):
         if shown:
-            yield _figures(f"Queries whose {changes.criterion} {which}", shown, changes.criterion)
+            yield changes_table(f"Queries whose {changes.criterion} {which}", shown, changes.criterion)
             yield Neighbours(heading=f"What the queries that {which} find", changes=shown, criterion=changes.criterion)
-
-
-def _flips(measured: DecisionTable, changes: QueryChanges) -> str:
-    served = as_served(measured)
-    text = (
-        f"As the gallery is served now, {changes.criterion} of {changes.risen} queries is above that of the status "
-        f"quo, of {changes.fallen} below, of {changes.same} the same."
-    )
-    if served.flips is None or served.broken is None:
-        return text + " Flips are not told: a sample cannot say what comes first in the whole gallery."
-    return (
-        f"{text} By what comes first, {served.flips.positive:.1%} of queries are mended and {served.broken.percent} % "
-        "are broken (negative flips)."
-    )
-
-
-def _figures(caption: str, changes: Sequence[QueryChange], criterion: str) -> Table:
-    return table(
-        ("query", "label", f"{criterion} before %", f"{criterion} now %", "change, points"),
-        [
-            (
-                change.query.id,
-                change.query.label,
-                f"{100 * change.before:.1f}",
-                f"{100 * change.after:.1f}",
-                f"{100 * (change.after - change.before):+.1f}",
-            )
-            for change in changes
-        ],
-        caption=caption,
-    )
 
 
 def _groups(report: UpgradeReport) -> Iterator[Part]:
     groups = None if report.details is None else report.details.groups
     if groups is None:
         return
-    yield _about(groups)
-    yield table(
-        (groups.column, "queries", "before %", "now %", f"{groups.criterion} gained", "gap to all, points"),
-        [
-            (
-                group.name or "(none)",
-                group.queries,
-                f"{100 * group.before:.1f}",
-                f"{100 * group.after:.1f}",
-                group.gain.percent,
-                f"{100 * (group.gain.value - groups.gain):+.1f}",
-            )
-            for group in groups.groups
-        ],
-        caption=f"Groups of queries by {groups.column}",
-    )
+    yield groups_line(groups)
+    yield groups_table(groups)
     yield Intervals(
         title=f"{groups.criterion} gained by each group of {groups.column}",
         unit=f"{groups.criterion} gained, points",
         rows=tuple((group.name or "(none)", _points(group.gain)) for group in groups.groups),
     )
-
-
-def _about(groups: Subgroups) -> str:
-    text = (
-        f"Queries by {groups.column}, those that gain least first; over all queries {groups.criterion} gains "
-        f"{100 * groups.gain:.1f} points. Intervals hold for all groups together."
-    )
-    others = f" {groups.others} more groups gain more." if groups.others else ""
-    return text + others + (f" {groups.small} groups have too few queries to be told." if groups.small else "")
 
 
 def _uncertainty(report: UpgradeReport) -> Iterator[Part]:

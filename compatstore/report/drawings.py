@@ -27,8 +27,8 @@ class Line:
     Args:
         name: What it shows.
         points: In the order of x.
-        promised: Whether it was expected rather than found: drawn dashed.
-        band: Whether its intervals are a band; else each point has a bar.
+        promised: Whether it was expected rather than found: drawn dashed, and its intervals only as a band.
+        band: Whether its intervals are a band.
     """
 
     name: str
@@ -48,6 +48,7 @@ class Curves:
         lines: One or more.
         level: Where a reference lies, None for none.
         level_name: What the reference is.
+        span: Ends of the horizontal axis; None for those of the points.
     """
 
     title: str
@@ -56,6 +57,7 @@ class Curves:
     lines: tuple[Line, ...]
     level: float | None = None
     level_name: str = ""
+    span: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from importlib import resources
 from compatstore.html import Html, element, joined
 from compatstore.report.charts import chart
 from compatstore.report.content import Neighbours, Part, Section, facts, sections, title_of
+from compatstore.report.drawings import Curves
 from compatstore.report.thumbnails import Thumbnails
 from compatstore.shown import html_table
 from compatstore.tables import Table
@@ -92,7 +93,8 @@ def _part(part: Part, name: str, pictures: Thumbnails) -> Html:
         )
     if isinstance(part, Neighbours):
         return _neighbours(part, pictures)
-    return element("figure", chart(part, name), element("figcaption", part.title))
+    unit = f"; upwards: {part.y}" if isinstance(part, Curves) else ""
+    return element("figure", chart(part, name), element("figcaption", part.title + unit))
 
 
 def _neighbours(part: Neighbours, pictures: Thumbnails) -> Html:
@@ -142,9 +144,8 @@ def _item(item: ShownItem, pictures: Thumbnails) -> Html:
     # The id stands beside it: alt says what else is known.
     picture = element("img", src=uri, alt=_short(called or f"item {item.id}")) if uri else None
     quoted = None if uri or not item.source else element("span", _short(item.source), class_="text")
-    known = [element("span", _short(text), class_=kind) for text, kind in (
-        (item.id, "id"), (item.label, "label"), (item.caption, "caption"),
-    ) if text]  # fmt: skip
+    said = {item.label: "label", item.caption: "caption", item.id: "id"}  # what two columns say is said once
+    known = [element("span", _short(text), class_=kind) for text, kind in said.items() if text]
     return element("span", joined([picture, quoted, *known]), class_="item")
 
 

@@ -9,6 +9,7 @@ from compatstore.shown import view
 from compatstore.tables import Table, table
 from compatstore.upgrade.estimates.measured import what_matters
 from compatstore.upgrade.estimates.reporting import UpgradeReport
+from compatstore.upgrade.views.details import details_view
 from compatstore.upgrade.views.estimate import estimate_view
 
 
@@ -37,6 +38,8 @@ def _(result: UpgradeReport) -> Iterator[str | Table]:
     if result.measured is not None and (not result.compared or result.measured.served("fused")):
         yield ""
         yield from _measured(result.measured)
+    if result.measured is not None and result.details is not None:
+        yield from details_view(result.details, result.measured)
     if result.unbackfillable:
         yield f"{result.embeddable} items can be embedded natively, {result.unbackfillable} cannot:"
     for item, reason in result.reasons:
