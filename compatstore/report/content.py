@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
+from compatstore.evaluation.decision import SAME_SHARE
 from compatstore.report.drawings import Curves, Drawing, Histogram, Intervals, Line, Point
 from compatstore.tables import Table, table
 from compatstore.upgrade.estimates.measured import as_served, what_matters
@@ -125,6 +126,7 @@ def _ways(decided: DecisionTable, when: str, marked: str) -> Iterator[Part]:
                 _percent(row.kept.get(criterion)),
             )
             for row in decided.rows
+            if row.figures
         ],
         caption=f"Ways to serve the gallery, {when}",
     )
@@ -178,7 +180,10 @@ def _curve(report: UpgradeReport) -> Iterator[Part]:
     if report.estimate is None:
         return
     promised, name = report.estimate.table, report.estimate.table.criterion
-    budgets = [row for row in promised.served(report.estimate.terms.serving) if name in row.figures]
+    # Without labels what a full backfill finds is what counts as right: its figure would say nothing.
+    most = 1.0 if promised.told else 1.0 - SAME_SHARE
+    rows = promised.served(report.estimate.terms.serving)
+    budgets = [row for row in rows if name in row.figures and row.share <= most]
     points = tuple(Point(100 * row.share, _points(row.figures[name])) for row in budgets)
     if not points:
         return
@@ -187,6 +192,7 @@ def _curve(report: UpgradeReport) -> Iterator[Part]:
     yield (
         "What each share of native vectors was expected to give, by the estimate beforehand"
         + (", and what was measured at the share that the gallery has." if measured else ".")
+        + ("" if promised.told else " A full backfill is left out: without labels what it finds is what is right.")
     )
     yield Curves(
         title="The curve of the backfill as promised, and as measured" if measured else "The curve as promised",
@@ -234,7 +240,7 @@ def _waves(report: UpgradeReport) -> Iterator[Part]:
             )
             for number, wave in enumerate(report.waves, start=1)
         ],
-        caption="Waves",
+        caption="What each wave found",
     )
     yield Curves(
         title="Gain of each wave over its own status quo, and what it promised",

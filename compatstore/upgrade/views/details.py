@@ -28,12 +28,13 @@ def details_view(details: ReportDetails, measured: DecisionTable) -> Iterator[st
 
 def changes_table(caption: str, changes: Sequence[QueryChange], criterion: str) -> Table:
     """Queries with the figure that decides, before and now."""
+    labelled = any(change.query.label for change in changes)
     return table(
-        ("query", "label", f"{criterion} before %", f"{criterion} now %", "change, points"),
+        ("query", *(["label"] if labelled else []), f"{criterion} before %", f"{criterion} now %", "change, points"),
         [
             (
                 change.query.id,
-                change.query.label,
+                *([change.query.label] if labelled else []),
                 f"{100 * change.before:.1f}",
                 f"{100 * change.after:.1f}",
                 f"{100 * (change.after - change.before):+.1f}",
