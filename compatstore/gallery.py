@@ -30,6 +30,7 @@ from compatstore.ingest.write import Added
 from compatstore.search import Cascade
 from compatstore.search.cache import Cache
 from compatstore.search.cache_size import CacheSize, cache_size
+from compatstore.search.scan import Scan
 from compatstore.storage import registry as registry_module
 from compatstore.storage.app_columns import refuse_distance
 from compatstore.storage.arrow_values import to_matrix
@@ -239,8 +240,8 @@ class Gallery:
         transformed while an upgrade is open, or embedded where an encoder and a source are there.
 
         Args:
-            data: Arrow table, mapping of columns or list of rows with `id`, `vector` and/or `source`, `side`, and any
-                metadata.
+            data: Arrow table, pandas or polars frame, mapping of columns or list of rows with `id`, `vector` and/or
+                `source`, `side`, and any metadata. Of a frame, vectors are a column of lists or arrays.
             version: Version of `vector` and `side`; the active one by default.
             upsert: Replace items whose id is there: their vectors in all versions are replaced or cleared, metadata
                 columns that are not given stay.
@@ -316,6 +317,38 @@ class Gallery:
         self._catalog.require(snapshot)
         schema = snapshot.schema.names
         return self._read(snapshot, ids, schema if columns is None else searching.require_columns(columns, schema))
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | Sequence[str] | None = None,
+        *,
+        limit: int | None = None,
+    ) -> Scan:
+        """Rows for other libraries, as of now: a pandas or polars frame, or an Arrow stream that is read in batches.
+
+        Args:
+            columns: Columns, in this order; by default the user's own: id, source and metadata, without vectors.
+            where: A condition in SQL, several that must all hold, or None.
+            limit: Rows at most, >= 0; None for all.
+
+        Returns:
+            The rows; nothing is read before they are asked for.
+
+        Raises:
+            InvalidInput: A column is not there, a condition is no valid SQL, or the limit is below 0.
+
+        Examples:
+            >>> gallery.scan(["id"], limit=2).to_arrow().to_pydict()
+            {'id': ['a', 'b']}
+        """
+        snapshot = self._catalog.store.snapshot()
+        self._catalog.require(snapshot)
+        if limit is not None and limit < 0:
+            raise InvalidInput("scan the gallery", expected="a limit >= 0", found=f"{limit}")
+        wanted = searching.result_columns(self._catalog.recorded(snapshot), snapshot.schema.names, columns)
+        condition = searching.joined(where, "scan the gallery")
+        return Scan(snapshot, self._catalog.store.location, wanted, condition, limit)
 
     def _read(self, snapshot: Any, ids: Ids, names: Sequence[str]) -> Any:
         """Read columns that a snapshot has, from that snapshot: meanwhile an upgrade may end that drops some."""

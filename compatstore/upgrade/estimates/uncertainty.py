@@ -68,7 +68,7 @@ def uncertainty_of(context: UpgradeContext, sample: Sample | None) -> Uncertaint
     logs = np.log10(sigma2.astype(np.float64))
     span = (float(logs.min()), float(logs.max()))
     counts, edges = np.histogram(logs, BINS, range=span if span[1] - span[0] > 1e-6 else (span[0] - 0.5, span[0] + 0.5))
-    bins, tau = ((), None) if sample is None else _reliability(sample)
+    bins, tau = ((), None) if sample is None else reliability_of(sample)
     return Uncertainty(
         edges=tuple(float(edge) for edge in 10.0**edges),
         counts=tuple(int(count) for count in counts),
@@ -77,7 +77,8 @@ def uncertainty_of(context: UpgradeContext, sample: Sample | None) -> Uncertaint
     )
 
 
-def _reliability(sample: Sample) -> tuple[tuple[ReliabilityBin, ...], float | None]:
+def reliability_of(sample: Sample) -> tuple[tuple[ReliabilityBin, ...], float | None]:
+    """Hold what was predicted against what is, over items that are transformed and have a native vector."""
     served = sample.served
     rows = np.flatnonzero(served.valid & sample.embedded & (served.origin != NATIVE) & np.isfinite(served.uncertainty))
     if len(rows) < FEWEST:
