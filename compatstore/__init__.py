@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from compatstore.gallery import Gallery
     from compatstore.in_memory.graph import CacheSettings
     from compatstore.in_memory.nearest import ExactNeighbours, nearest_neighbours
+    from compatstore.notebook import ShowProgress
     from compatstore.search.cache import Cache, Nearest
     from compatstore.search.cache_size import CacheSize
     from compatstore.search.cascade import Cascade
@@ -49,6 +50,7 @@ __all__ = [
     "Queries",
     "RunSettings",
     "SearchSettings",
+    "ShowProgress",
     "Transformed",
     "__version__",
     "encoders",
@@ -76,6 +78,7 @@ _HOMES = {
     "Queries": "compatstore.upgrade.requests.queries",
     "RunSettings": "compatstore.upgrade.requests.run_settings",
     "SearchSettings": "compatstore.storage.indexes",
+    "ShowProgress": "compatstore.notebook",
     "Transformed": "compatstore.artifacts",
     "nearest_neighbours": "compatstore.in_memory.nearest",
 }

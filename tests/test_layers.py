@@ -33,6 +33,7 @@ LAYERS = [
     "storage",
     "upgrade",
     "report",
+    "notebook",
     "upkeep",
     "verification",
     "ingest",
@@ -73,7 +74,7 @@ UPGRADE_LAYERS = [
 ONLY_IN = {"lance": "storage", "lancedb": "storage", "click": "cli", "rich": "cli", "faiss": "in_memory"}
 LAZY = {
     *("torch", "torchvision", "timm", "matplotlib", "sklearn", "ray", "faiss", "accelerate", "urllib3"),
-    *("pandas", "polars"),
+    *("pandas", "polars", "IPython"),
     *("transformers", "sentence_transformers", "fastembed", "model2vec", "open_clip"),
 }
 # Torch modules, in files that are themselves loaded where they are used.
