@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from functools import singledispatch
-from typing import Any
 
 from compatstore.html import Html, element
 from compatstore.tables import Table
@@ -16,7 +15,7 @@ _NUMBER = re.compile(r"(?:[-+]?[0-9][0-9.,]*(?:e[-+]?[0-9]+)? ?%?(?: \([-+0-9.,%
 
 
 @singledispatch
-def view(result: Any) -> Iterator[str | Table]:
+def view(result: object) -> Iterator[str | Table]:
     """Lines and tables for people, of whatever a view is registered for.
 
     Raises:

@@ -22,7 +22,7 @@ from compatstore.upgrade.views.details import changes_table, flips_line, groups_
 
 
 @dataclass(frozen=True, kw_only=True)
-class Neighbours:
+class ShownQueries:
     """Queries with what they find before and after.
 
     Args:
@@ -36,7 +36,7 @@ class Neighbours:
     criterion: str
 
 
-Part: TypeAlias = str | Table | Drawing | Neighbours
+SectionPart: TypeAlias = str | Table | Drawing | ShownQueries
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +49,7 @@ class Section:
     """
 
     title: str
-    parts: tuple[Part, ...]
+    parts: tuple[SectionPart, ...]
 
 
 def title_of(report: UpgradeReport) -> str:
@@ -92,7 +92,7 @@ def _possible(report: UpgradeReport) -> str:
     return f"; {report.embeddable} can be embedded at all" if report.unbackfillable else ""
 
 
-def _decision(report: UpgradeReport) -> Iterator[Part]:
+def _decision(report: UpgradeReport) -> Iterator[SectionPart]:
     """Every way to serve the gallery, as measured, or else as estimated."""
     if report.measured is not None:
         yield from _ways(report.measured, "measured now", as_served(report.measured).name)
@@ -105,7 +105,7 @@ def _decision(report: UpgradeReport) -> Iterator[Part]:
     yield "Nothing was estimated or measured: compatstore report GALLERY TARGET --sample 500 measures."
 
 
-def _ways(decided: DecisionTable, when: str, marked: str) -> Iterator[Part]:
+def _ways(decided: DecisionTable, when: str, marked: str) -> Iterator[SectionPart]:
     """A decision table, and the gains as a drawing."""
     if decided.provenance:
         yield decided.provenance
@@ -149,7 +149,7 @@ def _named(decided: DecisionTable, when: str) -> tuple[tuple[str, DecisionRow], 
     return what_matters(decided) if when == "measured now" else ()
 
 
-def _comparison(report: UpgradeReport) -> Iterator[Part]:
+def _comparison(report: UpgradeReport) -> Iterator[SectionPart]:
     """What was promised, and whether it came."""
     if report.estimate is None:
         return
@@ -175,7 +175,7 @@ def _comparison(report: UpgradeReport) -> Iterator[Part]:
         )
 
 
-def _curve(report: UpgradeReport) -> Iterator[Part]:
+def _curve(report: UpgradeReport) -> Iterator[SectionPart]:
     """What each budget promised, and what was measured at the one that was taken."""
     if report.estimate is None:
         return
@@ -213,7 +213,7 @@ def _taken(report: UpgradeReport) -> Point | None:
     return None if served is None else Point(100 * report.native / report.rows, _points(served))
 
 
-def _waves(report: UpgradeReport) -> Iterator[Part]:
+def _waves(report: UpgradeReport) -> Iterator[SectionPart]:
     """What each lesson of an upgrade that teaches itself found and promised."""
     if not report.waves:
         return
@@ -271,7 +271,7 @@ def _promises(number: int, wave: WaveFigures, *, last: bool) -> Line:
     return Line(name=f"promised by wave {number}", points=points, promised=True, band=last)
 
 
-def _changes(report: UpgradeReport) -> Iterator[Part]:
+def _changes(report: UpgradeReport) -> Iterator[SectionPart]:
     """Flips, and the queries that changed most."""
     changes = None if report.details is None else report.details.changes
     if changes is None or report.measured is None:
@@ -280,10 +280,12 @@ def _changes(report: UpgradeReport) -> Iterator[Part]:
     for which, shown in (("fell most", changes.worst), ("rose most", changes.best)):
         if shown:
             yield changes_table(f"Queries whose {changes.criterion} {which}", shown, changes.criterion)
-            yield Neighbours(heading=f"What the queries that {which} find", changes=shown, criterion=changes.criterion)
+            yield ShownQueries(
+                heading=f"What the queries that {which} find", changes=shown, criterion=changes.criterion
+            )
 
 
-def _groups(report: UpgradeReport) -> Iterator[Part]:
+def _groups(report: UpgradeReport) -> Iterator[SectionPart]:
     groups = None if report.details is None else report.details.groups
     if groups is None:
         return
@@ -296,7 +298,7 @@ def _groups(report: UpgradeReport) -> Iterator[Part]:
     )
 
 
-def _uncertainty(report: UpgradeReport) -> Iterator[Part]:
+def _uncertainty(report: UpgradeReport) -> Iterator[SectionPart]:
     predicted = None if report.details is None else report.details.uncertainty
     if predicted is None:
         return
@@ -313,7 +315,7 @@ def _uncertainty(report: UpgradeReport) -> Iterator[Part]:
     yield from _reliability(predicted)
 
 
-def _reliability(predicted: Uncertainty) -> Iterator[Part]:
+def _reliability(predicted: Uncertainty) -> Iterator[SectionPart]:
     """Predicted beside actual errors."""
     if not predicted.bins:
         yield "Whether the predictions come true is not told: too few transformed items were embedded to measure."
@@ -344,7 +346,7 @@ def _reliability(predicted: Uncertainty) -> Iterator[Part]:
     )
 
 
-def _refusals(report: UpgradeReport) -> Iterator[Part]:
+def _refusals(report: UpgradeReport) -> Iterator[SectionPart]:
     if not report.unbackfillable:
         return
     yield table(("item", "reason"), report.reasons, caption="Items that cannot be embedded, and why")
@@ -353,7 +355,7 @@ def _refusals(report: UpgradeReport) -> Iterator[Part]:
         yield f"And {more} more: compatstore unbackfillable GALLERY {report.target}"
 
 
-def _costs(report: UpgradeReport) -> Iterator[Part]:
+def _costs(report: UpgradeReport) -> Iterator[SectionPart]:
     """Time by step, and money."""
     seconds: dict[str, tuple[int, int, float]] = {}
     for step in report.history:
@@ -370,7 +372,7 @@ def _costs(report: UpgradeReport) -> Iterator[Part]:
         )
 
 
-def _steps(report: UpgradeReport) -> Iterator[Part]:
+def _steps(report: UpgradeReport) -> Iterator[SectionPart]:
     yield table(
         ("at (UTC)", "step", "rows", "seconds", "who", "note"),
         [

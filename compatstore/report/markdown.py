@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from compatstore.report.content import Part, facts, sections, title_of
+from compatstore.report.content import SectionPart, facts, sections, title_of
 from compatstore.tables import Table
 from compatstore.upgrade.estimates.reporting import UpgradeReport
 from compatstore.visible import markdown
@@ -27,7 +27,7 @@ def to_markdown(report: UpgradeReport, pictures: Mapping[str, tuple[str, str]] |
     return "\n\n".join(parts) + "\n"
 
 
-def _shown(part: Part) -> Iterator[str]:
+def _shown(part: SectionPart) -> Iterator[str]:
     """Paragraphs and tables; what is drawn has its figures in a table."""
     if isinstance(part, str):
         yield markdown(part)

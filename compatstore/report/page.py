@@ -7,7 +7,7 @@ from importlib import resources
 
 from compatstore.html import Html, element, joined
 from compatstore.report.charts import chart
-from compatstore.report.content import Neighbours, Part, Section, facts, sections, title_of
+from compatstore.report.content import Section, SectionPart, ShownQueries, facts, sections, title_of
 from compatstore.report.drawings import Curves
 from compatstore.report.thumbnails import Thumbnails
 from compatstore.shown import html_table
@@ -83,7 +83,7 @@ def _section(section: Section, number: int, pictures: Thumbnails) -> Html:
     )  # fmt: skip
 
 
-def _part(part: Part, name: str, pictures: Thumbnails) -> Html:
+def _part(part: SectionPart, name: str, pictures: Thumbnails) -> Html:
     if isinstance(part, str):
         return element("p", part)
     if isinstance(part, Table):
@@ -91,13 +91,13 @@ def _part(part: Part, name: str, pictures: Thumbnails) -> Html:
         return element(
             "div", html_table(part), class_="scroll", role="region", tabindex=0, aria_label=part.caption or "Table"
         )
-    if isinstance(part, Neighbours):
+    if isinstance(part, ShownQueries):
         return _neighbours(part, pictures)
     unit = f"; upwards: {part.y}" if isinstance(part, Curves) else ""
     return element("figure", chart(part, name), element("figcaption", part.title + unit))
 
 
-def _neighbours(part: Neighbours, pictures: Thumbnails) -> Html:
+def _neighbours(part: ShownQueries, pictures: Thumbnails) -> Html:
     return element(
         "div",
         element("h3", part.heading),
@@ -123,7 +123,7 @@ def _query(change: QueryChange, criterion: str, pictures: Thumbnails) -> Html:
 
 
 def _list(found: Sequence[Html]) -> Html:
-    """Neighbours, nearest first; pictures need less room than texts."""
+    """ShownQueries, nearest first; pictures need less room than texts."""
     if not found:
         return element("p", "Nothing was found.")
     return element("ol", *found, class_="pictures" if all("<img" in item for item in found) else None)

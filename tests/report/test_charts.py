@@ -1,4 +1,4 @@
-"""Charts as SVG: every figure lies inside the drawing, is told in words, and any figures can be drawn."""
+"""Charts as SVG: every figure lies inside the drawing, is told as text, and any figures can be drawn."""
 
 from __future__ import annotations
 

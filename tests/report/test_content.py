@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from compatstore.report.content import Neighbours, sections
+from compatstore.report.content import ShownQueries, sections
 from compatstore.report.drawings import Curves, Histogram, Intervals
 from compatstore.report.markdown import to_markdown
 from compatstore.tables import Table
@@ -37,7 +37,7 @@ def test_all_that_was_measured_is_told(pictured):
     [gains] = of(said["Decision"], Intervals)
     assert gains.marked == "as served"
     assert dict(gains.rows)["as served"].value == pytest.approx(100 * pictured.measured.row("t/h").gains["map"].value)
-    [worst, best] = of(said["Queries that rise and fall"], Neighbours)
+    [worst, best] = of(said["Queries that rise and fall"], ShownQueries)
     assert (len(worst.changes), len(best.changes)) == (3, 2)
     [histogram] = of(said["Predicted errors of transformed vectors"], Histogram)
     assert sum(histogram.counts) == pictured.transformed

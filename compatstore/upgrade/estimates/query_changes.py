@@ -206,6 +206,6 @@ class _Asking:
         )
 
 
-def text_of(value: Any) -> str:
+def text_of(value: object) -> str:
     """A value of a column as people read it; "" for none, and for bytes, which nobody reads."""
     return "" if value is None or isinstance(value, bytes) else str(value)
