@@ -58,10 +58,9 @@ def _data(said: str, right: bool) -> Html:
 
 def _cell(tag: str, said: str, *, right: bool, scope: str | None = None) -> Html:
     """A cell with its own alignment, as a notebook's style would turn it."""
-    style = f"text-align:{'right' if right else 'left'}"
-    return element(
-        tag, said, scope=scope, style=f"{style};white-space:nowrap" if right or len(said) <= SHORT else style
-    )
+    # Long text is as wide as it is long, within limits: a note in a narrow column would be a tall row.
+    narrow = "white-space:nowrap" if right or len(said) <= SHORT else f"min-width:{min(max(len(said) // 5, 12), 36)}em"
+    return element(tag, said, scope=scope, style=f"text-align:{'right' if right else 'left'};{narrow}")
 
 
 def _is_numbers(cells: Sequence[str]) -> bool:
