@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from compatstore.cli.output import Output, pass_output
-from compatstore.cli.tables import Table, table
 from compatstore.cli.verb import gallery_argument, verb, version_settings
-from compatstore.cli.watching import status_view
+from compatstore.shown import view
+from compatstore.tables import Table, table
 
 if TYPE_CHECKING:
     from compatstore.cli.requests import VersionSettings
@@ -42,7 +42,7 @@ def init(output: Output, gallery: str, version: str, id_type: str, settings: Ver
     """Make an empty gallery with its first version."""
     from compatstore.gallery import Gallery
 
-    output.show(Gallery.create(gallery, settings.version(version), id_type=id_type).status(), status_view)
+    output.show(Gallery.create(gallery, settings.version(version), id_type=id_type).status(), view)
 
 
 @verb("adopt", example="adopt db#photos --version v1 --vector embedding --id uri", settings=version_settings)
@@ -62,7 +62,7 @@ def adopt(
     from compatstore.gallery import Gallery
 
     described = settings.version(version, _stored_dim(gallery, vector))
-    output.show(Gallery.adopt(gallery, described, vector=vector, id=id, source=source).status(), status_view)
+    output.show(Gallery.adopt(gallery, described, vector=vector, id=id, source=source).status(), view)
 
 
 def _stored_dim(gallery: str, vector: str) -> int | None:

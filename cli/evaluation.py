@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,6 @@ from click.core import ParameterSource
 from compatstore.cli.exit_codes import GATE_FAILED
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import progress_bars
-from compatstore.cli.tables import Table, table
 from compatstore.cli.verb import (
     gallery_argument,
     open_gallery,
@@ -21,14 +20,12 @@ from compatstore.cli.verb import (
     trust_code_option,
     verb,
 )
+from compatstore.shown import view
 
 if TYPE_CHECKING:
     from compatstore.cli.settings import Options
-    from compatstore.evaluation import DecisionRow, DecisionTable, Fusion, Merge
-    from compatstore.upgrade.estimates.estimate import UpgradeEstimate
-    from compatstore.upgrade.estimates.gates import Gate
-    from compatstore.upgrade.estimates.reporting import UpgradeReport
     from compatstore.upgrade.requests.backfill import Backfill
+    from compatstore.upgrade.requests.details import Details
     from compatstore.upgrade.requests.gates import Gates
 
 
@@ -71,6 +68,7 @@ def evaluate(
     """
     from compatstore.upgrade.estimates.estimate import SAMPLE
     from compatstore.upgrade.estimates.gates import check_gates
+    from compatstore.upgrade.views.estimate import gate_lines
 
     opened = open_target(gallery, target, encoder, trust_code=trust_code)
     with progress_bars("evaluate"):
@@ -84,21 +82,21 @@ def evaluate(
             order=backfill.order,
             seed=backfill.seed or 0,
         )
-    output.show(measured, _decision)
+    output.show(measured, view)
     if plot is not None:
         from compatstore.evaluation import plot_decision
 
         output.note(f"drew {plot_decision(measured, plot)}")
     judged = check_gates(measured.best_of(asked.serving), asked)
-    for line in _gates(judged):
+    for line in gate_lines(judged):
         output.note(line)
     ctx.exit(0 if all(gate.passed for gate in judged) else GATE_FAILED)
 
 
 def _of_fuse() -> Mapping[str, Options]:
-    from compatstore.cli.requests import of_report
+    from compatstore.cli.requests import of_fuse
 
-    return of_report()
+    return of_fuse()
 
 
 @verb("fuse", example="fuse photos.lance v2 --labels category", requests=_of_fuse)
@@ -133,7 +131,7 @@ def fuse(
         chosen = opened.fuse(
             target, labels=asked.labels, criterion=asked.criterion, sample=sample, weight=weight, seed=seed
         )
-    output.show(chosen, _chosen)
+    output.show(chosen, view)
 
 
 def _of_report() -> Mapping[str, Options]:
@@ -142,10 +140,15 @@ def _of_report() -> Mapping[str, Options]:
     return of_report()
 
 
-@verb("report", example="report photos.lance v2 --out report", requests=_of_report)
+@verb("report", example="report photos.lance v2 --labels category --out report.html", requests=_of_report)
 @gallery_argument
 @click.argument("target", required=False)
-@click.option("--out", type=click.Path(path_type=Path), metavar="DIR", help="Write Markdown, JSON and a picture there.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Write the report there: one page where PATH ends in .html, else Markdown, JSON and pictures in a folder.",
+)
 @click.option(
     "--sample",
     type=int,
@@ -169,12 +172,15 @@ def report(
     encoder: str | None,
     trust_code: bool,
     asked: Gates,
+    details: Details,
 ) -> None:
     """Tell the life of an upgrade, and what it gave.
 
     What was estimated before it, with plan's terms, stands beside what is measured now, with items that the estimate
     has not seen. Where nothing was estimated, --sample, --labels or --criterion asks for a measurement. TARGET is that
     of the last upgrade, where it is left out.
+
+    With --out, or one of --worst, --best, --neighbours, --by and --caption, also query by query.
     """
     from compatstore.upgrade.estimates.estimate import SAMPLE
 
@@ -187,13 +193,19 @@ def report(
     )
     if sample is None and not no_measure and (asked.labels is not None or _named(ctx, "criterion")):
         sample = SAMPLE
+    closely = out is not None or any(_named(ctx, option) for option in ("worst", "best", "neighbours", "by", "caption"))
     with progress_bars("report"):
         told = opened.report(
-            target, sample=sample, labels=asked.labels, criterion=asked.criterion, measure=not no_measure
+            target,
+            sample=sample,
+            labels=asked.labels,
+            criterion=asked.criterion,
+            measure=not no_measure,
+            details=details if closely else None,
         )
-    output.show(told, _report)
+    output.show(told, view)
     if out is not None:
-        from compatstore.upgrade.estimates.report_files import write_report
+        from compatstore.report.files import write_report
 
         for file in write_report(told, out):
             output.note(f"wrote {file}")
@@ -202,152 +214,3 @@ def report(
 def _named(ctx: click.Context, option: str) -> bool:
     """Whether the command line names an option."""
     return ctx.get_parameter_source(option) is ParameterSource.COMMANDLINE
-
-
-def _decision(result: DecisionTable) -> Iterator[str | Table]:
-    """What every way to serve the gallery is worth, and what to do."""
-    names = list(dict.fromkeys(name for row in result.rows for name in row.figures))
-    criterion = result.criterion
-    rows = [
-        (
-            row.name,
-            row.notation,
-            *(row.percent_of(name) for name in names),
-            row.gains[criterion].percent if criterion in row.gains else "-",
-        )
-        for row in result.rows
-    ]
-    headings = ("way", "query/gallery", *(f"{name} %" for name in names), f"{criterion} gained")
-    if result.provenance:
-        yield result.provenance
-    yield table(headings, rows)
-    yield f"{result.num_queries} queries, correct by {result.truth}, intervals of {result.confidence:.0%}"
-    yield f"{result.advice.verdict}: {result.advice.text}"
-
-
-def _chosen(result: Fusion | Merge) -> Iterator[str | Table]:
-    """How both versions are searched as one, by a fusion or by a merge."""
-    from compatstore.evaluation import Merge
-
-    yield from _merge(result) if isinstance(result, Merge) else _fusion(result)
-
-
-def _merge(result: Merge) -> Iterator[str | Table]:
-    """How the lists of native items and of the others are merged."""
-    yield f"merge: {result.merge} at a native share of {result.native_share:.4g}"
-    rows = [
-        (f"{choice.native_share:.4g}", choice.merge, choice.gain.percent, choice.over_status_quo.percent)
-        for choice in result.choices
-    ]
-    if result.choice is not None:
-        criterion = result.choice.criterion
-        headings = ("native share", "merge", f"{criterion} over {result.choice.rule}", f"{criterion} gained")
-        yield table(headings, rows)
-        yield f"{result.choice.num_queries} queries, correct by {result.choice.truth}"
-    if not result.bridge:
-        yield "price: two embeddings and two searches for a query, until the source is retired"
-
-
-def _fusion(result: Fusion) -> Iterator[str | Table]:
-    """How both versions are searched as one."""
-    yield f"weight {result.weight:.4g} at a native share of {result.native_share:.4g}"
-    rows = [
-        (
-            f"{choice.native_share:.4g}",
-            f"{choice.weight:.4g}",
-            "apart" if choice.per_origin else "together",
-            f"{100 * choice.gain:+.1f} ({100 * choice.low:+.1f} at least)",
-        )
-        for choice in result.choices
-    ]
-    if result.choice is not None:
-        yield table(("native share", "weight", "standardised", f"{result.choice.criterion} gained"), rows)
-        yield f"{result.choice.num_queries} queries, correct by {result.choice.truth}"
-    if result.weight == 0:
-        yield "searches go on as before: no weight is surely better"
-    elif result.weight == 1:
-        yield "searches go on as before: the target alone is best, when it is cut over to"
-    else:
-        yield "price: two embeddings and two searches for a query, until the source is retired"
-
-
-def estimate_view(result: UpgradeEstimate) -> Iterator[str | Table]:
-    """What an upgrade is expected to give."""
-    measured, criterion = result.table, result.table.criterion
-    rows = [
-        (_mark(row.share, result), row.name, row.percent_of(criterion), _kept(row, criterion))
-        for row in measured.served(result.terms.serving)
-    ]
-    before = measured.rows[0]
-    yield ""
-    if measured.provenance:
-        yield measured.provenance
-    yield table(
-        ("", "way", f"{criterion} %", "of full backfill %"),
-        [("", before.name, before.percent_of(criterion), _kept(before, criterion)), *rows],
-    )
-    yield (
-        f"{measured.num_queries} queries, correct by {measured.truth}, intervals of {measured.confidence:.0%}; "
-        "> budget taken, * best figure"
-    )
-    yield result.promise
-    yield f"{measured.advice.verdict}: {measured.advice.text}"
-    yield from _gates(result.gates)
-
-
-def _gates(judged: Sequence[Gate]) -> Iterator[str]:
-    """Which gates are passed."""
-    for gate in judged:
-        yield f"{'passed' if gate.passed else 'FAILED'}: {gate.name}, estimated {gate.estimate.percent} %"
-
-
-def _kept(row: DecisionRow, criterion: str) -> str:
-    return row.kept[criterion].percent if criterion in row.kept else "-"
-
-
-def _mark(share: float, result: UpgradeEstimate) -> str:
-    return (">" if share == result.share else "") + ("*" if share == result.best else "")
-
-
-def _report(result: UpgradeReport) -> Iterator[str | Table]:
-    """An upgrade as a whole."""
-    yield f"{result.source} -> {result.target}: {result.state}"
-    yield (
-        f"{result.rows} items: {result.native} native, {result.transformed} transformed, {result.missing} missing; "
-        f"{result.embedded} embedded, {result.seconds:.1f} s" + (f", cost {result.cost:.4g}" if result.cost else "")
-    )
-    yield table(
-        ("at", "step", "rows", "seconds", "note"),
-        [(step.at, step.step, step.rows, step.seconds, step.note) for step in result.history],
-    )
-    if result.estimate is not None:
-        yield from estimate_view(result.estimate)
-    if result.measured is not None and result.measured.provenance:
-        yield result.measured.provenance
-    if result.compared:
-        yield ""
-        yield table(
-            ("figure", "estimated %", "measured %", "agree"),
-            [(c.what, c.estimated.percent, c.measured.percent, "yes" if c.agrees else "no") for c in result.compared],
-        )
-    if result.measured is not None and (not result.compared or result.measured.served("fused")):
-        yield ""
-        yield from _measured(result.measured)
-    if result.unbackfillable:
-        yield f"{result.embeddable} items can be embedded natively, {result.unbackfillable} cannot:"
-    for item, reason in result.reasons:
-        yield f"not embedded: {item}: {reason}"
-    if result.advice:
-        yield result.advice
-    if result.measured is None and result.estimate is None:
-        yield "nothing was estimated or measured; measure it: compatstore report GALLERY TARGET --sample 500"
-
-
-def _measured(result: DecisionTable) -> Iterator[Table]:
-    """What is measured where nothing was estimated."""
-    from compatstore.upgrade.estimates.measured import what_matters
-
-    found = what_matters(result)
-    names = list(dict.fromkeys(name for _, row in found for name in row.figures))
-    rows = [(what, *(row.percent_of(name) for name in names)) for what, row in found]
-    yield table(("way", *(f"{name} %" for name in names)), rows)

@@ -10,9 +10,9 @@ import click
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import progress_bars
 from compatstore.cli.settings import Options
-from compatstore.cli.tables import Table, table
 from compatstore.cli.verb import gallery_argument, open_gallery, trust_code_option, verb
 from compatstore.errors import CompatStoreError, InvalidInput, LeaseHeld, SourceError, StorageError
+from compatstore.tables import Table, table
 
 if TYPE_CHECKING:
     from compatstore.cli.files import Feed

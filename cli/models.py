@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from compatstore.cli.output import Output, pass_output
-from compatstore.cli.tables import Table, table
 from compatstore.cli.verb import gallery_argument, open_gallery, verb, version_settings
-from compatstore.cli.watching import encoder_cell, status_view
+from compatstore.shown import view
+from compatstore.tables import Table, table
 
 if TYPE_CHECKING:
     from compatstore.cli.requests import DerivedSettings, VersionSettings
@@ -43,7 +43,7 @@ def register(output: Output, gallery: str, version: str, settings: VersionSettin
     """
     opened = open_gallery(gallery, trust_code=False)
     opened.register(settings.version(version))
-    output.show(opened.status(), status_view)
+    output.show(opened.status(), view)
 
 
 def _derived_settings() -> type:
@@ -71,7 +71,7 @@ def derive(output: Output, gallery: str, version: str, settings: DerivedSettings
         normalised=settings.normalised,
         dtype=settings.dtype,
     )
-    output.show(opened.status(), status_view)
+    output.show(opened.status(), view)
 
 
 @verb("link", example="link photos.lance h.compat --from v1 --to v2")
@@ -111,7 +111,7 @@ def unregister(output: Output, gallery: str, version: str) -> None:
     """
     opened = open_gallery(gallery, trust_code=False)
     opened.unregister(version)
-    output.show(opened.status(), status_view)
+    output.show(opened.status(), view)
 
 
 @verb("unlink", example="unlink photos.lance 3f2a9c")
@@ -126,7 +126,7 @@ def unlink(output: Output, gallery: str, artifact: str) -> None:
     """
     opened = open_gallery(gallery, trust_code=False)
     opened.unlink(artifact)
-    output.show(opened.status(), status_view)
+    output.show(opened.status(), view)
 
 
 def _linked(result: ArtifactRecord) -> Iterator[str | Table]:
@@ -136,6 +136,8 @@ def _linked(result: ArtifactRecord) -> Iterator[str | Table]:
 
 def _models(result: RegisteredModels) -> Iterator[str | Table]:
     """Versions with their models, and artifacts."""
+    from compatstore.upgrade.views.status import encoder_cell
+
     yield table(
         ("version", "state", "dim", "metric", "fingerprint", "encoder"),
         [(v.name, v.state, v.dim, v.metric, v.fingerprint, encoder_cell(v)) for v in result.versions],

@@ -26,7 +26,7 @@ from compatstore.visible import visible
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from compatstore.cli.tables import Table
+    from compatstore.tables import Table
 
 T = TypeVar("T")
 _COMMAND = re.compile(r"(compatstore (?:[a-z-]+ )+)GALLERY\b")
@@ -151,7 +151,9 @@ def fitted(part: str | Table, width: int) -> RenderableType:
     """A line or a table of a view, as rich draws it on `width` columns."""
     from rich.text import Text
 
-    return Text(visible(part)) if isinstance(part, str) else part.fitted(width)
+    from compatstore.cli import drawing
+
+    return Text(visible(part)) if isinstance(part, str) else drawing.fitted(part, width)
 
 
 def console(*, stderr: bool = False) -> Console:

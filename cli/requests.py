@@ -9,6 +9,7 @@ from compatstore.cli.settings import Earlier, Options
 from compatstore.encoders import Encoder, from_spec
 from compatstore.errors import InvalidInput
 from compatstore.upgrade.requests.backfill import Backfill
+from compatstore.upgrade.requests.details import Details
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.run_settings import RunSettings
 from compatstore.versions import DType, EmbeddingVersion, Metric, SideDType
@@ -37,9 +38,14 @@ def of_evaluate() -> dict[str, Options]:
     }
 
 
+def of_fuse() -> dict[str, Options]:
+    """The options of `fuse`."""
+    return {"asked": Options(kind=Gates, only=["labels", "criterion"])}
+
+
 def of_report() -> dict[str, Options]:
     """The options of `report`."""
-    return {"asked": Options(kind=Gates, only=["labels", "criterion"])}
+    return {"asked": Options(kind=Gates, only=["labels", "criterion"]), "details": Options(kind=Details)}
 
 
 def _of_plan() -> dict[str, Options]:

@@ -11,8 +11,8 @@ import click
 from compatstore.cli.image_training import epochs_onto, read_images, trainer_loader
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import progress_bars
-from compatstore.cli.tables import Table, table
 from compatstore.cli.verb import Verb, require_free, verb
+from compatstore.tables import Table, table
 
 if TYPE_CHECKING:
     from compatstore.trainers.side.training import SideTrainer

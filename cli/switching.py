@@ -11,9 +11,9 @@ import click
 from compatstore.cli.exit_codes import exit_code, stop_on_signals
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import onto, progress_bars
-from compatstore.cli.tables import Table
 from compatstore.cli.verb import gallery_argument, open_gallery, trust_code_option, verb, wait_option
 from compatstore.errors import RowsMissing
+from compatstore.tables import Table
 
 if TYPE_CHECKING:
     from compatstore.evaluation.fusion import Serving

@@ -12,8 +12,8 @@ from compatstore.cli import image_training, side_training
 from compatstore.cli.image_training import trainer_loader
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import Bars, progress_bars
-from compatstore.cli.tables import Table, figures
 from compatstore.cli.verb import Verb, require_free, trust_code_option, verb
+from compatstore.tables import Table, figures
 
 if TYPE_CHECKING:
     from compatstore.artifacts.manifest import Manifest

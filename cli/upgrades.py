@@ -9,12 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from compatstore.cli.evaluation import estimate_view
 from compatstore.cli.exit_codes import BUSY, GATE_FAILED, stop_on_signals
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import onto, progress_bars
 from compatstore.cli.switching import switched_view
-from compatstore.cli.tables import Table, figures, table
 from compatstore.cli.verb import (
     gallery_argument,
     open_gallery,
@@ -24,7 +22,8 @@ from compatstore.cli.verb import (
     verb,
     wait_option,
 )
-from compatstore.cli.watching import reason_lines, spent_lines, waves_view
+from compatstore.shown import view
+from compatstore.tables import Table
 
 if TYPE_CHECKING:
     from compatstore.cli.settings import Options
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from compatstore.upgrade.requests.backfill import Backfill
     from compatstore.upgrade.requests.gates import Gates
     from compatstore.upgrade.requests.run_settings import RunSettings
-    from compatstore.upgrade.run import UpgradeResult
 
 
 _ARTIFACT_ID = re.compile(r"[0-9a-f]+")
@@ -164,7 +162,7 @@ def upgrade(
             should_stop=should_stop,
         )
     if not cutover:
-        output.show(report, _result)
+        output.show(report, view)
         return
     with progress_bars("cutover") as bars, stop_on_signals() as should_stop:
         switched = opened.cutover(target, progress=onto(bars), should_stop=should_stop)
@@ -173,7 +171,7 @@ def upgrade(
 
 def _show_plan(ctx: click.Context, output: Output, planned: Plan) -> None:
     """Show a plan and end the command; where a gate fails, so does the command."""
-    output.show(planned, _plan)
+    output.show(planned, view)
     ctx.exit(0 if planned.estimate is None or planned.estimate.passed else GATE_FAILED)
 
 
@@ -239,45 +237,11 @@ def _link_first(gallery: Gallery, via: str | None, target: str, output: Output) 
     return artifact.id
 
 
-def _plan(result: Plan) -> Iterator[str | Table]:
-    """What an upgrade would do and cost."""
-    via = f" by {' then '.join(result.path)}" if result.path else ""
-    yield f"{result.source} -> {result.target}{via}, {result.rows} items"
-    rows = [(step.name, step.rows, step.bytes, step.seconds, step.note) for step in result.steps]
-    yield table(("step", "rows", "bytes", "seconds", "what"), rows) if rows else "nothing is left to do"
-    yield from figures(result.quality)
-    if result.estimate is not None:
-        yield from estimate_view(result.estimate)
-    for warning in result.warnings:
-        yield f"warning: {warning}"
-
-
-def _result(result: UpgradeResult) -> Iterator[str | Table]:
-    """What an upgrade did, and what comes next."""
-    yield from _done(result)
-    if result.state == "ready":
-        yield f"next: compatstore cutover GALLERY {result.target}"
-
-
-def _done(result: UpgradeResult) -> Iterator[str | Table]:
-    yield (
-        f"{result.target} is {result.state}: {result.transformed} items transformed, {result.backfilled} embedded "
-        f"natively, {result.missing} missing, {result.seconds:.1f} s"
-    )
-    yield from (f"warning: {warning}" for warning in result.warnings)
-    yield from spent_lines(result.spent, result.ended_by)
-    yield from waves_view(result.waves)
-    yield from (f"learned: {lesson}" for lesson in result.lessons)
-    if result.served:
-        yield result.served
-    if result.num_unbackfillable:
-        yield f"{result.embeddable} items can be embedded natively, {result.num_unbackfillable} cannot:"
-        yield from reason_lines(result.unbackfillable, result.num_unbackfillable)
-
-
 def _result_and_cutover(result: Mapping[str, Any]) -> Iterator[str | Table]:
     """What an upgrade and its cutover did."""
-    yield from _done(result["upgrade"])
+    from compatstore.upgrade.views.result import done_view
+
+    yield from done_view(result["upgrade"])
     yield from switched_view(result["cutover"])
 
 

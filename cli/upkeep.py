@@ -10,8 +10,8 @@ import click
 from compatstore.cli.exit_codes import FOUND
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import progress_bars
-from compatstore.cli.tables import Table, table
 from compatstore.cli.verb import gallery_argument, open_gallery, verb
+from compatstore.tables import Table, table
 
 if TYPE_CHECKING:
     from compatstore.upkeep.optimize import Optimized

@@ -16,12 +16,14 @@ if TYPE_CHECKING:
     from compatstore.gallery import Gallery
     from compatstore.in_memory.graph import CacheSettings
     from compatstore.in_memory.nearest import ExactNeighbours, nearest_neighbours
+    from compatstore.notebook import ShowProgress
     from compatstore.search.cache import Cache, Nearest
     from compatstore.search.cache_size import CacheSize
     from compatstore.search.cascade import Cascade
     from compatstore.storage.indexes import SearchSettings
     from compatstore.trainers.pairs.learn import Learn
     from compatstore.upgrade.requests.backfill import Backfill
+    from compatstore.upgrade.requests.details import Details
     from compatstore.upgrade.requests.gates import Gates
     from compatstore.upgrade.requests.queries import Queries
     from compatstore.upgrade.requests.run_settings import RunSettings
@@ -38,6 +40,7 @@ __all__ = [
     "Cascade",
     "CompatStoreError",
     "Derivation",
+    "Details",
     "EmbeddingVersion",
     "ExactNeighbours",
     "Gallery",
@@ -47,6 +50,7 @@ __all__ = [
     "Queries",
     "RunSettings",
     "SearchSettings",
+    "ShowProgress",
     "Transformed",
     "__version__",
     "encoders",
@@ -63,6 +67,7 @@ _HOMES = {
     "CacheSize": "compatstore.search.cache_size",
     "CompatStoreError": "compatstore.errors",
     "Derivation": "compatstore.derivation",
+    "Details": "compatstore.upgrade.requests.details",
     "EmbeddingVersion": "compatstore.versions",
     "Cascade": "compatstore.search.cascade",
     "Gallery": "compatstore.gallery",
@@ -73,6 +78,7 @@ _HOMES = {
     "Queries": "compatstore.upgrade.requests.queries",
     "RunSettings": "compatstore.upgrade.requests.run_settings",
     "SearchSettings": "compatstore.storage.indexes",
+    "ShowProgress": "compatstore.notebook",
     "Transformed": "compatstore.artifacts",
     "nearest_neighbours": "compatstore.in_memory.nearest",
 }

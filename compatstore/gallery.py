@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+import compatstore.upgrade.views  # noqa: F401  (registers what people see of results)
 from compatstore import search as searching
 from compatstore.arrays import FloatArray
 from compatstore.artifacts import Artifact
@@ -29,6 +30,7 @@ from compatstore.ingest.write import Added
 from compatstore.search import Cascade
 from compatstore.search.cache import Cache
 from compatstore.search.cache_size import CacheSize, cache_size
+from compatstore.search.scan import Scan
 from compatstore.storage import registry as registry_module
 from compatstore.storage.app_columns import refuse_distance
 from compatstore.storage.arrow_values import to_matrix
@@ -52,6 +54,7 @@ from compatstore.upgrade.backfilling.searched import SearchBudget, SearchedItems
 from compatstore.upgrade.backfilling.write_back import WrittenBack
 from compatstore.upgrade.cutover import check_cutover, cut_over
 from compatstore.upgrade.estimates.below import warning_of
+from compatstore.upgrade.estimates.details import details_of, require_columns
 from compatstore.upgrade.estimates.estimate import (
     agree,
     estimate_upgrade,
@@ -69,6 +72,7 @@ from compatstore.upgrade.plan import Plan, make_plan
 from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.refit import Refitter
 from compatstore.upgrade.requests.backfill import Backfill
+from compatstore.upgrade.requests.details import Details
 from compatstore.upgrade.requests.gates import Criterion, Gates
 from compatstore.upgrade.requests.queries import Queries, column_of
 from compatstore.upgrade.requests.run_settings import RunSettings
@@ -236,8 +240,8 @@ class Gallery:
         transformed while an upgrade is open, or embedded where an encoder and a source are there.
 
         Args:
-            data: Arrow table, mapping of columns or list of rows with `id`, `vector` and/or `source`, `side`, and any
-                metadata.
+            data: Arrow table, pandas or polars frame, mapping of columns or list of rows with `id`, `vector` and/or
+                `source`, `side`, and any metadata. Of a frame, vectors are a column of lists or arrays.
             version: Version of `vector` and `side`; the active one by default.
             upsert: Replace items whose id is there: their vectors in all versions are replaced or cleared, metadata
                 columns that are not given stay.
@@ -314,6 +318,38 @@ class Gallery:
         schema = snapshot.schema.names
         return self._read(snapshot, ids, schema if columns is None else searching.require_columns(columns, schema))
 
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | Sequence[str] | None = None,
+        *,
+        limit: int | None = None,
+    ) -> Scan:
+        """Rows for other libraries, as of now: a pandas or polars frame, or an Arrow stream that is read in batches.
+
+        Args:
+            columns: Columns, in this order; by default the user's own: id, source and metadata, without vectors.
+            where: A condition in SQL, several that must all hold, or None.
+            limit: Rows at most, >= 0; None for all.
+
+        Returns:
+            The rows; nothing is read before they are asked for.
+
+        Raises:
+            InvalidInput: A column is not there, a condition is no valid SQL, or the limit is below 0.
+
+        Examples:
+            >>> gallery.scan(["id"], limit=2).to_arrow().to_pydict()
+            {'id': ['a', 'b']}
+        """
+        snapshot = self._catalog.store.snapshot()
+        self._catalog.require(snapshot)
+        if limit is not None and limit < 0:
+            raise InvalidInput("scan the gallery", expected="a limit >= 0", found=f"{limit}")
+        wanted = searching.result_columns(self._catalog.recorded(snapshot), snapshot.schema.names, columns)
+        condition = searching.joined(where, "scan the gallery")
+        return Scan(snapshot, self._catalog.store.location, wanted, condition, limit)
+
     def _read(self, snapshot: Any, ids: Ids, names: Sequence[str]) -> Any:
         """Read columns that a snapshot has, from that snapshot: meanwhile an upgrade may end that drops some."""
         registry = self._catalog.recorded(snapshot)
@@ -378,6 +414,10 @@ class Gallery:
 
     def __len__(self) -> int:
         return self._catalog.store.count()
+
+    def _repr_html_(self) -> str:
+        """The status, for notebooks."""
+        return self.status()._repr_html_()
 
     def __repr__(self) -> str:
         return (
@@ -1253,6 +1293,7 @@ class Gallery:
         labels: str | Queries | None = None,
         criterion: Criterion = "map",
         measure: bool = True,
+        details: Details | None = None,
     ) -> UpgradeReport:
         """All there is to say of an upgrade, with what was estimated beside what is measured; read-only.
 
@@ -1266,10 +1307,12 @@ class Gallery:
                 items.
             criterion: The figure that decides, where `sample` or queries are named.
             measure: Whether to measure at all.
+            details: What to tell query by query, such as the queries that lose most; nothing where it is None.
 
         Raises:
             UnknownVersion: There was no such upgrade.
             UpgradeError: Too few items can be measured with.
+            InvalidInput: There is no such column.
 
         Examples:
             >>> _ = gallery.upgrade("v2")
@@ -1277,7 +1320,10 @@ class Gallery:
             'v2'
         """
         asked = Gates(sample=sample, labels=labels, criterion=criterion)
-        return report_upgrade(self._catalog, target, asked, measure=measure)
+        if details is not None:
+            require_columns(details, self._catalog.store.snapshot().schema.names)
+        seen = None if details is None else partial(details_of, details=details, search=self.search)
+        return report_upgrade(self._catalog, target, asked, measure=measure, details=seen)
 
     # ---- inside
 

@@ -20,6 +20,9 @@ LAYERS = [
     "permissions",
     "documents",
     "visible",
+    "html",
+    "tables",
+    "shown",
     "digests",
     "derivation",
     "encoders",
@@ -29,6 +32,8 @@ LAYERS = [
     "evaluation",
     "storage",
     "upgrade",
+    "report",
+    "notebook",
     "upkeep",
     "verification",
     "ingest",
@@ -64,10 +69,12 @@ UPGRADE_LAYERS = [
     "abort",
     "rollback",
     "status",
+    "views",
 ]
 ONLY_IN = {"lance": "storage", "lancedb": "storage", "click": "cli", "rich": "cli", "faiss": "in_memory"}
 LAZY = {
     *("torch", "torchvision", "timm", "matplotlib", "sklearn", "ray", "faiss", "accelerate", "urllib3"),
+    *("pandas", "polars", "IPython"),
     *("transformers", "sentence_transformers", "fastembed", "model2vec", "open_clip"),
 }
 # Torch modules, in files that are themselves loaded where they are used.

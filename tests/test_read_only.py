@@ -41,6 +41,7 @@ CALLS = {
     "vectors": lambda gallery: gallery.vectors(IDS[:2]),
     "side_information": lambda gallery: gallery.side_information(IDS[:2], "v1"),
     "search": lambda gallery: gallery.search(gallery.vectors(IDS[:1])[0], k=3),
+    "scan": lambda gallery: gallery.scan().to_arrow(),
     "explain": lambda gallery: str(gallery.explain()),
     "version": lambda gallery: gallery.version("v2"),
     "versions": lambda gallery: gallery.versions(),
@@ -52,7 +53,7 @@ CALLS = {
     "evaluate": lambda gallery: gallery.evaluate("v2", sample=100),
     "check_cutover": lambda gallery: gallery.check_cutover("v2"),
     "unbackfillable": lambda gallery: gallery.unbackfillable("v2"),
-    "report": lambda gallery: gallery.report("v2", sample=100),
+    "report": lambda gallery: gallery.report("v2", sample=100, details=cs.Details()),
     "status": lambda gallery: gallery.status(),
     "history": lambda gallery: gallery.history(),
     "verify": lambda gallery: gallery.verify(),
@@ -61,6 +62,7 @@ CALLS = {
     "cache": lambda gallery: gallery.cache().nearest(gallery.vectors(IDS[:1])[0], k=3),
     "__len__": len,
     "__repr__": repr,
+    "_repr_html_": lambda gallery: gallery._repr_html_(),
 }
 # What has nothing to look at in a state says so.
 REFUSED = {

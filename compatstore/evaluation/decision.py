@@ -25,6 +25,7 @@ from compatstore.evaluation.fusion import Serving
 from compatstore.evaluation.metrics import Flips, require_counted
 from compatstore.evaluation.sample import DecisionSettings, EvaluationSample
 from compatstore.evaluation.strategies import ServingStrategy, is_fused, neighbours_of, rank_strategies, truth_of
+from compatstore.shown import Shown
 
 SAME_SHARE = 1e-6
 TOLD = ("labels", "qrels")
@@ -69,7 +70,7 @@ class DecisionRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class DecisionTable:
+class DecisionTable(Shown):
     """All strategies, and what to do.
 
     Args:

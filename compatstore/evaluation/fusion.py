@@ -26,6 +26,7 @@ from compatstore.errors import InvalidInput
 from compatstore.evaluation.bootstrap import Estimate
 from compatstore.evaluation.distances import Distances
 from compatstore.evaluation.relevance import Relevance
+from compatstore.shown import Shown
 
 Serving = Literal["single", "fused"]  # by one version, or by both versions of an upgrade as one
 CANDIDATES = 20
@@ -120,7 +121,7 @@ class WeightChoice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fusion:
+class Fusion(Shown):
     """How two versions are searched as one; plain numbers, stored with an upgrade.
 
     Args:

@@ -28,6 +28,7 @@ from compatstore.evaluation.bootstrap import Estimate
 from compatstore.evaluation.distances import Distances
 from compatstore.evaluation.fusion import SAME_SHARE
 from compatstore.evaluation.relevance import Relevance
+from compatstore.shown import Shown
 
 RankMerge = Literal["distance", "calibrated", "reciprocal rank"]
 BINS = 16
@@ -131,7 +132,7 @@ class MergeChoice:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Merge:
+class Merge(Shown):
     """How searches merge the two parts of an upgrade without a hop; plain numbers, stored with the upgrade.
 
     Args:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from compatstore.arrays import ArrowArray, ArrowType
+from compatstore.arrays import ArrowArray, ArrowTable, ArrowType
 from compatstore.artifacts.matrix import to_numpy
 from compatstore.boundary import foreign
 from compatstore.errors import InvalidInput
 
+_INDEX = re.compile(r"__index_level_\d+__")
 DEEPEST = 32  # levels of lists in a value
 NOT_CONVERTIBLE = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError)
 
@@ -39,6 +41,47 @@ def cast(values: ArrowArray, kind: ArrowType, name: str, asked: str) -> ArrowArr
         ) from error
 
 
+def read_stream(data: Any, asked: str) -> ArrowTable:
+    """Read whatever gives an Arrow stream: a frame of pandas or polars, a result of DuckDB, another gallery's scan.
+
+    A frame of pandas numbers its rows where they were filtered; that index is no column of the user's.
+
+    Raises:
+        InvalidInput: It cannot be read.
+    """
+    with foreign(asked, "a frame that Arrow can read"):
+        read = pa.table(data)
+    if b"pandas" in (read.schema.metadata or {}):
+        read = read.drop_columns([name for name in read.schema.names if _INDEX.fullmatch(name)])
+    return pa.table({name: stored(read.column(name)) for name in read.schema.names})
+
+
+def stored(values: ArrowArray) -> ArrowArray:
+    """The same values in a type that Lance stores; views and categories, as polars gives them, become text."""
+    if pa.types.is_dictionary(values.type):
+        chunks = values.chunks if isinstance(values, pa.ChunkedArray) else [values]
+        kind = _stored(values.type)
+        return pa.chunked_array([chunk.dictionary.cast(kind).take(chunk.indices) for chunk in chunks], kind)
+    return values.cast(_stored(values.type))
+
+
+def _stored(kind: ArrowType) -> ArrowType:
+    """The type that Lance stores such values with; views (polars) are none."""
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_binary_view(kind):
+        return pa.binary()
+    if pa.types.is_dictionary(kind):
+        return _stored(kind.value_type)
+    if pa.types.is_fixed_size_list(kind):
+        return pa.list_(_stored(kind.value_type), kind.list_size)
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(_stored(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_stored(field.type)) for field in kind])
+    return kind
+
+
 def countable(values: Any, name: str, asked: str) -> ArrowArray:
     """Values for a column in a form that has a length and that Arrow can read.
 
@@ -50,10 +93,22 @@ def countable(values: Any, name: str, asked: str) -> ArrowArray:
     with foreign(asked, f"a list or array of values in column {name!r}"):
         given = to_numpy(values)
         len(given)
+    if hasattr(given, "__arrow_c_stream__") and not isinstance(given, pa.ChunkedArray):
+        given = _lists(given)
     nested = given.tolist() if isinstance(given, np.ndarray) and given.dtype == object else given
     if not _is_shallow(nested, DEEPEST):
         raise InvalidInput(asked, expected=f"{DEEPEST} levels at most in column {name!r}", found="more")
     return given
+
+
+def _lists(column: Any) -> Any:
+    """A column of a frame whose values are lists, as Arrow reads them; any other column as it is."""
+    try:
+        read = pa.chunked_array(column)
+    except NOT_CONVERTIBLE:
+        return column
+    kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+    return stored(read) if any(is_kind(read.type) for is_kind in kinds) else column
 
 
 def _is_shallow(values: Any, levels: int) -> bool:

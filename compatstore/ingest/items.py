@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowArray, ArrowType, BoolArray, FloatArray
 from compatstore.artifacts.matrix import as_matrix, to_numpy
 from compatstore.bits import unpack
 from compatstore.boundary import foreign, shown
 from compatstore.errors import DimensionMismatch, InvalidInput, first_offenders
-from compatstore.ingest.arrow import NOT_CONVERTIBLE, as_array, cast, countable
+from compatstore.ingest.arrow import NOT_CONVERTIBLE, as_array, cast, countable, read_stream
 from compatstore.ingest.metadata import require_names
 from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.catalog import id_arrow_type
@@ -53,8 +54,9 @@ def read_items(data: Any, registry: Registry, version: str, store: Store) -> Ite
     """Check items against a gallery.
 
     Args:
-        data: Arrow table or batch, a mapping of columns, or a list of rows. `id` (or the gallery's id column), `vector`
-            (of `version`; any live version's vectors under its own name), `source`, `side`; all else is metadata.
+        data: Arrow table or batch, anything that gives an Arrow stream (a pandas or polars frame), a mapping of
+            columns, or a list of rows. `id` (or the gallery's id column), `vector` (of `version`; any live version's
+            vectors under its own name), `source`, `side`; all else is metadata.
         registry: The gallery's registry.
         version: Version that `vector` and `side` belong to.
         store: The gallery's table; read-only.
@@ -87,6 +89,8 @@ def read_items(data: Any, registry: Registry, version: str, store: Store) -> Ite
 
 
 def _columns(data: Any, asked: str) -> dict[str, Any]:
+    if hasattr(data, "__arrow_c_stream__") and not isinstance(data, pa.Table):
+        data = read_stream(data, asked)
     if isinstance(data, pa.RecordBatch | pa.Table):
         twice = sorted({name for name in data.schema.names if data.schema.names.count(name) > 1})
         if twice:
@@ -106,7 +110,7 @@ def _columns(data: Any, asked: str) -> dict[str, Any]:
     if isinstance(data, Sequence) and all(isinstance(row, Mapping) for row in data):
         return {name: [row.get(name) for row in data] for name in dict.fromkeys(key for row in data for key in row)}
     raise InvalidInput(
-        asked, expected="an Arrow table, a mapping of columns or a list of rows", found=type(data).__name__
+        asked, expected="an Arrow table, a frame, a mapping of columns or a list of rows", found=type(data).__name__
     )
 
 
@@ -198,6 +202,7 @@ def given_vectors(values: ArrowArray, dim: int, asked: str) -> Given:
         NonFiniteVectors: NaN or infinite values.
     """
     if isinstance(values, pa.Array | pa.ChunkedArray):
+        values = _of_one_length(values)
         if pa.types.is_fixed_size_list(values.type):
             _refuse_holes(values, asked)
             if values.type.list_size == dim:
@@ -213,6 +218,19 @@ def given_vectors(values: ArrowArray, dim: int, asked: str) -> Given:
         return matrix, valid
     matrix = as_matrix(asked, values, dim) if len(values) else np.zeros((0, dim), np.float32)
     return matrix, np.ones(len(matrix), bool)
+
+
+def _of_one_length(values: ArrowArray) -> ArrowArray:
+    """Lists that are all there and of one length as fixed-size lists, which are read at once; others as they are."""
+    lists = pa.types.is_list(values.type) or pa.types.is_large_list(values.type)
+    if not lists or not len(values) or values.null_count:
+        return values
+    lengths = pc.min_max(pc.list_value_length(values)).as_py()
+    if lengths["min"] != lengths["max"] or not lengths["max"]:
+        return values
+    whole = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+    whole = whole if isinstance(whole, pa.Array) else pa.concat_arrays(whole.chunks)
+    return pa.FixedSizeListArray.from_arrays(whole.flatten(), lengths["max"])
 
 
 def given_side(values: ArrowArray, kept: VersionColumns, asked: str) -> Given:

@@ -7,6 +7,7 @@ from typing import TypeAlias
 from compatstore.evaluation.fusion import Serving
 from compatstore.search.cascade import Cascade, CascadePlan, plan_cascade
 from compatstore.search.cascade_ranking import Candidates, search_cascade
+from compatstore.search.condition import joined
 from compatstore.search.execute import COMPUTED, as_queries, execute
 from compatstore.search.fusion import FusionPlan, search_fused
 from compatstore.search.plan import Part, SearchPlan, plan_search
@@ -27,6 +28,7 @@ __all__ = [
     "Serving",
     "as_queries",
     "execute",
+    "joined",
     "plan_cascade",
     "plan_search",
     "plan_serving",

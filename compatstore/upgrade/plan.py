@@ -9,6 +9,7 @@ from typing import Any
 
 from compatstore.artifacts.network import PrecisionRequest
 from compatstore.evaluation.curve import native_count
+from compatstore.shown import Shown
 from compatstore.storage import indexes
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.fragments import list_fragments
@@ -52,7 +53,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(Shown):
     """What an upgrade will do.
 
     Attributes:

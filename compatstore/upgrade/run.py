@@ -14,6 +14,7 @@ from typing import NamedTuple
 from compatstore.artifacts.network import Precision
 from compatstore.errors import CompatStoreWarning
 from compatstore.evaluation.curve import native_count
+from compatstore.shown import Shown
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ledger import Spent
 from compatstore.storage.records import RunRecord
@@ -81,7 +82,7 @@ class Controls:
 
 
 @dataclass(frozen=True)
-class UpgradeResult:
+class UpgradeResult(Shown):
     """What an upgrade did.
 
     Attributes:

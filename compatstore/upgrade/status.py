@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from compatstore.evaluation.fusion import Serving, WeightChoice
+from compatstore.shown import Shown
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.ids import first_of
 from compatstore.storage.lease_table import LeaseTable
@@ -137,7 +138,7 @@ class VersionStatus:
 
 
 @dataclass(frozen=True)
-class RunStatus:
+class RunStatus(Shown):
     """One upgrade.
 
     Attributes:
@@ -192,7 +193,7 @@ class RunStatus:
 
 
 @dataclass(frozen=True)
-class Status:
+class Status(Shown):
     """A gallery as of now.
 
     Attributes:

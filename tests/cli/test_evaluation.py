@@ -148,3 +148,30 @@ def test_evaluate_measures_both_versions_as_one(run, linked):
     fused = [row for row in rows if row["name"].startswith("fused")]
     assert [row["name"] for row in fused] == ["fused 0%", "fused 100%"]
     assert all("two embeddings and two searches for a query" in row["note"] for row in fused)
+
+
+def test_a_report_as_one_page(run, linked, tmp_path):
+    run("upgrade", linked, "v2", "--backfill", 0.1)
+    words = ("report", linked, "v2", "--labels", "label", "--sample", 200, "--by", "label", "--worst", 2, "--best", 1)
+    told = run(*words, "--out", tmp_path / "new" / "report.html")
+    assert told.code == 0, told.err
+    assert f"wrote {tmp_path / 'new' / 'report.html'}" in told.err
+    page = (tmp_path / "new" / "report.html").read_text(encoding="utf-8")
+    assert "What the queries that fell most find" in page
+    assert page.count('<article class="query">') == 3
+    assert "label" in told.out
+    assert "gap to all" in told.out
+    details = run(*words, "--json").json["details"]
+    assert len(details["changes"]["worst"]) == 2
+    assert details["groups"]["column"] == "label"
+    assert run("report", linked, "v2", "--labels", "label", "--sample", 200, "--json").json["details"] is None
+
+
+def test_a_page_that_cannot_be_made(run, linked, tmp_path):
+    run("upgrade", linked, "v2", "--backfill", 0.1)
+    for words in (("--by", "nowhere"), ("--caption", "nowhere"), ("--worst", 51), ("--neighbours", 0)):
+        told = run("report", linked, "v2", "--sample", 200, *words, "--out", tmp_path / "report.html")
+        assert told.code == 2, (words, told.err)
+    (tmp_path / "file").write_text("")
+    assert run("report", linked, "v2", "--no-measure", "--out", tmp_path / "file" / "report.html").code == 6
+    assert not (tmp_path / "report.html").exists()

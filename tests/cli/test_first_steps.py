@@ -8,7 +8,8 @@ import pytest
 from rich.console import Console
 
 from compatstore.cli import output
-from compatstore.cli.tables import Table
+from compatstore.cli.drawing import fitted
+from compatstore.tables import Table
 
 
 @pytest.fixture
@@ -49,7 +50,7 @@ def test_every_table_of_every_verb_is_whole_at_50_and_at_200_columns(run, linked
         assert not any(sign in cell for row in table.rows for cell in row for sign in ("{'", "[{", "=("))
         for width in (50, 200):
             console = Console(width=width, file=io.StringIO(), color_system=None)
-            console.print(table.fitted(width))
+            console.print(fitted(table, width))
             text = console.file.getvalue()
             assert max(map(len, text.splitlines())) <= width
             cells = "".join("".join(row) for row in table.rows)

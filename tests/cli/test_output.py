@@ -14,8 +14,9 @@ import pytest
 from rich.console import Console
 
 from compatstore.cli.app import app
+from compatstore.cli.drawing import fitted
 from compatstore.cli.output import Output, plain
-from compatstore.cli.tables import cell, table
+from compatstore.tables import cell, table
 
 
 @dataclass(frozen=True)
@@ -89,7 +90,7 @@ ROWS = [("v1", 128, LONG, 0.25), ("v2-of-a-long-name", 7, "short", 1234.5)]
 
 def drawn(width, columns=("name", "dim", "note", "value"), rows=ROWS):
     console = Console(width=width, file=io.StringIO(), color_system=None)
-    console.print(table(columns, rows).fitted(width))
+    console.print(fitted(table(columns, rows), width))
     return console.file.getvalue().splitlines()
 
 

@@ -7,9 +7,9 @@ import pytest
 
 import compatstore as cs
 from compatstore.errors import GateFailed, Interrupted, SourceError
+from compatstore.report.markdown import to_markdown
 from compatstore.upgrade.backfilling.policies import draw, order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
-from compatstore.upgrade.estimates.report_files import to_markdown
 from compatstore.upgrade.requests.run_settings import RunSettings
 from galleries import SOURCE, artifact, items
 

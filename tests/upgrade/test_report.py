@@ -9,8 +9,8 @@ import pytest
 from digit_galleries import DIGITS, IDS, gallery_of
 
 import compatstore as cs
+from compatstore.report.files import write_report
 from compatstore.upgrade import resolve
-from compatstore.upgrade.estimates.report_files import write_report
 
 NOISY = DIGITS[:, ::3] + np.random.default_rng(0).normal(0, 3, (len(DIGITS), 22)).astype(np.float32)
 TERMS = {"labels": "digit", "sample": 600, "target_quality": 0.82}

@@ -7,7 +7,7 @@ The rest of the gallery is drawn at random, and each item drawn stands for as ma
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -46,6 +46,8 @@ class AskedQueries:
         judged: What is correct, items by their place in the gallery; None where nobody has judged.
         left_out: Why there are fewer than were asked -> how many.
         lacking: Items that were judged correct and are not in the gallery.
+        names: q ids of the queries.
+        texts: q texts, paths or URIs that they were embedded from; () where they are none.
     """
 
     source: FloatArray
@@ -54,6 +56,8 @@ class AskedQueries:
     judged: Judgements | None
     left_out: dict[str, int] = field(default_factory=dict)
     lacking: int = 0
+    names: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.itself)
@@ -67,7 +71,13 @@ class AskedQueries:
         """Some of the queries."""
         judged = None if self.judged is None else self.judged.of_queries(rows)
         return replace(
-            self, source=self.source[rows], target=self.target[rows], itself=self.itself[rows], judged=judged
+            self,
+            source=self.source[rows],
+            target=self.target[rows],
+            itself=self.itself[rows],
+            judged=judged,
+            names=_some(self.names, rows),
+            texts=_some(self.texts, rows),
         )
 
 
@@ -97,6 +107,11 @@ class _Chosen:
     judged: Judgements | None
     left_out: dict[str, int]
     lacking: int
+
+
+def _some(texts: Sequence[str], rows: Positions) -> tuple[str, ...]:
+    """The texts of some rows; none where there are none."""
+    return tuple(texts[row] for row in rows) if texts else ()
 
 
 def ask(
@@ -143,7 +158,7 @@ def ask(
     }
     made = AskedQueries(
         source=source, target=target, itself=chosen.itself, judged=chosen.judged, left_out=left_out,
-        lacking=chosen.lacking,
+        lacking=chosen.lacking, names=_some(queries.ids, chosen.rows), texts=_some(queries.sources or (), chosen.rows),
     )  # fmt: skip
     return made.only(np.flatnonzero(searching))
 

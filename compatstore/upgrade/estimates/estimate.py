@@ -16,6 +16,7 @@ from typing import Any
 from compatstore.errors import GateFailed
 from compatstore.evaluation import Advice, DecisionRow, DecisionTable, Estimate, Flips
 from compatstore.evaluation.curve import native_count
+from compatstore.shown import Shown
 from compatstore.storage import registry as registry_module
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry
@@ -45,7 +46,7 @@ _DIGITS = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class UpgradeEstimate:
+class UpgradeEstimate(Shown):
     """What an upgrade is expected to give.
 
     Args:

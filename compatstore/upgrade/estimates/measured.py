@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from compatstore.arrays import Doubles
 from compatstore.errors import UpgradeError
 from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.asked import SMALLEST_SAMPLE
 from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate
-from compatstore.upgrade.estimates.sample import REPORT_DRAW, draw_sample
-from compatstore.upgrade.estimates.trial import SampleSettings, decide_on_sample
+from compatstore.upgrade.estimates.sample import REPORT_DRAW, Sample, draw_sample
+from compatstore.upgrade.estimates.trial import Ranked, SampleSettings, rank_on_sample
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.queries import Queries
 
@@ -45,9 +46,41 @@ class Compared:
         return cls(what=what, estimated=estimated, measured=measured, agrees=agrees)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Measurement:
+    """What queries found after the fact, as a table and one by one.
+
+    Args:
+        sample: Items, and the queries that searched them.
+        ranked: What was found.
+    """
+
+    sample: Sample
+    ranked: Ranked
+
+    @property
+    def table(self) -> DecisionTable:
+        """As `measure_upgrade`."""
+        return self.ranked.table
+
+    @property
+    def before_and_after(self) -> tuple[Doubles, Doubles]:
+        """The figure that decides of each query, by the status quo and as served: (q,) float64 each."""
+        table = self.table
+        before, after = table.row("s/s"), as_served(table)
+        return self.ranked.figures(before.name, table.criterion), self.ranked.figures(after.name, table.criterion)
+
+
 def measure_upgrade(
     context: UpgradeContext, terms: Gates, estimated: int, promised: DecisionTable | None = None
 ) -> DecisionTable:
+    """Measure an upgrade; as `take_measurement`, the table alone."""
+    return take_measurement(context, terms, estimated, promised).table
+
+
+def take_measurement(
+    context: UpgradeContext, terms: Gates, estimated: int, promised: DecisionTable | None = None
+) -> Measurement:
     """Let items that the estimate has not seen, or the app's own queries, search what the table has now; read-only.
 
     The draw has a domain of its own, so that native and transformed rows are in it as they are in the gallery. With
@@ -61,8 +94,9 @@ def measure_upgrade(
         promised: What was estimated; without labels the same is right here as was there.
 
     Returns:
-        A table whose rows are the status quo ("s/s"), the target's vectors as the table has them (`AS_SERVED`), the
-        fusion that the gallery is served with, where there is one, and a full backfill, among others.
+        What was found. The rows of its table are the status quo ("s/s"), the target's vectors as the table has them
+        (`AS_SERVED`), the fusion that the gallery is served with, where there is one, and a full backfill, among
+        others.
 
     Raises:
         UpgradeError: The gallery has too few other items, or too few of them can be queries.
@@ -88,7 +122,8 @@ def measure_upgrade(
     if promised is not None:
         settings = replace(settings, trust=promised.trust, neighbours=promised.neighbours)
     order = np.arange(len(fresh.native))
-    return decide_on_sample(context, fresh, fresh.served.vectors, order, settings, served=True)
+    ranked = rank_on_sample(context, fresh, fresh.served.vectors, order, settings, served=True)
+    return Measurement(sample=fresh, ranked=ranked)
 
 
 def compare(estimate: UpgradeEstimate, measured: DecisionTable) -> tuple[Compared, ...]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from compatstore.errors import UnknownVersion
 from compatstore.evaluation import DecisionTable
+from compatstore.shown import Shown
 from compatstore.storage import registry as registry_module
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry
@@ -13,15 +15,16 @@ from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 from compatstore.upgrade.backfilling.account import read_account, read_refusals
 from compatstore.upgrade.context import UpgradeContext
+from compatstore.upgrade.estimates.details import ReportDetails
 from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate, load_estimate
-from compatstore.upgrade.estimates.measured import Compared, as_served, compare, measure_upgrade
+from compatstore.upgrade.estimates.measured import Compared, Measurement, as_served, compare, take_measurement
 from compatstore.upgrade.estimates.waves import WaveFigures, read_waves
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.states import EXPAND
 
 
 @dataclass(frozen=True, kw_only=True)
-class UpgradeReport:
+class UpgradeReport(Shown):
     """All there is to say of an upgrade.
 
     Args:
@@ -48,6 +51,7 @@ class UpgradeReport:
         compared: The two beside each other.
         waves: Of an upgrade that teaches itself: what each lesson found and promised, oldest first.
         advice: What to do now, by what was measured, or else by what was estimated; "" where nothing was.
+        details: What was seen query by query, where that was asked for.
     """
 
     gallery: str
@@ -73,10 +77,16 @@ class UpgradeReport:
     compared: tuple[Compared, ...]
     waves: tuple[WaveFigures, ...]
     advice: str
+    details: ReportDetails | None = None
 
 
 def report_upgrade(
-    catalog: Catalog, target: str | None = None, terms: Gates | None = None, *, measure: bool = True
+    catalog: Catalog,
+    target: str | None = None,
+    terms: Gates | None = None,
+    *,
+    measure: bool = True,
+    details: Callable[[UpgradeContext, Measurement | None, Gates | None], ReportDetails] | None = None,
 ) -> UpgradeReport:
     """Report on an upgrade, and measure it where there is something to measure; read-only.
 
@@ -86,6 +96,7 @@ def report_upgrade(
         terms: Sample, labels and figure of the measurement; by default those of the estimate, and without one nothing
             is measured.
         measure: Whether to measure at all.
+        details: Sees what is told query by query; None for nothing.
 
     Raises:
         UnknownVersion: There was no such upgrade.
@@ -100,7 +111,8 @@ def report_upgrade(
     seen = (estimate.terms.sample or SAMPLE) if estimate is not None and drew else 0
     both = context.has_both
     promised = None if estimate is None else estimate.table
-    measured = measure_upgrade(context, asked, seen, promised) if measure and asked is not None and both else None
+    measurement = take_measurement(context, asked, seen, promised) if measure and asked is not None and both else None
+    measured = None if measurement is None else measurement.table
     compared = () if estimate is None or measured is None else compare(estimate, measured)
     counts, steps = _counts(context), _steps(catalog, run)
     spent, failed = read_account(context) if both else context.ledger.load()
@@ -129,6 +141,7 @@ def report_upgrade(
         compared=compared,
         waves=read_waves(catalog, run.target) if run.teaches else (),
         advice=_advice(run.target, counts[2], estimate, measured, compared),
+        details=None if details is None else details(context, measurement, asked),
     )
 
 

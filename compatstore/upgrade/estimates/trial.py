@@ -7,11 +7,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from compatstore.arrays import FloatArray
+from compatstore.arrays import Doubles, FloatArray
 from compatstore.errors import InvalidInput, UpgradeError
-from compatstore.evaluation import DecisionSettings, DecisionTable, EvaluationSample, decide
+from compatstore.evaluation import DecisionSettings, DecisionTable, EvaluationSample
+from compatstore.evaluation.decision import decide_between
 from compatstore.evaluation.judgements import places_among
 from compatstore.evaluation.sample import ServedFusion
+from compatstore.evaluation.strategies import ServingStrategy, rank_strategies
 from compatstore.storage.columns import NATIVE, VersionValues
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import COSINE_SCALE, ArrayRows
@@ -67,6 +69,32 @@ class SampleSettings:
         require_judged((self.criterion,), self.labels)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Ranked:
+    """What the queries of a sample found, as a table and one by one.
+
+    Args:
+        table: Every way to serve the gallery.
+        strategies: The same ways, in the order of the table's rows, with the figures of each query.
+        metrics: Names of these figures.
+    """
+
+    table: DecisionTable
+    strategies: tuple[ServingStrategy, ...]
+    metrics: tuple[str, ...]
+
+    def figures(self, row: str, metric: str) -> Doubles:
+        """A figure of each query by one way, (q,) float64: NaN where no item is correct for the query.
+
+        Args:
+            row: Name of the way.
+            metric: "map", "cmc@k", ...
+        """
+        place = [found.name for found in self.table.rows].index(row)
+        figures: Doubles = self.strategies[place].found.values[self.metrics.index(metric)]
+        return figures
+
+
 def try_upgrade(context: UpgradeContext, settings: SampleSettings) -> DecisionTable:
     """Measure an upgrade on items of the gallery before, or while, it runs.
 
@@ -101,6 +129,19 @@ def decide_on_sample(
     *,
     served: bool = False,
 ) -> DecisionTable:
+    """Let the queries of a sample search its items; as `rank_on_sample`, the table alone."""
+    return rank_on_sample(context, sample, transformed, urgent, settings, served=served).table
+
+
+def rank_on_sample(
+    context: UpgradeContext,
+    sample: Sample,
+    transformed: FloatArray,
+    urgent: npt.NDArray[np.intp],
+    settings: SampleSettings,
+    *,
+    served: bool = False,
+) -> Ranked:
     """Let the queries of a sample search its items, and the whole gallery where nothing has to be embedded for that.
 
     Args:
@@ -122,11 +163,13 @@ def decide_on_sample(
     native = sample.served.valid & (sample.served.origin == NATIVE)
     now = None if fusion is None else ServedFusion(fusion=fusion, native=native)
     trial = replace(as_evaluation_sample(sample, transformed, urgent), whole=whole, served=now)
-    return replace(decide(trial, decided), provenance=sample.provenance)
+    strategies = tuple(rank_strategies(trial, decided))
+    table = replace(decide_between(trial, decided, strategies), provenance=sample.provenance)
+    return Ranked(table=table, strategies=strategies, metrics=decided.metrics)
 
 
 def as_evaluation_sample(sample: Sample, transformed: FloatArray, urgent: npt.NDArray[np.intp]) -> EvaluationSample:
-    """The sample as strategies are measured on it; arguments as in `decide_on_sample`."""
+    """The sample as strategies are measured on it; arguments as in `rank_on_sample`."""
     labels = None if sample.classes is None else sample.classes[sample.places]
     ids, judged = np.arange(len(sample.places)), None if sample.queries is None else sample.queries.judged
     return EvaluationSample(

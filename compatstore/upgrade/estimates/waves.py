@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from compatstore.evaluation import DecisionRow, Estimate
 from compatstore.evaluation.decision import SAME_SHARE
+from compatstore.shown import Shown
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.ledger import Spent
 from compatstore.upgrade.estimates.estimate import UpgradeEstimate, estimates_of
@@ -67,10 +68,16 @@ class WaveFigures:
         return f"{self.native} native ({self.share:.1%}){cost}: {now}{was}"
 
 
-def read_waves(catalog: Catalog, target: str) -> tuple[WaveFigures, ...]:
+class Waves(tuple[WaveFigures, ...], Shown):
+    """Lessons of an upgrade, oldest first."""
+
+    __slots__ = ()
+
+
+def read_waves(catalog: Catalog, target: str) -> Waves:
     """All lessons of the upgrade to a target, oldest first; read-only."""
     found = (_wave(estimate, figures) for estimate, figures in estimates_of(catalog, target) if "native" in figures)
-    return tuple(wave for wave in found if wave is not None)
+    return Waves(wave for wave in found if wave is not None)
 
 
 def figures_of_wave(native: int, spent: Spent, weight: float) -> dict[str, float]:

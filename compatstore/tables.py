@@ -1,18 +1,12 @@
-"""Tables for people: in full where there is room, folded where there is little, as records where there is none."""
+"""Tables for people: headings and cells as text, which a terminal, a notebook or a page draws."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from compatstore.visible import visible
-
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-GAP = 2
-READABLE = 24  # a column of text is not folded into less than that
 
 
 @dataclass(frozen=True)
@@ -23,68 +17,16 @@ class Table:
         headings: One for each column.
         rows: Cells of each row.
         numeric: Whether a column holds numbers, which stand to the right.
+        caption: What the table shows, where it does not stand below a line that says so.
     """
 
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     numeric: tuple[bool, ...]
-
-    def fitted(self, width: int) -> RenderableType:
-        """What rich draws on `width` columns of a terminal."""
-        widths = self._widths(width)
-        return self._records() if widths is None else self._grid(widths)
-
-    def _widths(self, width: int) -> list[int] | None:
-        """Width of each column; None where the table does not fit, even with its longest texts folded."""
-        from rich.cells import cell_len
-
-        natural = [max(map(cell_len, column)) for column in zip(self.headings, *self.rows, strict=True)]
-        room = width - GAP * (len(natural) - 1)
-        if sum(natural) <= room:
-            return natural
-        folded = [i for i, own in enumerate(natural) if own > READABLE and not self.numeric[i]]
-        room -= sum(own for i, own in enumerate(natural) if i not in folded)
-        if room < READABLE * max(len(folded), 1):
-            return None
-        for left, i in enumerate(sorted(folded, key=natural.__getitem__)):
-            natural[i] = min(natural[i], room // (len(folded) - left))
-            room -= natural[i]
-        return natural
-
-    def _grid(self, widths: Sequence[int]) -> RenderableType:
-        from rich.table import Table as Grid
-        from rich.text import Text
-
-        grid = Grid(box=None, pad_edge=False, header_style="bold")
-        for name, width, numeric in zip(self.headings, widths, self.numeric, strict=True):
-            grid.add_column(Text(name), justify="right" if numeric else "left", overflow="fold", width=width)
-        for row in self.rows:
-            grid.add_row(*map(Text, row))
-        return grid
-
-    def _records(self) -> RenderableType:
-        """A line for each cell, behind its heading; an empty line between rows."""
-        from rich.cells import cell_len
-        from rich.console import Group
-        from rich.text import Text
-
-        margin = max(map(cell_len, self.headings)) + GAP
-        records = [
-            Text("\n").join(
-                Text.assemble((name, "bold"), " " * (margin - cell_len(name)), cell)
-                for name, cell in zip(self.headings, row, strict=True)
-            )
-            for row in self.rows
-        ]
-        return Group(*(part for record in records for part in (record, Text("")))) if records else self._grid_of_names()
-
-    def _grid_of_names(self) -> RenderableType:
-        from rich.text import Text
-
-        return Text(", ".join(self.headings), style="bold")
+    caption: str = ""
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
+def table(columns: Sequence[str], rows: Iterable[Sequence[Any]], caption: str = "") -> Table:
     """A table without lines: numbers to the right, text to the left, nothing read as markup."""
     cells = [tuple(row) for row in rows]
     return Table(
@@ -94,6 +36,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
             bool(cells) and all(isinstance(row[position], int | float) for row in cells)
             for position in range(len(columns))
         ),
+        caption=visible(caption),
     )
 
 

@@ -1,0 +1,87 @@
+"""Progress of an upgrade in a notebook: one table below the cell, which is drawn again as steps go on."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from compatstore.shown import Shown, view
+from compatstore.tables import Table, table
+from compatstore.upgrade.progress import Progress
+from compatstore.visible import visible
+
+INTERVAL = 0.5  # seconds between two drawings
+
+
+class ShowProgress(Shown):
+    """What `upgrade`, `cutover` and other verbs take as `progress`, to be seen in a notebook.
+
+    Without a notebook it writes a line to stderr when a step begins and when it has ended.
+
+    Args:
+        interval: Seconds between two drawings.
+
+    Examples:
+        >>> shown = cs.ShowProgress()  # gallery.upgrade("v2", progress=shown)
+        >>> shown.steps
+        ()
+    """
+
+    def __init__(self, *, interval: float = INTERVAL) -> None:
+        self._steps: dict[str, Progress] = {}
+        self._interval, self._drawn_at = interval, 0.0
+        self._draw: Callable[[], None] | None = None
+
+    @property
+    def steps(self) -> tuple[Progress, ...]:
+        """Where each step is, in the order in which they began."""
+        return tuple(self._steps.values())
+
+    def __call__(self, progress: Progress) -> None:
+        """Note where a step is, and draw it where that is due."""
+        known = self._steps.get(progress.step)
+        turns = known is None or progress.done >= progress.total or progress.found != known.found
+        self._steps[progress.step] = progress
+        if turns or time.monotonic() - self._drawn_at >= self._interval:
+            self._drawn_at = time.monotonic()
+            self._draw = self._draw or self._place()
+            self._draw()
+
+    def _place(self) -> Callable[[], None]:
+        """Where to draw: below the cell that runs, or line by line on stderr."""
+        display = _display()
+        if display is None:
+            return self._write
+        handle = display(self, display_id=True)
+        return self._write if handle is None else lambda: handle.update(self)
+
+    def _write(self) -> None:
+        last = next(reversed(self._steps.values()))
+        sys.stderr.write(visible(f"{last.step}: {last.done:,} of {last.total:,}") + "\n")
+
+
+@view.register
+def _(result: ShowProgress) -> Iterator[str | Table]:
+    """Where each step is."""
+    yield table(
+        ("step", "done", "of", "rows/s", "seconds left"),
+        [
+            (step.step, step.done, step.total, round(step.rate), round(step.eta) if step.rate > 0 else None)
+            for step in result.steps
+        ],
+    )
+    yield from (step.found for step in result.steps[-1:] if step.found)
+
+
+def _display() -> Callable[..., Any] | None:
+    """What shows things below the cell that runs; None where no kernel of a notebook runs this."""
+    loaded = sys.modules.get("IPython")  # who runs in a kernel has loaded it
+    shell = None if loaded is None else loaded.get_ipython()
+    if shell is None or not hasattr(shell, "kernel"):
+        return None
+    from IPython.display import display
+
+    shows: Callable[..., Any] = display
+    return shows

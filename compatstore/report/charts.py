@@ -1,0 +1,202 @@
+"""Charts as SVG: text that is read aloud, colours from the page's variables, no script.
+
+A drawing is 360 units wide, the width of a phone, so that its text is as large as the page's there and never smaller.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import singledispatch
+from typing import Literal
+
+from compatstore.evaluation import Estimate
+from compatstore.html import Html, element
+from compatstore.report.axis import Axis, short, spanning
+from compatstore.report.drawings import Curves, Drawing, Histogram, Intervals, Line, Point
+
+WIDTH, LEFT, RIGHT, TOP, BOTTOM = 360.0, 44.0, 12.0, 12.0, 42.0
+HEIGHT = 230.0
+ROW = 36.0  # of a chart of intervals
+COLOURS = 6  # of curves; then they begin again
+Anchor = Literal["start", "middle", "end"]
+
+
+@singledispatch
+def chart(drawing: Drawing, name: str) -> Html:
+    """Draw a chart.
+
+    Args:
+        drawing: What it shows.
+        name: Its name on the page, unlike any other's.
+    """
+    raise NotImplementedError(type(drawing))
+
+
+@chart.register
+def _(drawing: Intervals, name: str) -> Html:
+    estimates = [estimate for _, estimate in drawing.rows]
+    ends = [end for estimate in estimates for end in (estimate.low, estimate.high)]
+    axis = spanning([*ends, drawing.level], LEFT - 30, WIDTH - RIGHT)
+    height = TOP + ROW * len(drawing.rows) + BOTTOM
+    bottom = height - BOTTOM
+    parts = [
+        *_upright(axis, bottom, TOP),
+        _line(axis.at(drawing.level), TOP, axis.at(drawing.level), bottom, "level"),
+        *(
+            _interval(place, said, estimate, axis, marked=said == drawing.marked)
+            for place, (said, estimate) in enumerate(drawing.rows)
+        ),
+        _text((axis.start + axis.end) / 2, height - 6, drawing.unit, "middle"),
+    ]
+    said = "; ".join(f"{row}: {_told(estimate)}" for row, estimate in drawing.rows)
+    return _svg(name, drawing.title, said, height, parts)
+
+
+@chart.register
+def _(drawing: Curves, name: str) -> Html:
+    points = [point for line in drawing.lines for point in line.points]
+    ends = [end for point in points for end in (point.y.low, point.y.high)]
+    levels = [] if drawing.level is None else [drawing.level]
+    key = len(drawing.lines) + len(levels)
+    bottom, height = HEIGHT - BOTTOM, HEIGHT + 18.0 * key
+    x = spanning(list(drawing.span or [point.x for point in points]), LEFT, WIDTH - RIGHT, margin=0.04)
+    y = spanning([*ends, *levels], bottom, TOP)
+    promised_first = sorted(enumerate(drawing.lines), key=lambda line: not line[1].promised)
+    parts = [
+        *_level(y, LEFT, WIDTH - RIGHT),
+        *(_text(x.at(tick), bottom + 15, short(tick), "middle") for tick in x.ticks(5)),
+        *(_line(LEFT, y.at(level), WIDTH - RIGHT, y.at(level), "level") for level in levels),
+        *(_curve(line, number, x, y) for number, line in promised_first),
+        _text((LEFT + WIDTH - RIGHT) / 2, bottom + 33, drawing.x, "middle"),
+        *_key(drawing, HEIGHT + 8),
+    ]
+    said = "; ".join(f"{line.name}: {_said(line.points)}" for line in drawing.lines)
+    return _svg(name, f"{drawing.title}, {drawing.y}", said, height, parts)
+
+
+@chart.register
+def _(drawing: Histogram, name: str) -> Html:
+    bottom, most = HEIGHT - BOTTOM, max(drawing.counts)
+    y, bins = Axis(0.0, most * 1.05, bottom, TOP), len(drawing.counts)
+    x = Axis(0.0, float(bins), LEFT, WIDTH - RIGHT)
+    named = range(0, bins + 1, max(bins // 4, 1))
+    parts = [
+        *_level(y, LEFT, WIDTH - RIGHT),
+        *(
+            element(
+                "rect",
+                element("title", f"{short(low)} to {short(high)}: {count}"),
+                x=x.at(place) + 0.5,
+                y=y.at(count),
+                width=(x.end - x.start) / bins - 1,
+                height=bottom - y.at(count),
+                class_="bar",
+            )
+            for place, (count, low, high) in enumerate(
+                zip(drawing.counts, drawing.edges, drawing.edges[1:], strict=False)
+            )
+        ),
+        *(_text(x.at(place), bottom + 15, f"{drawing.edges[place]:.2g}", "middle") for place in named),
+        _text((LEFT + WIDTH - RIGHT) / 2, bottom + 33, drawing.x, "middle"),
+    ]
+    said = f"{sum(drawing.counts)} from {short(drawing.edges[0])} to {short(drawing.edges[-1])}"
+    return _svg(name, drawing.title, said, HEIGHT, parts)
+
+
+def _svg(name: str, title: str, said: str, height: float, parts: Sequence[Html]) -> Html:
+    """A picture that is one to a screen reader, with a title and what it says."""
+    return element(
+        "svg",
+        element("title", title, id=f"{name}-title"),
+        element("desc", said, id=f"{name}-says"),
+        *parts,
+        viewBox=f"0 0 {WIDTH:g} {height:g}",
+        role="img",
+        aria_labelledby=f"{name}-title",
+        aria_describedby=f"{name}-says",
+        class_="chart",
+    )
+
+
+def _upright(axis: Axis, bottom: float, top: float) -> Iterator[Html]:
+    """Lines upwards, with their values below."""
+    for tick in axis.ticks(5):
+        yield _line(axis.at(tick), top, axis.at(tick), bottom, "grid")
+        yield _text(axis.at(tick), bottom + 15, short(tick), "middle")
+
+
+def _level(axis: Axis, left: float, right: float) -> Iterator[Html]:
+    """Level lines, with their values to the left."""
+    for tick in axis.ticks(5):
+        yield _line(left, axis.at(tick), right, axis.at(tick), "grid")
+        yield _text(left - 5, axis.at(tick) + 4, short(tick), "end")
+
+
+def _interval(place: int, name: str, estimate: Estimate, axis: Axis, *, marked: bool) -> Html:
+    """A row: the name above, the interval and its figure below."""
+    y = TOP + ROW * place + 26
+    return element(
+        "g",
+        element("title", f"{name}: {_told(estimate)}"),
+        _text(axis.start, y - 11, name, "start", bold=marked),
+        _text(axis.end, y - 11, _told(estimate), "end", bold=marked),
+        _line(axis.at(estimate.low), y, axis.at(estimate.high), y, "interval"),
+        element("circle", cx=axis.at(estimate.value), cy=y, r=4.5),
+        class_="row marked" if marked else "row",
+    )
+
+
+def _curve(line: Line, number: int, x: Axis, y: Axis) -> Html:
+    places = [(x.at(point.x), y.at(point.y.value)) for point in line.points]
+    lows = [f"{x.at(point.x):.1f},{y.at(point.y.low):.1f}" for point in line.points]
+    highs = [f"{x.at(point.x):.1f},{y.at(point.y.high):.1f}" for point in line.points]
+    band = element("polygon", points=" ".join([*lows, *reversed(highs)]), class_="band") if line.band else None
+    bars = [] if line.band or line.promised else [
+        _line(x.at(point.x), y.at(point.y.low), x.at(point.x), y.at(point.y.high), "interval")
+        for point in line.points
+        if point.y.high > point.y.low
+    ]  # fmt: skip
+    marks = [
+        element("circle", element("title", f"{line.name}, {_said([point])}"), cx=across, cy=up, r=4)
+        for point, (across, up) in zip(line.points, places, strict=True)
+    ]
+    course = " ".join(f"{across:.1f},{up:.1f}" for across, up in places)
+    drawn = element("polyline", points=course, class_="course") if len(places) > 1 else None
+    return element("g", band, drawn, *bars, *marks, class_=_series(line, number))
+
+
+def _key(drawing: Curves, top: float) -> Iterator[Html]:
+    """What each line is, below the chart."""
+    names = [(line.name, _series(line, number)) for number, line in enumerate(drawing.lines)]
+    if drawing.level is not None:
+        names.append((f"{drawing.level_name} ({short(drawing.level)})", "key-level"))
+    for place, (name, kind) in enumerate(names):
+        y = top + 18.0 * place
+        stroke = "level" if kind == "key-level" else "course"
+        dot = None if kind == "key-level" else element("circle", cx=LEFT + 11, cy=y - 4, r=4)
+        yield element(
+            "g", _line(LEFT, y - 4, LEFT + 22, y - 4, stroke), dot, _text(LEFT + 30, y, name, "start"), class_=kind
+        )
+
+
+def _series(line: Line, number: int) -> str:
+    return f"series c{number % COLOURS}" + (" promised" if line.promised else "")
+
+
+def _said(points: Sequence[Point]) -> str:
+    return ", ".join(f"{_told(point.y)} at {short(point.x)}" for point in points)
+
+
+def _told(estimate: Estimate) -> str:
+    """A figure in the chart's unit: "41.2 (39.0 to 43.4)"."""
+    if estimate.low == estimate.high:
+        return short(estimate.value)
+    return f"{estimate.value:.1f} ({estimate.low:.1f} to {estimate.high:.1f})"
+
+
+def _line(x1: float, y1: float, x2: float, y2: float, kind: str) -> Html:
+    return element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=kind)
+
+
+def _text(x: float, y: float, said: str, anchor: Anchor, *, bold: bool = False) -> Html:
+    return element("text", said, x=x, y=y, text_anchor=anchor, class_="strong" if bold else None)

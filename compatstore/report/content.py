@@ -1,0 +1,400 @@
+"""What the report of an upgrade says, section by section; Markdown and the page show the same.
+
+A section without anything to show is left out, or says in a sentence why it is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
+from compatstore.evaluation.decision import SAME_SHARE
+from compatstore.report.drawings import Curves, Drawing, Histogram, Intervals, Line, Point
+from compatstore.tables import Table, table
+from compatstore.upgrade.estimates.measured import as_served, what_matters
+from compatstore.upgrade.estimates.query_changes import QueryChange
+from compatstore.upgrade.estimates.reporting import UpgradeReport
+from compatstore.upgrade.estimates.uncertainty import Uncertainty
+from compatstore.upgrade.estimates.waves import WaveFigures
+from compatstore.upgrade.views.details import changes_table, flips_line, groups_line, groups_table
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShownQueries:
+    """Queries with what they find before and after.
+
+    Args:
+        heading: What these queries have in common.
+        changes: The queries.
+        criterion: The figure that decides.
+    """
+
+    heading: str
+    changes: tuple[QueryChange, ...]
+    criterion: str
+
+
+SectionPart: TypeAlias = str | Table | Drawing | ShownQueries
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A part of the report.
+
+    Args:
+        title: Its heading.
+        parts: Paragraphs, tables, drawings and queries, in their order.
+    """
+
+    title: str
+    parts: tuple[SectionPart, ...]
+
+
+def title_of(report: UpgradeReport) -> str:
+    """The report's heading."""
+    return f"Upgrade of {report.source} to {report.target}: {report.state}"
+
+
+def sections(report: UpgradeReport) -> tuple[Section, ...]:
+    """All sections that have something to say."""
+    told = (
+        ("Decision", _decision(report)),
+        ("Estimated and measured", _comparison(report)),
+        ("Curve of the backfill", _curve(report)),
+        ("Waves", _waves(report)),
+        ("Queries that rise and fall", _changes(report)),
+        ("Groups of queries", _groups(report)),
+        ("Predicted errors of transformed vectors", _uncertainty(report)),
+        ("What it cost", _costs(report)),
+        ("Steps", _steps(report)),
+        ("Items that cannot be embedded", _refusals(report)),
+    )
+    made = (Section(title=title, parts=tuple(parts)) for title, parts in told)
+    return tuple(section for section in made if section.parts)
+
+
+def facts(report: UpgradeReport) -> str:
+    """What was done, in a paragraph."""
+    by = f" by {' then '.join(report.path)}" if report.path else ""
+    return (
+        f"Gallery {report.gallery}: {report.rows} items, of which {report.native} are native, "
+        f"{report.transformed} transformed{by} and {report.missing} missing in {report.target}. "
+        f"A backfill of {report.backfill:.4g} in {report.policy} order embedded {report.embedded} items"
+        f"{_possible(report)}. "
+        f"All steps took {report.seconds:.1f} s" + (f" and cost {report.cost:.4g}." if report.cost else ".")
+    )
+
+
+def _possible(report: UpgradeReport) -> str:
+    """How many items can be embedded at all, where not all can."""
+    return f"; {report.embeddable} can be embedded at all" if report.unbackfillable else ""
+
+
+def _decision(report: UpgradeReport) -> Iterator[SectionPart]:
+    """Every way to serve the gallery, as measured, or else as estimated."""
+    if report.measured is not None:
+        yield from _ways(report.measured, "measured now", as_served(report.measured).name)
+        return
+    if report.estimate is not None:
+        estimated = report.estimate.table
+        yield from _ways(estimated, "estimated beforehand", estimated.advice.row or "")
+        yield estimated.advice.text
+        return
+    yield "Nothing was estimated or measured: compatstore report GALLERY TARGET --sample 500 measures."
+
+
+def _ways(decided: DecisionTable, when: str, marked: str) -> Iterator[SectionPart]:
+    """A decision table, and the gains as a drawing."""
+    if decided.provenance:
+        yield decided.provenance
+    yield (
+        f"Every way to serve the gallery, {when}: {decided.num_queries} queries, correct by {decided.truth}; "
+        f"intervals of {decided.confidence:.0%}."
+    )
+    criterion, names = decided.criterion, _metrics(decided)
+    called = {row.name: what for what, row in _named(decided, when)}
+    yield table(
+        ("way", "query/gallery", *(f"{name} %" for name in names), f"{criterion} gained", "of full backfill %"),
+        [
+            (
+                called.get(row.name, row.name),
+                row.notation,
+                *(row.percent_of(name) for name in names),
+                _percent(row.gains.get(criterion)),
+                _percent(row.kept.get(criterion)),
+            )
+            for row in decided.rows
+            if row.figures
+        ],
+        caption=f"Ways to serve the gallery, {when}",
+    )
+    gains = tuple(
+        (called.get(row.name, row.name), _points(row.gains[criterion]))
+        for row in decided.rows[1:]
+        if criterion in row.gains
+    )
+    if gains:
+        yield Intervals(
+            title=f"{criterion} gained over the status quo by each way to serve the gallery",
+            unit=f"{criterion} gained, points",
+            rows=gains,
+            marked=called.get(marked, marked),
+        )
+
+
+def _named(decided: DecisionTable, when: str) -> tuple[tuple[str, DecisionRow], ...]:
+    """Rows of a measurement after the fact that are called by what they are now."""
+    return what_matters(decided) if when == "measured now" else ()
+
+
+def _comparison(report: UpgradeReport) -> Iterator[SectionPart]:
+    """What was promised, and whether it came."""
+    if report.estimate is None:
+        return
+    yield report.estimate.promise
+    if report.estimate.gates:
+        yield table(
+            ("gate", "estimated %", ""),
+            [(g.name, g.estimate.percent, "passed" if g.passed else "failed") for g in report.estimate.gates],
+            caption="Gates",
+        )
+    if report.measured is None:
+        yield "Nothing was measured afterwards."
+        return
+    yield (
+        f"Measured with {report.measured.num_queries} items that the estimate has not seen, correct by "
+        f"{report.measured.truth}; intervals of {report.measured.confidence:.0%}."
+    )
+    if report.compared:
+        yield table(
+            ("figure", "estimated %", "measured %", "agree"),
+            [(c.what, c.estimated.percent, c.measured.percent, "yes" if c.agrees else "no") for c in report.compared],
+            caption="Estimated beside measured",
+        )
+
+
+def _curve(report: UpgradeReport) -> Iterator[SectionPart]:
+    """What each budget promised, and what was measured at the one that was taken."""
+    if report.estimate is None:
+        return
+    promised, name = report.estimate.table, report.estimate.table.criterion
+    # Without labels what a full backfill finds is what counts as right: its figure would say nothing.
+    most = 1.0 if promised.told else 1.0 - SAME_SHARE
+    rows = promised.served(report.estimate.terms.serving)
+    budgets = [row for row in rows if name in row.figures and row.share <= most]
+    points = tuple(Point(100 * row.share, _points(row.figures[name])) for row in budgets)
+    if not points:
+        return
+    taken = _taken(report)
+    measured = () if taken is None else (Line(name="measured afterwards", points=(taken,)),)
+    yield (
+        "What each share of native vectors was expected to give, by the estimate beforehand"
+        + (", and what was measured at the share that the gallery has." if measured else ".")
+        + ("" if promised.told else " A full backfill is left out: without labels what it finds is what is right.")
+    )
+    yield Curves(
+        title="The curve of the backfill as promised, and as measured" if measured else "The curve as promised",
+        x="Gallery embedded natively, %",
+        span=(0.0, 100.0),
+        y=f"{name}, %",
+        lines=(Line(name="promised", points=points, promised=True, band=True), *measured),
+        level=100 * promised.rows[0].figures[name].value,
+        level_name="status quo, estimated",
+    )
+
+
+def _taken(report: UpgradeReport) -> Point | None:
+    """The share that is native, and what was measured there."""
+    if report.measured is None or not report.rows:
+        return None
+    served = as_served(report.measured).figures.get(report.measured.criterion)
+    return None if served is None else Point(100 * report.native / report.rows, _points(served))
+
+
+def _waves(report: UpgradeReport) -> Iterator[SectionPart]:
+    """What each lesson of an upgrade that teaches itself found and promised."""
+    if not report.waves:
+        return
+    last = report.waves[-1]
+    yield (
+        f"What the lesson after each wave found, by {last.criterion}, correct by {last.truth}: before, and as the "
+        "gallery was searched from then on."
+    )
+    if any(wave.truth != last.truth for wave in report.waves):
+        yield (
+            "Without labels each wave counts other neighbours as right, fewer the larger its sample: compare a wave "
+            "with its own status quo, not with another wave."
+        )
+    yield table(
+        ("wave", "native", "cost", "before %", "as served %", "weight"),
+        [
+            (
+                f"{number}",
+                f"{wave.native}",
+                f"{wave.cost:.4g}",
+                wave.status_quo.percent,
+                "as before" if wave.gain is None else wave.served.percent,
+                f"{wave.weight:g}",
+            )
+            for number, wave in enumerate(report.waves, start=1)
+        ],
+        caption="What each wave found",
+    )
+    yield Curves(
+        title="Gain of each wave over its own status quo, and what it promised",
+        x="Gallery embedded natively, %",
+        span=(0.0, 100.0),
+        y=f"{last.criterion} gained over the wave's own status quo, points",
+        lines=(
+            Line(name="as it went", points=tuple(Point(100 * wave.share, _gained(wave)) for wave in report.waves)),
+            *(
+                _promises(number, wave, last=number == len(report.waves))
+                for number, wave in enumerate(report.waves, start=1)
+                if wave.ahead
+            ),
+        ),
+        level=0.0,
+        level_name="status quo of each wave",
+    )
+
+
+def _gained(wave: WaveFigures) -> Estimate:
+    return Estimate(value=0.0, low=0.0, high=0.0) if wave.gain is None else _points(wave.gain)
+
+
+def _promises(number: int, wave: WaveFigures, *, last: bool) -> Line:
+    """A wave's promises; the interval of the last one is drawn."""
+    ahead = tuple(Point(100 * promise.share, _points(promise.gain)) for promise in wave.ahead)
+    points = (Point(100 * wave.share, _gained(wave)), *ahead)
+    return Line(name=f"promised by wave {number}", points=points, promised=True, band=last)
+
+
+def _changes(report: UpgradeReport) -> Iterator[SectionPart]:
+    """Flips, and the queries that changed most."""
+    changes = None if report.details is None else report.details.changes
+    if changes is None or report.measured is None:
+        return
+    yield flips_line(report.measured, changes)
+    for which, shown in (("fell most", changes.worst), ("rose most", changes.best)):
+        if shown:
+            yield changes_table(f"Queries whose {changes.criterion} {which}", shown, changes.criterion)
+            yield ShownQueries(
+                heading=f"What the queries that {which} find", changes=shown, criterion=changes.criterion
+            )
+
+
+def _groups(report: UpgradeReport) -> Iterator[SectionPart]:
+    groups = None if report.details is None else report.details.groups
+    if groups is None:
+        return
+    yield groups_line(groups)
+    yield groups_table(groups)
+    yield Intervals(
+        title=f"{groups.criterion} gained by each group of {groups.column}",
+        unit=f"{groups.criterion} gained, points",
+        rows=tuple((group.name or "(none)", _points(group.gain)) for group in groups.groups),
+    )
+
+
+def _uncertainty(report: UpgradeReport) -> Iterator[SectionPart]:
+    predicted = None if report.details is None else report.details.uncertainty
+    if predicted is None:
+        return
+    yield (
+        f"sigma² is the squared error of a transformed vector, for each dimension, that its artifact predicts; "
+        f"{sum(predicted.counts)} vectors have one."
+    )
+    yield Histogram(
+        title="Transformed vectors by their predicted error",
+        x="sigma², logarithmic",
+        edges=predicted.edges,
+        counts=predicted.counts,
+    )
+    yield from _reliability(predicted)
+
+
+def _reliability(predicted: Uncertainty) -> Iterator[SectionPart]:
+    """Predicted beside actual errors."""
+    if not predicted.bins:
+        yield "Whether the predictions come true is not told: too few transformed items were embedded to measure."
+        return
+    order = "" if predicted.tau is None else f" Kendall's tau of the two is {predicted.tau:.2f}; 1 is the same order."
+    yield (
+        "Items that were embedded to measure, in tenths by sigma²: what was predicted, and the squared distance to "
+        f"the native vector.{order}"
+    )
+    yield table(
+        ("tenth", "items", "predicted", "actual"),
+        [
+            (number, found.items, f"{found.predicted:.3g}", f"{found.actual:.3g}")
+            for number, found in enumerate(predicted.bins, start=1)
+        ],
+        caption="Predicted and actual errors",
+    )
+    most = max(max(found.predicted, found.actual) for found in predicted.bins)
+    tenths = tuple(Point(found.predicted, _exact(found.actual)) for found in predicted.bins)
+    yield Curves(
+        title="Reliability of the predicted errors",
+        x="Predicted sigma²",
+        y="actual squared error for each dimension",
+        lines=(
+            Line(name="tenths of the items", points=tenths),
+            Line(name="as predicted", points=(Point(0.0, _exact(0.0)), Point(most, _exact(most))), promised=True),
+        ),
+    )
+
+
+def _refusals(report: UpgradeReport) -> Iterator[SectionPart]:
+    if not report.unbackfillable:
+        return
+    yield table(("item", "reason"), report.reasons, caption="Items that cannot be embedded, and why")
+    if report.unbackfillable > len(report.reasons):
+        more = report.unbackfillable - len(report.reasons)
+        yield f"And {more} more: compatstore unbackfillable GALLERY {report.target}"
+
+
+def _costs(report: UpgradeReport) -> Iterator[SectionPart]:
+    """Time by step, and money."""
+    seconds: dict[str, tuple[int, int, float]] = {}
+    for step in report.history:
+        times, rows, spent = seconds.get(step.step, (0, 0, 0.0))
+        seconds[step.step] = (times + 1, rows + step.rows, spent + step.seconds)
+    took = [(name, *own) for name, own in seconds.items() if own[1] or own[2]]
+    money = f", at a cost of {report.cost:.4g}" if report.cost else "; no price was given"
+    yield f"{report.embedded} items were embedded{money}. All steps took {report.seconds:.1f} s."
+    if took:
+        yield table(
+            ("step", "times", "rows", "seconds"),
+            [(name, times, rows, f"{spent:.1f}") for name, times, rows, spent in took],
+            caption="Time and rows by step",
+        )
+
+
+def _steps(report: UpgradeReport) -> Iterator[SectionPart]:
+    yield table(
+        ("at (UTC)", "step", "rows", "seconds", "who", "note"),
+        [
+            (step.at[:19], step.step, f"{step.rows or ''}", f"{step.seconds or ''}", step.who, step.note)
+            for step in report.history
+        ],
+        caption="Steps, oldest first",
+    )
+
+
+def _metrics(decided: DecisionTable) -> list[str]:
+    return list(dict.fromkeys(name for row in decided.rows for name in row.figures))
+
+
+def _percent(estimate: Estimate | None) -> str:
+    return "-" if estimate is None else estimate.percent
+
+
+def _points(estimate: Estimate) -> Estimate:
+    """The same in percent."""
+    return Estimate(value=100 * estimate.value, low=100 * estimate.low, high=100 * estimate.high)
+
+
+def _exact(value: float) -> Estimate:
+    return Estimate(value=value, low=value, high=value)

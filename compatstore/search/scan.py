@@ -1,0 +1,125 @@
+"""Rows of a gallery for other libraries: read in batches when they are asked for, all from one table version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from compatstore.arrays import ArrowBatch, ArrowSchema, ArrowTable
+from compatstore.errors import MissingExtra
+from compatstore.search.parts import refused_condition
+from compatstore.shown import Shown, view
+from compatstore.storage.failures import answering
+from compatstore.storage.location import Location
+from compatstore.storage.snapshot import Snapshot
+from compatstore.tables import Table, cell, table
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
+
+PREVIEW, LONGEST = 10, 60  # rows, and characters of a value, that a notebook shows
+
+
+class Scan(Shown):
+    """Rows of a gallery as they are at one moment; nothing is read before it is asked for.
+
+    Whatever reads Arrow streams (the Arrow PyCapsule interface) takes it as it is, batch by batch:
+    `polars.DataFrame(scan)`, `pyarrow.RecordBatchReader.from_stream(scan)`.
+
+    Attributes:
+        schema: Arrow schema of the rows.
+
+    Examples:
+        >>> scan = gallery.scan(["id", "label"], where="label = 0")
+        >>> len(scan), scan.to_arrow()["id"].to_pylist()
+        (2, ['a', 'b'])
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, location: Location, columns: list[str], where: str | None, limit: int | None
+    ) -> None:
+        self._snapshot, self._location = snapshot, location
+        self._columns, self._where, self._limit = columns, where, limit
+        with refused_condition("scan the gallery", where):
+            read = snapshot.scanner(columns=columns, filter=where).projected_schema
+        self.schema: ArrowSchema = pa.schema([field.remove_metadata() for field in read])
+
+    def __len__(self) -> int:
+        with answering("scan", self._location):
+            rows = self._snapshot.count_rows(self._where)
+        return rows if self._limit is None else min(rows, self._limit)
+
+    def batches(self) -> Iterator[ArrowBatch]:
+        """Read the rows, a batch at a time.
+
+        Raises:
+            StorageError: The table cannot be read.
+        """
+        with answering("scan", self._location):
+            for batch in self._snapshot.to_batches(columns=self._columns, filter=self._where, limit=self._limit):
+                yield pa.RecordBatch.from_arrays(batch.columns, schema=self.schema)
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """The rows as an Arrow stream, for any library that reads one."""
+        return self._reader().__arrow_c_stream__(requested_schema)
+
+    def to_arrow(self) -> ArrowTable:
+        """All rows as an Arrow table."""
+        return self._reader().read_all()
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """All rows as a pandas frame; vectors are arrays in a column of objects.
+
+        Raises:
+            MissingExtra: pandas is not installed.
+        """
+        try:
+            import pandas  # noqa: F401  (Arrow imports it, and says less where it is missing)
+        except ImportError as error:
+            raise MissingExtra("pandas", "frames") from error
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> polars.DataFrame:
+        """All rows as a polars frame.
+
+        Raises:
+            MissingExtra: polars is not installed.
+        """
+        try:
+            import polars
+        except ImportError as error:
+            raise MissingExtra("polars", "frames") from error
+        return polars.DataFrame(self)
+
+    def _reader(self) -> pa.RecordBatchReader:
+        return pa.RecordBatchReader.from_batches(self.schema, self.batches())
+
+    def preview(self) -> ArrowTable:
+        """The first rows, at most 10."""
+        limit = PREVIEW if self._limit is None else min(PREVIEW, self._limit)
+        with answering("scan", self._location):
+            return self._snapshot.to_table(columns=self._columns, filter=self._where, limit=limit)
+
+
+@view.register
+def _(result: Scan) -> Iterator[str | Table]:
+    """The first rows."""
+    first, rows = result.preview(), len(result)
+    yield table(
+        first.column_names,
+        [
+            [value if isinstance(value, int | float) else _short(value) for value in row.values()]
+            for row in first.to_pylist()
+        ],
+    )
+    yield f"{first.num_rows} of {rows} rows" if rows > first.num_rows else f"{rows} rows"
+
+
+def _short(value: object) -> str | int | float:
+    if isinstance(value, int | float):
+        return value
+    shown = cell(value)
+    return shown if len(shown) <= LONGEST else f"{shown[: LONGEST - 3]}..."

@@ -1,0 +1,36 @@
+"""What an upgrade did, as lines and tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from compatstore.shown import view
+from compatstore.tables import Table
+from compatstore.upgrade.run import UpgradeResult
+from compatstore.upgrade.views.spending import reason_lines, spent_lines
+from compatstore.upgrade.views.waves import waves_view
+
+
+@view.register
+def _(result: UpgradeResult) -> Iterator[str | Table]:
+    """What an upgrade did, and what comes next."""
+    yield from done_view(result)
+    if result.state == "ready":
+        yield f"next: compatstore cutover GALLERY {result.target}"
+
+
+def done_view(result: UpgradeResult) -> Iterator[str | Table]:
+    """What was done, without what comes next."""
+    yield (
+        f"{result.target} is {result.state}: {result.transformed} items transformed, {result.backfilled} embedded "
+        f"natively, {result.missing} missing, {result.seconds:.1f} s"
+    )
+    yield from (f"warning: {warning}" for warning in result.warnings)
+    yield from spent_lines(result.spent, result.ended_by)
+    yield from waves_view(result.waves)
+    yield from (f"learned: {lesson}" for lesson in result.lessons)
+    if result.served:
+        yield result.served
+    if result.num_unbackfillable:
+        yield f"{result.embeddable} items can be embedded natively, {result.num_unbackfillable} cannot:"
+        yield from reason_lines(result.unbackfillable, result.num_unbackfillable)

@@ -1,0 +1,70 @@
+"""What a report says: the same sections for Markdown and for the page, none without anything to say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from compatstore.report.content import ShownQueries, sections
+from compatstore.report.drawings import Curves, Histogram, Intervals
+from compatstore.report.markdown import to_markdown
+from compatstore.tables import Table
+
+
+def told(report):
+    return {section.title: section.parts for section in sections(report)}
+
+
+def of(parts, kind):
+    return [part for part in parts if isinstance(part, kind)]
+
+
+def test_all_that_was_measured_is_told(pictured):
+    said = told(pictured)
+    assert list(said) == [
+        "Decision",
+        "Queries that rise and fall",
+        "Groups of queries",
+        "Predicted errors of transformed vectors",
+        "What it cost",
+        "Steps",
+    ]
+    [ways] = of(said["Decision"], Table)
+    assert [row[0] for row in ways.rows] == [
+        {"hop alone": "as served"}.get(row.name, row.name) for row in pictured.measured.rows if row.figures
+    ]
+    [gains] = of(said["Decision"], Intervals)
+    assert gains.marked == "as served"
+    assert dict(gains.rows)["as served"].value == pytest.approx(100 * pictured.measured.row("t/h").gains["map"].value)
+    [worst, best] = of(said["Queries that rise and fall"], ShownQueries)
+    assert (len(worst.changes), len(best.changes)) == (3, 2)
+    [histogram] = of(said["Predicted errors of transformed vectors"], Histogram)
+    assert sum(histogram.counts) == pictured.transformed
+
+
+def test_each_wave_is_drawn_as_its_gain_over_its_own_status_quo(taught):
+    parts = told(taught)["Waves"]
+    [curves] = of(parts, Curves)
+    went = curves.lines[0]
+    assert [point.y.value for point in went.points] == pytest.approx([0.0, 20.0, 30.0])
+    assert [line.name for line in curves.lines[1:]] == [f"promised by wave {number}" for number in (1, 2, 3)]
+    assert [line.points[-1].y.value for line in curves.lines[1:]] == pytest.approx([25.0] * 3)
+    assert "own status quo" in curves.y
+    assert any("compare a wave with its own status quo" in part for part in of(parts, str))
+
+
+def test_a_report_of_nothing_says_why(pictured):
+    bare = replace(pictured, measured=None, details=None, compared=(), advice="")
+    said = told(bare)
+    assert list(said) == ["Decision", "What it cost", "Steps"]
+    [line] = said["Decision"]
+    assert line.startswith("Nothing was estimated or measured")
+
+
+def test_markdown_says_the_same(taught):
+    text = to_markdown(taught)
+    for section in sections(taught):
+        assert f"## {section.title}\n" in text
+    assert "| digit 3 |" in text
+    assert taught.details.changes.worst[0].query.id in text
