@@ -8,14 +8,14 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from os import PathLike
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from compatstore import search as searching
-from compatstore.arrays import FloatArray
+from compatstore.arrays import ArrowSchema, FloatArray
 from compatstore.artifacts import Artifact
 from compatstore.boundary import checked, shown
 from compatstore.encoders import Encoder
@@ -24,7 +24,11 @@ from compatstore.evaluation import DecisionTable
 from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.merging import Merge
 from compatstore.in_memory.graph import CacheSettings
-from compatstore.ingest import metadata, write
+from compatstore.ingest import metadata as metadata_columns
+from compatstore.ingest import write
+from compatstore.ingest.complete import Unembedded
+from compatstore.ingest.items import Repeated
+from compatstore.ingest.metadata import declared_fields
 from compatstore.ingest.write import Added
 from compatstore.search import Cascade
 from compatstore.search.cache import Cache
@@ -88,6 +92,7 @@ from compatstore.versions import DType, EmbeddingVersion, Metric
 LEARN = Learn()
 Result = TypeVar("Result")
 Ids: TypeAlias = Sequence[Any] | str | int  # one id, or a list or array of them
+Missing = Literal["raise", "skip"]
 
 
 @checked
@@ -118,6 +123,7 @@ class Gallery:
         version: EmbeddingVersion,
         *,
         id_type: str = "string",
+        metadata: Mapping[str, str] | ArrowSchema | None = None,
         storage_options: dict[str, str] | None = None,
     ) -> Gallery:
         """Make an empty gallery.
@@ -126,20 +132,27 @@ class Gallery:
             gallery: A path, `s3://...`, `gs://...` or `DATABASE#TABLE`, where there is nothing yet.
             version: Its first and active version.
             id_type: "string" or "int64".
+            metadata: Metadata columns that it has from the start: an Arrow schema, or names with types, of "string",
+                "int64", "double", "bool", "timestamp", "date" and "json". Others come with the first items that have
+                them. A column of JSON holds any JSON value as a text; conditions read it by Lance's functions
+                (`json_extract(json_get(about, 'year'), '$') = '2024'`).
             storage_options: What the object store needs.
 
         Raises:
             AlreadyExists: Something is there.
+            InvalidName: A column has a name that means something else to the gallery, or that Lance cannot handle.
+            InvalidInput: A column has a type that Lance cannot keep.
             StorageError: The place cannot be written.
 
         Examples:
             >>> clip = cs.EmbeddingVersion("v1", dim=512, model="clip@2021")
-            >>> cs.Gallery.create("photos.lance", clip).active
+            >>> cs.Gallery.create("photos.lance", clip, metadata={"label": "string", "year": "int64"}).active
             'v1'
         """
         location = locate(gallery, storage_options)
         with answering("create", location):
-            opened = cls(Catalog(create_table(location, version, id_type)))
+            fields = declared_fields(metadata, version, f"create a gallery at {location.uri}")
+            opened = cls(Catalog(create_table(location, version, id_type, fields)))
             opened._catalog.keep_models(version)
         return opened
 
@@ -229,7 +242,15 @@ class Gallery:
 
     # ---- items
 
-    def add(self, data: Any, version: str | None = None, *, upsert: bool = False) -> Added:
+    def add(
+        self,
+        data: Any,
+        version: str | None = None,
+        *,
+        upsert: bool = False,
+        repeated: Repeated = "refuse",
+        unembedded: Unembedded = "refuse",
+    ) -> Added:
         """Write items, in one commit.
 
         Vectors of the other live versions are filled in the same commit: given under the version's own name,
@@ -241,13 +262,17 @@ class Gallery:
             version: Version of `vector` and `side`; the active one by default.
             upsert: Replace items whose id is there: their vectors in all versions are replaced or cleared, metadata
                 columns that are not given stay.
+            repeated: What happens where an id occurs twice in the data: "refuse" all, or take the "last" of them.
+            unembedded: What happens to items that have no vector and cannot be embedded: "refuse" them, or "keep"
+                them without a vector. No search finds such items; conditions and ids do, and an upgrade embeds them
+                where it can.
 
         Returns:
             How many were written, and which sources could not be embedded.
 
         Raises:
             InvalidInput: Something is missing or of the wrong type.
-            DuplicateIds: An id occurs twice, or is in the gallery and `upsert` is false.
+            DuplicateIds: An id occurs twice and `repeated` is "refuse", or is in the gallery and `upsert` is false.
             DimensionMismatch: Vectors have another length.
             NonFiniteVectors: NaN or infinite values.
             SourceError: No source at all could be embedded.
@@ -258,7 +283,7 @@ class Gallery:
             >>> gallery.add({"id": ["g"], "vector": [[5.0, 5.0]]}, upsert=True).rows
             1
         """
-        return write.add(self._catalog, data, version, upsert=upsert)
+        return write.add(self._catalog, data, version, upsert=upsert, repeated=repeated, unembedded=unembedded)
 
     def delete(self, ids: Ids) -> int:
         """Remove items, in one commit; ids that are not there are ignored. Returns how many were removed.
@@ -289,32 +314,86 @@ class Gallery:
             >>> gallery.drop_columns(["label"])
             []
         """
-        return metadata.drop(self._catalog, names)
+        return metadata_columns.drop(self._catalog, names)
 
-    def get(self, ids: Ids, columns: Sequence[str] | None = None) -> Any:
+    def get(self, ids: Ids, columns: Sequence[str] | None = None, *, missing: Missing = "raise") -> Any:
         """Read items.
 
         Args:
             ids: Ids, in the order wanted.
             columns: Columns, all by default.
+            missing: What happens to ids that are not there: "raise" an error, or "skip" them.
 
         Returns:
             Arrow table with one row an id, in order.
 
         Raises:
-            UnknownId: Some are not there.
+            UnknownId: Some are not there, and `missing` is "raise".
             InvalidInput: A column is not there, or ids are of another type than the gallery's.
 
         Examples:
             >>> gallery.get(["c", "a"], ["id", "label"]).to_pylist()
             [{'id': 'c', 'label': 1}, {'id': 'a', 'label': 0}]
+            >>> gallery.get(["c", "lost"], ["id", "label"], missing="skip").to_pylist()
+            [{'id': 'c', 'label': 1}]
         """
         snapshot = self._catalog.store.snapshot()
         self._catalog.require(snapshot)
         schema = snapshot.schema.names
-        return self._read(snapshot, ids, schema if columns is None else searching.require_columns(columns, schema))
+        names = schema if columns is None else searching.require_columns(columns, schema)
+        return self._read(snapshot, ids, names, missing)
 
-    def _read(self, snapshot: Any, ids: Ids, names: Sequence[str]) -> Any:
+    def select(
+        self, where: str | Sequence[str] | None = None, columns: Sequence[str] | None = None, limit: int | None = None
+    ) -> Any:
+        """Read the items that fulfil a condition, in the table's order; read-only.
+
+        Args:
+            where: Condition on the gallery's columns as in `search`, or several that must all hold; None for all items.
+            columns: Columns to return; id, source and metadata by default.
+            limit: Items at most, the first ones of the table; None for all.
+
+        Returns:
+            Arrow table.
+
+        Raises:
+            InvalidInput: A condition is no valid SQL, or a column is not there, or the limit is below 0.
+
+        Examples:
+            >>> gallery.select("label = 1", ["id"])["id"].to_pylist()
+            ['c', 'd']
+        """
+        snapshot = self._catalog.store.snapshot()
+        registry = self._catalog.recorded(snapshot)
+        self._catalog.require(snapshot)
+        wanted = searching.result_columns(registry, snapshot.schema.names, columns)
+        return searching.select(snapshot, where, wanted, limit)
+
+    def count(self, where: str | Sequence[str] | None = None) -> int:
+        """Number of the items that fulfil a condition as in `search`; of all without one; read-only.
+
+        Raises:
+            InvalidInput: A condition is no valid SQL.
+
+        Examples:
+            >>> gallery.count("label = 1")
+            2
+        """
+        return searching.count(self._catalog.store.snapshot(), where)
+
+    @property
+    def metadata_schema(self) -> ArrowSchema:
+        """Arrow schema of the metadata columns: all but id, source and what belongs to versions.
+
+        Examples:
+            >>> gallery.metadata_schema.names
+            ['label']
+        """
+        snapshot = self._catalog.store.snapshot()
+        names = metadata_columns.own_columns(self._catalog.recorded(snapshot), snapshot.schema.names)
+        return pa.schema([snapshot.schema.field(name) for name in names])
+
+    def _read(self, snapshot: Any, ids: Ids, names: Sequence[str], missing: Missing = "raise") -> Any:
         """Read columns that a snapshot has, from that snapshot: meanwhile an upgrade may end that drops some."""
         registry = self._catalog.recorded(snapshot)
         wanted = read_ids(ids, id_arrow_type(registry), f"get items of {self._catalog.store.location.name}")
@@ -322,14 +401,14 @@ class Gallery:
         found = find(self._catalog.store, registry.id_column, wanted, columns, snapshot)
         keys = found.column(registry.id_column)
         positions = pc.index_in(pa.array(wanted, id_arrow_type(registry)), value_set=keys.combine_chunks())
-        missing = [item for item, position in zip(wanted, positions.to_pylist(), strict=True) if position is None]
-        if missing:
+        if positions.null_count and missing == "raise":
+            unknown = [item for item, position in zip(wanted, positions.to_pylist(), strict=True) if position is None]
             raise UnknownId(
                 f"get {len(wanted)} items of {self._catalog.store.location.name}",
                 expected="ids that are in the gallery",
-                found=f"no item {first_offenders(missing)}",
+                found=f"no item {first_offenders(unknown)}",
             )
-        return found.take(positions).select(names)
+        return found.take(positions.drop_null()).select(names)
 
     def vectors(self, ids: Ids, version: str | None = None) -> FloatArray:
         """Read vectors of items: (n, dim) float32, in the order of `ids`, NaN where an item has none.

@@ -122,7 +122,7 @@ def rows_among(state: CacheState, condition: str | None) -> tuple[Among, ...]:
     if condition is None:
         return tuple(rows.everything for rows in state.held)
     if condition not in state.among:
-        with refused_condition(state.plan.version, condition):
+        with refused_condition(f"search {state.plan.version}", condition):
             wanted = addresses(state.snapshot, condition)
         if len(state.among) >= CONDITIONS:
             state.among.clear()

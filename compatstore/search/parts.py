@@ -77,13 +77,13 @@ def search_part(
         "metric": part.metric,
         **part.settings.options,
     }
-    with refused_condition(part.version, where):
+    with refused_condition(f"search {part.version}", where):
         tables = find_nearest(snapshot, nearest, queries, wanted, condition)
     return [_result(table, part, k, columns, exactly=exactly) for table in tables]
 
 
 @contextmanager
-def refused_condition(version: str, where: str | None) -> Iterator[None]:
+def refused_condition(asked: str, where: str | None) -> Iterator[None]:
     """Turn what Lance raises for the caller's condition into our error.
 
     Raises:
@@ -95,7 +95,7 @@ def refused_condition(version: str, where: str | None) -> Iterator[None]:
         if where is None or of_files(error):
             raise
         raise InvalidInput(
-            f"search {version} where {where}",
+            f"{asked} where {where}",
             expected="a condition in SQL on the gallery's columns",
             found=str(error).split(", /home/")[0],
         ) from error

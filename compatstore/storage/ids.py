@@ -107,9 +107,7 @@ def refuse_repeats(ids: ArrowArray, asked: str) -> None:
         InvalidInput: An id is null.
         DuplicateIds: An id occurs twice; the first offenders are named.
     """
-    if ids.null_count:
-        positions = [i for i, valid in enumerate(ids.is_valid().to_pylist()) if not valid]
-        raise InvalidInput(asked, expected="an id for every item", found=f"none at row {first_offenders(positions)}")
+    refuse_null_ids(ids, asked)
     counts = pc.value_counts(ids)
     repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values").to_pylist()
     if repeated:
@@ -119,6 +117,17 @@ def refuse_repeats(ids: ArrowArray, asked: str) -> None:
             found=f"repeated ids {first_offenders(repeated)}",
             fix="Remove the repeats.",
         )
+
+
+def refuse_null_ids(ids: ArrowArray, asked: str) -> None:
+    """Refuse an Arrow array in which an id is null.
+
+    Raises:
+        InvalidInput: One is.
+    """
+    if ids.null_count:
+        positions = [i for i, valid in enumerate(ids.is_valid().to_pylist()) if not valid]
+        raise InvalidInput(asked, expected="an id for every item", found=f"none at row {first_offenders(positions)}")
 
 
 def refuse_known(store: Store, id_column: str, ids: ArrowArray, asked: str) -> None:
