@@ -669,6 +669,23 @@ class Gallery:
 
     # ---- versions and artifacts
 
+    def encoder(self, version: str | None = None) -> Encoder | None:
+        """The encoder of a version: handed over, stored beside the table, or built from its spec; None without one.
+
+        Args:
+            version: The active one by default.
+
+        Raises:
+            UnknownVersion: There is no such version.
+            Incompatible: The gallery names Python code or an address, and code is not trusted.
+            FingerprintMismatch: What the spec builds is not what the version was registered with.
+
+        Examples:
+            >>> gallery.encoder("v1") is None, gallery.encoder("v2").dim
+            (True, 2)
+        """
+        return self._catalog.encoder(version or self._catalog.recorded().active)
+
     def register(self, version: EmbeddingVersion) -> None:
         """Make a version known; its vectors come with an upgrade.
 
@@ -797,15 +814,23 @@ class Gallery:
         edit(self._catalog.store, lambda registry: registry.with_artifact(record), entry)
         return loaded.id
 
-    def version(self, name: str | None = None) -> EmbeddingVersion:
+    def version(self, name: str | None = None, *, encoders: bool = True) -> EmbeddingVersion:
         """A version of the gallery (the active one by default), with its encoders where they can be had.
+
+        Args:
+            name: The active one by default.
+            encoders: Whether to build its encoders; without them nothing is loaded, and code is not asked for.
 
         Examples:
             >>> gallery.version("v2").dim
             2
+            >>> gallery.version("v1", encoders=False).identity
+            'model-1'
         """
         registry = self._catalog.registry()
         record = registry.record(name or registry.active)
+        if not encoders:
+            return record.version()
         return record.version(self._catalog.encoder(record.name), self._catalog.side_encoder(record.name))
 
     def versions(self) -> tuple[str, ...]:
@@ -835,6 +860,26 @@ class Gallery:
             ['v2']
         """
         return tuple(self._catalog.recorded().artifacts.values())
+
+    @property
+    def id_column(self) -> str:
+        """Column of the ids: "id", or what it is called in an adopted table.
+
+        Examples:
+            >>> gallery.id_column
+            'id'
+        """
+        return self._catalog.recorded().id_column
+
+    @property
+    def source_column(self) -> str | None:
+        """Column of the sources: "source", or what it is called in an adopted table; None where that has none.
+
+        Examples:
+            >>> gallery.source_column
+            'source'
+        """
+        return self._catalog.recorded().source_column
 
     @property
     def id_type(self) -> str:

@@ -1,0 +1,112 @@
+"""Embedding models of other frameworks as encoders of a gallery's versions, and what identifies them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from typing import Any
+
+import numpy as np
+
+from compatstore.arrays import FloatArray
+from compatstore.boundary import foreign
+from compatstore.encoders import Function
+from compatstore.encoders.settings import without_secrets
+from compatstore.errors import DimensionMismatch, InvalidInput
+
+Embed = Callable[[Sequence[Any]], Any]
+
+# Settings that say where, how fast or how talkatively a model runs, and not what it gives.
+_RUNNING = re.compile(
+    r"batch|chunk|timeout|retr|progress|device|worker|parallel|thread|concurren|async|proxy|header|client|cache|"
+    r"verbose|debug|log|callback|tag|url|base|endpoint|host|port|organi[sz]ation|user|rate|limit|warn|legacy|num_instances",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True)
+class FrameworkModel:
+    """An embedding model of another framework.
+
+    Args:
+        identity: What tells it from any other model: `identity_of` the object, or what its owner declares
+            ("text-embedding-3-small@2024-01"). Part of the fingerprint of versions.
+        documents: Embeds n texts to store: n vectors.
+        queries: Embeds n texts to search with: n vectors.
+    """
+
+    identity: str
+    documents: Embed
+    queries: Embed
+
+    def encoder(self, dim: int) -> Function:
+        """The model as an encoder of `dim` values."""
+        return Function(self.documents, dim, fingerprint=self.identity, queries=self.queries)
+
+    def measured(self) -> Function:
+        """The model as an encoder of as many values as the embedding of one text has.
+
+        Raises:
+            DimensionMismatch: It gives no vector.
+        """
+        with foreign(f"embed a text with {self.identity}", "a vector of numbers"):
+            vector: FloatArray = np.asarray(self.queries(["dimension"])[0], np.float32)
+        if vector.ndim != 1 or not len(vector):
+            raise DimensionMismatch(f"embed a text with {self.identity}", expected="a vector", found=f"{vector.shape}")
+        return self.encoder(len(vector))
+
+
+def identity_of(model: object, framework: str) -> str:
+    """What identifies a model object: its class, its settings and the release of its library; no secrets.
+
+    Settings are the plain values among the object's public attributes, without those that only say where and how fast
+    it runs. Of a release the first two numbers count. Where that is more or less than what decides the vectors, the
+    owner of the model declares an identity.
+
+    Args:
+        model: An embedding model.
+        framework: Its framework, in one word.
+
+    Returns:
+        For example 'langchain: OpenAIEmbeddings(dimensions=512, model=text-embedding-3-small) of langchain-openai 1.0'.
+    """
+    kind = type(model)
+    settings = {name: value for name, value in sorted(_attributes(model)) if not _RUNNING.search(name)}
+    plain = {name: value for name, value in settings.items() if _is_plain(value)}
+    shown = ", ".join(f"{name}={value}" for name, value in without_secrets(plain).items())
+    return f"{framework}: {kind.__qualname__}({shown}) of {_release(kind.__module__.partition('.')[0])}"
+
+
+def require_model(identity: str, framework: str) -> str:
+    """An identity that a caller declares.
+
+    Raises:
+        InvalidInput: It is no text.
+    """
+    if not isinstance(identity, str) or not identity.strip():
+        raise InvalidInput(f"name a model of {framework}", expected="a text that names it", found=repr(identity))
+    return identity
+
+
+def _attributes(model: object) -> Iterable[tuple[str, Any]]:
+    return [(name, value) for name, value in getattr(model, "__dict__", {}).items() if not name.startswith("_")]
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, dict):
+        return all(isinstance(key, str) and _is_plain(item) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return all(_is_plain(item) for item in value)
+    return isinstance(value, str | bool | int | float)
+
+
+@cache
+def _release(module: str) -> str:
+    names = packages_distributions().get(module, [])
+    try:
+        return f"{names[0]} {'.'.join(version(names[0]).split('.')[:2])}" if names else module
+    except PackageNotFoundError:
+        return module
