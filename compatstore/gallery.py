@@ -285,6 +285,28 @@ class Gallery:
         """
         return write.add(self._catalog, data, version, upsert=upsert, repeated=repeated, unembedded=unembedded)
 
+    def update(self, data: Any) -> int:
+        """Change metadata of items, in one commit; vectors, sources and columns that are not given stay.
+
+        Args:
+            data: Arrow table, mapping of columns or list of rows with `id` and any metadata.
+
+        Returns:
+            How many items were changed.
+
+        Raises:
+            UnknownId: Some are not there; nothing was changed.
+            InvalidInput: A vector or a source is given, or something is missing or of the wrong type.
+            DuplicateIds: An id occurs twice.
+
+        Examples:
+            >>> gallery.update({"id": ["a", "b"], "label": [7, 8]})
+            2
+            >>> gallery.get(["b", "c"], ["label"])["label"].to_pylist()
+            [8, 1]
+        """
+        return write.update(self._catalog, data)
+
     def delete(self, ids: Ids) -> int:
         """Remove items, in one commit; ids that are not there are ignored. Returns how many were removed.
 
@@ -409,6 +431,19 @@ class Gallery:
                 found=f"no item {first_offenders(unknown)}",
             )
         return found.take(positions.drop_null()).select(names)
+
+    def vector_column(self, version: str | None = None) -> str:
+        """Column of a version's vectors, of the active one by default.
+
+        Raises:
+            UnknownVersion: The gallery keeps no vectors of that version.
+
+        Examples:
+            >>> gallery.vector_column()
+            'v1'
+        """
+        registry = self._registry_with(version)
+        return registry.columns(version or registry.active).vector
 
     def vectors(self, ids: Ids, version: str | None = None) -> FloatArray:
         """Read vectors of items: (n, dim) float32, in the order of `ids`, NaN where an item has none.

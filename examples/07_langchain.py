@@ -26,8 +26,6 @@ class HashedWords(Embeddings):
 path, old, new = tempfile.mkdtemp() + "/docs.lance", HashedWords(16), HashedWords(128)
 documents = [getattr(np, name).__doc__ or "" for name in dir(np)]
 texts = sorted({text[50:350] for text in documents if len(text) > 900})[:200]
-
-# The app: it has both models, and knows nothing of upgrades.
 store = CompatStoreVectorStore.from_texts(texts, old, [{"n": n} for n in range(len(texts))], gallery=path, models=[new])
 retriever = store.as_retriever(search_kwargs={"k": 1, "filter": {"n": {"$gte": 0}}})
 

@@ -11,14 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowArray, ArrowTable, Id
-from compatstore.errors import SourceError
+from compatstore.errors import InvalidInput, SourceError
+from compatstore.ingest.arrow import cast
 from compatstore.ingest.complete import Completed, Unembedded, complete, to_table
 from compatstore.ingest.items import Items, Repeated, read_items
 from compatstore.ingest.metadata import NewColumns, new_fields
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.columns import VersionValues
 from compatstore.storage.failures import require_room
-from compatstore.storage.ids import among, find, read_ids, refuse_known
+from compatstore.storage.ids import among, find, read_ids, refuse_known, refuse_unknown
 from compatstore.storage.registry import Registry
 from compatstore.upkeep.tend import tend
 
@@ -106,6 +107,53 @@ def _prepare(
         items, values, failures = _without_failures(items, completed)
     table = to_table(items, values, registry, pa.schema([*schema, *fields]))
     return _Prepared(registry, items, table, failures, fields)
+
+
+def update(catalog: Catalog, data: Any) -> int:
+    """Change metadata of items in one commit; see `Gallery.update`."""
+    store = catalog.store
+
+    def commit() -> int:
+        writer = store.writer()  # first, as in `_commit`
+        registry = catalog.registry(writer)
+        items = read_items(data, registry, registry.active, store)
+        asked = f"update {len(items)} items of {store.location.name}"
+        _require_metadata_alone(items, asked)
+        if not len(items):
+            return 0
+        fields = new_fields(items.metadata, registry, store.schema, asked)
+        columns.make(fields)
+        writer = store.writer() if fields else writer
+        refuse_unknown(store, registry.id_column, items.ids, asked)
+        schema = store.schema
+        named = {registry.id_column: items.ids, **items.metadata}
+        names = [name for name in schema.names if name in named]
+        arrays = [cast(named[name], schema.field(name).type, name, asked) for name in names]
+        table = pa.table(arrays, schema=pa.schema([schema.field(name) for name in names]))
+        merge = writer.merge_insert(registry.id_column).when_matched_update_all().conflict_retries(0)
+        merge.execute(_with_kept_columns(catalog, registry, table))
+        return len(items)
+
+    with NewColumns(store) as columns:
+        changed = store.retry("update items", commit)
+    if changed:
+        tend(catalog)
+    return changed
+
+
+def _require_metadata_alone(items: Items, asked: str) -> None:
+    given = [
+        name
+        for name, part in (("source", items.sources is not None), ("vector", items.vectors), ("side", items.side))
+        if part
+    ]
+    if given:
+        raise InvalidInput(
+            asked,
+            expected="ids and metadata; a source or vector makes another item",
+            found=", ".join(given),
+            fix="Write these items with add(upsert=True).",
+        )
 
 
 def delete(catalog: Catalog, ids: Any) -> int:

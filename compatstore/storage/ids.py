@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowArray, ArrowTable, ArrowType, Id
 from compatstore.boundary import foreign, shown
-from compatstore.errors import DuplicateIds, InvalidInput, first_offenders
+from compatstore.errors import DuplicateIds, InvalidInput, UnknownId, first_offenders
 from compatstore.storage.deltas import update_index
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
@@ -144,6 +144,18 @@ def refuse_known(store: Store, id_column: str, ids: ArrowArray, asked: str) -> N
             found=f"ids already in the gallery: {first_offenders(sorted(known))}",
             fix="Replace those items with upsert=True (--upsert), or leave them out.",
         )
+
+
+def refuse_unknown(store: Store, id_column: str, ids: ArrowArray, asked: str) -> None:
+    """Refuse ids that the gallery does not have.
+
+    Raises:
+        UnknownId: Some are not there; the first are named.
+    """
+    known = set(find(store, id_column, ids.to_pylist(), [id_column]).column(id_column).to_pylist())
+    unknown = [item for item in ids.to_pylist() if item not in known]
+    if unknown:
+        raise UnknownId(asked, expected="ids that are in the gallery", found=f"no item {first_offenders(unknown)}")
 
 
 def build_index(store: Store, id_column: str) -> None:
