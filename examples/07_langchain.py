@@ -38,7 +38,7 @@ def ask(state):
 ask("v1")
 gallery = cs.Gallery.open(path)  # the manager: another process, or a shell
 gallery.register(cs.EmbeddingVersion("v2", dim=128, encoder=as_encoder(new)))
-vectors = [np.array(model.embed_documents(texts[:120]), np.float32) for model in (old, new)]
+vectors = [as_encoder(model).encode(texts[:120]) for model in (old, new)]
 gallery.link(Ridge().fit(Pairs(*vectors, source_version=gallery.version("v1"), target_version=gallery.version("v2"))))
 gallery.upgrade("v2", backfill=0.5)
 gallery.fuse("v2", weight=0.7)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from compatstore.boundary import foreign
 from compatstore.encoders import Function
 from compatstore.encoders.settings import without_secrets
 from compatstore.errors import DimensionMismatch, InvalidInput
+from compatstore.versions import EmbeddingVersion
 
 Embed = Callable[[Sequence[Any]], Any]
 
@@ -34,29 +36,40 @@ class FrameworkModel:
     Args:
         identity: What tells it from any other model: `identity_of` the object, or what its owner declares
             ("text-embedding-3-small@2024-01"). Part of the fingerprint of versions.
-        documents: Embeds n texts to store: n vectors.
-        queries: Embeds n texts to search with: n vectors.
+        documents: Embeds n texts to store: n vectors. None for a model that is used outside of the store.
+        queries: Embeds n texts to search with: n vectors. None beside no `documents`.
     """
 
     identity: str
-    documents: Embed
-    queries: Embed
+    documents: Embed | None = None
+    queries: Embed | None = None
 
-    def encoder(self, dim: int) -> Function:
-        """The model as an encoder of `dim` values."""
+    def encoder(self, dim: int) -> Function | None:
+        """The model as an encoder of `dim` values; None of one that is used outside."""
+        if self.documents is None:
+            return None
         return Function(self.documents, dim, fingerprint=self.identity, queries=self.queries)
+
+    def is_of(self, version: EmbeddingVersion) -> bool:
+        """Whether a version, read without its encoders, is this model's."""
+        encoder = self.encoder(version.dim)
+        return version.identity == (self.identity if encoder is None else encoder.fingerprint)
 
     def measured(self) -> Function:
         """The model as an encoder of as many values as the embedding of one text has.
 
         Raises:
             DimensionMismatch: It gives no vector.
+            InvalidInput: It is used outside.
         """
-        with foreign(f"embed a text with {self.identity}", "a vector of numbers"):
-            vector: FloatArray = np.asarray(self.queries(["dimension"])[0], np.float32)
+        asked = f"embed a text with {self.identity}"
+        if self.documents is None:
+            raise InvalidInput(asked, expected="a model that embeds, or the length of its vectors", found="a name")
+        with foreign(asked, "a vector of numbers"):
+            vector: FloatArray = np.asarray(self.documents(["dimension"])[0], np.float32)
         if vector.ndim != 1 or not len(vector):
-            raise DimensionMismatch(f"embed a text with {self.identity}", expected="a vector", found=f"{vector.shape}")
-        return self.encoder(len(vector))
+            raise DimensionMismatch(asked, expected="a vector", found=f"shape {vector.shape}")
+        return Function(self.documents, len(vector), fingerprint=self.identity, queries=self.queries)
 
 
 def identity_of(model: object, framework: str) -> str:
@@ -92,7 +105,10 @@ def require_model(identity: str, framework: str) -> str:
 
 
 def _attributes(model: object) -> Iterable[tuple[str, Any]]:
-    return [(name, value) for name, value in getattr(model, "__dict__", {}).items() if not name.startswith("_")]
+    """Public attributes; of a function its name stands for it."""
+    for name, value in getattr(model, "__dict__", {}).items():
+        if not name.startswith("_"):
+            yield name, f"{value.__module__}.{value.__qualname__}" if inspect.isfunction(value) else value
 
 
 def _is_plain(value: object) -> bool:

@@ -85,7 +85,7 @@ class ServedGallery:
             FingerprintMismatch: The gallery has no such version.
         """
         gallery = self.now()
-        found = [name for name in gallery.versions() if self._is(self.models[0], gallery.version(name, encoders=False))]
+        found = [name for name in gallery.versions() if self.models[0].is_of(gallery.version(name, encoders=False))]
         if not found:
             raise FingerprintMismatch(
                 f"use {self.path} with {self.models[0].identity}",
@@ -106,12 +106,9 @@ class ServedGallery:
         for name in gallery.versions():
             version = gallery.version(name, encoders=False)
             for model in self.models:
-                if self._is(model, version):
-                    yield name, model.encoder(version.dim)
-
-    @staticmethod
-    def _is(model: FrameworkModel, version: EmbeddingVersion) -> bool:
-        return model.encoder(version.dim).fingerprint == version.identity
+                encoder = model.encoder(version.dim) if model.is_of(version) else None
+                if encoder is not None:
+                    yield name, encoder
 
     def _require_first(self) -> None:
         if self.models:
@@ -149,6 +146,7 @@ def serve(
     gallery: str,
     models: Sequence[FrameworkModel],
     *,
+    dim: int | None = None,
     metric: Metric = "cosine",
     metadata: Mapping[str, str] | None = None,
     storage_options: dict[str, str] | None = None,
@@ -158,32 +156,26 @@ def serve(
     Args:
         gallery: A path, a URI or `DATABASE#TABLE`.
         models: The app's embedding models, the one that it embeds with first.
+        dim: Length of the first model's vectors, for a gallery that is made here; None for what the model gives.
         metric: Distance of a gallery that is made here.
         metadata: Metadata columns of a gallery that is made here, beside one of JSON for what has no column.
         storage_options: What the object store needs.
 
     Raises:
         FingerprintMismatch: No version of the gallery is the first model's.
+        InvalidInput: A gallery is to be made of a model that is used outside, and `dim` is None.
     """
     try:
         return ServedGallery(gallery, models, storage_options)
     except GalleryNotFound:
-        encoder = models[0].measured()
-        version = EmbeddingVersion("v1", dim=encoder.dim, metric=metric, encoder=encoder)
-        make_gallery(gallery, version, metadata, storage_options)
+        encoder = models[0].encoder(dim) if dim is not None else models[0].measured()
+        length = dim if encoder is None else encoder.dim
+        named = models[0].identity if encoder is None else ""
+        version = EmbeddingVersion("v1", dim=int(length or 0), metric=metric, encoder=encoder, model=named)
+        columns = {**(metadata or {}), JSON_COLUMN: "json"}
+        with suppress(AlreadyExists):  # another process was faster
+            Gallery.create(gallery, version, metadata=columns, storage_options=storage_options)
     return ServedGallery(gallery, models, storage_options)
-
-
-def make_gallery(
-    gallery: str,
-    version: EmbeddingVersion,
-    metadata: Mapping[str, str] | None,
-    storage_options: dict[str, str] | None,
-) -> None:
-    """Make an empty gallery with a column of JSON for metadata; one that another process just made is fine."""
-    columns = {**(metadata or {}), JSON_COLUMN: "json"}
-    with suppress(AlreadyExists):
-        Gallery.create(gallery, version, metadata=columns, storage_options=storage_options)
 
 
 def _encoder(gallery: Gallery, version: str) -> Encoder | None:

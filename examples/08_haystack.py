@@ -1,0 +1,52 @@
+"""A Haystack pipeline answers while its store is upgraded to another model, fused, cut over and cleaned up."""
+
+import tempfile
+
+import numpy as np
+from haystack import Document, Pipeline
+from haystack.components.embedders import MockDocumentEmbedder, MockTextEmbedder
+
+import compatstore as cs
+from compatstore.integrations import haystack as stores
+from compatstore.trainers import Pairs, Ridge
+
+
+def toy(size):
+    """A toy model: each word is a vector of `size` values, and a text is the sum of its words."""
+
+    def embed(text):
+        return sum(np.random.default_rng([*word.encode()]).normal(size=size) for word in text.split()).tolist()
+
+    return stores.Embedders(
+        MockDocumentEmbedder(embedding_fn=embed), MockTextEmbedder(embedding_fn=embed), f"toy of {size}"
+    )
+
+
+texts = [getattr(np, name).__doc__ or "" for name in dir(np)]
+texts = sorted({text[50:350] for text in texts if len(text) > 900})[:200]
+path, old, new = tempfile.mkdtemp() + "/docs.lance", toy(16), toy(128)
+store = stores.CompatStoreDocumentStore(path, old, models=[new])
+store.write_documents([Document(content=text) for text in texts])
+app = Pipeline()
+app.add_component("retriever", stores.CompatStoreEmbeddingRetriever(store, top_k=1))
+
+
+def ask(state):
+    answers = [app.run({"retriever": {"query": text[50:120]}})["retriever"]["documents"][0] for text in texts[::4]]
+    right = sum(text == answer.content for text, answer in zip(texts[::4], answers, strict=True))
+    print(f"{state}: {right} of {len(answers)} found")
+
+
+ask("v1")
+gallery = cs.Gallery.open(path)  # the manager: another process, or a shell
+gallery.register(cs.EmbeddingVersion("v2", dim=128, encoder=stores.as_encoder(new)))
+vectors = [stores.as_encoder(model).encode(texts[:120]) for model in (old, new)]
+gallery.link(Ridge().fit(Pairs(*vectors, source_version=gallery.version("v1"), target_version=gallery.version("v2"))))
+gallery.upgrade("v2", backfill=0.5)
+gallery.fuse("v2", weight=0.7)
+ask("both as one")
+gallery.cutover("v2")
+gallery.upgrade("v2", backfill=1.0)
+ask("cut over")
+gallery.retire("v1")
+ask("v2 alone")
