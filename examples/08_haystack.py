@@ -17,13 +17,11 @@ def toy(size):
     def embed(text):
         return sum(np.random.default_rng([*word.encode()]).normal(size=size) for word in text.split()).tolist()
 
-    return stores.Embedders(
-        MockDocumentEmbedder(embedding_fn=embed), MockTextEmbedder(embedding_fn=embed), f"toy of {size}"
-    )
+    mocks = (kind(embedding_fn=embed) for kind in (MockDocumentEmbedder, MockTextEmbedder))
+    return stores.Embedders(*mocks, identity=f"toy of {size}")
 
 
-texts = [getattr(np, name).__doc__ or "" for name in dir(np)]
-texts = sorted({text[50:350] for text in texts if len(text) > 900})[:200]
+texts = sorted({text[50:350] for text in (getattr(np, n).__doc__ or "" for n in dir(np)) if len(text) > 900})[:200]
 path, old, new = tempfile.mkdtemp() + "/docs.lance", toy(16), toy(128)
 store = stores.CompatStoreDocumentStore(path, old, models=[new])
 store.write_documents([Document(content=text) for text in texts])
@@ -32,9 +30,9 @@ app.add_component("retriever", stores.CompatStoreEmbeddingRetriever(store, top_k
 
 
 def ask(state):
-    answers = [app.run({"retriever": {"query": text[50:120]}})["retriever"]["documents"][0] for text in texts[::4]]
-    right = sum(text == answer.content for text, answer in zip(texts[::4], answers, strict=True))
-    print(f"{state}: {right} of {len(answers)} found")
+    found = [app.run({"retriever": {"query": text[50:120]}})["retriever"]["documents"][0] for text in texts[::4]]
+    right = [one.content for one in found] == np.array(texts[::4], object)
+    print(f"{state}: {right.sum()} of {len(found)} found")
 
 
 ask("v1")

@@ -63,7 +63,7 @@ def field_of(name: Any) -> Field:
 
 def _comparison(asked: Mapping[str, Any]) -> Condition:
     field, operator, value = field_of(asked["field"]), _required(asked, "operator"), _required(asked, "value")
-    if operator not in _OPERATORS:
+    if not isinstance(operator, str) or operator not in _OPERATORS:
         raise InvalidInput(ASKED, expected=f"an operator of {', '.join(_OPERATORS)}", found=shown(operator))
     return _OPERATORS[operator](field, value)
 
