@@ -27,7 +27,7 @@ Field: TypeAlias = tuple[str, ...]
 ID: Field = ("id",)
 TEXT: Field = ("text",)
 DEEPEST = 20  # conditions in one another
-MOST_VALUES = 2_000  # of an "in"
+MOST_VALUES = 5_000  # of an "in"
 INT64 = range(-(2**63), 2**63)
 
 _ORDER = ("<", "<=", ">", ">=")

@@ -132,11 +132,14 @@ class CompatStoreVectorStore(VectorStore):
         """
         _refuse(kwargs, "add texts")
         every = list(texts)
-        values = [{} for _ in every] if metadatas is None else metadatas
+        values = [one or {} for one in metadatas] if metadatas else [{} for _ in every]
         named = [None for _ in every] if ids is None else list(ids)
         if not len(every) == len(values) == len(named):
             found = f"{len(every)} texts, {len(values)} metadatas and {len(named)} ids"
             raise InvalidInput("add texts", expected="metadata and an id for each text", found=found)
+        if not all(isinstance(text, str) for text in every) or not all(isinstance(one, Mapping) for one in values):
+            found = ", ".join(sorted({type(one).__name__ for one in (*every, *values)}))
+            raise InvalidInput("add texts", expected="texts, and mappings as metadata", found=found)
         written = [str(uuid.uuid4()) if name is None else name for name in named]
         if not every:
             return []
@@ -149,7 +152,7 @@ class CompatStoreVectorStore(VectorStore):
         return [name for name in written if name not in left]
 
     def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool | None:
-        """Remove documents; all of them where `ids` is None. Ids that are not there are ignored."""
+        """Remove documents; all of them where `ids` is None, as LangChain has it. Unknown ids are ignored."""
         _refuse(kwargs, "delete documents")
         gallery = self._served.now()
         gone = gallery.select(columns=[gallery.id_column])[gallery.id_column].to_pylist() if ids is None else ids
@@ -183,7 +186,7 @@ class CompatStoreVectorStore(VectorStore):
 
         While both versions of an upgrade are served as one, a distance is a mean of standardised distances.
         """
-        return self._search(query, k, filter, self._served.version(), **kwargs)
+        return self._search(_text(query), k, filter, self._served.version(), **kwargs)
 
     def similarity_search_by_vector(
         self, embedding: list[float], k: int = 4, filter: Filter | None = None, **kwargs: Any
@@ -307,6 +310,13 @@ class CompatStoreVectorStore(VectorStore):
 def _document(documents: Documents, row: Mapping[str, Any]) -> Document:
     text = row[documents.text] if documents.text else None
     return Document(id=str(row[documents.id]), page_content=text or "", metadata=documents.metadata(row))
+
+
+def _text(query: object) -> str:
+    if not isinstance(query, str):
+        fix = "similarity_search_by_vector takes vectors."
+        raise InvalidInput("search by a text", expected="a text", found=type(query).__name__, fix=fix)
+    return query
 
 
 def _refuse(unknown: Mapping[str, Any], asked: str) -> None:

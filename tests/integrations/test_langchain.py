@@ -149,7 +149,9 @@ def test_an_existing_gallery_keeps_metadata_in_its_columns(path):
 
 
 @pytest.mark.parametrize(
-    "value", [float("inf"), float("nan"), 2**63, b"x", object(), {1: 2}, "\ud800", {"\ud800": 1}, 1j], ids=ascii
+    "value",
+    [float("inf"), float("nan"), 2**63, b"x", object(), {1: 2}, "\ud800", {"\ud800": 1}, 1j],
+    ids=lambda value: ascii(value)[:7],
 )
 def test_metadata_that_cannot_be_kept_writes_nothing(store, value):
     with pytest.raises(InvalidInput):
@@ -172,6 +174,12 @@ def test_wrong_numbers_of_arguments(store):
     with pytest.raises(DimensionMismatch):
         store.similarity_search_by_vector([1.0])
     assert store.add_texts([]) == []
+    with pytest.raises(InvalidInput, match="found float, str"):
+        store.add_texts(["a"], [0.5])
+    with pytest.raises(InvalidInput, match="texts, and mappings"):
+        store.add_texts([None])
+    with pytest.raises(InvalidInput, match="similarity_search_by_vector"):
+        store.similarity_search([0.5] * OLD)
 
 
 def test_the_last_of_equal_ids_stays(store):
