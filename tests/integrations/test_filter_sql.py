@@ -190,20 +190,23 @@ def test_sql_selects_what_a_condition_means(stored, condition):
     assert selected(stored, condition) == meant(stored, condition)
 
 
+@pytest.mark.parametrize("value", [True, False])
+def test_truth_has_no_order(value):
+    with pytest.raises(InvalidInput, match="has an order"):
+        Term(metadata("a"), "<", value)
+
+
 @pytest.mark.parametrize("test", ["=", "<", "<=", ">", ">=", "holds"])
-@pytest.mark.parametrize("value", [value for value in PLAIN if value is not None], ids=ascii)
-def test_every_value_against_every_value(stored, test, value):
-    if isinstance(value, bool) and test not in ("=", "holds"):
-        with pytest.raises(InvalidInput, match="has an order"):
-            Term(metadata("a"), test, value)
-        return
-    condition = Term(metadata("a"), test, value)
-    assert selected(stored, condition) == meant(stored, condition)
+def test_every_value_against_every_value(stored, test):
+    for value in PLAIN:
+        if value is not None and (test in ("=", "holds") or not isinstance(value, bool)):
+            condition = Term(metadata("a"), test, value)
+            assert selected(stored, condition) == meant(stored, condition)
 
 
-@pytest.mark.parametrize("text", [*TEXTS, *DATES], ids=ascii)
-def test_every_text_in_every_text(stored, text):
-    for test in ("mentions", "mentions in any case"):
+@pytest.mark.parametrize("test", ["mentions", "mentions in any case"])
+def test_every_text_in_every_text(stored, test):
+    for text in (*TEXTS, *DATES):
         condition = Term(metadata("a"), test, text)
         assert selected(stored, condition) == meant(stored, condition)
 
