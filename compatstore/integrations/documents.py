@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from compatstore.arrays import ArrowSchema, ArrowTable
+from compatstore.arrays import ArrowSchema
 from compatstore.boundary import shown
 from compatstore.errors import InvalidInput
 from compatstore.gallery import Gallery
@@ -101,7 +101,7 @@ class Documents:
         return to_sql(condition, Fields(fields, JSON_COLUMN if self.json else None))
 
 
-def as_json(value: Any, asked: str) -> str:
+def as_json(value: object, asked: str) -> str:
     """A value as a text of JSON; dates become texts of ISO 8601, tuples lists, and NumPy's values Python's.
 
     Raises:
@@ -110,13 +110,7 @@ def as_json(value: Any, asked: str) -> str:
     return json.dumps(_plain(value, asked, DEEPEST), ensure_ascii=False, allow_nan=False)
 
 
-def rows_of(table: ArrowTable) -> list[dict[str, Any]]:
-    """Rows of an Arrow table."""
-    rows: list[dict[str, Any]] = table.to_pylist()
-    return rows
-
-
-def _plain(value: Any, asked: str, levels: int) -> Any:
+def _plain(value: object, asked: str, levels: int) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, Mapping) and levels and all(isinstance(key, str) for key in value):

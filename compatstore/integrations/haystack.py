@@ -15,7 +15,7 @@ from compatstore.encoders import Function
 from compatstore.errors import DuplicateIds, InvalidInput, MissingExtra, UnknownVersion
 from compatstore.gallery import Gallery
 from compatstore.ingest.items import Repeated
-from compatstore.integrations.documents import Documents, as_json, rows_of
+from compatstore.integrations.documents import Documents, as_json
 from compatstore.integrations.haystack_filters import read_filter
 from compatstore.integrations.models import FrameworkModel, identity_of, require_model
 from compatstore.integrations.serving import log, serve
@@ -163,7 +163,7 @@ class CompatStoreDocumentStore:
         where = self._where(documents, filters)
         vector = self._vector(gallery) if self.return_embedding else None
         found = gallery.select(where, [*documents.columns, *([vector] if vector else [])])
-        return [_document(documents, row, vector) for row in rows_of(found)]
+        return [_document(documents, row, vector) for row in found.to_pylist()]
 
     def write_documents(self, documents: list[Document], policy: DuplicatePolicy = DuplicatePolicy.NONE) -> int:
         """Write documents, in one commit.
@@ -220,7 +220,7 @@ class CompatStoreDocumentStore:
             How many were changed.
         """
         gallery, documents = self._open()
-        found = rows_of(gallery.select(self._where(documents, filters), documents.columns))
+        found = gallery.select(self._where(documents, filters), documents.columns).to_pylist()
         if not found:
             return 0
         changed = [documents.metadata(row) | meta for row in found]
@@ -312,7 +312,7 @@ class CompatStoreDocumentStore:
         fused = isinstance(gallery.explain(value, version=version), FusionPlan)
         found = gallery.search(value, top_k, version, where, columns)
         metric = "" if fused else gallery.version(version, encoders=False).metric
-        scored = [(row, _score(row["_distance"], metric, scale_score)) for row in rows_of(found)]
+        scored = [(row, _score(row["_distance"], metric, scale_score)) for row in found.to_pylist()]
         return [_document(documents, row, vector, score) for row, score in scored]
 
     # ---- beside the event loop
@@ -402,7 +402,7 @@ class CompatStoreDocumentStore:
     def _metadata(self, filters: Filters | None) -> list[dict[str, Any]]:
         gallery, documents = self._open()
         found = gallery.select(self._where(documents, filters), documents.columns)
-        return [documents.metadata(row) for row in rows_of(found)]
+        return [documents.metadata(row) for row in found.to_pylist()]
 
     def _delete(self, filters: Filters | None) -> int:
         gallery, documents = self._open()

@@ -27,7 +27,7 @@ _OF_DOCUMENTS = {"id": ID, "content": TEXT}
 _WITHOUT_TEST = ("blob", "score", "embedding", "sparse_embedding", "meta")
 
 
-def read_filter(filters: Mapping[str, Any]) -> Condition:
+def read_filter(filters: object) -> Condition:
     """Read a filter: a comparison, or conditions joined by AND, OR and NOT.
 
     Fields are `id`, `content`, `meta.KEY` and `meta.KEY.KEY` of objects in metadata; a field without `meta.` is a key.
@@ -50,7 +50,7 @@ def read_filter(filters: Mapping[str, Any]) -> Condition:
     return AllOf(parts) if operator == "AND" else Not(AllOf(parts))
 
 
-def field_of(name: Any) -> Field:
+def field_of(name: object) -> Field:
     """The field that Haystack names "meta.author.name".
 
     Raises:

@@ -11,7 +11,7 @@ import numpy as np
 
 from compatstore.encoders import Function
 from compatstore.errors import DimensionMismatch, InvalidInput, MissingExtra
-from compatstore.integrations.documents import Documents, rows_of
+from compatstore.integrations.documents import Documents
 from compatstore.integrations.langchain_filters import read_filter
 from compatstore.integrations.models import FrameworkModel, identity_of, require_model
 from compatstore.integrations.serving import log, serve
@@ -166,7 +166,7 @@ class CompatStoreVectorStore(VectorStore):
         gallery = self._served.now()
         documents = Documents.of(gallery)
         found = gallery.get(list(ids), documents.columns, missing="skip")
-        return [_document(documents, row) for row in rows_of(found)]
+        return [_document(documents, row) for row in found.to_pylist()]
 
     def similarity_search(self, query: str, k: int = 4, filter: Filter | None = None, **kwargs: Any) -> list[Document]:
         """The k documents nearest to a text.
@@ -294,7 +294,7 @@ class CompatStoreVectorStore(VectorStore):
         if isinstance(value, np.ndarray) and value.ndim != 1:
             raise DimensionMismatch("search by a vector", expected="one vector", found=f"shape {value.shape}")
         found = gallery.search(value, k, version, where, documents.columns, serving=serving)
-        return [(_document(documents, row), row["_distance"]) for row in rows_of(found)]
+        return [(_document(documents, row), row["_distance"]) for row in found.to_pylist()]
 
     def _diverse(
         self, query: Sequence[float], found: list[Document], version: str, k: int, lambda_mult: float

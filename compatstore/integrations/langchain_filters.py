@@ -23,7 +23,7 @@ from compatstore.integrations.filters import (
 ASKED = "read a filter"
 
 
-def read_filter(filter: Mapping[str, Any]) -> Condition:
+def read_filter(filter: object) -> Condition:
     """Read a filter: all its entries must hold.
 
     Args:

@@ -19,7 +19,7 @@ from compatstore.encoders.settings import without_secrets
 from compatstore.errors import DimensionMismatch, InvalidInput
 from compatstore.versions import EmbeddingVersion
 
-Embed = Callable[[Sequence[Any]], Any]
+EmbedTexts = Callable[[Sequence[Any]], Any]
 
 # Settings that say where, how fast or how talkatively a model runs, and not what it gives.
 _RUNNING = re.compile(
@@ -41,8 +41,8 @@ class FrameworkModel:
     """
 
     identity: str
-    documents: Embed | None = None
-    queries: Embed | None = None
+    documents: EmbedTexts | None = None
+    queries: EmbedTexts | None = None
 
     def encoder(self, dim: int) -> Function | None:
         """The model as an encoder of `dim` values; None of one that is used outside."""
