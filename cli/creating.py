@@ -10,6 +10,7 @@ import click
 
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.verb import gallery_argument, verb, version_settings
+from compatstore.errors import InvalidInput
 from compatstore.shown import view
 from compatstore.tables import Table, table
 
@@ -37,12 +38,33 @@ def demo(output: Output, directory: Path, seed: int) -> None:
 @gallery_argument
 @click.option("--version", required=True, help="Name of its first embedding version.")
 @click.option("--id-type", type=click.Choice(["string", "int64"]), default="string", help="Type of ids.")
+@click.option(
+    "--metadata",
+    metavar="COLUMN:TYPE",
+    multiple=True,
+    help="Metadata column that it has from the start, such as year:int64 or about:json; others come with their items.",
+)
 @pass_output
-def init(output: Output, gallery: str, version: str, id_type: str, settings: VersionSettings) -> None:
+def init(
+    output: Output, gallery: str, version: str, id_type: str, metadata: tuple[str, ...], settings: VersionSettings
+) -> None:
     """Make an empty gallery with its first version."""
     from compatstore.gallery import Gallery
 
-    output.show(Gallery.create(gallery, settings.version(version), id_type=id_type).status(), view)
+    columns = _columns(metadata)
+    created = Gallery.create(gallery, settings.version(version), id_type=id_type, metadata=columns)
+    output.show(created.status(), view)
+
+
+def _columns(declared: tuple[str, ...]) -> dict[str, str]:
+    """Metadata columns: name -> type, where the last colon is between the two."""
+    pairs = [text.rpartition(":")[::2] for text in declared]
+    names = [name for name, _ in pairs]
+    if not all(names) or len(set(names)) < len(names):
+        raise InvalidInput(
+            "make a gallery", expected="--metadata COLUMN:TYPE, each column once", found=", ".join(declared)
+        )
+    return dict(pairs)
 
 
 @verb("adopt", example="adopt db#photos --version v1 --vector embedding --id uri", settings=version_settings)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from os import PathLike
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 import compatstore.upgrade.views  # noqa: F401  (registers what people see of results)
 from compatstore import search as searching
-from compatstore.arrays import FloatArray
+from compatstore.arrays import ArrowSchema, FloatArray
 from compatstore.artifacts import Artifact
 from compatstore.boundary import checked, shown
 from compatstore.encoders import Encoder
@@ -25,7 +25,11 @@ from compatstore.evaluation import DecisionTable
 from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.merging import Merge
 from compatstore.in_memory.graph import CacheSettings
-from compatstore.ingest import metadata, write
+from compatstore.ingest import metadata as metadata_columns
+from compatstore.ingest import write
+from compatstore.ingest.complete import Unembedded
+from compatstore.ingest.items import Repeated
+from compatstore.ingest.metadata import declared_fields
 from compatstore.ingest.write import Added
 from compatstore.search import Cascade
 from compatstore.search.cache import Cache
@@ -92,6 +96,7 @@ from compatstore.versions import DType, EmbeddingVersion, Metric
 LEARN = Learn()
 Result = TypeVar("Result")
 Ids: TypeAlias = Sequence[Any] | str | int  # one id, or a list or array of them
+Missing = Literal["raise", "skip"]
 
 
 @checked
@@ -122,6 +127,7 @@ class Gallery:
         version: EmbeddingVersion,
         *,
         id_type: str = "string",
+        metadata: Mapping[str, str] | ArrowSchema | None = None,
         storage_options: dict[str, str] | None = None,
     ) -> Gallery:
         """Make an empty gallery.
@@ -130,20 +136,27 @@ class Gallery:
             gallery: A path, `s3://...`, `gs://...` or `DATABASE#TABLE`, where there is nothing yet.
             version: Its first and active version.
             id_type: "string" or "int64".
+            metadata: Metadata columns that it has from the start: an Arrow schema, or names with types, of "string",
+                "int64", "double", "bool", "timestamp", "date" and "json". Others come with the first items that have
+                them. A column of JSON holds any JSON value as a text; conditions read it by Lance's functions
+                (`json_extract(json_get(about, 'year'), '$') = '2024'`).
             storage_options: What the object store needs.
 
         Raises:
             AlreadyExists: Something is there.
+            InvalidName: A column has a name that means something else to the gallery, or that Lance cannot handle.
+            InvalidInput: A column has a type that Lance cannot keep.
             StorageError: The place cannot be written.
 
         Examples:
             >>> clip = cs.EmbeddingVersion("v1", dim=512, model="clip@2021")
-            >>> cs.Gallery.create("photos.lance", clip).active
+            >>> cs.Gallery.create("photos.lance", clip, metadata={"label": "string", "year": "int64"}).active
             'v1'
         """
         location = locate(gallery, storage_options)
         with answering("create", location):
-            opened = cls(Catalog(create_table(location, version, id_type)))
+            fields = declared_fields(metadata, version, f"create a gallery at {location.uri}")
+            opened = cls(Catalog(create_table(location, version, id_type, fields)))
             opened._catalog.keep_models(version)
         return opened
 
@@ -233,7 +246,15 @@ class Gallery:
 
     # ---- items
 
-    def add(self, data: Any, version: str | None = None, *, upsert: bool = False) -> Added:
+    def add(
+        self,
+        data: Any,
+        version: str | None = None,
+        *,
+        upsert: bool = False,
+        repeated: Repeated = "refuse",
+        unembedded: Unembedded = "refuse",
+    ) -> Added:
         """Write items, in one commit.
 
         Vectors of the other live versions are filled in the same commit: given under the version's own name,
@@ -245,13 +266,17 @@ class Gallery:
             version: Version of `vector` and `side`; the active one by default.
             upsert: Replace items whose id is there: their vectors in all versions are replaced or cleared, metadata
                 columns that are not given stay.
+            repeated: What happens where an id occurs twice in the data: "refuse" all, or take the "last" of them.
+            unembedded: What happens to items that have no vector and cannot be embedded: "refuse" them, or "keep"
+                them without a vector. No search finds such items; conditions and ids do, and an upgrade embeds them
+                where it can.
 
         Returns:
             How many were written, and which sources could not be embedded.
 
         Raises:
             InvalidInput: Something is missing or of the wrong type.
-            DuplicateIds: An id occurs twice, or is in the gallery and `upsert` is false.
+            DuplicateIds: An id occurs twice and `repeated` is "refuse", or is in the gallery and `upsert` is false.
             DimensionMismatch: Vectors have another length.
             NonFiniteVectors: NaN or infinite values.
             SourceError: No source at all could be embedded.
@@ -262,7 +287,29 @@ class Gallery:
             >>> gallery.add({"id": ["g"], "vector": [[5.0, 5.0]]}, upsert=True).rows
             1
         """
-        return write.add(self._catalog, data, version, upsert=upsert)
+        return write.add(self._catalog, data, version, upsert=upsert, repeated=repeated, unembedded=unembedded)
+
+    def update(self, data: Any) -> int:
+        """Change metadata of items, in one commit; vectors, sources and columns that are not given stay.
+
+        Args:
+            data: Arrow table, mapping of columns or list of rows with `id` and any metadata.
+
+        Returns:
+            How many items were changed.
+
+        Raises:
+            UnknownId: Some are not there; nothing was changed.
+            InvalidInput: A vector or a source is given, or something is missing or of the wrong type.
+            DuplicateIds: An id occurs twice.
+
+        Examples:
+            >>> gallery.update({"id": ["a", "b"], "label": [7, 8]})
+            2
+            >>> gallery.get(["b", "c"], ["label"])["label"].to_pylist()
+            [8, 1]
+        """
+        return write.update(self._catalog, data)
 
     def delete(self, ids: Ids) -> int:
         """Remove items, in one commit; ids that are not there are ignored. Returns how many were removed.
@@ -293,30 +340,34 @@ class Gallery:
             >>> gallery.drop_columns(["label"])
             []
         """
-        return metadata.drop(self._catalog, names)
+        return metadata_columns.drop(self._catalog, names)
 
-    def get(self, ids: Ids, columns: Sequence[str] | None = None) -> Any:
+    def get(self, ids: Ids, columns: Sequence[str] | None = None, *, missing: Missing = "raise") -> Any:
         """Read items.
 
         Args:
             ids: Ids, in the order wanted.
             columns: Columns, all by default.
+            missing: What happens to ids that are not there: "raise" an error, or "skip" them.
 
         Returns:
             Arrow table with one row an id, in order.
 
         Raises:
-            UnknownId: Some are not there.
+            UnknownId: Some are not there, and `missing` is "raise".
             InvalidInput: A column is not there, or ids are of another type than the gallery's.
 
         Examples:
             >>> gallery.get(["c", "a"], ["id", "label"]).to_pylist()
             [{'id': 'c', 'label': 1}, {'id': 'a', 'label': 0}]
+            >>> gallery.get(["c", "lost"], ["id", "label"], missing="skip").to_pylist()
+            [{'id': 'c', 'label': 1}]
         """
         snapshot = self._catalog.store.snapshot()
         self._catalog.require(snapshot)
         schema = snapshot.schema.names
-        return self._read(snapshot, ids, schema if columns is None else searching.require_columns(columns, schema))
+        names = schema if columns is None else searching.require_columns(columns, schema)
+        return self._read(snapshot, ids, names, missing)
 
     def scan(
         self,
@@ -344,13 +395,37 @@ class Gallery:
         """
         snapshot = self._catalog.store.snapshot()
         self._catalog.require(snapshot)
-        if limit is not None and limit < 0:
-            raise InvalidInput("scan the gallery", expected="a limit >= 0", found=f"{limit}")
+        if limit is not None and (not isinstance(limit, int | np.integer) or limit < 0):
+            raise InvalidInput("scan the gallery", expected="a limit that is a whole number >= 0", found=shown(limit))
         wanted = searching.result_columns(self._catalog.recorded(snapshot), snapshot.schema.names, columns)
         condition = searching.joined(where, "scan the gallery")
         return Scan(snapshot, self._catalog.store.location, wanted, condition, limit)
 
-    def _read(self, snapshot: Any, ids: Ids, names: Sequence[str]) -> Any:
+    def count(self, where: str | Sequence[str] | None = None) -> int:
+        """Number of the items that fulfil a condition as in `search`; of all without one; read-only.
+
+        Raises:
+            InvalidInput: A condition is no valid SQL.
+
+        Examples:
+            >>> gallery.count("label = 1")
+            2
+        """
+        return len(self.scan([self.id_column], where))
+
+    @property
+    def metadata_schema(self) -> ArrowSchema:
+        """Arrow schema of the metadata columns: all but id, source and what belongs to versions.
+
+        Examples:
+            >>> gallery.metadata_schema.names
+            ['label']
+        """
+        snapshot = self._catalog.store.snapshot()
+        names = metadata_columns.own_columns(self._catalog.recorded(snapshot), snapshot.schema.names)
+        return pa.schema([snapshot.schema.field(name) for name in names])
+
+    def _read(self, snapshot: Any, ids: Ids, names: Sequence[str], missing: Missing = "raise") -> Any:
         """Read columns that a snapshot has, from that snapshot: meanwhile an upgrade may end that drops some."""
         registry = self._catalog.recorded(snapshot)
         wanted = read_ids(ids, id_arrow_type(registry), f"get items of {self._catalog.store.location.name}")
@@ -358,14 +433,27 @@ class Gallery:
         found = find(self._catalog.store, registry.id_column, wanted, columns, snapshot)
         keys = found.column(registry.id_column)
         positions = pc.index_in(pa.array(wanted, id_arrow_type(registry)), value_set=keys.combine_chunks())
-        missing = [item for item, position in zip(wanted, positions.to_pylist(), strict=True) if position is None]
-        if missing:
+        if positions.null_count and missing == "raise":
+            unknown = [item for item, position in zip(wanted, positions.to_pylist(), strict=True) if position is None]
             raise UnknownId(
                 f"get {len(wanted)} items of {self._catalog.store.location.name}",
                 expected="ids that are in the gallery",
-                found=f"no item {first_offenders(missing)}",
+                found=f"no item {first_offenders(unknown)}",
             )
-        return found.take(positions).select(names)
+        return found.take(positions.drop_null()).select(names)
+
+    def vector_column(self, version: str | None = None) -> str:
+        """Column of a version's vectors, of the active one by default.
+
+        Raises:
+            UnknownVersion: The gallery keeps no vectors of that version.
+
+        Examples:
+            >>> gallery.vector_column()
+            'v1'
+        """
+        registry = self._registry_with(version)
+        return registry.columns(version or registry.active).vector
 
     def vectors(self, ids: Ids, version: str | None = None) -> FloatArray:
         """Read vectors of items: (n, dim) float32, in the order of `ids`, NaN where an item has none.
@@ -630,6 +718,23 @@ class Gallery:
 
     # ---- versions and artifacts
 
+    def encoder(self, version: str | None = None) -> Encoder | None:
+        """The encoder of a version: handed over, stored beside the table, or built from its spec; None without one.
+
+        Args:
+            version: The active one by default.
+
+        Raises:
+            UnknownVersion: There is no such version.
+            Incompatible: The gallery names Python code or an address, and code is not trusted.
+            FingerprintMismatch: What the spec builds is not what the version was registered with.
+
+        Examples:
+            >>> gallery.encoder("v1") is None, gallery.encoder("v2").dim
+            (True, 2)
+        """
+        return self._catalog.encoder(version or self._catalog.recorded().active)
+
     def register(self, version: EmbeddingVersion) -> None:
         """Make a version known; its vectors come with an upgrade.
 
@@ -758,15 +863,23 @@ class Gallery:
         edit(self._catalog.store, lambda registry: registry.with_artifact(record), entry)
         return loaded.id
 
-    def version(self, name: str | None = None) -> EmbeddingVersion:
+    def version(self, name: str | None = None, *, encoders: bool = True) -> EmbeddingVersion:
         """A version of the gallery (the active one by default), with its encoders where they can be had.
+
+        Args:
+            name: The active one by default.
+            encoders: Whether to build its encoders; without them nothing is loaded, and code is not asked for.
 
         Examples:
             >>> gallery.version("v2").dim
             2
+            >>> gallery.version("v1", encoders=False).identity
+            'model-1'
         """
         registry = self._catalog.registry()
         record = registry.record(name or registry.active)
+        if not encoders:
+            return record.version()
         return record.version(self._catalog.encoder(record.name), self._catalog.side_encoder(record.name))
 
     def versions(self) -> tuple[str, ...]:
@@ -796,6 +909,26 @@ class Gallery:
             ['v2']
         """
         return tuple(self._catalog.recorded().artifacts.values())
+
+    @property
+    def id_column(self) -> str:
+        """Column of the ids: "id", or what it is called in an adopted table.
+
+        Examples:
+            >>> gallery.id_column
+            'id'
+        """
+        return self._catalog.recorded().id_column
+
+    @property
+    def source_column(self) -> str | None:
+        """Column of the sources: "source", or what it is called in an adopted table; None where that has none.
+
+        Examples:
+            >>> gallery.source_column
+            'source'
+        """
+        return self._catalog.recorded().source_column
 
     @property
     def id_type(self) -> str:

@@ -56,6 +56,14 @@ def teach_itself_on_images(text):
     assert re.search(r"nearest to a (\d): \[\1, \1, \1, \1, \1\]", text)
 
 
+def served_throughout(text):
+    """Each state finds more than the one before, as ever more is asked and found by the new model."""
+    states = re.findall(r"^([\w ]+): (\d+) of 50 found", text, flags=re.MULTILINE)
+    assert [state for state, _ in states] == ["v1", "both as one", "cut over", "v2 alone"]
+    found = [int(count) for _, count in states]
+    assert 0 < found[0] < found[1] < found[2] <= found[3]
+
+
 SHOWS = {
     "upgrade": upgrade,
     "compatible_model": compatible_model,
@@ -63,6 +71,8 @@ SHOWS = {
     "priority_backfill": priority_backfill,
     "teach_itself": teach_itself,
     "teach_itself_on_images": teach_itself_on_images,
+    "langchain": served_throughout,
+    "haystack": served_throughout,
 }
 
 

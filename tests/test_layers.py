@@ -40,6 +40,7 @@ LAYERS = [
     "search",
     "trainers",
     "gallery",
+    "integrations",
     "demo",
     "cli",
 ]
@@ -71,7 +72,14 @@ UPGRADE_LAYERS = [
     "status",
     "views",
 ]
-ONLY_IN = {"lance": "storage", "lancedb": "storage", "click": "cli", "rich": "cli", "faiss": "in_memory"}
+ONLY_IN = {
+    "lance": "storage",
+    "lancedb": "storage",
+    "click": "cli",
+    "rich": "cli",
+    "faiss": "in_memory",
+    **dict.fromkeys(("langchain_core", "haystack", "llama_index"), "integrations"),
+}
 LAZY = {
     *("torch", "torchvision", "timm", "matplotlib", "sklearn", "ray", "faiss", "accelerate", "urllib3"),
     *("pandas", "polars", "IPython"),
@@ -185,6 +193,7 @@ def test_importing_loads_nothing_heavy(statement):
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
     loaded = set(ast.literal_eval(found))
     assert not loaded & {"torch", "click", "ray", "lancedb", "rich", "matplotlib", "sklearn", "timm", "faiss"}
+    assert not loaded & {"langchain_core", "haystack", "llama_index"}
 
 
 def test_no_pickle_anywhere():

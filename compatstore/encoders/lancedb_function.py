@@ -7,7 +7,6 @@ changes one, the identity does not tell.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Protocol
 
@@ -16,11 +15,8 @@ import numpy as np
 from compatstore.arrays import FloatArray
 from compatstore.boundary import checked, foreign
 from compatstore.digests import fingerprint as digest
+from compatstore.encoders.settings import without_secrets
 from compatstore.errors import DimensionMismatch, SourceError
-
-_SECRET = re.compile(r"key$|token$|secret|password|passphrase|credential|^auth", re.IGNORECASE)
-_RUNNING = frozenset({"batch_size", "device", "max_retries", "num_workers", "show_progress_bar"})
-_WITHIN = re.compile(r"(?<=://)[^/@]*@")  # a name and password in an address
 
 
 class LanceFunction(Protocol):
@@ -95,16 +91,4 @@ class LanceDBFunction:
 
 def identity_of(name: str, arguments: Mapping[str, Any]) -> str:
     """Digest (32 hex digits) of a function's name and its arguments, without secrets and without how it runs."""
-    return digest(lancedb=name, arguments=_plain(arguments))
-
-
-def _plain(value: Any) -> Any:
-    """A value as JSON can hold it, without secrets."""
-    if isinstance(value, Mapping):
-        kept = {f"{key}": item for key, item in value.items() if not _SECRET.search(f"{key}") and key not in _RUNNING}
-        return {key: _plain(item) for key, item in kept.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if isinstance(value, str):
-        return _WITHIN.sub("", value)
-    return value if value is None or isinstance(value, bool | int | float) else f"{type(value).__name__}"
+    return digest(lancedb=name, arguments=without_secrets(arguments))

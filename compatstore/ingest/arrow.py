@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -10,11 +11,12 @@ import pyarrow as pa
 
 from compatstore.arrays import ArrowArray, ArrowTable, ArrowType
 from compatstore.artifacts.matrix import to_numpy
-from compatstore.boundary import foreign
+from compatstore.boundary import foreign, shown
 from compatstore.errors import InvalidInput
 
 _INDEX = re.compile(r"__index_level_\d+__")
 DEEPEST = 32  # levels of lists in a value
+JSON = pa.json_(pa.string())
 NOT_CONVERTIBLE = (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError)
 
 
@@ -33,6 +35,8 @@ def cast(values: ArrowArray, kind: ArrowType, name: str, asked: str) -> ArrowArr
     array = as_array(values, asked)
     if array.type == kind:
         return array
+    if kind == JSON and pa.types.is_string(array.type):
+        return pa.ExtensionArray.from_storage(kind, _require_json(array, name, asked))
     try:
         return array.cast(kind)
     except NOT_CONVERTIBLE as error:
@@ -80,6 +84,25 @@ def _stored(kind: ArrowType) -> ArrowType:
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(_stored(field.type)) for field in kind])
     return kind
+
+
+def _require_json(texts: ArrowArray, name: str, asked: str) -> ArrowArray:
+    """Texts, all of which are JSON; Lance would end the write at the first that is not, without its row.
+
+    Raises:
+        InvalidInput: One is not.
+    """
+    for row, text in enumerate(texts.to_pylist()):
+        try:
+            json.loads("null" if text is None else text, parse_constant=_not_json)
+        except ValueError as error:
+            found = f"{shown(text)} at row {row} ({error})"
+            raise InvalidInput(asked, expected=f"texts of JSON in column {name!r}", found=found) from error
+    return texts
+
+
+def _not_json(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
 
 
 def countable(values: Any, name: str, asked: str) -> ArrowArray:

@@ -7,7 +7,7 @@ the same commit.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +39,17 @@ class Completed:
     failures: dict[int, str]
 
 
-def complete(items: Items, catalog: Catalog, registry: Registry, version: str, sources: ArrowArray | None) -> Completed:
+Unembedded = Literal["refuse", "keep"]
+
+
+def complete(
+    items: Items,
+    catalog: Catalog,
+    registry: Registry,
+    version: str,
+    sources: ArrowArray | None,
+    unembedded: Unembedded = "refuse",
+) -> Completed:
     """Find a vector for every item in every live version.
 
     Args:
@@ -48,15 +58,19 @@ def complete(items: Items, catalog: Catalog, registry: Registry, version: str, s
         registry: Its state.
         version: Version that must have a vector: given, or embedded from `sources`.
         sources: Arrow array of the n `source` values that the rows will have, or None.
+        unembedded: What happens to rows for which there is neither a vector nor a way to embed; "keep" leaves them
+            without a vector.
 
     Raises:
-        InvalidInput: There is neither a vector nor a way to embed.
+        InvalidInput: There are such rows, and `unembedded` is "refuse".
     """
     values: dict[str, VersionValues] = {}
     failures: dict[int, str] = {}
     primary = registry.record(version)
     values[version] = _given_values(items, primary)
     missing = ~values[version].valid
+    if unembedded == "keep":
+        missing &= _embeddable(items, catalog, primary, sources)
     if missing.any():
         failures = _embed(values[version], missing, items, catalog, primary, sources)
     for record in registry.live:
@@ -70,6 +84,15 @@ def complete(items: Items, catalog: Catalog, registry: Registry, version: str, s
             base = values[record.input_version]
             values[record.name].input_hash = input_hashes(base.vectors, base.valid, sources)
     return Completed(values, failures)
+
+
+def _embeddable(items: Items, catalog: Catalog, record: VersionRecord, sources: ArrowArray | None) -> BoolArray:
+    """(n,) bool: whether there is an encoder, and something that it reads of the row."""
+    encoder = catalog.encoder(record.name)
+    inputs = None if encoder is None else encoder_inputs(encoder, items.ids, sources)
+    if inputs is None:
+        return np.zeros(len(items), bool)
+    return np.array([value is not None for value in inputs], bool)
 
 
 def _bases_first(registry: Registry) -> list[VersionRecord]:

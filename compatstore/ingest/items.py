@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -20,10 +20,12 @@ from compatstore.ingest.metadata import require_names
 from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.columns import VersionColumns
-from compatstore.storage.ids import refuse_repeats
+from compatstore.storage.ids import refuse_null_ids, refuse_repeats
 from compatstore.storage.registry import Registry
 from compatstore.storage.store import Store
 from compatstore.storage.version_hints import of_another_length
+
+Repeated = Literal["refuse", "last"]
 
 
 @dataclass(frozen=True)
@@ -49,8 +51,27 @@ class Items:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def keep(self, rows: BoolArray) -> Items:
+        """The items at the rows where `rows`, (n,) bool, is true."""
+        mask = pa.array(rows)
+        return replace(
+            self,
+            ids=self.ids.filter(mask),
+            sources=None if self.sources is None else self.sources.filter(mask),
+            vectors={name: (matrix[rows], valid[rows]) for name, (matrix, valid) in self.vectors.items()},
+            side={name: (matrix[rows], valid[rows]) for name, (matrix, valid) in self.side.items()},
+            metadata={name: column.filter(mask) for name, column in self.metadata.items()},
+        )
 
-def read_items(data: Any, registry: Registry, version: str, store: Store) -> Items:
+    def last_of_each(self) -> Items:
+        """The items without those whose id occurs again further down."""
+        last = dict(zip(self.ids.to_pylist(), range(len(self)), strict=True))
+        rows = np.zeros(len(self), bool)
+        rows[list(last.values())] = True
+        return self if len(last) == len(self) else self.keep(rows)
+
+
+def read_items(data: Any, registry: Registry, version: str, store: Store, repeated: Repeated = "refuse") -> Items:
     """Check items against a gallery.
 
     Args:
@@ -60,10 +81,11 @@ def read_items(data: Any, registry: Registry, version: str, store: Store) -> Ite
         registry: The gallery's registry.
         version: Version that `vector` and `side` belong to.
         store: The gallery's table; read-only.
+        repeated: What happens where an id occurs twice.
 
     Raises:
         InvalidInput: Columns are missing or of unequal length, or ids have another type.
-        DuplicateIds: An id occurs twice.
+        DuplicateIds: An id occurs twice, and `repeated` is "refuse".
         DimensionMismatch: Vectors have another length.
         NonFiniteVectors: NaN or infinite values.
         UnknownVersion: The gallery keeps no vectors of that version.
@@ -77,7 +99,10 @@ def read_items(data: Any, registry: Registry, version: str, store: Store) -> Ite
     if registry.id_column not in columns:
         raise InvalidInput(asked, expected=f"a column {registry.id_column!r}", found=", ".join(columns) or "no columns")
     ids = _read_ids(columns.pop(registry.id_column), registry, asked)
-    refuse_repeats(ids, asked)
+    if repeated == "refuse":
+        refuse_repeats(ids, asked)
+    else:
+        refuse_null_ids(ids, asked)
     sources = None
     if registry.source_column and registry.source_column in columns:
         source_type = schema.field(registry.source_column).type
@@ -85,7 +110,9 @@ def read_items(data: Any, registry: Registry, version: str, store: Store) -> Ite
     vectors, side = _take_vectors(columns, registry, store, asked)
     registry.columns(version)
     require_names(columns, registry, schema, asked)
-    return Items(ids, sources, vectors, side, {name: as_array(value, asked) for name, value in columns.items()}, asked)
+    metadata = {name: as_array(value, asked) for name, value in columns.items()}
+    items = Items(ids, sources, vectors, side, metadata, asked)
+    return items.last_of_each() if repeated == "last" else items
 
 
 def _columns(data: Any, asked: str) -> dict[str, Any]:

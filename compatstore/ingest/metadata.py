@@ -9,14 +9,17 @@ from types import TracebackType
 
 import pyarrow as pa
 
-from compatstore.arrays import ArrowArray, ArrowField, ArrowSchema
+from compatstore.arrays import ArrowArray, ArrowField, ArrowSchema, ArrowType
 from compatstore.errors import CompatStoreError, InvalidInput, InvalidName, first_offenders
 from compatstore.storage.app_columns import fault_of, require_storable
 from compatstore.storage.catalog import Catalog
+from compatstore.storage.create import ID, SOURCE
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import column
+from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import Registry, edit
 from compatstore.storage.store import Store
+from compatstore.versions import EmbeddingVersion
 
 
 def require_names(names: Iterable[str], registry: Registry, schema: ArrowSchema, asked: str) -> None:
@@ -47,6 +50,54 @@ def require_names(names: Iterable[str], registry: Registry, schema: ArrowSchema,
                 found=repr(name),
                 fix="Rename the column, or upgrade to that version first.",
             )
+
+
+TYPES: Mapping[str, ArrowType] = {
+    "string": pa.string(),
+    "int64": pa.int64(),
+    "double": pa.float64(),
+    "bool": pa.bool_(),
+    "timestamp": pa.timestamp("us"),
+    "date": pa.date32(),
+    "json": pa.json_(pa.string()),
+}
+
+
+def declared_fields(
+    metadata: Mapping[str, str] | ArrowSchema | None, version: EmbeddingVersion, asked: str
+) -> list[ArrowField]:
+    """Arrow fields of metadata columns that a new gallery is to have from the start.
+
+    Args:
+        metadata: Arrow schema, or names with types, which are keys of `TYPES`.
+        version: The gallery's first version.
+        asked: What the caller wants, for messages.
+
+    Raises:
+        InvalidName: A name means something else to the gallery, or Lance cannot handle it.
+        InvalidInput: A type is unknown, or Lance cannot keep it.
+    """
+    if metadata is None:
+        return []
+    schema = _schema(metadata, asked) if isinstance(metadata, Mapping) else metadata
+    record = VersionRecord.of(version)
+    registry = Registry(ID, "string", SOURCE, version.name, {version.name: record})
+    require_names(schema.names, registry, pa.schema([]), asked)
+    taken = sorted({name for name in schema.names if name in (ID, SOURCE) or schema.names.count(name) > 1})
+    if taken:
+        raise InvalidName(
+            asked, expected=f"each column once, and none called {ID} or {SOURCE}", found=first_offenders(taken)
+        )
+    fields = [pa.field(field.name, field.type) for field in schema]
+    require_storable(pa.table([pa.nulls(0, field.type) for field in fields], schema=pa.schema(fields)), asked)
+    return fields
+
+
+def _schema(types: Mapping[str, str], asked: str) -> ArrowSchema:
+    unknown = [f"{name!a}: {kind!a}" for name, kind in types.items() if kind not in TYPES]
+    if unknown:
+        raise InvalidInput(asked, expected=f"types of {', '.join(TYPES)}", found=first_offenders(unknown))
+    return pa.schema([pa.field(name, TYPES[kind]) for name, kind in types.items()])
 
 
 def _unfit(name: str) -> bool:

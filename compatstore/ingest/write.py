@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,14 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowArray, ArrowTable, Id
-from compatstore.errors import SourceError
-from compatstore.ingest.complete import Completed, complete, to_table
-from compatstore.ingest.items import Items, read_items
+from compatstore.errors import InvalidInput, SourceError
+from compatstore.ingest.arrow import cast
+from compatstore.ingest.complete import Completed, Unembedded, complete, to_table
+from compatstore.ingest.items import Items, Repeated, read_items
 from compatstore.ingest.metadata import NewColumns, new_fields
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.columns import VersionValues
 from compatstore.storage.failures import require_room
-from compatstore.storage.ids import among, find, read_ids, refuse_known
+from compatstore.storage.ids import among, find, read_ids, refuse_known, refuse_unknown
 from compatstore.storage.registry import Registry
 from compatstore.upkeep.tend import tend
 
@@ -30,7 +31,8 @@ class Added:
     Attributes:
         rows: Items written.
         version: Version that they were added in.
-        failures: (id, reason) of items whose source could not be embedded; they were not written.
+        failures: (id, reason) of items whose source could not be embedded; they were not written, unless the call
+            keeps items without a vector.
     """
 
     rows: int
@@ -57,13 +59,21 @@ class _Prepared:
     new_fields: Sequence[Any] = ()
 
 
-def add(catalog: Catalog, data: Any, version: str | None = None, *, upsert: bool = False) -> Added:
+def add(
+    catalog: Catalog,
+    data: Any,
+    version: str | None = None,
+    *,
+    upsert: bool = False,
+    repeated: Repeated = "refuse",
+    unembedded: Unembedded = "refuse",
+) -> Added:
     """Write items in one commit; see `Gallery.add`."""
     store = catalog.store
     version = version or catalog.registry().active
     with NewColumns(store) as columns:
         while True:
-            prepared = _prepare(catalog, data, version, upsert)
+            prepared = _prepare(catalog, data, version, upsert, repeated, unembedded)
             asked, rows = prepared.items.asked, len(prepared.items)
             if not rows:
                 break
@@ -76,20 +86,74 @@ def add(catalog: Catalog, data: Any, version: str | None = None, *, upsert: bool
     return Added(rows, version, prepared.failures)
 
 
-def _prepare(catalog: Catalog, data: Any, version: str, upsert: bool) -> _Prepared:
+def _prepare(
+    catalog: Catalog, data: Any, version: str, upsert: bool, repeated: Repeated, unembedded: Unembedded
+) -> _Prepared:
     """Check items and find their vectors in all live versions; nothing is written."""
     store, registry = catalog.store, catalog.registry()
-    items = read_items(data, registry, version, store)
+    items = read_items(data, registry, version, store, repeated)
     if not len(items):
         return _Prepared(registry, items, None, ())
     schema = store.schema
     fields = new_fields(items.metadata, registry, schema, items.asked)
     if not upsert:
         refuse_known(store, registry.id_column, items.ids, items.asked)
-    completed = complete(items, catalog, registry, version, _stored_sources(catalog, registry, items, upsert))
-    items, values, failures = _without_failures(items, completed)
+    sources = _stored_sources(catalog, registry, items, upsert)
+    completed = complete(items, catalog, registry, version, sources, unembedded)
+    if unembedded == "keep":
+        ids = items.ids.to_pylist()
+        values, failures = completed.values, tuple((ids[row], why) for row, why in sorted(completed.failures.items()))
+    else:
+        items, values, failures = _without_failures(items, completed)
     table = to_table(items, values, registry, pa.schema([*schema, *fields]))
     return _Prepared(registry, items, table, failures, fields)
+
+
+def update(catalog: Catalog, data: Any) -> int:
+    """Change metadata of items in one commit; see `Gallery.update`."""
+    store = catalog.store
+
+    def commit() -> int:
+        writer = store.writer()  # first, as in `_commit`
+        registry = catalog.registry(writer)
+        items = read_items(data, registry, registry.active, store)
+        asked = f"update {len(items)} items of {store.location.name}"
+        _require_metadata_alone(items, asked)
+        if not len(items):
+            return 0
+        fields = new_fields(items.metadata, registry, store.schema, asked)
+        columns.make(fields)
+        writer = store.writer() if fields else writer
+        refuse_unknown(store, registry.id_column, items.ids, asked)
+        schema = store.schema
+        named = {registry.id_column: items.ids, **items.metadata}
+        names = [name for name in schema.names if name in named]
+        arrays = [cast(named[name], schema.field(name).type, name, asked) for name in names]
+        table = pa.table(arrays, schema=pa.schema([schema.field(name) for name in names]))
+        merge = writer.merge_insert(registry.id_column).when_matched_update_all().conflict_retries(0)
+        merge.execute(_with_kept_columns(catalog, registry, table))
+        return len(items)
+
+    with NewColumns(store) as columns:
+        changed = store.retry("update items", commit)
+    if changed:
+        tend(catalog)
+    return changed
+
+
+def _require_metadata_alone(items: Items, asked: str) -> None:
+    given = [
+        name
+        for name, part in (("source", items.sources is not None), ("vector", items.vectors), ("side", items.side))
+        if part
+    ]
+    if given:
+        raise InvalidInput(
+            asked,
+            expected="ids and metadata; a source or vector makes another item",
+            found=", ".join(given),
+            fix="Write these items with add(upsert=True).",
+        )
 
 
 def delete(catalog: Catalog, ids: Any) -> int:
@@ -168,10 +232,4 @@ def _without_failures(
     ids = items.ids.to_pylist()
     failures = tuple((ids[row], reason) for row, reason in sorted(completed.failures.items()))
     keep = np.array([row not in completed.failures for row in range(len(items))])
-    kept = replace(
-        items,
-        ids=items.ids.filter(pa.array(keep)),
-        sources=None if items.sources is None else items.sources.filter(pa.array(keep)),
-        metadata={name: column.filter(pa.array(keep)) for name, column in items.metadata.items()},
-    )
-    return kept, {name: values.take(keep) for name, values in completed.values.items()}, failures
+    return items.keep(keep), {name: values.take(keep) for name, values in completed.values.items()}, failures

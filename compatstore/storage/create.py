@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compatstore.arrays import ArrowArray
+from compatstore.arrays import ArrowArray, ArrowField
 from compatstore.errors import DimensionMismatch, InvalidInput, InvalidName, first_offenders
 from compatstore.storage.app_columns import fault_of, renaming
 from compatstore.storage.columns import VersionColumns
@@ -25,8 +26,10 @@ ID, SOURCE = "id", "source"
 _ID_TYPES = {"string": pa.string, "int64": pa.int64}
 
 
-def create_table(location: Location, version: EmbeddingVersion, id_type: str) -> Store:
-    """Make an empty table with the columns of one version.
+def create_table(
+    location: Location, version: EmbeddingVersion, id_type: str, metadata: Sequence[ArrowField] = ()
+) -> Store:
+    """Make an empty table with the columns of one version, and metadata columns.
 
     Raises:
         InvalidInput: `id_type` is unknown.
@@ -41,7 +44,7 @@ def create_table(location: Location, version: EmbeddingVersion, id_type: str) ->
     columns = VersionColumns.of(version)
     # Lance keeps two concurrent inserts of one id apart only where the id is declared as the key.
     key = pa.field(ID, _ID_TYPES[id_type](), nullable=False, metadata=PRIMARY_KEY)
-    store = Store.create(location, pa.schema([key, pa.field(SOURCE, pa.string()), *columns.fields]))
+    store = Store.create(location, pa.schema([key, pa.field(SOURCE, pa.string()), *metadata, *columns.fields]))
     record = VersionRecord.of(version, columns=columns)
     registry = Registry(ID, id_type, SOURCE, version.name, {version.name: record})
     start(store, registry, HistoryEntry("create", version.name, note=f"dim {version.dim}, {version.metric}"))

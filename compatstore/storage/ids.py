@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowArray, ArrowTable, ArrowType, Id
 from compatstore.boundary import foreign, shown
-from compatstore.errors import DuplicateIds, InvalidInput, first_offenders
+from compatstore.errors import DuplicateIds, InvalidInput, UnknownId, first_offenders
 from compatstore.storage.deltas import update_index
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
@@ -107,9 +107,7 @@ def refuse_repeats(ids: ArrowArray, asked: str) -> None:
         InvalidInput: An id is null.
         DuplicateIds: An id occurs twice; the first offenders are named.
     """
-    if ids.null_count:
-        positions = [i for i, valid in enumerate(ids.is_valid().to_pylist()) if not valid]
-        raise InvalidInput(asked, expected="an id for every item", found=f"none at row {first_offenders(positions)}")
+    refuse_null_ids(ids, asked)
     counts = pc.value_counts(ids)
     repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values").to_pylist()
     if repeated:
@@ -119,6 +117,17 @@ def refuse_repeats(ids: ArrowArray, asked: str) -> None:
             found=f"repeated ids {first_offenders(repeated)}",
             fix="Remove the repeats.",
         )
+
+
+def refuse_null_ids(ids: ArrowArray, asked: str) -> None:
+    """Refuse an Arrow array in which an id is null.
+
+    Raises:
+        InvalidInput: One is.
+    """
+    if ids.null_count:
+        positions = [i for i, valid in enumerate(ids.is_valid().to_pylist()) if not valid]
+        raise InvalidInput(asked, expected="an id for every item", found=f"none at row {first_offenders(positions)}")
 
 
 def refuse_known(store: Store, id_column: str, ids: ArrowArray, asked: str) -> None:
@@ -135,6 +144,18 @@ def refuse_known(store: Store, id_column: str, ids: ArrowArray, asked: str) -> N
             found=f"ids already in the gallery: {first_offenders(sorted(known))}",
             fix="Replace those items with upsert=True (--upsert), or leave them out.",
         )
+
+
+def refuse_unknown(store: Store, id_column: str, ids: ArrowArray, asked: str) -> None:
+    """Refuse ids that the gallery does not have.
+
+    Raises:
+        UnknownId: Some are not there; the first are named.
+    """
+    known = set(find(store, id_column, ids.to_pylist(), [id_column]).column(id_column).to_pylist())
+    unknown = [item for item in ids.to_pylist() if item not in known]
+    if unknown:
+        raise UnknownId(asked, expected="ids that are in the gallery", found=f"no item {first_offenders(unknown)}")
 
 
 def build_index(store: Store, id_column: str) -> None:

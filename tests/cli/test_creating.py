@@ -12,6 +12,7 @@ import pytest
 from compatstore.cli.creating import demo_view
 from compatstore.cli.output import Output
 from compatstore.demo import DemoReport, DemoRow
+from compatstore.gallery import Gallery
 
 
 def test_a_folder_that_holds_something_is_left_alone(run, tmp_path):
@@ -115,3 +116,22 @@ def test_adopt_refuses_what_does_not_fit(run, tmp_path, words, code):
 
 def test_adopt_where_nothing_is(run, tmp_path):
     assert run("adopt", tmp_path / "none", "--version", "v1", "--vector", "v", "--id", "i").code == 3
+
+
+def test_init_with_metadata_columns(run, tmp_path):
+    words = ("init", tmp_path / "g.lance", "--version", "v1", "--dim", 2)
+    assert run(*words, "--metadata", "year:int64", "--metadata", "a:b:json").code == 0
+    schema = Gallery.open(str(tmp_path / "g.lance")).metadata_schema
+    assert schema.names == ["year", "a:b"]
+    assert (schema.field("year").type, schema.field("a:b").type) == (pa.int64(), pa.json_(pa.string()))
+
+
+@pytest.mark.parametrize(
+    "declared", [["year"], [":int64"], ["year:text"], ["year:int64", "year:string"], ["id:string"]]
+)
+def test_init_with_columns_that_cannot_be(run, tmp_path, declared):
+    options = [word for text in declared for word in ("--metadata", text)]
+    refused = run("init", tmp_path / "g.lance", "--version", "v1", "--dim", 2, *options, "--json")
+    assert refused.code != 0
+    assert refused.json["error"] in ("InvalidInput", "InvalidName")
+    assert not (tmp_path / "g.lance").exists()

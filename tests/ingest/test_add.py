@@ -11,7 +11,7 @@ import pytest
 
 import compatstore as cs
 from compatstore.encoders import Function
-from compatstore.errors import DuplicateIds, SourceError
+from compatstore.errors import DuplicateIds, InvalidInput, SourceError
 
 V2 = cs.EmbeddingVersion("v2", dim=6, metric="l2")
 IDS = list("abcdefghij")
@@ -214,3 +214,61 @@ def test_two_writers_of_new_metadata_both_succeed(gallery, tmp_path, vectors):
         thread.join()
     assert errors == []
     assert sorted(gallery.get(["red", "blue", "green"]).column("colour").to_pylist()) == ["blue", "green", "red"]
+
+
+def test_the_last_of_equal_ids_is_taken_where_that_is_asked_for(gallery, vectors):
+    data = {"id": ["x", "y", "x"], "vector": vectors(3), "source": ["1", "2", "3"], "number": [1, 2, 3]}
+    with pytest.raises(DuplicateIds):
+        gallery.add(data)
+    assert gallery.add(data, repeated="last").rows == 2
+    assert gallery.get(["x", "y"], ["source", "number"]).to_pylist() == [
+        {"source": "3", "number": 3},
+        {"source": "2", "number": 2},
+    ]
+    np.testing.assert_array_equal(gallery.vectors(["x", "y"]), vectors(3)[[2, 1]])
+    with pytest.raises(DuplicateIds, match="already in the gallery"):
+        gallery.add(data, repeated="last")
+    with pytest.raises(InvalidInput, match="an id for every item"):
+        gallery.add({"id": ["x", None], "vector": vectors(2)}, repeated="last", upsert=True)
+
+
+def test_the_last_of_equal_ids_with_side_information_and_several_versions(halfway, vectors):
+    data = {"id": ["x", "x"], "v1": vectors(2), "v2": vectors(2, 6)}
+    assert halfway.add(data, repeated="last").rows == 1
+    np.testing.assert_array_equal(halfway.vectors(["x"]), vectors(2)[1:])
+    np.testing.assert_array_equal(halfway.vectors(["x"], "v2"), vectors(2, 6)[1:])
+
+
+def test_items_without_a_vector_are_kept_where_that_is_asked_for(gallery, vectors):
+    data = {"id": ["x", "y"], "vector": [None, vectors(1)[0].tolist()], "source": ["page", "page"], "number": [77, 77]}
+    with pytest.raises(InvalidInput, match="items without a vector"):
+        gallery.add(data)
+    assert gallery.add(data, unembedded="keep").rows == 2
+    assert gallery.get(["x", "y"], ["number"])["number"].to_pylist() == [77, 77]
+    assert np.isnan(gallery.vectors(["x"])).all()
+    assert gallery.search(vectors(1)[0], k=20, where="number = 77")["id"].to_pylist() == ["y"]
+    assert gallery.scan(["id"], "number = 77").to_arrow()["id"].to_pylist() == ["x", "y"]
+    (version,) = gallery.status().versions
+    assert version.missing == 1
+
+
+def test_what_an_encoder_cannot_read_is_kept_and_told(tmp_path):
+    encoder = letters(4, "letters-4")
+    gallery = cs.Gallery.create(str(tmp_path / "words.lance"), cs.EmbeddingVersion("v1", dim=4, encoder=encoder))
+    data = {"id": ["good", "torn", "none"], "source": ["word", "wo?d", None]}
+    added = gallery.add(data, unembedded="keep")
+    assert (added.rows, added.failures) == (3, (("torn", "it is torn"),))
+    assert np.isnan(gallery.vectors(["good", "torn", "none"])[:, 0]).tolist() == [False, True, True]
+    assert gallery.add({"id": ["torn"], "source": ["word"]}, upsert=True, unembedded="keep").failures == ()
+    assert not np.isnan(gallery.vectors(["torn"])).any()
+
+
+def test_an_upgrade_embeds_what_had_no_vector(tmp_path):
+    gallery = cs.Gallery.create(str(tmp_path / "words.lance"), cs.EmbeddingVersion("v1", dim=4, model="outside"))
+    gallery.add(
+        {"id": ["a", "b"], "vector": [None, [1.0, 0.0, 0.0, 0.0]], "source": ["page", "word"]}, unembedded="keep"
+    )
+    gallery.register(cs.EmbeddingVersion("v2", dim=6, encoder=letters(6, "letters-6")))
+    gallery.upgrade("v2", backfill=1.0)
+    assert gallery.cutover("v2").missing == 0
+    assert not np.isnan(gallery.vectors(["a", "b"])).any()

@@ -1,0 +1,1 @@
+"""Vector stores of other frameworks on a gallery. Each framework is an extra, such as compatstore[langchain]."""

@@ -1,0 +1,184 @@
+"""The gallery as a running app sees it: the versions that there are now, each with the app's own model of it.
+
+The registry is read again for every call. An upgrade, a cutover or a rollback by another process is noticed there: the
+app goes on with the models that it was given, and is told once, in the log `compatstore.integrations`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+
+from compatstore.encoders import Encoder
+from compatstore.errors import (
+    AlreadyExists,
+    FingerprintMismatch,
+    GalleryNotFound,
+    Incompatible,
+    NotFound,
+)
+from compatstore.gallery import Gallery
+from compatstore.integrations.documents import JSON_COLUMN
+from compatstore.integrations.models import FrameworkModel
+from compatstore.versions import EmbeddingVersion, Metric
+
+log = logging.getLogger("compatstore.integrations")
+
+
+class ServedGallery:
+    """A gallery, opened with the models of an app.
+
+    Args:
+        gallery: A path, a URI or `DATABASE#TABLE`.
+        models: The app's embedding models. Vectors that the app makes by itself are the first one's.
+        storage_options: What the object store needs.
+
+    Raises:
+        GalleryNotFound: There is none.
+        FingerprintMismatch: No version of the gallery is the first model's.
+    """
+
+    def __init__(
+        self, gallery: str, models: Sequence[FrameworkModel], storage_options: dict[str, str] | None = None
+    ) -> None:
+        self.path, self.models, self._storage_options = gallery, tuple(models), storage_options
+        self._lock = threading.Lock()
+        self._gallery = self._open()
+        self._known = self._gallery.versions()
+        self._told: set[tuple[str, str | None]] = set()
+        self._active = self._gallery.active
+        self._require_first()
+
+    def now(self) -> Gallery:
+        """The gallery with the models of the versions that it has now."""
+        with self._lock:
+            if self._gallery.versions() != self._known:
+                self._gallery = self._open()
+                self._known = self._gallery.versions()
+            return self._gallery
+
+    def version(self) -> str | None:
+        """Version to embed by: None for whatever serves now, or the one that this app has a model of.
+
+        Raises:
+            Incompatible: The app has the model of no version that can be searched.
+        """
+        gallery = self.now()
+        active = gallery.active
+        usable = None if _encoder(gallery, active) is not None else self._left(gallery)
+        self._tell(active, usable)
+        if usable is None and _encoder(gallery, active) is None:
+            raise Incompatible(
+                f"embed a text for {self.path}",
+                expected=f"the model of {active}, which is active now",
+                found=f"models of other versions alone: {self._named()}" if self.models else "no model",
+                fix=f"Pass the model of {active} too: models=[...].",
+            )
+        return usable
+
+    def first(self) -> str:
+        """The version whose vectors the app makes by itself: that of the first model.
+
+        Raises:
+            FingerprintMismatch: The gallery has no such version.
+        """
+        gallery = self.now()
+        found = [name for name in gallery.versions() if self.models[0].is_of(gallery.version(name, encoders=False))]
+        if not found:
+            raise FingerprintMismatch(
+                f"use {self.path} with {self.models[0].identity}",
+                expected=f"the model of a version that the gallery has ({', '.join(gallery.versions())})",
+                found="another model, whose vectors must not be mixed with theirs",
+                fix=f"Upgrade to it: compatstore upgrade {self.path} NEW_VERSION --encoder python:MODULE:ENCODER "
+                f"--trust-code, with ENCODER = as_encoder(...) of this package; or pass the former model first, and "
+                f"this one in models=[...]. Is it the same model? Declare its identity.",
+            )
+        return gallery.active if gallery.active in found else found[-1]
+
+    def _open(self) -> Gallery:
+        plain = Gallery.open(self.path, storage_options=self._storage_options)
+        encoders = dict(self._matched(plain))
+        return Gallery.open(self.path, encoders=encoders, storage_options=self._storage_options) if encoders else plain
+
+    def _matched(self, gallery: Gallery) -> Iterable[tuple[str, Encoder]]:
+        for name in gallery.versions():
+            version = gallery.version(name, encoders=False)
+            for model in self.models:
+                encoder = model.encoder(version.dim) if model.is_of(version) else None
+                if encoder is not None:
+                    yield name, encoder
+
+    def _require_first(self) -> None:
+        if self.models:
+            self.first()
+
+    def _left(self, gallery: Gallery) -> str | None:
+        """The latest version that the app has a model of and that can still be searched."""
+        for name in reversed(gallery.versions()):
+            if _encoder(gallery, name) is not None:
+                with suppress(NotFound):
+                    gallery.explain(version=name, serving="single")
+                    return name
+        return None
+
+    def _tell(self, active: str, usable: str | None) -> None:
+        with self._lock:
+            switched, self._active = active != self._active, active
+            if (active, usable) in self._told or not (switched or usable):
+                return
+            self._told = {(active, usable)}
+        if usable is None:
+            log.warning("%s serves version %s now: another process switched to it", self.path, active)
+            return
+        log.warning(
+            "%s serves version %s now, whose model this process does not have. It goes on by %s until that is retired, "
+            "and finds items that have a vector of %s alone. Pass the model of %s too: models=[...]",
+            *(self.path, active, usable, usable, active),
+        )
+
+    def _named(self) -> str:
+        return ", ".join(model.identity for model in self.models)
+
+
+def serve(
+    gallery: str,
+    models: Sequence[FrameworkModel],
+    *,
+    dim: int | None = None,
+    metric: Metric = "cosine",
+    metadata: Mapping[str, str] | None = None,
+    storage_options: dict[str, str] | None = None,
+) -> ServedGallery:
+    """Open a gallery for an app, or make it where there is none, with the first model as its version `v1`.
+
+    Args:
+        gallery: A path, a URI or `DATABASE#TABLE`.
+        models: The app's embedding models, the one that it embeds with first.
+        dim: Length of the first model's vectors, for a gallery that is made here; None for what the model gives.
+        metric: Distance of a gallery that is made here.
+        metadata: Metadata columns of a gallery that is made here, beside one of JSON for what has no column.
+        storage_options: What the object store needs.
+
+    Raises:
+        FingerprintMismatch: No version of the gallery is the first model's.
+        InvalidInput: A gallery is to be made of a model that is used outside, and `dim` is None.
+    """
+    try:
+        return ServedGallery(gallery, models, storage_options)
+    except GalleryNotFound:
+        encoder = models[0].encoder(dim) if dim is not None else models[0].measured()
+        length = dim if encoder is None else encoder.dim
+        named = models[0].identity if encoder is None else ""
+        version = EmbeddingVersion("v1", dim=int(length or 0), metric=metric, encoder=encoder, model=named)
+        columns = {**(metadata or {}), JSON_COLUMN: "json"}
+        with suppress(AlreadyExists):  # another process was faster
+            Gallery.create(gallery, version, metadata=columns, storage_options=storage_options)
+    return ServedGallery(gallery, models, storage_options)
+
+
+def _encoder(gallery: Gallery, version: str) -> Encoder | None:
+    with suppress(Incompatible):
+        return gallery.encoder(version)
+    return None
