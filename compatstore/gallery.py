@@ -18,6 +18,7 @@ import compatstore.upgrade.views  # noqa: F401  (registers what people see of re
 from compatstore import search as searching
 from compatstore.arrays import ArrowSchema, FloatArray
 from compatstore.artifacts import Artifact
+from compatstore.asynchronous import awaited
 from compatstore.boundary import checked, shown
 from compatstore.encoders import Encoder
 from compatstore.errors import CompatStoreError, InvalidInput, UnknownId, first_offenders
@@ -1457,6 +1458,51 @@ class Gallery:
             require_columns(details, self._catalog.store.snapshot().schema.names)
         seen = None if details is None else partial(details_of, details=details, search=self.search)
         return report_upgrade(self._catalog, target, asked, measure=measure, details=seen)
+
+    # ---- for async apps, each in a thread: see `asynchronous.py`
+
+    add_async = awaited(add)
+    update_async = awaited(update)
+    delete_async = awaited(delete)
+    drop_columns_async = awaited(drop_columns)
+    get_async = awaited(get)
+    count_async = awaited(count)
+    vector_column_async = awaited(vector_column)
+    vectors_async = awaited(vectors)
+    side_information_async = awaited(side_information)
+    search_async = awaited(search)
+    explain_async = awaited(explain)
+    write_back_async = awaited(write_back)
+    index_async = awaited(index)
+    create_index_async = awaited(create_index)
+    cache_async = awaited(cache)
+    cache_size_async = awaited(cache_size)
+    encoder_async = awaited(encoder)
+    register_async = awaited(register)
+    derive_async = awaited(derive)
+    link_async = awaited(link)
+    version_async = awaited(version)
+    versions_async = awaited(versions)
+    artifacts_async = awaited(artifacts)
+    native_ids_async = awaited(native_ids)
+    plan_async = awaited(plan)
+    evaluate_async = awaited(evaluate)
+    upgrade_async = awaited(upgrade)
+    cutover_async = awaited(cutover)
+    check_cutover_async = awaited(check_cutover)
+    pause_async = awaited(pause)
+    abort_async = awaited(abort)
+    rollback_async = awaited(rollback)
+    retire_async = awaited(retire)
+    fuse_async = awaited(fuse)
+    unbackfillable_async = awaited(unbackfillable)
+    status_async = awaited(status)
+    history_async = awaited(history)
+    optimize_async = awaited(optimize)
+    unregister_async = awaited(unregister)
+    unlink_async = awaited(unlink)
+    verify_async = awaited(verify)
+    report_async = awaited(report)
 
     # ---- inside
 

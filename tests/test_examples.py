@@ -56,6 +56,13 @@ def teach_itself_on_images(text):
     assert re.search(r"nearest to a (\d): \[\1, \1, \1, \1, \1\]", text)
 
 
+def async_service(text):
+    *during, after = text.splitlines()
+    assert during
+    assert all(re.fullmatch(r"during the upgrade: 100 of 100 right, by v\d", line) for line in during)
+    assert after == "after the upgrade: 100 of 100 right, by v2"
+
+
 def served_throughout(text):
     """Each state finds more than the one before, as ever more is asked and found by the new model."""
     states = re.findall(r"^([\w ]+): (\d+) of 50 found", text, flags=re.MULTILINE)
@@ -70,9 +77,11 @@ SHOWS = {
     "adopt": adopt,
     "priority_backfill": priority_backfill,
     "teach_itself": teach_itself,
+    "async_service": async_service,
     "teach_itself_on_images": teach_itself_on_images,
     "langchain": served_throughout,
     "haystack": served_throughout,
+    "llamaindex": served_throughout,
 }
 
 

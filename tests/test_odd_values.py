@@ -174,7 +174,7 @@ def gallery_targets():
     yield Target("Gallery.add of columns", columns_of, lambda: {"id": ["p", "q"], "vector": OLD[:2]})
     yield Target("Gallery.add of items", items_of, lambda: {"id": "p", "vector": OLD[0]})
     for name, member in inspect.getmembers(cs.Gallery):
-        if not name.startswith("_") and callable(member):
+        if not name.startswith("_") and callable(member) and not inspect.iscoroutinefunction(member):
             yield Target(f"Gallery.{name}", lambda gallery, name=name: getattr(gallery, name), good.get(name, dict))
 
 

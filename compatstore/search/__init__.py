@@ -11,7 +11,6 @@ from compatstore.search.condition import joined
 from compatstore.search.execute import COMPUTED, as_queries, execute
 from compatstore.search.fusion import FusionPlan, search_fused
 from compatstore.search.plan import Part, SearchPlan, plan_search
-from compatstore.search.select import count, select
 from compatstore.search.serving import plan_serving, read_served, require_fingerprints, way_of
 from compatstore.search.wanted import require_columns, require_count, result_columns
 
@@ -28,7 +27,6 @@ __all__ = [
     "SearchPlan",
     "Serving",
     "as_queries",
-    "count",
     "execute",
     "joined",
     "plan_cascade",
@@ -41,6 +39,5 @@ __all__ = [
     "result_columns",
     "search_cascade",
     "search_fused",
-    "select",
     "way_of",
 ]

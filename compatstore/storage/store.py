@@ -81,7 +81,9 @@ class Store:
 
     def fenced(self, fence: Fence) -> Store:
         """Another handle of the same table, whose commits are refused once the fence's lease is lost."""
-        handle = Store(self.location, self._dataset.checkout_version(self._dataset.version))
+        with self._moving:
+            dataset = self._dataset.checkout_version(self._dataset.version)
+        handle = Store(self.location, dataset)
         handle._fences = (*self._fences, fence)
         return handle
 
@@ -215,20 +217,18 @@ class Store:
 
     def tag(self, name: str, version: int | None = None) -> None:
         """Pin a table version (the latest by default) against clean-up, moving the tag if it exists."""
-        self._require_entitled()
-        snapshot = self.snapshot()
-        target = snapshot.version if version is None else version
-        if name in snapshot.tags.list():
-            snapshot.tags.update(name, target)
+        writer = self.writer()  # Lance refuses to write tags by a handle that another thread reads by
+        target = writer.version if version is None else version
+        if name in writer.tags.list():
+            writer.tags.update(name, target)
         else:
-            snapshot.tags.create(name, target)
+            writer.tags.create(name, target)
 
     def untag(self, name: str) -> None:
         """Remove a tag, if it exists."""
-        self._require_entitled()
-        snapshot = self.snapshot()
-        if name in snapshot.tags.list():
-            snapshot.tags.delete(name)
+        writer = self.writer()
+        if name in writer.tags.list():
+            writer.tags.delete(name)
 
 
 def newest_manifest(location: Location) -> str | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from compatstore.artifacts.network import Precision
-from compatstore.errors import CompatStoreWarning
+from compatstore.errors import CompatStoreError, CompatStoreWarning
 from compatstore.evaluation.curve import native_count
 from compatstore.shown import Shown
 from compatstore.storage.history import HistoryEntry
@@ -47,7 +47,7 @@ from compatstore.upgrade.refit import Refitter, refit
 from compatstore.upgrade.requests.backfill import Budget
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.run_settings import RunSettings
-from compatstore.upgrade.states import BACKFILL, CUTOVER, READY, advance, set_run
+from compatstore.upgrade.states import BACKFILL, CUTOVER, READY, advance, require_open, set_run
 from compatstore.upgrade.transform import transformer_of
 
 CATCH_UP_PASSES = 10
@@ -141,11 +141,23 @@ def run_upgrade(context: UpgradeContext, controls: Controls) -> UpgradeResult:
     """Bring a resolved run to the state ready (or keep it in cutover, with a larger backfill).
 
     Raises:
-        Interrupted: A stop was asked for; the same call goes on.
+        Interrupted: A stop was asked for; the same call goes on. Or an earlier version of the table was restored, which
+            knows nothing of the upgrade; the same call begins it again.
         UpgradeError: A backfill without an encoder.
+        TableChanged: Another writer dropped, renamed or replaced columns.
     """
     started = time.monotonic()
     context = context.later(expand(context))
+    try:
+        return _run_expanded(context, controls, started)
+    except CompatStoreError:
+        raise
+    except Exception:  # Lance's own error of a column that is gone
+        require_open(context.catalog.registry(), context.run.target)
+        raise
+
+
+def _run_expanded(context: UpgradeContext, controls: Controls, started: float) -> UpgradeResult:
     choice = _choose(context, controls)
     controls = replace(controls, settings=replace(controls.settings, precision=choice.precision))
     transformed = _hop(context, controls)

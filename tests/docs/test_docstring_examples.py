@@ -35,7 +35,8 @@ def public():
             if inspect.isclass(value) or inspect.isfunction(value):
                 yield f"{place.__name__}.{name}", value
     for name, verb in vars(cs.Gallery).items():
-        if not name.startswith("_"):
+        # `tests/test_asynchronous.py` runs the same examples through the async forms of the verbs.
+        if not name.startswith("_") and not inspect.iscoroutinefunction(verb):
             yield f"compatstore.Gallery.{name}", verb
     for name, verb in vars(cs.Cache).items():
         if not name.startswith("_") and inspect.isfunction(verb) and name != "close":

@@ -1,0 +1,242 @@
+"""A LanceDB connection whose tables, where they are galleries, search as their upgrade is served.
+
+The active version after a cutover, both versions as one while they are fused: `search` without a column's name asks the
+gallery. All else is LanceDB's own connection and table, unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import lancedb
+from lancedb.query import FullTextQuery
+
+from compatstore.boundary import shown
+from compatstore.encoders import Encoder
+from compatstore.errors import InvalidInput
+from compatstore.gallery import Gallery
+from compatstore.integrations.following import FollowedGallery
+from compatstore.storage.indexes import SearchSettings
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+RESULTS = 10  # as LanceDB's searches without a limit
+
+
+def connect(
+    database: str | PathLike[str], *, read_consistency_interval: timedelta | None = timedelta(0), **options: Any
+) -> ServingConnection:
+    """Connect to a LanceDB database on a disk or an object store.
+
+    Args:
+        database: Its folder, or a URI of an object store.
+        read_consistency_interval: How often handles look for commits of others; at each use by default. LanceDB's own
+            default, None, is never: after an upgrade has added columns its `optimize` and `drop_columns` are refused.
+        options: All others of `lancedb.connect`.
+
+    Examples:
+        >>> table = connect("app-db").open_table("notes", trust_code=True)
+        >>> table.search("red shirt").limit(3).to_list()  # doctest: +SKIP
+    """
+    return ServingConnection(lancedb.connect(database, read_consistency_interval=read_consistency_interval, **options))
+
+
+class ServingConnection:
+    """A LanceDB connection; its tables are `ServingTable`s.
+
+    Attributes:
+        plain: LanceDB's own connection.
+    """
+
+    def __init__(self, plain: Any) -> None:
+        self.plain = plain
+
+    def open_table(
+        self,
+        name: str,
+        *,
+        encoders: Mapping[str, Encoder] | None = None,
+        queries_of: str | None = None,
+        trust_code: bool = False,
+        **options: Any,
+    ) -> ServingTable:
+        """Open a table, whether or not it is a gallery.
+
+        Args:
+            name: Its name.
+            encoders: As in `Gallery.open`: models by version, where only this program can make them. Versions among
+                them may be registered later.
+            queries_of: Version of the vectors that this program itself makes of its queries. Name it where the program
+                embeds: its vectors then never meet another model's, whatever version is active. None: the active one.
+            trust_code: As in `Gallery.open`; an embedding function of LanceDB's needs it.
+            options: All others of LanceDB's `open_table`.
+
+        Raises:
+            ValueError: LanceDB finds no such table.
+            UnknownVersion: The gallery has no version `queries_of`.
+        """
+        table = self.plain.open_table(name, **options)
+        return ServingTable(table, FollowedGallery(table, encoders, trust_code=trust_code), queries_of)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.plain, name)
+
+    def __getitem__(self, name: str) -> ServingTable:
+        return self.open_table(name)
+
+    def __repr__(self) -> str:
+        return f"<ServingConnection to {self.plain.uri}>"
+
+
+class ServingTable:
+    """A LanceDB table; where it is a gallery, `search` is served by the gallery.
+
+    Attributes:
+        plain: LanceDB's own table.
+    """
+
+    def __init__(self, plain: Any, followed: FollowedGallery, queries_of: str | None = None) -> None:
+        self.plain, self._followed, self._queries_of = plain, followed, queries_of
+        if self.gallery is not None and queries_of is not None:
+            self.gallery.version(queries_of)
+
+    @property
+    def gallery(self) -> Gallery | None:
+        """The gallery on the table; None while it is none. Another process may adopt the table at any time."""
+        return self._followed.now()
+
+    def search(
+        self, query: Any = None, vector_column_name: str | None = None, query_type: str = "auto", **options: Any
+    ) -> Any:
+        """Search the gallery, or where LanceDB alone is meant, the table.
+
+        LanceDB alone is meant where the table is no gallery, where a column is named, and by full-text, hybrid and
+        empty queries. A text goes to the gallery where it has a model for it; else it is a full-text query, as LanceDB
+        takes it too.
+
+        Args:
+            query: A text or picture, which is embedded by what serves; a vector; vectors by version for both versions
+                of an upgrade: `{"v1": ..., "v2": ...}`.
+            vector_column_name: Column to search by LanceDB alone.
+            query_type: As LanceDB's.
+            options: All others of LanceDB's `search`.
+
+        Returns:
+            A `ServingQuery`, or LanceDB's own builder of queries.
+        """
+        alone = query is None or vector_column_name is not None or query_type not in ("auto", "vector")
+        gallery = self.gallery
+        if gallery is None or alone or isinstance(query, FullTextQuery):
+            return self.plain.search(query, vector_column_name, query_type, **options)
+        is_text = isinstance(query, str)
+        if is_text and query_type == "auto" and gallery.version().encoder is None:
+            return self.plain.search(query, query_type="fts", **options)
+        if options:
+            raise _refused(f"search with {', '.join(options)}", "a query alone")
+        version = None if is_text or isinstance(query, Mapping) else self._queries_of
+        return ServingQuery(gallery, query, version)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.plain, name)
+
+    def __len__(self) -> int:
+        return int(self.plain.count_rows())
+
+    def __repr__(self) -> str:
+        return f"<ServingTable {self.plain.name}: {self.gallery or 'no gallery'}>"
+
+
+class ServingQuery:
+    """A search of a gallery in LanceDB's form: settings one after the other, then `to_list` or another result."""
+
+    def __init__(self, gallery: Gallery, query: Any, version: str | None) -> None:
+        self._gallery, self._query, self._version = gallery, query, version
+        self._limit, self._settings = RESULTS, SearchSettings()
+        self._where: str | None = None
+        self._columns: list[str] | None = None
+
+    def limit(self, limit: int | None) -> ServingQuery:
+        """Ask for a number of results; None for 10."""
+        self._limit = RESULTS if limit is None else limit
+        return self
+
+    def where(self, where: str, prefilter: bool | None = None) -> ServingQuery:
+        """Keep to the items that fulfil an SQL condition.
+
+        Raises:
+            InvalidInput: `prefilter` is False: a gallery always finds `limit` items that fulfil it, if there are.
+        """
+        if prefilter is False:
+            raise _refused("filter what was found", "prefilter=True")
+        self._where = where
+        return self
+
+    def select(self, columns: Sequence[str]) -> ServingQuery:
+        """Name the columns to return; id, source and metadata by default."""
+        if isinstance(columns, Mapping | str) or not all(isinstance(name, str) for name in columns):
+            raise _refused(f"select {shown(columns)}", "a list of names")
+        self._columns = list(columns)
+        return self
+
+    def nprobes(self, nprobes: int) -> ServingQuery:
+        """Set how many cells of the index are compared."""
+        self._settings = SearchSettings(nprobes=nprobes, refine=self._settings.refine)
+        return self
+
+    def refine_factor(self, refine_factor: int) -> ServingQuery:
+        """Set which multiple of the results wanted is compared by the vectors themselves."""
+        self._settings = SearchSettings(nprobes=self._settings.nprobes, refine=refine_factor)
+        return self
+
+    def to_arrow(self) -> Any:
+        """Search; an Arrow table as `Gallery.search` gives it: nearest first, with `_distance` and `_version`."""
+        settings = None if self._settings == SearchSettings() else self._settings
+        return self._gallery.search(
+            self._query, self._limit, self._version, self._where, self._columns, settings=settings
+        )
+
+    def to_list(self) -> list[dict[str, Any]]:
+        """Search; a dict for each item, nearest first."""
+        rows: list[dict[str, Any]] = self.to_arrow().to_pylist()
+        return rows
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Search; a pandas frame, nearest first."""
+        return self.to_arrow().to_pandas()
+
+    def to_pydantic(self, model: type[Any]) -> list[Any]:
+        """Search; an object of a LanceDB or pydantic model for each item, with the columns that the model has."""
+        names = list(model.model_fields)
+        wanted = [name for name in names if not name.startswith("_")]
+        return [model(**{name: row[name] for name in names if name in row}) for row in self.select(wanted).to_list()]
+
+    def __getattr__(self, name: str) -> Any:
+        raise _unknown(name)
+
+    def __repr__(self) -> str:
+        return f"<ServingQuery of {self._gallery!r}: {self._limit} results>"
+
+
+SETTINGS = ("limit", "where", "select", "nprobes", "refine_factor", "to_arrow", "to_list", "to_pandas", "to_pydantic")
+
+
+class _Unserved(InvalidInput, AttributeError):  # noqa: N818  (named for what is wrong)
+    """LanceDB's builder has it, and a gallery's search has not; for Python, an attribute that is not there."""
+
+
+def _unknown(name: str) -> _Unserved:
+    return _Unserved(
+        f"use {name} of a search that the gallery serves",
+        expected=f"one of {', '.join(SETTINGS)}",
+        found=name,
+        fix="Ask LanceDB alone, with the column named: table.plain.search(query, vector_column_name=...)",
+    )
+
+
+def _refused(asked: str, expected: str) -> InvalidInput:
+    fix = "Ask LanceDB alone, with the column named: table.plain.search(query, vector_column_name=...)"
+    return InvalidInput(f"{asked}, by a search that the gallery serves", expected=expected, found="that", fix=fix)

@@ -1,0 +1,407 @@
+"""A LlamaIndex vector store on a gallery, which can be upgraded to another embedding model while the app serves."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from compatstore.asynchronous import awaited
+from compatstore.encoders import Function
+from compatstore.errors import DimensionMismatch, FingerprintMismatch, InvalidInput, MissingExtra, NotFound
+from compatstore.gallery import Gallery
+from compatstore.integrations.documents import Documents, as_json, rows_of
+from compatstore.integrations.llamaindex_filters import DOCUMENT, read_query
+from compatstore.integrations.models import FrameworkModel, identity_of, require_model
+from compatstore.integrations.serving import ServedGallery, log, serve
+from compatstore.search import FusionPlan
+from compatstore.versions import Metric
+
+try:
+    from llama_index.core.base.embeddings.base import BaseEmbedding
+    from llama_index.core.bridge.pydantic import PrivateAttr
+    from llama_index.core.indices.query.embedding_utils import get_top_k_mmr_embeddings
+    from llama_index.core.schema import (
+        BaseNode,
+        Document,
+        ImageDocument,
+        ImageNode,
+        IndexNode,
+        MetadataMode,
+        Node,
+        TextNode,
+    )
+    from llama_index.core.vector_stores.types import (
+        BasePydanticVectorStore,
+        MetadataFilters,
+        VectorStoreQuery,
+        VectorStoreQueryMode,
+        VectorStoreQueryResult,
+    )
+except ImportError as error:
+    raise MissingExtra("llama_index", "llamaindex") from error
+
+CONTENT = "llama_index_node"  # column of all that a node has beside its vector, as a text of JSON
+MMR_FACTOR = 4.0  # candidates of a search by maximal marginal relevance, as a multiple of the results
+MMR_THRESHOLD = 0.5
+SAME = 0.99  # cosine of two embeddings of one text by one model, at least; endpoints differ in the last digits
+_KINDS = {kind.class_name(): kind for kind in (TextNode, Node, ImageNode, IndexNode, Document, ImageDocument)}
+
+
+def model_of(model: BaseEmbedding | FrameworkModel, identity: str | None = None) -> FrameworkModel:
+    """LlamaIndex's embedding model as a model with an identity.
+
+    Args:
+        model: Any `BaseEmbedding` of LlamaIndex.
+        identity: What tells the model from any other ("text-embedding-3-small@2024-01"), where class, settings and
+            release of the library do not, or tell too much.
+
+    Raises:
+        InvalidInput: It is no `BaseEmbedding`, or the identity is no text.
+    """
+    if isinstance(model, FrameworkModel):
+        return model
+    if not isinstance(model, BaseEmbedding):
+        raise InvalidInput("use a model of LlamaIndex", expected="a BaseEmbedding", found=type(model).__name__)
+    named = identity_of(model, "llamaindex") if identity is None else require_model(identity, "LlamaIndex")
+
+    def documents(texts: Sequence[str]) -> list[list[float]]:
+        return model.get_text_embedding_batch(list(texts))
+
+    def queries(texts: Sequence[str]) -> list[list[float]]:
+        return [model.get_query_embedding(text) for text in texts]
+
+    return FrameworkModel(named, documents, queries)
+
+
+def as_encoder(model: BaseEmbedding, *, identity: str | None = None, spec: str = "") -> Function:
+    """LlamaIndex's embedding model as an encoder: for `Gallery.register`, and `--encoder python:MODULE:ATTRIBUTE`.
+
+    Args:
+        model: Any `BaseEmbedding` of LlamaIndex; one text is embedded, to see how many values a vector has.
+        identity: As `model_of` takes it.
+        spec: How `encoders.from_spec` finds this object again ("python:package.module:attribute"), if it can.
+    """
+    encoder = model_of(model, identity).measured()
+    encoder.spec = spec
+    return encoder
+
+
+class LlamaIndexVectorStore(BasePydanticVectorStore):
+    """A LlamaIndex vector store whose nodes are the items of a gallery.
+
+    An item's source is what LlamaIndex embeds of a node: its text, with the metadata that its settings put before it.
+    Where there is no gallery yet one is made. The store embeds queries itself, by both models while an upgrade is
+    served by both of its versions, so LlamaIndex does not (`is_embedding_query` is False).
+
+    Args:
+        embed_model: The app's embedding model, the same that its index has; a `FrameworkModel` of `model_of` where its
+            identity is declared.
+        gallery: A path, a URI or `DATABASE#TABLE`.
+        models: Further models of the app: those that the gallery is or will be upgraded to, or comes from.
+        metric: Distance of a gallery that is made here.
+        metadata: Metadata columns of a gallery that is made here, by name and type; all else is kept as JSON.
+        storage_options: What the object store needs.
+        is_embedding_query: True: LlamaIndex embeds queries, as texts that HyDE made up, and searches use that model's
+            version alone.
+
+    Raises:
+        FingerprintMismatch: The embedding model is another one than the gallery's.
+    """
+
+    stores_text: bool = True
+    is_embedding_query: bool = False
+    _served: ServedGallery = PrivateAttr()
+    _trusted: bool = PrivateAttr(default=False)
+
+    def __init__(
+        self,
+        embed_model: BaseEmbedding | FrameworkModel,
+        gallery: str,
+        *,
+        models: Sequence[BaseEmbedding | FrameworkModel] = (),
+        metric: Metric = "cosine",
+        metadata: Mapping[str, str] | None = None,
+        storage_options: dict[str, str] | None = None,
+        is_embedding_query: bool = False,
+    ) -> None:
+        super().__init__(stores_text=True, is_embedding_query=is_embedding_query)
+        columns = {**(metadata or {}), DOCUMENT: "string", CONTENT: "string"}
+        every = [model_of(model) for model in (embed_model, *models)]
+        self._served = serve(gallery, every, metric=metric, metadata=columns, storage_options=storage_options)
+
+    @classmethod
+    def class_name(cls) -> str:
+        """Name of the class, as LlamaIndex asks for it."""
+        return "LlamaIndexVectorStore"
+
+    @property
+    def client(self) -> Gallery:
+        """The gallery as of now."""
+        return self._served.now()
+
+    # ---- writing
+
+    def add(self, nodes: Sequence[BaseNode], **kwargs: Any) -> list[str]:
+        """Write nodes, in one commit; a node whose id is there replaces what was there.
+
+        Vectors that the nodes have are taken as those of the app's model, until its version is retired. The gallery
+        embeds nodes without a vector, and after a cutover all nodes by the active version's model.
+
+        Args:
+            nodes: n nodes.
+            kwargs: None.
+
+        Returns:
+            The ids of what was written.
+
+        Raises:
+            FingerprintMismatch: The nodes were embedded by another model than the store's.
+            DimensionMismatch: Vectors have another length.
+        """
+        _refuse(kwargs, "add nodes")
+        every = list(nodes)
+        if not every:
+            return []
+        gallery, name = self._served.now(), self._served.first()
+        texts = [node.get_content(metadata_mode=MetadataMode.EMBED) for node in every]
+        metadatas = [{**node.metadata, DOCUMENT: node.ref_doc_id} for node in every]
+        rows = self._documents(gallery).rows([node.node_id for node in every], texts, metadatas)
+        rows[CONTENT] = [_content(node, text) for node, text in zip(every, texts, strict=True)]
+        embeddings = [node.embedding for node in every]
+        version = self._served.version() or gallery.active
+        if _is_live(gallery, name) and any(embedding is not None for embedding in embeddings):
+            self._require_own(texts, embeddings)
+            rows["vector" if name == version else name] = embeddings
+        added = gallery.add(rows, version, upsert=True, repeated="last")
+        for node, reason in added.failures:
+            log.warning("node %s could not be embedded, and is not written: %s", node, reason)
+        left = {node for node, _ in added.failures}
+        return [node.node_id for node in every if node.node_id not in left]
+
+    def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
+        """Remove all nodes of a document."""
+        _refuse(delete_kwargs, "delete a document")
+        gallery = self._served.now()
+        documents = self._documents(gallery)
+        condition = read_query(None, [ref_doc_id], None)
+        if DOCUMENT in documents.own.names and condition is not None:
+            found = gallery.scan([documents.id, DOCUMENT], documents.where(condition)).to_arrow()
+            # Ids that say one moment in two ways are equal for a condition.
+            gallery.delete([row[documents.id] for row in rows_of(found) if row[DOCUMENT] == ref_doc_id])
+
+    def delete_nodes(
+        self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **delete_kwargs: Any
+    ) -> None:
+        """Remove nodes that have one of the ids and pass the filters; without either, none: see `clear`."""
+        _refuse(delete_kwargs, "delete nodes")
+        if node_ids is None and filters is None:
+            return
+        gallery = self._served.now()
+        gallery.delete(node_ids if filters is None and node_ids else self._ids(gallery, node_ids, filters))
+
+    def clear(self) -> None:
+        """Remove all nodes; versions and upgrades of the gallery stay."""
+        gallery = self._served.now()
+        gallery.delete(self._ids(gallery, None, None))
+
+    # ---- reading
+
+    def get_nodes(self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None) -> list[BaseNode]:
+        """Nodes that have one of the ids and pass the filters; all nodes without either.
+
+        They are in the order of the ids where there are no filters; ids that are not there are left out.
+        """
+        gallery = self._served.now()
+        documents = self._documents(gallery)
+        if node_ids is not None and filters is None:
+            found = gallery.get(node_ids, documents.columns, missing="skip")
+        else:
+            found = gallery.scan(documents.columns, self._where(documents, node_ids, filters)).to_arrow()
+        return [_node(documents, row) for row in rows_of(found)]
+
+    def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
+        """Find the nodes nearest to a text, or to a vector of the app's model.
+
+        The mode "mmr" chooses among the `mmr_prefetch_k` nearest (or `mmr_prefetch_factor` times the results) those
+        that are near and unlike each other.
+
+        Args:
+            query: What LlamaIndex asks; a vector in it counts more than a text. Of the modes "default" and "mmr".
+            kwargs: `mmr_threshold`, `mmr_prefetch_k`, `mmr_prefetch_factor`.
+
+        Returns:
+            Nodes, similarities and ids, most similar first. A similarity is the cosine or the product, or
+            1 / (1 + squared distance) of an l2 version; where both versions of an upgrade answer as one it is a
+            number from 0 to 1 whose order alone means something.
+
+        Raises:
+            InvalidInput: The mode is another, or there is neither a text nor a vector.
+        """
+        _refuse({name: value for name, value in kwargs.items() if not name.startswith("mmr_")}, "search")
+        if query.mode not in (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.MMR):
+            raise InvalidInput(
+                "search a gallery through LlamaIndex",
+                expected="the mode default or mmr",
+                found=str(getattr(query.mode, "value", query.mode)),
+                fix="A gallery searches by vectors: ask with vector_store_query_mode='default'.",
+            )
+        gallery = self._served.now()
+        documents = self._documents(gallery)
+        # An index that leaves texts to its store asks with an empty list of nodes, which means any.
+        condition = read_query(query.filters, query.doc_ids or None, query.node_ids or None)
+        where = None if condition is None else documents.where(condition)
+        value, version = self._asked(query)
+        count = query.similarity_top_k
+        if query.mode == VectorStoreQueryMode.MMR:
+            factor = kwargs.get("mmr_prefetch_factor", MMR_FACTOR)
+            count = max(count, int(kwargs.get("mmr_prefetch_k") or math.ceil(count * factor)))
+        found = gallery.search(value, count, version, where, documents.columns)
+        rows = rows_of(found)
+        if query.mode == VectorStoreQueryMode.MMR:
+            threshold = kwargs.get("mmr_threshold", query.mmr_threshold)
+            return self._diverse(documents, rows, value, version or gallery.active, query.similarity_top_k, threshold)
+        fused = isinstance(gallery.explain(value, count, version), FusionPlan)
+        metric = "fused" if fused else gallery.version(version, encoders=False).metric
+        return _result(documents, rows, [_similarity(metric, row["_distance"]) for row in rows])
+
+    # Ignored: mypy holds `self` against that of the base's own methods.
+    async_add = awaited(add)  # type: ignore[arg-type]
+    adelete = awaited(delete)  # type: ignore[arg-type]
+    adelete_nodes = awaited(delete_nodes)  # type: ignore[arg-type]
+    aclear = awaited(clear)  # type: ignore[arg-type]
+    aget_nodes = awaited(get_nodes)  # type: ignore[arg-type]
+    aquery = awaited(query)  # type: ignore[arg-type]
+
+    # ---- inside
+
+    def _asked(self, query: VectorStoreQuery) -> tuple[str | np.ndarray[Any, Any], str | None]:
+        """What is searched with, and the version that it belongs to."""
+        if query.query_embedding is not None:
+            vector = np.asarray(query.query_embedding, np.float32)
+            if vector.ndim != 1:
+                raise DimensionMismatch("search by a vector", expected="one vector", found=f"shape {vector.shape}")
+            return vector, self._served.first()
+        if query.query_str is None:
+            raise InvalidInput("search a gallery through LlamaIndex", expected="a text or a vector", found="neither")
+        return query.query_str, self._served.version()
+
+    def _diverse(
+        self,
+        documents: Documents,
+        rows: Sequence[Mapping[str, Any]],
+        value: Any,
+        version: str,
+        count: int,
+        threshold: float | None,
+    ) -> VectorStoreQueryResult:
+        """The rows that LlamaIndex's rule chooses, by the vectors of one version."""
+        gallery = self._served.now()
+        vector = value
+        if isinstance(value, str):
+            encoder = gallery.encoder(version)
+            assert encoder is not None  # the search has embedded by it
+            vector = getattr(encoder, "encode_queries", encoder.encode)([value])[0]
+        vectors = gallery.vectors([row[documents.id] for row in rows], version)
+        there = np.flatnonzero(~np.isnan(vectors).any(axis=1)).tolist()
+        if not there:
+            return _result(documents, [], [])
+        similarities, chosen = get_top_k_mmr_embeddings(
+            query_embedding=list(map(float, vector)),
+            embeddings=[vectors[place].tolist() for place in there],
+            similarity_top_k=count,
+            embedding_ids=there,
+            mmr_threshold=MMR_THRESHOLD if threshold is None else threshold,
+        )
+        return _result(documents, [rows[place] for place in chosen], [float(one) for one in similarities])
+
+    def _require_own(self, texts: Sequence[str], embeddings: Sequence[list[float] | None]) -> None:
+        """Embed one text once, to see that the nodes' vectors are the model's.
+
+        Raises:
+            FingerprintMismatch: They are another one's.
+        """
+        model = self._served.models[0]
+        if self._trusted or model.documents is None:
+            return
+        text, embedding = next(pair for pair in zip(texts, embeddings, strict=True) if pair[1] is not None)
+        own, given = np.asarray(model.documents([text])[0], float), np.asarray(embedding, float)
+        lengths = np.linalg.norm(own) * np.linalg.norm(given)
+        if own.shape != given.shape or (lengths > 0 and own @ given < SAME * lengths):
+            raise FingerprintMismatch(
+                f"add nodes to {self._served.path}",
+                expected=f"vectors of {model.identity}",
+                found="vectors of another model",
+                fix="Give the index the store's model: VectorStoreIndex(..., embed_model=...).",
+            )
+        self._trusted = True
+
+    @staticmethod
+    def _documents(gallery: Gallery) -> Documents:
+        return Documents.of(gallery, apart=(CONTENT,))
+
+    def _where(self, documents: Documents, node_ids: list[str] | None, filters: MetadataFilters | None) -> str | None:
+        condition = read_query(filters, None, node_ids)
+        return None if condition is None else documents.where(condition)
+
+    def _ids(self, gallery: Gallery, node_ids: list[str] | None, filters: MetadataFilters | None) -> list[Any]:
+        documents = self._documents(gallery)
+        found = gallery.scan([documents.id], self._where(documents, node_ids, filters)).to_arrow()
+        return [row[documents.id] for row in rows_of(found)]
+
+
+def _content(node: BaseNode, source: str) -> str:
+    """All that a node has beside its vector; not its text where the source is just that.
+
+    The metadata are in here too: columns of JSON do not keep the order of keys, which is part of what is embedded.
+    """
+    content = node.model_dump(mode="json", exclude={"metadata", "embedding"})
+    if content.get("text") == source:
+        del content["text"]
+    whole = {"kind": node.class_name(), "content": content, "metadata": node.metadata}
+    return as_json(whole, f"write node {node.node_id}")
+
+
+def _node(documents: Documents, row: Mapping[str, Any]) -> BaseNode:
+    """The node of a row; of an item that did not come from LlamaIndex, a node with its text and metadata."""
+    source = (row[documents.text] if documents.text else None) or ""
+    values = {name: value for name, value in documents.metadata(row).items() if name != DOCUMENT}
+    if row.get(CONTENT) is None:
+        return TextNode(id_=str(row[documents.id]), text=source, metadata=values)
+    stored = json.loads(row[CONTENT])
+    kind = _KINDS.get(stored["kind"], TextNode)
+    content = stored["content"]
+    if "text" in kind.model_fields:
+        content.setdefault("text", source)
+    node: BaseNode = kind.from_dict(content)
+    node.metadata = stored["metadata"] if stored["metadata"] == values else values  # changed by the gallery
+    return node
+
+
+def _result(
+    documents: Documents, rows: Sequence[Mapping[str, Any]], similarities: list[float]
+) -> VectorStoreQueryResult:
+    nodes = [_node(documents, row) for row in rows]
+    return VectorStoreQueryResult(nodes=nodes, similarities=similarities, ids=[node.node_id for node in nodes])
+
+
+def _similarity(metric: str, distance: float) -> float:
+    if metric == "fused":  # a mean of standardised distances, around 0
+        return 1 / (1 + math.exp(max(-700.0, min(700.0, distance))))
+    return 1 / (1 + max(distance, 0.0)) if metric == "l2" else 1 - distance
+
+
+def _is_live(gallery: Gallery, version: str) -> bool:
+    with suppress(NotFound):
+        gallery.explain(version=version, serving="single")
+        return True
+    return False
+
+
+def _refuse(unknown: Mapping[str, Any], asked: str) -> None:
+    if unknown:
+        raise InvalidInput(asked, expected="arguments of this store", found=", ".join(sorted(unknown)))
