@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from compatstore import encoders, errors, evaluation
     from compatstore.artifacts import Artifact, Transformed
     from compatstore.derivation import Derivation
+    from compatstore.devices.export import export
     from compatstore.errors import CompatStoreError
     from compatstore.gallery import Gallery
     from compatstore.in_memory.graph import CacheSettings
@@ -52,6 +53,7 @@ __all__ = [
     "encoders",
     "errors",
     "evaluation",
+    "export",
     "nearest_neighbours",
 ]
 
@@ -74,6 +76,7 @@ _HOMES = {
     "RunSettings": "compatstore.upgrade.requests.run_settings",
     "SearchSettings": "compatstore.storage.indexes",
     "Transformed": "compatstore.artifacts",
+    "export": "compatstore.devices.export",
     "nearest_neighbours": "compatstore.in_memory.nearest",
 }
 _MODULES = ("encoders", "errors", "evaluation")

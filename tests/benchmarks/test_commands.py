@@ -39,6 +39,7 @@ SMALLEST = {
     "benchmarks.backfill": "--rows 300 --dim 16 --rate 1e6",
     "benchmarks.claims": "{page}",
     "benchmarks.derive": "--rows 600 --dim 16 --shorter 8 --repeats 1",
+    "benchmarks.devices": "{embedded} --widths 8 16 --epochs 2 --repeats 1",
     "benchmarks.faiss_cache": "--rows 600 --dim 8 --batches 1 4 --repeats 10",
     "benchmarks.fusion.__main__": "{embedded} --journal {new}/fusion.jsonl --page {page} --seeds 1 --items 60 "
     "--queries 20 --shares 0 0.5",
