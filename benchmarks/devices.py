@@ -36,7 +36,7 @@ QUERIES = 500
 
 
 def learned(read: FloatArray, native: FloatArray, branch: int, mixer: int, epochs: int) -> Artifact:
-    """h of FCT between the vectors of two models."""
+    """H of FCT between the vectors of two models."""
     return FCT(epochs=epochs, branch_width=branch, mixer_width=mixer, batch_size=256).fit(Pairs(read, native))
 
 

@@ -5,8 +5,8 @@ items that it was not learned from. Each part is a set of neighbourhoods (some s
 to half of the neighbourhoods of the part and one to half of the rest's, with equally many rows, and the rows of all
 other neighbourhoods are told apart by them. What tells cats from ships does not tell their other neighbours apart;
 another model's mean and spectrum stand in every one of its vectors. A single large class passes that test too, so the
-part must also be as manifold as the rest: its effective rank (Roy and Vetterli, EUSIPCO 2007, of the variances' squares)
-at least `SAME_RANK` of theirs.
+part must also be as manifold as the rest: the participation ratio of its variances is at least `SAME_RANK` of theirs.
+And it must lie where the rest hardly varies, in units of the rest's own variances: a class uses its model's directions.
 """
 
 from __future__ import annotations
@@ -25,8 +25,11 @@ FEWEST = 4  # neighbourhoods of a part: two to learn from and two to judge by
 WIDEST = 384  # values; longer vectors are projected onto as many directions at random
 SEEDS, STEPS, SPLITS = 12, 3, 4
 SHRUNK = 0.3  # share of the mean variance in each covariance: of few rows, most variances are 0 otherwise
-TOLD_APART = 0.95  # of the rows of either side, at least; chosen in docs/results/two_models.md
+TOLD_APART = 0.94  # of the rows of either side, at least; chosen in docs/results/two_models.md
 SAME_RANK = 0.6
+OUTSIDE = 1.6
+SLIGHTLY_SHRUNK = 0.05  # for spectra of many rows: what tells models apart is where the rest hardly varies
+NEAREST, FARTHEST = 0.2, 0.8  # quantiles of the part's and the rest's neighbourhoods
 RANGES = 10
 WITHIN = 0.9  # share of a part's rows that a range must hold to be named
 
@@ -40,6 +43,8 @@ class Mixture:
             sides, in [0, 1].
         share: Share of the rows in the part, in [0, 0.5].
         rank_ratio: Effective rank of the part over that of as many rows of the rest.
+        outside: How far the part lies outside the rest's spectrum: squared lengths of its rows in units of the rest's
+            variances, of the part's nearest neighbourhoods over those of the rest's farthest, which were left out.
         part: (n,) bool, the rows of the part.
         by_range: Whether the part is a range of the rows' order.
     """
@@ -47,13 +52,14 @@ class Mixture:
     told_apart: float
     share: float
     rank_ratio: float
+    outside: float
     part: BoolArray
     by_range: bool = False
 
     @property
     def found(self) -> bool:
         """Whether this is a sign of two models."""
-        return self.told_apart >= TOLD_APART and self.rank_ratio >= SAME_RANK
+        return self.told_apart >= TOLD_APART and self.rank_ratio >= SAME_RANK and self.outside >= OUTSIDE
 
 
 def find_mixture(vectors: FloatArray, *, ordered: bool = False, seed: int = 0) -> Mixture | None:
@@ -78,14 +84,14 @@ def find_mixture(vectors: FloatArray, *, ordered: bool = False, seed: int = 0) -
 
 
 def _order(one: Mixture) -> tuple[bool, float, float]:
-    """Of parts that are told apart the most manifold one counts, else the one that is nearest to that."""
+    """Of parts that are signs the farthest one counts, else the one that is nearest to be one."""
     if one.found:
-        return True, one.rank_ratio, one.told_apart
-    return False, float(one.rank_ratio >= SAME_RANK), one.told_apart
+        return True, one.outside, one.told_apart
+    return False, float(one.rank_ratio >= SAME_RANK) + float(one.outside >= OUTSIDE), one.told_apart
 
 
 def range_of(part: BoolArray) -> tuple[int, int] | None:
-    """First and last position of the shortest range that holds `WITHIN` of a part's rows, where it is mostly the part's.
+    """First and last position of the shortest range with `WITHIN` of a part's rows; None where others are many in it.
 
     Args:
         part: (n,) bool, in the rows' order.
@@ -206,15 +212,33 @@ def _judged(
     part = chosen[places]
     draws = [_held_out(rows, places, chosen, rng) for _ in range(SPLITS)]
     own = np.mean([(draw[part] > 0).mean() for draw in draws]), np.mean([(draw[~part] < 0).mean() for draw in draws])
+    outside = float(np.mean([_outside(rows, places, chosen, rng) for _ in range(SPLITS)]))
     others = rng.permutation(np.flatnonzero(~part))[: part.sum()]
     ratio = effective_rank(rows[part][: len(others)]) / effective_rank(rows[others])
     return Mixture(
-        told_apart=float(min(own)), share=float(part.mean()), rank_ratio=ratio, part=part, by_range=by_range
+        told_apart=float(min(own)),
+        share=float(part.mean()),
+        rank_ratio=ratio,
+        outside=outside,
+        part=part,
+        by_range=by_range,
     )
 
 
+def _outside(rows: FloatArray, places: Positions, chosen: BoolArray, rng: np.random.Generator) -> float:
+    """How far the part is outside the spectrum of one half of the rest, over how far the other half is."""
+    rest = rng.permutation(np.flatnonzero(~chosen))
+    fitted, left_out = np.split(rest, [len(rest) // 2])
+    density = _Gaussian.of(rows[np.isin(places, fitted)], SLIGHTLY_SHRUNK)
+    far = [
+        np.array([np.median(density.squares(rows[places == place])) for place in side])
+        for side in (np.flatnonzero(chosen), left_out)
+    ]
+    return float(np.quantile(far[0], NEAREST) / np.quantile(far[1], FARTHEST))
+
+
 def _held_out(rows: FloatArray, places: Positions, chosen: BoolArray, rng: np.random.Generator) -> Doubles:
-    """log p(row | part) - log p(row | rest), each row by neighbourhoods other than its own: (n,) float64."""
+    """Log p(row | part) - log p(row | rest), each row by neighbourhoods other than its own: (n,) float64."""
     found = np.empty(len(rows))
     learned = np.zeros(len(chosen), bool)
     for side in (chosen, ~chosen):
@@ -238,24 +262,29 @@ class _Gaussian:
     log_volume: float
 
     @classmethod
-    def of(cls, rows: FloatArray) -> _Gaussian:
+    def of(cls, rows: FloatArray, shrunk_by: float = SHRUNK) -> _Gaussian:
         mean = rows.mean(axis=0)
         centred = (rows - mean).astype(np.float64)
         covariance = centred.T @ centred / len(rows)
         variance = max(float(np.trace(covariance)) / len(covariance), 1e-12)
-        shrunk = (1 - SHRUNK) * covariance + SHRUNK * variance * np.eye(len(covariance))
+        shrunk = (1 - shrunk_by) * covariance + shrunk_by * variance * np.eye(len(covariance))
         root = np.linalg.cholesky(shrunk)
         whitening = np.linalg.inv(root).T.astype(np.float32)
         return cls(mean, whitening, float(np.log(np.diag(root)).sum()))
 
     def of_rows(self, rows: FloatArray) -> Doubles:
         """Log density of rows, but for a constant: (n, dim) -> (n,)."""
+        return -0.5 * self.squares(rows) - self.log_volume
+
+    def squares(self, rows: FloatArray) -> Doubles:
+        """Squared Mahalanobis distances: (n, dim) -> (n,)."""
         white = (rows - self.mean) @ self.whitening
-        return -0.5 * np.einsum("nd,nd->n", white, white, dtype=np.float64) - self.log_volume
+        squares: Doubles = np.einsum("nd,nd->n", white, white, dtype=np.float64)
+        return squares
 
 
 def effective_rank(rows: FloatArray) -> float:
-    """Number of directions in which rows vary: (sum of variances)^2 / sum of their squares."""
+    """Participation ratio of the variances, (their sum)^2 / sum of squares: in how many directions rows vary."""
     centred = (rows - rows.mean(axis=0)).astype(np.float64)
     products = centred @ centred.T if len(centred) < centred.shape[1] else centred.T @ centred
     squares = float((products**2).sum())
