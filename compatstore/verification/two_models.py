@@ -31,6 +31,8 @@ OUTSIDE = 1.6
 SLIGHTLY_SHRUNK = 0.05  # for spectra of many rows: what tells models apart is where the rest hardly varies
 NEAREST, FARTHEST = 0.2, 0.8  # quantiles of the part's and the rest's neighbourhoods
 RANGES = 10
+MOVES = 2  # of the ends of a range
+AXES = 4  # along which neighbourhoods are divided at the largest gap
 WITHIN = 0.9  # share of a part's rows that a range must hold to be named
 
 
@@ -123,10 +125,8 @@ def _by_neighbourhoods(rows: FloatArray, rng: np.random.Generator) -> Iterator[M
     unit = centres / np.maximum(np.linalg.norm(centres, axis=1, keepdims=True), np.finfo(np.float32).tiny)
     alike = unit @ unit.T
     seen = set[bytes]()
-    for seed in _spread(alike, min(SEEDS, count)):
-        nearest = np.argsort(-alike[seed], kind="stable")
-        first = int(np.searchsorted(np.cumsum(sizes[nearest]), 2 * LEAST_SHARE * len(rows))) + 1
-        chosen = _grown(rows, places, _chosen(count, nearest[: max(FEWEST, first)]), rng)
+    for begun in _beginnings(alike, sizes):
+        chosen = _grown(rows, places, begun, rng)
         if chosen is None:
             continue
         if sizes[chosen].sum() > len(rows) / 2:
@@ -136,18 +136,54 @@ def _by_neighbourhoods(rows: FloatArray, rng: np.random.Generator) -> Iterator[M
             yield _judged(rows, places, chosen, rng)
 
 
+def _beginnings(alike: FloatArray, sizes: Positions) -> Iterator[BoolArray]:
+    """Neighbourhoods to begin with: a few that are near each other, and sides of the largest gaps between them all."""
+    count, rows = len(alike), sizes.sum()
+    for seed in _spread(alike, min(SEEDS, count)):
+        nearest = np.argsort(-alike[seed], kind="stable")
+        first = int(np.searchsorted(np.cumsum(sizes[nearest]), 2 * LEAST_SHARE * rows)) + 1
+        yield _chosen(count, nearest[: max(FEWEST, first)])
+    for along in np.linalg.eigh(alike)[1][:, : -AXES - 1 : -1].T:
+        order = np.argsort(along)
+        gaps = np.diff(along[order])
+        shares = np.cumsum(sizes[order])[:-1] / rows
+        gaps[(shares < LEAST_SHARE) | (shares > 1 - LEAST_SHARE)] = -1
+        yield _chosen(count, order[: int(np.argmax(gaps)) + 1])
+
+
 def _by_ranges(rows: FloatArray, rng: np.random.Generator) -> Iterator[Mixture]:
-    """Each tenth of the order against the rest, and all before a tenth against all after it."""
+    """Ranges of the order: tenths, and all before or after a tenth, each moved to where rows are more like it."""
     tenth = np.arange(len(rows)) * RANGES // len(rows)
     parts = [tenth == one for one in range(RANGES)]
     parts += [tenth < one if 2 * one <= RANGES else tenth >= one for one in range(2, RANGES - 1)]
-    for part in parts:
+
+    def cut(part: BoolArray) -> tuple[Positions, BoolArray]:
         places = np.empty(len(rows), np.intp)
         inner = neighbourhoods(rows[part], rng, max(2 * FEWEST, round(NEIGHBOURHOODS * part.mean())))
         outer = neighbourhoods(rows[~part], rng)
         places[part], places[~part] = inner, outer + inner.max() + 1
         chosen = _chosen(int(places.max()) + 1, np.arange(inner.max() + 1))
-        yield _judged(rows, places, chosen, rng, by_range=True)
+        return places, chosen
+
+    for begun in parts:
+        part = begun
+        for _ in range(MOVES):
+            places, chosen = cut(part)
+            moved = _likeliest_range(_held_out(rows, places, chosen, rng))
+            if not LEAST_SHARE <= moved.mean() <= 1 - LEAST_SHARE or (moved == part).all():
+                break
+            part = moved
+        part = part if part.mean() <= 1 / 2 else ~part
+        yield _judged(rows, *cut(part), rng, by_range=True)
+
+
+def _likeliest_range(likelier: Doubles) -> BoolArray:
+    """The range in which rows that are more like the part outnumber the others by most: (n,) -> (n,) bool."""
+    sums = np.concatenate([[0.0], np.cumsum(np.sign(likelier))])
+    lowest = np.minimum.accumulate(sums)
+    stop = int(np.argmax(sums - lowest))
+    start = int(np.argmin(sums[: stop + 1]))
+    return (np.arange(len(likelier)) >= start) & (np.arange(len(likelier)) < stop)
 
 
 def neighbourhoods(rows: FloatArray, rng: np.random.Generator, count: int = NEIGHBOURHOODS) -> Positions:
