@@ -85,13 +85,14 @@ def lines(data: EmbeddedSet, branch: int, mixer: int, epochs: int, repeats: int,
         speeds = rates(ways, len(read), repeats)
     own = artifact.apply(read).vectors
     sizes = [sum(tensor.nbytes for tensor in artifact.tensors.values()), whole.bytes, small.bytes]
-    asking = target[rest[:QUERIES]]
+    queries = min(QUERIES, len(rest) // 4)
+    asking = target[rest[:queries]]
     made = [own, *(model.apply(read).vectors for model in models)]
     table = []
     for name, vectors, speed, size in zip(("NumPy", "float32", "int8"), made, speeds, sizes, strict=True):
         cosines = (own * vectors).sum(axis=1) / (np.linalg.norm(own, axis=1) * np.linalg.norm(vectors, axis=1))
         measured = cs.evaluation.retrieval_metrics(
-            asking, vectors[QUERIES:], data.labels[rest[:QUERIES]], data.labels[rest[QUERIES:]], metric="cosine"
+            asking, vectors[queries:], data.labels[rest[:queries]], data.labels[rest[queries:]], metric="cosine"
         )
         table.append(
             f"| {data.name} | {read.shape[1]} to {own.shape[1]}, {mixer} wide | {name} | {size / 1e6:.2f} "
