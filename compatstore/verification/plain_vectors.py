@@ -57,7 +57,7 @@ class VectorTally:
         shortest: Smallest length (l2) of those that are not zero.
         longest: Largest length.
         first: Flaw -> the first positions that have it.
-        kept: One in so many digests is kept: those that it divides.
+        kept: One digest in `kept` is held: those that it divides.
         sampled: Positions of the sample, ascending.
     """
 
