@@ -14,6 +14,7 @@ import click
 from compatstore import __version__
 from compatstore.cli import (
     creating,
+    devices,
     evaluation,
     indexing,
     items,
@@ -88,7 +89,7 @@ VERBS = (
     *(creating.demo, creating.init, creating.adopt),
     *(items.add, items.drop_columns, items.search, indexing.index),
     *(models.register, models.derive, models.link, models.versions),
-    *(training.train, evaluation.evaluate),
+    *(training.train, evaluation.evaluate, devices.export),
     *(upgrades.plan, upgrades.upgrade, upgrades.pause),
     evaluation.fuse,
     *(switching.cutover, switching.rollback, switching.abort, switching.retire),

@@ -37,19 +37,34 @@ def verify(ctx: click.Context, output: Output, gallery: str) -> None:
     ctx.exit(0 if result.clean else FOUND)
 
 
-@verb("doctor", example="doctor photos.lance")
+@verb("doctor", example="doctor app-db#photos --source path --order created")
 @click.argument("gallery", required=False)
+@click.option("--vector", metavar="COLUMN", help="Column of the vectors; all columns of lists of numbers by default.")
+@click.option("--id", metavar="COLUMN", help="Column of the ids; one of a usual name by default.")
+@click.option("--source", metavar="COLUMN", help="Column to embed from: path, URI or text.")
+@click.option("--order", metavar="COLUMN", help="Column that orders the rows; one of dates, else of numbers as ids.")
 @pass_output
 @click.pass_context
-def doctor(ctx: click.Context, output: Output, gallery: str | None) -> None:
-    """Look at the environment of a gallery.
+def doctor(
+    ctx: click.Context,
+    output: Output,
+    gallery: str | None,
+    vector: str | None,
+    id: str | None,
+    source: str | None,
+    order: str | None,
+) -> None:
+    """Look at the environment of a gallery, or at vectors before they become one.
 
-    At libraries, processor and memory, and at the place where GALLERY lies. A file of a few bytes is written beside the
-    table and removed again, to see whether that can be done. The exit code is 9 where there is a problem.
+    At libraries, processor and memory, and at the place where GALLERY lies: a file of a few bytes is written beside the
+    table and removed again, to see whether that can be done. A table that is no gallery yet, or a Parquet, Arrow,
+    Feather, npz or npy file, is only read: are vectors zero, not finite, not of unit length, repeated or of several
+    lengths, are sources missing, are there signs of two models in one column, and what would adopt do? The options name
+    its columns. The exit code is 9 where there is a problem.
     """
     from compatstore.verification import doctor as examine
 
-    result = examine(gallery)
+    result = examine(gallery, vector=vector, id=id, source=source, order=order)
     output.show(result, _diagnoses)
     ctx.exit(0 if result.fit else FOUND)
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from compatstore import encoders, errors, evaluation
     from compatstore.artifacts import Artifact, Transformed
     from compatstore.derivation import Derivation
+    from compatstore.devices.export import export
     from compatstore.errors import CompatStoreError
     from compatstore.gallery import Gallery
     from compatstore.in_memory.graph import CacheSettings
@@ -56,6 +57,7 @@ __all__ = [
     "encoders",
     "errors",
     "evaluation",
+    "export",
     "nearest_neighbours",
 ]
 
@@ -80,6 +82,7 @@ _HOMES = {
     "SearchSettings": "compatstore.storage.indexes",
     "ShowProgress": "compatstore.notebook",
     "Transformed": "compatstore.artifacts",
+    "export": "compatstore.devices.export",
     "nearest_neighbours": "compatstore.in_memory.nearest",
 }
 _MODULES = ("encoders", "errors", "evaluation")

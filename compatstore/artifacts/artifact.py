@@ -23,6 +23,7 @@ from compatstore.artifacts.kinds import Kind, Transformed, kind_named
 from compatstore.artifacts.manifest import Manifest, Side, Space, require_binding
 from compatstore.artifacts.matrix import as_matrix, as_side, to_numpy
 from compatstore.artifacts.network import Execution, Network, Precision
+from compatstore.artifacts.onnx_graph import OnnxGraph, OnnxOutputs
 from compatstore.boundary import array_of, checked, foreign
 from compatstore.documents import Malformed, parse
 from compatstore.errors import AlreadyExists, CompatStoreError, CorruptArtifact, InvalidInput, first_offenders
@@ -213,6 +214,19 @@ class Artifact:
         rows = as_matrix(asked, vectors, self._kind.reads(self.manifest).dim)
         side_rows = self._side_rows(f"{asked} with side-information", side, len(rows))
         return self._kind.apply(self.manifest, self._networks, rows, side_rows, execution)
+
+    def to_onnx(self, graph: OnnxGraph, vectors: str, side: str | None) -> OnnxOutputs:
+        """Add what `apply` computes to an ONNX graph.
+
+        Args:
+            graph: Gets the nodes and weights.
+            vectors: Name of the value that holds (n, d) float32.
+            side: Name of the value that holds (n, d_side) float32, of bits any values with their signs; None for an
+                artifact that reads none.
+        """
+        if side is not None and self.manifest.side_source is not None and self.manifest.side_source.dtype == "bits":
+            side = graph.signs(side)
+        return self._kind.to_onnx(self.manifest, self._networks, graph, vectors, side)
 
     def check(self, source: EmbeddingVersion, target: EmbeddingVersion) -> None:
         """Refuse to be used between versions that it was not made for.

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal, get_args
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from compatstore.arrays import FloatArray
 from compatstore.artifacts.architecture import Architecture
 from compatstore.artifacts.numpy_runner import NumpyRunner, one_thread_each
+from compatstore.artifacts.onnx_graph import OnnxGraph, add_network
 from compatstore.artifacts.torch_runner import TorchRunner
 from compatstore.errors import InvalidInput
 
@@ -29,6 +31,8 @@ Runner = Callable[[FloatArray, FloatArray | None], tuple[FloatArray, FloatArray 
 # As fast as any larger batch on CPUs, and a single row, padded, costs least.
 _CPU_ROWS = 512
 _CUDA_ROWS = 16384
+
+LARGEST_LOG = 80.0  # of sigma^2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +71,10 @@ class Execution:
 class Network:
     """An architecture and its weights.
 
+    Attributes:
+        architecture: What the network looks like.
+        tensors: Its weights, float32, named as in `Architecture.shapes`.
+
     Args:
         architecture: What the network looks like.
         tensors: Its weights, float32, named as in `Architecture.shapes`.
@@ -74,7 +82,7 @@ class Network:
 
     def __init__(self, architecture: Architecture, tensors: Mapping[str, FloatArray]) -> None:
         self.architecture = architecture
-        self._tensors = dict(tensors)
+        self.tensors = MappingProxyType(dict(tensors))
         self._on_torch: dict[tuple[str, str], TorchRunner] = {}
 
     def run(
@@ -108,6 +116,20 @@ class Network:
                     done.result()
         return vectors, None if log_sigma2 is None else _exp(log_sigma2)
 
+    def to_onnx(self, graph: OnnxGraph, source: str, side: str | None) -> tuple[str, str | None]:
+        """Add the network to an ONNX graph; see `run`.
+
+        Args:
+            graph: Gets its nodes and weights.
+            source: Name of the value that holds (n, source_dim) float32.
+            side: Name of the value that holds (n, side_dim) float32, or None for a network without side branch.
+
+        Returns:
+            Names of the values that hold (n, output_dim) and sigma^2 (n,); None for the latter where there is none.
+        """
+        vectors, log_sigma2 = add_network(graph, self.architecture, self.tensors, source, side)
+        return vectors, None if log_sigma2 is None else graph.exp_clipped(log_sigma2, LARGEST_LOG)
+
     def _run_batches(
         self,
         starts: range,
@@ -136,15 +158,15 @@ class Network:
     def _runner(self, execution: Execution) -> Runner:
         # NumPy's product was the faster of the two in float32 on CPUs, and needs no second of importing torch.
         if execution.device == "cpu" and execution.precision == "float32":
-            return NumpyRunner(self.architecture, self._tensors, execution.rows)
+            return NumpyRunner(self.architecture, self.tensors, execution.rows)
         key = (execution.device, execution.precision)
         if key not in self._on_torch:
             self._on_torch[key] = TorchRunner(
-                self.architecture, self._tensors, device=execution.device, precision=execution.precision
+                self.architecture, self.tensors, device=execution.device, precision=execution.precision
             )
         return self._on_torch[key]
 
 
 def _exp(log_sigma2: FloatArray) -> FloatArray:
     # Clipped, so that sigma^2 stays a finite, positive float32 whatever a network says.
-    return np.exp(np.clip(log_sigma2, -80, 80))
+    return np.exp(np.clip(log_sigma2, -LARGEST_LOG, LARGEST_LOG))

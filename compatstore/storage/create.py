@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -76,7 +76,38 @@ def adopt_table(
         InvalidName: The version's name means something else here, or is too long.
     """
     store = Store.open(location)
-    asked = f"adopt {location.uri}"
+    columns, version, id_type, source, declared = adoptable(
+        store, version, vector=vector, id_column=id_column, source=source
+    )
+    record = VersionRecord.of(version, columns=columns, adopted=True)
+    if declared:
+        record = replace(record, encoder=f"{LANCEDB}{vector}")
+    registry = Registry(id_column, id_type, source, version.name, {version.name: record})
+    start(store, registry, HistoryEntry("adopt", version.name, rows=store.count(), note=f"column {vector}"))
+    return store
+
+
+class Adoptable(NamedTuple):
+    """What an adoption of a table would take.
+
+    Attributes:
+        columns: Those of its version.
+        version: The version, with the model that LanceDB's metadata name, where nobody named another.
+        id_type: "string" or "int64".
+        source: Column to re-embed from, or None.
+        declared: Whether LanceDB's metadata named the model.
+    """
+
+    columns: VersionColumns
+    version: EmbeddingVersion
+    id_type: str
+    source: str | None
+    declared: bool
+
+
+def adoptable(store: Store, version: EmbeddingVersion, *, vector: str, id_column: str, source: str | None) -> Adoptable:
+    """Make all checks of an adoption; read-only. See `adopt_table` for what it raises."""
+    asked = f"adopt {store.location.uri}"
     _require_new(store, asked)
     require_usable_name(version.name, asked)
     columns = _adopted_columns(store, version, vector, asked)
@@ -88,12 +119,7 @@ def adopt_table(
     id_type = _require_ids(store, id_column, asked)
     if source is not None:
         _require_column(store, source, asked)
-    record = VersionRecord.of(version, columns=columns, adopted=True)
-    if version is not named:
-        record = replace(record, encoder=f"{LANCEDB}{vector}")
-    registry = Registry(id_column, id_type, source, version.name, {version.name: record})
-    start(store, registry, HistoryEntry("adopt", version.name, rows=store.count(), note=f"column {vector}"))
-    return store
+    return Adoptable(columns, version, id_type, source, version is not named)
 
 
 def _require_new(store: Store, asked: str) -> None:

@@ -1,4 +1,7 @@
-"""Examine the environment, and where a gallery lies: access to read and to write, clock, free space."""
+"""Examine the environment, and where a gallery lies: access to read and to write, clock, free space.
+
+What is no gallery yet is looked at in `plain_vectors.py`.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from compatstore.errors import CompatStoreError, StorageError
+from compatstore.errors import CompatStoreError, InvalidInput, StorageError
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.location import Location, locate
@@ -26,6 +29,8 @@ from compatstore.verification.environment import (
     python_version,
     threads,
 )
+from compatstore.verification.plain_columns import open_plain
+from compatstore.verification.plain_vectors import NamedColumns, look_at_vectors
 
 ENVIRONMENT: tuple[Callable[[], Iterator[Diagnosis]], ...] = (
     python_version,
@@ -38,16 +43,51 @@ ENVIRONMENT: tuple[Callable[[], Iterator[Diagnosis]], ...] = (
 )
 
 
-def doctor(gallery: Any = None, *, storage_options: dict[str, str] | None = None) -> Examination:
-    """Look at what work on a gallery depends on.
+def doctor(
+    gallery: Any = None,
+    *,
+    vector: str | None = None,
+    id: str | None = None,
+    source: str | None = None,
+    order: str | None = None,
+    storage_options: dict[str, str] | None = None,
+) -> Examination:
+    """Look at what work on a gallery depends on, and at vectors before they become one.
 
     Args:
-        gallery: A path, a URI, `DATABASE#TABLE` or a LanceDB table to look at too. A file of a few bytes is written
-            into its folder and removed, to see whether that can be done; nothing else is.
+        gallery: A path, a URI, `DATABASE#TABLE` or a LanceDB table to look at too. Of a gallery it is the place: a file
+            of a few bytes is written into its folder and removed, to see whether that can be done; nothing else is. Of
+            a table that is no gallery yet, a Parquet, Arrow, Feather, npz or npy file, an Arrow table, an array (n,
+            dim) or a dict of arrays it is the vectors; nothing at all is written.
+        vector: Column of the vectors of what is no gallery yet; all columns of lists of numbers where it is None.
+        id: Its column of ids; by default one of a usual name, else the first of texts or whole numbers.
+        source: Its column to embed from, such as a path or a text.
+        order: Its column that orders the rows, such as a date: ranges of it are compared. By default a column of dates
+            or times, else the ids where they are whole numbers.
         storage_options: What the object store needs.
+
+    Raises:
+        InvalidInput: A column is named that is not there, or of a gallery.
+
+    Examples:
+        >>> from compatstore.verification import doctor
+        >>> vectors = np.random.default_rng(0).standard_normal((900, 16)).astype(np.float32)
+        >>> vectors[7] = 0
+        >>> found = {d.topic: d for d in doctor(vectors).diagnoses}
+        >>> found["zero vectors"].level, found["two models"].level
+        ('warning', 'ok')
     """
     diagnoses = [diagnosis for look in ENVIRONMENT for diagnosis in look()]
-    if gallery is not None:
+    if gallery is None:
+        return Examination(diagnoses=tuple(diagnoses))
+    named = NamedColumns(vector=vector, id=id, source=source, order=order)
+    plain = open_plain(gallery, storage_options)
+    if plain is not None:
+        diagnoses += look_at_vectors(plain, named)
+    else:
+        if named != NamedColumns():
+            expected = "columns named of what is no gallery yet"
+            raise InvalidInput(f"examine {gallery!s:.200}", expected=expected, found="a gallery, or nothing there")
         diagnoses += gallery_place(gallery, storage_options)
     return Examination(diagnoses=tuple(diagnoses))
 

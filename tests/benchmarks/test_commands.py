@@ -39,6 +39,7 @@ SMALLEST = {
     "benchmarks.backfill": "--rows 300 --dim 16 --rate 1e6",
     "benchmarks.claims": "{page}",
     "benchmarks.derive": "--rows 600 --dim 16 --shorter 8 --repeats 1",
+    "benchmarks.devices": "{embedded} --widths 8 16 --epochs 2 --repeats 1",
     "benchmarks.faiss_cache": "--rows 600 --dim 8 --batches 1 4 --repeats 10",
     "benchmarks.fusion.__main__": "{embedded} --journal {new}/fusion.jsonl --page {page} --seeds 1 --items 60 "
     "--queries 20 --shares 0 0.5",
@@ -73,6 +74,7 @@ SMALLEST = {
     "benchmarks.side_information.run": "--glyphs {glyphs} --folder {new}/side --size tiny --seeds 1 --row none",
     "benchmarks.source_rows": "--seeds 1 --epochs 2 --images 100",
     "benchmarks.stopping": "{embedded} --repeats 1 --sample 120 --items 250 --queries 100",
+    "benchmarks.two_models": "{embedded} --clean 1 --mixed 1 --rows 600",
     "benchmarks.trust": "{embedded} --seeds 0 --items 300 --shares 0.5",
 }
 SLOW = {

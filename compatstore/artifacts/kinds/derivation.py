@@ -11,7 +11,8 @@ from compatstore.arrays import FloatArray
 from compatstore.artifacts.kinds.kind import Acts, Kind, Transformed, require_no_side, require_same
 from compatstore.artifacts.manifest import Manifest, Space
 from compatstore.artifacts.network import Execution, Network
-from compatstore.derivation import Derivation, not_unit
+from compatstore.artifacts.onnx_graph import OnnxGraph, OnnxOutputs
+from compatstore.derivation import UNIT_TOLERANCE, Derivation, not_unit
 from compatstore.errors import CorruptArtifact
 
 
@@ -54,8 +55,21 @@ class DerivationKind(Kind):
         """Derive target vectors (n, target dim); NaN for a row that cannot be derived."""
         derived = derivation_between(manifest.source, manifest.target).apply(vectors)
         if needs_unit(manifest.source, manifest.target):
-            derived[not_unit(derived)] = np.nan
+            # Not in place: where nothing is cut off or scaled, these are the caller's own vectors.
+            derived = np.where(not_unit(derived)[:, None], np.float32(np.nan), derived)
         return Transformed(vectors=derived)
+
+    def to_onnx(
+        self, manifest: Manifest, networks: Mapping[str, Network], graph: OnnxGraph, vectors: str, side: str | None
+    ) -> OnnxOutputs:
+        """Add the cut, the scaling in float64, and NaN for rows that cannot be derived."""
+        derivation = derivation_between(manifest.source, manifest.target)
+        derived = graph.first(vectors, derivation.dim) if derivation.dim < manifest.source.dim else vectors
+        if derivation.normalise:
+            derived = graph.exact_unit_length(derived)
+        if needs_unit(manifest.source, manifest.target):
+            derived = graph.only_unit(derived, UNIT_TOLERANCE)
+        return OnnxOutputs(vectors=derived)
 
 
 def derivation_between(source: Space, target: Space) -> Derivation:

@@ -10,6 +10,7 @@ from compatstore.artifacts.architecture import Architecture
 from compatstore.artifacts.kinds.kind import Acts, Kind, Transformed, require_same
 from compatstore.artifacts.manifest import Manifest, Space
 from compatstore.artifacts.network import Execution, Network
+from compatstore.artifacts.onnx_graph import OnnxGraph, OnnxOutputs
 
 
 class ForwardTransform(Kind):
@@ -52,6 +53,14 @@ class ForwardTransform(Kind):
         moved, sigma2 = networks["h"].run(vectors, side, execution)
         next_side = networks["g"].run(vectors, side, execution)[0] if "g" in networks else None
         return Transformed(vectors=moved, uncertainty=sigma2, side=next_side)
+
+    def to_onnx(
+        self, manifest: Manifest, networks: Mapping[str, Network], graph: OnnxGraph, vectors: str, side: str | None
+    ) -> OnnxOutputs:
+        """Add h, and g where there is one."""
+        moved, sigma2 = networks["h"].to_onnx(graph, vectors, side)
+        next_side = networks["g"].to_onnx(graph, vectors, side)[0] if "g" in networks else None
+        return OnnxOutputs(vectors=moved, uncertainty=sigma2, side=next_side)
 
 
 def _dims(network: Architecture) -> tuple[int, int | None, int]:

@@ -9,6 +9,7 @@ from compatstore.arrays import FloatArray
 from compatstore.artifacts.kinds.kind import Acts, Kind, Transformed, require_no_side, require_same
 from compatstore.artifacts.manifest import Manifest, Space
 from compatstore.artifacts.network import Execution, Network
+from compatstore.artifacts.onnx_graph import OnnxGraph, OnnxOutputs
 
 
 class Identity(Kind):
@@ -41,3 +42,9 @@ class Identity(Kind):
     ) -> Transformed:
         """Return the vectors themselves, (n, dim)."""
         return Transformed(vectors=vectors)
+
+    def to_onnx(
+        self, manifest: Manifest, networks: Mapping[str, Network], graph: OnnxGraph, vectors: str, side: str | None
+    ) -> OnnxOutputs:
+        """Add nothing: the vectors are returned."""
+        return OnnxOutputs(vectors=vectors)

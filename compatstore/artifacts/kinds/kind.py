@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 from compatstore.arrays import FloatArray
 from compatstore.artifacts.manifest import Manifest, Space
 from compatstore.artifacts.network import Execution, Network
+from compatstore.artifacts.onnx_graph import OnnxGraph, OnnxOutputs
 from compatstore.errors import CorruptArtifact
 
 Acts = Literal["gallery", "query"]
@@ -81,6 +82,20 @@ class Kind(ABC):
             vectors: (n, dim) float32, finite, in the space that it reads.
             side: (n, side_dim) float32, finite, or None where the manifest names no `side_source`.
             execution: Where and how.
+        """
+
+    @abstractmethod
+    def to_onnx(
+        self, manifest: Manifest, networks: Mapping[str, Network], graph: OnnxGraph, vectors: str, side: str | None
+    ) -> OnnxOutputs:
+        """Add what `apply` computes to an ONNX graph.
+
+        Args:
+            manifest: The artifact's.
+            networks: Its networks by name.
+            graph: Gets the nodes.
+            vectors: Name of the value that holds (n, dim) float32 in the space that it reads.
+            side: Name of the value that holds (n, side_dim) float32, or None where the manifest names no `side_source`.
         """
 
 

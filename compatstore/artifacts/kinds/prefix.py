@@ -11,6 +11,7 @@ from compatstore.arrays import FloatArray
 from compatstore.artifacts.kinds.kind import Acts, Kind, Transformed, require_no_side, require_same
 from compatstore.artifacts.manifest import Manifest, Space
 from compatstore.artifacts.network import Execution, Network
+from compatstore.artifacts.onnx_graph import OnnxGraph, OnnxOutputs
 from compatstore.errors import CorruptArtifact
 
 
@@ -55,3 +56,9 @@ class Prefix(Kind):
         prefix = vectors[:, : manifest.source.dim]
         norms = np.linalg.norm(prefix, axis=1, keepdims=True)
         return Transformed(vectors=prefix / np.maximum(norms, np.finfo(np.float32).tiny))
+
+    def to_onnx(
+        self, manifest: Manifest, networks: Mapping[str, Network], graph: OnnxGraph, vectors: str, side: str | None
+    ) -> OnnxOutputs:
+        """Add the cut and the scaling."""
+        return OnnxOutputs(vectors=graph.unit_length(graph.first(vectors, manifest.source.dim)))

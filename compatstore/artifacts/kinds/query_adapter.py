@@ -10,6 +10,7 @@ from compatstore.arrays import FloatArray
 from compatstore.artifacts.kinds.kind import Acts, Kind, Transformed, require_no_side, require_same
 from compatstore.artifacts.manifest import Manifest, Space
 from compatstore.artifacts.network import Execution, Network
+from compatstore.artifacts.onnx_graph import OnnxGraph, OnnxOutputs
 
 
 class QueryAdapterKind(Kind):
@@ -48,3 +49,10 @@ class QueryAdapterKind(Kind):
         exact = replace(execution, batch_size=max(1, min(execution.rows, len(vectors))))
         adapted, sigma2 = networks["h"].run(vectors, None, exact)
         return Transformed(vectors=adapted, uncertainty=sigma2)
+
+    def to_onnx(
+        self, manifest: Manifest, networks: Mapping[str, Network], graph: OnnxGraph, vectors: str, side: str | None
+    ) -> OnnxOutputs:
+        """Add h."""
+        adapted, sigma2 = networks["h"].to_onnx(graph, vectors, None)
+        return OnnxOutputs(vectors=adapted, uncertainty=sigma2)

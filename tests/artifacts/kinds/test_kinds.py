@@ -48,6 +48,13 @@ def test_a_derivation_to_another_metric_gives_nothing_of_vectors_that_are_not_of
     np.testing.assert_array_equal(made, np.array([[0.6, 0, 0.8]], np.float32))
 
 
+def test_a_derivation_leaves_the_vectors_that_it_reads_as_they_are():
+    spaces = {"source": Space(dim=3, metric="cosine"), "target": Space(dim=3, metric="dot")}
+    vectors = QUERIES.copy()
+    assert np.isnan(Artifact.create("Derivation", **spaces).apply(vectors).vectors).all()
+    np.testing.assert_array_equal(vectors, QUERIES)
+
+
 def test_a_derivation_refuses_what_it_cannot_have():
     with pytest.raises(CorruptArtifact, match="at most 3 values; found 4"):
         Artifact.create("Derivation", source=Space(dim=3), target=Space(dim=4))

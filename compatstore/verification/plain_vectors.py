@@ -1,0 +1,373 @@
+"""Look at vectors before they are adopted: what is wrong with them, and what an adoption would do; read-only.
+
+All rows are read once, a batch at a time. Repeats are found among digests, of which a share is kept where there are
+many, and two models (`two_models.py`) in a sample.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compatstore.arrays import ArrowArray, ArrowSchema, ArrowType, BoolArray, Digests, FloatArray
+from compatstore.digests import digest_half
+from compatstore.errors import CompatStoreError, InvalidInput
+from compatstore.storage.create import adoptable
+from compatstore.storage.lancedb_functions import function_of
+from compatstore.verification.environment import Diagnosis, Level
+from compatstore.verification.plain_columns import PlainColumns
+from compatstore.verification.two_models import TOLD_APART, Mixture, find_mixture, range_of
+from compatstore.versions import EmbeddingVersion
+
+SAMPLE = 4_000  # rows in which two models are looked for
+MOST_DIGESTS = 4 << 20  # that are held; 32 MiB
+UNIT = 1e-3  # how far a length may be from 1
+NAMED = 5
+IDS = ("id", "ids", "key", "_id", "uuid", "uri")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NamedColumns:
+    """Columns that a caller names; see `doctor`."""
+
+    vector: str | None = None
+    id: str | None = None
+    source: str | None = None
+    order: str | None = None
+
+
+@dataclass
+class VectorTally:
+    """What was counted in one column of vectors.
+
+    Attributes:
+        rows: All rows.
+        empty: Rows without a vector.
+        lengths: Values of a row -> rows.
+        broken: Rows with NaN, infinite or missing values.
+        zero: Rows of zeros.
+        unit: Rows of unit length.
+        shortest: Smallest length (l2) of those that are not zero.
+        longest: Largest length.
+        first: Flaw -> the first positions that have it.
+        kept: One digest in `kept` is held: those that it divides.
+        sampled: Positions of the sample, ascending.
+    """
+
+    sampled: npt.NDArray[np.int64]
+    rows: int = 0
+    empty: int = 0
+    broken: int = 0
+    zero: int = 0
+    unit: int = 0
+    shortest: float = np.inf
+    longest: float = 0.0
+    kept: int = 1
+    lengths: Counter[int] = field(default_factory=Counter)
+    first: dict[str, list[int]] = field(default_factory=dict)
+    _digests: list[Digests] = field(default_factory=list)
+    _sample: list[FloatArray] = field(default_factory=list)
+    _places: list[npt.NDArray[np.int64]] = field(default_factory=list)
+
+    def add(self, column: ArrowArray) -> None:
+        """Count a batch."""
+        start, n = self.rows, len(column)
+        self.rows += n
+        valid = np.asarray(column.is_valid())
+        self.empty += int((~valid).sum())
+        lengths = np.asarray(pc.list_value_length(column).fill_null(-1))
+        sizes, counts = np.unique(lengths[valid], return_counts=True)
+        self.lengths.update(dict(zip(sizes.tolist(), counts.tolist(), strict=True)))
+        dim = self.lengths.most_common(1)[0][0] if self.lengths else 0
+        places = np.flatnonzero(valid & (lengths == dim))
+        if not len(places) or not dim:
+            return
+        values = column.take(pa.array(places)).flatten()
+        nulls = np.asarray(np.asarray(values.is_null()).reshape(-1, dim).any(axis=1), bool)
+        with np.errstate(over="ignore"):
+            rows = values.fill_null(0).to_numpy(zero_copy_only=False).reshape(-1, dim).astype(np.float32)
+        self._flaws(rows, nulls, start + places)
+
+    def _flaws(self, rows: FloatArray, nulls: BoolArray, places: npt.NDArray[np.int64]) -> None:
+        finite = np.isfinite(rows).all(axis=1) & ~nulls
+        self._note("broken", places[~finite])
+        self.broken += int((~finite).sum())
+        rows, places = rows[finite], places[finite]
+        sizes = np.linalg.norm(rows.astype(np.float64), axis=1)
+        some = sizes > 0
+        self._note("zero", places[~some])
+        self.zero += int((~some).sum())
+        rows, places, sizes = rows[some], places[some], sizes[some]
+        if not len(rows):
+            return
+        self.unit += int((np.abs(sizes - 1) <= UNIT).sum())
+        self.shortest, self.longest = min(self.shortest, float(sizes.min())), max(self.longest, float(sizes.max()))
+        digests = digest_half(rows)
+        self._digests.append(digests[digests % np.uint64(self.kept) == 0])
+        while sum(map(len, self._digests)) > MOST_DIGESTS:
+            self.kept *= 2
+            self._digests = [part[part % np.uint64(self.kept) == 0] for part in self._digests]
+        chosen = np.isin(places, self.sampled, assume_unique=True)
+        self._sample.append(rows[chosen])
+        self._places.append(places[chosen])
+
+    def _note(self, flaw: str, places: npt.NDArray[np.int64]) -> None:
+        known = self.first.setdefault(flaw, [])
+        known += places[: NAMED - len(known)].tolist()
+
+    @property
+    def dim(self) -> int:
+        """Values of most rows."""
+        return self.lengths.most_common(1)[0][0] if self.lengths else 0
+
+    @property
+    def sound(self) -> int:
+        """Rows that are of that length, finite and not zero."""
+        return self.lengths[self.dim] - self.broken - self.zero
+
+    @property
+    def repeats(self) -> int:
+        """Rows that repeat an earlier one to the precision of float16, about, where only a share was kept."""
+        digests = np.concatenate([np.zeros(0, np.uint64), *self._digests])
+        return self.kept * (len(digests) - len(np.unique(digests)))
+
+    def sample(self) -> tuple[FloatArray, npt.NDArray[np.int64]]:
+        """Distinct sound rows of the sample, and their positions."""
+        rows = np.concatenate(
+            [np.zeros((0, self.dim), np.float32), *(r for r in self._sample if r.shape[1] == self.dim)]
+        )
+        places = np.concatenate(
+            [
+                np.zeros(0, np.int64),
+                *(p for p, r in zip(self._places, self._sample, strict=True) if r.shape[1] == self.dim),
+            ]
+        )
+        kept = np.sort(np.unique(digest_half(rows), return_index=True)[1])
+        return rows[kept], places[kept]
+
+
+def look_at_vectors(plain: PlainColumns, named: NamedColumns) -> Iterator[Diagnosis]:
+    """Look at each column of vectors, at ids and sources, and say what an adoption would do.
+
+    Raises:
+        InvalidInput: A column is named that is not there, or holds no lists of numbers.
+    """
+    schema = plain.schema
+    _require_named(plain, named)
+    vectors = [named.vector] if named.vector else [f.name for f in schema if _is_vectors(f.type)]
+    widths = {name: getattr(schema.field(name).type, "list_size", None) for name in vectors}
+    what = f"{plain.name}: {plain.rows} rows, no gallery yet; columns of vectors: "
+    listed = ", ".join(f"{name} ({width or 'lists of any length'})" for name, width in widths.items())
+    if not vectors:
+        fix = "Name a column of lists of float32 or float16: --vector COLUMN."
+        yield Diagnosis(topic="vectors", level="problem", what=f"{what}none of {', '.join(schema.names)}", fix=fix)
+        return
+    yield Diagnosis(topic="vectors", level="ok", what=what + listed)
+    key = named.id or _key(schema)
+    order = named.order or _order(schema, key)
+    for name in vectors:
+        yield from _column(plain, name, key, order, several=len(vectors) > 1)
+    if named.source is not None:
+        yield _sources(plain, named.source)
+    for name in vectors:
+        yield _adoption(plain, name, key, named.source)
+
+
+def _require_named(plain: PlainColumns, named: NamedColumns) -> None:
+    for option in ("vector", "id", "source", "order"):
+        name = getattr(named, option)
+        if name is not None and name not in plain.schema.names:
+            expected = f"--{option} of {', '.join(plain.schema.names)}"
+            raise InvalidInput(f"examine {plain.name}", expected=expected, found=repr(name))
+    if named.vector is not None and not _is_vectors(plain.schema.field(named.vector).type):
+        found = f"{named.vector!r} of type {plain.schema.field(named.vector).type}"
+        raise InvalidInput(f"examine {plain.name}", expected="--vector of lists of numbers", found=found)
+
+
+def _is_vectors(kind: ArrowType) -> bool:
+    lists = pa.types.is_fixed_size_list(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind)
+    return bool(lists and pa.types.is_floating(kind.value_type))
+
+
+def _key(schema: ArrowSchema) -> str | None:
+    fits = [f.name for f in schema if pa.types.is_string(f.type) or pa.types.is_large_string(f.type)]
+    fits += [f.name for f in schema if pa.types.is_integer(f.type)]
+    return next((name for name in IDS if name in fits), fits[0] if fits else None)
+
+
+def _order(schema: ArrowSchema, key: str | None) -> str | None:
+    dates = [f.name for f in schema if pa.types.is_timestamp(f.type) or pa.types.is_date(f.type)]
+    numbers = [key] if key is not None and pa.types.is_integer(schema.field(key).type) else []
+    return next(iter([*dates, *numbers]), None)
+
+
+def _column(
+    plain: PlainColumns, name: str, key: str | None, order: str | None, *, several: bool
+) -> Iterator[Diagnosis]:
+    """What is wrong with one column."""
+    draw = np.random.default_rng(0).choice(plain.rows, min(SAMPLE, plain.rows), replace=False)
+    tally = VectorTally(sampled=np.sort(draw))
+    others: dict[str, list[ArrowArray]] = {each: [] for each in {key, order} - {None} if each is not None}
+    for batch in plain.read(list(dict.fromkeys([name, *others]))):
+        start = tally.rows
+        tally.add(batch.column(name))
+        inside = tally.sampled[(tally.sampled >= start) & (tally.sampled < tally.rows)] - start
+        for each, parts in others.items():
+            parts.append(batch.column(each).take(pa.array(inside)))
+    of = f" of {name}" if several else ""
+    yield from _flaws(tally, name, of)
+    if tally.sound:
+        values = {each: pa.chunked_array(parts).to_pylist() for each, parts in others.items() if parts}
+        yield _two_models(tally, name, of, values, key, order)
+
+
+def _flaws(tally: VectorTally, name: str, of: str) -> Iterator[Diagnosis]:
+    def said(topic: str, rows: int, what: str, fix: str, flaw: str = "") -> Diagnosis:
+        if not rows:
+            return Diagnosis(topic=f"{topic}{of}", level="ok", what="none")
+        at = f", the first at row {', '.join(map(str, tally.first[flaw]))}" if flaw else ""
+        return Diagnosis(topic=f"{topic}{of}", level="warning", what=f"{rows} rows {what}{at}", fix=fix)
+
+    again = "Embed these rows again, or delete them: no transform and no search can use them."
+    yield said("missing vectors", tally.empty, "have none", "Embed them, or let an upgrade's backfill do it.")
+    other = tally.rows - tally.empty - tally.lengths[tally.dim]
+    if other:
+        sizes = ", ".join(f"{rows} of {size} values" for size, rows in tally.lengths.most_common(NAMED))
+        fix = "They are another model's, or cut off: give each length a column of its own."
+        yield Diagnosis(topic=f"lengths{of}", level="problem", what=f"{name}: {sizes}", fix=fix)
+    yield said("not finite", tally.broken, "hold NaN, infinite or missing values", again, "broken")
+    yield said("zero vectors", tally.zero, "are zero", again, "zero")
+    if tally.sound:
+        yield _length(tally, of)
+        about = "about " if tally.kept > 1 else ""
+        fix = "Harmless where items are the same; else the encoder has failed on some of them in one way."
+        repeats = tally.repeats
+        if repeats:
+            what = f"{about}{repeats} rows repeat the vector of another one"
+            level: Level = "warning" if repeats > tally.sound // 100 else "ok"
+            yield Diagnosis(topic=f"repeated vectors{of}", level=level, what=what, fix=fix)
+        else:
+            yield Diagnosis(topic=f"repeated vectors{of}", level="ok", what="none")
+
+
+def _length(tally: VectorTally, of: str) -> Diagnosis:
+    topic = f"unit length{of}"
+    if tally.unit == tally.sound:
+        return Diagnosis(topic=topic, level="ok", what="all vectors have it", fix="Adopt it with --normalised.")
+    what = f"{tally.unit} of {tally.sound} vectors have it; lengths from {tally.shortest:.3g} to {tally.longest:.3g}"
+    if not tally.unit:
+        fix = "Choose the metric with care: l2 and dot count lengths, cosine does not."
+        return Diagnosis(topic=topic, level="ok", what=what, fix=fix)
+    fix = "Find out why some have it: an app that began to normalise ranks both kinds together under l2 and dot."
+    return Diagnosis(topic=topic, level="warning", what=what, fix=fix)
+
+
+def _two_models(
+    tally: VectorTally, name: str, of: str, values: dict[str, list[object]], key: str | None, order: str | None
+) -> Diagnosis:
+    rows, places = tally.sample()
+    sampled = np.searchsorted(tally.sampled, places)
+    if order is not None:
+        keys = [values[order][at] for at in sampled]
+        known = np.array([at for at, value in enumerate(keys) if value is not None], np.intp)
+        by_order = sorted(known.tolist(), key=lambda at: keys[at])
+        rows, places, sampled = rows[by_order], places[by_order], sampled[by_order]
+    found = find_mixture(rows, ordered=order is not None)
+    topic = f"two models{of}"
+    if found is None:
+        return Diagnosis(topic=topic, level="ok", what=f"not judged: {len(rows)} distinct vectors are too few")
+    if not found.found:
+        what = f"no sign of them in {len(rows)} distinct vectors; ranges of {order} were compared" if order else ""
+        return Diagnosis(topic=topic, level="ok", what=what or f"no sign of them in {len(rows)} distinct vectors")
+    what = (
+        f"a part of {found.share:.0%} of {name} is told from the rest by its spectrum: {found.told_apart:.1%} of rows "
+        f"whose neighbours were not learned from, {TOLD_APART:.0%} are a sign of another model"
+    )
+    what += _where(found, [values[each] for each in (order, key) if each is not None], order, key, sampled, places)
+    fix = "Find out what embedded these rows, and embed them again by one model; or keep each model in its own column."
+    return Diagnosis(topic=topic, level="problem", what=what, fix=fix)
+
+
+def _where(
+    found: Mixture,
+    columns: Sequence[list[object]],
+    order: str | None,
+    key: str | None,
+    sampled: npt.NDArray[np.intp],
+    places: npt.NDArray[np.int64],
+) -> str:
+    text = ""
+    if order is not None:
+        span = range_of(found.part)
+        if span is not None:
+            first, last = (columns[0][sampled[at]] for at in span)
+            text = f"; most of it lies from {order} {first} to {last}"
+    part = np.flatnonzero(found.part)[:NAMED]
+    if key is None:
+        return f"{text}; such as rows {', '.join(str(int(places[at])) for at in part)}"
+    return f"{text}; such as {key} {', '.join(str(columns[-1][sampled[at]]) for at in part)}"
+
+
+def _sources(plain: PlainColumns, source: str) -> Diagnosis:
+    missing = total = 0
+    for batch in plain.read([source]):
+        column = batch.column(source)
+        texts = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+        empty = pc.equal(pc.utf8_trim_whitespace(column), "") if texts else column.is_null()
+        missing += int(pc.sum(pc.or_kleene(column.is_null(), empty).fill_null(True)).as_py() or 0)
+        total += len(column)
+    if not missing:
+        return Diagnosis(topic="sources", level="ok", what=f"each row has its {source}")
+    fix = "An upgrade cannot embed these natively: they keep what a transform makes of their vectors."
+    return Diagnosis(topic="sources", level="warning", what=f"{missing} of {total} rows have no {source}", fix=fix)
+
+
+def _adoption(plain: PlainColumns, vector: str, key: str | None, source: str | None) -> Diagnosis:
+    """What `adopt` would do, by the very checks that it makes."""
+    topic, schema = "adoption", plain.schema
+    dim = getattr(schema.field(vector).type, "list_size", 1)
+    if plain.store is None:
+        what = f"{plain.name} is no Lance table: its rows are added to a gallery, with columns id and vector"
+        make = f"compatstore init photos.lance --version v1 --dim {dim} && compatstore add photos.lance"
+        return Diagnosis(topic=topic, level="ok", what=what, fix=f"Run: {make} {shlex.quote(plain.name)}")
+    if key is None:
+        what, fix = "refused: no column of ids, texts or whole numbers", "Add one, or name it: --id COLUMN."
+        return Diagnosis(topic=topic, level="problem", what=what, fix=fix)
+    version = _free_version(schema)
+    words = ["compatstore", "adopt", plain.name, "--version", version, "--vector", vector, "--id", key]
+    words += ["--source", source] if source else []
+    try:
+        taken = adoptable(plain.store, EmbeddingVersion(version, dim=dim), vector=vector, id_column=key, source=source)
+    except CompatStoreError as error:
+        what = f"refused: {vector} as vectors and {key} as ids; expected {error.expected}; found {error.found}"
+        return Diagnosis(topic=topic, level="problem", what=what, fix=error.fix or "Name other columns.")
+    kept = [each for each in schema.names if each not in (vector, key, taken.source)]
+    what = (
+        f"{vector} becomes the vectors of {version} ({dim} values, {taken.columns.dtype}), {key} the ids"
+        + (f", {taken.source} the sources" if taken.source else ", no column the sources: none can be embedded again")
+        + (f"; {', '.join(kept)} stay metadata" if kept else "")
+        + f"; no data is rewritten; indexes: {_indexes(plain) or 'none'}"
+    )
+    declared = function_of(schema, vector)
+    if declared is not None:
+        what += f"; LanceDB's function {declared.name} is the model, and is built where code is trusted"
+    return Diagnosis(topic=topic, level="ok", what=what, fix=f"Run: {shlex.join(words)}")
+
+
+def _free_version(schema: ArrowSchema) -> str:
+    numbers = iter(range(1, len(schema.names) + 2))
+    return next(f"v{number}" for number in numbers if not any(n.split("__")[0] == f"v{number}" for n in schema.names))
+
+
+def _indexes(plain: PlainColumns) -> str:
+    if plain.store is None:
+        return ""
+    found = plain.store.snapshot().describe_indices()
+    return ", ".join(f"{index.name} on {', '.join(index.field_names)}" for index in found)
