@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 from compatstore.cli.output import Output, pass_output
-from compatstore.cli.tables import Table
 from compatstore.cli.verb import verb
+from compatstore.tables import Table
 
 if TYPE_CHECKING:
     from compatstore.devices.export import Exported

@@ -14,7 +14,7 @@ from compatstore.asynchronous import awaited
 from compatstore.encoders import Function
 from compatstore.errors import DimensionMismatch, FingerprintMismatch, InvalidInput, MissingExtra, NotFound
 from compatstore.gallery import Gallery
-from compatstore.integrations.documents import Documents, as_json, rows_of
+from compatstore.integrations.documents import Documents, as_json
 from compatstore.integrations.llamaindex_filters import DOCUMENT, read_query
 from compatstore.integrations.models import FrameworkModel, identity_of, require_model
 from compatstore.integrations.serving import ServedGallery, log, serve
@@ -192,7 +192,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
         if DOCUMENT in documents.own.names and condition is not None:
             found = gallery.scan([documents.id, DOCUMENT], documents.where(condition)).to_arrow()
             # Ids that say one moment in two ways are equal for a condition.
-            gallery.delete([row[documents.id] for row in rows_of(found) if row[DOCUMENT] == ref_doc_id])
+            gallery.delete([row[documents.id] for row in found.to_pylist() if row[DOCUMENT] == ref_doc_id])
 
     def delete_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **delete_kwargs: Any
@@ -222,7 +222,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
             found = gallery.get(node_ids, documents.columns, missing="skip")
         else:
             found = gallery.scan(documents.columns, self._where(documents, node_ids, filters)).to_arrow()
-        return [_node(documents, row) for row in rows_of(found)]
+        return [_node(documents, row) for row in found.to_pylist()]
 
     def query(self, query: VectorStoreQuery, **kwargs: Any) -> VectorStoreQueryResult:
         """Find the nodes nearest to a text, or to a vector of the app's model.
@@ -261,7 +261,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
             factor = kwargs.get("mmr_prefetch_factor", MMR_FACTOR)
             count = max(count, int(kwargs.get("mmr_prefetch_k") or math.ceil(count * factor)))
         found = gallery.search(value, count, version, where, documents.columns)
-        rows = rows_of(found)
+        rows = found.to_pylist()
         if query.mode == VectorStoreQueryMode.MMR:
             threshold = kwargs.get("mmr_threshold", query.mmr_threshold)
             return self._diverse(documents, rows, value, version or gallery.active, query.similarity_top_k, threshold)
@@ -351,7 +351,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
     def _ids(self, gallery: Gallery, node_ids: list[str] | None, filters: MetadataFilters | None) -> list[Any]:
         documents = self._documents(gallery)
         found = gallery.scan([documents.id], self._where(documents, node_ids, filters)).to_arrow()
-        return [row[documents.id] for row in rows_of(found)]
+        return [row[documents.id] for row in found.to_pylist()]
 
 
 def _content(node: BaseNode, source: str) -> str:
