@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -395,3 +395,33 @@ def test_both_versions_are_searched_until_the_cutover_where_the_target_alone_is_
     assert way == "fused"
     assert 0 < weight < 1
     assert "as one" in result.served
+
+
+@dataclass(frozen=True)
+class Flattering(cs.Learn):
+    """Beside what it learns, a transform that finds what the natives find and is far from them; perhaps it alone."""
+
+    first: int = 100
+    candidates: tuple = CLOSED_FORMS
+    least_gain: float | None = None
+    alone_from: int = 10_000  # pairs from which it is alone
+
+    def teach(self, lesson, tried=None):
+        learned = super().teach(lesson, tried)
+        far = replace(learned[0], name="flattering", transformed=5 * lesson.target)
+        return [far] if len(lesson) >= self.alone_from else [*learned, far]
+
+
+def test_what_comes_nearer_is_not_passed_over_for_what_does_not(world, tmp_path):
+    result = world.gallery(tmp_path).upgrade("v2", backfill=0.5, learn=Flattering())
+    assert result.lessons[0].startswith("flattering")  # there is nothing to come nearer than
+    assert not result.lessons[-1].startswith(("flattering", "kept"))
+
+
+def test_figures_are_of_the_transform_that_stays(world, tmp_path):
+    learn = Flattering(alone_from=200)
+    result = world.gallery(tmp_path).upgrade("v2", backfill=0.25, learn=learn)
+    assert result.lessons[-1].startswith("kept")
+    first, second = result.waves
+    # The far one finds all that the natives find; what stays does not.
+    assert second.served.high < first.served.value
