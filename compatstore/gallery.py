@@ -1466,6 +1466,7 @@ class Gallery:
     delete_async = awaited(delete)
     drop_columns_async = awaited(drop_columns)
     get_async = awaited(get)
+    scan_async = awaited(scan)
     count_async = awaited(count)
     vector_column_async = awaited(vector_column)
     vectors_async = awaited(vectors)

@@ -31,7 +31,7 @@ VERBS = {
     "optimize --dry-run": ("optimize", "GALLERY", "--dry-run"),
 }
 WRITING_VERBS = {
-    *("demo", "init", "adopt", "add", "drop-columns", "index", "register", "derive", "link", "train"),
+    *("demo", "init", "adopt", "add", "drop-columns", "index", "register", "derive", "link", "train", "export"),
     *("upgrade", "fuse", "pause", "cutover", "rollback", "abort", "retire"),
     *("optimize", "unregister", "unlink"),
 }
@@ -42,6 +42,12 @@ CALLS = {
     "side_information": lambda gallery: gallery.side_information(IDS[:2], "v1"),
     "search": lambda gallery: gallery.search(gallery.vectors(IDS[:1])[0], k=3),
     "scan": lambda gallery: gallery.scan().to_arrow(),
+    "count": lambda gallery: gallery.count(),
+    "metadata_schema": lambda gallery: gallery.metadata_schema,
+    "id_column": lambda gallery: gallery.id_column,
+    "source_column": lambda gallery: gallery.source_column,
+    "vector_column": lambda gallery: gallery.vector_column(gallery.active),
+    "encoder": lambda gallery: gallery.encoder(gallery.active),
     "explain": lambda gallery: str(gallery.explain()),
     "version": lambda gallery: gallery.version("v2"),
     "versions": lambda gallery: gallery.versions(),
@@ -77,7 +83,7 @@ REFUSED_VERBS = {
 }
 
 WRITING_CALLS = {
-    *("create", "adopt", "open", "add", "drop_columns", "delete", "create_index", "index", "register"),
+    *("create", "adopt", "open", "add", "update", "drop_columns", "delete", "create_index", "index", "register"),
     *("derive", "link"),
     *("upgrade", "fuse", "pause", "cutover", "rollback", "abort", "retire", "unregister", "unlink", "write_back"),
 }
