@@ -54,7 +54,7 @@ def doctor(
     source: str | None,
     order: str | None,
 ) -> None:
-    """Look at the environment of a gallery, or at vectors before they become one.
+    """Look at an environment, or at vectors before an adoption.
 
     At libraries, processor and memory, and at the place where GALLERY lies: a file of a few bytes is written beside the
     table and removed again, to see whether that can be done. A table that is no gallery yet, or a Parquet, Arrow,

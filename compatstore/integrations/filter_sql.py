@@ -20,6 +20,7 @@ import pyarrow as pa
 from compatstore.arrays import ArrowType
 from compatstore.errors import InvalidInput, first_offenders
 from compatstore.integrations.filters import (
+    INT64,
     MOMENT_PATTERN,
     AllOf,
     AnyOf,
@@ -274,7 +275,7 @@ class _Column:
             return f"array_has({self._value}, {_quoted(value)})"
         if pa.types.is_boolean(kind) and isinstance(value, bool):
             return f"array_has({self._value}, {str(value).upper()})"
-        if pa.types.is_integer(kind) and _is_number(value) and value == int(value):
+        if pa.types.is_integer(kind) and _is_number(value) and value == int(value) and int(value) in INT64:
             return f"array_has({self._value}, {_whole(int(value))})"
         if pa.types.is_floating(kind) and _is_number(value):
             single = kind.bit_width < 64
