@@ -279,7 +279,9 @@ class _Column:
             return f"array_has({self._value}, {_whole(int(value))})"
         if pa.types.is_floating(kind) and _is_number(value):
             single = kind.bit_width < 64
-            if not single or float(np.float32(value)) == value:
+            with np.errstate(over="ignore"):  # a value beyond float32 equals none of them
+                held = not single or float(np.float32(value)) == value
+            if held:
                 return f"array_has({self._value}, CAST('{value!r}' AS {'FLOAT' if single else 'DOUBLE'}))"
         return "FALSE"
 
