@@ -1,6 +1,6 @@
 """Kills all over upgrades that teach themselves: nothing is lost, and the same end is reached.
 
-    python -m benchmarks.learning_kills [--kills 300] [--jobs 1]
+    python -m benchmarks.learning_kills [--kills 300] [--jobs 1] [--journal FILE]
 
 A process upgrades a gallery and is killed at a random moment, and the next one goes on, until one comes to the end.
 What it leaves is compared with what an uninterrupted upgrade left: the same items native, the same transform, the same
@@ -9,35 +9,42 @@ more for each kill. Meanwhile a reader searches as the gallery is served. The ex
 
 Every second gallery has a writer as well, which adds, changes and deletes items. It has no uninterrupted twin: there
 each item must be found by its own vector in the end, and `verify` must find nothing.
+
+A process is started ahead of time and begins when the one before it is dead, so that a kill meets work and no imports.
+With a journal each gallery is written down as its upgrade ends, and the same command again goes on after the last one.
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
-import os
+import json
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 import compatstore as cs
 from compatstore.arrays import FloatArray
+from compatstore.trainers.pairs.learn import CLOSED_FORMS
+from compatstore.upgrade.estimates.waves import read_waves
 
 ITEMS, CLASSES, SHORT, LONG, SHARE = 600, 30, 12, 16, 0.45
 IDS = [f"item-{number:04d}" for number in range(ITEMS)]
 VERSIONS = {"v1": SHORT, "v2": LONG}
+LONGER = 1.3  # how much longer the next process may live than one that came no further than the one before it
 ASKED = "asked.txt"  # what upgrades, not searches, have embedded
 
 
@@ -49,13 +56,14 @@ class Model:
         log: File of a line for each item, or None.
     """
 
-    spec, reads = "", "source"
+    spec: str = ""
+    reads: Literal["source", "id"] = "source"
 
     def __init__(self, version: str, log: Path | None = None) -> None:
         self.dim, self.fingerprint, self._log = VERSIONS[version], f"model of {version}", log
         self._map = np.random.default_rng(len(version) + self.dim).normal(size=(CLASSES, self.dim))
 
-    def encode(self, sources: list[str]) -> FloatArray:
+    def encode(self, sources: Sequence[str]) -> FloatArray:
         """An item's class and number are in its source: "class 3, item 17"."""
         rows = []
         for source in sources:
@@ -91,8 +99,11 @@ def made(folder: Path) -> None:
 
 
 def upgrade(folder: Path) -> None:
-    settings = cs.RunSettings(batch_rows=20)
-    opened(folder, folder / ASKED).upgrade("v2", backfill=SHARE, learn=cs.Learn(first=60), run=settings)
+    from compatstore.trainers.pairs.residual import Residual
+
+    candidates = (*CLOSED_FORMS, Residual(width=64, epochs=10))
+    learn, run = cs.Learn(first=60, candidates=candidates), cs.RunSettings(batch_rows=20)
+    opened(folder, folder / ASKED).upgrade("v2", backfill=SHARE, learn=learn, run=run)
 
 
 def outcome(folder: Path) -> dict[str, Any]:
@@ -113,7 +124,7 @@ def outcome(folder: Path) -> dict[str, Any]:
 class Lives:
     """What happened so far."""
 
-    kills: int = 0
+    kills: Counter[str] = field(default_factory=Counter)  # by what the upgrade had reached
     finished: int = 0
     searches: int = 0
     writes: int = 0
@@ -123,6 +134,30 @@ class Lives:
         """Count what happened elsewhere as well."""
         for name in ("kills", "finished", "searches", "writes", "violations"):
             setattr(self, name, getattr(self, name) + getattr(others, name))
+
+
+class Journal:
+    """The galleries whose upgrades have ended, one JSON object a line.
+
+    Args:
+        path: The file, or None for none.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+
+    def read(self) -> list[Lives]:
+        """All so far."""
+        if self._path is None or not self._path.exists():
+            return []
+        rows = [json.loads(line) for line in self._path.read_text().splitlines()]
+        return [Lives(**{**row, "kills": Counter(row["kills"])}) for row in rows]
+
+    def add(self, life: Lives) -> None:
+        """Write one down."""
+        if self._path is not None:
+            with self._path.open("a") as file:
+                print(json.dumps(vars(life)), file=file)
 
 
 class Company:
@@ -160,7 +195,7 @@ class Company:
             if found.num_rows != 3:
                 self._lives.violations.append(f"a search found {found.num_rows} of 3")
             self._lives.searches += 1
-            time.sleep(0.02)
+            time.sleep(0.1)
 
     def _write(self, gallery: cs.Gallery) -> None:
         draw = random.Random(self._seed)
@@ -170,27 +205,69 @@ class Company:
             if draw.random() < 0.3:
                 gallery.delete([f"new-{draw.randrange(ITEMS, 2 * ITEMS)}"])
             self._lives.writes += 1
-            time.sleep(0.05)
+            time.sleep(0.1)
+
+
+class Victim:
+    """A process that upgrades when it is told to, unless it is killed.
+
+    Args:
+        folder: Of the gallery.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        command = [sys.executable, "-m", "benchmarks.learning_kills", "--victim", str(folder)]
+        pipe = subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True)
+
+    def live(self, seconds: float) -> str | None:
+        """Upgrade for so long; gives None where it was killed, else how it ended, "" where that was well."""
+        assert self._process.stdout is not None
+        self._process.stdout.readline()  # it has imported what it needs
+        with suppress(subprocess.TimeoutExpired):
+            _, errors = self._process.communicate("\n", timeout=seconds)
+            return f"status {self._process.returncode}: {errors[-500:]}" if self._process.returncode else ""
+        self.kill()
+        return None
+
+    def kill(self) -> None:
+        """Kill it now."""
+        self._process.kill()
+        self._process.communicate()
+
+    @staticmethod
+    def work(folder: Path) -> None:
+        """What the process does."""
+        import compatstore.trainers.pairs.residual  # noqa: F401
+
+        print("ready", flush=True)
+        if sys.stdin.readline():
+            upgrade(folder)
+
+
+def reached(folder: Path) -> str:
+    """How far an upgrade had come: its state, and its waves so far."""
+    catalog = opened(folder)._catalog
+    run = catalog.registry().runs.get("v2")
+    waves = len(read_waves(catalog, "v2"))
+    return "not begun" if run is None else f"{run.state}, {waves} lesson{'s' * (waves != 1)}"
 
 
 def live(folder: Path, template: Path, whole: dict[str, Any], seconds: float, seed: int, *, writing: bool) -> Lives:
     """Kill one process after the other until one comes to the end, and look at what is left."""
     shutil.copytree(template, folder)
-    kills, lives, draw = 0, Lives(), random.Random(seed)
+    lives, draw = Lives(finished=1), random.Random(seed)
     with Company(folder, lives, draw.randrange(2**31) if writing else None):
-        while True:
-            die = draw.uniform(0, seconds)
-            victim = subprocess.run(
-                [sys.executable, "-m", "benchmarks.learning_kills", "--victim", str(folder), "--die", f"{die:.4f}"],
-                capture_output=True,
-                text=True,
-            )
-            if victim.returncode != -signal.SIGKILL:
-                break
-            kills += 1
-    lives.kills, lives.finished = kills, 1
-    if victim.returncode:
-        lives.violations.append(f"the upgrade ended with {victim.returncode}: {victim.stderr[-500:]}")
+        victim, standby, most, before = Victim(folder), Victim(folder), seconds, ""
+        while (end := victim.live(draw.uniform(0, most))) is None:
+            now = reached(folder)
+            lives.kills[now] += 1
+            most, before = (LONGER * most if now == before else seconds), now
+            victim, standby = standby, Victim(folder)
+        standby.kill()
+    kills = lives.kills.total()
+    if end:
+        lives.violations.append(f"the upgrade ended with {end}")
         return lives
     gallery = opened(folder)
     findings = gallery.verify().findings
@@ -215,21 +292,25 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=1, help="galleries at once")
+    parser.add_argument("--journal", type=Path, help="file of what has ended; the next run goes on from it")
     parser.add_argument("--victim", type=Path, help=argparse.SUPPRESS)
-    parser.add_argument("--die", type=float, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.victim is not None:
-        threading.Timer(options.die, os.kill, (os.getpid(), signal.SIGKILL)).start()
-        upgrade(options.victim)
-        os._exit(0)  # without the timer
+        Victim.work(options.victim)
+        return
+    journal, lives = Journal(options.journal), Lives()
+    ended = journal.read()
+    for life in ended:
+        lives.add(life)
     with tempfile.TemporaryDirectory() as place:
-        folder, lives = Path(place), Lives()
+        folder = Path(place)
         made(folder / "template")
-        shutil.copytree(folder / "template", folder / "whole")
-        begun = time.monotonic()
-        upgrade(folder / "whole")
-        seconds, whole = time.monotonic() - begun, outcome(folder / "whole")
-        numbers = itertools.count()
+        for name in ("warm", "whole"):  # the first one imports what both need
+            shutil.copytree(folder / "template", folder / name)
+            begun = time.monotonic()
+            upgrade(folder / name)
+            seconds = time.monotonic() - begun
+        whole, numbers = outcome(folder / "whole"), itertools.count(len(ended))
 
         def next_life() -> Lives:
             number = next(numbers)
@@ -240,19 +321,25 @@ def main() -> None:
             return found
 
         with ThreadPoolExecutor(options.jobs) as pool:
-            alive = {pool.submit(next_life) for _ in range(options.jobs)}
+            alive = {pool.submit(next_life) for _ in range(options.jobs) if lives.kills.total() < options.kills}
             while alive:
                 over, alive = wait(alive, return_when=FIRST_COMPLETED)
-                for life in over:
-                    lives.add(life.result())
-                    if lives.kills < options.kills:
+                for ending in over:
+                    life = ending.result()
+                    lives.add(life)
+                    journal.add(life)
+                    print(f"{life.kills.total()} kills, {lives.kills.total()} so far", *life.violations, sep="\n")
+                    sys.stdout.flush()
+                    if lives.kills.total() < options.kills:
                         alive.add(pool.submit(next_life))
-        print(
-            f"{lives.kills} kills in {lives.finished} upgrades that all came to their end, {lives.searches} searches, "
-            f"{lives.writes} writes: {len(lives.violations)} violations"
-        )
-        print("\n".join(lives.violations[:20]))
-        sys.exit(1 if lives.violations else 0)
+    print("\n| an upgrade had reached | kills |\n|---|---|")
+    for state, kills in sorted(lives.kills.items()):
+        print(f"| {state} | {kills} |")
+    print(
+        f"\n{lives.kills.total()} kills in {lives.finished} upgrades that all came to their end, {lives.searches} "
+        f"searches, {lives.writes} writes: {len(lives.violations)} violations"
+    )
+    sys.exit(1 if lives.violations else 0)
 
 
 if __name__ == "__main__":
