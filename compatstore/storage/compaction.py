@@ -21,7 +21,7 @@ from compatstore.storage.failures import require_room, require_whole
 from compatstore.storage.lance_engine import Compaction, CompactionTask, lance
 from compatstore.storage.moves import row_bytes
 from compatstore.storage.snapshot import Snapshot
-from compatstore.storage.store import Store, storage_errors
+from compatstore.storage.store import Conflict, Store, storage_errors
 
 FEWEST = 4  # fragments that a write merges
 SMALL_ROWS = 1_024  # rewritten again and again for less than a commit costs
@@ -164,7 +164,10 @@ def merge(store: Store, table: Snapshot, pieces: Sequence[Piece]) -> int:
 def _task(table: Snapshot, pieces: Sequence[Piece]) -> Any:
     """Lance's task for these fragments: its own planner merges neighbours only, and keeps dropped columns."""
     in_order = sorted(piece.id for piece in pieces)  # Lance notes the rows' addresses in ascending order
-    fragments = [table.get_fragment(number).metadata.to_json() for number in in_order]
+    found = [table.get_fragment(number) for number in in_order]
+    if gone := [number for number, fragment in zip(in_order, found, strict=True) if fragment is None]:
+        raise Conflict(f"fragments {gone} are no longer there")  # a commit of ours has taken others' commits along
+    fragments = [fragment.metadata.to_json() for fragment in found if fragment is not None]
     options = {**_options(), "data_storage_version": table.data_storage_version}
     task = {"task": {"fragments": fragments}, "read_version": table.version, "options": options}
     return CompactionTask.from_json(json.dumps(task))

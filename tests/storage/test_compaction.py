@@ -15,7 +15,7 @@ from compatstore.storage import compaction
 from compatstore.storage.compaction import FEWEST, LARGEST_ROWS, SMALL_ROWS, Group, Piece, groups, merge
 from compatstore.storage.deltas import deltas_to_merge
 from compatstore.storage.location import locate
-from compatstore.storage.store import Store
+from compatstore.storage.store import Conflict, Store
 
 
 def group(rows, indexed_rows=0):
@@ -140,3 +140,19 @@ def test_fragments_that_are_no_neighbours_are_merged(gallery, vectors, tmp_path)
     after = lance.dataset(store.location.uri)
     assert after.to_table().sort_by("id") == before
     assert gallery.vectors(["m0", "m1"]).tolist() == [vectors(1, seed=0)[0].tolist(), vectors(1, seed=1)[0].tolist()]
+
+
+def test_fragments_that_another_writer_merged_meanwhile_are_a_lost_race(gallery, vectors, tmp_path):
+    for n in range(3):
+        gallery.add({"id": [f"m{n}"], "vector": vectors(1, seed=n)})
+    store = Store.open(locate(str(tmp_path / "gallery.lance")))
+    table = store.writer()
+    pieces = groups(table)[0].pieces
+    merge(store, store.writer(), pieces[:2])
+    table.delete("id = 'm2'")  # a commit of its own takes the other's along
+    before = lance.dataset(store.location.uri)
+    with pytest.raises(Conflict, match="no longer there"):
+        merge(store, table, pieces[:2])
+    after = lance.dataset(store.location.uri)
+    assert after.version == before.version
+    assert after.to_table() == before.to_table()
