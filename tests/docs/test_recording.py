@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -10,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 def recorder():
     spec = importlib.util.spec_from_file_location("record", ROOT / "docs" / "tools" / "record.py")
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 

@@ -34,6 +34,8 @@ class Moments:
         inputs: (d_in, d_in), mean of x x^T, centred.
         cross: (d_in, d_out), mean of x y^T, centred.
         output_square: Mean squared length of y, centred.
+        factor: (n, d_in) with factor^T factor = inputs, where there are fewer rows than values; else None. What a
+            solution needs of n directions is found in n^2 d_in steps, and not in d_in^3.
     """
 
     input_mean: Doubles
@@ -41,6 +43,7 @@ class Moments:
     inputs: Doubles
     cross: Doubles
     output_square: float
+    factor: Doubles | None = None
 
     @classmethod
     def of(cls, pairs: Pairs, *, about: Moments | None = None, side: bool = True) -> Moments:
@@ -55,10 +58,12 @@ class Moments:
         input_mean, output_mean = _means(pairs, side) if about is None else (about.input_mean, about.output_mean)
         inputs = np.zeros((len(input_mean), len(input_mean)))
         cross = np.zeros((len(input_mean), len(output_mean)))
-        square = 0.0
+        square, factor = 0.0, None
         for x, y in _blocks(pairs, side):
             x -= input_mean
             y -= output_mean
+            if len(pairs) == len(x) < len(input_mean):
+                factor = x / len(x) ** 0.5
             inputs += x.T @ x
             cross += x.T @ y
             square += float(np.vdot(y, y))
@@ -69,6 +74,7 @@ class Moments:
             inputs=inputs / n,
             cross=cross / n,
             output_square=square / n,
+            factor=factor,
         )
 
 

@@ -98,7 +98,8 @@ class LowRankAffine(ClosedForm):
 class LeastSquares:
     """Minimise mean |y - W x|^2 + penalty v |W|^2 over W of a given rank, x and y centred, v the mean variance of x.
 
-    One eigendecomposition serves every penalty, one more serves every rank. The solution of full rank is ridge
+    One eigendecomposition serves every penalty, one more serves every rank; the full rank needs none. Where rows are
+    fewer than values, both are done in the directions that the rows span. The solution of full rank is ridge
     regression. The best of rank r is that solution projected on the r leading
     eigenvectors of the covariance of its fitted values (reduced-rank ridge: Mukherjee and Zhu 2011, equation 4).
 
@@ -107,18 +108,27 @@ class LeastSquares:
     """
 
     def __init__(self, moments: Moments) -> None:
-        self._values, self._directions = np.linalg.eigh(moments.inputs)
+        if moments.factor is None:
+            self._values, self._directions = np.linalg.eigh(moments.inputs)
+        else:
+            _, strengths, rows = np.linalg.svd(moments.factor, full_matrices=False)
+            self._values, self._directions = strengths**2, rows.T
+        self._few = moments.factor is not None
+        self._variance = float(np.trace(moments.inputs)) / len(moments.inputs)
         self._cross = self._directions.T @ moments.cross
+        self._full_rank = int(min(moments.cross.shape))
 
     @property
     def full_rank(self) -> int:
         """The largest rank that a map between these dimensions can have."""
-        return int(min(self._cross.shape))
+        return self._full_rank
 
     def weight(self, penalty: float, rank: int) -> Doubles:
         """Return the solution, (d_out, d_in)."""
         solution = self._solution(penalty)
-        leading = self._leading(solution)[:, :rank]
+        if rank >= min(self._full_rank, len(solution)):  # all that there is
+            return np.asarray(solution.T @ self._directions.T)
+        leading = self._leading(penalty)[:, :rank]
         return np.asarray(leading @ (leading.T @ solution.T) @ self._directions.T)
 
     def errors(self, penalty: float, held_out: Moments) -> Doubles:
@@ -132,20 +142,27 @@ class LeastSquares:
             held_out: Moments of these rows about the means of the rows fitted.
         """
         solution = self._solution(penalty)
-        leading = self._leading(solution)
-        predicted = self._directions @ solution @ leading
+        leading = self._leading(penalty)
+        predicted = self._directions @ (solution @ leading)
         common = np.einsum("ir,ir->r", predicted, held_out.cross @ leading)
         length = np.einsum("ir,ir->r", predicted, held_out.inputs @ predicted)
-        return np.asarray(held_out.output_square - np.cumsum(2 * common - length))
+        errors = held_out.output_square - np.cumsum(2 * common - length)
+        return np.asarray(np.pad(errors, (0, self._full_rank - len(errors)), mode="edge"))
 
     def _solution(self, penalty: float) -> Doubles:
         """Ridge regression, (d_in, d_out), its inputs in the eigenbasis."""
+        return np.asarray(self._inverse(penalty)[:, None] * self._cross)
+
+    def _inverse(self, penalty: float) -> Doubles:
+        """What each direction is divided by, inverted."""
         values = self._values
         kept = values > _ROUNDING * values.max(initial=0.0)
-        inverse = np.divide(1, values + penalty * values.mean(), out=np.zeros_like(values), where=kept)
-        return np.asarray(inverse[:, None] * self._cross)
+        return np.asarray(np.divide(1, values + penalty * self._variance, out=np.zeros_like(values), where=kept))
 
-    def _leading(self, solution: Doubles) -> Doubles:
-        """Eigenvectors (d_out, full_rank) of the covariance of the fitted values, the largest first."""
-        _, vectors = np.linalg.eigh(self._cross.T @ solution)
-        return np.asarray(vectors[:, ::-1][:, : self.full_rank])
+    def _leading(self, penalty: float) -> Doubles:
+        """Eigenvectors of the covariance of the fitted values, (d_out, full_rank or fewer), the largest first."""
+        if self._few:
+            _, _, rows = np.linalg.svd(np.sqrt(self._inverse(penalty))[:, None] * self._cross, full_matrices=False)
+            return np.asarray(rows.T)
+        _, vectors = np.linalg.eigh(self._cross.T @ self._solution(penalty))
+        return np.asarray(vectors[:, ::-1][:, : self._full_rank])

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -192,3 +194,19 @@ def test_constant_dimensions_and_few_rows_give_finite_maps(form):
 def test_settings_out_of_range_are_refused(form, wrong):
     with pytest.raises(InvalidInput, match=next(iter(wrong))):
         form(**wrong)
+
+
+@settings(max_examples=30)
+@given(rows=st.integers(2, 12), dim=st.integers(3, 16), out=st.integers(1, 16), seed=st.integers(0, 100))
+def test_few_rows_are_solved_in_their_span_to_the_same_map(rows, dim, out, seed):
+    pairs = Pairs(vectors(rows, dim, seed), vectors(rows, out, seed + 1))
+    moments = Moments.of(pairs)
+    assert (moments.factor is None) == (rows >= dim)
+    whole = LeastSquares(replace(moments, factor=None))
+    held_out = Moments.of(Pairs(vectors(20, dim, seed + 2), vectors(20, out, seed + 3)), about=moments)
+    squares = LeastSquares(moments)
+    assert squares.full_rank == whole.full_rank == min(dim, out)
+    for penalty in (1e-3, 0.1, 10.0):
+        for rank in {1, min(2, squares.full_rank), squares.full_rank}:
+            np.testing.assert_allclose(squares.weight(penalty, rank), whole.weight(penalty, rank), atol=1e-7)
+        np.testing.assert_allclose(squares.errors(penalty, held_out), whole.errors(penalty, held_out), atol=1e-7)
