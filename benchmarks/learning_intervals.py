@@ -6,8 +6,8 @@ r"""Do the intervals that each wave of a self-taught upgrade shows hold? Against
 The sets are made by `benchmarks.pairs.images`, `benchmarks.pairs.plain` and `benchmarks.pairs.texts`. Each draw takes
 another gallery and other queries of what no model was trained on, and upgrades the gallery wave by wave. What a wave
 says of the status quo, of how the gallery is searched from then on, of the gain, and of larger native shares is
-compared with the same figure of all the other queries in the whole gallery. A run that was stopped goes on from its
-journal.
+compared with the same figure of all the other queries in the whole gallery; also on which side of an interval's middle
+that is, on average. A run that was stopped goes on from its journal.
 """
 
 from __future__ import annotations
@@ -93,18 +93,22 @@ def _outside(taught: TaughtGallery, wave: WaveFigures, native: BoolArray) -> Fus
 
 
 def measured(path: Path, seed: int, options: argparse.Namespace) -> list[Record]:
-    """One upgrade: how many intervals of each kind hold, wave by wave."""
+    """One upgrade: how many intervals of each kind hold, wave by wave, and where the truth is in them."""
     inside: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
+    places = defaultdict[str, list[float]](list)  # of the truth: -1 at the lower end, 1 at the upper one
     data = EmbeddedSet.load(path)
     with tempfile.TemporaryDirectory() as folder:
-        taught = TaughtGallery(data, drawn(data, seed, options), seed, folder)
+        taught = TaughtGallery(data, drawn(data, seed, options), seed, folder, folds=options.folds)
         for natives in WAVES:
             wave = taught.lesson(natives)
             for kind, interval, true in shown_and_true(taught, wave):
                 cell = inside[f"{natives}|{kind}"]
                 cell[0] += int(interval.low - 1e-9 <= true <= interval.high + 1e-9)
                 cell[1] += 1
-    return [{"inside": dict(inside)}]
+                if interval.high > interval.low:
+                    place = (2 * true - interval.low - interval.high) / (interval.high - interval.low)
+                    places[f"{natives}|{kind}"].append(round(place, 3))
+    return [{"inside": dict(inside), "places": dict(places)}]
 
 
 def tables(records: Sequence[Record]) -> str:
@@ -134,7 +138,25 @@ def tables(records: Sequence[Record]) -> str:
         f"{sum(share < LIMIT for share in shares.values())} are below {LIMIT:.0%}; the lowest is "
         f"{min(shares.values()):.0%}.",
     ]
-    return "\n".join(lines)
+    return "\n".join([*lines, *_where(records)])
+
+
+def _where(records: Sequence[Record]) -> list[str]:
+    """Markdown: the mean place of the truth in the intervals of the draws whose places were noted."""
+    places = defaultdict[tuple[str, ...], list[float]](list)
+    for record in records:
+        for key, found in record.get("places", {}).items():
+            natives, kind = key.split("|")
+            places[record["set"], record["setting"], natives, kind] += found
+    if not places:
+        return []
+    lines = ["", "Mean place of the truth in its interval, -1 at the lower end and 1 at the upper one:", ""]
+    lines += [f"| set | told | natives | {' | '.join(SHOWN)} |", "|---|---|---:|" + "---:|" * len(SHOWN)]
+    for case in dict.fromkeys(key[:3] for key in places):
+        means = [places.get((*case, kind)) for kind in SHOWN]
+        cells = ["-" if found is None else f"{np.mean(found):+.2f}" for found in means]
+        lines.append(f"| {' | '.join((*case, *cells))} |")
+    return lines
 
 
 def main() -> None:

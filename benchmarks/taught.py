@@ -132,6 +132,7 @@ def add_options(parser: argparse.ArgumentParser, *, items: int, queries: int) ->
     parser.add_argument("--asked", type=Path, help="queries that are no items, of which --told judge the upgrade")
     parser.add_argument("--told", type=int, default=500, help="queries that judge the upgrade")
     parser.add_argument("--criterion", default="ndcg@10", help="the figure that these judge by")
+    parser.add_argument("--folds", type=int, default=cs.Learn().folds, help="parts that the pairs are cut into")
     parser.add_argument("--jobs", type=int, default=1, help="galleries that are measured at once")
 
 
@@ -142,9 +143,10 @@ def size_of(options: argparse.Namespace) -> str:
 
 def setting_of(options: argparse.Namespace) -> str:
     """What the upgrade is told."""
+    told = LABELS if options.labels else ALONE
     if options.asked:
-        return f"{QUERIES}, {options.criterion}"
-    return LABELS if options.labels else ALONE
+        told = f"{QUERIES}, {options.criterion}"
+    return told if options.folds == cs.Learn().folds else f"{told}, {options.folds} folds"
 
 
 def drawn(data: EmbeddedSet, seed: int, options: argparse.Namespace) -> Draw:
@@ -173,10 +175,11 @@ class TaughtGallery:
         draw: Which of its items are in the gallery, and what judges the upgrade.
         seed: Of the upgrade.
         folder: Where the gallery is made.
+        folds: Parts that the pairs of a lesson are cut into.
     """
 
-    def __init__(self, data: EmbeddedSet, draw: Draw, seed: int, folder: str) -> None:
-        self.data, self.draw, self.seed = data, draw, seed
+    def __init__(self, data: EmbeddedSet, draw: Draw, seed: int, folder: str, *, folds: int = cs.Learn().folds) -> None:
+        self.data, self.draw, self.seed, self.folds = data, draw, seed, folds
         self.ids = [id_of(row) for row in draw.rows]
         native = dict(zip(self.ids, self.vectors(TARGET), strict=True))
         source, target = (self._version(*names) for names in (("v1", SOURCE), (NEW, TARGET)))
@@ -200,7 +203,7 @@ class TaughtGallery:
 
     def lesson(self, natives: int) -> WaveFigures:
         """Upgrade to a number of natives that ends a wave, 100 or a double of it; what its lesson found."""
-        learner = cs.Learn(first=100, least_gain=None)
+        learner = cs.Learn(first=100, least_gain=None, folds=self.folds)
         budget = cs.Backfill(share=natives / len(self.ids), seed=self.seed)
         wave = self.gallery.upgrade(NEW, backfill=budget, gates=self.draw.gates, learn=learner).waves[-1]
         if wave.native != natives:
