@@ -184,10 +184,11 @@ def _without_transform(
     """What the source's vectors are good for: as they are, with the wrong queries, and beside native ones."""
     source = measure(sample.source_queries, sample.source, settings.source_metric)
     swapped = fit_length(sample.target_queries, sample.source.shape[1])
-    naive = measure(swapped, sample.source, settings.source_metric)
+    naive = measure(swapped, sample.source, settings.source_metric, undirected="lose")
     rows = np.arange(len(sample.source))
     status_quo, swap = (search.galleries(distances, [rows])[0] for distances in (source, naive))
-    note = _swap_note(sample.target_queries.shape[1], sample.source.shape[1])
+    lost = 0 if naive.lost is None else int(naive.lost.sum())
+    note = _swap_note(sample.target_queries.shape[1], sample.source.shape[1], lost)
     return [
         ServingStrategy(name="status quo", notation="s/s", share=0.0, found=status_quo),
         ServingStrategy(name="naive swap", notation="t/s", share=0.0, found=swap, note=note),
@@ -262,11 +263,11 @@ def _as_served(trial: FusionTrial, served: ServedFusion) -> ServingStrategy:
     return ServingStrategy(name="fused as served", notation=AS_FUSED, share=share, found=found, note=note)
 
 
-def _swap_note(target: int, source: int) -> str:
-    if target == source:
-        return ""
+def _swap_note(target: int, source: int, lost: int) -> str:
     how = "cut" if target > source else "filled up with zeros"
-    return f"target queries {how} from {target} to {source} values"
+    notes = [] if target == source else [f"target queries {how} from {target} to {source} values"]
+    notes += [f"{lost} have no direction left and find nothing"] if lost else []
+    return "; ".join(notes)
 
 
 def chance_of_correct(correct: Positions, items: int, population: int) -> Doubles:

@@ -105,6 +105,15 @@ class Sample:
         )
 
 
+    def asking(self, queries: BoolArray) -> Sample:
+        """The same items, and some of the queries, (q,) bool."""
+        if self.queries is not None:
+            return replace(self, queries=self.queries.only(np.flatnonzero(queries)))
+        asks = self.asks.copy()
+        asks[np.flatnonzero(asks)[~queries]] = False
+        return replace(self, asks=asks)
+
+
 def draw_sample(
     context: UpgradeContext,
     size: int,
