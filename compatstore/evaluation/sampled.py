@@ -171,9 +171,7 @@ class _Ranked:
     stands_for: Doubles | None  # items that the one at each place stands for, where not all stand for as many
 
     @classmethod
-    def of(
-        cls, hit: npt.NDArray[np.bool_], total: npt.NDArray[np.int64], stands_for: Doubles | None = None
-    ) -> _Ranked:
+    def of(cls, hit: npt.NDArray[np.bool_], total: npt.NDArray[np.int64], stands_for: Doubles | None = None) -> _Ranked:
         above = hit.cumsum(axis=1)
         found, never = above[:, -1], hit.shape[1]
         first = np.where(found > 0, (above > 0).argmax(axis=1), never)

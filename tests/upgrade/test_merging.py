@@ -212,7 +212,9 @@ def test_queries_that_an_artifact_leaves_without_a_direction_choose_no_merge(tmp
     native[::8, :WIDE] = 0.0
     stored = native[:, :WIDE] + 0.1 * random.normal(size=(ITEMS, WIDE)).astype("f4")
     v1 = cs.EmbeddingVersion("v1", dim=WIDE, metric="cosine", model="prefix of v2")
-    v2 = cs.EmbeddingVersion("v2", dim=12, metric="cosine", encoder=cs.encoders.Precomputed(dict(zip(IDS, native))))
+    v2 = cs.EmbeddingVersion(
+        "v2", dim=12, metric="cosine", encoder=cs.encoders.Precomputed(dict(zip(IDS, native, strict=True)))
+    )
     gallery = cs.Gallery.create(str(tmp_path / "gallery.lance"), v1)
     gallery.add({"id": IDS, "vector": stored})
     gallery.register(v2)

@@ -104,7 +104,6 @@ class Sample:
             drawn=None if self.drawn is None else self.drawn[rows],
         )
 
-
     def asking(self, queries: BoolArray) -> Sample:
         """The same items, and some of the queries, (q,) bool."""
         if self.queries is not None:
