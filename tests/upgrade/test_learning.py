@@ -14,7 +14,7 @@ from compatstore.trainers import MeanShift, Residual
 from compatstore.trainers.pairs.learn import CLOSED_FORMS
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
-from compatstore.upgrade.learning import Lesson
+from compatstore.upgrade.lesson import Lesson
 
 ITEMS, LATENT, SHORT, LONG = 800, 12, 16, 20
 IDS = [f"item-{number:04d}" for number in range(ITEMS)]
