@@ -60,12 +60,20 @@ def is_fused(notation: str) -> bool:
     return notation in (*FUSED.values(), FUSED_PARTLY, AS_FUSED)
 
 
-def rank_strategies(sample: EvaluationSample, settings: DecisionSettings) -> list[ServingStrategy]:
-    """Rank by the status quo, naive swap, merges, hop alone, budgets, fusions and full backfill, in this order."""
+def rank_strategies(
+    sample: EvaluationSample, settings: DecisionSettings, trial: FusionTrial | None = None
+) -> list[ServingStrategy]:
+    """Rank by the status quo, naive swap, merges, hop alone, budgets, fusions and full backfill, in this order.
+
+    Args:
+        sample: Queries and items.
+        settings: What is compared.
+        trial: Of the same sample and criterion, where weights were fitted already: they are not fitted again.
+    """
     native = measure(sample.target_queries, sample.native, settings.target_metric)
     search = _Search(relevance=_correct(sample, native, settings), ks=settings.ks, sampling=_sampling(sample))
     *budgets, full = _backfills(sample, search, settings)
-    fused = _fused(sample, search, settings)
+    fused = _fused(sample, search, settings, trial)
     strategies = [*_without_transform(sample, native, search, settings), *budgets, *fused, full]
     if sample.complete:
         return strategies
@@ -233,12 +241,14 @@ def _backfills(sample: EvaluationSample, search: _Search, settings: DecisionSett
     ]
 
 
-def _fused(sample: EvaluationSample, search: _Search, settings: DecisionSettings) -> list[ServingStrategy]:
+def _fused(
+    sample: EvaluationSample, search: _Search, settings: DecisionSettings, trial: FusionTrial | None
+) -> list[ServingStrategy]:
     """Both versions searched as one: by the fusion that is served, and by one chosen for each of some native shares."""
     if sample.served is None and not settings.fused_shares:
         return []
     chosen_by = settings if sample.complete else replace(settings, criterion="map")
-    trial = FusionTrial(
+    trial = trial or FusionTrial(
         sample=sample,
         settings=chosen_by,
         relevance=search.relevance,

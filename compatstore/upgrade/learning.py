@@ -15,12 +15,13 @@ import numpy as np
 
 from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
 from compatstore.errors import InvalidInput
-from compatstore.evaluation import DecisionTable, decide
+from compatstore.evaluation import DecisionTable
+from compatstore.evaluation.decision import decide_between
 from compatstore.evaluation.fusion import SAME_SHARE, Fusion, Serving
 from compatstore.evaluation.fusion_choice import FittedFusion, FusionTrial
 from compatstore.evaluation.sample import EvaluationSample
 from compatstore.evaluation.sampled import QueryFigures
-from compatstore.evaluation.strategies import trial_of_fusions
+from compatstore.evaluation.strategies import rank_strategies, trial_of_fusions
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.records import ArtifactRecord, RunRecord, ServingRecord
 from compatstore.storage.registry import Registry, edit
@@ -349,7 +350,11 @@ def _promise(context: UpgradeContext, best: _Judged, fusion: Fusion, share: floa
     serving: Serving = "fused" if fusion.weight > 0 else "single"
     table: DecisionTable
     if best.by_queries is None:
-        table = decide(best.trial.sample, decision_settings(context, settings))
+        decided = decision_settings(context, settings)
+        ranked = rank_strategies(
+            best.trial.sample, decided, best.trial
+        )  # the larger shares were fitted for the weights
+        table = decide_between(best.trial.sample, decided, ranked)
         table = replace(table, provenance=f"{table.num_queries} items of the gallery that are native in both versions.")
     else:
         table = best.by_queries.table(min(share, 1.0))
