@@ -330,7 +330,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
                 found="vectors of another model",
                 fix="Give the index the store's model: VectorStoreIndex(..., embed_model=...).",
             )
-        self._trusted = True
+        self._trusted = bool(lengths > 0)  # a vector of zeros says nothing of its model
 
     @staticmethod
     def _documents(gallery: Gallery) -> Documents:
