@@ -122,10 +122,11 @@ def signature_lines_with_any(module: Module) -> int:
 
 def verbs(modules: list[Module]) -> dict[str, int]:
     """Public methods of `Gallery`, each with its number of parameters."""
-    classes = [node for module in modules for node in module.tree.body if isinstance(node, ast.ClassDef)]
-    (gallery,) = (node for node in classes if node.name == "Gallery")
-    found = [node for node in gallery.body if isinstance(node, Function) and not node.name.startswith("_")]
-    return {method.name: parameters(method) for method in found}
+    classes = {node.name: node for module in modules for node in module.tree.body if isinstance(node, ast.ClassDef)}
+    gallery = classes["Gallery"]
+    parts = [gallery, *(classes[base.id] for base in gallery.bases if isinstance(base, ast.Name))]
+    found = [node for part in parts for node in part.body if isinstance(node, Function)]
+    return {method.name: parameters(method) for method in found if not method.name.startswith("_")}
 
 
 def shape(tree: Path) -> dict[str, str]:

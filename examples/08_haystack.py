@@ -2,9 +2,9 @@
 
 import tempfile
 
-import numpy as np
 from haystack import Document, Pipeline
 from haystack.components.embedders import MockDocumentEmbedder, MockTextEmbedder
+from toy_model import TEXTS, embed
 
 import compatstore as cs
 from compatstore.integrations import haystack as stores
@@ -12,33 +12,29 @@ from compatstore.trainers import Pairs, Ridge
 
 
 def toy(size):
-    """A toy model: each word is a vector of `size` values, and a text is the sum of its words."""
-
-    def embed(text):
-        return sum(np.random.default_rng([*word.encode()]).normal(size=size) for word in text.split()).tolist()
-
-    mocks = (kind(embedding_fn=embed) for kind in (MockDocumentEmbedder, MockTextEmbedder))
+    """The toy model as Haystack calls models."""
+    kinds = MockDocumentEmbedder, MockTextEmbedder
+    mocks = [kind(embedding_fn=lambda text: embed(text, size)) for kind in kinds]
     return stores.Embedders(*mocks, identity=f"toy of {size}")
 
 
-texts = sorted({text[50:350] for text in (getattr(np, n).__doc__ or "" for n in dir(np)) if len(text) > 900})[:200]
 path, old, new = tempfile.mkdtemp() + "/docs.lance", toy(16), toy(128)
 store = stores.CompatStoreDocumentStore(path, old, models=[new])
-store.write_documents([Document(content=text) for text in texts])
+store.write_documents([Document(content=text) for text in TEXTS])
 app = Pipeline()
 app.add_component("retriever", stores.CompatStoreEmbeddingRetriever(store, top_k=1))
 
 
 def ask(state):
-    found = [app.run({"retriever": {"query": text[50:120]}})["retriever"]["documents"][0] for text in texts[::4]]
-    right = [one.content for one in found] == np.array(texts[::4], object)
-    print(f"{state}: {right.sum()} of {len(found)} found")
+    found = [app.run({"retriever": {"query": text[50:120]}})["retriever"]["documents"][0] for text in TEXTS[::4]]
+    right = sum(one.content == text for one, text in zip(found, TEXTS[::4], strict=True))
+    print(f"{state}: {right} of {len(found)} found")
 
 
 ask("v1")
 gallery = cs.Gallery.open(path)  # the manager: another process, or a shell
 gallery.register(cs.EmbeddingVersion("v2", dim=128, encoder=stores.as_encoder(new)))
-vectors = [stores.as_encoder(model).encode(texts[:120]) for model in (old, new)]
+vectors = [stores.as_encoder(model).encode(TEXTS[:120]) for model in (old, new)]
 gallery.link(Ridge().fit(Pairs(*vectors, source_version=gallery.version("v1"), target_version=gallery.version("v2"))))
 gallery.upgrade("v2", backfill=0.5)
 gallery.fuse("v2", weight=0.7)

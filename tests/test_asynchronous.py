@@ -22,14 +22,14 @@ import compatstore as cs
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "api" / "gallery.md"
 VERBS = {
     name: verb
-    for name, verb in vars(cs.Gallery).items()
+    for name, verb in inspect.getmembers_static(cs.Gallery)
     if inspect.isfunction(verb) and not name.startswith("_") and not name.endswith("_async")
 }
 NEVER = 60.0  # seconds after which a test fails instead of hanging
 
 
 def test_every_verb_has_an_async_form():
-    assert {f"{name}_async" for name in VERBS} == {name for name in vars(cs.Gallery) if name.endswith("_async")}
+    assert {f"{name}_async" for name in VERBS} == {name for name in dir(cs.Gallery) if name.endswith("_async")}
     for name, verb in VERBS.items():
         awaited = getattr(cs.Gallery, f"{name}_async")
         assert inspect.iscoroutinefunction(awaited)

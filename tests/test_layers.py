@@ -62,6 +62,7 @@ UPGRADE_LAYERS = [
     "refit",
     "estimates",
     "judging",
+    "lesson",
     "learning",
     "precision",
     "resolve",

@@ -11,7 +11,9 @@ import numpy.typing as npt
 from compatstore.arrays import Doubles, FloatArray
 from compatstore.boundary import array_of, checked
 from compatstore.errors import DimensionMismatch, InvalidInput
-from compatstore.evaluation.metrics import retrieval_metrics
+from compatstore.evaluation.distances import measure
+from compatstore.evaluation.metrics import require_ranks, summarise
+from compatstore.evaluation.ranking import rank_by_labels
 from compatstore.versions import Metric
 
 
@@ -115,7 +117,8 @@ def compatibility_matrix(
     """Measure every version's queries on every version's gallery.
 
     Where two versions differ in length, queries are cut or filled up with zeros (`fit_length`): for versions of a
-    series that only ever append values this is how they are compared, for others it is the naive swap.
+    series that only ever append values this is how they are compared, for others it is the naive swap. A query that is
+    cut to zeros has no direction left, and finds nothing under cosine.
 
     Args:
         names: The v versions, oldest first.
@@ -145,17 +148,17 @@ def compatibility_matrix(
         found = f"{len(queries)} tables of queries, {len(galleries)} galleries"
         raise DimensionMismatch("compare versions", expected=f"{len(names)} of each", found=found)
     k = 1 if metric == "map" else rank_of(metric)
+    require_ranks((k,))
     queries, galleries = (
         [array_of(table, "compare versions", "vectors", ndim=2) for table in tables] for tables in (queries, galleries)
     )
 
     def entry(query: FloatArray, gallery: FloatArray) -> float:
-        fitted, labels, ids = (
-            fit_length(query, gallery.shape[1]),
-            (query_labels, gallery_labels),
-            (query_ids, gallery_ids),
-        )
-        found = retrieval_metrics(fitted, gallery, *labels, *ids, ks=(k,), metric=distance)
+        cut = query.shape[1] > gallery.shape[1]
+        fitted = fit_length(query, gallery.shape[1])
+        distances = measure(fitted, gallery, distance, undirected="lose" if cut else "refuse")
+        ranking = rank_by_labels(distances, query_labels, gallery_labels, query_ids, gallery_ids)
+        found = summarise(ranking, (k,))
         return found.map if metric == "map" else found.cmc[k]
 
     values = np.array([[entry(query, gallery) for gallery in galleries] for query in queries])

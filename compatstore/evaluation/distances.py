@@ -14,11 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from compatstore.arrays import Doubles, Positions
+from compatstore.arrays import BoolArray, Doubles, Positions
 from compatstore.boundary import foreign, refuse_masked
 from compatstore.errors import DimensionMismatch, InvalidInput, NonFiniteVectors, first_offenders
 from compatstore.evaluation.exact_products import Slices, cut, multiply
@@ -39,6 +40,8 @@ class Distances:
         block: Queries compared at a time; bounds memory, decides nothing else.
         offsets: (q,) float64, what is to be added to a query's entries to make them distances as Lance gives them:
             squared (l2), 1 - cosine, 1 - product (dot). Needed only where distances of two spaces are merged.
+        lost: (q,) bool, queries that find nothing: they are infinitely far from every item. None for none.
+        hidden: (n,) bool, items that no query finds. None for none.
     """
 
     left: Slices
@@ -46,10 +49,13 @@ class Distances:
     added: Doubles | None
     block: int
     offsets: Doubles
+    lost: BoolArray | None = None
+    hidden: BoolArray | None = None
 
     def of(self, queries: Positions) -> Distances:
         """The same gallery, and some of the queries."""
-        return replace(self, left=self.left[queries], offsets=self.offsets[queries])
+        lost = None if self.lost is None else self.lost[queries]
+        return replace(self, left=self.left[queries], offsets=self.offsets[queries], lost=lost)
 
     def by(self, block: int) -> Distances:
         """The same, with other blocks."""
@@ -62,11 +68,20 @@ class Distances:
             found = multiply(self.left[start : start + self.block], self.right, memory)
             if self.added is not None:
                 found += self.added
+            if self.lost is not None:
+                found[self.lost[start : start + self.block]] = np.inf
+            if self.hidden is not None:
+                found[:, self.hidden] = np.inf
             yield start, found
 
 
 def measure(
-    queries: npt.ArrayLike, gallery: npt.ArrayLike, metric: Metric = "l2", *, block: int | None = None
+    queries: npt.ArrayLike,
+    gallery: npt.ArrayLike,
+    metric: Metric = "l2",
+    *,
+    block: int | None = None,
+    undirected: Literal["refuse", "lose"] = "refuse",
 ) -> Distances:
     """Check queries and gallery and get them ready.
 
@@ -75,6 +90,8 @@ def measure(
         gallery: (n, d) floats.
         metric: "l2", "cosine" or "dot".
         block: Queries at a time; None keeps a block near 128 MiB.
+        undirected: What becomes of zero vectors under cosine: "refuse" all, or "lose" them, as a search does: such a
+            query finds nothing, and such an item is not found. For vectors that were cut or transformed, not given.
 
     Raises:
         DimensionMismatch: Not two tables of vectors of one length.
@@ -95,13 +112,24 @@ def measure(
         )
     if block is None:
         block = max(_BLOCK_BYTES // (16 * len(right)), _FEWEST)  # a block is computed in two parts
+    lost, hidden = None, None
     if metric == "cosine":
+        if undirected == "lose":
+            (left, lost), (right, hidden) = _replaced(left), _replaced(right)
         left, right = _directions(left), _directions(right)
     asked, found = cut(left), cut(right)
     if metric == "l2":
         lengths, offsets = found.squared_lengths(), asked.squared_lengths()
         return Distances(left=asked.times(-2.0), right=found, added=lengths, block=block, offsets=offsets)
-    return Distances(left=asked.times(-1.0), right=found, added=None, block=block, offsets=np.ones(len(left)))
+    return Distances(
+        left=asked.times(-1.0),
+        right=found,
+        added=None,
+        block=block,
+        offsets=np.ones(len(left)),
+        lost=lost,
+        hidden=hidden,
+    )
 
 
 def checked_vectors(vectors: npt.ArrayLike, name: str) -> Doubles:
@@ -130,6 +158,17 @@ def checked_vectors(vectors: npt.ArrayLike, name: str) -> Doubles:
             fix="Leave these rows out or embed them again; sorting NaN would report a perfect score.",
         )
     return doubles
+
+
+def _replaced(vectors: Doubles) -> tuple[Doubles, BoolArray | None]:
+    """Vectors with any direction in place of those without one, and which these are; None for none.
+
+    As in a search, a vector has a direction where float32 can tell its length from 0.
+    """
+    zeros = np.einsum("nd,nd->n", vectors, vectors) <= np.finfo(np.float32).tiny
+    if not zeros.any():
+        return vectors, None
+    return np.where(zeros[:, None], 1.0, vectors), zeros
 
 
 def _directions(vectors: Doubles) -> Doubles:

@@ -13,7 +13,7 @@ CMC@1 for the source. So no weight is chosen by which CMC at the smallest k, or 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -55,6 +55,7 @@ class FusionTrial(Trial):
     """
 
     weights: tuple[float, ...] = WEIGHTS
+    _fitted: dict[tuple[bytes, Fusion], FittedFusion] = field(default_factory=dict, init=False, repr=False)
 
     def constants(self) -> Fusion:
         """The constants of the sample, over items that were drawn; what is correct has no part in them."""
@@ -76,7 +77,18 @@ class FusionTrial(Trial):
             native: (n,) bool, rows with a native vector.
             constants: Of `constants`.
             against_target: Whether the choice is to say what it gives over the target alone.
+
+        A trial remembers what it has so fitted: the choice and its figures are the same with and without it.
         """
+        key = native.tobytes(), constants
+        if key not in self._fitted:
+            fitted = self._fit(native, constants, against_target=against_target)
+            if not against_target:
+                return fitted
+            self._fitted[key] = fitted
+        return self._fitted[key]
+
+    def _fit(self, native: BoolArray, constants: Fusion, *, against_target: bool) -> FittedFusion:
         folds = folds_of(len(self.sample.source_queries), self.settings.seed)
         fusions = self._candidates(replace(constants, native_share=self.sample.share_of(native)))
         values = self._values(native, fusions)

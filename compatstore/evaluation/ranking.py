@@ -21,13 +21,16 @@ from compatstore.evaluation.distances import Distances, measure
 from compatstore.evaluation.relevance import Relevance, leave_out, relevance_from_labels, require_length
 from compatstore.versions import Metric
 
+UNFOUND = np.iinfo(np.int64).max  # the rank of what a query does not find
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Ranking:
     """What each query found in one gallery: per query, for confidence intervals and flips.
 
     Args:
-        first_match: (q,) int64, rank of the first correct item, from 1; 0 for a query that has none.
+        first_match: (q,) int64, rank of the first correct item, from 1; 0 for a query that has none, and behind every
+            rank (`UNFOUND`) for one that finds none of those that it has.
         average_precision: (q,) float64, over the whole ranking; NaN for a query that has no correct item.
         average_precision_at: (q,) float64, over the first `map_at` ranks; None unless asked for.
         ties: (q,) int64, places decided by id, not distance: items as far away as the item ranked just before
@@ -73,6 +76,19 @@ def rank_queries(
         [1, 1, 2]
     """
     distances = measure(queries, gallery, metric, block=block)
+    return rank_by_labels(distances, query_labels, gallery_labels, query_ids, gallery_ids, map_at=map_at)
+
+
+def rank_by_labels(
+    distances: Distances,
+    query_labels: npt.ArrayLike,
+    gallery_labels: npt.ArrayLike,
+    query_ids: npt.ArrayLike | None = None,
+    gallery_ids: npt.ArrayLike | None = None,
+    *,
+    map_at: int | None = None,
+) -> Ranking:
+    """Rank the gallery for each query, by distances that are ready; the rest as of `rank_queries`."""
     require_length(query_labels, len(distances.left), "query labels")
     require_length(query_ids, len(distances.left), "query ids")
     require_length(gallery_labels, len(distances.right), "gallery labels")
@@ -159,8 +175,9 @@ class _Work:
                     row[itself] = np.inf
                 np.copyto(ordered, row)
                 ordered.sort()
-                _record(ranking, query, ranks_of(row, ordered, positions), self.map_at)
-                ranking.ties[query] = np.count_nonzero(ordered[1:] == ordered[:-1])
+                found = positions[np.isfinite(row[positions])]
+                _record(ranking, query, ranks_of(row, ordered, found), len(positions), self.map_at)
+                ranking.ties[query] = np.count_nonzero((ordered[1:] == ordered[:-1]) & np.isfinite(ordered[1:]))
 
 
 def ranks_of(row: Doubles, ordered: Doubles, positions: Positions) -> Positions:
@@ -204,14 +221,14 @@ def _precisions(ranks: Positions) -> Doubles:
     return np.arange(1, len(ranks) + 1) / ranks
 
 
-def _record(ranking: Ranking, query: int, ranks: Positions, map_at: int | None) -> None:
-    """Average precision: the mean over correct items of the precision at each one's rank."""
+def _record(ranking: Ranking, query: int, ranks: Positions, correct: int, map_at: int | None) -> None:
+    """Average precision: the mean over correct items of the precision at each one's rank, 0 for one not found."""
     precision = _precisions(ranks)
-    ranking.first_match[query] = ranks[0]
-    ranking.average_precision[query] = precision.mean()
+    ranking.first_match[query] = ranks[0] if len(ranks) else UNFOUND
+    ranking.average_precision[query] = precision.sum() / correct
     if ranking.average_precision_at is not None and map_at is not None:
         within = precision[: ranks.searchsorted(map_at, side="right")]
-        ranking.average_precision_at[query] = within.sum() / min(len(ranks), map_at)
+        ranking.average_precision_at[query] = within.sum() / min(correct, map_at)
 
 
 def nearest_rows(distances: Distances, k: int, itself: Positions) -> Positions:

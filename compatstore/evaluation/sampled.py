@@ -101,7 +101,8 @@ def find_in_blocks(
 ) -> list[QueryFigures]:
     """Search several galleries of n items each from distances that come block by block; as `rank_blocks`.
 
-    Without `influence` what the items have to do with the figures is left at zero, as it is of a whole gallery.
+    An item at an infinite distance is not found. Without `influence` what the items have to do with the figures is left
+    at zero, as it is of a whole gallery.
     """
     items, drawn = len(relevance.order), influence and sampling.unseen > 0
     found = [_empty(len(ks) + num_graded(relevance.depth) + 1, queries, items) for _ in columns]
@@ -133,12 +134,16 @@ def _record(
 ) -> None:
     """Add some queries to a result, whose influences are sums over queries, in the order that breaks ties."""
     order = distances.argsort(axis=1, kind="stable")
-    ranked = _Ranked.of(np.take_along_axis(gains > 0, order, axis=1), None if stands_for is None else stands_for[order])
-    some = ranked.total > 0
+    there = np.isfinite(distances)
+    found = gains if there.all() else gains * there
+    total = (gains > 0).sum(axis=1)
+    hit = np.take_along_axis(found > 0, order, axis=1)
+    ranked = _Ranked.of(hit, total, None if stands_for is None else stands_for[order])
+    some = total > 0
     for metric, k in enumerate(ks):
         result.values[metric, rows[some]] = (ranked.first < k)[some]
     if depth is not None:
-        top = np.take_along_axis(gains, order[:, :depth], axis=1)
+        top = np.take_along_axis(found, order[:, :depth], axis=1)
         result.values[len(ks) : -1, rows[some]] = graded(top[some], gains[some], depth)
     if not drawn:
         result.values[-1, rows[some]] = ranked.precision(sampling)[some]
@@ -160,17 +165,17 @@ class _Ranked:
 
     hit: npt.NDArray[np.bool_]
     above: npt.NDArray[np.int64]  # correct items up to and with each place
-    total: npt.NDArray[np.int64]
+    total: npt.NDArray[np.int64]  # correct items, found or not
     first: Positions
     second: Positions
     stands_for: Doubles | None  # items that the one at each place stands for, where not all stand for as many
 
     @classmethod
-    def of(cls, hit: npt.NDArray[np.bool_], stands_for: Doubles | None = None) -> _Ranked:
+    def of(cls, hit: npt.NDArray[np.bool_], total: npt.NDArray[np.int64], stands_for: Doubles | None = None) -> _Ranked:
         above = hit.cumsum(axis=1)
-        total, never = above[:, -1], hit.shape[1]
-        first = np.where(total > 0, (above > 0).argmax(axis=1), never)
-        second = np.where(total > 1, (above > 1).argmax(axis=1), never)
+        found, never = above[:, -1], hit.shape[1]
+        first = np.where(found > 0, (above > 0).argmax(axis=1), never)
+        second = np.where(found > 1, (above > 1).argmax(axis=1), never)
         return cls(hit=hit, above=above, total=total, first=first, second=second, stands_for=stands_for)
 
     def cmc_influence(self, k: int, lost: Doubles) -> None:

@@ -60,12 +60,20 @@ def is_fused(notation: str) -> bool:
     return notation in (*FUSED.values(), FUSED_PARTLY, AS_FUSED)
 
 
-def rank_strategies(sample: EvaluationSample, settings: DecisionSettings) -> list[ServingStrategy]:
-    """Rank by the status quo, naive swap, merges, hop alone, budgets, fusions and full backfill, in this order."""
+def rank_strategies(
+    sample: EvaluationSample, settings: DecisionSettings, trial: FusionTrial | None = None
+) -> list[ServingStrategy]:
+    """Rank by the status quo, naive swap, merges, hop alone, budgets, fusions and full backfill, in this order.
+
+    Args:
+        sample: Queries and items.
+        settings: What is compared.
+        trial: Of the same sample and criterion, where weights were fitted already: they are not fitted again.
+    """
     native = measure(sample.target_queries, sample.native, settings.target_metric)
     search = _Search(relevance=_correct(sample, native, settings), ks=settings.ks, sampling=_sampling(sample))
     *budgets, full = _backfills(sample, search, settings)
-    fused = _fused(sample, search, settings)
+    fused = _fused(sample, search, settings, trial)
     strategies = [*_without_transform(sample, native, search, settings), *budgets, *fused, full]
     if sample.complete:
         return strategies
@@ -184,10 +192,11 @@ def _without_transform(
     """What the source's vectors are good for: as they are, with the wrong queries, and beside native ones."""
     source = measure(sample.source_queries, sample.source, settings.source_metric)
     swapped = fit_length(sample.target_queries, sample.source.shape[1])
-    naive = measure(swapped, sample.source, settings.source_metric)
+    naive = measure(swapped, sample.source, settings.source_metric, undirected="lose")
     rows = np.arange(len(sample.source))
     status_quo, swap = (search.galleries(distances, [rows])[0] for distances in (source, naive))
-    note = _swap_note(sample.target_queries.shape[1], sample.source.shape[1])
+    lost = 0 if naive.lost is None else int(naive.lost.sum())
+    note = _swap_note(sample.target_queries.shape[1], sample.source.shape[1], lost)
     return [
         ServingStrategy(name="status quo", notation="s/s", share=0.0, found=status_quo),
         ServingStrategy(name="naive swap", notation="t/s", share=0.0, found=swap, note=note),
@@ -232,12 +241,14 @@ def _backfills(sample: EvaluationSample, search: _Search, settings: DecisionSett
     ]
 
 
-def _fused(sample: EvaluationSample, search: _Search, settings: DecisionSettings) -> list[ServingStrategy]:
+def _fused(
+    sample: EvaluationSample, search: _Search, settings: DecisionSettings, trial: FusionTrial | None
+) -> list[ServingStrategy]:
     """Both versions searched as one: by the fusion that is served, and by one chosen for each of some native shares."""
     if sample.served is None and not settings.fused_shares:
         return []
     chosen_by = settings if sample.complete else replace(settings, criterion="map")
-    trial = FusionTrial(
+    trial = trial or FusionTrial(
         sample=sample,
         settings=chosen_by,
         relevance=search.relevance,
@@ -262,11 +273,11 @@ def _as_served(trial: FusionTrial, served: ServedFusion) -> ServingStrategy:
     return ServingStrategy(name="fused as served", notation=AS_FUSED, share=share, found=found, note=note)
 
 
-def _swap_note(target: int, source: int) -> str:
-    if target == source:
-        return ""
+def _swap_note(target: int, source: int, lost: int) -> str:
     how = "cut" if target > source else "filled up with zeros"
-    return f"target queries {how} from {target} to {source} values"
+    notes = [] if target == source else [f"target queries {how} from {target} to {source} values"]
+    notes += [f"{lost} have no direction left and find nothing"] if lost else []
+    return "; ".join(notes)
 
 
 def chance_of_correct(correct: Positions, items: int, population: int) -> Doubles:

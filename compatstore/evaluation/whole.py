@@ -8,9 +8,10 @@ correct item is searched among all.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -75,6 +76,7 @@ class WholeSearch:
         judged: What is correct in place of classes, items by place; None for classes.
         depth: The k of recall@k, nDCG@k and MRR@k; None to leave them out.
         fused: Strategies that search by two of those in `queries` as one.
+        swapped: Strategies whose queries are of another model: those without a direction find nothing.
     """
 
     queries: Mapping[str, FloatArray]
@@ -86,6 +88,7 @@ class WholeSearch:
     judged: Judgements | None = None
     depth: int | None = None
     fused: Mapping[str, FusedWay] = field(default_factory=dict)
+    swapped: Collection[str] = ()
 
     @property
     def batch_rows(self) -> int:
@@ -194,7 +197,8 @@ class _Strategy:
 
     def _distances(self, batch: Passing, name: str) -> Distances:
         search = self._search
-        return measure(search.queries[name], batch.vectors[name], search.metrics[name])
+        undirected: Literal["refuse", "lose"] = "lose" if name in search.swapped else "refuse"
+        return measure(search.queries[name], batch.vectors[name], search.metrics[name], undirected=undirected)
 
     def _note(self, query: int, distances: Doubles, places: Positions) -> None:
         """Remember correct items."""

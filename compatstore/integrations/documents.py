@@ -110,6 +110,16 @@ def as_json(value: object, asked: str) -> str:
     return json.dumps(_plain(value, asked, DEEPEST), ensure_ascii=False, allow_nan=False)
 
 
+def refuse_unknown(arguments: Metadata, asked: str) -> None:
+    """Refuse arguments that a framework's signature lets through and a store has no use for.
+
+    Raises:
+        InvalidInput: There are some.
+    """
+    if arguments:
+        raise InvalidInput(asked, expected="arguments of this store", found=", ".join(sorted(arguments)))
+
+
 def _plain(value: object, asked: str, levels: int) -> Any:
     if isinstance(value, np.generic):
         value = value.item()

@@ -8,7 +8,7 @@ lies in a column of its own, or in a column of JSON: `json_get` takes the name o
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal
@@ -88,14 +88,36 @@ def to_sql(condition: Condition, fields: Fields) -> str:
 
 
 def _sql(condition: Condition, fields: Fields) -> str:
-    if isinstance(condition, AllOf | AnyOf):
-        parts = [f"({_sql(part, fields)})" for part in condition.parts]
-        return (" AND " if isinstance(condition, AllOf) else " OR ").join(parts) or str(
-            isinstance(condition, AllOf)
-        ).upper()
+    if isinstance(condition, AllOf):
+        return " AND ".join(f"({_sql(part, fields)})" for part in condition.parts) or "TRUE"
+    if isinstance(condition, AnyOf):
+        return " OR ".join(f"({part})" for part in _any(condition, fields)) or "FALSE"
     if isinstance(condition, Not):
         return f"({_sql(condition.part, fields)}) IS NOT TRUE"  # a test of a missing value is NULL in SQL
     return _test(fields.place(condition.field), condition)
+
+
+def _any(condition: AnyOf, fields: Fields) -> Iterator[str]:
+    """The parts in SQL; all values that one field may be equal to are one list, however many parts name them."""
+    values: dict[Field, list[Plain]] = {}
+    for part in _alternatives(condition):
+        if isinstance(part, Term) and part.operator in ("=", "in") and part.value is not None:
+            values.setdefault(part.field, []).extend(part.value if isinstance(part.value, tuple) else [part.value])
+        else:
+            yield _sql(part, fields)
+    for name, every in values.items():
+        yield _among(fields.place(name), every)
+
+
+def _alternatives(condition: AnyOf) -> Iterator[Condition]:
+    """The parts, and in place of one that is an AnyOf itself, its parts; an AllOf of one part is that part."""
+    for part in condition.parts:
+        while isinstance(part, AllOf) and len(part.parts) == 1:
+            (part,) = part.parts
+        if isinstance(part, AnyOf):
+            yield from _alternatives(part)
+        else:
+            yield part
 
 
 def _test(place: _Place, test: Term) -> str:

@@ -11,9 +11,9 @@ import numpy as np
 
 from compatstore.encoders import Function
 from compatstore.errors import DimensionMismatch, InvalidInput, MissingExtra
-from compatstore.integrations.documents import Documents
+from compatstore.integrations.documents import Documents, refuse_unknown
 from compatstore.integrations.langchain_filters import read_filter
-from compatstore.integrations.models import FrameworkModel, identity_of, require_model
+from compatstore.integrations.models import Framework, FrameworkModel
 from compatstore.integrations.serving import log, serve
 from compatstore.search import Serving
 from compatstore.versions import Metric
@@ -28,6 +28,12 @@ except ImportError as error:
     raise MissingExtra("langchain_core", "langchain") from error
 
 Filter = Mapping[str, Any]
+LANGCHAIN = Framework(
+    "LangChain",
+    Embeddings,
+    lambda model, texts: model.embed_documents(texts),
+    lambda model, text: model.embed_query(text),
+)
 
 
 def model_of(embeddings: Embeddings | FrameworkModel, identity: str | None = None) -> FrameworkModel:
@@ -41,19 +47,7 @@ def model_of(embeddings: Embeddings | FrameworkModel, identity: str | None = Non
     Raises:
         InvalidInput: They are no `Embeddings`, or the identity is no text.
     """
-    if isinstance(embeddings, FrameworkModel):
-        return embeddings
-    if not isinstance(embeddings, Embeddings):
-        raise InvalidInput("use a model of LangChain", expected="Embeddings", found=type(embeddings).__name__)
-    named = identity_of(embeddings, "langchain") if identity is None else require_model(identity, "LangChain")
-
-    def documents(texts: Sequence[str]) -> list[list[float]]:
-        return embeddings.embed_documents(list(texts))
-
-    def queries(texts: Sequence[str]) -> list[list[float]]:
-        return [embeddings.embed_query(text) for text in texts]
-
-    return FrameworkModel(named, documents, queries)
+    return LANGCHAIN.model_of(embeddings, identity)
 
 
 def as_encoder(embeddings: Embeddings, *, identity: str | None = None, spec: str = "") -> Function:
@@ -64,9 +58,7 @@ def as_encoder(embeddings: Embeddings, *, identity: str | None = None, spec: str
         identity: As `model_of` takes it.
         spec: How `encoders.from_spec` finds this object again ("python:package.module:attribute"), if it can.
     """
-    encoder = model_of(embeddings, identity).measured()
-    encoder.spec = spec
-    return encoder
+    return model_of(embeddings, identity).measured(spec)
 
 
 class CompatStoreVectorStore(VectorStore):
@@ -130,7 +122,7 @@ class CompatStoreVectorStore(VectorStore):
         Raises:
             InvalidInput: There is not one of each, or metadata that cannot be kept.
         """
-        _refuse(kwargs, "add texts")
+        refuse_unknown(kwargs, "add texts")
         every = list(texts)
         values = [one or {} for one in metadatas] if metadatas else [{} for _ in every]
         named = [None for _ in every] if ids is None else list(ids)
@@ -153,7 +145,7 @@ class CompatStoreVectorStore(VectorStore):
 
     def delete(self, ids: list[str] | None = None, **kwargs: Any) -> bool | None:
         """Remove documents; all of them where `ids` is None, as LangChain has it. Unknown ids are ignored."""
-        _refuse(kwargs, "delete documents")
+        refuse_unknown(kwargs, "delete documents")
         gallery = self._served.now()
         gone = gallery.scan([gallery.id_column]).to_arrow()[gallery.id_column].to_pylist() if ids is None else ids
         gallery.delete(gone)
@@ -286,7 +278,7 @@ class CompatStoreVectorStore(VectorStore):
         serving: Serving | None = None,
         **kwargs: Any,
     ) -> list[tuple[Document, float]]:
-        _refuse(kwargs, "search")
+        refuse_unknown(kwargs, "search")
         gallery = self._served.now()
         documents = Documents.of(gallery)
         where = documents.where(read_filter(filter)) if filter else None
@@ -317,8 +309,3 @@ def _text(query: object) -> str:
         fix = "similarity_search_by_vector takes vectors."
         raise InvalidInput("search by a text", expected="a text", found=type(query).__name__, fix=fix)
     return query
-
-
-def _refuse(unknown: Mapping[str, Any], asked: str) -> None:
-    if unknown:
-        raise InvalidInput(asked, expected="arguments of this store", found=", ".join(sorted(unknown)))

@@ -14,9 +14,9 @@ from compatstore.asynchronous import awaited
 from compatstore.encoders import Function
 from compatstore.errors import DimensionMismatch, FingerprintMismatch, InvalidInput, MissingExtra, NotFound
 from compatstore.gallery import Gallery
-from compatstore.integrations.documents import Documents, as_json
+from compatstore.integrations.documents import Documents, as_json, refuse_unknown
 from compatstore.integrations.llamaindex_filters import DOCUMENT, read_query
-from compatstore.integrations.models import FrameworkModel, identity_of, require_model
+from compatstore.integrations.models import Framework, FrameworkModel
 from compatstore.integrations.serving import ServedGallery, log, serve
 from compatstore.search import FusionPlan
 from compatstore.versions import Metric
@@ -49,6 +49,12 @@ CONTENT = "llama_index_node"  # column of all that a node has beside its vector,
 MMR_FACTOR = 4.0  # candidates of a search by maximal marginal relevance, as a multiple of the results
 MMR_THRESHOLD = 0.5
 SAME = 0.99  # cosine of two embeddings of one text by one model, at least; endpoints differ in the last digits
+LLAMAINDEX = Framework(
+    "LlamaIndex",
+    BaseEmbedding,
+    lambda model, texts: model.get_text_embedding_batch(texts),
+    lambda model, text: model.get_query_embedding(text),
+)
 _KINDS = {kind.class_name(): kind for kind in (TextNode, Node, ImageNode, IndexNode, Document, ImageDocument)}
 
 
@@ -63,19 +69,7 @@ def model_of(model: BaseEmbedding | FrameworkModel, identity: str | None = None)
     Raises:
         InvalidInput: It is no `BaseEmbedding`, or the identity is no text.
     """
-    if isinstance(model, FrameworkModel):
-        return model
-    if not isinstance(model, BaseEmbedding):
-        raise InvalidInput("use a model of LlamaIndex", expected="a BaseEmbedding", found=type(model).__name__)
-    named = identity_of(model, "llamaindex") if identity is None else require_model(identity, "LlamaIndex")
-
-    def documents(texts: Sequence[str]) -> list[list[float]]:
-        return model.get_text_embedding_batch(list(texts))
-
-    def queries(texts: Sequence[str]) -> list[list[float]]:
-        return [model.get_query_embedding(text) for text in texts]
-
-    return FrameworkModel(named, documents, queries)
+    return LLAMAINDEX.model_of(model, identity)
 
 
 def as_encoder(model: BaseEmbedding, *, identity: str | None = None, spec: str = "") -> Function:
@@ -86,9 +80,7 @@ def as_encoder(model: BaseEmbedding, *, identity: str | None = None, spec: str =
         identity: As `model_of` takes it.
         spec: How `encoders.from_spec` finds this object again ("python:package.module:attribute"), if it can.
     """
-    encoder = model_of(model, identity).measured()
-    encoder.spec = spec
-    return encoder
+    return model_of(model, identity).measured(spec)
 
 
 class LlamaIndexVectorStore(BasePydanticVectorStore):
@@ -163,7 +155,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
             FingerprintMismatch: The nodes were embedded by another model than the store's.
             DimensionMismatch: Vectors have another length.
         """
-        _refuse(kwargs, "add nodes")
+        refuse_unknown(kwargs, "add nodes")
         every = list(nodes)
         if not every:
             return []
@@ -185,7 +177,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
 
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
         """Remove all nodes of a document."""
-        _refuse(delete_kwargs, "delete a document")
+        refuse_unknown(delete_kwargs, "delete a document")
         gallery = self._served.now()
         documents = self._documents(gallery)
         condition = read_query(None, [ref_doc_id], None)
@@ -198,7 +190,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **delete_kwargs: Any
     ) -> None:
         """Remove nodes that have one of the ids and pass the filters; without either, none: see `clear`."""
-        _refuse(delete_kwargs, "delete nodes")
+        refuse_unknown(delete_kwargs, "delete nodes")
         if node_ids is None and filters is None:
             return
         gallery = self._served.now()
@@ -242,7 +234,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
         Raises:
             InvalidInput: The mode is another, or there is neither a text nor a vector.
         """
-        _refuse({name: value for name, value in kwargs.items() if not name.startswith("mmr_")}, "search")
+        refuse_unknown({name: value for name, value in kwargs.items() if not name.startswith("mmr_")}, "search")
         if query.mode not in (VectorStoreQueryMode.DEFAULT, VectorStoreQueryMode.MMR):
             raise InvalidInput(
                 "search a gallery through LlamaIndex",
@@ -338,7 +330,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
                 found="vectors of another model",
                 fix="Give the index the store's model: VectorStoreIndex(..., embed_model=...).",
             )
-        self._trusted = True
+        self._trusted = bool(lengths > 0)  # a vector of zeros says nothing of its model
 
     @staticmethod
     def _documents(gallery: Gallery) -> Documents:
@@ -400,8 +392,3 @@ def _is_live(gallery: Gallery, version: str) -> bool:
         gallery.explain(version=version, serving="single")
         return True
     return False
-
-
-def _refuse(unknown: Mapping[str, Any], asked: str) -> None:
-    if unknown:
-        raise InvalidInput(asked, expected="arguments of this store", found=", ".join(sorted(unknown)))

@@ -55,8 +55,11 @@ class FrameworkModel:
         encoder = self.encoder(version.dim)
         return version.identity == (self.identity if encoder is None else encoder.fingerprint)
 
-    def measured(self) -> Function:
+    def measured(self, spec: str = "") -> Function:
         """The model as an encoder of as many values as the embedding of one text has.
+
+        Args:
+            spec: How `encoders.from_spec` finds the encoder again ("python:package.module:attribute"), if it can.
 
         Raises:
             DimensionMismatch: It gives no vector.
@@ -69,7 +72,42 @@ class FrameworkModel:
             vector: FloatArray = np.asarray(self.documents(["dimension"])[0], np.float32)
         if vector.ndim != 1 or not len(vector):
             raise DimensionMismatch(asked, expected="a vector", found=f"shape {vector.shape}")
-        return Function(self.documents, len(vector), fingerprint=self.identity, queries=self.queries)
+        return Function(self.documents, len(vector), fingerprint=self.identity, queries=self.queries, spec=spec)
+
+
+@dataclass(frozen=True)
+class Framework:
+    """A framework whose embedding models are objects of one class.
+
+    Args:
+        name: As people write it.
+        kind: The class of its models.
+        documents: Embeds n texts to store with a model: n vectors.
+        query: Embeds one text to search with.
+    """
+
+    name: str
+    kind: type
+    documents: Callable[[Any, list[str]], Any]
+    query: Callable[[Any, str], Any]
+
+    def model_of(self, model: object, identity: str | None = None) -> FrameworkModel:
+        """A model object with an identity; a `FrameworkModel` as it is.
+
+        Raises:
+            InvalidInput: It is no model of this framework, or the identity is no text.
+        """
+        if isinstance(model, FrameworkModel):
+            return model
+        if not isinstance(model, self.kind):
+            expected = f"an object of {self.kind.__name__}"
+            raise InvalidInput(f"use a model of {self.name}", expected=expected, found=type(model).__name__)
+        named = identity_of(model, self.name.lower()) if identity is None else require_model(identity, self.name)
+        return FrameworkModel(
+            named,
+            lambda texts: self.documents(model, list(texts)),
+            lambda texts: [self.query(model, text) for text in texts],
+        )
 
 
 def identity_of(model: object, framework: str) -> str:

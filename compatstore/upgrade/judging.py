@@ -101,11 +101,13 @@ def judge_by_queries(
         asked: The figure that decides; mAP where the items are a sample.
     """
     transformer = Transformer((artifact,), form=VectorForm.of(context.target_record))
-    searched = sample.only(sample.embedded | transformer.possible(sample.source))
-    made, native = searched.native.copy(), searched.embedded
-    hopped = np.flatnonzero(~native)
+    made, found = sample.native.copy(), sample.embedded.copy()
+    hopped = np.flatnonzero(~found & transformer.possible(sample.source))
     if len(hopped):
-        made[hopped] = transformer.apply(searched.source.take(hopped)).vectors
+        values = transformer.apply(sample.source.take(hopped))
+        made[hopped], found[hopped] = values.vectors, values.valid
+    searched, made = sample.only(found), made[found]
+    native = searched.embedded
     first = np.argsort(~native, kind="stable")
     complete = searched.population == len(searched.places)
     criterion = asked.criterion if complete else "map"

@@ -1,44 +1,38 @@
 """An upgrade that teaches itself: what it has embedded natively is learned from, and judged as it will be served.
 
-Pairs are the gallery's own: items that have a native vector in both versions. Each of them is also a query, for
-transforms that were fitted without it: by cross-fitting no pair is kept out of the lesson, and none is asked about a
-transform that has seen it. The transform that serves best is hopped by. Searches go on as before until the fusion of
-both versions is sure to be better.
+Each pair of a lesson (`lesson.py`) is also a query, for transforms fitted without it: by cross-fitting no pair is
+kept out, and none is asked about a transform that has seen it. The transform that serves best is hopped by. Searches
+go on as before until the fusion of both versions is sure to be better.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
 from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
-from compatstore.artifacts.artifact import Artifact
-from compatstore.digests import digest_half
 from compatstore.errors import InvalidInput
-from compatstore.evaluation import DecisionTable, decide
+from compatstore.evaluation import DecisionTable
+from compatstore.evaluation.decision import decide_between
 from compatstore.evaluation.fusion import SAME_SHARE, Fusion, Serving
 from compatstore.evaluation.fusion_choice import FittedFusion, FusionTrial
 from compatstore.evaluation.sample import EvaluationSample
 from compatstore.evaluation.sampled import QueryFigures
-from compatstore.evaluation.strategies import trial_of_fusions
-from compatstore.storage.columns import NATIVE
+from compatstore.evaluation.strategies import rank_strategies, trial_of_fusions
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.records import ArtifactRecord, RunRecord, ServingRecord
 from compatstore.storage.registry import Registry, edit
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.backfilling.account import read_account
-from compatstore.upgrade.backfilling.policies import AT_RANDOM, RANDOM, draw
-from compatstore.upgrade.backfilling.policy_inputs import TableRows
-from compatstore.upgrade.backfilling.random_order import random_scores
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.asked import require_enough
 from compatstore.upgrade.estimates.estimate import UpgradeEstimate, asked_share, load_estimate, save_estimate
 from compatstore.upgrade.estimates.fusing import SHARES, filled, native_share, serve
 from compatstore.upgrade.estimates.gates import check_gates, require_measurable, require_passed
-from compatstore.upgrade.estimates.sample import Sample, classes_of, require_labels
+from compatstore.upgrade.estimates.sample import Sample, require_labels
 from compatstore.upgrade.estimates.trial import TRUST, SampleSettings, decision_settings
 from compatstore.upgrade.estimates.waves import figures_of_wave
 from compatstore.upgrade.judging import (
@@ -48,81 +42,21 @@ from compatstore.upgrade.judging import (
     gallery_to_search,
     judge_by_queries,
 )
+from compatstore.upgrade.lesson import (
+    FEWEST_PAIRS,
+    Learner,
+    Lesson,
+    Taught,
+    TransformAtHand,
+    lesson_of,
+    transform_at_hand,
+)
 from compatstore.upgrade.progress import Monitor
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.queries import Queries, column_of, is_told
 from compatstore.upgrade.states import BACKFILL, CUTOVER, require_open, set_run
-from compatstore.versions import EmbeddingVersion
 
 STEP, GAIN = "learn", "gain"  # the step, and what ends a run whose further natives are sure to gain nothing
-FEWEST_PAIRS = 40
-MOST_PAIRS, MOST_JUDGES = 20_000, 1_000
-LEAST_GROWTH = 1.25  # natives since the last lesson, where the budget ends within a wave, before there is another
-_DRAW = "learn"
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Lesson:
-    """Pairs of the gallery's own, in random order.
-
-    Args:
-        source: (n, source dim) float32, native in the source.
-        target: (n, target dim) float32, native in the target.
-        side: (n, side dim) float32, side-information of the source, or None.
-        source_version: The source.
-        target_version: The target.
-        seed: Of the run.
-        classes: (n,) intp, the class of each item, -1 for none; None where no labels are named.
-    """
-
-    source: FloatArray
-    target: FloatArray
-    side: FloatArray | None
-    source_version: EmbeddingVersion
-    target_version: EmbeddingVersion
-    seed: int
-    classes: Positions | None = None
-
-    def __len__(self) -> int:
-        return len(self.source)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Taught:
-    """A transform that was learned.
-
-    Args:
-        name: The method and its settings.
-        artifact: Learned from all pairs.
-        transformed: (n, target dim) float32, the pairs' sources, each by a transform that was learned without it.
-    """
-
-    name: str
-    artifact: Artifact
-    transformed: FloatArray
-
-
-class Learner(Protocol):
-    """Learns transforms from pairs; `Learn` is one."""
-
-    @property
-    def growth(self) -> float:
-        """How many times as many items are native after a wave as before it, above 1."""
-
-    def first_rows(self, items: int) -> int:
-        """Items of the first wave, by the number of the gallery's items."""
-
-    @property
-    def least_gain(self) -> float | None:
-        """Embedding ends where what the budget still allows is sure to gain no more than this; None: it does not."""
-
-    def teach(self, lesson: Lesson, tried: Callable[[int, int], None] | None = None) -> Sequence[Taught]:
-        """Transforms worth judging, those nearest to the natives first; none where nothing can be learned.
-
-        Args:
-            lesson: The pairs.
-            tried: Called with the candidates that were tried and their number.
-        """
 
 
 class _Judged(NamedTuple):
@@ -150,26 +84,6 @@ class _Judged(NamedTuple):
         return float(self.values[self.found.counted].mean())
 
 
-class Wave(NamedTuple):
-    """Where an upgrade stands among its waves, which are the same wherever a call was stopped.
-
-    Attributes:
-        full: Natives at the end of the last wave that is over, 0 where none is.
-        goal: Natives at the end of the next one.
-    """
-
-    full: int
-    goal: int
-
-
-def wave_of(context: UpgradeContext, learner: Learner) -> Wave:
-    """Where an upgrade stands: each wave makes `growth` times as many items native as the one before."""
-    native, wave = context.count(context.target.native), Wave(0, learner.first_rows(context.count()))
-    while wave.goal <= native:
-        wave = Wave(wave.goal, max(round(wave.goal * learner.growth), wave.goal + 1))
-    return wave
-
-
 class Learned(NamedTuple):
     """What a lesson came to.
 
@@ -191,7 +105,7 @@ def learn(context: UpgradeContext, learner: Learner, asked: Gates, monitor: Moni
     """
     run, natives = context.run, context.count(context.target.native)
     tried = replace(run, learned_at=natives)
-    lesson, judges = _lesson_of(context, column_of(asked.labels))
+    lesson, judges = lesson_of(context, column_of(asked.labels))
     if len(judges) < FEWEST_PAIRS:
         return _note(context, tried, f"too few pairs: {len(judges)}, at least {FEWEST_PAIRS} are needed")
     share = native_share(context)
@@ -208,7 +122,7 @@ def learn(context: UpgradeContext, learner: Learner, asked: Gates, monitor: Moni
         return _judge_by_queries(context, searched, lesson, one, judges, asked)
 
     judged = [judge(one, judges) for one in usable]
-    at_hand = _at_hand(context, lesson)
+    at_hand = transform_at_hand(context, lesson)
     unseen = judges if at_hand is None else judges[at_hand.unseen[judges]]
     if at_hand is None or len(unseen) < FEWEST_PAIRS:
         best, taken = _best(judged), True
@@ -299,60 +213,6 @@ def reached(context: UpgradeContext, asked: Gates) -> bool:
     return kept is not None and kept.low >= asked.target_quality
 
 
-def _lesson_of(context: UpgradeContext, labels: str | None) -> tuple[Lesson, Positions]:
-    """The pairs, and the rows of them that judge.
-
-    Judges are items that were drawn at random, so that they stand for all items of the gallery.
-    """
-    catalog, run = context.catalog, context.run
-    rows = TableRows(context)
-    native = rows.native() & _native_in_source(context)
-    picked = np.flatnonzero(native)
-    order = np.argsort(-random_scores(rows.ids.take(picked), _DRAW, run.seed), kind="stable")
-    picked = picked[order][:MOST_PAIRS]
-    drawn = draw(RANDOM, rows, run.seed)
-    at_random = native.copy() if run.policy in AT_RANDOM else np.zeros(len(native), bool)
-    at_random[drawn[: _before_gap(native[drawn])]] = True
-    source, target = context.source, context.target
-    require_labels(context.snapshot.schema, run.target, labels)
-    names = [*source.item_names, *target.names, *([labels] if labels else [])]
-    table = context.snapshot.take(picked.tolist(), columns=list(dict.fromkeys(names)))
-    read, made = source.read_items(table), target.decode(table)
-    forms = VectorForm.of(context.registry.record(run.source)), VectorForm.of(context.target_record)
-    found = read.valid & forms[0].searchable(read.vectors) & forms[1].searchable(made.vectors)
-    if not found.all():  # no search finds the others
-        picked, table, read, made = picked[found], table.filter(found), read.take(found), made.take(found)
-    has_side = source.side is not None and bool(read.side_valid.all())
-    classes = None if labels is None else classes_of(table.column(labels))
-    lesson = Lesson(
-        source=read.vectors,
-        target=made.vectors,
-        side=read.side if has_side else None,
-        source_version=catalog.version(run.source),
-        target_version=catalog.version(run.target),
-        seed=run.seed,
-        classes=classes,
-    )
-    judges = np.flatnonzero(at_random[picked])
-    if classes is not None:
-        judges = judges[classes[judges] >= 0]
-    return lesson, judges[:MOST_JUDGES]
-
-
-def _native_in_source(context: UpgradeContext) -> BoolArray:
-    """(n,) bool, items whose vector in the source is of the source's own model, in the order of the table."""
-    source = context.source
-    if source.origin is None:
-        return np.ones(context.snapshot.count_rows(), bool)
-    column = context.snapshot.to_table(columns=[source.origin]).column(source.origin)
-    return np.array([origin == NATIVE for origin in column.to_pylist()], bool)
-
-
-def _before_gap(native: BoolArray) -> int:
-    """How many of the first are all native."""
-    return len(native) if native.all() else int((~native).argmax())
-
-
 def _judge(
     context: UpgradeContext, lesson: Lesson, taught: Taught, judges: Positions, share: float, asked: Gates
 ) -> _Judged:
@@ -423,31 +283,11 @@ def _with_larger_shares(
     return replace(constants, choices=choices).at(share), pays
 
 
-class _AtHand(NamedTuple):
-    """The transform that the gallery has, and the pairs that it has not learned from, (n,) bool."""
-
-    taught: Taught
-    unseen: BoolArray
-
-
-def _at_hand(context: UpgradeContext, lesson: Lesson) -> _AtHand | None:
-    """The transform that the gallery has; None where it has none, or none that can be applied to the pairs."""
-    if not context.run.path:
-        return None
-    artifact = context.catalog.artifact(context.run.path[-1])
-    with_side = artifact.manifest.side_source is not None
-    if with_side and lesson.side is None:
-        return None
-    made = artifact.apply(lesson.source, lesson.side if with_side else None).vectors
-    seen = np.zeros(len(lesson), bool) if artifact.seen is None else np.isin(digest_half(lesson.source), artifact.seen)
-    return _AtHand(Taught(name=artifact.manifest.kind, artifact=artifact, transformed=made), ~seen)
-
-
 def _best(judged: Sequence[_Judged]) -> _Judged:
     return max(judged, key=lambda one: one.figure)
 
 
-def _comes_nearer(lesson: Lesson, at_hand: _AtHand, taught: Taught) -> bool:
+def _comes_nearer(lesson: Lesson, at_hand: TransformAtHand, taught: Taught) -> bool:
     """Whether pairs that the transform at hand has not learned from come nearer to their natives by another one."""
     natives = lesson.target[at_hand.unseen]
     return _is_sure(
@@ -510,7 +350,11 @@ def _promise(context: UpgradeContext, best: _Judged, fusion: Fusion, share: floa
     serving: Serving = "fused" if fusion.weight > 0 else "single"
     table: DecisionTable
     if best.by_queries is None:
-        table = decide(best.trial.sample, decision_settings(context, settings))
+        decided = decision_settings(context, settings)
+        ranked = rank_strategies(
+            best.trial.sample, decided, best.trial
+        )  # the larger shares were fitted for the weights
+        table = decide_between(best.trial.sample, decided, ranked)
         table = replace(table, provenance=f"{table.num_queries} items of the gallery that are native in both versions.")
     else:
         table = best.by_queries.table(min(share, 1.0))

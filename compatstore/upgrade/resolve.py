@@ -16,7 +16,7 @@ from compatstore.upgrade.backfilling.policies import SPREAD, factors, require_re
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
 from compatstore.upgrade.backfilling.pricing import expected_price
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.learning import Learner
+from compatstore.upgrade.lesson import Learner
 from compatstore.upgrade.path import find_path
 from compatstore.upgrade.requests.backfill import Backfill, write_mode_of
 from compatstore.upgrade.states import EXPAND, run_of

@@ -31,16 +31,14 @@ from compatstore.upgrade.hop import Hop
 from compatstore.upgrade.indexing import build_target, refresh_target
 from compatstore.upgrade.learning import (
     GAIN,
-    LEAST_GROWTH,
-    Learner,
     how_searched,
     learn,
     reached,
     require_known,
     require_reached,
     serve_as_learned,
-    wave_of,
 )
+from compatstore.upgrade.lesson import LEAST_GROWTH, Learner, wave_of
 from compatstore.upgrade.precision import PrecisionChoice, choose_precision
 from compatstore.upgrade.progress import Monitor, Progress
 from compatstore.upgrade.refit import Refitter, refit

@@ -34,7 +34,7 @@ def public():
             value = getattr(place, name)
             if inspect.isclass(value) or inspect.isfunction(value):
                 yield f"{place.__name__}.{name}", value
-    for name, verb in vars(cs.Gallery).items():
+    for name, verb in inspect.getmembers_static(cs.Gallery):
         # `tests/test_asynchronous.py` runs the same examples through the async forms of the verbs.
         if not name.startswith("_") and not inspect.iscoroutinefunction(verb):
             yield f"compatstore.Gallery.{name}", verb

@@ -55,3 +55,16 @@ def test_the_matrix_measures_each_pair_and_cuts_queries_of_a_growing_series():
         compatibility_matrix(["v1", "v2", "v3"], *tables, **arguments, metric="recall")
     with pytest.raises(DimensionMismatch, match="2 of each"):
         compatibility_matrix(["v1", "v2"], *tables, **arguments)
+
+
+def test_queries_of_a_longer_version_that_are_cut_to_zeros_find_nothing():
+    random = np.random.default_rng(0)
+    labels = np.arange(40) % 4
+    short, long = (np.eye(dim)[labels] + 0.1 * random.normal(size=(40, dim)) for dim in (4, 6))
+    sparse = long.copy()
+    sparse[:10, :4] = 0.0
+    data = ["v1", "v2"], [short, sparse], [short, long], labels, labels
+    assert compatibility_matrix(*data).values[1, 0] == 0.75
+    assert compatibility_matrix(*data, metric="map").values[1, 0] < 0.76
+    with pytest.raises(InvalidInput, match="zero vectors"):
+        compatibility_matrix(["v1", "v2"], [np.zeros((40, 4)), long], [short, long], labels, labels)

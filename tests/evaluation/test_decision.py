@@ -15,6 +15,9 @@ from compatstore.evaluation import (
     rank_queries,
     retrieval_metrics,
 )
+from compatstore.evaluation.decision import decide_between
+from compatstore.evaluation.fusion_choice import FusionTrial
+from compatstore.evaluation.strategies import rank_strategies, trial_of_fusions
 
 LABELS, QUERY_LABELS = np.arange(300) % 30, np.arange(90) % 30
 CENTRES = np.random.default_rng(0).normal(size=(30, 12))
@@ -209,3 +212,17 @@ def test_no_right_query_among_few_does_not_mean_that_none_will_be():
     figure = decide(wrong).row("full backfill").figures["cmc@1"]
     assert figure.value < 0.05
     assert figure.high > 0.04
+
+
+@pytest.mark.parametrize("by_labels", [True, False])
+def test_weights_that_a_trial_has_fitted_give_the_same_table_to_the_bit(monkeypatch, by_labels):
+    data = replace(trial(), population=900)
+    if not by_labels:
+        data = replace(data, query_labels=None, gallery_labels=None)
+    settings = DecisionSettings(fused_shares=(0.0, 0.25, 1.0), resamples=50)
+    afresh = decide(data, settings)
+    fitted = trial_of_fusions(data, settings)
+    for share in settings.fused_shares:
+        fitted.fit(data.filled(share), fitted.constants(), against_target=True)
+    monkeypatch.setattr(FusionTrial, "_fit", None)  # no weight is fitted again
+    assert decide_between(data, settings, rank_strategies(data, settings, fitted)) == afresh

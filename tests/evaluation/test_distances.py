@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from compatstore.errors import NonFiniteVectors
-from compatstore.evaluation import rank_queries
+from compatstore.errors import InvalidInput, NonFiniteVectors
+from compatstore.evaluation import rank_queries, summarise
 from compatstore.evaluation.distances import measure
+from compatstore.evaluation.ranking import rank_by_labels
 
 pytestmark = pytest.mark.kernel
 
@@ -64,3 +65,39 @@ def test_vectors_are_measured_or_refused_before_their_distances_overflow(value):
     else:
         assert found.argmin(axis=1).tolist() == [0, 1]
         assert np.isfinite(found).all()
+
+
+@pytest.mark.parametrize("block", [None, 3])
+def test_what_has_no_direction_is_refused_or_found_by_nothing(block):
+    random = np.random.default_rng(2)
+    queries, gallery = random.standard_normal((8, 5)), random.standard_normal((20, 5))
+    whole = np.concatenate([part for _, part in measure(queries, gallery, "cosine").blocks()])
+    queries[[0, 5]], gallery[7] = 0, 1e-30
+    queries[5, 1] = 1e-25
+    with pytest.raises(InvalidInput, match="zero vectors in rows 0"):
+        measure(queries, gallery, "cosine", block=block)
+    lost = measure(queries, gallery, "cosine", block=block, undirected="lose")
+    found = np.concatenate([part.copy() for _, part in lost.blocks()])
+    assert np.isinf(found[[0, 5]]).all()
+    assert np.isinf(found[:, 7]).all()
+    there = np.ix_([1, 2, 3, 4, 6, 7], [item for item in range(20) if item != 7])
+    assert np.array_equal(found[there], whole[there])
+    [some] = [part for _, part in lost.of(np.array([4, 5])).by(10).blocks()]
+    assert np.isinf(some).all(axis=1).tolist() == [False, True]
+    for metric in ("l2", "dot"):
+        assert all(np.isfinite(part).all() for _, part in measure(queries, gallery, metric, undirected="lose").blocks())
+
+
+def test_a_query_that_finds_nothing_counts_nothing_for_it_and_is_counted():
+    random = np.random.default_rng(3)
+    queries, gallery, labels = random.standard_normal((30, 4)), random.standard_normal((60, 4)), np.arange(60) % 5
+    every = rank_by_labels(measure(queries, gallery, "cosine"), labels[:30], labels, map_at=10)
+    queries[::3] = 0
+    some = rank_by_labels(measure(queries, gallery, "cosine", undirected="lose"), labels[:30], labels, map_at=10)
+    assert some.counted.all()
+    assert not some.average_precision[::3].any()
+    assert not some.average_precision_at[::3].any()
+    assert summarise(some, (60,)).cmc[60] == pytest.approx(2 / 3)
+    others = np.arange(30) % 3 > 0
+    for name in ("first_match", "average_precision", "average_precision_at"):
+        assert np.array_equal(getattr(some, name)[others], getattr(every, name)[others])

@@ -94,3 +94,23 @@ def test_intervals_of_samples_cover_the_whole_gallery():
         [figure] = resample(found.values[-1:], 300, gallery=gallery)
         inside.append(figure.estimate().low <= whole <= figure.estimate().high)
     assert np.mean(inside) >= 0.85
+
+
+@pytest.mark.parametrize("sampling", [WHOLE, Sampling(weight=3.0), Sampling(weight=3.0, drawn=np.arange(90) % 2 == 0)])
+def test_a_query_that_finds_nothing_has_no_part_in_the_figures_but_is_counted(sampling):
+    rows, lost = np.arange(90), np.arange(0, 90, 4)
+    vectors, others = VECTORS[rows], np.setdiff1d(rows, lost)
+    relevance = relevance_from_labels(LABELS[rows], LABELS[rows], rows, rows)
+
+    def found_by(queries):
+        distances = measure(queries, vectors, "cosine", undirected="lose")
+        return find_in_galleries(distances, relevance, [rows], (1, 5), sampling)[0]
+
+    found, every = found_by(np.where(np.isin(rows, lost)[:, None], 0.0, vectors)), found_by(vectors)
+    assert np.array_equal(found.counted, every.counted)
+    assert not np.nan_to_num(found.values[:, lost]).any()
+    assert np.array_equal(found.values[:, others], every.values[:, others], equal_nan=True)
+    few = relevance_from_labels(LABELS[others], LABELS[rows], others, rows)
+    alone = find_in_galleries(measure(vectors[others], vectors, "cosine"), few, [rows], (1, 5), sampling)[0]
+    share = alone.counted.sum() / every.counted.sum()  # influences are on the mean over all queries
+    np.testing.assert_allclose(found.influence, share * alone.influence, atol=1e-9)

@@ -89,3 +89,24 @@ def test_a_gallery_that_changes_between_the_passes_is_refused():
     )
     with pytest.raises(InvalidInput, match="4 items in both passes"):
         searching.run(batches, KS)
+
+
+def test_queries_of_another_model_without_a_direction_find_nothing():
+    random = np.random.default_rng(4)
+    gallery, queries = random.normal(size=(60, 3)).astype("f4"), random.normal(size=(12, 3)).astype("f4")
+    queries[::4] = 0.0
+    classes, everything = np.arange(60) % 3, np.ones(60, bool)
+
+    def found(**options):
+        search = WholeSearch(
+            queries={"w": queries}, metrics={"w": "cosine"}, query_classes=classes[:12], classes=classes,
+            itself=np.full(12, -1), **options,
+        )  # fmt: skip
+        batch = Passing(places=np.arange(60), vectors={"w": gallery}, there={"w": everything})
+        return search.run(lambda: iter([batch]), KS).values["w"]
+
+    with pytest.raises(InvalidInput, match="zero vectors"):
+        found()
+    values = found(swapped={"w"})
+    assert not values[:, ::4].any()
+    assert (values[-1, 1::4] > 0).all()

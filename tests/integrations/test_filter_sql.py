@@ -190,6 +190,23 @@ def test_sql_selects_what_a_condition_means(stored, condition):
     assert selected(stored, condition) == meant(stored, condition)
 
 
+@settings(max_examples=100)
+@given(values=st.lists(plain(), min_size=1, max_size=12))
+def test_equalities_of_one_field_are_one_list_however_they_are_nested(stored, values):
+    first, *rest = (Term(metadata("a"), "=", value) for value in values)
+    condition = AnyOf((first, AnyOf(tuple(rest[:3])), *(AllOf((AllOf((part,)),)) for part in rest[3:])))
+    listed = Term(metadata("a"), "in", tuple(values))
+    assert to_sql(condition, stored[2]) == f"({to_sql(listed, stored[2])})"
+    assert selected(stored, condition) == meant(stored, condition)
+
+
+def test_any_of_tests_of_two_fields_and_others(stored):
+    equal = tuple(Term(metadata(name), "=", value) for value in ("a", 1, True, "2024-02-29") for name in "ab")
+    condition = AnyOf((*equal, Term(metadata("a"), ">", 2), Not(AnyOf((Term(metadata("b"), "missing"), *equal)))))
+    assert selected(stored, condition) == meant(stored, condition)
+    assert to_sql(condition, stored[2]).count(" IN (") == 12  # one of texts and two of numbers, for two fields, twice
+
+
 @pytest.mark.parametrize("value", [True, False])
 def test_truth_has_no_order(value):
     with pytest.raises(InvalidInput, match="has an order"):

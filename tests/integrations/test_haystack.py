@@ -242,6 +242,8 @@ def test_a_pipeline_is_stored_and_built_again(store):
     pipeline.add_component("retriever", CompatStoreEmbeddingRetriever(store, top_k=1))
     pipeline.connect("text_embedder.embedding", "retriever.query_embedding")
     text = pipeline.dumps()
+    for name in ("DocumentStore", "EmbeddingRetriever"):  # as pipelines of earlier releases name them
+        assert f"type: compatstore.integrations.haystack.CompatStore{name}\n" in text
     again = Pipeline.loads(text, allowed_modules=TRUSTED)
     assert again.dumps() == text
     for built in (pipeline, again):

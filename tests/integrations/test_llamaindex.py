@@ -459,6 +459,18 @@ def test_an_index_with_another_model_of_equal_length_is_refused(store):
     assert store.get_nodes() == []
 
 
+def test_a_vector_of_zeros_does_not_vouch_for_the_model_of_later_ones(path):
+    store = LlamaIndexVectorStore(OLD, path, metric="l2")
+    zeros = node("zeros")
+    zeros.embedding = [0.0] * OLD.size
+    store.add([zeros])
+    other = node("other")
+    other.embedding = HashedWords(size=16, salt=1).get_text_embedding(other.text)
+    with pytest.raises(FingerprintMismatch, match="embed_model"):
+        store.add([other])
+    assert ids(store.get_nodes()) == ["zeros"]
+
+
 def test_a_declared_identity_is_the_models(path):
     LlamaIndexVectorStore(model_of(OLD, "words@1"), path).add([node("n")])
     LlamaIndexVectorStore(model_of(HashedWords(size=16), "words@1"), path)

@@ -7,6 +7,7 @@ import pytest
 from digit_galleries import DIGITS, IDS, LABELS, gallery_of
 
 import compatstore as cs
+from compatstore.report.page import to_page
 
 NOISY = DIGITS[:, ::3] + np.random.default_rng(0).normal(0, 3, (len(DIGITS), 22)).astype(np.float32)
 ITEMS = 500
@@ -115,6 +116,24 @@ def test_an_app_s_own_queries_are_shown_as_they_were_asked(gallery):
     for change in shown:  # a query that is no item finds the item of the same vector
         assert change.found_after[0].id == IDS[int(change.query.id.removeprefix("query "))] or change.after < 1
     assert details.groups is None
+
+
+def test_neighbours_of_judged_queries_say_what_was_judged(gallery):
+    rows, asked = np.arange(60), [f"query {number}" for number in range(60)]
+    judged = {
+        name: {IDS[other]: int(LABELS[other] == LABELS[row]) for other in range(ITEMS // 2)}
+        for name, row in zip(asked, rows, strict=True)
+    }
+    queries = cs.Queries(queries={"id": asked, "source": NOISY[rows], "target": DIGITS[rows]}, qrels=judged)
+    report = told(gallery, cs.Details(neighbours=20), labels=queries)
+    verdicts = set()
+    for change in (*report.details.changes.worst, *report.details.changes.best):
+        for item in (*change.found_before, *change.found_after):
+            grade = judged[change.query.id].get(item.id)
+            assert item.correct is (None if grade is None else grade > 0)
+            verdicts.add(item.correct)
+    assert verdicts == {True, False, None}
+    assert to_page(report).count("\N{CHECK MARK}") > 1
 
 
 def test_a_gallery_that_is_served_by_both_versions_is_searched_by_both(tmp_path):

@@ -14,7 +14,7 @@ from compatstore.trainers import MeanShift, Residual
 from compatstore.trainers.pairs.learn import CLOSED_FORMS
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
-from compatstore.upgrade.learning import Lesson
+from compatstore.upgrade.lesson import Lesson
 
 ITEMS, LATENT, SHORT, LONG = 800, 12, 16, 20
 IDS = [f"item-{number:04d}" for number in range(ITEMS)]
@@ -425,3 +425,24 @@ def test_figures_are_of_the_transform_that_stays(world, tmp_path):
     first, second = result.waves
     # The far one finds all that the natives find; what stays does not.
     assert second.served.high < first.served.value
+
+
+def sparse_world():
+    """Every ninth item has its target values behind those that a naive swap keeps."""
+    world = World()
+    world.native[::9, :SHORT] = 0.0
+    world.native /= np.linalg.norm(world.native, axis=1, keepdims=True)
+    world.model = Model(world.native)
+    return world
+
+
+@pytest.mark.parametrize("labels", [None, "label"])
+def test_targets_without_values_where_a_naive_swap_cuts_are_learned_from(tmp_path, labels):
+    gallery = sparse_world().gallery(tmp_path)
+    result = gallery.upgrade("v2", backfill=0.125, learn=FIRST, gates=cs.Gates(labels=labels))
+    assert (result.state, result.backfilled, result.missing) == ("ready", 100, 0)
+    assert any(entry.step == "learn" and entry.artifact for entry in gallery.history())
+    table = gallery.evaluate("v2", sample=300, labels=labels)
+    swap = table.row("naive swap")
+    assert "find nothing" in swap.note
+    assert swap.figures["map"].value < table.row("status quo").figures["map"].value

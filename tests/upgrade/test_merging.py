@@ -204,3 +204,20 @@ def test_what_is_better_than_the_status_quo_has_no_warning(world, tmp_path):
     gallery.cutover("v2")
     assert gallery.status().upgrades[0].warnings == ()
     assert "warning" not in str(gallery.explain(version="v2"))
+
+
+def test_queries_that_an_artifact_leaves_without_a_direction_choose_no_merge(tmp_path):
+    random = np.random.default_rng(5)
+    native = random.normal(size=(ITEMS, 12)).astype("f4")
+    native[::8, :WIDE] = 0.0
+    stored = native[:, :WIDE] + 0.1 * random.normal(size=(ITEMS, WIDE)).astype("f4")
+    v1 = cs.EmbeddingVersion("v1", dim=WIDE, metric="cosine", model="prefix of v2")
+    v2 = cs.EmbeddingVersion(
+        "v2", dim=12, metric="cosine", encoder=cs.encoders.Precomputed(dict(zip(IDS, native, strict=True)))
+    )
+    gallery = cs.Gallery.create(str(tmp_path / "gallery.lance"), v1)
+    gallery.add({"id": IDS, "vector": stored})
+    gallery.register(v2)
+    gallery.link(Artifact.create("Prefix", source=Space.of(v1), target=Space.of(v2)))
+    gallery.upgrade("v2", backfill=0.5, learn=None)
+    assert gallery.fuse("v2", sample=ITEMS).choices[0].num_queries == ITEMS - ITEMS // 8

@@ -27,7 +27,7 @@ RUN = RunRecord(
 
 
 def verbs():
-    for name, member in vars(cs.Gallery).items():
+    for name, member in inspect.getmembers_static(cs.Gallery):
         function = getattr(member, "__func__", member)
         if not name.startswith("_") and inspect.isfunction(function):
             parameters = [each for each in inspect.signature(function).parameters if each not in ("self", "cls")]

@@ -22,7 +22,7 @@ from compatstore.trainers.pairs.ridge import LowRankRidge, Ridge
 from compatstore.trainers.pairs.trainer import PairTrainer, describe, without_holdout
 from compatstore.trainers.settings import NOT_EMPTY, Count, above, at_least, from_to, require_settings
 from compatstore.trainers.training import one_thread
-from compatstore.upgrade.learning import FEWEST_PAIRS, Lesson, Taught
+from compatstore.upgrade.lesson import FEWEST_PAIRS, Lesson, Taught
 
 NO_LABEL = -1  # class of a pair without a label
 FIRST_SHARE, FEWEST_FIRST, MOST_FIRST = 0.02, 100, 2_000

@@ -40,12 +40,15 @@ def choose_merge(context: UpgradeContext, settings: SampleSettings) -> Merge:
     """
     bridge = _bridge(context)
     sample = _usable(context, draw_sample(context, settings.sample, labels=settings.labels, seed=settings.seed))
+    part_queries = _part_queries(context, bridge, sample)
+    found = VectorForm.of(context.registry.record(context.run.source)).searchable(part_queries)
+    sample, part_queries = sample.asking(found), part_queries[found]  # a search refuses the others
     native = sample.served.valid & (sample.served.origin == NATIVE)
     urgent = order("random", ArrayRows(ids=sample.ids), context.run.seed)
     trial = trial_of_merges(
         as_evaluation_sample(sample, sample.native, urgent),  # nothing is transformed, and no merge looks at it
         decision_settings(context, settings),
-        _part_queries(context, bridge, sample),
+        part_queries,
         comparable=bridge is not None and comparable(context.registry, bridge),
     )
     share = native_share(context)

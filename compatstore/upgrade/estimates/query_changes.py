@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from compatstore.arrays import ArrowTable, FloatArray, Positions
+from compatstore.evaluation.qrels_files import Qrels
 from compatstore.storage.ids import find
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.measured import Measurement
@@ -35,7 +36,8 @@ class ShownItem:
         source: What it is embedded from, a text, path or URI; "" where nothing is known.
         label: Its label, "" without one.
         caption: What the caption's column says, "" without one.
-        correct: Whether it is correct for the query that found it; None where nobody can say.
+        correct: Whether it is correct for the query that found it, by their labels or as it was judged; None where
+            nobody has said.
     """
 
     id: str
@@ -128,6 +130,7 @@ class _Asking:
     neighbours: int
     columns: Mapping[str, str]  # what is shown -> its column
     key: str
+    judgements: Qrels | None
 
     @classmethod
     def of(
@@ -142,6 +145,7 @@ class _Asking:
             neighbours=details.neighbours,
             columns={what: str(column) for what, column in there.items()},
             key=registry.id_column,
+            judgements=labels.judgements if isinstance(labels, Queries) else None,
         )
 
     @property
@@ -192,6 +196,9 @@ class _Asking:
 
     def _judged(self, item: Mapping[str, Any], asking: ShownItem) -> ShownItem:
         shown = self._item(item)
+        if self.judgements is not None:
+            gain = self.judgements.get(asking.id, {}).get(shown.id)
+            return replace(shown, correct=None if gain is None else gain > 0)
         if asking.label and "label" in self.columns:
             return replace(shown, correct=shown.label == asking.label)
         return shown

@@ -104,6 +104,14 @@ class Sample:
             drawn=None if self.drawn is None else self.drawn[rows],
         )
 
+    def asking(self, queries: BoolArray) -> Sample:
+        """The same items, and some of the queries, (q,) bool."""
+        if self.queries is not None:
+            return replace(self, queries=self.queries.only(np.flatnonzero(queries)))
+        asks = self.asks.copy()
+        asks[np.flatnonzero(asks)[~queries]] = False
+        return replace(self, asks=asks)
+
 
 def draw_sample(
     context: UpgradeContext,

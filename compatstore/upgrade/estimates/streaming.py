@@ -86,6 +86,7 @@ def search_whole(
         seed=seed,
         judged=None if sample.queries is None else sample.queries.judged,
         depth=depth,
+        swapped={"t/s"},
         fused={} if fusion is None else {FUSED_WAY: FusedWay(source="s/s", target=TARGET_WAY, fusion=fusion)},
     )
     return Streaming(passing=GalleryPass.of(context, served=served), search=search)

@@ -1,0 +1,350 @@
+"""The items of a gallery: written, changed, deleted and read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from compatstore import search as searching
+from compatstore.arrays import ArrowSchema, FloatArray
+from compatstore.asynchronous import awaited
+from compatstore.boundary import shown
+from compatstore.errors import InvalidInput, UnknownId, first_offenders
+from compatstore.gallery.core import GalleryCore, Ids, Missing, verbs
+from compatstore.ingest import metadata as metadata_columns
+from compatstore.ingest import write
+from compatstore.ingest.complete import Unembedded
+from compatstore.ingest.items import Repeated
+from compatstore.ingest.write import Added
+from compatstore.search.scan import Scan
+from compatstore.storage.arrow_values import to_matrix
+from compatstore.storage.catalog import id_arrow_type
+from compatstore.storage.ids import find, read_ids
+
+
+@verbs
+class ItemVerbs(GalleryCore):
+    """Writing and reading items. A part of `compatstore.Gallery`."""
+
+    def add(
+        self,
+        data: Any,
+        version: str | None = None,
+        *,
+        upsert: bool = False,
+        repeated: Repeated = "refuse",
+        unembedded: Unembedded = "refuse",
+    ) -> Added:
+        """Write items, in one commit.
+
+        Vectors of the other live versions are filled in the same commit: given under the version's own name,
+        transformed while an upgrade is open, or embedded where an encoder and a source are there.
+
+        Args:
+            data: Arrow table, pandas or polars frame, mapping of columns or list of rows with `id`, `vector` and/or
+                `source`, `side`, and any metadata. Of a frame, vectors are a column of lists or arrays.
+            version: Version of `vector` and `side`; the active one by default.
+            upsert: Replace items whose id is there: their vectors in all versions are replaced or cleared, metadata
+                columns that are not given stay.
+            repeated: What happens where an id occurs twice in the data: "refuse" all, or take the "last" of them.
+            unembedded: What happens to items that have no vector and cannot be embedded: "refuse" them, or "keep"
+                them without a vector. No search finds such items; conditions and ids do, and an upgrade embeds them
+                where it can.
+
+        Returns:
+            How many were written, and which sources could not be embedded.
+
+        Raises:
+            InvalidInput: Something is missing or of the wrong type.
+            DuplicateIds: An id occurs twice and `repeated` is "refuse", or is in the gallery and `upsert` is false.
+            DimensionMismatch: Vectors have another length.
+            NonFiniteVectors: NaN or infinite values.
+            SourceError: No source at all could be embedded.
+
+        Examples:
+            >>> gallery.add({"id": ["g"], "vector": [[4.0, 4.0]], "label": [3]}).rows
+            1
+            >>> gallery.add({"id": ["g"], "vector": [[5.0, 5.0]]}, upsert=True).rows
+            1
+        """
+        return write.add(self._catalog, data, version, upsert=upsert, repeated=repeated, unembedded=unembedded)
+
+    def update(self, data: Any) -> int:
+        """Change metadata of items, in one commit; vectors, sources and columns that are not given stay.
+
+        Args:
+            data: Arrow table, mapping of columns or list of rows with `id` and any metadata.
+
+        Returns:
+            How many items were changed.
+
+        Raises:
+            UnknownId: Some are not there; nothing was changed.
+            InvalidInput: A vector or a source is given, or something is missing or of the wrong type.
+            DuplicateIds: An id occurs twice.
+
+        Examples:
+            >>> gallery.update({"id": ["a", "b"], "label": [7, 8]})
+            2
+            >>> gallery.get(["b", "c"], ["label"])["label"].to_pylist()
+            [8, 1]
+        """
+        return write.update(self._catalog, data)
+
+    def delete(self, ids: Ids) -> int:
+        """Remove items, in one commit; ids that are not there are ignored. Returns how many were removed.
+
+        Raises:
+            InvalidInput: Ids are of another type than the gallery's.
+
+        Examples:
+            >>> gallery.delete(["a", "not there"])
+            1
+        """
+        return write.delete(self._catalog, ids)
+
+    def drop_columns(self, names: Sequence[str]) -> list[str]:
+        """Drop metadata columns, of all items, for good; columns of the same names can be added again.
+
+        Args:
+            names: Columns that `add` made. Ids, sources and the columns of versions are refused, as is a column that
+                orders the backfill of an open upgrade, and every column of an adopted table.
+
+        Returns:
+            The metadata columns that are left.
+
+        Raises:
+            InvalidInput: One of them is not there, or is not to be dropped; none was.
+
+        Examples:
+            >>> gallery.drop_columns(["label"])
+            []
+        """
+        return metadata_columns.drop(self._catalog, names)
+
+    def get(self, ids: Ids, columns: Sequence[str] | None = None, *, missing: Missing = "raise") -> Any:
+        """Read items.
+
+        Args:
+            ids: Ids, in the order wanted.
+            columns: Columns, all by default.
+            missing: What happens to ids that are not there: "raise" an error, or "skip" them.
+
+        Returns:
+            Arrow table with one row an id, in order.
+
+        Raises:
+            UnknownId: Some are not there, and `missing` is "raise".
+            InvalidInput: A column is not there, or ids are of another type than the gallery's.
+
+        Examples:
+            >>> gallery.get(["c", "a"], ["id", "label"]).to_pylist()
+            [{'id': 'c', 'label': 1}, {'id': 'a', 'label': 0}]
+            >>> gallery.get(["c", "lost"], ["id", "label"], missing="skip").to_pylist()
+            [{'id': 'c', 'label': 1}]
+        """
+        snapshot = self._catalog.store.snapshot()
+        self._catalog.require(snapshot)
+        schema = snapshot.schema.names
+        names = schema if columns is None else searching.require_columns(columns, schema)
+        return self._read(snapshot, ids, names, missing)
+
+    def scan(
+        self,
+        columns: Sequence[str] | None = None,
+        where: str | Sequence[str] | None = None,
+        *,
+        limit: int | None = None,
+    ) -> Scan:
+        """Rows for other libraries, as of now: a pandas or polars frame, or an Arrow stream that is read in batches.
+
+        Args:
+            columns: Columns, in this order; by default the user's own: id, source and metadata, without vectors.
+            where: A condition in SQL, several that must all hold, or None.
+            limit: Rows at most, >= 0; None for all.
+
+        Returns:
+            The rows; nothing is read before they are asked for.
+
+        Raises:
+            InvalidInput: A column is not there, a condition is no valid SQL, or the limit is below 0.
+
+        Examples:
+            >>> gallery.scan(["id"], limit=2).to_arrow().to_pydict()
+            {'id': ['a', 'b']}
+        """
+        snapshot = self._catalog.store.snapshot()
+        self._catalog.require(snapshot)
+        if limit is not None and (not isinstance(limit, int | np.integer) or limit < 0):
+            raise InvalidInput("scan the gallery", expected="a limit that is a whole number >= 0", found=shown(limit))
+        wanted = searching.result_columns(self._catalog.recorded(snapshot), snapshot.schema.names, columns)
+        condition = searching.joined(where, "scan the gallery")
+        return Scan(snapshot, self._catalog.store.location, wanted, condition, limit)
+
+    def count(self, where: str | Sequence[str] | None = None) -> int:
+        """Number of the items that fulfil a condition as in `search`; of all without one; read-only.
+
+        Raises:
+            InvalidInput: A condition is no valid SQL.
+
+        Examples:
+            >>> gallery.count("label = 1")
+            2
+        """
+        return len(self.scan([self.id_column], where))
+
+    @property
+    def metadata_schema(self) -> ArrowSchema:
+        """Arrow schema of the metadata columns: all but id, source and what belongs to versions.
+
+        Examples:
+            >>> gallery.metadata_schema.names
+            ['label']
+        """
+        snapshot = self._catalog.store.snapshot()
+        names = metadata_columns.own_columns(self._catalog.recorded(snapshot), snapshot.schema.names)
+        return pa.schema([snapshot.schema.field(name) for name in names])
+
+    @property
+    def id_column(self) -> str:
+        """Column of the ids: "id", or what it is called in an adopted table.
+
+        Examples:
+            >>> gallery.id_column
+            'id'
+        """
+        return self._catalog.recorded().id_column
+
+    @property
+    def source_column(self) -> str | None:
+        """Column of the sources: "source", or what it is called in an adopted table; None where that has none.
+
+        Examples:
+            >>> gallery.source_column
+            'source'
+        """
+        return self._catalog.recorded().source_column
+
+    @property
+    def id_type(self) -> str:
+        """Type of the ids, "string" or "int64".
+
+        Examples:
+            >>> gallery.id_type
+            'string'
+        """
+        return self._catalog.recorded().id_type
+
+    def vector_column(self, version: str | None = None) -> str:
+        """Column of a version's vectors, of the active one by default.
+
+        Raises:
+            UnknownVersion: The gallery keeps no vectors of that version.
+
+        Examples:
+            >>> gallery.vector_column()
+            'v1'
+        """
+        registry = self._registry_with(version)
+        return registry.columns(version or registry.active).vector
+
+    def vectors(self, ids: Ids, version: str | None = None) -> FloatArray:
+        """Read vectors of items: (n, dim) float32, in the order of `ids`, NaN where an item has none.
+
+        Raises:
+            UnknownId: Some items are not there.
+            UnknownVersion: The gallery keeps no vectors of that version.
+
+        Examples:
+            >>> gallery.vectors(["b", "c"]).tolist()
+            [[1.0, 0.0], [2.0, 1.0]]
+        """
+        snapshot = self._catalog.store.snapshot()
+        registry = self._registry_with(version, snapshot)
+        columns = registry.columns(version or registry.active)
+        matrix, valid = to_matrix(self._read(snapshot, ids, [columns.vector]).column(columns.vector), columns.dim)
+        matrix = matrix.copy()
+        matrix[~valid] = float("nan")
+        return matrix
+
+    def side_information(self, ids: Ids, version: str | None = None) -> FloatArray:
+        """Read side-information of items: (n, side_dim) float32, in the order of `ids`, NaN where an item has none.
+
+        Of a version that stores bits it is -1 and 1, as transforms read it.
+
+        Raises:
+            UnknownId: Some items are not there.
+            UnknownVersion: The gallery keeps no vectors of that version.
+            InvalidInput: The version has no side-information.
+
+        Examples:
+            >>> sided = cs.Gallery.create("sided.lance", cs.EmbeddingVersion("v1", dim=2, side_dim=1))
+            >>> sided.add({"id": ["a"], "vector": [[0.0, 1.0]], "side": [[0.5]]}).rows
+            1
+            >>> sided.side_information(["a"]).tolist()
+            [[0.5]]
+        """
+        snapshot = self._catalog.store.snapshot()
+        registry = self._registry_with(version, snapshot)
+        name = version or registry.active
+        columns = registry.columns(name)
+        if columns.side is None or columns.side_dim is None:
+            raise InvalidInput(f"read side-information of {name}", expected="a version with side_dim", found="none")
+        matrix, valid = to_matrix(self._read(snapshot, ids, [columns.side]).column(columns.side), columns.side_dim)
+        return np.where(valid[:, None], matrix, np.float32("nan"))
+
+    def native_ids(self, *versions: str) -> list[Any]:
+        """Ids of the items whose vectors are native in all of these versions; of all items where none is named.
+
+        Raises:
+            UnknownVersion: The gallery keeps no vectors of one of them.
+
+        Examples:
+            >>> gallery.native_ids("v1")
+            ['a', 'b', 'c', 'd', 'e', 'f']
+        """
+        registry = self._catalog.registry()
+        condition = " AND ".join(f"({registry.columns(version).native})" for version in versions)
+        found = self._catalog.store.scan([registry.id_column], condition or None)
+        return list(found.column(registry.id_column).to_pylist())
+
+    def __len__(self) -> int:
+        return self._catalog.store.count()
+
+    def __repr__(self) -> str:
+        return (
+            f"<Gallery {self._catalog.store.location.uri} active={self._catalog.recorded().active} items={len(self)}>"
+        )
+
+    add_async = awaited(add)
+    update_async = awaited(update)
+    delete_async = awaited(delete)
+    drop_columns_async = awaited(drop_columns)
+    get_async = awaited(get)
+    scan_async = awaited(scan)
+    count_async = awaited(count)
+    vector_column_async = awaited(vector_column)
+    vectors_async = awaited(vectors)
+    side_information_async = awaited(side_information)
+    native_ids_async = awaited(native_ids)
+
+    def _read(self, snapshot: Any, ids: Ids, names: Sequence[str], missing: Missing = "raise") -> Any:
+        """Read columns that a snapshot has, from that snapshot: meanwhile an upgrade may end that drops some."""
+        registry = self._catalog.recorded(snapshot)
+        wanted = read_ids(ids, id_arrow_type(registry), f"get items of {self._catalog.store.location.name}")
+        columns = list(dict.fromkeys([*names, registry.id_column]))
+        found = find(self._catalog.store, registry.id_column, wanted, columns, snapshot)
+        keys = found.column(registry.id_column)
+        positions = pc.index_in(pa.array(wanted, id_arrow_type(registry)), value_set=keys.combine_chunks())
+        if positions.null_count and missing == "raise":
+            unknown = [item for item, position in zip(wanted, positions.to_pylist(), strict=True) if position is None]
+            raise UnknownId(
+                f"get {len(wanted)} items of {self._catalog.store.location.name}",
+                expected="ids that are in the gallery",
+                found=f"no item {first_offenders(unknown)}",
+            )
+        return found.take(positions.drop_null()).select(names)

@@ -1,0 +1,248 @@
+"""Searches of a gallery, and a version in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from compatstore import search as searching
+from compatstore.arrays import FloatArray
+from compatstore.asynchronous import awaited
+from compatstore.errors import CompatStoreError
+from compatstore.gallery.core import GalleryCore, verbs
+from compatstore.in_memory.graph import CacheSettings
+from compatstore.search import Cascade
+from compatstore.search.cache import Cache
+from compatstore.search.cache_size import CacheSize, cache_size
+from compatstore.storage.app_columns import refuse_distance
+from compatstore.storage.catalog import Catalog
+from compatstore.storage.indexes import SearchSettings
+from compatstore.storage.registry import Registry
+from compatstore.upgrade.backfilling.search_account import read_spent
+from compatstore.upgrade.backfilling.searched import SearchBudget, SearchedItems
+from compatstore.upgrade.backfilling.write_back import WrittenBack
+from compatstore.upgrade.estimates.below import warning_of
+
+
+@verbs
+class SearchVerbs(GalleryCore):
+    """Searching. A part of `compatstore.Gallery`."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        super().__init__(catalog)
+        self._searched = SearchedItems(catalog)
+        self._writing: Future[None] | None = None
+
+    def search(
+        self,
+        query: Any,
+        k: int = 10,
+        version: str | None = None,
+        where: str | Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
+        *,
+        fingerprint: str | Mapping[str, str] | None = None,
+        serving: searching.Serving | Cascade | None = None,
+        settings: SearchSettings | None = None,
+    ) -> Any:
+        """Find the nearest items.
+
+        Args:
+            query: (d,) or (q, d) vectors of `version`, or one source to embed (path, text, image). For a fused search
+                such vectors of both versions, by the version's name, or one source that both embed.
+            k: Results per query.
+            version: Version of the query; the active one by default.
+            where: Condition on the gallery's columns, in SQL, or several that must all hold. Each is checked to be one
+                expression, so that a tenant's condition holds whatever the next one, from outside, says. A name with
+                blanks or capitals stands in backticks; single and double quotes make a text.
+            columns: Columns to return; id, source and metadata by default. What is computed comes in any case.
+            fingerprint: Fingerprint of the model that made the query, or of both models by their versions' names;
+                refused unless it is the version's.
+            serving: "fused" ranks by the source's and the target's vectors of an upgrade as one, "single" by those of
+                one version. None does as `fuse` has chosen where both queries are there, or a source that this program
+                can embed by both; vectors of one version are served by that version. A `Cascade` embeds the first
+                candidates of an upgrade natively, within its budget, and ranks them by these vectors.
+            settings: How indexes are used, as `SearchSettings(nprobes=8, refine=10)`; by default as was measured when
+                they were built, with items of the gallery as queries: `status` says the recall.
+
+        Returns:
+            Arrow table, nearest first, with `_distance`, `_version`, `_origin`; `_query` too for several queries. In a
+            fused search `_distance` is a mean of standardised distances, which may be below 0.
+
+        Raises:
+            DimensionMismatch: The query has another length, or the two versions have different numbers of queries.
+            FingerprintMismatch: The query is another model's.
+            NonFiniteVectors: NaN or infinite values.
+            InvalidInput: k < 1, or a condition is no valid SQL, or more than one expression.
+            UnknownVersion: There is no such version, or nothing to search with its queries.
+            UpgradeError: `serving` is "fused" and no fusion was chosen, or a cascade has no upgrade or no encoder.
+
+        Examples:
+            >>> gallery.search([0.0, 1.0], k=1, columns=["id"])["id"].to_pylist()
+            ['a']
+            >>> gallery.search([0.0, 1.0], k=2, where="label = 1")["id"].to_pylist()
+            ['d', 'c']
+            >>> gallery.search([0.0, 1.0], k=1, settings=cs.SearchSettings(nprobes=8, refine=10))["id"].to_pylist()
+            ['a']
+        """
+        snapshot = self._catalog.store.snapshot()
+        registry = self._catalog.recorded(snapshot)
+        plan = self._plan_search(registry, query, k, version, where, serving, settings)
+        self._catalog.require(snapshot, *(part.version for part in plan.parts))
+        refuse_distance(snapshot.schema.names, self._catalog.store.location)
+        searching.require_fingerprints(registry, plan.versions, fingerprint)
+        queries = searching.read_served(self._catalog, registry, plan.versions, query)
+        wanted = searching.result_columns(registry, snapshot.schema.names, columns)
+        if isinstance(plan, searching.CascadePlan):
+            return self._search_cascade(registry, snapshot, plan, queries, wanted)
+        if isinstance(plan, searching.FusionPlan):
+            return searching.search_fused(self._catalog, snapshot, plan, queries, wanted)
+        return searching.execute(self._catalog, snapshot, plan, queries, wanted)
+
+    def explain(
+        self,
+        query: Any = None,
+        k: int = 10,
+        version: str | None = None,
+        where: str | Sequence[str] | None = None,
+        *,
+        serving: searching.Serving | Cascade | None = None,
+        settings: SearchSettings | None = None,
+    ) -> searching.QueryPlan:
+        """How `search` with the same arguments would go about it; print it. Nothing is searched.
+
+        Without a query it says how a source is served that every version can embed. It warns where what would be served
+        was measured to be below the status quo.
+
+        Examples:
+            >>> gallery.explain(k=5).version
+            'v1'
+        """
+        registry = self._catalog.registry()
+        plan = self._plan_search(registry, query, k, version, where, serving, settings)
+        served = plan.candidates if isinstance(plan, searching.CascadePlan) else plan
+        way = searching.way_of(served)
+        warned = replace(served, warning=warning_of(self._catalog, registry, served.version, way))
+        if isinstance(plan, searching.CascadePlan):
+            return replace(plan, candidates=warned, spent=read_spent(self._catalog.store.location, plan.run).rows)
+        return warned
+
+    def write_back(self) -> WrittenBack:
+        """Write the native vectors that cascades of this process have made into the gallery.
+
+        Searches do so by themselves, beside the search, once many vectors wait; before a process ends it writes the
+        last ones by this call. Where columns are rewritten and no row moves, as in an adopted table, the vectors are
+        staged beside the table, and the next `upgrade` brings them in.
+
+        Returns:
+            How many vectors were written, and how many wait yet.
+
+        Raises:
+            LeaseHeld: Somebody works on the upgrade; the vectors wait until that is over.
+            StorageError: The table cannot be written; the vectors wait.
+
+        Examples:
+            >>> gallery.write_back()
+            WrittenBack(rows=0, waiting=0)
+        """
+        return self._tended(self._searched.write_back())
+
+    def cache(
+        self, version: str | None = None, *, max_bytes: int | None = None, settings: CacheSettings | None = None
+    ) -> Cache:
+        """Keep a version's vectors in memory, in a graph (HNSW) that finds nearly all of the nearest items fast.
+
+        It follows the table: each search sees what was committed before, by whatever process. Needs `faiss-cpu`:
+        `pip install "compatstore[faiss]"`. `cache_size` says beforehand what it takes.
+
+        Args:
+            version: The active one by default.
+            max_bytes: Memory that it may take, now and as the gallery grows; None for any.
+            settings: How the graph is built and searched.
+
+        Returns:
+            The cache; a context manager that gives the memory back.
+
+        Raises:
+            UnknownVersion: There is no such version, or nothing to search with its queries.
+            InvalidInput: It would take more than `max_bytes`; nothing was built.
+            MissingExtra: FAISS is not installed.
+
+        Examples:
+            >>> with gallery.cache("v1", max_bytes=10**6) as cache:
+            ...     cache.search([0.1, 1.2], k=2, columns=["id"])["id"].to_pylist()
+            ['a', 'd']
+        """
+        name = version or self._catalog.recorded().active
+        return Cache(self._catalog, name, max_bytes, settings or CacheSettings())
+
+    def cache_size(self, version: str | None = None, *, settings: CacheSettings | None = None) -> CacheSize:
+        """What `cache` with the same arguments would take in memory; read-only, no vector is read.
+
+        Raises:
+            UnknownVersion: There is no such version, or nothing to search with its queries.
+
+        Examples:
+            >>> gallery.cache_size().rows
+            6
+        """
+        return cache_size(self._catalog, version or self._catalog.recorded().active, settings or CacheSettings())
+
+    search_async = awaited(search)
+    explain_async = awaited(explain)
+    write_back_async = awaited(write_back)
+    cache_async = awaited(cache)
+    cache_size_async = awaited(cache_size)
+
+    def _search_cascade(
+        self,
+        registry: Registry,
+        snapshot: Any,
+        plan: searching.CascadePlan,
+        queries: Mapping[str, FloatArray],
+        columns: Sequence[str],
+    ) -> Any:
+        """Search by a cascade, and have what it embedded written beside the searches once it is worth a commit."""
+        asked = plan.cascade
+        budget = SearchBudget(per_query=asked.per_query, in_all=asked.in_all, write_back=asked.write_back)
+
+        def embed(found: searching.Candidates) -> FloatArray:
+            return self._searched.embed(registry, plan.run, found.rows, found.queries, found.native, budget)
+
+        result = searching.search_cascade(self._catalog, snapshot, plan, queries, columns, embed)
+        if self._searched.due and (self._writing is None or self._writing.done()):
+            self._writing = _beside().submit(self._write_back_quietly)
+        return result
+
+    def _write_back_quietly(self) -> None:
+        """Write what waits; where it cannot be written now, it waits for a later search."""
+        with suppress(CompatStoreError):
+            self.write_back()
+
+    def _plan_search(
+        self,
+        registry: Registry,
+        query: Any,
+        k: int,
+        version: str | None,
+        where: str | Sequence[str] | None,
+        serving: searching.Serving | Cascade | None,
+        settings: SearchSettings | None,
+    ) -> searching.QueryPlan:
+        searching.require_count(k)
+        plan: searching.QueryPlan
+        if isinstance(serving, Cascade):
+            plan = searching.plan_cascade(self._catalog, registry, query, k, version, where, serving)
+        else:
+            plan = searching.plan_serving(self._catalog, registry, query, k, version, where, serving)
+        return plan if settings is None else plan.using(settings)
+
+
+@cache
+def _beside() -> ThreadPoolExecutor:
+    """The thread that writes what searches embedded; a process that ends waits for it."""
+    return ThreadPoolExecutor(1, thread_name_prefix="compatstore-write-back")

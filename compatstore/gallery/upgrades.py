@@ -1,0 +1,326 @@
+"""The life of an upgrade, from its plan to the end of the source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from compatstore import search as searching
+from compatstore.asynchronous import awaited
+from compatstore.errors import InvalidInput
+from compatstore.gallery.core import GalleryCore, verbs
+from compatstore.trainers.pairs.learn import Learn
+from compatstore.upgrade.abort import abort
+from compatstore.upgrade.backfilling.account import unbackfillable
+from compatstore.upgrade.cutover import check_cutover, cut_over
+from compatstore.upgrade.estimates.estimate import (
+    agree,
+    estimate_upgrade,
+    gate_of_reach,
+    require_within_reach,
+    save_estimate,
+)
+from compatstore.upgrade.estimates.fusing import fuse_as_asked
+from compatstore.upgrade.estimates.merging import follow_parts
+from compatstore.upgrade.leases.holding import hold_lease
+from compatstore.upgrade.leases.stop_request import Paused, pause
+from compatstore.upgrade.plan import Plan, make_plan
+from compatstore.upgrade.progress import Progress
+from compatstore.upgrade.refit import Refitter
+from compatstore.upgrade.requests.backfill import Backfill
+from compatstore.upgrade.requests.gates import Gates
+from compatstore.upgrade.requests.run_settings import RunSettings
+from compatstore.upgrade.resolve import resolve_run
+from compatstore.upgrade.retire import retire
+from compatstore.upgrade.rollback import roll_back
+from compatstore.upgrade.run import Controls, UpgradeResult, require_startable, run_upgrade
+from compatstore.upgrade.states import VersionChange
+
+LEARN = Learn()
+
+
+@verbs
+class UpgradeVerbs(GalleryCore):
+    """Upgrading. A part of `compatstore.Gallery`."""
+
+    def plan(
+        self,
+        target: str,
+        *,
+        via: str | None = None,
+        backfill: float | Backfill | None = None,
+        gates: Gates | None = None,
+        learn: Learn | Refitter | None = LEARN,
+        run: RunSettings | None = None,
+    ) -> Plan:
+        """What `upgrade` with the same arguments would do and cost, and what it is expected to give; read-only.
+
+        Gates ask for an estimate: a sample is embedded natively and not kept. Whether the gates are passed is said by
+        the plan's `estimate.passed`; `upgrade` refuses to run where they are not.
+
+        Args:
+            target: A registered version.
+            via: Id of the artifact to use (its first digits do), where several lead there.
+            backfill: Share of the gallery to embed natively, from 0 to 1, or a whole request.
+            gates: What the upgrade must be sure to reach, and the sample that tells.
+            learn: What is learned from what the backfill embeds.
+            run: Of it the plan uses the precision.
+
+        Raises:
+            UnknownVersion: There is no such version.
+            UnknownArtifact: No artifact leads there.
+            InvalidInput: A setting is out of its range.
+
+        Examples:
+            >>> [(step.name, step.rows) for step in gallery.plan("v2", backfill=0.5).steps]
+            [('expand', 0), ('hop', 6), ('backfill', 3), ('catch-up', 0), ('cutover', 0)]
+        """
+        request, asked = _requested(backfill, gates)
+        precision = (run or RunSettings()).precision
+        learner, refit = _learning(learn)
+        holdout = None if refit is None else refit.holdout
+        context = resolve_run(self._catalog, target, via=via, backfill=request, holdout=holdout, learner=learner)
+        if not asked.asked or context.run.teaches:  # nothing is known before there is something to learn from
+            return make_plan(context, precision)
+        estimate = estimate_upgrade(context, asked)
+        if asked.target_quality is not None:
+            context = context.with_run(replace(context.run, backfill=estimate.share))
+            estimate = replace(estimate, gates=(*estimate.gates, *gate_of_reach(context, estimate)))
+        return replace(make_plan(context, precision), estimate=estimate)
+
+    def upgrade(
+        self,
+        target: str,
+        *,
+        via: str | None = None,
+        backfill: float | Backfill | None = None,
+        gates: Gates | None = None,
+        learn: Learn | Refitter | None = LEARN,
+        run: RunSettings | None = None,
+        progress: Callable[[Progress], None] | None = None,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> UpgradeResult:
+        """Give every item a vector in the target version, without touching the source's.
+
+        Hop by the linked artifact, embed a share natively, and wait for `cutover`. The same call again continues a
+        stopped or killed one; when all is done it does nothing.
+
+        Args:
+            target: A registered version.
+            via: Id of the artifact to use (its first digits do), where several lead there.
+            backfill: Share of the gallery to embed natively, from 0 to 1, or `Backfill` with other limits, the order
+                and the write mode. What a call does not name stays as an earlier call of the upgrade named it.
+            gates: What the upgrade must be sure to reach: `Gates(target_quality=0.98)` takes the smallest backfill that
+                does. The estimate is made from a sample before anything is written. `Gates(serving="fused")` estimates
+                both versions searched as one, and serves the upgrade so when it is ready.
+            learn: What is learned from what the backfill embeds. `Learn()`: where no artifact leads to the target and
+                the target has an encoder, the upgrade teaches itself. It embeds a random sample, learns from it, judges
+                what would be served, hops, and goes on in waves until the budget or the target quality is reached;
+                without any limit it embeds the first sample alone. Searches use both versions as one once that is sure
+                to be better. `trainers.Refit()`: where there is an artifact, it is corrected; where held-out rows come
+                nearer to their natives, the remaining rows are hopped again. None: nothing, and an upgrade without an
+                artifact is refused.
+            run: Device and precision of the hop; batches, retries and pace of the backfill.
+            progress: Called after each batch.
+            should_stop: Asked before each batch.
+
+        Raises:
+            UnknownVersion: There is no such version.
+            UnknownArtifact: No artifact leads there.
+            InvalidInput: A setting is out of its range, or both a share and a target quality are named.
+            UpgradeError: The target has no encoder for the backfill.
+            GateFailed: The estimate does not pass, or nothing beats the status quo; nothing was written.
+            EncoderFailed: The encoder hangs, or embeds nothing at all.
+            LeaseHeld: Somebody else works on this upgrade.
+            LeaseLost: Somebody else took it over, because this process was suspended or cut off for long.
+            Interrupted: `should_stop` said so, or somebody asked for a pause.
+
+        Examples:
+            >>> report = gallery.upgrade("v2", backfill=0.5)
+            >>> report.state, report.transformed, report.backfilled
+            ('ready', 6, 3)
+        """
+        request, asked = _requested(backfill, gates)
+        learner, refit = _learning(learn)
+        holdout = None if refit is None else refit.holdout
+        resolved = partial(resolve_run, target=target, via=via, holdout=holdout, learner=learner)
+        planned = resolved(self._catalog, backfill=request)  # refuses what cannot be before anything is written
+        require_startable(planned, asked)
+        estimate = agree(planned, asked) if asked.asked and not planned.run.teaches else None
+        if estimate is not None and asked.target_quality is not None:
+            require_within_reach(planned, estimate)
+            request = replace(request, share=estimate.share)
+        with hold_lease(self._catalog, target, "upgrade", progress, should_stop) as work:
+            controls = Controls(work.progress, work.should_stop, run or RunSettings(), refit, learner, asked)
+            if estimate is not None:
+                save_estimate(work.catalog, target, estimate)
+            report = run_upgrade(resolved(work.catalog, backfill=request), controls)
+            if not planned.run.teaches:
+                fuse_as_asked(work.catalog, target, asked)
+            follow_parts(work.catalog, target)
+        return self._tended(report)
+
+    def cutover(
+        self,
+        target: str,
+        *,
+        force: bool = False,
+        serving: searching.Serving | None = None,
+        progress: Callable[[Progress], None] | None = None,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> VersionChange:
+        """Make an upgrade's target the active version; atomic. See `check_cutover` for the question alone.
+
+        Args:
+            target: The upgrade's target.
+            force: Do so while rows have no vector in it; searches will not find them.
+            serving: "fused": searches use both versions as one, as `fuse` has chosen. "single": they use the target
+                alone. By default they go on as before the cutover.
+            progress: Called after each batch of what is caught up with.
+            should_stop: Asked before each batch, until the switch.
+
+        Raises:
+            UpgradeError: The upgrade is not ready, or it is to be fused and no fusion was chosen.
+            LeaseHeld: Somebody works on it.
+            RowsMissing: Rows have no vector in the target, and `force` is false.
+            Interrupted: `should_stop` said so, or somebody asked for a pause; nothing was switched.
+
+        Examples:
+            >>> gallery.upgrade("v2").state
+            'ready'
+            >>> gallery.cutover("v2").active
+            'v2'
+        """
+        controls = Controls(progress, should_stop)
+        return self._tended(cut_over(self._catalog, target, force=force, serving=serving, controls=controls))
+
+    def check_cutover(self, target: str) -> int:
+        """How many rows stand in the way of a cutover; read-only.
+
+        Raises:
+            UpgradeError: The upgrade is not ready.
+
+        Examples:
+            >>> gallery.upgrade("v2").state
+            'ready'
+            >>> gallery.check_cutover("v2")
+            0
+        """
+        return check_cutover(self._catalog, target)
+
+    def pause(self, target: str, *, wait: float = 60.0) -> Paused:
+        """Ask whoever works on an upgrade, in whatever process, to finish the batch and stop; `upgrade` goes on.
+
+        Args:
+            target: The upgrade's target.
+            wait: Seconds to wait until they have stopped; what was asked for stands after that too.
+
+        Raises:
+            UnknownVersion: There is no such version.
+
+        Examples:
+            >>> gallery.upgrade("v2").state
+            'ready'
+            >>> gallery.pause("v2", wait=0).stopped
+            True
+        """
+        return pause(self._catalog, target, wait=wait)
+
+    def abort(self, target: str, *, wait: float = 60.0) -> VersionChange:
+        """End an upgrade that has not cut over and drop the target's vectors; the version stays registered.
+
+        Args:
+            target: The upgrade's target.
+            wait: Seconds to give whoever works on it for finishing their batch.
+
+        Raises:
+            UpgradeError: There is none, it has cut over, or items have a vector in the target only.
+            LeaseHeld: Whoever works on it did not stop in time.
+
+        Examples:
+            >>> gallery.upgrade("v2").state
+            'ready'
+            >>> "v2" in gallery.abort("v2").dropped
+            True
+        """
+        return self._tended(abort(self._catalog, target, wait=wait))
+
+    def rollback(self, target: str | None = None) -> VersionChange:
+        """Go back to the version before an upgrade; atomic, nothing is dropped, rows written since stay.
+
+        Raises:
+            UpgradeError: There is nothing to roll back.
+
+        Examples:
+            >>> _ = gallery.upgrade("v2"), gallery.cutover("v2")
+            >>> gallery.rollback().active
+            'v1'
+        """
+        return self._tended(roll_back(self._catalog, target))
+
+    def retire(self, version: str, *, drop_adopted: bool = False, force: bool = False) -> VersionChange:
+        """Drop a version's vectors for good; with an upgrade's target before its cutover, abandon that upgrade.
+
+        What came or changed since the cutover is caught up with first. Apps that still write this version's vectors
+        behind the gallery's back must stop before: from here on nothing would notice.
+
+        Raises:
+            UpgradeError: The version is active, or an upgrade reads it.
+            RowsMissing: Items have a vector in this version only, and `force` is false.
+
+        Examples:
+            >>> _ = gallery.upgrade("v2"), gallery.cutover("v2")
+            >>> "v1" in gallery.retire("v1").dropped
+            True
+        """
+        return self._tended(retire(self._catalog, version, drop_adopted=drop_adopted, force=force))
+
+    def unbackfillable(self, target: str) -> Any:
+        """Items that the upgrade to a target could not embed natively: Arrow table with `id` and `reason`; read-only.
+
+        An item leaves the list when it is embedded, deleted or given another source.
+
+        Raises:
+            UnknownVersion: There is no such version.
+
+        Examples:
+            >>> _ = gallery.add({"id": ["g"], "vector": [[4.0, 4.0]]})  # the encoder of v2 has no vector of it
+            >>> _ = gallery.upgrade("v2", backfill=1.0)
+            >>> gallery.unbackfillable("v2")["id"].to_pylist()
+            ['g']
+        """
+        return unbackfillable(self._catalog, target)
+
+    plan_async = awaited(plan)
+    upgrade_async = awaited(upgrade)
+    cutover_async = awaited(cutover)
+    check_cutover_async = awaited(check_cutover)
+    pause_async = awaited(pause)
+    abort_async = awaited(abort)
+    rollback_async = awaited(rollback)
+    retire_async = awaited(retire)
+    unbackfillable_async = awaited(unbackfillable)
+
+
+def _learning(learn: Learn | Refitter | None) -> tuple[Learn | None, Refitter | None]:
+    """What teaches an upgrade without an artifact, and what corrects an artifact."""
+    return (learn, None) if isinstance(learn, Learn) else (None, learn)
+
+
+def _requested(backfill: float | Backfill | None, gates: Gates | None) -> tuple[Backfill, Gates]:
+    """The requests of a call, whole.
+
+    Raises:
+        InvalidInput: Both a share and a target quality are named.
+    """
+    request = backfill if isinstance(backfill, Backfill) else Backfill(share=backfill)
+    asked = gates or Gates()
+    if asked.target_quality is not None and request.share is not None:
+        raise InvalidInput(
+            "choose a backfill",
+            expected="a share or a target quality",
+            found=f"backfill={request.share:g} and target_quality={asked.target_quality:g}",
+        )
+    return request, asked

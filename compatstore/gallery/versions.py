@@ -1,0 +1,262 @@
+"""The versions of a gallery and the artifacts between them: made known and forgotten."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from os import PathLike
+from typing import Any
+
+from compatstore.artifacts import Artifact
+from compatstore.asynchronous import awaited
+from compatstore.boundary import shown
+from compatstore.encoders import Encoder
+from compatstore.errors import InvalidInput
+from compatstore.gallery.core import GalleryCore, verbs
+from compatstore.storage.catalog import require_unregistered
+from compatstore.storage.derived import derivation_artifact, derive_version, require_derived, require_unit, source_of
+from compatstore.storage.history import HistoryEntry
+from compatstore.storage.records import ArtifactRecord, VersionRecord
+from compatstore.storage.registry import Registry, edit
+from compatstore.upkeep.removal import unlink, unregister
+from compatstore.versions import DType, EmbeddingVersion, Metric
+
+
+@verbs
+class VersionVerbs(GalleryCore):
+    """Registering versions and linking artifacts. A part of `compatstore.Gallery`."""
+
+    @property
+    def active(self) -> str:
+        """Name of the version that searches use.
+
+        Examples:
+            >>> gallery.active
+            'v1'
+        """
+        return self._catalog.recorded().active
+
+    def versions(self) -> tuple[str, ...]:
+        """Names of all versions, in order of registration.
+
+        Examples:
+            >>> gallery.versions()
+            ('v1', 'v2')
+        """
+        return tuple(self._catalog.recorded().versions)
+
+    def version(self, name: str | None = None, *, encoders: bool = True) -> EmbeddingVersion:
+        """A version of the gallery (the active one by default), with its encoders where they can be had.
+
+        Args:
+            name: The active one by default.
+            encoders: Whether to build its encoders; without them nothing is loaded, and code is not asked for.
+
+        Examples:
+            >>> gallery.version("v2").dim
+            2
+            >>> gallery.version("v1", encoders=False).identity
+            'model-1'
+        """
+        registry = self._catalog.registry()
+        record = registry.record(name or registry.active)
+        if not encoders:
+            return record.version()
+        return record.version(self._catalog.encoder(record.name), self._catalog.side_encoder(record.name))
+
+    def encoder(self, version: str | None = None) -> Encoder | None:
+        """The encoder of a version: handed over, stored beside the table, or built from its spec; None without one.
+
+        Args:
+            version: The active one by default.
+
+        Raises:
+            UnknownVersion: There is no such version.
+            Incompatible: The gallery names Python code or an address, and code is not trusted.
+            FingerprintMismatch: What the spec builds is not what the version was registered with.
+
+        Examples:
+            >>> gallery.encoder("v1") is None, gallery.encoder("v2").dim
+            (True, 2)
+        """
+        return self._catalog.encoder(version or self._catalog.recorded().active)
+
+    def artifacts(self) -> tuple[ArtifactRecord, ...]:
+        """All linked artifacts, in order of linking.
+
+        Examples:
+            >>> [artifact.target for artifact in gallery.artifacts()]
+            ['v2']
+        """
+        return tuple(self._catalog.recorded().artifacts.values())
+
+    def register(self, version: EmbeddingVersion) -> None:
+        """Make a version known; its vectors come with an upgrade.
+
+        A version of a model whose vectors the gallery has, stored as another type or of another metric on unit vectors,
+        is recognised: the upgrade copies vectors and calls no encoder, as after `derive`.
+
+        Raises:
+            AlreadyExists: There is a version of that name.
+            InvalidInput: A column of that name is the user's own.
+
+        Examples:
+            >>> gallery.register(cs.EmbeddingVersion("v3", dim=4, model="model-3"))
+            >>> gallery.versions()
+            ('v1', 'v2', 'v3')
+        """
+        self._catalog.require_new(version.name)
+        record = self._catalog.add_version(version)
+        snapshot = self._catalog.store.snapshot()
+        source = source_of(self._catalog.registry(snapshot), record)
+        if source is not None:
+            with suppress(InvalidInput):  # vectors of other lengths are embedded again, as another model's
+                require_unit(snapshot, source, record)
+                self._register_derived(source, record)
+                return
+
+        def change(registry: Registry) -> Registry:
+            require_unregistered(registry, version.name)
+            return registry.with_version(record)
+
+        edit(self._catalog.store, change, HistoryEntry("register", version.name, note=f"dim {version.dim}"))
+
+    def derive(
+        self,
+        name: str,
+        *,
+        of: str | None = None,
+        dim: int | None = None,
+        metric: Metric | None = None,
+        normalised: bool | None = None,
+        dtype: DType | None = None,
+    ) -> None:
+        """Register a version whose vectors are computed of another version's, without a model and without learning.
+
+        `upgrade` then makes all its vectors from what the table holds. What is derived of a native vector is native.
+        The version's encoder is that of `of`, followed by the same steps, with the same bits.
+
+        Args:
+            name: The new version's name.
+            of: The version that it is derived of; the active one by default.
+            dim: Values to keep, the first ones: what a Matryoshka model was trained for.
+            metric: Another metric. Unless vectors are scaled to unit length, all must have unit length by themselves:
+                there l2, cosine and dot rank alike.
+            normalised: Scale vectors to unit length. What is cut off a normalised version is scaled by default.
+            dtype: How vectors are stored: "float32", "float16", or "bits", of each value the sign.
+
+        Raises:
+            UnknownVersion: There is no such version to derive of, or the table has no vectors of it.
+            AlreadyExists: There is a version of that name.
+            DimensionMismatch: It is to be longer than the version that it is derived of.
+            InvalidInput: Nothing would change, or vectors are not of unit length and are to be compared by another
+                metric.
+
+        Examples:
+            >>> gallery.derive("v1_unit", metric="cosine", normalised=True)
+            >>> gallery.upgrade("v1_unit").state
+            'ready'
+            >>> gallery.vectors(["f"], "v1_unit").tolist()
+            [[0.0, 1.0]]
+        """
+        self._catalog.require_new(name)
+        snapshot = self._catalog.store.snapshot()
+        registry = self._registry_with(of, snapshot)
+        source = registry.record(of or registry.active)
+        registry.columns(source.name)
+        record = derive_version(source, name, dim=dim, metric=metric, normalised=normalised, dtype=dtype)
+        require_unit(snapshot, source, record)
+        self._register_derived(source, record)
+
+    def link(self, artifact: Artifact | Any, source: str | None = None, target: str | None = None) -> str:
+        """Attach an artifact to two versions, after checking that it is made for them.
+
+        Args:
+            artifact: An artifact, or the path of one.
+            source: Version upgraded from; by default the one whose fingerprint the artifact carries.
+            target: Version upgraded to; by default the one whose fingerprint the artifact carries.
+
+        Returns:
+            The artifact's id.
+
+        Raises:
+            WrongDirection: It was made for the other direction.
+            FingerprintMismatch: It belongs to another model.
+            DimensionMismatch: Its dimensions are not the versions'.
+            CorruptArtifact: Its files are truncated or edited.
+
+        Examples:
+            >>> gallery.link(h) == h.id
+            True
+        """
+        if not isinstance(artifact, Artifact | str | PathLike):
+            raise InvalidInput("link an artifact", expected="an artifact, or the path of one", found=shown(artifact))
+        loaded = artifact if isinstance(artifact, Artifact) else Artifact.load(artifact)
+        source = source or self._catalog.version_of(loaded.manifest.source, "source")
+        target = target or self._catalog.version_of(loaded.manifest.target, "target")
+        loaded.check(self._catalog.version(source), self._catalog.version(target))
+        if loaded.behaviour.exact:
+            require_derived(self._catalog.recorded().record(source), self._catalog.recorded().record(target))
+        record = self._catalog.add_artifact(loaded, source, target)  # puts lost files of a linked one back, too
+        if loaded.id in self._catalog.registry().artifacts:
+            return loaded.id
+        note = f"{loaded.manifest.method or loaded.kind} {source} -> {target}"
+        figures = {name: float(x) for name, x in loaded.manifest.figures.items() if isinstance(x, int | float)}
+        entry = HistoryEntry("link", target, artifact=loaded.id, note=note, source=source, figures=figures)
+        edit(self._catalog.store, lambda registry: registry.with_artifact(record), entry)
+        return loaded.id
+
+    def unregister(self, version: str) -> None:
+        """Forget a version that nothing uses; its files go with the next `optimize`.
+
+        Raises:
+            UnknownVersion: There is no such version.
+            UpgradeError: It is active or has vectors, or an upgrade under way or an artifact names it.
+
+        Examples:
+            >>> _ = gallery.unlink(h.id)
+            >>> gallery.unregister("v2")
+            >>> gallery.versions()
+            ('v1',)
+        """
+        unregister(self._catalog, version)
+
+    def unlink(self, artifact: str) -> str:
+        """Forget an artifact that nothing uses; its files go with the next `optimize`.
+
+        Args:
+            artifact: Its id, or the first digits of it.
+
+        Returns:
+            Its id.
+
+        Raises:
+            UnknownArtifact: None is linked that has this id.
+            UpgradeError: An upgrade under way applies it, vectors were made by it, or searches use it.
+
+        Examples:
+            >>> gallery.unlink(h.short_id) == h.id
+            True
+        """
+        return unlink(self._catalog, artifact)
+
+    versions_async = awaited(versions)
+    version_async = awaited(version)
+    encoder_async = awaited(encoder)
+    artifacts_async = awaited(artifacts)
+    register_async = awaited(register)
+    derive_async = awaited(derive)
+    link_async = awaited(link)
+    unregister_async = awaited(unregister)
+    unlink_async = awaited(unlink)
+
+    def _register_derived(self, source: VersionRecord, record: VersionRecord) -> None:
+        """Record a version and the artifact that derives it, in one commit."""
+        artifact = derivation_artifact(source, record)
+        linked = self._catalog.add_artifact(artifact, source.name, record.name)
+
+        def change(registry: Registry) -> Registry:
+            require_unregistered(registry, record.name)
+            return registry.with_version(record).with_artifact(linked)
+
+        note = f"dim {record.dim}, derived of {source.name}: {artifact.manifest.method}"
+        edit(self._catalog.store, change, HistoryEntry("register", record.name, artifact=artifact.id, note=note))

@@ -1,0 +1,187 @@
+"""What an upgrade that teaches itself learns from, and how often: pairs of the gallery's own, wave by wave.
+
+Pairs are items that have a native vector in both versions. Those that were drawn at random also judge what was learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from compatstore.arrays import BoolArray, FloatArray, Positions
+from compatstore.artifacts.artifact import Artifact
+from compatstore.digests import digest_half
+from compatstore.storage.columns import NATIVE
+from compatstore.storage.vector_form import VectorForm
+from compatstore.upgrade.backfilling.policies import AT_RANDOM, RANDOM, draw
+from compatstore.upgrade.backfilling.policy_inputs import TableRows
+from compatstore.upgrade.backfilling.random_order import random_scores
+from compatstore.upgrade.context import UpgradeContext
+from compatstore.upgrade.estimates.sample import classes_of, require_labels
+from compatstore.versions import EmbeddingVersion
+
+FEWEST_PAIRS = 40
+MOST_PAIRS, MOST_JUDGES = 20_000, 1_000
+LEAST_GROWTH = 1.25  # natives since the last lesson, where the budget ends within a wave, before there is another
+_DRAW = "learn"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Lesson:
+    """Pairs of the gallery's own, in random order.
+
+    Args:
+        source: (n, source dim) float32, native in the source.
+        target: (n, target dim) float32, native in the target.
+        side: (n, side dim) float32, side-information of the source, or None.
+        source_version: The source.
+        target_version: The target.
+        seed: Of the run.
+        classes: (n,) intp, the class of each item, -1 for none; None where no labels are named.
+    """
+
+    source: FloatArray
+    target: FloatArray
+    side: FloatArray | None
+    source_version: EmbeddingVersion
+    target_version: EmbeddingVersion
+    seed: int
+    classes: Positions | None = None
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Taught:
+    """A transform that was learned.
+
+    Args:
+        name: The method and its settings.
+        artifact: Learned from all pairs.
+        transformed: (n, target dim) float32, the pairs' sources, each by a transform that was learned without it.
+    """
+
+    name: str
+    artifact: Artifact
+    transformed: FloatArray
+
+
+class Learner(Protocol):
+    """Learns transforms from pairs; `Learn` is one."""
+
+    @property
+    def growth(self) -> float:
+        """How many times as many items are native after a wave as before it, above 1."""
+
+    def first_rows(self, items: int) -> int:
+        """Items of the first wave, by the number of the gallery's items."""
+
+    @property
+    def least_gain(self) -> float | None:
+        """Embedding ends where what the budget still allows is sure to gain no more than this; None: it does not."""
+
+    def teach(self, lesson: Lesson, tried: Callable[[int, int], None] | None = None) -> Sequence[Taught]:
+        """Transforms worth judging, those nearest to the natives first; none where nothing can be learned.
+
+        Args:
+            lesson: The pairs.
+            tried: Called with the candidates that were tried and their number.
+        """
+
+
+class Wave(NamedTuple):
+    """Where an upgrade stands among its waves, which are the same wherever a call was stopped.
+
+    Attributes:
+        full: Natives at the end of the last wave that is over, 0 where none is.
+        goal: Natives at the end of the next one.
+    """
+
+    full: int
+    goal: int
+
+
+def wave_of(context: UpgradeContext, learner: Learner) -> Wave:
+    """Where an upgrade stands: each wave makes `growth` times as many items native as the one before."""
+    native, wave = context.count(context.target.native), Wave(0, learner.first_rows(context.count()))
+    while wave.goal <= native:
+        wave = Wave(wave.goal, max(round(wave.goal * learner.growth), wave.goal + 1))
+    return wave
+
+
+def lesson_of(context: UpgradeContext, labels: str | None) -> tuple[Lesson, Positions]:
+    """The pairs, and the rows of them that judge.
+
+    Judges are items that were drawn at random, so that they stand for all items of the gallery.
+    """
+    catalog, run = context.catalog, context.run
+    rows = TableRows(context)
+    native = rows.native() & _native_in_source(context)
+    picked = np.flatnonzero(native)
+    order = np.argsort(-random_scores(rows.ids.take(picked), _DRAW, run.seed), kind="stable")
+    picked = picked[order][:MOST_PAIRS]
+    drawn = draw(RANDOM, rows, run.seed)
+    at_random = native.copy() if run.policy in AT_RANDOM else np.zeros(len(native), bool)
+    at_random[drawn[: _before_gap(native[drawn])]] = True
+    source, target = context.source, context.target
+    require_labels(context.snapshot.schema, run.target, labels)
+    names = [*source.item_names, *target.names, *([labels] if labels else [])]
+    table = context.snapshot.take(picked.tolist(), columns=list(dict.fromkeys(names)))
+    read, made = source.read_items(table), target.decode(table)
+    forms = VectorForm.of(context.registry.record(run.source)), VectorForm.of(context.target_record)
+    found = read.valid & forms[0].searchable(read.vectors) & forms[1].searchable(made.vectors)
+    if not found.all():  # no search finds the others
+        picked, table, read, made = picked[found], table.filter(found), read.take(found), made.take(found)
+    has_side = source.side is not None and bool(read.side_valid.all())
+    classes = None if labels is None else classes_of(table.column(labels))
+    lesson = Lesson(
+        source=read.vectors,
+        target=made.vectors,
+        side=read.side if has_side else None,
+        source_version=catalog.version(run.source),
+        target_version=catalog.version(run.target),
+        seed=run.seed,
+        classes=classes,
+    )
+    judges = np.flatnonzero(at_random[picked])
+    if classes is not None:
+        judges = judges[classes[judges] >= 0]
+    return lesson, judges[:MOST_JUDGES]
+
+
+def _native_in_source(context: UpgradeContext) -> BoolArray:
+    """(n,) bool, items whose vector in the source is of the source's own model, in the order of the table."""
+    source = context.source
+    if source.origin is None:
+        return np.ones(context.snapshot.count_rows(), bool)
+    column = context.snapshot.to_table(columns=[source.origin]).column(source.origin)
+    return np.array([origin == NATIVE for origin in column.to_pylist()], bool)
+
+
+def _before_gap(native: BoolArray) -> int:
+    """How many of the first are all native."""
+    return len(native) if native.all() else int((~native).argmax())
+
+
+class TransformAtHand(NamedTuple):
+    """The transform that the gallery has, and the pairs that it has not learned from, (n,) bool."""
+
+    taught: Taught
+    unseen: BoolArray
+
+
+def transform_at_hand(context: UpgradeContext, lesson: Lesson) -> TransformAtHand | None:
+    """The transform that the gallery has; None where it has none, or none that can be applied to the pairs."""
+    if not context.run.path:
+        return None
+    artifact = context.catalog.artifact(context.run.path[-1])
+    with_side = artifact.manifest.side_source is not None
+    if with_side and lesson.side is None:
+        return None
+    made = artifact.apply(lesson.source, lesson.side if with_side else None).vectors
+    seen = np.zeros(len(lesson), bool) if artifact.seen is None else np.isin(digest_half(lesson.source), artifact.seen)
+    return TransformAtHand(Taught(name=artifact.manifest.kind, artifact=artifact, transformed=made), ~seen)
