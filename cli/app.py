@@ -13,6 +13,7 @@ import click
 
 from compatstore import __version__
 from compatstore.cli import (
+    completion,
     creating,
     devices,
     evaluation,
@@ -27,6 +28,7 @@ from compatstore.cli import (
 )
 from compatstore.cli.exit_codes import EXPLANATION, STOPPED, UNEXPECTED, exit_code, stopped_code
 from compatstore.cli.output import Output
+from compatstore.cli.verb import shown_examples
 from compatstore.errors import CompatStoreError
 from compatstore.visible import visible
 
@@ -71,7 +73,18 @@ class App(click.Group):
         return ctx.exit(code)
 
 
-@click.group(cls=App, epilog=EXPLANATION, context_settings={"help_option_names": ["-h", "--help"]})
+EXAMPLES = (
+    "demo",
+    "adopt app-db#notes",
+    "upgrade app-db#notes v2 --encoder model2vec:new-model",
+)
+
+
+@click.group(
+    cls=App,
+    epilog=f"{shown_examples(EXAMPLES)}\n\n{EXPLANATION}",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, prog_name="compatstore")
 def app() -> None:
     """Change the embedding model of a live retrieval system.
@@ -82,6 +95,7 @@ def app() -> None:
     python:package.module:attribute. Settings stand behind a "?": transformers:FOLDER?pooling=cls&normalise=true.
 
     Data goes to stdout, progress and notes to stderr; --json prints every result, and every error, as JSON.
+    Where stdout is no terminal, tables are plain text of any width; NO_COLOR takes the styles from a terminal too.
     """
 
 
@@ -96,6 +110,7 @@ VERBS = (
     *(watching.status, watching.history, watching.unbackfillable, evaluation.report),
     *(upkeep.verify, upkeep.doctor, upkeep.optimize),
     *(models.unregister, models.unlink),
+    completion.completion,
 )
 for command in VERBS:
     app.add_command(command)
@@ -103,6 +118,9 @@ for command in VERBS:
 
 def main() -> None:
     """Run the program."""
+    asked = completion.VARIABLE in os.environ  # by a shell: nothing but completions may reach somebody's prompt
+    if asked:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115  (until the program ends)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # what the terminal's encoding lacks ends no command

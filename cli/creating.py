@@ -19,7 +19,13 @@ if TYPE_CHECKING:
     from compatstore.demo import DemoReport
 
 
-@verb("demo", example="demo compatstore-demo")
+@verb(
+    "demo",
+    examples=(
+        "demo",
+        "demo compatstore-demo --seed 1",
+    ),
+)
 @click.argument("directory", default="compatstore-demo", type=click.Path(path_type=Path))
 @click.option("--seed", default=0, show_default=True, help="Seed of training, split and order of the backfill.")
 @pass_output
@@ -34,9 +40,16 @@ def demo(output: Output, directory: Path, seed: int) -> None:
     output.show(run_demo(directory, seed=seed, say=output.note), demo_view)
 
 
-@verb("init", example="init photos.lance --version v1 --encoder timm:resnet18", settings=version_settings)
+@verb(
+    "init",
+    examples=(
+        "init photos.lance --version v1 --encoder timm:resnet18",
+        "init texts.lance --version v1 --dim 1536 --model text-embedding-3-small@2024-01 --metadata year:int64",
+    ),
+    settings=version_settings,
+)
 @gallery_argument
-@click.option("--version", required=True, help="Name of its first embedding version.")
+@click.option("--version", metavar="NAME", required=True, help="Name of its first embedding version.")
 @click.option("--id-type", type=click.Choice(["string", "int64"]), default="string", help="Type of ids.")
 @click.option(
     "--metadata",
@@ -67,7 +80,14 @@ def _columns(declared: tuple[str, ...]) -> dict[str, str]:
     return dict(pairs)
 
 
-@verb("adopt", example="adopt db#photos --version v1 --vector embedding --id uri", settings=version_settings)
+@verb(
+    "adopt",
+    examples=(
+        "adopt app-db#notes",
+        "adopt app-db#photos --version v1 --vector embedding --id uri --source path --metric l2",
+    ),
+    settings=version_settings,
+)
 @gallery_argument
 @click.option("--version", required=True, help="Name of the embedding version that its vectors belong to.")
 @click.option("--vector", required=True, metavar="COLUMN", help="Column of the vectors.")

@@ -15,7 +15,13 @@ if TYPE_CHECKING:
     from compatstore.devices.export import Exported
 
 
-@verb("export", example="export h.compat h.onnx --int8 --vectors photos.parquet --runner runner.py")
+@verb(
+    "export",
+    examples=(
+        "export h.compat h.onnx",
+        "export h.compat h.onnx --int8 --vectors photos.parquet --runner runner.py",
+    ),
+)
 @click.argument("artifact", type=click.Path())
 @click.argument("out", metavar="OUT.onnx", type=click.Path())
 @click.option(

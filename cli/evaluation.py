@@ -35,7 +35,15 @@ def _of_evaluate() -> Mapping[str, Options]:
     return of_evaluate()
 
 
-@verb("evaluate", example="evaluate photos.lance v2 --labels category --plot decision.png", requests=_of_evaluate)
+@verb(
+    "evaluate",
+    examples=(
+        "evaluate photos.lance v2 --sample 1000",
+        "evaluate photos.lance v2 --labels category --plot decision.png",
+        "evaluate shop.lance v2 --queries queries.jsonl --qrels qrels.tsv --criterion ndcg@10",
+    ),
+    requests=_of_evaluate,
+)
 @gallery_argument
 @click.argument("target")
 @click.option(
@@ -99,7 +107,14 @@ def _of_fuse() -> Mapping[str, Options]:
     return of_fuse()
 
 
-@verb("fuse", example="fuse photos.lance v2 --labels category", requests=_of_fuse)
+@verb(
+    "fuse",
+    examples=(
+        "fuse photos.lance v2 --labels category",
+        "fuse photos.lance v2 --weight 0.5",
+    ),
+    requests=_of_fuse,
+)
 @gallery_argument
 @click.argument("target")
 @click.option("--sample", type=int, metavar="N", default=1000, show_default=True, help="Items to choose by.")
@@ -140,7 +155,14 @@ def _of_report() -> Mapping[str, Options]:
     return of_report()
 
 
-@verb("report", example="report photos.lance v2 --labels category --out report.html", requests=_of_report)
+@verb(
+    "report",
+    examples=(
+        "report photos.lance --out report.html",
+        "report photos.lance v2 --labels category --by category --worst 3",
+    ),
+    requests=_of_report,
+)
 @gallery_argument
 @click.argument("target", required=False)
 @click.option(

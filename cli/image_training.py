@@ -107,7 +107,7 @@ def _method(name: str, trainer: str, summary: str, *, compatible: bool) -> Verb:
     if compatible:
         option = click.option("--source", required=True, metavar="MODEL", help="The model to stay comparable with.")
         method = option(method)
-    made = verb(name, example=example, settings=trainer_loader(trainer))(method)
+    made = verb(name, examples=(example,), settings=trainer_loader(trainer))(method)
     made.help = f"{summary}\n\n{_AFTERWARDS if compatible else _ALONE}"
     return made
 

@@ -10,7 +10,7 @@ import click
 from compatstore.cli.exit_codes import stop_on_signals
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import onto, progress_bars
-from compatstore.cli.verb import gallery_argument, open_gallery, verb
+from compatstore.cli.verb import gallery_argument, open_gallery, shown_examples, verb
 from compatstore.tables import Table, table
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ KINDS = ("IVF_FLAT", "IVF_PQ", "IVF_SQ", "IVF_HNSW_FLAT", "IVF_HNSW_PQ", "IVF_HN
 version_argument = click.argument("version", required=False)
 
 
-@click.group("index")
+@click.group("index", epilog=shown_examples(("index create photos.lance", "index status photos.lance")))
 def index() -> None:
     """Index the vectors of a version, and look after the index.
 
@@ -30,7 +30,13 @@ def index() -> None:
     """
 
 
-@verb("create", example="index create photos.lance v1 --kind IVF_PQ")
+@verb(
+    "create",
+    examples=(
+        "index create photos.lance",
+        "index create photos.lance v1 --kind IVF_PQ --num-partitions 256",
+    ),
+)
 @gallery_argument
 @version_argument
 @click.option("--kind", type=click.Choice(KINDS), default="IVF_PQ", show_default=True, help="Kind of the index.")
@@ -70,7 +76,13 @@ def create(
     output.show(made, lambda status: _statuses([status]))
 
 
-@verb("status", example="index status photos.lance")
+@verb(
+    "status",
+    examples=(
+        "index status photos.lance",
+        "index status photos.lance v1 --json",
+    ),
+)
 @gallery_argument
 @version_argument
 @pass_output
@@ -86,7 +98,7 @@ def status(output: Output, gallery: str, version: str | None) -> None:
     output.show([opened.index(name).status() for name in ([version] if version else live)], _statuses)
 
 
-@verb("refresh", example="index refresh photos.lance v1")
+@verb("refresh", examples=("index refresh photos.lance v1",))
 @gallery_argument
 @version_argument
 @pass_output
@@ -102,7 +114,13 @@ def refresh(output: Output, gallery: str, version: str | None) -> None:
     output.show(done, _refreshed)
 
 
-@verb("drop", example="index drop photos.lance v1")
+@verb(
+    "drop",
+    examples=(
+        "index drop photos.lance v1",
+        "index drop app-db#photos v1 --adopted",
+    ),
+)
 @gallery_argument
 @version_argument
 @click.option("--adopted", is_flag=True, help="Drop it from the column of an app too, whose index it may be.")

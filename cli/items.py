@@ -24,10 +24,16 @@ if TYPE_CHECKING:
 FAILURES_SHOWN = 20
 
 
-@verb("add", example="add photos.lance holiday/ more.parquet")
+@verb(
+    "add",
+    examples=(
+        "add photos.lance holiday/ cat.jpg",
+        "add texts.lance more.parquet --version v1 --upsert",
+    ),
+)
 @gallery_argument
 @click.argument("paths", metavar="PATH...", nargs=-1, required=True)
-@click.option("--version", help="Version that the vectors belong to; the active one by default.")
+@click.option("--version", metavar="VERSION", help="Version that the vectors belong to; the active one by default.")
 @click.option("--upsert", is_flag=True, help="Replace items whose id is in the gallery.")
 @click.option("--batch-size", type=int, help="Items of one commit; 1024 images or 32768 vectors by default.")
 @trust_code_option
@@ -56,7 +62,7 @@ def add(
     output.show(added, _added)
 
 
-@verb("drop-columns", example="drop-columns photos.lance caption")
+@verb("drop-columns", examples=("drop-columns photos.lance caption camera",))
 @gallery_argument
 @click.argument("names", metavar="COLUMN...", nargs=-1, required=True)
 @pass_output
@@ -77,7 +83,11 @@ def _of_search() -> Mapping[str, Options]:
 
 @verb(
     "search",
-    example="search photos.lance --image cat.jpg -k 5 --where \"label = 'cats'\"",
+    examples=(
+        "search photos.lance --image cat.jpg -k 5 --where \"label = 'cats'\"",
+        "search texts.lance --text 'red wool coat' --columns id,_distance",
+        "search photos.lance --id holiday/1.jpg --serving fused --explain",
+    ),
     requests=_of_search,
 )
 @gallery_argument
@@ -87,7 +97,7 @@ def _of_search() -> Mapping[str, Options]:
 @click.option("--id", metavar="ID", help="Search with the stored vector of an item.")
 @click.option("-k", "k", type=int, default=10, show_default=True, help="Results per query.")
 @click.option("--where", metavar="SQL", multiple=True, help="Condition on the gallery's columns; all given must hold.")
-@click.option("--version", help="Version of the query; the active one by default.")
+@click.option("--version", metavar="VERSION", help="Version of the query; the active one by default.")
 @click.option(
     "--columns",
     metavar="A,B,...",

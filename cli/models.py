@@ -32,9 +32,16 @@ class RegisteredModels:
     artifacts: tuple[ArtifactRecord, ...]
 
 
-@verb("register", example="register photos.lance v2 --encoder timm:resnet50", settings=version_settings)
+@verb(
+    "register",
+    examples=(
+        "register photos.lance v2 --encoder timm:resnet50",
+        "register texts.lance v2 --dim 3072 --model text-embedding-3-large@2024-01",
+    ),
+    settings=version_settings,
+)
 @gallery_argument
-@click.argument("version")
+@click.argument("version", metavar="NAME")
 @pass_output
 def register(output: Output, gallery: str, version: str, settings: VersionSettings) -> None:
     """Make an embedding version known.
@@ -52,9 +59,16 @@ def _derived_settings() -> type:
     return DerivedSettings
 
 
-@verb("derive", example="derive photos.lance v1_256 --of v1 --dim 256 --normalised", settings=_derived_settings)
+@verb(
+    "derive",
+    examples=(
+        "derive photos.lance v1_256 --of v1 --dim 256 --normalised",
+        "derive photos.lance v1_bits --dtype bits",
+    ),
+    settings=_derived_settings,
+)
 @gallery_argument
-@click.argument("version")
+@click.argument("version", metavar="NAME")
 @pass_output
 def derive(output: Output, gallery: str, version: str, settings: DerivedSettings) -> None:
     """Make a version known that is computed of another.
@@ -74,7 +88,13 @@ def derive(output: Output, gallery: str, version: str, settings: DerivedSettings
     output.show(opened.status(), view)
 
 
-@verb("link", example="link photos.lance h.compat --from v1 --to v2")
+@verb(
+    "link",
+    examples=(
+        "link photos.lance h.compat",
+        "link photos.lance h.compat --from v1 --to v2",
+    ),
+)
 @gallery_argument
 @click.argument("artifact", type=click.Path())
 @click.option("--from", "source", metavar="SOURCE", help="Version upgraded from; the artifact's own by default.")
@@ -90,7 +110,13 @@ def link(output: Output, gallery: str, artifact: str, source: str | None, target
     output.show(next(record for record in opened.artifacts() if record.id == linked), _linked)
 
 
-@verb("versions", example="versions photos.lance")
+@verb(
+    "versions",
+    examples=(
+        "versions photos.lance",
+        "versions photos.lance --json",
+    ),
+)
 @gallery_argument
 @pass_output
 def versions(output: Output, gallery: str) -> None:
@@ -99,7 +125,7 @@ def versions(output: Output, gallery: str) -> None:
     output.show(RegisteredModels(opened.status().versions, opened.artifacts()), _models)
 
 
-@verb("unregister", example="unregister photos.lance v1")
+@verb("unregister", examples=("unregister photos.lance v1",))
 @gallery_argument
 @click.argument("version")
 @pass_output
@@ -114,7 +140,7 @@ def unregister(output: Output, gallery: str, version: str) -> None:
     output.show(opened.status(), view)
 
 
-@verb("unlink", example="unlink photos.lance 3f2a9c")
+@verb("unlink", examples=("unlink photos.lance 3f2a9c",))
 @gallery_argument
 @click.argument("artifact")
 @pass_output

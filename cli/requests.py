@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from compatstore.cli.files import read_array
 from compatstore.cli.settings import Earlier, Options
@@ -78,13 +78,13 @@ class VersionSettings:
     metric: Metric = "cosine"
     normalised: bool = False
     dtype: DType = "float32"
-    encoder: str | None = None
+    encoder: str | None = field(default=None, metadata={"unit": "ENCODER"})
     model: str = ""
     side_dim: int | None = None
     side_dtype: SideDType = "float32"
-    side_encoder: str | None = None
+    side_encoder: str | None = field(default=None, metadata={"unit": "ENCODER"})
     side_model: str = ""
-    head: str | None = None
+    head: str | None = field(default=None, metadata={"unit": "FILE"})
 
     def version(self, name: str, dim: int | None = None) -> EmbeddingVersion:
         """Make the version, and its encoders.
@@ -133,7 +133,7 @@ class DerivedSettings:
         dtype: How vectors are stored; bits are the signs of their values.
     """
 
-    of: str | None = None
+    of: str | None = field(default=None, metadata={"unit": "VERSION"})
     dim: int | None = None
     metric: Metric | None = None
     normalised: bool | None = None

@@ -79,7 +79,7 @@ def _method(name: str, trainer: str, summary: str, *, augment: bool) -> Verb:
 
     if augment:
         method = click.option("--augment", is_flag=True, help="Train on random views, as the source model was.")(method)
-    made = verb(name, example=example, settings=trainer_loader(trainer))(method)
+    made = verb(name, examples=(example,), settings=trainer_loader(trainer))(method)
     made.help = f"{summary}\n\n{_AFTERWARDS}"
     return made
 

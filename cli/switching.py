@@ -38,7 +38,14 @@ class CutoverCheck:
         return exit_code(RowsMissing("cut over")) if self.missing else 0
 
 
-@verb("cutover", example="cutover photos.lance v2")
+@verb(
+    "cutover",
+    examples=(
+        "cutover photos.lance v2",
+        "cutover photos.lance v2 --check",
+        "cutover photos.lance v2 --serving fused",
+    ),
+)
 @gallery_argument
 @click.argument("target")
 @click.option("--check", is_flag=True, help="Only say whether it can be done; exit code 7 where items are missing.")
@@ -73,7 +80,13 @@ def cutover(
     output.show(switched, switched_view)
 
 
-@verb("rollback", example="rollback photos.lance")
+@verb(
+    "rollback",
+    examples=(
+        "rollback photos.lance",
+        "rollback photos.lance v2",
+    ),
+)
 @gallery_argument
 @click.argument("target", required=False)
 @pass_output
@@ -86,7 +99,7 @@ def rollback(output: Output, gallery: str, target: str | None) -> None:
     output.show(open_gallery(gallery, trust_code=False).rollback(target), switched_view)
 
 
-@verb("abort", example="abort photos.lance v2")
+@verb("abort", examples=("abort photos.lance v2",))
 @gallery_argument
 @click.argument("target")
 @wait_option
@@ -99,7 +112,13 @@ def abort(output: Output, gallery: str, target: str, wait: float) -> None:
     output.show(open_gallery(gallery, trust_code=False).abort(target, wait=wait), switched_view)
 
 
-@verb("retire", example="retire photos.lance v1")
+@verb(
+    "retire",
+    examples=(
+        "retire photos.lance v1",
+        "retire app-db#photos v1 --drop-adopted",
+    ),
+)
 @gallery_argument
 @click.argument("version")
 @click.option("--drop-adopted", is_flag=True, help="Drop an adopted column too; the app that owns it needs it no more.")

@@ -12,7 +12,7 @@ from compatstore.cli import image_training, side_training
 from compatstore.cli.image_training import trainer_loader
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import Bars, progress_bars
-from compatstore.cli.verb import Verb, require_free, trust_code_option, verb
+from compatstore.cli.verb import Verb, require_free, shown_examples, trust_code_option, verb
 from compatstore.tables import Table, figures
 
 if TYPE_CHECKING:
@@ -54,7 +54,15 @@ class Trained:
     manifest: Manifest
 
 
-@click.group("train")
+@click.group(
+    "train",
+    epilog=shown_examples(
+        (
+            "train auto --gallery photos.lance --source v1 --target v2.npz --to v2 --out h.compat",
+            "train bct --images photos --source v1.model --dim 64 --size 32 --out v2.model",
+        )
+    ),
+)
 def train() -> None:
     """Train on pairs of embeddings, or on images."""
 
@@ -74,19 +82,26 @@ def _method(name: str, trainer: str, summary: str) -> Verb:
 
     @verb(
         name,
-        example=f"train {name} --source v1.npz --target v2.npz --out h.compat",
+        examples=(
+            f"train {name} --source v1.npz --target v2.npz --out h.compat",
+            f"train {name} --gallery photos.lance --source v1 --target v2.npz --to v2 --out h.compat",
+        ),
         settings=trainer_loader(trainer),
     )
     @click.option("--out", required=True, metavar="ARTIFACT", help="Directory to write, by custom NAME.compat.")
     @click.option("--overwrite", is_flag=True, help="Replace what is there.")
-    @click.option("--source", metavar="SOURCE", help=f"Source vectors: {_KINDS}")
-    @click.option("--target", metavar="TARGET", help=f"Target vectors of the same items: {_KINDS}")
+    @click.option("--source", metavar="VECTORS", help=f"Source vectors: {_KINDS}")
+    @click.option("--target", metavar="VECTORS", help=f"Target vectors of the same items: {_KINDS}")
     @click.option("--side", metavar="FILE", help="Side-information of the source, by id or in the source's order.")
     @click.option("--target-side", metavar="FILE", help="Side-information of the target.")
     @click.option("--labels", metavar="LABELS", help=_LABELS)
     @click.option("--target-head", metavar="FILE", help="Classifier head of the target model (npy, npz).")
     @click.option("--drop-missing", is_flag=True, help="Leave ids out that only one file has; else they are refused.")
-    @click.option("--gallery", help="Gallery whose versions the artifact is for, or whose vectors it learns from.")
+    @click.option(
+        "--gallery",
+        metavar="GALLERY",
+        help="Gallery whose versions the artifact is for, or whose vectors it learns from.",
+    )
     @click.option("--from", "source_version", metavar="VERSION", help="Version in --gallery of the source vectors.")
     @click.option("--to", "target_version", metavar="VERSION", help="Version in --gallery of the target vectors.")
     @trust_code_option

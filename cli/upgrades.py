@@ -67,7 +67,14 @@ def _of_upgrade() -> Mapping[str, Options]:
     return of_upgrade()
 
 
-@verb("plan", example="plan photos.lance v2 --backfill 0.25", requests=_of_plan)
+@verb(
+    "plan",
+    examples=(
+        "plan photos.lance v2 --backfill 0.25",
+        "plan photos.lance v2 --target-quality 0.98 --labels category",
+    ),
+    requests=_of_plan,
+)
 @gallery_argument
 @click.argument("target")
 @via_option
@@ -106,7 +113,15 @@ def plan(
     _show_plan(ctx, output, planned)
 
 
-@verb("upgrade", example="upgrade photos.lance v2 --backfill 0.25 --cutover", requests=_of_upgrade)
+@verb(
+    "upgrade",
+    examples=(
+        "upgrade notes.lance v2 --encoder model2vec:new-model",
+        "upgrade photos.lance v2 --backfill 0.25 --cutover",
+        "upgrade photos.lance v2 --max-cost 50 --price-per-item 0.0001 --dry-run",
+    ),
+    requests=_of_upgrade,
+)
 @gallery_argument
 @click.argument("target")
 @via_option
@@ -175,7 +190,13 @@ def _show_plan(ctx: click.Context, output: Output, planned: Plan) -> None:
     ctx.exit(0 if planned.estimate is None or planned.estimate.passed else GATE_FAILED)
 
 
-@verb("pause", example="pause photos.lance v2")
+@verb(
+    "pause",
+    examples=(
+        "pause photos.lance v2",
+        "pause photos.lance v2 --wait 0",
+    ),
+)
 @gallery_argument
 @click.argument("target")
 @wait_option

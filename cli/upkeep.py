@@ -18,7 +18,13 @@ if TYPE_CHECKING:
     from compatstore.verification import Examination, Verification
 
 
-@verb("verify", example="verify photos.lance")
+@verb(
+    "verify",
+    examples=(
+        "verify photos.lance",
+        "verify app-db#photos --json",
+    ),
+)
 @gallery_argument
 @pass_output
 @click.pass_context
@@ -37,7 +43,14 @@ def verify(ctx: click.Context, output: Output, gallery: str) -> None:
     ctx.exit(0 if result.clean else FOUND)
 
 
-@verb("doctor", example="doctor app-db#photos --source path --order created")
+@verb(
+    "doctor",
+    examples=(
+        "doctor",
+        "doctor photos.lance",
+        "doctor app-db#photos --source path --order created",
+    ),
+)
 @click.argument("gallery", required=False)
 @click.option("--vector", metavar="COLUMN", help="Column of the vectors; all columns of lists of numbers by default.")
 @click.option("--id", metavar="COLUMN", help="Column of the ids; one of a usual name by default.")
@@ -69,7 +82,14 @@ def doctor(
     ctx.exit(0 if result.fit else FOUND)
 
 
-@verb("optimize", example="optimize photos.lance --dry-run")
+@verb(
+    "optimize",
+    examples=(
+        "optimize photos.lance --dry-run",
+        "optimize photos.lance",
+        "optimize app-db#photos --adopted --grace 3600",
+    ),
+)
 @gallery_argument
 @click.option("--dry-run", is_flag=True, help="Say what there is to do, and do nothing.")
 @click.option("--adopted", is_flag=True, help="Do it to the table of an app too, its old versions included.")

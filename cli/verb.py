@@ -1,8 +1,8 @@
-"""What all verbs share: `--json`, an example in the help, options made from a dataclass, and opening a gallery."""
+"""What all verbs share: `--json`, examples in the help, options made from a dataclass, and opening a gallery."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +31,24 @@ class Verb(click.Command):
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
         """All parameters: the command's own, the generated ones, --json and --help."""
         own = super().get_params(ctx)
-        return [*own[: len(self.params)], *self._generated, *own[len(self.params) :]]
+        declared, help = own[: len(self.params)], own[len(self.params) :]
+        if not ctx.resilient_parsing:
+            return [*declared, *self._generated, _json_option(), *help]
+        from compatstore.cli.offers import completed  # a shell asks for completions
+        from compatstore.cli.option_list import listed_options
+
+        return [completed(parameter) for parameter in (*declared, *listed_options(ctx), _json_option(), *help)]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Read the line; while its last value is still to be completed, without the option that waits for it."""
+        if ctx.resilient_parsing and args and args[-1] in self._waiting(ctx):
+            args = args[:-1]
+        return super().parse_args(ctx, args)
+
+    def _waiting(self, ctx: click.Context) -> set[str]:
+        """Options that take a value."""
+        options = [option for option in self.get_params(ctx) if isinstance(option, click.Option)]
+        return {flag for option in options if not option.is_flag for flag in option.opts}
 
     def get_short_help_str(self, limit: int = 45) -> str:
         """The first sentence of the help, whole: a list of commands folds it where the terminal is narrow."""
@@ -48,15 +65,23 @@ class Verb(click.Command):
 
     @cached_property
     def _generated(self) -> list[click.Option]:
-        # --json takes effect in App.parse_args, so that a command line that cannot be parsed is answered in JSON too.
-        as_json = click.Option(["--json"], is_flag=True, expose_value=False, help="Print the result as JSON.")
-        return [*(option for options in self.requests().values() for option in options.made()), as_json]
+        return [option for options in self.requests().values() for option in options.made()]
+
+
+def _json_option() -> click.Option:
+    # It takes effect in App.parse_args, so that a command line that cannot be parsed is answered in JSON too.
+    return click.Option(["--json"], is_flag=True, expose_value=False, help="Print the result as JSON.")
+
+
+def shown_examples(examples: Sequence[str]) -> str:
+    """The end of a help: command lines, given without the program's name, one below the other."""
+    return "\n".join(["\b", "Examples:", *(f"  compatstore {example}" for example in examples)])
 
 
 def verb(
     name: str,
     *,
-    example: str,
+    examples: Sequence[str],
     settings: Callable[[], type] | None = None,
     requests: Callable[[], Mapping[str, Options]] | None = None,
 ) -> Callable[[Callable[..., None]], Verb]:
@@ -64,13 +89,13 @@ def verb(
 
     Args:
         name: Of the verb.
-        example: A command line, without the program's name, shown at the end of the help.
+        examples: One to three command lines, without the program's name, shown at the end of the help.
         settings: Gives the one dataclass of which the function gets `settings`.
         requests: Gives the options of several, see `Verb`.
     """
 
     def make(function: Callable[..., None]) -> Verb:
-        made = click.command(name, cls=Verb, epilog=f"\b\nExample:\n  compatstore {example}")(function)
+        made = click.command(name, cls=Verb, epilog=shown_examples(examples))(function)
         if settings is not None:
             made.requests = lambda: {"settings": Options(kind=settings())}
         elif requests is not None:

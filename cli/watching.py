@@ -60,7 +60,14 @@ def following(output: Output) -> Iterator[Callable[[Status], None]]:
         yield lambda status: output.show(status, view)
 
 
-@verb("status", example="status photos.lance --watch")
+@verb(
+    "status",
+    examples=(
+        "status photos.lance",
+        "status photos.lance --watch",
+        "status photos.lance --watch 10 --json",
+    ),
+)
 @gallery_argument
 @click.option(
     "--watch",
@@ -91,7 +98,7 @@ def status(ctx: click.Context, output: Output, gallery: str, watch: float | None
             time.sleep(watch)
 
 
-@verb("history", example="history photos.lance")
+@verb("history", examples=("history photos.lance",))
 @gallery_argument
 @pass_output
 def history(output: Output, gallery: str) -> None:
@@ -99,7 +106,13 @@ def history(output: Output, gallery: str) -> None:
     output.show(open_gallery(gallery, trust_code=False).history(), _history)
 
 
-@verb("unbackfillable", example="unbackfillable photos.lance v2")
+@verb(
+    "unbackfillable",
+    examples=(
+        "unbackfillable photos.lance v2",
+        "unbackfillable photos.lance v2 --json",
+    ),
+)
 @gallery_argument
 @click.argument("target")
 @pass_output

@@ -14,6 +14,8 @@ import click
 
 from compatstore.cli.app import app
 from compatstore.cli.exit_codes import EXPLANATION
+from compatstore.cli.option_list import LISTED, listing
+from compatstore.cli.verb import Verb
 
 FOLDER = Path(__file__).parents[1] / "reference"
 WRITTEN = "<!-- Written by docs/tools/cli_pages.py; change the help of the verb and run that again. -->"
@@ -62,9 +64,8 @@ def _verb(name: str, command: click.Command) -> Iterator[str]:
     yield _prose(command.help or "")
     if name == "train":
         yield "Its methods and their options: [training](cli-train.md)."
-    example = re.search(r"Example:\n +(.+)", command.epilog or "")
-    if example:
-        yield f"Example:\n`{example[1]}`"
+    examples = re.findall(r"^  (compatstore .+)", command.epilog or "", re.MULTILINE)
+    yield "\n".join(["Examples:", "", "```", *examples, "```"])
     options = [
         option for option in command.get_params(context) if isinstance(option, click.Option) and not option.hidden
     ]
@@ -112,10 +113,20 @@ def _wrapped(paragraph: str, width: int = 120) -> str:
     return "\n".join(lines)
 
 
+def verbs(group: click.Group = app, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Verb]]:
+    """(words, verb) of all verbs, those of groups included."""
+    for name, command in sorted(group.commands.items()):
+        if isinstance(command, click.Group):
+            yield from verbs(command, (*path, name))
+        elif isinstance(command, Verb):
+            yield " ".join((*path, name)), command
+
+
 def write(pages_by_name: dict[str, Any]) -> None:
-    """Write the pages into docs/reference."""
+    """Write the pages into docs/reference, and the list of options that shells are offered."""
     for name, text in pages_by_name.items():
         (FOLDER / name).write_text(text)
+    LISTED.write_text(listing((words, verb.requests) for words, verb in verbs()))
 
 
 if __name__ == "__main__":

@@ -176,7 +176,7 @@ class Backfill(Budget):
         200000.0
     """
 
-    order: str | None = None
+    order: str | None = field(default=None, metadata={"unit": "ORDER"})
     seed: int | None = None
     write_mode: WriteMode | None = None
 
