@@ -21,7 +21,7 @@ from compatstore.storage.location import locate
 
 ORDERS = ("random", "spread", "sigma", "entropy", "margin", "least-confidence", "traffic")
 FIGURES = ("cmc@1", "cmc@5", "map", "recall@10", "ndcg@10", "mrr@10")
-COMPUTED = ("_distance", "_version", "_origin")
+COMPUTED = ("_distance", "_version", "_origin", "_query")
 ENCODERS = (
     *("timm:", "torchvision:", "open_clip:", "network:", "sentence-transformers:", "transformers:", "fastembed:"),
     *("model2vec:", "openai:", "precomputed:", "python:"),
