@@ -89,31 +89,52 @@ def _columns(declared: tuple[str, ...]) -> dict[str, str]:
     settings=version_settings,
 )
 @gallery_argument
-@click.option("--version", required=True, help="Name of the embedding version that its vectors belong to.")
-@click.option("--vector", required=True, metavar="COLUMN", help="Column of the vectors.")
-@click.option("--id", required=True, metavar="COLUMN", help="Column of the ids, text or whole numbers.")
-@click.option("--source", metavar="COLUMN", help="Column to re-embed from: path, URI or text.")
+@click.option(
+    "--version",
+    metavar="NAME",
+    default="v1",
+    show_default=True,
+    help="Name of the embedding version that its vectors belong to.",
+)
+@click.option("--vector", metavar="COLUMN", help="Column of the vectors; the only one by default.")
+@click.option(
+    "--id", metavar="COLUMN", help="Column of the ids, text or whole numbers; one of a usual name, as id, by default."
+)
+@click.option(
+    "--source",
+    metavar="COLUMN",
+    help="Column to re-embed from: path, URI or text; one of a usual name, as text, by default.",
+)
 @pass_output
 def adopt(
-    output: Output, gallery: str, version: str, vector: str, id: str, source: str | None, settings: VersionSettings
+    output: Output,
+    gallery: str,
+    version: str,
+    vector: str | None,
+    id: str | None,
+    source: str | None,
+    settings: VersionSettings,
 ) -> None:
     """Take over a Lance or LanceDB table in place.
 
-    No data is rewritten, no column renamed, and the app that owns the table goes on using it as before.
+    No data is rewritten, no column renamed, and the app that owns the table goes on using it as before. What it takes
+    of columns that are not named is said.
     """
     from compatstore.gallery import Gallery
-
-    described = settings.version(version, _stored_dim(gallery, vector))
-    output.show(Gallery.adopt(gallery, described, vector=vector, id=id, source=source).status(), view)
-
-
-def _stored_dim(gallery: str, vector: str) -> int | None:
-    """Length of the vectors in a table's column, or None where it does not say; `adopt` then says what is wrong."""
     from compatstore.storage.location import locate
-    from compatstore.storage.store import Store
+    from compatstore.verification.usual_columns import usual_columns
 
-    schema = Store.open(locate(gallery)).schema
-    return getattr(schema.field(vector).type, "list_size", 1) if vector in schema.names else 1
+    taken = usual_columns(locate(gallery), vector=vector, id=id, source=source)
+    described = settings.version(version, taken.dim)
+    adopted = Gallery.adopt(gallery, described, vector=taken.vector, id=taken.id, source=taken.source)
+    if None in (vector, id, source):
+        output.note(_taken(taken.vector, taken.id, adopted.source_column))
+    output.show(adopted.status(), view)
+
+
+def _taken(vector: str, id: str, source: str | None) -> str:
+    sources = f"{source} as the sources" if source else "no column as the sources: no item can be embedded from a text"
+    return f"Taken: {vector} as the vectors, {id} as the ids, {sources}."
 
 
 def demo_view(result: DemoReport) -> Iterator[str | Table]:

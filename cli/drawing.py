@@ -20,11 +20,21 @@ def fitted(table: Table, width: int) -> RenderableType:
     return _records(table) if widths is None else _grid(table, widths)
 
 
-def _widths(table: Table, width: int) -> list[int] | None:
-    """Width of each column; None where the table does not fit, even with its longest texts folded."""
+def natural_width(table: Table) -> int:
+    """Columns that a table takes where nothing is folded."""
+    widths = _natural(table)
+    return sum(widths) + GAP * len(widths)
+
+
+def _natural(table: Table) -> list[int]:
     from rich.cells import cell_len
 
-    natural = [max(map(cell_len, column)) for column in zip(table.headings, *table.rows, strict=True)]
+    return [max(map(cell_len, column)) for column in zip(table.headings, *table.rows, strict=True)]
+
+
+def _widths(table: Table, width: int) -> list[int] | None:
+    """Width of each column; None where the table does not fit, even with its longest texts folded."""
+    natural = _natural(table)
     room = width - GAP * (len(natural) - 1)
     if sum(natural) <= room:
         return natural

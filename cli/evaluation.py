@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -176,7 +177,7 @@ def _of_report() -> Mapping[str, Options]:
     type=int,
     metavar="N",
     help="Items to measure with; by default as many "
-    "as the estimate had, or 2000 where --labels or --criterion is named.",
+    "as the estimate had, or 2000 where there was none and another option asks for a measurement.",
 )
 @click.option("--no-measure", is_flag=True, help="Only tell what was done and estimated.")
 @target_encoder_option
@@ -202,7 +203,8 @@ def report(
     has not seen. Where nothing was estimated, --sample, --labels or --criterion asks for a measurement. TARGET is that
     of the last upgrade, where it is left out.
 
-    With --out, or one of --worst, --best, --neighbours, --by and --caption, also query by query.
+    With --out also query by query, where something is measured; --worst, --best, --neighbours, --by and --caption tell
+    queries too, and ask for a measurement.
     """
     from compatstore.upgrade.estimates.estimate import SAMPLE
 
@@ -215,16 +217,21 @@ def report(
     )
     if sample is None and not no_measure and (asked.labels is not None or _named(ctx, "criterion")):
         sample = SAMPLE
-    closely = out is not None or any(_named(ctx, option) for option in ("worst", "best", "neighbours", "by", "caption"))
+    named = [option for option in ("worst", "best", "neighbours", "by", "caption") if _named(ctx, option)]
+    if named and no_measure:
+        raise click.UsageError(f"--{named[0]} is told of queries that are measured: leave --no-measure out.")
+    tell = partial(
+        opened.report,
+        target,
+        labels=asked.labels,
+        criterion=asked.criterion,
+        measure=not no_measure,
+        details=details if named or out is not None else None,
+    )
     with progress_bars("report"):
-        told = opened.report(
-            target,
-            sample=sample,
-            labels=asked.labels,
-            criterion=asked.criterion,
-            measure=not no_measure,
-            details=details if closely else None,
-        )
+        told = tell(sample=sample)
+        if named and told.measured is None:  # nothing was estimated, so no number of items is known
+            told = tell(sample=SAMPLE)
     output.show(told, view)
     if out is not None:
         from compatstore.report.files import write_report

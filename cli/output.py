@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _COMMAND = re.compile(r"(compatstore (?:[a-z-]+ )+)GALLERY\b")
-WIDE = 10_000  # columns of a stdout that is no terminal: nothing is wrapped or cut
+WIDE = 10_000  # columns of a stdout that is no terminal, and more where a row needs them: nothing is wrapped or cut
+_BLANK_ENDS = re.compile(r" +$", re.MULTILINE)
 
 
 class Output:
@@ -57,10 +58,13 @@ class Output:
             click.echo(json.dumps(plain(result), indent=2))
             return
         drawn = console()
-        for part in view(result):
+        for part in map(self.addressed, view(result)):
+            if not drawn.is_terminal:
+                drawn.width = max(WIDE, natural_width(part))
             with drawn.capture() as text:
-                drawn.print(fitted(self.addressed(part), drawn.width), soft_wrap=isinstance(part, str))
-            click.echo(text.get(), nl=False)
+                drawn.print(fitted(part, drawn.width), soft_wrap=isinstance(part, str))
+            said = text.get()
+            click.echo(said if drawn.is_terminal else _BLANK_ENDS.sub("", said), nl=False)
 
     def show_line(self, result: Any) -> None:
         """Print one of many results as one line of JSON, at once."""
@@ -156,10 +160,30 @@ def fitted(part: str | Table, width: int) -> RenderableType:
     return Text(visible(part)) if isinstance(part, str) else drawing.fitted(part, width)
 
 
+def natural_width(part: str | Table) -> int:
+    """Columns that a line or a table takes where nothing is folded."""
+    from compatstore.cli import drawing
+
+    return len(part) if isinstance(part, str) else drawing.natural_width(part)
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Whether a stream leads to a terminal that can move its cursor; one with TERM=dumb gets what a file gets."""
+    return stream.isatty() and os.environ.get("TERM") not in ("dumb", "unknown")
+
+
 def console(*, stderr: bool = False) -> Console:
-    """What draws on stdout or stderr: as wide as the terminal, without styles where NO_COLOR asks for none."""
+    """What draws on stdout or stderr: as wide as the terminal, without styles where NO_COLOR asks for none.
+
+    Where there is no terminal there are no styles and nothing is drawn twice, whatever FORCE_COLOR says to others.
+    """
     from rich.console import Console
 
-    terminal = (sys.stderr if stderr else sys.stdout).isatty()
-    colours = None if os.environ.get("NO_COLOR") else "auto"
-    return Console(stderr=stderr, width=None if terminal else WIDE, color_system=colours)  # type: ignore[arg-type]
+    terminal = is_terminal(sys.stderr if stderr else sys.stdout)
+    return Console(
+        stderr=stderr,
+        width=None if terminal else WIDE,
+        color_system="auto" if terminal and not os.environ.get("NO_COLOR") else None,
+        force_terminal=terminal,
+        force_interactive=terminal,
+    )

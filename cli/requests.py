@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from compatstore.cli.files import read_array
 from compatstore.cli.settings import Earlier, Options
-from compatstore.encoders import Encoder, from_spec
+from compatstore.cli.verb import build_encoder
+from compatstore.encoders import Encoder
 from compatstore.errors import InvalidInput
 from compatstore.upgrade.requests.backfill import Backfill
 from compatstore.upgrade.requests.details import Details
@@ -141,4 +142,4 @@ class DerivedSettings:
 
 
 def _build(spec: str | None) -> Encoder | None:
-    return None if spec is None else from_spec(spec)
+    return None if spec is None else build_encoder(spec)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -124,10 +126,27 @@ wait_option = click.option(
 )
 
 
+def build_encoder(spec: str) -> Encoder:
+    """Build an encoder that the command line names; its Python code may lie in the working directory."""
+    from compatstore.encoders import from_spec
+
+    if spec.startswith("python:"):
+        _import_from_here()
+    return from_spec(spec)
+
+
+def _import_from_here() -> None:
+    """Find modules in the working directory too, behind all that is installed: nothing there takes the place of it."""
+    if os.getcwd() not in sys.path:
+        sys.path.append(os.getcwd())
+
+
 def open_gallery(gallery: str, *, trust_code: bool, encoders: Mapping[str, Encoder] | None = None) -> Gallery:
     """Open a gallery; Lance loads here and not before."""
     from compatstore.gallery import Gallery
 
+    if trust_code:
+        _import_from_here()
     return Gallery.open(gallery, encoders=encoders, trust_code=trust_code)
 
 
@@ -135,9 +154,7 @@ def open_target(gallery: str, target: str, encoder: str | None, *, trust_code: b
     """Open a gallery with the encoder of an upgrade's target, where one is named."""
     if encoder is None:
         return open_gallery(gallery, trust_code=trust_code)
-    from compatstore.encoders import from_spec
-
-    return open_gallery(gallery, trust_code=trust_code, encoders={target: from_spec(encoder)})
+    return open_gallery(gallery, trust_code=trust_code, encoders={target: build_encoder(encoder)})
 
 
 def require_free(out: str, overwrite: bool) -> None:

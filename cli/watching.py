@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from compatstore.cli.exit_codes import STOPPED, exit_code
-from compatstore.cli.output import Output, console, fitted, pass_output
+from compatstore.cli.output import Output, console, fitted, is_terminal, pass_output
 from compatstore.cli.verb import gallery_argument, open_gallery, verb
 from compatstore.errors import UpgradeError
 from compatstore.shown import view
@@ -45,7 +45,7 @@ def following(output: Output) -> Iterator[Callable[[Status], None]]:
     """Give a function that shows a look: in place on a terminal, else one below the other, or a line of JSON each."""
     if output.as_json:
         yield output.show_line
-    elif sys.stdout.isatty():
+    elif is_terminal(sys.stdout):
         from rich.console import Group
         from rich.live import Live
 

@@ -108,7 +108,7 @@ class Adoptable(NamedTuple):
 def adoptable(store: Store, version: EmbeddingVersion, *, vector: str, id_column: str, source: str | None) -> Adoptable:
     """Make all checks of an adoption; read-only. See `adopt_table` for what it raises."""
     asked = f"adopt {store.location.uri}"
-    _require_new(store, asked)
+    require_new(store, asked)
     require_usable_name(version.name, asked)
     columns = _adopted_columns(store, version, vector, asked)
     declared = function_of(store.schema, vector)
@@ -122,9 +122,15 @@ def adoptable(store: Store, version: EmbeddingVersion, *, vector: str, id_column
     return Adoptable(columns, version, id_type, source, version is not named)
 
 
-def _require_new(store: Store, asked: str) -> None:
+def require_new(store: Store, asked: str) -> None:
+    """Refuse a table that is a gallery.
+
+    Raises:
+        InvalidInput: It is one.
+    """
     if KEY in store.snapshot().config():
-        raise InvalidInput(asked, expected="a table that is no gallery yet", found="a gallery", fix="Open it.")
+        fix = "It is adopted: compatstore status GALLERY"
+        raise InvalidInput(asked, expected="a table that is no gallery yet", found="a gallery", fix=fix)
 
 
 def _require_column(store: Store, name: str, asked: str) -> Any:

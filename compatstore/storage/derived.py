@@ -33,7 +33,12 @@ def derive_version(
     """
     asked = f"derive {name} of {source.name}"
     if dim is not None and dim > source.dim:
-        raise DimensionMismatch(asked, expected=f"{source.dim} values at most", found=f"{dim}")
+        raise DimensionMismatch(
+            asked,
+            expected=f"{source.dim} values at most",
+            found=f"{dim}",
+            fix=f"Name fewer: compatstore derive GALLERY {name} --of {source.name} --dim {max(source.dim // 2, 1)}",
+        )
     form = VectorForm.of(source)
     record = VersionRecord(
         name=name,

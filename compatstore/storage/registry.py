@@ -95,7 +95,8 @@ class Registry:
                 f"use embedding version {name!r}",
                 expected=f"one of {', '.join(self.versions)}",
                 found="no such version",
-                fix=f"Register it: compatstore register GALLERY {name} --dim DIM",
+                fix=f"Name one of these; or upgrade to {name}: compatstore upgrade GALLERY {name} --encoder ENCODER; or "
+                f"register it: compatstore register GALLERY {name} --dim DIM",
             )
         return self.versions[name]
 

@@ -12,7 +12,14 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from compatstore.arrays import ArrowField, ArrowSchema, ArrowTable
-from compatstore.errors import AlreadyExists, CommitConflict, CompatStoreError, GalleryNotFound, StorageError
+from compatstore.errors import (
+    AlreadyExists,
+    CommitConflict,
+    CompatStoreError,
+    GalleryNotFound,
+    StorageError,
+    first_offenders,
+)
 from compatstore.storage.failures import WRITABLE, denied_at, is_panic, lost_race, told
 from compatstore.storage.lance_engine import lance
 from compatstore.storage.lease_files import Fence
@@ -75,7 +82,7 @@ class Store:
                     asked,
                     expected="a Lance table",
                     found="a folder or file that is none" if Path(location.uri).exists() else "nothing there",
-                    fix=f"Make one: compatstore init {location.uri} --version v1 --dim DIM",
+                    fix=_instead(location),
                 )
             return cls(location, lance.dataset(location.uri, storage_options=location.storage_options or None))
 
@@ -264,6 +271,18 @@ class storage_errors:  # noqa: N801  (reads as a statement: `with storage_errors
             raise StorageError(
                 self.asked, expected="a table that can be read and written", found=found, fix=WRITABLE
             ) from error
+
+
+def _instead(location: Location) -> str:
+    """What to do where no table is: name one that is there, as somebody who names DATABASE#TABLE means one, or make it."""
+    database, mark, _ = location.given.rpartition("#")
+    if not mark:
+        return f"Make one: compatstore init {location.uri} --version v1 --dim DIM"
+    folder = Path(location.uri).parent
+    if not folder.is_dir():
+        return f"There is no folder {database}: check the path."
+    tables = sorted(f"{database}#{path.stem}" for path in folder.glob("*.lance"))
+    return f"Name one of its tables: {first_offenders(tables)}." if tables else f"There is no table in {database}."
 
 
 def _exists(location: Location) -> bool:

@@ -24,13 +24,13 @@ from compatstore.storage.lancedb_functions import function_of
 from compatstore.verification.environment import Diagnosis, Level
 from compatstore.verification.plain_columns import PlainColumns
 from compatstore.verification.two_models import TOLD_APART, Mixture, find_mixture, range_of
+from compatstore.verification.usual_columns import IDS
 from compatstore.versions import EmbeddingVersion
 
 SAMPLE = 4_000  # rows in which two models are looked for
 MOST_DIGESTS = 4 << 20  # that are held; 32 MiB
 UNIT = 1e-3  # how far a length may be from 1
 NAMED = 5
-IDS = ("id", "ids", "key", "_id", "uuid", "uri")
 
 
 @dataclass(frozen=True, kw_only=True)

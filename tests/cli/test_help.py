@@ -38,6 +38,8 @@ def test_every_command_has_help_and_an_example(path, command):
     assert command.help
     assert command.get_help(context).count("\n") > 5
     assert 1 <= len(examples(command)) <= 3
+    shown = "".join(f"    {example}\n" for example in examples(command))
+    assert command.get_help(context).endswith(f"  Examples:\n{shown}".rstrip("\n")), "whole, and at the end"
 
 
 @pytest.mark.parametrize(("path", "command"), COMMANDS)
@@ -69,12 +71,6 @@ def test_a_group_has_examples_of_its_verbs(group):
         words = shlex.split(example)[1:]
         path = next(name for name in (" ".join(words[:2]), words[0]) if name in listed)
         listed[path].make_context(path, words[len(path.split()) :])
-
-
-@pytest.mark.parametrize(("path", "command"), COMMANDS)
-def test_examples_are_where_a_help_ends_whole(path, command, run):
-    told = run(*path, "--help").out
-    assert told.endswith("Examples:\n" + "".join(f"  {example}\n" for example in examples(command)))
 
 
 def test_a_short_help_fits_its_line(run):
