@@ -95,7 +95,7 @@ class Registry:
                 f"use embedding version {name!r}",
                 expected=f"one of {', '.join(self.versions)}",
                 found="no such version",
-                fix=f"Name one of these; or upgrade to {name}: compatstore upgrade GALLERY {name} --encoder ENCODER; or "
+                fix=f"Name one of these; or upgrade to it: compatstore upgrade GALLERY {name} --encoder ENCODER; or "
                 f"register it: compatstore register GALLERY {name} --dim DIM",
             )
         return self.versions[name]

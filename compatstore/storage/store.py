@@ -274,7 +274,7 @@ class storage_errors:  # noqa: N801  (reads as a statement: `with storage_errors
 
 
 def _instead(location: Location) -> str:
-    """What to do where no table is: name one that is there, as somebody who names DATABASE#TABLE means one, or make it."""
+    """What to do where no table is: make one; or name another of the database, where DATABASE#TABLE was asked for."""
     database, mark, _ = location.given.rpartition("#")
     if not mark:
         return f"Make one: compatstore init {location.uri} --version v1 --dim DIM"
