@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import runpy
 import shlex
+import sys
 from pathlib import Path
 
 import lancedb
+import pyarrow as pa
 import pytest
 
 import compatstore as cs
@@ -86,6 +88,12 @@ def test_the_lines_each_wrong_first_right_then_and_twice(app, run):
     assert (row["text"], len(row["vector"])) == (app[0], 12), "the app's rows are as it wrote them"
 
 
+def written(columns):
+    """A table of one row, whose lists are vectors."""
+    kinds = {name: pa.list_(pa.float32(), len(value)) for name, value in columns.items() if isinstance(value, list)}
+    return pa.table({name: pa.array([value], kinds.get(name)) for name, value in columns.items()})
+
+
 @pytest.mark.parametrize(
     ("columns", "said"),
     [
@@ -97,7 +105,7 @@ def test_the_lines_each_wrong_first_right_then_and_twice(app, run):
 )
 def test_columns_that_cannot_be_told_are_asked_for(run, tmp_path, monkeypatch, columns, said):
     monkeypatch.chdir(tmp_path)
-    lancedb.connect("db").create_table("t", [columns])
+    lancedb.connect("db").create_table("t", written(columns))
     refused = run("adopt", "db#t")
     assert (refused.code, refused.out) == (2, "")
     assert said in refused.err.replace("'", "")
@@ -113,7 +121,7 @@ def test_columns_that_cannot_be_told_are_asked_for(run, tmp_path, monkeypatch, c
 )
 def test_usual_columns_are_taken_and_said(run, tmp_path, monkeypatch, columns, taken):
     monkeypatch.chdir(tmp_path)
-    lancedb.connect("db").create_table("t", [columns])
+    lancedb.connect("db").create_table("t", written(columns))
     told = run("adopt", "db#t")
     assert told.code == 0
     assert taken in told.err
@@ -127,6 +135,6 @@ def test_an_encoder_of_ones_own_is_found_where_one_works(run, tmp_path, monkeypa
         "import numpy as np\nfrom compatstore.encoders import Function\n"
         "encoder = Function(lambda texts: np.ones((len(texts), 3), np.float32), 3, fingerprint='ones')\n"
     )
-    monkeypatch.setattr("sys.path", [part for part in __import__("sys").path if part != ""])
+    monkeypatch.setattr(sys, "path", [part for part in sys.path if part])
     assert run("register", gallery, "own", "--encoder", "python:own_encoder_of_four_lines:encoder").code == 0
-    assert __import__("sys").path[-1] == str(tmp_path), "behind what is installed"
+    assert sys.path[-1] == str(tmp_path), "behind what is installed"
