@@ -155,3 +155,9 @@ def test_no_message_holds_half_a_character():
     error = InvalidInput("find \ud800", found="\udfff")
     assert str(error) == "find \\ud800; found \\udfff."
     assert error.asked == "find \ud800"
+
+
+def test_a_class_that_is_made_otherwise_names_how():
+    with pytest.raises(InvalidInput, match=r"Gallery\.create or Gallery\.open or Gallery\.adopt") as refused:
+        cs.Gallery("photos.lance")
+    assert "expected catalog: a Catalog; found 'photos.lance'" in str(refused.value)

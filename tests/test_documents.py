@@ -71,6 +71,39 @@ def test_only_listings_do_not_run(document):
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_block_of_code_escapes_these_tests(document):
+    """A fence that is indented, of tildes, longer, with settings or left open would be code that nothing runs."""
+    fences = re.findall(r"^[ \t>]*(?:`{3,}|~{3,}).*$", document.read_text(), flags=re.MULTILINE)
+    assert fences[1::2] == ["```"] * (len(fences) // 2), "each block ends"
+    assert [fence for fence in fences[::2] if not re.fullmatch(r"```\w*", fence)] == []
+    assert len(fences) == 2 * len(snippets(document))
+
+
+def listed_commands():
+    """Every whole command of a listing, one (document, words) each; "[OPTIONS]" of the reference is no command."""
+    for document in DOCUMENTS:
+        for language, block in snippets(document):
+            lines = block.replace("\\\n", " ").splitlines() if language in ("", "console") else ()
+            for line in lines:
+                for command in re.findall(r"(?:^|&& )(?:\$ )?compatstore ([a-z].*?)(?=$| && | > )", line):
+                    if "[OPTIONS]" not in command:
+                        yield document.name, command
+
+
+@pytest.mark.parametrize(("document", "words"), sorted(set(listed_commands())))
+def test_a_command_of_a_listing_is_read_by_its_verb(document, words):
+    """Not run, for want of its files: but what it requires is there, and nothing is too much."""
+    import click
+
+    from compatstore.cli.app import app
+
+    command, rest = app, shlex.split(re.sub(r"\s#\s.*", "", words))
+    while isinstance(command, click.Group):
+        command, rest = command.commands[rest[0]], rest[1:]
+    command.make_context(words, rest)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_lines_have_at_most_120_characters(document):
     lines = document.read_text().splitlines()
     # A row of a table is one line, however long.

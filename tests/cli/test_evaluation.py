@@ -175,3 +175,28 @@ def test_a_page_that_cannot_be_made(run, linked, tmp_path):
     (tmp_path / "file").write_text("")
     assert run("report", linked, "v2", "--no-measure", "--out", tmp_path / "file" / "report.html").code == 6
     assert not (tmp_path / "report.html").exists()
+
+
+def test_what_is_told_query_by_query_asks_for_a_measurement(run, linked):
+    """Where nothing was estimated there is none to tell of: the option would be without effect."""
+    assert run("upgrade", linked, "v2").code == 0
+    told = run("report", linked, "v2", "--by", "label", "--json")
+    assert told.code == 0
+    assert told.json["measured"]["num_queries"] > 0
+    assert told.json["details"] is not None
+    refused = run("report", linked, "v2", "--by", "label", "--no-measure")
+    assert (refused.code, refused.out) == (2, "")
+    assert "--by is told of queries that are measured: leave --no-measure out." in refused.err
+    assert run("report", linked, "v2", "--json").json["measured"] is None, "nothing was asked"
+
+
+def test_no_sentence_of_a_refusal_ends_twice(run, tmp_path, digits, artifact):
+    place = tmp_path / "bare.lance"
+    assert run("init", place, "--version", "v1", "--dim", 64, "--metric", "l2").code == 0
+    assert run("add", place, digits / "v1.npz").code == 0
+    assert run("register", place, "v2", "--dim", 24, "--metric", "l2").code == 0
+    assert run("link", place, artifact, "--from", "v1", "--to", "v2").code == 0
+    refused = run("evaluate", place, "v2", "--sample", 200)
+    assert refused.code == 7
+    assert "There is no encoder. Open the gallery with" in refused.err
+    assert ".." not in refused.err.replace("...", "")
