@@ -39,14 +39,14 @@ def completed(parameter: click.Parameter) -> click.Parameter:
     if offer is None or isinstance(parameter.type, click.Choice):
         return parameter
     made = copy.copy(parameter)
-    made.type = Completed(offer)
+    made.type = OfferedWord(offer)
     return made
 
 
 Offer = Callable[[click.Context, click.Parameter, str], Iterable[CompletionItem]]
 
 
-class Completed(click.ParamType[str]):
+class OfferedWord(click.ParamType[str]):
     """A word that is completed; it is read as it is.
 
     Args:

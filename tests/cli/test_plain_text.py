@@ -95,7 +95,7 @@ def test_a_pipe_gets_plain_lines_however_long(lines):
 
 
 def on_a_terminal(words, columns, **more):
-    """What a terminal of so many columns is sent."""
+    """What a terminal of `columns` columns is sent."""
     import fcntl
     import pty
     import termios
