@@ -38,7 +38,11 @@ def derivations(gallery):
 @pytest.mark.parametrize(
     ("settings", "error", "told"),
     [
-        ({"dim": DIM + 1}, DimensionMismatch, r"16 values at most; found 17\. Name fewer: compatstore derive GALLERY \S+ --of v1 --dim 8"),
+        (
+            {"dim": DIM + 1},
+            DimensionMismatch,
+            r"at most; found 17\. Name fewer: compatstore derive GALLERY \S+ --of v1 --dim 8",
+        ),
         ({"dim": 0}, InvalidInput, "dimensions from 1"),
         ({"dim": -3}, InvalidInput, "dimensions from 1"),
         ({"dim": 2.5}, InvalidInput, "dim: a whole number"),
