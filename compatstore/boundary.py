@@ -45,7 +45,7 @@ def checked(public: Checked) -> Checked:
             if isinstance(member, classmethod | staticmethod):
                 setattr(public, name, type(member)(_checked(member.__func__)))
             elif inspect.isfunction(member):
-                setattr(public, name, _checked(member, _otherwise(public) if name == "__init__" else ""))
+                setattr(public, name, _checked(member))
         return public
     return _checked(public)  # type: ignore[return-value]
 
@@ -72,16 +72,16 @@ def fitted(method: Callable[..., Any], **values: Any) -> list[Any]:
     return [_fit(value, checkers[name], name, asked) for name, value in values.items()]
 
 
-def _otherwise(public: type) -> str:
+def _otherwise(made: type) -> str:
     """What to call where a class cannot be made of what it was given: its public class methods."""
-    made_by = [name for name, member in vars(public).items() if isinstance(member, classmethod) and name[0] != "_"]
-    named = [f"{public.__name__}.{name}" for name in made_by]
-    return f"Another way to make one: {' or '.join(named)}." if named else ""
+    members = [each for base in made.__mro__ for each in vars(base).items()]
+    made_by = [name for name, member in members if isinstance(member, classmethod) and name[0] != "_"]
+    return f"Another way to make one: {' or '.join(f'{made.__name__}.{name}' for name in made_by)}." if made_by else ""
 
 
-def _checked(function: Callable[..., Any], fix: str = "") -> Callable[..., Any]:
+def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
     signature = inspect.signature(function)
-    asked = f"call {function.__qualname__}"
+    asked, makes = f"call {function.__qualname__}", function.__name__ == "__init__"
 
     kinds = [parameter.kind for parameter in signature.parameters.values()]
     many = any(kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD) for kind in kinds)
@@ -94,24 +94,25 @@ def _checked(function: Callable[..., Any], fix: str = "") -> Callable[..., Any]:
 
     @wraps(function)
     def call(*args: Any, **options: Any) -> Any:
+        made = type(args[0]) if makes and args else None
         if many or len(args) > len(names):
             bound = signature.bind(*args, **options)
             for name, checker in _checkers(function).items():
                 if name in bound.arguments:
-                    bound.arguments[name] = _fit(bound.arguments[name], checker, name, asked, fix)
+                    bound.arguments[name] = _fit(bound.arguments[name], checker, name, asked, made)
             return function(*bound.args, **bound.kwargs)
         # The same, without what `bind` takes; arguments that do not fit the signature are refused by the call itself.
         for place, name, checker in placed():
             if place >= len(args):
                 break
-            fitted = _fit(args[place], checker, name, asked, fix)
+            fitted = _fit(args[place], checker, name, asked, made)
             if fitted is not args[place]:
                 args = (*args[:place], fitted, *args[place + 1 :])
         if options:
             checkers = _checkers(function)
             for name, value in options.items():
                 if name in checkers:
-                    options[name] = _fit(value, checkers[name], name, asked, fix)
+                    options[name] = _fit(value, checkers[name], name, asked, made)
         return function(*args, **options)
 
     return call
@@ -200,10 +201,11 @@ def _one_line(error: Exception) -> str:
     return f"{type(error).__name__}: {text[:300]}" if text else type(error).__name__
 
 
-def _fit(value: Any, checker: Checker, name: str, asked: str, fix: str = "") -> Any:
+def _fit(value: Any, checker: Checker, name: str, asked: str, made: type | None = None) -> Any:
     try:
         return checker(value)
     except Unfit as unfit:
+        fix = "" if made is None else _otherwise(made)
         raise InvalidInput(asked, expected=f"{name}: {unfit}", found=shown(value), fix=fix) from None
 
 
