@@ -157,8 +157,10 @@ def test_commands_and_options_that_are_named_exist(document, words):
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
-    from compatstore.demo import run_demo
+    """The demo with models that are hardly trained; tests/demo/test_run.py runs it as the README's command does."""
+    from compatstore.demo import DemoSettings, run_demo
 
     folder = tmp_path_factory.mktemp("readme")
-    run_demo(folder / "demo-gallery")
+    epochs = {"source_epochs": 2, "target_epochs": 4, "side_epochs": 2, "transform_epochs": 10}
+    run_demo(folder / "demo-gallery", settings=DemoSettings(target_width=8, transform_width=64, **epochs))
     return folder

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from compatstore.arrays import BoolArray, Doubles
 from compatstore.evaluation.distances import Distances
 from compatstore.evaluation.merging import Calibration, RankMerge
+from compatstore.evaluation.ordering import nearest_first
 from compatstore.evaluation.relevance import Relevance, leave_out
 
 
@@ -62,7 +63,7 @@ def _by_rank(source: Doubles, target: Doubles, native: BoolArray) -> Doubles:
 
 def _ranks(distances: Doubles) -> npt.NDArray[np.intp]:
     """Rank of each item in its row, from 0; of equal distances the earlier item is first."""
-    order = distances.argsort(axis=1, kind="stable")
+    order = nearest_first(distances)
     ranks = np.empty_like(order)
     np.put_along_axis(ranks, order, np.arange(distances.shape[1])[None], axis=1)
     return ranks

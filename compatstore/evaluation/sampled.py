@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from compatstore.arrays import BoolArray, Doubles, Positions
 from compatstore.evaluation.distances import Distances
+from compatstore.evaluation.ordering import nearest_first
 from compatstore.evaluation.relevance import Relevance
 
 _CELLS = 2**20  # distances ranked at a time
@@ -133,7 +134,7 @@ def _record(
     drawn: bool,
 ) -> None:
     """Add some queries to a result, whose influences are sums over queries, in the order that breaks ties."""
-    order = distances.argsort(axis=1, kind="stable")
+    order = nearest_first(distances)
     there = np.isfinite(distances)
     found = gains if there.all() else gains * there
     total = (gains > 0).sum(axis=1)

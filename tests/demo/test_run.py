@@ -10,10 +10,6 @@ from compatstore import Artifact, Gallery
 from compatstore.demo import DemoReport, DemoRow, DemoSettings, run_demo
 from compatstore.errors import AlreadyExists, InvalidInput, MissingExtra
 
-SMALL = DemoSettings(
-    target_width=12, source_epochs=8, target_epochs=8, side_epochs=15, transform_width=256, transform_epochs=60
-)
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -27,7 +23,7 @@ def said() -> list[str]:
 
 @pytest.fixture(scope="module")
 def report(folder: Path, said: list[str]) -> DemoReport:
-    return run_demo(folder, say=said.append, settings=SMALL)
+    return run_demo(folder, say=said.append)
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +135,7 @@ def test_it_says_what_happens(said: list[str], report: DemoReport) -> None:
 def test_a_second_run_is_refused_and_changes_nothing(report: DemoReport, folder: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     with pytest.raises(AlreadyExists, match=r"an earlier demo.*compatstore status"):
-        run_demo(folder, settings=SMALL)
+        run_demo(folder)
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -16,11 +17,19 @@ NOISY = DIGITS[:, ::3] + np.random.default_rng(0).normal(0, 3, (len(DIGITS), 22)
 TERMS = {"labels": "digit", "sample": 600, "target_quality": 0.82}
 
 
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    """The folder of a gallery that was upgraded to its target quality."""
+    folder = tmp_path_factory.mktemp("upgraded")
+    gallery_of(folder, NOISY, DIGITS).upgrade("v2", gates=cs.Gates(require=["map>=0.3"], **TERMS))
+    return folder
+
+
 @pytest.fixture
-def upgraded(tmp_path):
-    gallery = gallery_of(tmp_path, NOISY, DIGITS)
-    gallery.upgrade("v2", gates=cs.Gates(require=["map>=0.3"], **TERMS))
-    return gallery
+def upgraded(template, tmp_path):
+    shutil.copytree(template / "g.lance", tmp_path / "g.lance")
+    encoder = cs.encoders.Precomputed(dict(zip(IDS, DIGITS, strict=True)))
+    return cs.Gallery.open(str(tmp_path / "g.lance"), encoders={"v2": encoder})
 
 
 def test_what_was_estimated_stands_beside_what_other_items_measure(upgraded):
@@ -88,8 +97,8 @@ def test_no_upgrade_no_report(tmp_path):
 
 
 def test_an_estimate_that_saw_everything_leaves_nothing_to_measure_with(tmp_path):
-    gallery = gallery_of(tmp_path, NOISY, DIGITS)
-    gallery.upgrade("v2", gates=cs.Gates(sample=1790), backfill=0.1)
+    gallery = gallery_of(tmp_path, NOISY[:500], DIGITS[:500])
+    gallery.upgrade("v2", gates=cs.Gates(sample=493), backfill=0.1)
     with pytest.raises(cs.errors.UpgradeError, match="--no-measure"):
         gallery.report()
 
