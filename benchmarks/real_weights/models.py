@@ -1,7 +1,7 @@
 """Encoders for `python:benchmarks.real_weights.models:NAME`: one is built when it is named.
 
-`lite0_at_96` is EfficientNet-Lite0 on images of 96 pixels; other numbers stand for other networks and sizes. `use` is the
-Universal Sentence Encoder.
+`lite0_at_96` is EfficientNet-Lite0 on images of 96 pixels; other numbers stand for other networks and sizes. `use` is
+the Universal Sentence Encoder.
 """
 
 from __future__ import annotations
