@@ -198,13 +198,14 @@ def glosses(nouns: Path, weights: Path, folder: Path) -> None:
 
 
 def put(path: Path, name: str, recording: Recording) -> None:
-    """Put a session between the marks of its name on a page."""
+    """Put a session between the marks of its name on a page, without the lines that only tell how far a step is."""
     text = path.read_text()
     marks = [f"<!-- {word}: {name} -->" for word in ("begin", "end")]
     before, _, rest = text.partition(marks[0])
     after = rest.partition(marks[1])[2]
     took = f"{recording.seconds:.0f} s on {os.cpu_count()} cores, the start of Python each time included."
-    path.write_text(f"{before}{marks[0]}\n\n{took}\n\n```\n{recording.text}\n```\n\n{marks[1]}{after}")
+    text = re.sub(r"^\w+: .* so far\n", "", recording.text, flags=re.MULTILINE)
+    path.write_text(f"{before}{marks[0]}\n\n{took}\n\n```\n{text}\n```\n\n{marks[1]}{after}")
 
 
 def main() -> None:

@@ -11,11 +11,12 @@ from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from compatstore.arrays import FloatArray
+from compatstore.arrays import FloatArray, Positions
 from compatstore.artifacts.artifact import Artifact
 from compatstore.boundary import checked
 from compatstore.digests import seed_of
 from compatstore.errors import CompatStoreError
+from compatstore.trainers.pairs.closed_form import ClosedForm
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.procrustes import Procrustes
 from compatstore.trainers.pairs.ridge import LowRankRidge, Ridge
@@ -25,6 +26,7 @@ from compatstore.trainers.training import one_thread
 from compatstore.upgrade.lesson import FEWEST_PAIRS, Lesson, Taught
 
 NO_LABEL = -1  # class of a pair without a label
+FINER = 20  # folds in which closed forms are judged
 FIRST_SHARE, FEWEST_FIRST, MOST_FIRST = 0.02, 100, 2_000
 
 CLOSED_FORMS: tuple[PairTrainer, ...] = (
@@ -69,8 +71,9 @@ class Learn:
     """How an upgrade teaches itself.
 
     Each candidate is fitted once for each fold on the pairs of the other folds. The ones that come nearest to the
-    natives are judged by what would be served, and the winner is fitted again on all pairs. Candidates that are trained
-    to keep items in their class are judged as well, however near they come.
+    natives are judged by what would be served, and the winner is fitted again on all pairs. What is judged has learned
+    from fewer pairs than what is served; so closed forms, which take little time, are judged in 20 folds or more.
+    Candidates that are trained to keep items in their class are judged as well, however near they come.
 
     Args:
         first: Items of the first wave, >= 40; by default 2 % of the gallery, 100 at least and 2,000 at the most.
@@ -78,7 +81,7 @@ class Learn:
         candidates: Trainers on pairs to choose from; those that cannot run on the pairs are skipped. None takes closed
             forms and, where torch is installed, a residual network; where labels are named (`Gates.labels`) also such
             a network and FastFill, trained through a head.
-        folds: Parts that the pairs are cut into, >= 2.
+        folds: Parts that the pairs are cut into to compare candidates, >= 2.
         judged: Candidates that are judged by retrieval for being near to the natives, >= 1.
         least_gain: Embedding ends where all that the budget still allows is sure to gain no more than this in the
             figure that decides, from 0 to 1; None embeds the whole budget.
@@ -127,7 +130,7 @@ class Learn:
             target_version=lesson.target_version,
         )
         order = np.random.default_rng(seed_of("lesson folds", lesson.seed)).permutation(len(pairs))
-        folds = [np.sort(order[start :: self.folds]) for start in range(min(self.folds, len(pairs)))]
+        folds, finer = _folds(order, self.folds), _folds(order, max(self.folds, FINER))
         candidates = self.candidates or (*CLOSED_FORMS, *networks(labelled=lesson.classes is not None))
         fitted = list[_Fitted]()
         for number, trainer in enumerate(candidates, start=1):
@@ -145,9 +148,15 @@ class Learn:
         for one in kept:
             with _calm():
                 artifact = _fitted(one.trainer, pairs)
-            if artifact is not None:
-                taught.append(Taught(name=describe(one.trainer), artifact=artifact, transformed=one.transformed))
+                judged = _cross_fitted(one.trainer, pairs, finer) if isinstance(one.trainer, ClosedForm) else one
+            if artifact is not None and judged is not None:
+                taught.append(Taught(name=describe(one.trainer), artifact=artifact, transformed=judged.transformed))
         return taught
+
+
+def _folds(order: Positions, parts: int) -> list[Positions]:
+    """Parts of a random order, one of each row, each in ascending order."""
+    return [np.sort(order[start::parts]) for start in range(min(parts, len(order)))]
 
 
 def _calm() -> AbstractContextManager[None]:
