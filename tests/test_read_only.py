@@ -28,6 +28,7 @@ VERBS = {
     "report": ("report", "GALLERY", "v2", "--sample", "100", "--encoder", "ENCODER"),
     "verify": ("verify", "GALLERY"),
     "doctor": ("doctor", "GALLERY"),
+    "completion": ("completion", "bash"),
     "optimize --dry-run": ("optimize", "GALLERY", "--dry-run"),
 }
 WRITING_VERBS = {

@@ -18,6 +18,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -155,7 +156,12 @@ def _recorded(session: Sequence[str], folder: Path, packages: Path | None) -> It
         lines = printed.splitlines()
         printed = "".join(f"{part}\n" for line in lines for part in _wrapped(line.rstrip()))
         code = f"(exit code {done.returncode})\n" if done.returncode else ""
-        yield f"$ {command}\n{printed}{code}"
+        yield f"{prompt(command)}\n{printed}{code}"
+
+
+def prompt(command: str) -> str:
+    """A command behind a shell's prompt; one that is too long for a line goes on in the next one."""
+    return " \\\n    ".join(textwrap.wrap(f"$ {command}", COLUMNS - 2, break_on_hyphens=False))
 
 
 def _wrapped(line: str) -> list[str]:

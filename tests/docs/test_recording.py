@@ -30,7 +30,9 @@ def test_what_was_recorded_with_real_weights_is_what_the_tool_runs(session):
     record = recorder()
     page = (ROOT / "docs" / "results" / "real_weights.md").read_text()
     part = page.partition(f"begin: {session.lower()}")[2].partition(f"end: {session.lower()}")[0]
-    assert [line[2:] for line in part.splitlines() if line.startswith("$ ")] == list(getattr(record, session))
+    prompts = [f"\n{record.prompt(command)}\n" for command in getattr(record, session)]
+    assert [part.count(prompt) for prompt in prompts] == [1] * len(prompts)
+    assert part.count("\n$ ") == len(prompts)
     assert "(exit code" not in part
 
 
