@@ -10,6 +10,8 @@ from pathlib import Path
 # wait by spinning make a busy machine many times slower.
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
+# Haystack reports its use over the network, from a thread that logs into whatever test runs then.
+os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "false"
 
 import numpy as np
 import pytest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import operator
-from datetime import date, datetime
+from datetime import date
 
 from compatstore.integrations.filters import AllOf, AnyOf, Not, moment_of
 
@@ -75,7 +75,7 @@ def compared(value, test, wanted):
         exact = isinstance(value, int) and isinstance(wanted, int)
         return COMPARE[test](value, wanted) if exact else COMPARE[test](float(value), float(wanted))
     if not isinstance(value, str) or not isinstance(wanted, str):
-        return isinstance(value, datetime) and moments[1] is not None and COMPARE[test](*moments)
+        return isinstance(value, date) and moments[1] is not None and COMPARE[test](*moments)
     if test == "=":
         return value == wanted or (moments[1] is not None and moments[0] == moments[1])
     return COMPARE[test](ordered(value), ordered(wanted))

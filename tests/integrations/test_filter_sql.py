@@ -269,6 +269,12 @@ def columns(tmp_path_factory):
     return gallery, items, Fields({metadata(field.name): (field.name, field.type) for field in schema})
 
 
+@pytest.mark.parametrize("test", [("=", "2024-02-29"), ("in", ("2024-02-29",))])
+def test_a_date_is_equal_to_the_text_of_its_day(columns, test):
+    condition = Term(metadata("day"), *test)
+    assert selected(columns, condition) == meant(columns, condition) == ["a"]
+
+
 @settings(max_examples=300)
 @given(data=st.data())
 def test_columns_of_their_own(columns, data):
