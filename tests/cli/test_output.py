@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pytest
+from pseudo_terminal import read_to_the_end
 from rich.console import Console
 
 from compatstore.cli.app import app
@@ -129,17 +130,7 @@ def test_no_color_leaves_no_style_at_all(gallery, no_color, styled):
     environment = {**os.environ, "NO_COLOR": no_color, "TERM": "xterm-256color", "COLUMNS": "200"}
     words = [sys.executable, "-c", program, "versions", str(gallery)]
     with subprocess.Popen(words, stdout=theirs, stderr=subprocess.PIPE, env=environment) as process:
-        os.close(theirs)
-        seen = b""
-        while True:
-            try:
-                part = os.read(ours, 65536)
-            except OSError:  # how Linux tells that the other side is closed
-                part = b""
-            if not part:
-                break
-            seen += part
-    os.close(ours)
+        seen = read_to_the_end(ours, theirs)
     assert process.returncode == 0
     assert (b"\x1b[" in seen) == styled, seen
 

@@ -11,6 +11,7 @@ import sys
 import unicodedata
 
 import pytest
+from pseudo_terminal import read_to_the_end
 
 # One process for many verbs: to load Lance takes longer than any of them.
 PROGRAM = """
@@ -104,17 +105,7 @@ def on_a_terminal(words, columns, **more):
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     command = [sys.executable, "-c", PROGRAM, json.dumps(words)]
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment(**more)) as process:
-        os.close(theirs)
-        seen = b""
-        while True:
-            try:
-                part = os.read(ours, 65536)
-            except OSError:  # how Linux tells that the other side is closed
-                part = b""
-            if not part:
-                break
-            seen += part
-    os.close(ours)
+        seen = read_to_the_end(ours, theirs)
     assert process.returncode == 0, seen
     return seen.decode().replace("\r\n", "\n")
 
