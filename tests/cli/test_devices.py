@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
+import compatstore as cs
 from compatstore.devices import runner
 from exported import DIM, SIDE, forward, plain, rows, second
 
@@ -41,7 +42,8 @@ def test_int8_with_the_loss_it_measures(run, saved, name, file):
 
 def test_a_chain(run, saved):
     told = run("export", saved / "first.compat", saved / "h.onnx", "--then", saved / "second.compat", "--json")
-    assert told.json["origin"] == f"{forward().short_id}+{second().short_id}"
+    first, then = (cs.Artifact.load(saved / f"{name}.compat").short_id for name in ("first", "second"))
+    assert told.json["origin"] == f"{first}+{then}"
     assert runner.DeviceModel(saved / "h.onnx").apply(rows(2), rows(2, SIDE)).vectors.shape == (2, 5)
 
 
