@@ -29,6 +29,8 @@ class Relevance:
         starts: (classes + 1,) intp, where each class begins in `members`.
         gains: (len(members),) float64, what each member is worth, above 0; None where all are worth the same.
         depth: Rank down to which gains count: the k of recall@k, nDCG@k and MRR@k; None where these are not measured.
+        beyond: (classes,) intp, the position of the nearest item that is not correct, -1 for none, where being among
+            the nearest is what makes an item correct; None where something else does.
     """
 
     order: Positions
@@ -38,6 +40,7 @@ class Relevance:
     starts: Positions = field(repr=False)
     gains: Doubles | None = field(default=None, repr=False)
     depth: int | None = None
+    beyond: Positions | None = field(default=None, repr=False)
 
     def of(self, query: int) -> Positions:
         """Positions of the correct items of a query, ascending, without the query's own item."""
@@ -117,19 +120,23 @@ def relevance_from_neighbours(
     most = items - int((itself >= 0).any())
     if not 1 <= k <= most:
         raise InvalidInput("find true neighbours", expected=f"1 to {most} of them", found=str(k))
-    counts, members = [np.zeros(1, np.intp)], []
+    counts, members, beyond = [np.zeros(1, np.intp)], [], []
     for start, block in distances.blocks():
         found = block[:, order]
         leave_out(found, itself[start : start + len(found)])
         correct = found <= np.partition(found, k - 1, axis=1)[:, k - 1 : k]
         counts.append(correct.sum(axis=1))
         members.append(np.nonzero(correct)[1])
+        found[correct] = np.inf
+        nearest = found.argmin(axis=1)
+        beyond.append(np.where(np.isfinite(found[np.arange(len(found)), nearest]), nearest, -1))
     return Relevance(
         order=order,
         query_classes=np.arange(queries),
         itself=itself,
         members=np.concatenate(members),
         starts=np.cumsum(np.concatenate(counts)),
+        beyond=np.concatenate(beyond),
     )
 
 

@@ -4,6 +4,12 @@ A sample is easier to search than the gallery that it was drawn from: fewer item
 precision is corrected item by item. Where c of t nearer items are correct in a sample of 1 in w, about w c of w t are
 correct in the whole gallery, so the precision there is (1 + w c) / (1 + w t). CMC asks for the very nearest
 items, of which a sample has few: of a sample it is not measured (see `put_right`).
+
+Where the nearest items are the correct ones, the last correct item of a sample and the first one beyond stand further
+apart than in the gallery, and mistakes between near items count too much. Two things put that right, so that neither
+good nor bad rankings are measured too low or too high (a test compares both). The first item beyond counts for itself
+alone: a mistake that spans a ranks of the gallery then counts for a, not for a + w - 1. And a correct item stands for w
+items around it, half of which are ahead of it and correct as far as those ahead were.
 """
 
 from __future__ import annotations
@@ -28,9 +34,6 @@ class Sampling:
 
     Args:
         weight: Items of the whole gallery for each sampled one, >= 1.
-        own: Where the whole gallery counts an item itself, in [1, weight]. 1 for an item that is correct whether it
-            was sampled or not; (1 + weight) / 2 where being among the nearest of the sample is what makes it correct,
-            as then half of the items that stand between two sampled ones are on its near side.
         asked: (q,) float64, what each query weighs in the mean; None for equal weights. Queries that have no correct
             item in the sample count nothing, so that one that has counts for those like it that have none.
         drawn: (n,) bool, items that were drawn at random, of which each stands for `weight`; the others stand for
@@ -38,7 +41,6 @@ class Sampling:
     """
 
     weight: float = 1.0
-    own: float = 1.0
     asked: Doubles | None = None
     drawn: BoolArray | None = None
 
@@ -47,9 +49,25 @@ class Sampling:
         """Deviation that a figure owes to the choice of the sample, as a share of an endless gallery's."""
         return float(np.sqrt(1.0 - 1.0 / self.weight))
 
-    def stands_for(self, order: Positions) -> Doubles | None:
-        """(n,) float64, items that each one stands for, in an order of them; None where all stand for as many."""
-        return None if self.drawn is None else np.where(self.drawn[order], self.weight, 1.0)
+    def stands_for(self, relevance: Relevance, rows: Positions) -> Doubles | float:
+        """Items that each item stands for in the rankings of some queries.
+
+        Returns:
+            (b, n) float64 by position, or one number where all stand for as many.
+        """
+        if self.weight == 1.0 or (self.drawn is None and relevance.beyond is None):
+            return self.weight
+        each = np.full((len(rows), len(relevance.order)), self.weight)
+        if self.drawn is not None:
+            each[:, ~self.drawn[relevance.order]] = 1.0
+        if relevance.beyond is not None:
+            beyond = relevance.beyond[relevance.query_classes[rows]]
+            each[beyond >= 0, beyond[beyond >= 0]] = 1.0
+        return each
+
+    def half_group(self, relevance: Relevance) -> float:
+        """Items that a correct item stands for and that are ahead of it, beside itself."""
+        return 0.0 if relevance.beyond is None else (self.weight - 1.0) / 2.0
 
 
 WHOLE = Sampling()
@@ -107,7 +125,6 @@ def find_in_blocks(
     """
     items, drawn = len(relevance.order), influence and sampling.unseen > 0
     found = [_empty(len(ks) + num_graded(relevance.depth) + 1, queries, items) for _ in columns]
-    stands_for = sampling.stands_for(relevance.order)
     step = max(_CELLS // items, 1)
     for start, block in blocks:
         for row in range(0, len(block), step):
@@ -117,7 +134,7 @@ def find_in_blocks(
             for places, result in zip(columns, found, strict=True):
                 near = np.take(block[row : row + step], places, axis=1)
                 near[itself >= 0, itself[itself >= 0]] = np.inf
-                _record(result, rows, near, gains, relevance.depth, ks, sampling, stands_for, drawn=drawn)
+                _record(result, rows, near, gains, relevance, ks, sampling, drawn=drawn)
     return [_by_row(result, relevance, sampling) for result in found]
 
 
@@ -126,10 +143,9 @@ def _record(
     rows: Positions,
     distances: Doubles,
     gains: Doubles,
-    depth: int | None,
+    relevance: Relevance,
     ks: Sequence[int],
     sampling: Sampling,
-    stands_for: Doubles | None,
     *,
     drawn: bool,
 ) -> None:
@@ -139,20 +155,25 @@ def _record(
     found = gains if there.all() else gains * there
     total = (gains > 0).sum(axis=1)
     hit = np.take_along_axis(found > 0, order, axis=1)
-    ranked = _Ranked.of(hit, total, None if stands_for is None else stands_for[order])
-    some = total > 0
+    each = sampling.stands_for(relevance, rows)
+    ranked = _Ranked.of(hit, total, each if isinstance(each, float) else np.take_along_axis(each, order, axis=1))
+    some, depth = total > 0, relevance.depth
     for metric, k in enumerate(ks):
         result.values[metric, rows[some]] = (ranked.first < k)[some]
     if depth is not None:
         top = np.take_along_axis(found, order[:, :depth], axis=1)
         result.values[len(ks) : -1, rows[some]] = graded(top[some], gains[some], depth)
+    half = sampling.half_group(relevance)
     if not drawn:
-        result.values[-1, rows[some]] = ranked.precision(sampling)[some]
+        result.values[-1, rows[some]] = ranked.precision(half)[some]
         return
     moved = np.zeros((len(result.influence), *order.shape))
     for metric, k in enumerate(ks):
         ranked.cmc_influence(k, moved[metric])
-    result.values[-1, rows[some]] = ranked.precision(sampling, moved[-1])[some]
+    chance = np.full(order.shape, sampling.weight)
+    if sampling.drawn is not None:
+        chance = np.where(sampling.drawn[relevance.order][order], sampling.weight, 0.0)
+    result.values[-1, rows[some]] = ranked.precision(half, chance, moved[-1])[some]
     if sampling.asked is not None:
         moved *= sampling.asked[rows, None]
     for metric, lost in enumerate(moved):
@@ -169,15 +190,15 @@ class _Ranked:
     total: npt.NDArray[np.int64]  # correct items, found or not
     first: Positions
     second: Positions
-    stands_for: Doubles | None  # items that the one at each place stands for, where not all stand for as many
+    each: Doubles | float  # items that the one at each place stands for
 
     @classmethod
-    def of(cls, hit: npt.NDArray[np.bool_], total: npt.NDArray[np.int64], stands_for: Doubles | None = None) -> _Ranked:
+    def of(cls, hit: npt.NDArray[np.bool_], total: npt.NDArray[np.int64], each: Doubles | float) -> _Ranked:
         above = hit.cumsum(axis=1)
         found, never = above[:, -1], hit.shape[1]
         first = np.where(found > 0, (above > 0).argmax(axis=1), never)
         second = np.where(found > 1, (above > 1).argmax(axis=1), never)
-        return cls(hit=hit, above=above, total=total, first=first, second=second, stands_for=stands_for)
+        return cls(hit=hit, above=above, total=total, first=first, second=second, each=each)
 
     def cmc_influence(self, k: int, lost: Doubles) -> None:
         """Fill in what each query's CMC@k loses without the item at each place."""
@@ -185,37 +206,39 @@ class _Ranked:
         lost[alone, self.first[alone]] = 1.0
         lost[self.first == k, :k] = -1.0
 
-    def precision(self, sampling: Sampling, lost: Doubles | None = None) -> Doubles:
-        """Average precision in the whole gallery, (b,); fills in what it loses without the item at each place."""
+    def precision(self, half: float, chance: Doubles | None = None, lost: Doubles | None = None) -> Doubles:
+        """Average precision in the whole gallery, (b,); fills in what it loses without the item at each place.
+
+        The precision at a correct item is (c + half c / t) / (t + half c / t) with t items of the whole gallery up to
+        it and c correct ones of them, itself included.
+
+        Args:
+            half: As of `Sampling.half_group`.
+            chance: (b, n) float64, items that the one at each place stands for as one that was drawn, 0 for certain.
+            lost: (b, n) float64, what is filled in.
+        """
         every = np.maximum(self.total, 1)[:, None]
-        if self.stands_for is not None:
-            return self._precision_of_parts(sampling.own, every, lost)
-        ahead = sampling.own + sampling.weight * np.arange(self.hit.shape[1])
-        precision = self.hit * (sampling.own + sampling.weight * (self.above - 1)) / ahead
+        up_to, correct = self._up_to()
+        both = up_to**2 + half * correct
+        precision = self.hit * (correct * (up_to + half) / both)
         mean = precision.sum(axis=1, keepdims=True) / every
         figures: Doubles = mean[:, 0]
-        if lost is None:
+        if lost is None or chance is None:
             return figures
-        gained = _after(self.hit * sampling.weight / ahead)
-        spoiled = _after(precision * sampling.weight / ahead)
+        by_correct = self.hit * ((up_to + half) * up_to**2 / both**2)
+        by_all = self.hit * (correct * (up_to**2 + 2 * up_to * half - half * correct) / both**2)
+        gained, spoiled = chance * _after(by_correct), chance * _after(by_all)
         np.divide(self.hit * (precision - mean + gained) - spoiled, every, out=lost)
-        lost[self.total == 0] = 0.0
+        lost[(self.total == 0)[:, None] | (chance == 0.0)] = 0.0
         return figures
 
-    def _precision_of_parts(self, own: float, every: npt.NDArray[np.int64], lost: Doubles | None) -> Doubles:
-        """The same where items stand for different numbers of items; those that stand for themselves were not drawn."""
-        assert self.stands_for is not None
-        each, hits = self.stands_for, self.hit * self.stands_for
-        ahead = own + each.cumsum(axis=1) - each
-        precision = self.hit * (own + hits.cumsum(axis=1) - hits) / ahead
-        mean = precision.sum(axis=1, keepdims=True) / every
-        figures: Doubles = mean[:, 0]
-        if lost is None:
-            return figures
-        gained, spoiled = each * _after(self.hit / ahead), each * _after(precision / ahead)
-        np.divide(self.hit * (precision - mean + gained) - spoiled, every, out=lost)
-        lost[(self.total == 0)[:, None] | (each == 1.0)] = 0.0
-        return figures
+    def _up_to(self) -> tuple[Doubles, Doubles]:
+        """Items of the whole gallery up to each place, itself as one, and how many of them are correct: (b, n)."""
+        if isinstance(self.each, float):
+            up_to = np.broadcast_to(1.0 + self.each * np.arange(self.hit.shape[1]), self.hit.shape)
+            return up_to, 1.0 + self.each * (self.above - 1)
+        hits = self.hit * self.each
+        return 1.0 + self.each.cumsum(axis=1) - self.each, 1.0 + hits.cumsum(axis=1) - hits
 
 
 GRADED = ("recall", "ndcg", "mrr")

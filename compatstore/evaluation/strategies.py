@@ -181,7 +181,6 @@ def _sampling(sample: EvaluationSample) -> Sampling:
         return Sampling(weight=sample.weight, drawn=None if sample.complete else sample.drawn)
     return Sampling(
         weight=sample.weight,
-        own=1.0 if sample.told else (1.0 + sample.weight) / 2.0,
         asked=None if whole is None else 1.0 / chance_of_correct(whole.correct, items, sample.population or items),
     )
 

@@ -24,7 +24,7 @@ from compatstore.evaluation.fusion import (
 )
 from compatstore.evaluation.fusion_choice import FusionTrial
 from compatstore.evaluation.ranking import rank_blocks
-from compatstore.evaluation.relevance import relevance_from_labels
+from compatstore.evaluation.relevance import relevance_from_labels, relevance_from_neighbours
 from compatstore.evaluation.sampled import WHOLE, Sampling, find_in_blocks
 
 METRICS = ["l2", "cosine", "dot"]
@@ -346,12 +346,16 @@ def test_a_sampled_gallery_widens_the_interval():
     assert part.gain - part.low > 1.2 * (whole.gain - whole.low)
 
 
-@pytest.mark.parametrize("sampling", [WHOLE, Sampling(weight=7.5, own=4.25)])
-def test_weights_are_compared_by_the_figures_of_a_sampled_gallery(sampling):
+@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("sampling", [WHOLE, Sampling(weight=7.5)])
+def test_weights_are_compared_by_the_figures_of_a_sampled_gallery(sampling, told):
     drawn = sample(
         1.0, 1.2, 0.8, queries=30, items=50, classes=6, query_ids=np.arange(20, 50), gallery_ids=np.arange(50)
     )
     tried, native = replace(trial(drawn), sampling=sampling), np.arange(50) % 3 == 0
+    if not told:
+        near = measure(drawn.target_queries, drawn.native)
+        tried = replace(tried, relevance=relevance_from_neighbours(near, 5, drawn.query_ids, drawn.gallery_ids))
     fusions = [replace(tried.constants(), weight=weight, per_origin=weight < 0.5) for weight in (0.0, 0.3, 0.8, 1.0)]
     target = np.where(native[:, None], drawn.native, drawn.transformed)
     left, right = measure(drawn.source_queries, drawn.source), measure(drawn.target_queries, target)
