@@ -27,6 +27,7 @@ RESULTS = ROOT / "docs" / "results"
 # Name in statements -> journal and size.
 JOURNALS = {
     "methods": ("methods", "cpu"),
+    "standard": ("methods", "standard"),
     "pairs": ("pairs", "cpu"),
     "many": ("pairs", "many"),
     "side": ("side_information", "16 pixels"),
@@ -148,6 +149,11 @@ def _is(value: float, written: str, said: set[str]) -> bool:
 def _records(name: str) -> tuple[Record, ...]:
     journal, size = JOURNALS[name]
     return tuple(r for r in Journal(RESULTS / f"{journal}.jsonl").records if r["size"] == size)
+
+
+def sets_of(journal: str) -> list[str]:
+    """Names of the sets that a journal has rows of."""
+    return list(dict.fromkeys(record["set"] for record in _records(journal)))
 
 
 def look_up(journal: str, said: set[str], setting: str, of: str, method: str, *path: str) -> Cell | Figure:

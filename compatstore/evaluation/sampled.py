@@ -235,9 +235,9 @@ class _Ranked:
     def _up_to(self) -> tuple[Doubles, Doubles]:
         """Items of the whole gallery up to each place, itself as one, and how many of them are correct: (b, n)."""
         if isinstance(self.each, float):
-            up_to = np.broadcast_to(1.0 + self.each * np.arange(self.hit.shape[1]), self.hit.shape)
+            up_to: Doubles = np.broadcast_to(1.0 + self.each * np.arange(self.hit.shape[1]), self.hit.shape)
             return up_to, 1.0 + self.each * (self.above - 1)
-        hits = self.hit * self.each
+        hits: Doubles = self.hit * self.each
         return 1.0 + self.each.cumsum(axis=1) - self.each, 1.0 + hits.cumsum(axis=1) - hits
 
 

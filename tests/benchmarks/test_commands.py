@@ -8,6 +8,7 @@ import importlib
 import json
 import re
 import shlex
+import shutil
 import sys
 from pathlib import Path
 
@@ -59,6 +60,7 @@ SMALLEST = {
     "--size tiny --seeds 1 --setting classes --row independent DMU",
     "benchmarks.metrics": "--n 300 --classes 10",
     "benchmarks.natives": "--rows 1000 --dim 32 --shares 0.1 --ways rows columns",
+    "benchmarks.papers.__main__": "{papers}",
     "benchmarks.pairs.attraction": "{embedded} --size tiny --seeds 1",
     "benchmarks.pairs.correction": "{embedded} --size tiny --seeds 1",
     "benchmarks.pairs.glyphs": "--glyphs {few} --out {new}/glyphs.npz --size tiny",
@@ -200,6 +202,7 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
     found["page"].write_text("no tables\n")
     found["house"].write_text("| files | 3 | |\n")
+    found["papers"] = Path(shutil.copytree(ROOT / "docs" / "results" / "papers", home / "papers"))
     return found | {name: ROOT / "docs" / "results" / f"{name}.jsonl" for name in ("methods", "pairs")}
 
 

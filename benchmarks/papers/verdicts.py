@@ -1,0 +1,130 @@
+"""Whether a journal's rows bear out what a paper says: differences by set, seed by seed, and one word for all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from benchmarks.claims import Figure, clear, look_up, sets_of
+from compatstore.errors import NotFound
+
+Measure = Literal["cmc", "map"]
+MEASURES: Mapping[Measure, str] = {"cmc": "CMC-1", "map": "mAP"}
+# Size of a run -> journal of a comparison -> its name in `benchmarks.claims`.
+SIZES: Mapping[str, Mapping[str, str]] = {
+    "quick": {"methods": "methods", "pairs": "pairs"},
+    "standard": {"methods": "standard"},
+}
+HOLDS, MEAN, MIXED, NOT = "holds", "by the mean", "mixed", "does not"
+
+
+@dataclass(frozen=True)
+class Above:
+    """One figure of a journal that is above another.
+
+    Args:
+        journal: "methods" or "pairs".
+        setting: Of its rows.
+        above: The row, and the way into its record.
+        below: The same of the other figure.
+        measures: Which of the two.
+    """
+
+    journal: str
+    setting: str
+    above: tuple[str, ...]
+    below: tuple[str, ...]
+    measures: tuple[Measure, ...] = ("cmc", "map")
+
+
+@dataclass(frozen=True)
+class Said:
+    """A sentence of a paper.
+
+    Args:
+        what: It.
+        where: Table or section.
+        reported: The paper's own figures for it.
+        settled_by: What has to hold; none where no row of ours is about it.
+        missing: What would be needed where no row is about it.
+    """
+
+    what: str
+    where: str
+    reported: str
+    settled_by: tuple[Above, ...] = ()
+    missing: str = ""
+
+
+class Found(NamedTuple):
+    """A difference on one set, in points."""
+
+    setting: str
+    of: str
+    measure: Measure
+    difference: Figure
+
+    @property
+    def clear(self) -> bool:
+        """Whether it is above zero by more than chance."""
+        return clear(self.difference)
+
+
+def found_of(said: Said, size: str) -> list[Found]:
+    """The differences that the rows of a size have for a sentence, by set."""
+    return [one for above in said.settled_by for one in _differences(above, size)]
+
+
+def _differences(above: Above, size: str) -> Iterator[Found]:
+    journal = SIZES[size].get(above.journal)
+    for name in sets_of(journal) if journal else ():
+        try:
+            rows = [look_up(journal, set(), above.setting, name, *path) for path in (above.above, above.below)]
+        except NotFound:
+            continue
+        for measure in above.measures:
+            mine, other = (getattr(row, measure) for row in rows)
+            seeds = mine.by_seed.keys() & other.by_seed.keys()
+            if seeds:
+                yield Found(above.setting, name, measure, _of(mine, seeds) - _of(other, seeds))
+
+
+def _of(figure: Figure, seeds: set[int]) -> Figure:
+    return Figure({seed: figure.by_seed[seed] for seed in sorted(seeds)}, figure.said)
+
+
+def verdict(found: Sequence[Found]) -> str:
+    """One word for all differences: see the pages for what it means."""
+    if all(one.clear for one in found):
+        return HOLDS
+    if all(one.difference.mean > 0 for one in found):
+        return MEAN
+    return NOT if all(one.difference.mean <= 0 for one in found) else MIXED
+
+
+def table(sentences: Sequence[Said], size: str) -> Iterator[str]:
+    """Markdown: a line for each sentence."""
+    yield "| the paper says | its figures | ours: the difference in points ± 95 % interval | |"
+    yield "|---|---|---|---|"
+    for said in sentences:
+        found = found_of(said, size)
+        told = "<br>".join(_told(found)) if found else said.missing or "no row of this size"
+        word = f"**{verdict(found)}**" if found else "cannot be run here" if said.missing else "not measured"
+        yield f"| {said.what} | {said.where}: {said.reported} | {told} | {word} |"
+
+
+def _told(found: Sequence[Found]) -> Iterator[str]:
+    settings = {one.setting for one in found}
+    for setting, name in dict.fromkeys((one.setting, one.of) for one in found):
+        cells = [_cell(one) for one in found if (one.setting, one.of) == (setting, name)]
+        seeds = {len(one.difference.by_seed) for one in found if (one.setting, one.of) == (setting, name)}
+        where = f"{name}, {setting}" if len(settings) > 1 else name
+        yield f"{where}: {', '.join(cells)} ({min(seeds)} seeds)"
+
+
+def _cell(one: Found) -> str:
+    by, reach = one.difference, one.difference.reach
+    interval = "" if reach == float("inf") else f" ± {reach:.1f}"
+    text = f"{MEASURES[one.measure]} {by.mean:+.1f}{interval}"
+    return f"**{text}**" if one.clear else text

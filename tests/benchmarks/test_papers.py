@@ -1,0 +1,56 @@
+"""What the papers say beside our journals: verdicts by intervals over seeds, and pages that are as the journals are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.claims import Figure, look_up
+from benchmarks.papers.__main__ import fill
+from benchmarks.papers.said import PAPERS
+from benchmarks.papers.verdicts import SIZES, Above, Found, Said, found_of, table, verdict
+
+PAGES = Path(__file__).parents[2] / "docs" / "results" / "papers"
+
+
+def found(*by_seed):
+    return [Found("classes", "Glyphs", "map", Figure(dict(enumerate(values)), set())) for values in by_seed]
+
+
+@pytest.mark.parametrize(
+    ("differences", "word"),
+    [
+        ([(3.0, 3.1, 2.9), (1.0, 1.1, 0.9)], "holds"),
+        ([(3.0, 3.1, 2.9), (3.0, 0.1, -1.0)], "by the mean"),
+        ([(3.0, 3.1, 2.9), (-3.0, -0.1, 1.0)], "mixed"),
+        ([(-3.0, -3.1, -2.9), (-3.0, -0.1, 1.0)], "does not"),
+        ([(5.0,)], "by the mean"),  # of one seed nothing is known
+    ],
+)
+def test_a_verdict_is_of_all_differences(differences, word):
+    assert verdict(found(*differences)) == word
+
+
+def test_a_difference_is_taken_seed_by_seed_from_the_journal():
+    said = Said("s", "t", "r", (Above("methods", "classes", ("BCT", "t/s"), ("independent", "s/s"), ("map",)),))
+    [glyphs, caltech] = found_of(said, "quick")
+    rows = [
+        look_up("methods", set(), "classes", "Glyphs", *path).map for path in (("BCT", "t/s"), ("independent", "s/s"))
+    ]
+    assert [glyphs.of, caltech.of] == ["Glyphs", "Caltech-101"]
+    assert glyphs.difference.by_seed == (rows[0] - rows[1]).by_seed
+    assert "**mAP +5.8 ± 1.0** (3 seeds)" in "".join(table([said], "quick"))
+
+
+def test_what_no_row_is_about_is_said_to_be_open():
+    lines = list(table([Said("s", "t", "r"), Said("s", "t", "r", missing="needs faces")], "quick"))
+    assert lines[2].endswith("| no row of this size | not measured |")
+    assert lines[3].endswith("| needs faces | cannot be run here |")
+
+
+@pytest.mark.parametrize("name", PAPERS)
+def test_pages_are_as_the_journals_are(name):
+    page = (PAGES / f"{name}.md").read_text()
+    assert fill(page, PAPERS[name]) == page
+    assert all(f"<!-- size: {size} -->" in page for size in SIZES)
