@@ -236,9 +236,11 @@ class _Ranked:
         """Items of the whole gallery up to each place, itself as one, and how many of them are correct: (b, n)."""
         if isinstance(self.each, float):
             up_to: Doubles = np.broadcast_to(1.0 + self.each * np.arange(self.hit.shape[1]), self.hit.shape)
-            return up_to, 1.0 + self.each * (self.above - 1)
-        hits: Doubles = self.hit * self.each
-        return 1.0 + self.each.cumsum(axis=1) - self.each, 1.0 + hits.cumsum(axis=1) - hits
+            correct: Doubles = 1.0 + self.each * (self.above - 1)
+            return up_to, correct
+        hits = self.hit * self.each
+        up_to, correct = (1.0 + counted.cumsum(axis=1) - counted for counted in (self.each, hits))
+        return up_to, correct
 
 
 GRADED = ("recall", "ndcg", "mrr")
