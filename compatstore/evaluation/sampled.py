@@ -234,13 +234,9 @@ class _Ranked:
 
     def _up_to(self) -> tuple[Doubles, Doubles]:
         """Items of the whole gallery up to each place, itself as one, and how many of them are correct: (b, n)."""
-        if isinstance(self.each, float):
-            up_to: Doubles = np.broadcast_to(1.0 + self.each * np.arange(self.hit.shape[1]), self.hit.shape)
-            correct: Doubles = 1.0 + self.each * (self.above - 1)
-            return up_to, correct
-        hits = self.hit * self.each
-        up_to, correct = (1.0 + counted.cumsum(axis=1) - counted for counted in (self.each, hits))
-        return up_to, correct
+        each: Doubles = np.broadcast_to(np.float64(self.each), self.hit.shape)
+        hits: Doubles = np.multiply(self.hit, each, dtype=np.float64)
+        return 1.0 + each.cumsum(axis=1) - each, 1.0 + hits.cumsum(axis=1) - hits
 
 
 GRADED = ("recall", "ndcg", "mrr")
