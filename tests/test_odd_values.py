@@ -250,6 +250,12 @@ def other_targets():
         "recall_at_k": lambda: {"found": [[1, 2]], "truth": [[1, 3]]},
         "subgroup_gap": lambda: {"curve": curve(), "groups": LABELS},
         "summarise": lambda: {"ranking": ranking()},
+        "true_acceptance": lambda: {
+            "queries": OLD,
+            "gallery": OLD,
+            "query_labels": LABELS,
+            "gallery_labels": LABELS,
+        },
         "Fusion": lambda: {"weight": 0.5},
         "Merge": lambda: {"merge": "distance", "calibration": evaluation.Calibration(), "bridge": ""},
         "nearest_neighbours": lambda: {"queries": OLD[:3], "vectors": OLD},

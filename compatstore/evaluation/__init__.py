@@ -1,6 +1,7 @@
 """Measure retrieval before, during and after an upgrade, and decide on it."""
 
 import compatstore.evaluation.views  # noqa: F401  (registers what people see of these)
+from compatstore.evaluation.acceptance import true_acceptance
 from compatstore.evaluation.advice import Advice
 from compatstore.evaluation.agreement import kendall_tau, linear_cka, subgroup_gap
 from compatstore.evaluation.bootstrap import Estimate
@@ -55,5 +56,6 @@ __all__ = [
     "retrieval_metrics",
     "subgroup_gap",
     "summarise",
+    "true_acceptance",
     "upgrade_gain",
 ]
