@@ -12,7 +12,7 @@ from compatstore.arrays import BoolArray, Doubles
 from compatstore.boundary import checked
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.distances import Distances, measure
-from compatstore.evaluation.relevance import Relevance, relevance_from_labels
+from compatstore.evaluation.relevance import Relevance, relevance_between
 from compatstore.versions import Metric
 
 _BITS = 16  # of a distance, told by each pass over all pairs
@@ -74,7 +74,7 @@ def true_acceptance(
     if wrong or not len(rates):
         raise InvalidInput(asked, expected="rates from 0 to 1", found=f"{wrong or 'none'}")
     distances = measure(queries, gallery, metric, block=block)
-    relevance = relevance_from_labels(query_labels, gallery_labels, query_ids, gallery_ids)
+    relevance = relevance_between(distances, query_labels, gallery_labels, query_ids, gallery_ids)
     pairs = _Pairs(distances, relevance)
     same, other = pairs.count()
     for count, kind in ((same, "one class"), (other, "two classes")):

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from compatstore.arrays import Doubles, Positions
 from compatstore.boundary import checked
 from compatstore.evaluation.distances import Distances, measure
-from compatstore.evaluation.relevance import Relevance, leave_out, relevance_from_labels, require_length
+from compatstore.evaluation.relevance import Relevance, leave_out, relevance_between
 from compatstore.versions import Metric
 
 UNFOUND = np.iinfo(np.int64).max  # the rank of what a query does not find
@@ -89,11 +89,7 @@ def rank_by_labels(
     map_at: int | None = None,
 ) -> Ranking:
     """Rank the gallery for each query, by distances that are ready; the rest as of `rank_queries`."""
-    require_length(query_labels, len(distances.left), "query labels")
-    require_length(query_ids, len(distances.left), "query ids")
-    require_length(gallery_labels, len(distances.right), "gallery labels")
-    require_length(gallery_ids, len(distances.right), "gallery ids")
-    relevance = relevance_from_labels(query_labels, gallery_labels, query_ids, gallery_ids)
+    relevance = relevance_between(distances, query_labels, gallery_labels, query_ids, gallery_ids)
     return rank_galleries(distances, relevance, [np.arange(len(distances.right))], map_at=map_at)[0]
 
 

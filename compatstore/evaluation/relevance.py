@@ -100,6 +100,25 @@ class Comparable(Protocol):
         """The index of a block's first query and its distances, (b, n) float64."""
 
 
+def relevance_between(
+    distances: Comparable,
+    query_labels: npt.ArrayLike,
+    gallery_labels: npt.ArrayLike,
+    query_ids: npt.ArrayLike | None = None,
+    gallery_ids: npt.ArrayLike | None = None,
+) -> Relevance:
+    """As `relevance_from_labels`, of the queries and items of distances.
+
+    Raises:
+        DimensionMismatch: Labels or ids do not match them in number.
+    """
+    require_length(query_labels, len(distances.left), "query labels")
+    require_length(query_ids, len(distances.left), "query ids")
+    require_length(gallery_labels, len(distances.right), "gallery labels")
+    require_length(gallery_ids, len(distances.right), "gallery ids")
+    return relevance_from_labels(query_labels, gallery_labels, query_ids, gallery_ids)
+
+
 def relevance_from_neighbours(
     distances: Comparable, k: int, query_ids: npt.ArrayLike | None = None, gallery_ids: npt.ArrayLike | None = None
 ) -> Relevance:
