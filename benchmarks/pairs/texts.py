@@ -80,9 +80,10 @@ def read_glosses(path: Path, fewest: int) -> Glosses:
 
 
 def read_definitions(path: Path) -> dict[str, str]:
-    """Read the first sense of each noun of GCIDE, in the format of dictd: noun in small letters -> definition.
+    r"""Read the first sense of each noun of GCIDE, in the format of dictd: noun in small letters -> definition.
 
-    Entries that were taken from WordNet are left out: they are the glosses themselves.
+    Entries that were taken from WordNet are left out: they are the glosses themselves. So are those that begin in
+    another way than `Word \Word\, n. [origin]`, such as with a sound.
     """
     text, found = gzip.decompress(path.read_bytes()), dict[str, str]()
     for line in path.with_suffix("").with_suffix(".index").read_text(encoding="utf-8").splitlines():
