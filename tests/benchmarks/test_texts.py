@@ -10,8 +10,8 @@ import pytest
 from benchmarks.pairs.texts import Glosses, asking, read_definitions
 
 ENTRIES = {
-    "Lion": 'Lion \\Li"on\\, n. [F. lion, L. leo. Cf. {Leopard}.]\n   1. (Zool.) A large feline ({Panthera leo}); as, a\n'
-    "      lion roars.\n      [1913 Webster]\n\n   2. A sign.\n",
+    "Lion": 'Lion \\Li"on\\, n. [F. lion, L. leo. Cf. {Leopard}.]\n   1. (Zool.) A large feline ({Panthera leo}); as,\n'
+    "      a lion roars.\n      [1913 Webster]\n\n   2. A sign.\n",
     "Mazourka": 'Mazourka \\Ma*zour"ka\\, n.\n   A Polish dance.\n   [1913 Webster]\n',
     "Mazurka": 'Mazourka \\Ma*zour"ka\\, Mazurka \\Ma*zur"ka\\, n.\n   A Polish dance.\n   [1913 Webster]\n',
     "corgi": "corgi \\corgi\\ n.\n   a Welsh dog\n        [WordNet 1.5]\n",
