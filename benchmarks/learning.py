@@ -97,7 +97,7 @@ class Curve:
         return found | {REBASIS: best}
 
     def _ranked(self, queries: FloatArray, gallery: FloatArray) -> dict[str, float]:
-        blocks = measure(queries, gallery, "cosine", block=_BLOCK).blocks()
+        blocks = measure(queries, gallery, "cosine", block=_BLOCK, undirected="lose").blocks()
         return self._outside.figures(((start, block[:, self._order]) for start, block in blocks), 1)[0]
 
     @property
@@ -107,7 +107,7 @@ class Curve:
     def _fused(self, ways: Mapping[str, Fusion], stored: FloatArray, native: BoolArray) -> dict[str, Any]:
         outside = self._outside
         source = measure(outside.source, self._taught.vectors(SOURCE), "cosine", block=_BLOCK)
-        target = measure(outside.target, stored, "cosine", block=_BLOCK)
+        target = measure(outside.target, stored, "cosine", block=_BLOCK, undirected="lose")
         blocks = fused_blocks(source, target, native, outside.relevance, list(ways.values()))
         return dict(zip(ways, outside.figures(blocks, len(ways)), strict=True))
 
