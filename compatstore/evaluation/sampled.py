@@ -56,7 +56,7 @@ class Sampling:
             (b, n) float64 by position, or one number where all stand for as many.
         """
         if self.weight == 1.0 or (self.drawn is None and relevance.beyond is None):
-            return self.weight
+            return float(self.weight)
         each = np.full((len(rows), len(relevance.order)), self.weight)
         if self.drawn is not None:
             each[:, ~self.drawn[relevance.order]] = 1.0
