@@ -81,7 +81,7 @@ ONLY_IN = {
     "click": "cli",
     "rich": "cli",
     "faiss": "in_memory",
-    **dict.fromkeys(("langchain_core", "haystack", "llama_index"), "integrations"),
+    **dict.fromkeys(("langchain_core", "haystack", "llama_index", "prometheus_client"), "integrations"),
 }
 # Files that may import more: an app's own LanceDB connection is what this one returns.
 BESIDES = {ROOT / "compatstore" / "integrations" / "lancedb.py": {"lancedb"}}

@@ -24,6 +24,7 @@ VERBS = {
     "cutover --check": ("cutover", "GALLERY", "v2", "--check"),
     "status": ("status", "GALLERY"),
     "history": ("history", "GALLERY"),
+    "metrics": ("metrics", "GALLERY"),
     "unbackfillable": ("unbackfillable", "GALLERY", "v2"),
     "report": ("report", "GALLERY", "v2", "--sample", "100", "--encoder", "ENCODER"),
     "verify": ("verify", "GALLERY"),
