@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option(
     "--listen",
     metavar="[HOST:]PORT",
-    help="Answer Prometheus at http://HOST:PORT/metrics until stopped; each answer reads the galleries anew. HOST is "
+    help="Answer Prometheus at http://HOST:PORT/metrics until stopped; each answer is of a new look. HOST is "
     "localhost by default.",
 )
 @pass_output
