@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from compatstore.trainers.images.dmu import DMU, DMUModel
     from compatstore.trainers.images.feature_alignment import RACT, FocalDistillation, LCEAlignment, Regression
     from compatstore.trainers.images.images import Images
+    from compatstore.trainers.images.refreshed import Refreshed
     from compatstore.trainers.images.trained_model import TrainedModel
     from compatstore.trainers.pairs.auto import Auto
     from compatstore.trainers.pairs.comparison import Comparison
@@ -66,6 +67,7 @@ __all__ = [
     "Procrustes",
     "QueryAdapter",
     "Refit",
+    "Refreshed",
     "Regression",
     "Residual",
     "Ridge",
@@ -105,6 +107,7 @@ _HOMES = {
     "Procrustes": "compatstore.trainers.pairs.procrustes",
     "QueryAdapter": "compatstore.trainers.pairs.query_adapter",
     "Refit": "compatstore.trainers.pairs.refit",
+    "Refreshed": "compatstore.trainers.images.refreshed",
     "Regression": "compatstore.trainers.images.feature_alignment",
     "Residual": "compatstore.trainers.pairs.residual",
     "Ridge": "compatstore.trainers.pairs.ridge",

@@ -277,7 +277,9 @@ class BT2Objective(Classification):
     def loss(
         self, parts: Parts, labels: torch.Tensor, of_source: torch.Tensor, goal: torch.Tensor | None
     ) -> torch.Tensor:
-        """`L(kappa, phi_3) + l_1 (1 - cos(phi_3, phi'_t)) + l_2 L(w_s, phi_5) + l_3 (1 - cos(phi_5, phi_s))`.
+        """`l_0 L(kappa, phi_3) + l_1 (1 - cos(phi_3, phi'_t)) + l_2 L(w_s, phi_5) + l_3 (1 - cos(phi_5, phi_s))`.
+
+        BT^2, section 4.3, where l_0, our `own_weight`, is 1.
 
         Args:
             parts: phi_3 (b, m), phi_5 (b, n) and the output (b, m + d).
@@ -287,7 +289,7 @@ class BT2Objective(Classification):
         """
         method = self.method
         classified = parts.output if method.classified == "output" else parts.target
-        loss: torch.Tensor = self.head(classified, labels)
+        loss: torch.Tensor = method.own_weight * self.head(classified, labels)
         if goal is not None:
             loss = loss + method.target_weight * cosine_distance(parts.target, goal)
         through = method.losses(parts.compared, self.rows, labels).mean()

@@ -25,7 +25,7 @@ from compatstore.trainers.images.training import ImageTraining, encoder_of
 from compatstore.trainers.settings import Count, Positive, from_to
 from compatstore.trainers.training import OnEpoch, seeded, within_memory
 
-HeadKind = Literal["linear", "cosine", "arcface"]
+HeadKind = Literal["linear", "unit-linear", "cosine", "arcface"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,11 +34,12 @@ class Classifier:
 
     Args:
         dim: Length of an embedding, >= 1.
-        head: "linear" (cross-entropy of a plain product, no bias), or for embeddings of unit length "cosine"
+        head: "linear" (cross-entropy of a plain product, no bias), or for embeddings of unit length "unit-linear"
+            (cross-entropy of the product with rows of any length, without a scale, as in BT^2's public code), "cosine"
             (softmax over scaled cosines) or "arcface" (the same with an angular margin).
         scale: Multiplies the cosines of "cosine" and "arcface", > 0.
         margin: Of "arcface", in radians, 0 to 1.5.
-        label_smoothing: Of "linear", 0 to 1.
+        label_smoothing: Of "linear" and "unit-linear", 0 to 1.
 
     Raises:
         InvalidInput: A setting is out of its range.
@@ -55,24 +56,42 @@ class Classifier:
         """Whether embeddings have unit length."""
         return self.head != "linear"
 
-    def losses(self, embeddings: torch.Tensor, rows: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Classification loss of each embedding through a head.
+    @property
+    def takes_cosines(self) -> bool:
+        """Whether only the direction of a head's rows counts."""
+        return self.head in ("cosine", "arcface")
+
+    def logits(self, embeddings: torch.Tensor, rows: torch.Tensor, labels: torch.Tensor | None = None) -> torch.Tensor:
+        """Logits of each embedding through a head.
 
         Args:
-            embeddings: (b, dim) float32; of any length, also where the head takes cosines.
+            embeddings: (b, dim) float32, of any length.
+            rows: (classes, dim) float32, of any length.
+            labels: (b,) int64, a row each, that "arcface" gives its margin to; None for no margin.
+
+        Returns:
+            (b, classes) float32: `e . w` ("linear"), `e/|e| . w` ("unit-linear"), `scale cos(e, w)` ("cosine"), or the
+            latter with the angle to the true row larger by the margin ("arcface", arXiv 1801.07698, equation 3).
+        """
+        if self.takes_cosines:
+            true = labels if self.head == "arcface" else None
+            return scaled_cosines(embeddings, rows, scale=self.scale, classes=true, margin=self.margin)
+        return (functional.normalize(embeddings, dim=1) if self.normalise else embeddings) @ rows.T
+
+    def losses(self, embeddings: torch.Tensor, rows: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Classification loss of each embedding through a head: the cross-entropy of its logits.
+
+        Args:
+            embeddings: (b, dim) float32, of any length.
             rows: (classes, dim) float32, of any length.
             labels: (b,) int64, a row each.
 
         Returns:
-            (b,) float32: cross-entropy of `e . w` ("linear"), of `scale cos(e, w)` ("cosine"), or of the latter with
-            the angle to the true row larger by the margin ("arcface", arXiv 1801.07698, equation 3).
+            (b,) float32.
         """
-        if self.head == "linear":
-            smoothing = self.label_smoothing
-            return functional.cross_entropy(embeddings @ rows.T, labels, reduction="none", label_smoothing=smoothing)
-        true = labels if self.head == "arcface" else None
-        logits = scaled_cosines(embeddings, rows, scale=self.scale, classes=true, margin=self.margin)
-        return functional.cross_entropy(logits, labels, reduction="none")
+        smoothing = 0.0 if self.takes_cosines else self.label_smoothing
+        logits = self.logits(embeddings, rows, labels)
+        return functional.cross_entropy(logits, labels, reduction="none", label_smoothing=smoothing)
 
 
 class ClassHead(nn.Module):
@@ -97,8 +116,8 @@ class ClassHead(nn.Module):
         return self.classifier.losses(embeddings, self.rows, labels).mean()
 
     def to_numpy(self) -> FloatArray:
-        """(classes, dim) float32; of unit length where embeddings are."""
-        rows = functional.normalize(self.rows, dim=1) if self.classifier.normalise else self.rows
+        """(classes, dim) float32; of unit length where only their direction counts."""
+        rows = functional.normalize(self.rows, dim=1) if self.classifier.takes_cosines else self.rows
         array: FloatArray = rows.detach().cpu().float().contiguous().numpy()
         return array
 

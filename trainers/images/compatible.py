@@ -35,6 +35,7 @@ from compatstore.trainers.images.images import Images
 from compatstore.trainers.images.source_model import FrozenSource, SourceKnowledge, SourceRows
 from compatstore.trainers.images.trained_model import TrainedModel
 from compatstore.trainers.images.training import ImageTraining, encoder_of
+from compatstore.trainers.settings import Positive
 from compatstore.trainers.training import OnEpoch, seeded, within_memory
 from compatstore.versions import Metric
 
@@ -65,9 +66,13 @@ class CompatibleTraining(Classifier, ImageTraining, ABC):
 
     Args:
         metric: Of both spaces; register both versions with it (`TrainedModel.version`).
+        own_weight: Of the target's own classification loss, > 0; a method weighs its other terms by settings of its
+            own.
         source_rows: Source head of a class: "head" takes the source's own row, and the mean of its features where it
             does not know the class; "means" takes means for all classes; "auto" takes "head" where the source knows
-            all classes, else "means".
+            all classes, else "means". A mean is scaled to the mean length of the source's rows. "plain-means" takes
+            means for all classes as they are, at most of unit length where features are: the head of BT^2's public
+            code.
         augmentation: Random views to train on, the same for source and target; None trains on the images as they are.
 
     Raises:
@@ -75,6 +80,7 @@ class CompatibleTraining(Classifier, ImageTraining, ABC):
     """
 
     metric: Metric = "cosine"
+    own_weight: Positive = 1.0
     source_rows: SourceRows = "auto"
     augmentation: Augmentation | None = None
 
@@ -278,7 +284,7 @@ class CompatibleObjective(Classification):
         super().__init__(method, network, preprocessing, method.augmentation, len(known.rows))
         term = method.term(known, self.head)
         assert term is not None, "a method without a term has an objective of its own"
-        self.source, self.term = source, term
+        self.source, self.term, self.own_weight = source, term, method.own_weight
 
     def forward(self, pixels: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Loss of a batch, ()."""
@@ -287,7 +293,7 @@ class CompatibleObjective(Classification):
         with torch.autocast(pixels.device.type, enabled=False):
             own: torch.Tensor = self.head(embeddings, labels)
             term: torch.Tensor = self.term(Views(views, labels, embeddings, self.source))
-        return own + term
+        return self.own_weight * own + term
 
 
 def retrieval_figures(

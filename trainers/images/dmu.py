@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from pathlib import Path
 from typing import Annotated, Literal
 
+import numpy as np
 import torch
 from torch import nn
 from torch.nn import functional
 
 from compatstore.artifacts import Architecture, Artifact
+from compatstore.boundary import checked
+from compatstore.digests import digest_half
 from compatstore.encoders.network import Preprocessing
-from compatstore.trainers.head_losses import scaled_cosines
+from compatstore.errors import InvalidInput
+from compatstore.evaluation import retrieval_metrics
 from compatstore.trainers.images.classification import ClassHead, Classification, Classifier, HeadKind
 from compatstore.trainers.images.compatible import CompatibleModel, CompatibleTraining, retrieval_figures
 from compatstore.trainers.images.images import Images
+from compatstore.trainers.images.refreshed import FrozenRefreshed, Refreshed
 from compatstore.trainers.images.source_model import FrozenSource, SourceKnowledge
 from compatstore.trainers.images.trained_model import TrainedModel
 from compatstore.trainers.pairs.two_branch import TwoBranch, fold
-from compatstore.trainers.settings import Count, Positive, from_to
+from compatstore.trainers.settings import Count, NotNegative, Positive, from_to
+from compatstore.trainers.training import OnEpoch
 
 Selection = Literal["entropy", "least-confidence", "none"]
 Compatibility = Literal["head", "regression"]
@@ -43,11 +50,12 @@ class DMUModel(CompatibleModel):
 
 @dataclass(frozen=True, kw_only=True)
 class DMU(CompatibleTraining):
-    """Darwinian model upgrades (Zhang et al., AAAI 2023): `L_new + L_SBC + L_FA` (equation 8).
+    """Darwinian model upgrades (Zhang et al., AAAI 2023): `l_0 L_new + l_1 L_SBC + l_2 L_FA` (equation 8, all l 1).
 
     For a sequence of upgrades train each generation with the one before as its source: the adapted gallery is in the
-    space of that generation. The adaptation reads native embeddings of its source; where the gallery holds refreshed
-    ones and the first source's natives too, an adaptation from those is the better one.
+    space of that generation. Adapted embeddings are not native ones: tell `fit` of them (`refreshed`), and the
+    adaptation learns from both. Where the gallery still holds the first source's natives, an adaptation from those is
+    the better one.
 
     Args:
         selection: Weight of an item in the inherited loss, by the prediction of the source's head: "entropy"
@@ -56,7 +64,14 @@ class DMU(CompatibleTraining):
             weighs at most e times as much as another); "none" weighs all items equally.
         compatibility: The inherited loss: that through the source's "head" (equation 10), or the "regression" to its
             embedding, 1 - cosine (equation 14).
+        inherited_weight: l_1, of the inherited loss, >= 0; l_0 is `own_weight`.
+        adaptation_weight: l_2, of the loss of the forward-adaptation head, >= 0. At 0 no such head is trained, as in
+            the first rows of the paper's table 4: `fit` gives a model without an adaptation.
+        adaptation_scale: Multiplies the cosines of that loss, > 0; None takes `scale`, as the paper does. A smaller one
+            leaves the adapted embeddings more of the order within a class.
         adapter_width: Of the three hidden layers of the forward-adaptation head, >= 1.
+        two_views: The source embeds a random view of its own of each image, as in the paper's algorithm 1; else the
+            target's. Without an augmentation both are the image.
 
     Raises:
         InvalidInput: A setting is out of its range.
@@ -67,7 +82,58 @@ class DMU(CompatibleTraining):
     margin: Annotated[float, from_to(0, 1.5)] = 0.3
     selection: Selection = "entropy"
     compatibility: Compatibility = "head"
+    inherited_weight: NotNegative = 1.0
+    adaptation_weight: NotNegative = 1.0
+    adaptation_scale: Positive | None = None
     adapter_width: Count = 1024
+    two_views: bool = True
+
+    @checked
+    def fit(
+        self,
+        images: Images,
+        source: TrainedModel,
+        *,
+        refreshed: Sequence[Refreshed] = (),
+        held_out: Images | None = None,
+        progress: OnEpoch | None = None,
+        checkpoint: str | Path | None = None,
+    ) -> CompatibleModel:
+        """Train from random weights; the source is not changed.
+
+        Args:
+            images: What to train on; at least two classes, known to the source or not.
+            source: The model to stay comparable with.
+            refreshed: How else vectors of the source's space in the gallery were made: for a gallery that was refreshed
+                before, from the model of its natives to the source.
+            held_out: Images of the same classes, to measure accuracy and retrieval on.
+            progress: Called after each epoch.
+            checkpoint: File to save to, from which training continues after a kill.
+
+        Returns:
+            A `DMUModel`; a plain `CompatibleModel` where `adaptation_weight` is 0.
+
+        Raises:
+            InvalidInput: As of every compatible training; or there is no adaptation that could learn from refreshed
+                vectors.
+            Incompatible: A refresh does not lead from its model to the source.
+        """
+        if refreshed and not self.adaptation_weight:
+            expected = "adaptation_weight above 0 where a gallery was refreshed"
+            raise InvalidInput("train DMU", expected=expected, found="0, which trains no adaptation")
+        for one in refreshed:
+            one.require_into(source, self.metric)
+
+        def objective(
+            network: nn.Module, preprocessing: Preprocessing, frozen: FrozenSource, known: SourceKnowledge
+        ) -> DMUObjective:
+            return DMUObjective(self, network, preprocessing, frozen, known, refreshed)
+
+        fixed = "".join(one.fingerprint for one in refreshed)
+        model = self.train_with(
+            objective, images, source, held_out=held_out, progress=progress, checkpoint=checkpoint, fixed=fixed
+        )
+        return self._told_of(model, refreshed, images, held_out)
 
     def objective(
         self, network: nn.Module, preprocessing: Preprocessing, source: FrozenSource, known: SourceKnowledge
@@ -85,10 +151,12 @@ class DMU(CompatibleTraining):
         target: TrainedModel,
         figures: dict[str, float],
         held_out: Images | None,
-    ) -> DMUModel:
+    ) -> CompatibleModel:
         """Add the adaptation and its figures to the model of every compatible training."""
         assert isinstance(objective, DMUObjective)
         figures |= objective.weight_spread(self.batch_size)
+        if objective.adapter is None:
+            return super().model(objective, source, target, figures, held_out)
         adaptation = self._adaptation(objective.adapter, source, target, figures)
         if held_out is not None:
             adapted = retrieval_figures(adaptation, source, target, held_out, self.metric)
@@ -96,6 +164,24 @@ class DMU(CompatibleTraining):
             adaptation = self._adaptation(objective.adapter, source, target, adapted)
         plain = super().model(objective, source, target, figures, held_out)
         return DMUModel(**{field.name: getattr(plain, field.name) for field in fields(plain)}, adaptation=adaptation)
+
+    def _told_of(
+        self, model: CompatibleModel, refreshed: Sequence[Refreshed], images: Images, held_out: Images | None
+    ) -> CompatibleModel:
+        """Add to the adaptation what it has learned from, and to the figures what it makes of refreshed vectors."""
+        if not refreshed or not isinstance(model, DMUModel):
+            return model
+        digests = [digest_half(one.vectors(images)) for one in refreshed]
+        assert model.adaptation.seen is not None, "every compatible training records what it has seen"
+        adaptation = model.adaptation.having_seen(np.concatenate([model.adaptation.seen, *digests]))
+        figures = dict(model.figures)
+        for number, one in enumerate(refreshed if held_out is not None else (), 1):
+            assert held_out is not None
+            queries, labels = model.encoder.encode(list(held_out.images)), np.asarray(held_out.labels)
+            gallery, rows = adaptation.apply(one.vectors(held_out)).vectors, np.arange(len(held_out))
+            found = retrieval_metrics(queries, gallery, labels, labels, rows, rows, ks=(1,), metric=self.metric)
+            figures[f"t/h, refreshed {number}"] = found.cmc[1]
+        return replace(model, adaptation=adaptation, figures=figures)
 
     def _adaptation(
         self, adapter: TwoBranch, source: TrainedModel, target: TrainedModel, figures: Mapping[str, float]
@@ -120,8 +206,9 @@ class DMUObjective(Classification):
         method: Its settings.
         network: (b, c, s, s) float32 -> (b, dim).
         preprocessing: From pixels to the input of the network.
-        source: Embeds the same views; no gradients.
+        source: Embeds views of the same images; no gradients.
         known: What the source makes of the training images.
+        refreshed: How else the gallery's vectors were made.
     """
 
     def __init__(
@@ -131,30 +218,46 @@ class DMUObjective(Classification):
         preprocessing: Preprocessing,
         source: FrozenSource,
         known: SourceKnowledge,
+        refreshed: Sequence[Refreshed] = (),
     ) -> None:
         super().__init__(method, network, preprocessing, method.augmentation, len(known.rows))
         self.method, self.source, self.rows = method, source, nn.Buffer(known.rows)
         self.source_features, self.source_labels = known.features, known.labels
-        self.adapter = TwoBranch(
-            Architecture(
-                source_dim=source.source_dim,
-                output_dim=method.dim,
-                mixer=(method.adapter_width,) * 3,
-                normalise=method.normalise,
-            )
+        self.refreshed = nn.ModuleList(FrozenRefreshed(one) for one in refreshed)
+        shape = Architecture(
+            source_dim=source.source_dim,
+            output_dim=method.dim,
+            mixer=(method.adapter_width,) * 3,
+            normalise=method.normalise,
         )
+        self.adapter = TwoBranch(shape) if method.adaptation_weight else None
 
     def forward(self, pixels: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Loss of a batch, ()."""
-        views = self.views(pixels)
-        embeddings, of_source = self.embed(views), self.source(views)
-        adapted = self.adapter(of_source[:, : self.source.source_dim], None).vectors
+        method, views = self.method, self.views(pixels)
+        views_of_source = self.views(pixels) if method.two_views else views
+        embeddings, of_source = self.embed(views), self.source(views_of_source)
         with torch.autocast(pixels.device.type, enabled=False):
             new: torch.Tensor = self.head(embeddings, labels)
             weights = self.weights(of_source, labels)
             inherited = (weights * self._inheritance(embeddings, of_source, labels)).sum()
-            forward: torch.Tensor = self.head(adapted, labels)
-        return new + inherited + forward
+        loss = method.own_weight * new + method.inherited_weight * inherited
+        if self.adapter is None:
+            return loss
+        return loss + method.adaptation_weight * self._adaptation_loss(self.adapter, views_of_source, of_source, labels)
+
+    def _adaptation_loss(
+        self, adapter: TwoBranch, views: torch.Tensor, of_source: torch.Tensor, labels: torch.Tensor
+    ) -> torch.Tensor:
+        """L_FA (equation 11): the mean over the source's vectors of a batch, native and refreshed ones."""
+        native = of_source[:, : self.source.source_dim]
+        stored = torch.cat([native, *(refreshed(views) for refreshed in self.refreshed)])
+        adapted = adapter(stored, None).vectors
+        scale = self.method.adaptation_scale or self.method.scale
+        classifier: Classifier = replace(self.method, scale=scale)
+        with torch.autocast(views.device.type, enabled=False):
+            truth = labels.repeat(1 + len(self.refreshed))
+            return classifier.losses(adapted.float(), self.head.rows, truth).mean()
 
     def weights(self, of_source: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Weights of the inherited losses: source embeddings (b, dim) and labels (b,) -> (b,), adding up to 1."""
@@ -170,9 +273,8 @@ class DMUObjective(Classification):
 
     def _logits(self, of_source: torch.Tensor) -> torch.Tensor:
         """The source's logits; cosines are scaled, because entropies of unscaled ones are nearly equal."""
-        if not self.method.normalise:
-            return of_source @ self.rows.T
-        return scaled_cosines(of_source, self.rows, scale=self.method.scale)
+        classifier: Classifier = self.method
+        return classifier.logits(of_source, self.rows)
 
     def _inheritance(self, embeddings: torch.Tensor, of_source: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         if self.method.compatibility == "regression":

@@ -15,7 +15,7 @@ from compatstore.encoders.network import NetworkEncoder
 from compatstore.trainers.images.images import Images
 from compatstore.trainers.images.trained_model import TrainedModel
 
-SourceRows = Literal["auto", "head", "means"]
+SourceRows = Literal["auto", "head", "means", "plain-means"]
 
 # ITU-R BT.601, as Pillow converts colours to grey.
 _GREY = (0.299, 0.587, 0.114)
@@ -98,12 +98,13 @@ class SourceKnowledge:
             take: "head" takes the source's own rows, and the mean source feature of its images for a class that the
                 source does not know; "means" takes means for all; "auto" the head where it knows all classes, else
                 means, because rows of both kinds separate classes that are near each other. A mean is scaled to the
-                mean length of the source's rows, so that all rows have equal weight.
+                mean length of the source's rows, so that all rows have equal weight; "plain-means" are not scaled.
         """
         features = source.encoder.encode(list(images.images))
         labels, names = np.asarray(images.labels), images.class_names
-        length = float(np.linalg.norm(source.head, axis=1).mean())
-        rows = length * _unit(class_means(torch.from_numpy(features), torch.from_numpy(labels), len(names)))
+        rows = class_means(torch.from_numpy(features), torch.from_numpy(labels), len(names))
+        if take != "plain-means":
+            rows = float(np.linalg.norm(source.head, axis=1).mean()) * functional.normalize(rows, dim=1)
         known = torch.tensor([name in source.class_names for name in names])
         if take == "head" or (take == "auto" and bool(known.all())):
             for row in torch.nonzero(known).flatten().tolist():
@@ -125,7 +126,3 @@ def class_means(features: torch.Tensor, labels: torch.Tensor, classes: int) -> t
 def padded(vectors: torch.Tensor, dim: int) -> torch.Tensor:
     """Fill up with zeros: (n, d) -> (n, dim)."""
     return functional.pad(vectors, (0, dim - vectors.shape[1]))
-
-
-def _unit(vectors: torch.Tensor) -> torch.Tensor:
-    return functional.normalize(vectors, dim=1)

@@ -73,9 +73,10 @@ def objective_of(method: BT2, source: TrainedModel, images: Images, goal: Frozen
     )
 
 
+@pytest.mark.parametrize("head", ["cosine", "unit-linear"])
 @pytest.mark.parametrize("classified", ["target", "output"])
-def test_the_loss_is_its_four_terms(split, source, classified: str) -> None:
-    method = BT2(dim=14, extra=4, classified=classified, target_weight=1.5, **TRAINING)
+def test_the_loss_is_its_four_terms(split, source, classified: str, head: str) -> None:
+    method = BT2(dim=14, extra=4, classified=classified, own_weight=0.5, target_weight=1.5, head=head, **TRAINING)
     objective = objective_of(method, source, split[0].take(range(40)), None)
     generator = torch.Generator().manual_seed(3)
     target, compared, output, of_source, goal = (torch.randn(7, n, generator=generator) for n in (10, 12, 14, 12, 10))
@@ -85,16 +86,17 @@ def test_the_loss_is_its_four_terms(split, source, classified: str) -> None:
     def cos(a: torch.Tensor, b: torch.Tensor) -> float:
         return sum(float(x) * float(y) for x, y in zip(a, b, strict=True)) / float(a.norm()) / float(b.norm())
 
-    def cosine_softmax(vector: torch.Tensor, rows: torch.Tensor, label: int) -> float:
-        logits = [16 * cos(vector, row) for row in rows]
+    def class_loss(vector: torch.Tensor, rows: torch.Tensor, label: int) -> float:
+        scales = [16.0 if head == "cosine" else float(row.norm()) for row in rows]
+        logits = [scale * cos(vector, row) for scale, row in zip(scales, rows, strict=True)]
         return math.log(sum(math.exp(value) for value in logits)) - logits[label]
 
     expected = 0.0
     rows = objective.head.rows.detach()
     for i, label in enumerate(labels.tolist()):
-        expected += cosine_softmax(output[i] if classified == "output" else target[i], rows, label) / 7
+        expected += 0.5 * class_loss(output[i] if classified == "output" else target[i], rows, label) / 7
         expected += 1.5 * (1 - cos(target[i], goal[i])) / 7
-        expected += 10 * cosine_softmax(compared[i], objective.rows, label) / 7
+        expected += 10 * class_loss(compared[i], objective.rows, label) / 7
         expected += 5 * (1 - cos(compared[i], of_source[i])) / 7
     assert found == pytest.approx(expected, rel=1e-5)
 

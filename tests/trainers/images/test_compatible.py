@@ -121,6 +121,10 @@ def test_classes_new_to_the_source_get_the_mean_of_its_features(source) -> None:
     assert not known.rows[:, 12:].any()
     means = SourceKnowledge.of(source, TRAIN, dim=12)
     assert not np.allclose(means.rows[:5], source.head, atol=1e-3)
+    plain = SourceKnowledge.of(source, TRAIN, dim=12, take="plain-means")
+    for digit in range(10):
+        mean = features[np.asarray(TRAIN.labels) == digit].mean(axis=0)
+        np.testing.assert_allclose(plain.rows[digit], mean, rtol=1e-4, atol=1e-5)
     seen = TRAIN.of_classes(range(4))
     np.testing.assert_array_equal(SourceKnowledge.of(source, seen, dim=12).rows, source.head[:4])
     assert class_means(torch.ones(2, 3), torch.tensor([2, 2]), 4).tolist() == [[0] * 3, [0] * 3, [1] * 3, [0] * 3]

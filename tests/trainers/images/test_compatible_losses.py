@@ -21,6 +21,7 @@ from compatstore.trainers.images.compatible import CompatibleTraining, Views
 from compatstore.trainers.images.source_model import FrozenSource, SourceKnowledge
 
 CLASSES, DIM = 4, 6
+HEADS = ["linear", "unit-linear", "cosine", "arcface"]
 
 
 def vectors(n: int, seed: int, dim: int = DIM) -> torch.Tensor:
@@ -64,8 +65,9 @@ def cross_entropy(logits: list[float], label: int) -> float:
 
 def class_loss(method: CompatibleTraining, embedding, rows, label: int) -> float:
     """One embedding's loss through a head, as the heads are defined."""
-    if method.head == "linear":
-        logits = [dot(row, embedding) for row in rows]
+    if method.head in ("linear", "unit-linear"):
+        length = 1 if method.head == "linear" else math.sqrt(dot(embedding, embedding))
+        logits = [dot(row, embedding) / length for row in rows]
         smoothed = [cross_entropy(logits, index) for index in range(len(rows))]
         share = method.label_smoothing
         return (1 - share) * smoothed[label] + share * sum(smoothed) / len(rows)
@@ -91,8 +93,8 @@ def close(found: torch.Tensor, expected: float) -> None:
     assert found.item() == pytest.approx(expected, rel=2e-5, abs=1e-6)
 
 
-@given(seed=st.integers(0, 99), head=st.sampled_from(["linear", "cosine", "arcface"]), smoothing=st.floats(0, 0.5))
-@settings(max_examples=30)
+@given(seed=st.integers(0, 99), head=st.sampled_from(HEADS), smoothing=st.floats(0, 0.5))
+@settings(max_examples=40)
 def test_bct_classifies_through_the_source_s_rows(seed: int, head: str, smoothing: float) -> None:
     method = BCT(dim=DIM, head=head, weight=2.5, scale=7.0, margin=0.4, label_smoothing=smoothing)
     views, known = batch(seed), knowledge(seed + 50)
@@ -213,9 +215,30 @@ def test_gradients_reach_the_target_and_nothing_of_the_source(method: type[Compa
         assert torch.equal(tensor, before[name]), name
 
 
+@pytest.mark.parametrize("head", HEADS)
+def test_own_loss_and_term_are_weighed_apart(head: str) -> None:
+    """`own_weight L(kappa_t) + weight L(w_s)`, both written out."""
+    images = Images(np.random.default_rng(0).integers(0, 255, (12, 8, 8), np.uint8), np.arange(12) % CLASSES)
+    preprocessing = Preprocessing(size=8, mode="L")
+    encoder = NetworkEncoder(SmallConvNet(size=8, dim=DIM, width=2), preprocessing, device="cpu")
+    trainer = BCT(dim=DIM, width=2, head=head, own_weight=0.25, weight=7.0, label_smoothing=0.1)
+    known = knowledge()
+    network = SmallConvNet(size=8, dim=DIM, width=2).build()
+    objective = trainer.objective(network, preprocessing, FrozenSource(encoder, DIM), known).eval()
+    pixels, labels = torch.from_numpy(images.images)[:, None], torch.from_numpy(np.asarray(images.labels))
+    with torch.no_grad():
+        found, embeddings = objective(pixels, labels), objective.embed(pixels)
+    expected = 0.0
+    for embedding, label in zip(embeddings, labels.tolist(), strict=True):
+        expected += 0.25 * class_loss(trainer, embedding, objective.head.rows.detach(), label) / 12
+        expected += 7.0 * class_loss(trainer, embedding, known.rows, label) / 12
+    close(found, expected)
+
+
 @pytest.mark.parametrize(
     ("method", "setting", "words"),
     [
+        (BCT, {"own_weight": 0.0}, "own_weight > 0"),
         (Regression, {"distance": "l1"}, "distance of"),
         (Regression, {"weight": -1.0}, "weight >= 0"),
         (FocalDistillation, {"beta": -1.0}, "beta >= 0; found beta=-1.0"),

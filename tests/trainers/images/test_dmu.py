@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,7 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import compatstore as cs
-from compatstore.trainers import DMU, DMUModel, Images, Independent, TrainedModel
+from compatstore.digests import digest_half
+from compatstore.errors import Incompatible, InvalidInput
+from compatstore.trainers import DMU, Augmentation, DMUModel, Images, Independent, Refreshed, TrainedModel
 from compatstore.trainers.images.dmu import DMUObjective, selective_weights
 from compatstore.trainers.images.source_model import FrozenSource, SourceKnowledge
 
@@ -127,23 +130,40 @@ def test_on_digits_least_confidence_is_uneven_and_entropy_is_not(split, source) 
     assert 0.8 < spread["entropy"]["smallest_weight"] < spread["entropy"]["largest_weight"] < 1.02
 
 
-def objective_of(method: DMU, source: TrainedModel, images: Images) -> DMUObjective:
+def objective_of(
+    method: DMU, source: TrainedModel, images: Images, refreshed: Sequence[Refreshed] = ()
+) -> DMUObjective:
     preprocessing = method.preprocessing(images)
     known = SourceKnowledge.of(source, images, dim=method.dim)
     network = method.backbone(preprocessing).build()
-    return method.objective(network, preprocessing, FrozenSource(source.encoder, method.dim), known)
+    frozen = FrozenSource(source.encoder, method.dim)
+    return DMUObjective(method, network, preprocessing, frozen, known, refreshed)
 
 
-@pytest.mark.parametrize("compatibility", ["head", "regression"])
-def test_the_loss_is_equation_8(split, source, compatibility: str) -> None:
+def tensors(images: Images) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.from_numpy(images.images)[:, None], torch.from_numpy(np.asarray(images.labels))
+
+
+@pytest.mark.parametrize(
+    ("compatibility", "weighed"),
+    [
+        ("head", {}),
+        ("regression", {}),
+        ("head", {"own_weight": 0.5, "inherited_weight": 3.0, "adaptation_weight": 0.25, "adaptation_scale": 4.0}),
+        ("head", {"adaptation_weight": 0.0}),
+    ],
+)
+def test_the_loss_is_equation_8(split, source, compatibility: str, weighed: dict[str, float]) -> None:
     few = split[0].take(range(24))
-    method = DMU(dim=12, width=4, adapter_width=16, compatibility=compatibility)
+    method = DMU(dim=12, width=4, adapter_width=16, compatibility=compatibility, **weighed)
     objective = objective_of(method, source, few).eval()
-    pixels, labels = torch.from_numpy(few.images)[:, None], torch.from_numpy(np.asarray(few.labels))
+    pixels, labels = tensors(few)
     with torch.no_grad():
         embeddings = objective.embed(pixels).double().numpy()
         of_source = objective.source(pixels)
-        adapted = objective.adapter(of_source, None).vectors.double().numpy()
+        # Without its loss there is no head; its embeddings have the weight 0 below.
+        adapted = of_source if objective.adapter is None else objective.adapter(of_source, None).vectors
+        adapted = adapted.double().numpy()
     rows = {"new": objective.head.rows, "source": objective.rows}
     rows = {name: value.detach().double().numpy() for name, value in rows.items()}
     of_source = of_source.double().numpy()
@@ -151,18 +171,20 @@ def test_the_loss_is_equation_8(split, source, compatibility: str) -> None:
     def cos(a: np.ndarray, b: np.ndarray) -> float:
         return float(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
 
-    def arcface(x: np.ndarray, head: np.ndarray, label: int) -> float:
-        logits = [30 * cos(x, row) for row in head]
-        logits[label] = 30 * math.cos(math.acos(cos(x, head[label])) + 0.3)
+    def arcface(x: np.ndarray, head: np.ndarray, label: int, scale: float = 30) -> float:
+        logits = [scale * cos(x, row) for row in head]
+        logits[label] = scale * math.cos(math.acos(cos(x, head[label])) + 0.3)
         return -logits[label] + math.log(sum(math.exp(value) for value in logits))
 
     weights = written_out_weights(np.array([[30 * cos(x, row) for row in rows["source"]] for x in of_source]))
     expected = 0.0
+    own, inherits, adapts = (weighed.get(name, 1.0) for name in ("own_weight", "inherited_weight", "adaptation_weight"))
     for i, label in enumerate(few.labels):
-        expected += arcface(embeddings[i], rows["new"], label) / 24
+        expected += own * arcface(embeddings[i], rows["new"], label) / 24
         inherited = arcface(embeddings[i], rows["source"], label)
-        expected += weights[i] * (inherited if compatibility == "head" else 1 - cos(embeddings[i], of_source[i]))
-        expected += arcface(adapted[i], rows["new"], label) / 24
+        inherited = inherited if compatibility == "head" else 1 - cos(embeddings[i], of_source[i])
+        expected += inherits * weights[i] * inherited
+        expected += adapts * arcface(adapted[i], rows["new"], label, weighed.get("adaptation_scale", 30)) / 24
     assert objective(pixels, labels).item() == pytest.approx(expected, rel=1e-4)
 
 
@@ -175,6 +197,74 @@ def test_gradients_reach_the_target_its_head_and_the_adaptation_alone(split, sou
     assert moved == {name for name, _ in objective.named_parameters() if not name.startswith("source.")}
     assert any(name.startswith("adapter.") for name in moved)
     assert all(torch.isfinite(parameter.grad).all() for parameter in objective.parameters() if parameter.requires_grad)
+
+
+def test_without_the_adaptation_s_loss_no_head_is_trained(split, source) -> None:
+    few = split[0].take(range(200))
+    trainer = DMU(dim=12, width=4, epochs=1, warmup_epochs=0, adaptation_weight=0.0)
+    model = trainer.fit(few, source, held_out=few)
+    assert set(model.artifacts()) == {"artifact"}
+    assert "t/h" not in model.figures
+    assert not isinstance(model, DMUModel)
+
+
+@pytest.mark.parametrize("two_views", [True, False])
+def test_source_and_target_see_views_of_their_own(split, source, two_views: bool) -> None:
+    """Algorithm 1 draws `x_old = aug(x)` and `x_new = aug(x)`."""
+    few = split[0].take(range(24))
+    method = DMU(dim=12, width=4, adapter_width=16, augmentation=Augmentation(), two_views=two_views)
+    objective, seen = objective_of(method, source, few).eval(), []
+    objective.source.network.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    objective.network.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    objective(*tensors(few))
+    assert len(seen) == 2
+    assert torch.equal(*seen) != two_views
+
+
+def test_the_adaptation_learns_from_refreshed_vectors_too(split, generations) -> None:
+    """The mean of equation 11 over native vectors of the source and over those that a refresh made."""
+    few = split[0].take(range(24))
+    first, second = generations[:2]
+    refreshed = Refreshed(first, [second.adaptation])
+    method = DMU(dim=12, width=4, adapter_width=16, own_weight=1e-12, inherited_weight=0.0, scale=8.0, margin=0.0)
+    objective = objective_of(method, second, few, [refreshed]).eval()
+    native = second.encoder.encode(list(few.images))
+    made = second.adaptation.apply(first.encoder.encode(list(few.images))).vectors
+    np.testing.assert_allclose(refreshed.vectors(few), made)
+    losses = []
+    with torch.no_grad():
+        rows = torch.nn.functional.normalize(objective.head.rows, dim=1).double().numpy()
+        for stored in (native, made):
+            for adapted, label in zip(
+                objective.adapter(torch.from_numpy(stored), None).vectors, few.labels, strict=True
+            ):
+                logits = [8 * float(np.dot(adapted.double().numpy(), row)) for row in rows]
+                losses.append(math.log(sum(map(math.exp, logits))) - logits[label])
+        assert objective(*tensors(few)).item() == pytest.approx(sum(losses) / 48, rel=1e-4)
+
+
+def test_a_gallery_refreshed_twice_is_learned_from_and_measured(split, generations) -> None:
+    first, second = generations[:2]
+    refreshed = Refreshed(first, [second.adaptation])
+    trainer = DMU(dim=12, width=4, epochs=2, adapter_width=32, head="cosine")
+    few, held_out = split[0].take(range(300)), split[1].take(range(150))
+    third = trainer.fit(few, second, refreshed=[refreshed], held_out=held_out)
+    assert 0 < third.figures["t/h, refreshed 1"] <= 1
+    for vectors in (second.encoder.encode(list(few.images)), refreshed.vectors(few)):
+        assert np.isin(digest_half(vectors), third.adaptation.seen).all()
+    again = Refreshed(first, [second.adaptation, third.adaptation])
+    assert again.vectors(few).shape == (300, 12)
+    with pytest.raises(Incompatible, match="for the source"):
+        trainer.fit(few, first, refreshed=[refreshed])
+    with pytest.raises(Incompatible, match="for adaptation 1"):
+        trainer.fit(few, second, refreshed=[Refreshed(second, [second.adaptation])])
+    with pytest.raises(InvalidInput, match="found Identity"):
+        Refreshed(first, [second.artifact])
+    with pytest.raises(InvalidInput, match="found none"):
+        Refreshed(first, [])
+    without = DMU(dim=12, width=4, adaptation_weight=0.0)
+    with pytest.raises(InvalidInput, match="trains no adaptation"):
+        without.fit(few, second, refreshed=[refreshed])
 
 
 def test_figures_say_how_even_the_weights_are(generations) -> None:
