@@ -5,8 +5,9 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import torch
@@ -31,8 +32,9 @@ class SideModel:
 
     Args:
         encoder: The side-information model: `EmbeddingVersion(..., side_dim=encoder.dim, side_encoder=encoder)`.
-        figures: What was measured: "loss" (mean of the last epoch), "images", "seconds", and where the source's
-            encoder is known "cka", the linear CKA with its embeddings; low where the two complement each other.
+        figures: What was measured: "loss" (mean of the last epoch), "images", "steps" (of the optimiser, in all),
+            "seconds", and where the source's encoder is known "cka", the linear CKA with its embeddings; low where the
+            two complement each other.
     """
 
     encoder: NetworkEncoder
@@ -45,6 +47,9 @@ class SideTrainer(ImageTraining, ABC):
 
     Args:
         dim: Values of side-information an item.
+        steps: Steps of the optimiser to train for, >= 1, in place of `epochs`: rounded up to whole passes over the
+            images, with the warm-up's share of all passes kept. Kinds of side-information differ in their batches, so
+            equal steps compare them as FCT's table 6 does, equal passes do not. None trains for `epochs`.
         codes: Train for `side_dtype="bits"`: while it trains, the loss sees the signs of the values, which a BatchNorm
             keeps even; gradients skip the sign (straight-through estimator, arXiv 1308.3432).
 
@@ -53,7 +58,19 @@ class SideTrainer(ImageTraining, ABC):
     """
 
     dim: Count = 64
+    steps: Count | None = None
     codes: bool = False
+
+    def epochs_for(self, images: int) -> Self:
+        """The same trainer with the passes over n images that its `steps` take."""
+        if self.steps is None:
+            return self
+        epochs = -(-self.steps // self._steps_a_pass(images))
+        return replace(self, epochs=epochs, warmup_epochs=self.warmup_epochs * epochs / self.epochs)
+
+    def _steps_a_pass(self, images: int) -> int:
+        """A last batch that is not full is left out, as `Images.batches` does."""
+        return images // min(self.batch_size, images)
 
     @abstractmethod
     def objective(self, network: nn.Module, preprocessing: Preprocessing, images: Images) -> nn.Module:
@@ -101,9 +118,11 @@ class SideTrainer(ImageTraining, ABC):
             network = backbone.build()
             seen = nn.Sequential(network, StraightThrough()) if self.codes else network
             objective = self.objective(seen, preprocessing, images)
-            loss = self.minimise(objective, images, preprocessing, progress=progress, checkpoint=checkpoint)
+            training = self.epochs_for(len(images))
+            loss = training.minimise(objective, images, preprocessing, progress=progress, checkpoint=checkpoint)
         encoder = encoder_of(backbone, preprocessing, network, normalise=self.unit_length)
-        figures = {"loss": loss, "images": len(images), "seconds": time.perf_counter() - start}
+        steps = training.epochs * self._steps_a_pass(len(images))
+        figures = {"loss": loss, "images": len(images), "steps": steps, "seconds": time.perf_counter() - start}
         if source is not None:
             figures["cka"] = complementarity(encoder, source, held_out or images)
         return SideModel(encoder=encoder, figures=figures)

@@ -10,25 +10,31 @@ from pytorch_metric_learning import losses
 from torch import nn
 
 from compatstore.encoders.network import Preprocessing
+from compatstore.errors import InvalidInput
 from compatstore.trainers.images.augmentation import Augmentation
 from compatstore.trainers.images.images import Images
-from compatstore.trainers.settings import BatchRows, Positive, at_least
+from compatstore.trainers.settings import BatchRows, Count, Positive, at_least
 from compatstore.trainers.side.training import SideTrainer
 
 
 @dataclass(frozen=True, kw_only=True)
 class SimCLR(SideTrainer):
-    """Train a network so that views of one image are close, and views of other images far (NT-Xent).
+    """Train a network so that views of one image are close, and views of other images far (SimCLR, arXiv 2002.05709).
 
-    The network ends in a BatchNorm and has no projection head after it, as FCT's SimCLR models (appendix D.4.1). Labels
-    are not read.
+    The loss of view i is NT-Xent (equation 1 of that paper), averaged over the other views p of its image:
+    `-log e^{cos(z_i, z_p)/T} / sum_k e^{cos(z_i, z_k)/T}`, k over all views of the batch but i. `z = W_2 relu(W_1 h)`
+    is a projection of the side-information h, dropped after training. The network ends in a BatchNorm, as FCT's SimCLR
+    models (FCT, appendix D.4.1). Labels are not read.
 
     Args:
         temperature: Divides the cosines, > 0.
-        augmentation: How the two views of an image are drawn.
-        local_views: Further views of each image, drawn by `local`: multi-crop (arXiv 2006.09882). Each costs as much
-            as one of the two.
+        projection: Values of z, >= 0; the hidden layer is as wide as h. 0 compares h itself.
+        augmentation: How the two views of an image are drawn: parts of 20 % of it and more.
+        local_views: Further views of each image, drawn by `local`: multi-crop (arXiv 2006.09882), which FCT trains
+            with.
         local: How they are drawn: small parts of the image.
+        local_size: Side of these views, in pixels, at most the network's; None takes the network's. A view of half the
+            side costs a quarter. A network that reads one size only, as transformers do, takes no other.
 
     Raises:
         InvalidInput: A setting is out of its range.
@@ -36,9 +42,11 @@ class SimCLR(SideTrainer):
 
     batch_size: BatchRows = 256
     temperature: Positive = 0.2
-    augmentation: Augmentation = field(default_factory=Augmentation)
+    projection: Annotated[int, at_least(0)] = 128
+    augmentation: Augmentation = field(default_factory=lambda: Augmentation(smallest_crop=0.2))
     local_views: Annotated[int, at_least(0)] = 0
-    local: Augmentation = field(default_factory=lambda: Augmentation(smallest_crop=0.2, largest_crop=0.6))
+    local: Augmentation = field(default_factory=lambda: Augmentation(smallest_crop=0.1, largest_crop=0.4))
+    local_size: Count | None = None
 
     @property
     def ends_in_norm(self) -> bool:
@@ -46,26 +54,59 @@ class SimCLR(SideTrainer):
         return True
 
     def objective(self, network: nn.Module, preprocessing: Preprocessing, images: Images) -> nn.Module:
-        """Make the contrastive loss."""
-        return _Views(self, network, preprocessing)
+        """Make the contrastive loss.
+
+        Raises:
+            InvalidInput: Local views are to be larger than the network's input.
+        """
+        if self.local_size is not None and self.local_size > preprocessing.size:
+            expected = f"local_size of at most {preprocessing.size} pixels, the side of the network's input"
+            raise InvalidInput("train SimCLR", expected=expected, found=f"{self.local_size}")
+        return ViewsObjective(self, network, preprocessing)
 
 
-class _Views(nn.Module):
-    """The loss of a batch: (b, c, s, s) uint8, labels ignored -> scalar."""
+class ViewsObjective(nn.Module):
+    """The loss of a batch: (b, c, s, s) uint8, labels ignored -> scalar.
+
+    Args:
+        settings: Of the trainer.
+        network: (b, c, s, s) float32 -> (b, dim), the side-information.
+        preprocessing: From pixels to the input of the network.
+    """
 
     def __init__(self, settings: SimCLR, network: nn.Module, preprocessing: Preprocessing) -> None:
         super().__init__()
-        self.network, self.preprocessing = network, preprocessing
-        self.draws = [settings.augmentation] * 2 + [settings.local] * settings.local_views
+        self.network, self.preprocessing, self.settings = network, preprocessing, settings
+        self.projection = _projection(settings.dim, settings.projection)
         # With one positive an anchor SupCon is NT-Xent; the library's NTXentLoss compares every positive pair with
         # every negative pair, which costs the third power of the batch (14 s an epoch instead of 0.3 on digits).
         self.loss = losses.SupConLoss(temperature=settings.temperature)
 
     def forward(self, pixels: torch.Tensor, _labels: torch.Tensor) -> torch.Tensor:
-        views = torch.cat([draw(pixels) for draw in self.draws])
-        image = torch.arange(len(pixels), device=pixels.device).repeat(len(self.draws))
-        loss: torch.Tensor = self.loss(self.network(self.preprocessing.scale(views)), image)
+        """Loss of a batch, ()."""
+        settings = self.settings
+        embeddings = [self._embed(torch.cat([settings.augmentation(pixels) for _ in range(2)]))]
+        if settings.local_views:
+            local = torch.cat([settings.local(pixels) for _ in range(settings.local_views)])
+            embeddings.append(self._embed(self._resized(local)))
+        image = torch.arange(len(pixels), device=pixels.device).repeat(2 + settings.local_views)
+        loss: torch.Tensor = self.loss(self.projection(torch.cat(embeddings)), image)
         return loss
+
+    def _embed(self, views: torch.Tensor) -> torch.Tensor:
+        embeddings: torch.Tensor = self.network(self.preprocessing.scale(views))
+        return embeddings
+
+    def _resized(self, views: torch.Tensor) -> torch.Tensor:
+        side = self.settings.local_size
+        if side is None or side == views.shape[-1]:
+            return views
+        return nn.functional.interpolate(views, (side, side), mode="bilinear", antialias=True)
+
+
+def _projection(dim: int, out: int) -> nn.Module:
+    """(b, dim) -> (b, out), one hidden layer (SimCLR, section 2.1); nothing at all where `out` is 0."""
+    return nn.Sequential(nn.Linear(dim, dim), nn.ReLU(), nn.Linear(dim, out)) if out else nn.Identity()
 
 
 @dataclass(frozen=True, kw_only=True)

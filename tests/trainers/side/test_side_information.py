@@ -1,3 +1,4 @@
+import math
 from pathlib import Path
 
 import numpy as np
@@ -131,6 +132,69 @@ def test_other_sizes_and_colours_train(size: int, mode: str) -> None:
         assert encoder.encode(list(colour.images)).shape == (4, 4)
 
 
+@pytest.mark.parametrize(("projection", "local_views", "local_size"), [(0, 0, None), (5, 2, None), (5, 3, 4)])
+def test_the_loss_of_views_is_nt_xent_written_out(projection: int, local_views: int, local_size: int | None) -> None:
+    """Of the views that were drawn: what the network saw is recorded, and its loss computed value by value."""
+    few = TRAIN.take(range(4))
+    trainer = SimCLR(dim=6, width=2, projection=projection, local_views=local_views, local_size=local_size)
+    preprocessing = trainer.preprocessing(few)
+    torch.manual_seed(0)
+    objective = trainer.objective(trainer.backbone(preprocessing, final_norm=True).build(), preprocessing, few).eval()
+    outputs: list[torch.Tensor] = []
+    sides: list[int] = []
+
+    def record(_module: torch.nn.Module, inputs: tuple[torch.Tensor], made: torch.Tensor) -> None:
+        outputs.append(made)
+        sides.append(inputs[0].shape[-1])
+
+    objective.network.register_forward_hook(record)
+    with torch.no_grad():
+        found = objective(torch.from_numpy(few.images)[:, None], torch.zeros(4, dtype=torch.int64)).item()
+        made = torch.cat(outputs).double()
+        if projection:
+            first, _, last = objective.projection.double()
+            made = (made @ first.weight.T + first.bias).clamp_min(0) @ last.weight.T + last.bias
+    assert sides == [8, *([local_size or 8] if local_views else [])]
+    views, unit = 2 + local_views, (made / made.norm(dim=1, keepdim=True)).numpy()
+    assert len(unit) == 4 * views
+    losses_of_views = []
+    for i in range(len(unit)):
+        powers = [math.exp(float(unit[i] @ unit[k]) / 0.2) for k in range(len(unit))]
+        others = [k for k in range(len(unit)) if k != i]
+        positives = [k for k in others if k % 4 == i % 4]
+        total = sum(powers[k] for k in others)
+        losses_of_views.append(sum(-math.log(powers[p] / total) for p in positives) / len(positives))
+    assert found == pytest.approx(sum(losses_of_views) / len(losses_of_views), rel=1e-4)
+
+
+def test_the_projection_is_dropped_after_training() -> None:
+    few = TRAIN.take(range(60))
+    settings = {"dim": 6, "width": 4, "epochs": 1, "warmup_epochs": 0}
+    with_one, without = SimCLR(**settings).fit(few), SimCLR(**settings, projection=0).fit(few)
+    shapes = [
+        {name: value.shape for name, value in made.encoder.module.state_dict().items()} for made in (with_one, without)
+    ]
+    assert shapes[0] == shapes[1]
+    assert with_one.encoder.dim == 6
+    assert with_one.encoder.fingerprint != without.encoder.fingerprint
+
+
+@given(images=st.integers(2, 5000), batch=st.integers(2, 300), steps=st.integers(1, 3000))
+def test_steps_are_the_least_whole_passes_that_reach_them(images: int, batch: int, steps: int) -> None:
+    trainer = Autoencoder(batch_size=batch, steps=steps, epochs=10, warmup_epochs=2).epochs_for(images)
+    a_pass = images // min(batch, images)
+    assert (trainer.epochs - 1) * a_pass < steps <= trainer.epochs * a_pass
+    assert trainer.warmup_epochs == pytest.approx(0.2 * trainer.epochs)
+
+
+def test_kinds_of_other_batches_are_trained_for_equal_steps() -> None:
+    few = TRAIN.take(range(120))
+    settings = {"dim": 4, "width": 2, "steps": 5}
+    trainers = [SimCLR(batch_size=60, **settings), Autoencoder(batch_size=24, **settings)]
+    assert [trainer.fit(few).figures["steps"] for trainer in trainers] == [6, 5]
+    assert Autoencoder(dim=4, width=2, batch_size=24, epochs=2).fit(few).figures["steps"] == 10
+
+
 def test_the_contrastive_loss_is_nt_xent() -> None:
     torch.manual_seed(0)
     one, other = torch.randn(2, 9, 5)
@@ -155,6 +219,11 @@ def test_settings_out_of_range_are_refused() -> None:
         SimCLR(temperature=0.0)
     with pytest.raises(InvalidInput, match="local_views"):
         SimCLR(local_views=-1)
+    with pytest.raises(InvalidInput, match="at most 8 pixels"):
+        SimCLR(dim=4, width=2, epochs=2, local_views=1, local_size=9).fit(TRAIN.take(range(8)))
+    for settings in ({"projection": -1}, {"steps": 0}):
+        with pytest.raises(InvalidInput, match=next(iter(settings))):
+            SimCLR(**settings)
     for settings in ({"smallest_crop": 0.0}, {"smallest_crop": 0.5, "largest_crop": 0.4}):
         with pytest.raises(InvalidInput, match="smallest_crop"):
             Augmentation(**settings)
