@@ -15,6 +15,7 @@ from compatstore.encoders.registry import from_spec
 
 if TYPE_CHECKING:
     from compatstore.encoders.derived import Derived
+    from compatstore.encoders.files_by_id import FilesById
     from compatstore.encoders.function import Function
     from compatstore.encoders.lancedb_function import LanceDBFunction
     from compatstore.encoders.module import Module
@@ -36,6 +37,7 @@ __all__ = [
     "Encoded",
     "Encoder",
     "FastembedModel",
+    "FilesById",
     "FloatArray",
     "Function",
     "LanceDBFunction",
@@ -62,6 +64,7 @@ __all__ = [
 _HOMES = {
     "Derived": "derived",
     "FastembedModel": "text_models",
+    "FilesById": "files_by_id",
     "Function": "function",
     "LanceDBFunction": "lancedb_function",
     "Model2VecModel": "text_models",

@@ -24,6 +24,7 @@ def from_spec(spec: str) -> Encoder:
             * "sentence-transformers:FOLDER", "transformers:FOLDER", "fastembed:FOLDER" or "model2vec:FOLDER": a text
               model in a local folder, "open_clip:FOLDER" or "open_clip:NAME?weights=...": images, and texts that ask;
             * "openai:BASE_URL#MODEL": an HTTP endpoint of OpenAI's form;
+            * "files:FOLDER?encoder=network:PATH&suffix=.jpg": the file of each item's id, by an encoder of images;
             * "precomputed:PATH": id -> vector;
             * "python:package.module:attribute": an encoder, or a class of encoders that needs no arguments. This
               imports that module: use it only for specs you trust.
@@ -64,6 +65,12 @@ def _network(path: str) -> Encoder:
     from compatstore.encoders.network import NetworkEncoder
 
     return NetworkEncoder.load(path)
+
+
+def _files(text: str) -> Encoder:
+    from compatstore.encoders.files_by_id import FilesById
+
+    return build("files", text, FilesById)
 
 
 def _precomputed(path: str) -> Encoder:
@@ -129,6 +136,7 @@ _KINDS: dict[str, Callable[[str], Encoder]] = {
     "timm": _timm,
     "torchvision": _torchvision,
     "network": _network,
+    "files": _files,
     "precomputed": _precomputed,
     "python": _python,
     "openai": _openai,

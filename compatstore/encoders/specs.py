@@ -38,14 +38,20 @@ def build(kind: str, text: str, make: Callable[..., Encoder]) -> Encoder:
     """Build an encoder from its spec without the kind.
 
     Raises:
-        InvalidInput: A setting is unknown, twice there, or of another type. Values are not shown: one may be a secret.
+        InvalidInput: A setting is unknown, twice there, of another type, or one is missing that has no default. Values
+            are not shown: one may be a secret.
     """
     arguments, settings = split_spec(text)
     wanted = _arguments_of(make)
     if len(arguments) != len(wanted) or not all(arguments):
         asked, expected = f"build an encoder {kind}:...", f"{kind}:{'#'.join(name.upper() for name in wanted)}"
         raise InvalidInput(asked, expected=expected, found=f"{len(arguments)} parts, parted by '#'")
-    return make(*arguments, **read_settings(kind, settings, make))
+    read = read_settings(kind, settings, make)
+    missing = [name for name in _required_of(make) if name not in read]
+    if missing:
+        asked, expected = f"build an encoder {kind}:...", f"{kind}:...?{'&'.join(f'{name}=...' for name in missing)}"
+        raise InvalidInput(asked, expected=expected, found=f"no {', '.join(missing)}")
+    return make(*arguments, **read)
 
 
 def read_settings(kind: str, settings: str, make: Callable[..., Encoder]) -> dict[str, Value]:
@@ -74,6 +80,12 @@ def _arguments_of(make: Callable[..., Encoder]) -> list[str]:
     """Names of the arguments that stand before the settings."""
     parameters = inspect.signature(make).parameters.items()
     return [name for name, parameter in parameters if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]
+
+
+def _required_of(make: Callable[..., Encoder]) -> list[str]:
+    """Names of the settings that have no default."""
+    parameters = inspect.signature(make).parameters.items()
+    return [name for name, p in parameters if p.kind is p.KEYWORD_ONLY and p.default is p.empty]
 
 
 def _settings_of(make: Callable[..., Encoder]) -> dict[str, type]:
