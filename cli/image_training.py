@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -59,25 +60,38 @@ class TrainedOnImages:
     figures: Mapping[str, float]
 
 
+images_option = click.option("--images", required=True, metavar="FOLDER", help="Folder of class folders.")
+out_option = click.option("--out", required=True, metavar="MODEL", help="Folder to write, by custom NAME.model.")
+overwrite_option = click.option("--overwrite", is_flag=True, help="Replace the model that is there.")
+held_out_option = click.option(
+    "--held-out",
+    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    help="Share of every class that is not trained on, and measured.",
+)
+augment_option = click.option(
+    "--augment", is_flag=True, help="Train on random views: crops, small rotations, blur and noise."
+)
+drop_unreadable_option = click.option(
+    "--drop-unreadable", is_flag=True, help="Leave out images that cannot be read; else they are refused."
+)
+checkpoint_option = click.option(
+    "--checkpoint", metavar="FILE", help="Save to this file while training; go on from it after a stop."
+)
+
+
 def _method(name: str, trainer: str, summary: str, *, compatible: bool) -> Verb:
     """Make the verb of one trainer; its settings become options."""
     source = "--source v1.model " if compatible else ""
     out = "v2.model" if compatible else "v1.model"
     example = f"train {name} --images photos {source}--dim 64 --size 32 --out {out}"
 
-    @click.option("--images", required=True, metavar="FOLDER", help="Folder of class folders.")
-    @click.option("--out", required=True, metavar="MODEL", help="Folder to write, by custom NAME.model.")
-    @click.option("--overwrite", is_flag=True, help="Replace the model that is there.")
-    @click.option(
-        "--held-out",
-        type=click.FloatRange(0, 1, min_open=True, max_open=True),
-        help="Share of every class that is not trained on, and measured.",
-    )
-    @click.option("--augment", is_flag=True, help="Train on random views: crops, small rotations, blur and noise.")
-    @click.option(
-        "--drop-unreadable", is_flag=True, help="Leave out images that cannot be read; else they are refused."
-    )
-    @click.option("--checkpoint", metavar="FILE", help="Save to this file while training; go on from it after a stop.")
+    @images_option
+    @out_option
+    @overwrite_option
+    @held_out_option
+    @augment_option
+    @drop_unreadable_option
+    @checkpoint_option
     @pass_output
     def method(
         output: Output,
@@ -102,7 +116,8 @@ def _method(name: str, trainer: str, summary: str, *, compatible: bool) -> Verb:
         with progress_bars("train") as bars:
             model = _fit(trainer, kept, known, measured, epochs_onto(bars), checkpoint)
         model.save(out, overwrite=overwrite)
-        output.show(_result(model, out, getattr(settings, "metric", None)), trained_on_images)
+        metric = getattr(settings, "metric", None)
+        output.show(result(model, out, metric, f"network:{out}/encoder.safetensors"), trained_on_images)
 
     if compatible:
         option = click.option("--source", required=True, metavar="MODEL", help="The model to stay comparable with.")
@@ -146,10 +161,11 @@ def _fit(
     return model
 
 
-def _result(model: TrainedModel, out: str, metric: str | None) -> TrainedOnImages:
+def result(model: TrainedModel, out: str, metric: str | None, encoder: str) -> TrainedOnImages:
+    """What training made, in the folder `out`, registered by ENCODER."""
     return TrainedOnImages(
         out=out,
-        encoder=f"network:{out}/encoder.safetensors",
+        encoder=encoder,
         classifier=f"{out}/head.npy",
         dim=model.encoder.dim,
         metric=metric,
@@ -166,8 +182,9 @@ def trained_on_images(result: TrainedOnImages) -> Iterator[str | Table]:
     yield table(("figure", "value"), [(name, f"{value:.4g}") for name, value in result.figures.items()])
     metric = f" --metric {result.metric}" if result.metric else ""
     normalised = " --normalised" if result.normalised else ""
-    yield f"Register it: compatstore register GALLERY VERSION --encoder {result.encoder}{metric}{normalised}"
-    yield from (f"Link: compatstore link GALLERY {artifact}" for artifact in result.artifacts)
+    encoder = shlex.quote(result.encoder)
+    yield f"Register it: compatstore register GALLERY VERSION --encoder {encoder}{metric}{normalised}"
+    yield from (f"Link: compatstore link GALLERY {shlex.quote(artifact)}" for artifact in result.artifacts)
 
 
 def trainer_loader(trainer: str) -> Callable[[], type]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from compatstore.cli import image_training, side_training
+from compatstore.cli import across_training, image_training, side_training
 from compatstore.cli.image_training import trainer_loader
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import Bars, progress_bars
@@ -166,5 +166,5 @@ def _trained(result: Trained) -> Iterator[str | Table]:
 
 for row in METHODS:
     train.add_command(_method(*row))
-for command in (*image_training.METHODS, *side_training.METHODS):
+for command in (*image_training.METHODS, across_training.bt2_across, *side_training.METHODS):
     train.add_command(command)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from compatstore.trainers.images.compatible import CompatibleModel
     from compatstore.trainers.images.dmu import DMU, DMUModel
     from compatstore.trainers.images.feature_alignment import RACT, FocalDistillation, LCEAlignment, Regression
+    from compatstore.trainers.images.given_vectors import ImagesOfItems, images_of_items
     from compatstore.trainers.images.images import Images
     from compatstore.trainers.images.refreshed import Refreshed
     from compatstore.trainers.images.trained_model import TrainedModel
@@ -58,6 +59,7 @@ __all__ = [
     "FastFill",
     "FocalDistillation",
     "Images",
+    "ImagesOfItems",
     "Independent",
     "LCEAlignment",
     "LowRankAffine",
@@ -75,6 +77,7 @@ __all__ = [
     "SimCLR",
     "TrainedModel",
     "UniBCT",
+    "images_of_items",
 ]
 
 _HOMES = {
@@ -98,6 +101,7 @@ _HOMES = {
     "FastFill": "compatstore.trainers.pairs.fastfill",
     "FocalDistillation": "compatstore.trainers.images.feature_alignment",
     "Images": "compatstore.trainers.images.images",
+    "ImagesOfItems": "compatstore.trainers.images.given_vectors",
     "Independent": "compatstore.trainers.images.classification",
     "LCEAlignment": "compatstore.trainers.images.feature_alignment",
     "LowRankAffine": "compatstore.trainers.pairs.ridge",
@@ -115,6 +119,7 @@ _HOMES = {
     "SimCLR": "compatstore.trainers.side.without_labels",
     "TrainedModel": "compatstore.trainers.images.trained_model",
     "UniBCT": "compatstore.trainers.images.bct",
+    "images_of_items": "compatstore.trainers.images.given_vectors",
 }
 
 

@@ -34,6 +34,7 @@ from compatstore.trainers.images.classification import (
     require_readable,
 )
 from compatstore.trainers.images.compatible import CompatibleModel, CompatibleTraining
+from compatstore.trainers.images.given_vectors import across_figures
 from compatstore.trainers.images.images import Images
 from compatstore.trainers.images.source_model import FrozenSource, SourceKnowledge, class_means
 from compatstore.trainers.images.trained_model import TrainedModel
@@ -117,10 +118,7 @@ class BT2(CompatibleTraining):
         self.require_source(source)
         if held_out is not None:
             held_out.require_readable(self.preprocessing(images).mode)
-        independent = target or self.independent().fit(images, progress=progress)
-        if independent.encoder.dim != self.target_dim:
-            expected = f"a target of dim - extra = {self.target_dim} values"
-            raise InvalidInput("train BT2", expected=expected, found=f"{independent.encoder.dim}")
+        independent = self._target(target, images, progress)
 
         def objective(
             network: nn.Module, preprocessing: Preprocessing, frozen: FrozenSource, known: SourceKnowledge
@@ -143,36 +141,42 @@ class BT2(CompatibleTraining):
         *,
         target: TrainedModel | None = None,
         held_out: Images | None = None,
+        held_out_vectors: FloatArray | None = None,
         progress: OnEpoch | None = None,
         checkpoint: str | Path | None = None,
     ) -> CompatibleModel:
         """Train an image model whose first values are compared with vectors of another modality (BT^2, section 4.7).
 
-        The source does not embed images, so each image is trained against a given vector, such as that of its caption.
-        The source's head is the mean vector of each class; `source_rows` is not read.
+        The source does not embed images, so each image is trained against a given vector, such as that of its caption
+        or of its class's name. The source's head is the mean vector of each class; `source_rows` is not read.
 
         Args:
             images: n images, of two classes or more.
             vectors: (n, dim) float32, of the source, in the images' order.
-            source: The version that the vectors are of.
+            source: The version that the vectors are of; its metric is this trainer's.
             target: An independent image model of `target_dim` values; None trains one first.
             held_out: Images of the same classes, to measure the accuracy on.
+            held_out_vectors: Their vectors, of the source, to measure retrieval between both modalities with.
             progress: Called after each epoch.
             checkpoint: File to save to, from which training continues after a kill; give `target` with it.
 
         Raises:
             DimensionMismatch: There are not as many vectors as images, or they are not of the source's dimension.
             NonFiniteVectors: A vector holds NaN or infinite values.
-            InvalidInput: There are fewer than two classes.
+            InvalidInput: There are fewer than two classes, the source has another metric or vectors that it cannot
+                compare with unit ones, or the model would be too short for the source.
         """
         require_classes(images, held_out)
         asked = "train BT2 against given vectors"
-        vectors = as_matrix(asked, vectors, source.dim)
-        if len(vectors) != len(images):
-            raise DimensionMismatch(asked, expected=f"{len(images)} vectors, one an image", found=f"{len(vectors)}")
+        self._require_version(asked, source)
+        vectors = _one_each(asked, vectors, source.dim, images)
+        if held_out_vectors is not None:
+            if held_out is None:
+                raise InvalidInput(asked, expected="the images of the held-out vectors", found="none")
+            held_out_vectors = _one_each(asked, held_out_vectors, source.dim, held_out)
         preprocessing = self.preprocessing(images)
         require_readable(preprocessing, images, held_out)
-        independent = target or self.independent().fit(images, progress=progress)
+        independent = self._target(target, images, progress)
         backbone, start = self.target_backbone(preprocessing, source.dim), time.perf_counter()
         with seeded(self.seed), within_memory(asked):
             goal = FrozenSource(independent.encoder, self.target_dim)
@@ -199,6 +203,10 @@ class BT2(CompatibleTraining):
             figures=figures,
             seen=digest_half(vectors),
         )
+        if held_out is not None and held_out_vectors is not None:
+            embeddings, labels = encoder.encode(list(held_out.images)), np.asarray(held_out.labels)
+            figures |= across_figures(artifact, embeddings, held_out_vectors, labels, self.metric)
+            artifact = artifact.amended(figures=figures)
         return CompatibleModel(
             encoder=encoder,
             head=head,
@@ -206,6 +214,24 @@ class BT2(CompatibleTraining):
             figures=figures,
             artifact=artifact,
         )
+
+    def _target(self, target: TrainedModel | None, images: Images, progress: OnEpoch | None) -> TrainedModel:
+        """Return the independent target that is given, or train one."""
+        if target is not None and target.encoder.dim != self.target_dim:
+            expected = f"a target of dim - extra = {self.target_dim} values"
+            raise InvalidInput("train BT2", expected=expected, found=f"{target.encoder.dim}")
+        return target or self.independent().fit(images, progress=progress)
+
+    def _require_version(self, asked: str, source: EmbeddingVersion) -> None:
+        """Refuse a source that the first values of these embeddings cannot be compared with."""
+        if source.metric != self.metric:
+            fix = f'Set metric="{source.metric}".'
+            raise InvalidInput(asked, expected=f"a source of metric {self.metric}", found=source.metric, fix=fix)
+        if self.metric != "cosine" and not source.normalised:
+            raise InvalidInput(asked, expected=f"vectors of unit length, for {self.metric}", found="of any length")
+        if source.dim > self.dim or self.extra > source.dim:
+            expected = f"dim of at least the source's {source.dim}, and extra of at most that"
+            raise InvalidInput(asked, expected=expected, found=f"dim={self.dim}, extra={self.extra}")
 
     def independent(self) -> Independent:
         """Return the trainer of the independent target: the same settings, without a source."""
@@ -340,6 +366,14 @@ class AcrossObjective(BT2Objective):
     def forward(self, pixels: torch.Tensor, positions: torch.Tensor) -> torch.Tensor:
         """Loss of a batch, ()."""
         return self.loss_of(self.views(pixels), self.labels[positions], self.vectors[positions])
+
+
+def _one_each(asked: str, vectors: FloatArray, dim: int, images: Images) -> FloatArray:
+    """Return vectors as (n, dim) float32, one for each of n images."""
+    rows = as_matrix(asked, vectors, dim)
+    if len(rows) != len(images):
+        raise DimensionMismatch(asked, expected=f"{len(images)} vectors, one an image", found=f"{len(rows)}")
+    return rows
 
 
 def cosine_distance(vectors: torch.Tensor, others: torch.Tensor) -> torch.Tensor:

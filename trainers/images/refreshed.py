@@ -58,8 +58,8 @@ class Refreshed:
                 into = f"adaptation {number + 1}" if number < len(spaces) else "the source"
                 raise Incompatible(
                     "train from refreshed vectors",
-                    expected=f"{wanted.dim} values of {wanted.fingerprint[:12]} for {into}",
-                    found=f"{given.dim} of {given.fingerprint[:12]}",
+                    expected=f"{wanted.dim} values of {wanted.fingerprint} for {into}",
+                    found=f"{given.dim} of {given.fingerprint}",
                     fix="Name the model of the gallery's natives, and the adaptations as they were applied.",
                 )
 

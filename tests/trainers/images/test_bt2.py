@@ -169,7 +169,10 @@ def test_images_are_compared_with_given_vectors(split, source) -> None:
     }
     text = cs.EmbeddingVersion("captions", dim=12, model="a text model")
     method = BT2(dim=16, extra=4, **BRIEFLY)
-    model = method.fit_across(train, captions[train], text, held_out=test)
+    model = method.fit_across(train, captions[train], text, held_out=test, held_out_vectors=captions[test])
+    assert {"accuracy", "s/s", "t/s", "s/t", "t/t"} <= set(model.figures)
+    assert model.figures["t/s"] > 0.8
+    assert model.artifact.manifest.figures == model.figures
     model.artifact.check(text, model.version("images"))
     cut = model.artifact.apply(model.encoder.encode(list(test.images))).vectors
     of_text = captions[test] / np.linalg.norm(captions[test], axis=1, keepdims=True)
@@ -177,6 +180,17 @@ def test_images_are_compared_with_given_vectors(split, source) -> None:
     assert np.mean(np.asarray(test.labels)[nearest] == np.asarray(test.labels)) > 0.8
     with pytest.raises(DimensionMismatch, match="expected"):
         method.fit_across(train, captions[test], text)
+    for held_out in (None, train):
+        with pytest.raises(InvalidInput, match=r"held-out vectors|one an image"):
+            method.fit_across(train, captions[train], text, held_out=held_out, held_out_vectors=captions[test])
+    for version, trainer, words in (
+        (cs.EmbeddingVersion("a", dim=12, metric="l2", model="m"), method, 'Set metric="l2"'),
+        (cs.EmbeddingVersion("a", dim=12, metric="l2", model="m"), replace(method, metric="l2"), "of any length"),
+        (text, BT2(dim=11, extra=4, **BRIEFLY), "dim of at least the source's 12"),
+        (text, BT2(dim=32, extra=13, **BRIEFLY), "extra of at most that; found dim=32, extra=13"),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            trainer.fit_across(train, captions[train], version)
 
 
 def test_what_does_not_fit_is_refused(split, source) -> None:

@@ -1,0 +1,116 @@
+"""Vectors of another modality that images are trained against: those of a gallery's items, and what is found across."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from compatstore.arrays import FloatArray, Id
+from compatstore.artifacts import Artifact
+from compatstore.boundary import checked
+from compatstore.errors import InvalidInput, first_offenders
+from compatstore.evaluation import retrieval_metrics
+from compatstore.trainers.images.images import Images
+from compatstore.trainers.pairs.gallery_pairs import GalleryOfPairs
+from compatstore.versions import EmbeddingVersion, Metric
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ImagesOfItems:
+    """Images whose items have a native vector in a gallery, as `BT2.fit_across` takes them.
+
+    Args:
+        images: n images.
+        vectors: (n, dim) float32, of the version, in the images' order.
+        version: The version of the vectors.
+        suffix: What the images' paths have behind the items' ids, as `encoders.FilesById` takes it: "" or ".jpg".
+        left_out: Ids that images were looked for by, and that no item with a vector has.
+    """
+
+    images: Images
+    vectors: FloatArray
+    version: EmbeddingVersion
+    suffix: str
+    left_out: tuple[str, ...]
+
+    def __str__(self) -> str:
+        apart = f"; {len(self.left_out)} images without one: {first_offenders(self.left_out)}" if self.left_out else ""
+        return f"{len(self.images)} images whose items have a vector in {self.version.name}{apart}"
+
+
+@checked
+def images_of_items(
+    gallery: GalleryOfPairs, images: Images, folder: str | Path, version: str | None = None
+) -> ImagesOfItems:
+    """Find each image's item by its path below a folder, with its suffix or without it; read-only.
+
+    `photos/shoes/17.jpg` is of the item `shoes/17.jpg` or `shoes/17`, below `photos`, whichever form finds more items;
+    the suffix that is left out is the most frequent one. `encoders.FilesById` finds the image of an item the same way.
+
+    Args:
+        gallery: The gallery; a `Gallery` is one.
+        images: Paths, as `Images.from_folder` lists them.
+        folder: That the paths lie in.
+        version: Whose native vectors are taken; the active one by default.
+
+    Raises:
+        InvalidInput: The images are no paths below the folder, two of them are of one item, or none is of any.
+        UnknownVersion: The gallery has no vectors of that version.
+    """
+    asked, known = f"find the items of images in {folder}", gallery.version(version)
+    items: dict[str, Id] = {str(item): item for item in gallery.native_ids(known.name)}
+    names = _relative(asked, images, Path(folder))
+    [(usual, _)] = Counter(Path(name).suffix for name in names).most_common(1)
+    forms = {suffix: [name.removesuffix(suffix) for name in names] for suffix in ("", usual)}
+    suffix, found = max(forms.items(), key=lambda form: sum(item in items for item in form[1]))
+    rows = [row for row, item in enumerate(found) if item in items]
+    if not rows:
+        expected, some = "ids that are paths below it", first_offenders(list(items), 2) or "none"
+        raise InvalidInput(asked, expected=expected, found=f"ids of {known.name}: {some}; files: {names[0]}, ...")
+    twice = [item for item, count in Counter(found[row] for row in rows).items() if count > 1]
+    if twice:
+        raise InvalidInput(asked, expected="one image an item", found=f"several of {first_offenders(twice)}")
+    return ImagesOfItems(
+        images=images.take(rows),
+        vectors=gallery.vectors([items[found[row]] for row in rows], known.name),
+        version=known,
+        suffix=suffix,
+        left_out=tuple(item for item in found if item not in items),
+    )
+
+
+def across_figures(
+    artifact: Artifact, embeddings: FloatArray, vectors: FloatArray, labels: np.ndarray, metric: Metric
+) -> dict[str, float]:
+    """CMC-1 among images that were not trained on, each and its given vector a query among the others.
+
+    Args:
+        artifact: Prefix from the given vectors' version to the model's.
+        embeddings: (n, m + d) float32, of the images.
+        vectors: (n, dim) float32, given, of the same items.
+        labels: (n,) their classes.
+        metric: Of both spaces.
+
+    Returns:
+        Of given vectors among each other (`s/s`), of images among given vectors (`t/s`), of given vectors among images
+        (`s/t`: a text that asks for images, by the first values of these), and of images among each other (`t/t`).
+    """
+    cut, rows = artifact.apply(embeddings).vectors, np.arange(len(embeddings))
+    ways = {"s/s": (vectors, vectors), "t/s": (cut, vectors), "s/t": (vectors, cut), "t/t": (embeddings, embeddings)}
+    return {
+        way: retrieval_metrics(*searched, labels, labels, rows, rows, ks=(1,), metric=metric).cmc[1]
+        for way, searched in ways.items()
+    }
+
+
+def _relative(asked: str, images: Images, folder: Path) -> list[str]:
+    if isinstance(images.images, np.ndarray):
+        fix = "Pass the vectors of arrays to fit_across yourself."
+        raise InvalidInput(asked, expected="images that are paths", found="an array", fix=fix)
+    try:
+        return [Path(path).absolute().relative_to(folder.absolute()).as_posix() for path in images.images]
+    except ValueError as error:
+        raise InvalidInput(asked, expected=f"paths below {folder}", found=str(error)) from error
