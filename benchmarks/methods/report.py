@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.methods import paper
 from benchmarks.methods.lesson import SETTINGS
-from benchmarks.methods.rows import ROWS
+from benchmarks.methods.rows import ROWS, baseline
 from benchmarks.methods.series import SERIES
 from benchmarks.methods.settings import SIZES
 from benchmarks.pairs.journal import Journal, Record
@@ -41,8 +41,8 @@ def tables(setting: str, records: Sequence[Record]) -> Iterator[str]:
 def _methods(records: Sequence[Record]) -> Iterator[str]:
     yield _line(HEADER)
     yield _line(["---"] * len(HEADER))
-    alone = [record for record in records if record["method"] == "independent"]
     for row in ROWS:
+        alone = [record for record in records if record["method"] == baseline(row)]
         found = [record for record in records if record["method"] == row]
         if found:
             yield _line(
@@ -75,7 +75,8 @@ def _derived(found: Sequence[Record], alone: Sequence[Record]) -> list[str]:
 
 def _series(records: Sequence[Record]) -> Iterator[str]:
     pairs = [f"{later}/{earlier}" for later in (1, 2, 3) for earlier in range(1, later + 1)]
-    extra = ["3/h(h(1))", "3/h(2)", "3/h(1), direct"]
+    refreshes = ("3/h(h(1))", "3/h(2)", "3/h(1), direct", "3/h(h(1)), from both", "3/h(2), from both")
+    extra = [name for name in refreshes if any(name in record for record in records)]
     yield _line(["row", *pairs, *extra])
     yield _line(["---"] * (1 + len(pairs) + len(extra)))
     for row in SERIES:

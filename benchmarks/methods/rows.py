@@ -9,6 +9,7 @@ from typing import Any
 
 from benchmarks.methods.measure import figures, own, searched_as_is, transformed
 from benchmarks.methods.models import ARCFACE, Models, embed
+from benchmarks.methods.unscaled import unscaled
 from benchmarks.pairs.journal import Record
 from compatstore.trainers import (
     BCT,
@@ -26,6 +27,11 @@ from compatstore.trainers import (
 from compatstore.trainers.images.compatible import CompatibleTraining
 
 Row = Callable[[Models], Record]
+
+# Rows whose models are all trained by cross-entropy on unit features without a scale: BT^2's authors' code, where BCT
+# weighs the loss through the source's head by 10, as BT^2 does, and that head is plain means of the source's features.
+UNSCALED = ", cross-entropy"
+PLAIN = {"source_rows": "plain-means"}
 
 
 def independent(models: Models) -> Record:
@@ -134,4 +140,19 @@ ROWS: dict[str, Row] = {
     "FastFill, sigma": fastfill,
     "FastFill balanced, sigma": partial(fastfill, scale=4.0),
     "residual, sigma": partial(transform, Residual, policy="sigma"),
+    "BCT, rows and means": partial(compatible, BCT, source_rows="head"),
+    "BT2, source's head at 1": partial(bt2, head_weight=1.0),
+    "DMU, no adaptation": partial(compatible, DMU, adaptation_weight=0.0),
+    "DMU, adaptation at scale 8": partial(dmu, adaptation_scale=8.0),
+    f"independent{UNSCALED}": lambda models: independent(unscaled(models)),
+    f"BCT{UNSCALED}": lambda models: compatible(BCT, unscaled(models), weight=10.0),
+    f"BCT(+d){UNSCALED}": lambda models: compatible(BCT, unscaled(models), longer=True, weight=10.0),
+    f"BT2{UNSCALED}": lambda models: bt2(unscaled(models)),
+    f"BCT{UNSCALED}, plain means": lambda models: compatible(BCT, unscaled(models), weight=10.0, **PLAIN),
+    f"BT2{UNSCALED}, plain means": lambda models: bt2(unscaled(models), **PLAIN),
 }
+
+
+def baseline(row: str) -> str:
+    """The row of the source alone and the independent target that a row is measured against."""
+    return f"independent{UNSCALED}" if UNSCALED in row else "independent"

@@ -13,7 +13,7 @@ from benchmarks.methods.measure import figures
 from benchmarks.methods.models import Models, embed
 from benchmarks.pairs.journal import Record
 from compatstore.arrays import FloatArray
-from compatstore.trainers import BCT, BT2, DMU, Independent, TrainedModel
+from compatstore.trainers import BCT, BT2, DMU, Independent, Refreshed, TrainedModel
 
 Step = Callable[[Models, Any, TrainedModel], TrainedModel]
 
@@ -42,7 +42,12 @@ def dmu_hops(models: Models) -> Record:
     from_direct = embed(direct.encoder, lesson.queries)
     refreshed = second.adaptation.apply(stored).vectors
     native = embed(second.encoder, lesson.gallery)
+    # The same third version, whose head has learned from both kinds of vectors of the second's space.
+    from_both = _dmu(models).fit(lesson.target, second, refreshed=[Refreshed(models.source, [second.adaptation])])
+    of_both = embed(from_both.encoder, lesson.queries)
     return {
+        "3/h(h(1)), from both": figures(lesson, of_both, from_both.adaptation.apply(refreshed).vectors),
+        "3/h(2), from both": figures(lesson, of_both, from_both.adaptation.apply(native).vectors),
         "3/h(h(1))": figures(lesson, queries, third.adaptation.apply(refreshed).vectors),
         "3/h(2)": figures(lesson, queries, third.adaptation.apply(native).vectors),
         "3/h(1), direct": figures(lesson, from_direct, direct.adaptation.apply(stored).vectors),

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from benchmarks.pairs.embedded import MIDDLE, SOURCE, TARGET, EmbeddedSet
 from compatstore.arrays import FloatArray
 from compatstore.errors import NotFound
-from compatstore.trainers import Images, Independent, SimCLR
+from compatstore.trainers import Augmentation, Images, Independent, SimCLR
 from compatstore.trainers.training import EpochProgress
 
 FEWEST_FONTS = 300
@@ -96,7 +96,10 @@ def main() -> None:
         print(f"{version}: {len(known)} classes, {time.perf_counter() - start:.0f} s", flush=True)
         if generation.side_epochs:
             start = time.perf_counter()
-            side = SimCLR(dim=64, width=16, epochs=generation.side_epochs).fit(lesson, progress=_say).encoder
+            # As the pages were measured: no projection, and crops as those of classifiers.
+            as_measured = {"projection": 0, "augmentation": Augmentation()}
+            contrastive = SimCLR(dim=64, width=16, epochs=generation.side_epochs, **as_measured)
+            side = contrastive.fit(lesson, progress=_say).encoder
             sides[version] = side.encode(list(images.images))
             print(f"{version}'s side-information: {time.perf_counter() - start:.0f} s", flush=True)
     EmbeddedSet(

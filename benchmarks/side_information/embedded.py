@@ -14,7 +14,7 @@ import numpy as np
 from benchmarks.methods.lesson import Lesson
 from compatstore.arrays import FloatArray
 from compatstore.encoders import Encoder
-from compatstore.trainers import Alternate, Autoencoder, Independent, SimCLR
+from compatstore.trainers import Alternate, Augmentation, Autoencoder, Independent, SimCLR
 
 LEARNT, GALLERY, QUERIES = "learnt", "gallery", "queries"
 Parts = dict[str, FloatArray]
@@ -50,7 +50,8 @@ class Embedded:
     def kinds(self) -> dict[str, Callable[[], Any]]:
         """The trainers of side-information."""
         size, loop = self.lesson.size, self._loop(0)
-        contrastive = {**loop, "batch_size": 256}
+        # As the page was measured: no projection, and crops as those of classifiers.
+        contrastive = {**loop, "batch_size": 256, "projection": 0, "augmentation": Augmentation()}
         other = {**self._loop(1000), "head": "cosine"}
         return {
             "autoencoder": lambda: Autoencoder(dim=size.side, **loop),

@@ -14,7 +14,7 @@ from sklearn.datasets import load_digits
 from benchmarks.methods.data import ImageSet, read
 from benchmarks.methods.lesson import SETTINGS, lesson
 from benchmarks.methods.report import fill
-from benchmarks.methods.rows import ROWS
+from benchmarks.methods.rows import ROWS, baseline
 from benchmarks.methods.run import run
 from benchmarks.methods.series import SERIES
 from benchmarks.methods.settings import SIZES
@@ -23,6 +23,7 @@ from compatstore.trainers import Images
 
 TINY = replace(SIZES["tiny"], images=200, gallery=80, queries=40, epochs=2, transform_epochs=2)
 CHOSEN = ("independent", "BCT", "BT2", "DMU", "FCT")
+UNSCALED = ("independent, cross-entropy", "BT2, cross-entropy, plain means")
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,8 @@ def data() -> ImageSet:
 def journal(data: ImageSet, tmp_path_factory) -> Journal:
     journal = Journal(tmp_path_factory.mktemp("run") / "journal.jsonl")
     run(data, TINY, [0], journal, ["classes"], CHOSEN)
-    run(data, TINY, [0], journal, ["series"], ["BT2"])
+    run(data, TINY, [0], journal, ["classes"], UNSCALED)
+    run(data, TINY, [0], journal, ["series"], ["BT2", "DMU, refreshed"])
     return journal
 
 
@@ -55,7 +57,7 @@ def test_nothing_that_is_searched_was_learned_from(data: ImageSet) -> None:
 
 def test_each_row_says_how_every_pair_searches(journal: Journal) -> None:
     rows = {record["method"]: record for record in journal.records if record["setting"] == "classes"}
-    assert set(rows) == set(CHOSEN) <= set(ROWS)
+    assert set(rows) == {*CHOSEN, *UNSCALED} <= set(ROWS)
     for name, pairs in {"BCT": {"s/s", "t/s", "t/t"}, "DMU": {"s/s", "t/s", "t/h", "h/h", "t/t"}}.items():
         assert pairs <= set(rows[name])
     assert set(rows["BT2"]["curves"]) == {"compared", "whole"}
@@ -68,10 +70,18 @@ def test_each_row_says_how_every_pair_searches(journal: Journal) -> None:
     assert rows["BT2"]["curves"]["whole"]["curve"]["map"][-1] == pytest.approx(rows["BT2"]["t/t"]["map"], abs=1e-4)
 
 
+def test_rows_without_a_scale_are_measured_against_models_of_their_own(journal: Journal) -> None:
+    rows = {record["method"]: record for record in journal.records if record["setting"] == "classes"}
+    alone, other = (rows[name] for name in UNSCALED)
+    assert other["s/s"] == alone["s/s"] != rows["independent"]["s/s"]
+    assert [baseline(row) for row in ("BT2", UNSCALED[1])] == ["independent", UNSCALED[0]]
+
+
 def test_a_series_searches_every_earlier_gallery(journal: Journal) -> None:
-    (record,) = (record for record in journal.records if record["setting"] == "series")
+    record, refreshed = (record for record in journal.records if record["setting"] == "series")
     assert {"1/1", "2/1", "2/2", "3/1", "3/2", "3/3"} <= set(record)
-    assert record["method"] in SERIES
+    assert {"3/h(h(1))", "3/h(h(1)), from both", "3/h(2), from both"} <= set(refreshed)
+    assert {record["method"], refreshed["method"]} <= set(SERIES)
 
 
 def test_a_second_run_adds_nothing(data: ImageSet, journal: Journal) -> None:
