@@ -26,7 +26,7 @@ def main() -> None:
     training = training.take(range(options.images or len(training)))
     print("| head | seed | s/s | t/s, rows and means | t/s, means | t/t, rows and means | t/t, means |")
     print("|---|---|---|---|---|---|---|")
-    for head in ("linear", "cosine"):
+    for head in ("linear", "unit-linear", "cosine"):
         for seed in range(options.seeds):
             known = training.of_classes(range(5))
             source = Independent(dim=16, width=8, epochs=options.epochs, head=head, seed=seed).fit(known)
