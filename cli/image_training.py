@@ -17,7 +17,7 @@ from compatstore.tables import Table, table
 
 if TYPE_CHECKING:
     from compatstore.encoders.images import Mode
-    from compatstore.trainers import Images, Independent, TrainedModel
+    from compatstore.trainers import Images, Independent, Refreshed, TrainedModel
     from compatstore.trainers.images.compatible import CompatibleTraining
     from compatstore.trainers.training import EpochProgress
 
@@ -79,6 +79,16 @@ checkpoint_option = click.option(
 )
 
 
+refreshed_option = click.option(
+    "--refreshed",
+    nargs=2,
+    multiple=True,
+    metavar="MODEL ARTIFACT,...",
+    help="The adaptation learns from a gallery that was refreshed before too: the model of its natives, and the "
+    "adaptations that led from there to --source.",
+)
+
+
 def _method(name: str, trainer: str, summary: str, *, compatible: bool) -> Verb:
     """Make the verb of one trainer; its settings become options."""
     source = "--source v1.model " if compatible else ""
@@ -104,17 +114,19 @@ def _method(name: str, trainer: str, summary: str, *, compatible: bool) -> Verb:
         checkpoint: str | None,
         settings: Independent | CompatibleTraining,
         source: str | None = None,
+        refreshed: tuple[tuple[str, str], ...] = (),
     ) -> None:
         from compatstore.trainers import Augmentation, TrainedModel
         from compatstore.trainers.images.trained_model import require_free
 
         require_free(out, overwrite=overwrite)
         known = None if source is None else TrainedModel.load(source)
+        further = {"refreshed": [_refreshed(*one) for one in refreshed]} if refreshed else {}
         found = read_images(images, settings.mode or "RGB", output, drop_unreadable=drop_unreadable)
         kept, measured = (found, None) if held_out is None else found.split(held_out, seed=settings.seed)
         trainer = replace(settings, augmentation=Augmentation()) if augment else settings
         with progress_bars("train") as bars:
-            model = _fit(trainer, kept, known, measured, epochs_onto(bars), checkpoint)
+            model = _fit(trainer, kept, known, measured, epochs_onto(bars), checkpoint, **further)
         model.save(out, overwrite=overwrite)
         metric = getattr(settings, "metric", None)
         output.show(result(model, out, metric, f"network:{out}/encoder.safetensors"), trained_on_images)
@@ -122,6 +134,8 @@ def _method(name: str, trainer: str, summary: str, *, compatible: bool) -> Verb:
     if compatible:
         option = click.option("--source", required=True, metavar="MODEL", help="The model to stay comparable with.")
         method = option(method)
+    if trainer == "DMU":
+        method = refreshed_option(method)
     made = verb(name, examples=(example,), settings=trainer_loader(trainer))(method)
     made.help = f"{summary}\n\n{_AFTERWARDS if compatible else _ALONE}"
     return made
@@ -154,11 +168,21 @@ def _fit(
     held_out: Images | None,
     progress: Callable[[EpochProgress], None],
     checkpoint: str | None,
+    **further: Any,
 ) -> TrainedModel:
-    """Call the trainer with a source, or without one."""
+    """Call the trainer with a source, or without one, and with what it alone takes."""
     models = (images,) if source is None else (images, source)
-    model: TrainedModel = trainer.fit(*models, held_out=held_out, progress=progress, checkpoint=checkpoint)
+    common = {"held_out": held_out, "progress": progress, "checkpoint": checkpoint}
+    model: TrainedModel = trainer.fit(*models, **common, **further)
     return model
+
+
+def _refreshed(model: str, adaptations: str) -> Refreshed:
+    """Read how a gallery was refreshed: a model, and artifacts parted by commas."""
+    from compatstore.artifacts import Artifact
+    from compatstore.trainers import Refreshed, TrainedModel
+
+    return Refreshed(TrainedModel.load(model), [Artifact.load(path) for path in adaptations.split(",")])
 
 
 def result(model: TrainedModel, out: str, metric: str | None, encoder: str) -> TrainedOnImages:

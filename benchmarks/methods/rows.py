@@ -140,6 +140,7 @@ ROWS: dict[str, Row] = {
     "FastFill, sigma": fastfill,
     "FastFill balanced, sigma": partial(fastfill, scale=4.0),
     "residual, sigma": partial(transform, Residual, policy="sigma"),
+    "BCT(+d), weight 10": partial(compatible, BCT, longer=True, weight=10.0),
     "BCT, rows and means": partial(compatible, BCT, source_rows="head"),
     "BT2, source's head at 1": partial(bt2, head_weight=1.0),
     "DMU, no adaptation": partial(compatible, DMU, adaptation_weight=0.0),

@@ -30,6 +30,29 @@ def test_a_second_model_searches_the_first_one_s_gallery(run, photos, tmp_path, 
     assert len(results) == 3
 
 
+def test_an_adaptation_learns_from_a_gallery_that_was_refreshed(run, photos, tmp_path):
+    v1, v2, v3 = (tmp_path / f"v{number}.model" for number in (1, 2, 3))
+    brief = (*SHORT, "--epochs", 1, "--warmup-epochs", 0, "--dim", 8)
+    assert run("train", "independent", "--images", photos, "--out", v1, *brief).code == 0
+    dmu = ("train", "dmu", "--images", photos, *brief, "--adapter-width", 8)
+    assert run(*dmu, "--source", v1, "--out", v2).code == 0
+    third = (*dmu, "--source", v2, "--out", v3, "--held-out", 0.3)
+    for refreshed, words in (
+        ((v1, v2 / "artifact.compat"), "found Identity"),
+        ((v2, v2 / "adaptation.compat"), "for adaptation 1"),
+        ((v1, f"{v2}/adaptation.compat,{v2}/gone.compat"), "gone.compat"),
+        ((tmp_path / "gone.model", v2 / "adaptation.compat"), "gone.model"),
+    ):
+        refused = run(*third, "--refreshed", *refreshed)
+        assert refused.code != 0
+        assert words in refused.err
+    made = run(*third, "--refreshed", v1, v2 / "adaptation.compat", "--json").json
+    assert 0 <= made["figures"]["t/h, refreshed 1"] <= 1
+    assert len(made["artifacts"]) == 2
+    without = run(*dmu, "--source", v1, "--out", tmp_path / "v4.model", "--adaptation-weight", 0, "--json").json
+    assert without["artifacts"] == [f"{tmp_path}/v4.model/artifact.compat"]
+
+
 def test_people_are_told_how_to_go_on(run, photos, tmp_path):
     out = tmp_path / "v1.model"
     shown = run("train", "independent", "--images", photos, "--dim", 4, "--out", out, *SHORT, "--held-out", 0.3).out
