@@ -57,11 +57,10 @@ class SimCLR(SideTrainer):
         """Make the contrastive loss.
 
         Raises:
-            InvalidInput: Local views are to be larger than the network's input.
+            InvalidInput: Local views are to be larger than the network's input, or of a side that it cannot read.
         """
-        if self.local_size is not None and self.local_size > preprocessing.size:
-            expected = f"local_size of at most {preprocessing.size} pixels, the side of the network's input"
-            raise InvalidInput("train SimCLR", expected=expected, found=f"{self.local_size}")
+        if self.local_views and self.local_size is not None:
+            _require_side(network, preprocessing, self.local_size)
         return ViewsObjective(self, network, preprocessing)
 
 
@@ -102,6 +101,24 @@ class ViewsObjective(nn.Module):
         if side is None or side == views.shape[-1]:
             return views
         return nn.functional.interpolate(views, (side, side), mode="bilinear", antialias=True)
+
+
+def _require_side(network: nn.Module, preprocessing: Preprocessing, side: int) -> None:
+    """Refuse views that a network cannot read; it is tried, as architectures differ in what they take."""
+    asked, found = "train SimCLR", f"local_size={side}"
+    if side > preprocessing.size:
+        expected = f"local_size of at most {preprocessing.size} pixels, the side of the network's input"
+        raise InvalidInput(asked, expected=expected, found=found)
+    before = network.training
+    try:
+        with torch.no_grad():
+            network.eval()(torch.zeros(1, preprocessing.channels, side, side))
+    except (RuntimeError, AssertionError, ValueError) as error:
+        expected = f"a side of local views that the network of {preprocessing.size} pixels reads"
+        fix = "Leave local_size out."
+        raise InvalidInput(asked, expected=expected, found=f"{found}: {error}", fix=fix) from error
+    finally:
+        network.train(before)
 
 
 def _projection(dim: int, out: int) -> nn.Module:

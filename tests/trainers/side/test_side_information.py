@@ -221,6 +221,10 @@ def test_settings_out_of_range_are_refused() -> None:
         SimCLR(local_views=-1)
     with pytest.raises(InvalidInput, match="at most 8 pixels"):
         SimCLR(dim=4, width=2, epochs=2, local_views=1, local_size=9).fit(TRAIN.take(range(8)))
+    for network, side in (({"architecture": "small-vit", "width": 16, "size": 16}, 8), ({"width": 2}, 1)):
+        trainer = SimCLR(dim=4, epochs=2, local_views=1, local_size=side, **network)
+        with pytest.raises(InvalidInput, match=f"reads; found local_size={side}: .*Leave local_size out"):
+            trainer.fit(TRAIN.take(range(8)))
     for settings in ({"projection": -1}, {"steps": 0}):
         with pytest.raises(InvalidInput, match=next(iter(settings))):
             SimCLR(**settings)
