@@ -136,7 +136,6 @@ _KINDS: dict[str, Callable[[str], Encoder]] = {
     "timm": _timm,
     "torchvision": _torchvision,
     "network": _network,
-    "files": _files,
     "precomputed": _precomputed,
     "python": _python,
     "openai": _openai,
@@ -145,4 +144,5 @@ _KINDS: dict[str, Callable[[str], Encoder]] = {
     "fastembed": _fastembed,
     "model2vec": _model2vec,
     "open_clip": _open_clip,
+    "files": _files,
 }
