@@ -19,6 +19,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.methods.settings import EARLIER
 from benchmarks.pairs.journal import Journal, Record
 from compatstore.errors import InvalidInput, NotFound
 
@@ -26,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
 # Name in statements -> journal and size.
 JOURNALS = {
-    "methods": ("methods", "cpu"),
+    "methods": ("methods", "quick"),
     "standard": ("methods", "standard"),
     "pairs": ("pairs", "cpu"),
     "many": ("pairs", "many"),
@@ -148,7 +149,8 @@ def _is(value: float, written: str, said: set[str]) -> bool:
 @cache
 def _records(name: str) -> tuple[Record, ...]:
     journal, size = JOURNALS[name]
-    return tuple(r for r in Journal(RESULTS / f"{journal}.jsonl").records if r["size"] == size)
+    earlier = EARLIER if journal == "methods" else {}
+    return tuple(r for r in Journal(RESULTS / f"{journal}.jsonl", earlier).records if r["size"] == size)
 
 
 def sets_of(journal: str) -> list[str]:

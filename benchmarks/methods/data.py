@@ -25,11 +25,13 @@ class ImageSet:
         name: What the tables call it.
         training: Images that models learn from.
         test: Images that no model sees: gallery and queries.
+        flip: Whether a mirrored image is one of its class: not so for letters.
     """
 
     name: str
     training: Images
     test: Images
+    flip: bool = False
 
 
 def read(path: Path, name: str, pixels: int, leave_out: Sequence[str] = ()) -> ImageSet:
@@ -37,7 +39,8 @@ def read(path: Path, name: str, pixels: int, leave_out: Sequence[str] = ()) -> I
 
     Args:
         path: An npz file of glyphs, as `benchmarks.pairs.glyphs` reads it, every 5th font for the test; a folder with
-            the folders `train` and `test` of class folders; or a folder of class folders, 30 % for the test.
+            the folders `train` and `test` of class folders; or a folder of class folders, 30 % for the test. Folders
+            hold photographs, which may be mirrored.
         name: What the tables call it.
         pixels: Side that images are resized to, once.
         leave_out: Class folders to leave out.
@@ -49,9 +52,9 @@ def read(path: Path, name: str, pixels: int, leave_out: Sequence[str] = ()) -> I
         )
     if (path / "train").is_dir() and (path / "test").is_dir():
         training, test = (_folder(path / part, pixels, leave_out) for part in ("train", "test"))
-        return ImageSet(name=name, training=training, test=test)
+        return ImageSet(name=name, training=training, test=test, flip=True)
     training, test = _folder(path, pixels, leave_out).split(TEST_SHARE, seed=0)
-    return ImageSet(name=name, training=training, test=test)
+    return ImageSet(name=name, training=training, test=test, flip=True)
 
 
 def _folder(path: Path, pixels: int, leave_out: Sequence[str]) -> Images:

@@ -31,6 +31,7 @@ class Lesson:
         queries: What is searched with.
         size: How large.
         seed: Of the choice and of the models.
+        flip: Whether training may mirror images.
     """
 
     setting: Setting
@@ -40,6 +41,7 @@ class Lesson:
     queries: Images
     size: Size
     seed: int
+    flip: bool = False
 
 
 def lesson(data: ImageSet, setting: Setting, size: Size, seed: int) -> Lesson:
@@ -70,4 +72,5 @@ def lesson(data: ImageSet, setting: Setting, size: Size, seed: int) -> Lesson:
         queries=data.test.take(searched[:count]),
         size=size,
         seed=seed,
+        flip=data.flip,
     )

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
+from benchmarks.methods.checkpoints import EVERY, Checkpoints
 from benchmarks.methods.lesson import Lesson
 from compatstore.arrays import FloatArray
 from compatstore.encoders import Encoder
-from compatstore.trainers import Autoencoder, Images, Independent, Pairs, SimCLR, TrainedModel
+from compatstore.trainers import Augmentation, Autoencoder, Images, Independent, Pairs, Refreshed, SimCLR, TrainedModel
 
 # Of every classifier, as in DMU's paper on landmarks.
 ARCFACE = {"scale": 30.0, "margin": 0.3}
 ANOTHER_START = 500
+# Images that share one draw of a view: four times as fast as one draw an image, at 32 pixels.
+GROUP = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,47 +28,81 @@ class Models:
 
     Args:
         lesson: The trial.
+        checkpoints: Where trainings are saved.
     """
 
     lesson: Lesson
+    checkpoints: Checkpoints = field(default_factory=Checkpoints)
 
-    def loop(self, *, target: bool = True) -> dict[str, Any]:
-        """Settings of every network on images; the target's may be another network than the source's."""
+    def loop(self, *, target: bool = True, start: int = 1) -> dict[str, Any]:
+        """Settings of every network on images; the target's may be another network than the source's.
+
+        Args:
+            target: Whether a target is trained, rather than a source or its side-information.
+            start: Which of the versions after the source a target is, from 1; each has initial weights of its own.
+        """
         size = self.lesson.size
         other = target and self.lesson.setting == "architecture"
         # Models that know the same classes, from the same start, are comparable without any method.
-        apart = ANOTHER_START if target and self.lesson.setting == "data" else 0
+        together = not target or (size.one_start and self.lesson.setting != "data")
+        apart = 0 if together else ANOTHER_START * (1 if size.one_start else start)
         network = (
             {"architecture": size.transformer, "width": size.transformer_width, "epochs": size.transformer_epochs}
             if other
             else {"architecture": size.architecture, "width": size.width, "epochs": size.epochs}
         )
         precision = "auto" if other else size.precision
-        return {**network, "batch_size": size.batch_size, "precision": precision, "seed": self.lesson.seed + apart}
+        common = {"batch_size": size.batch_size, "precision": precision, "checkpoint_steps": EVERY}
+        return {**network, **common, "seed": self.lesson.seed + apart}
 
-    def classifier(self, *, target: bool = True) -> dict[str, Any]:
+    def classifier(self, *, target: bool = True, start: int = 1) -> dict[str, Any]:
         """Settings of every classifier; all embeddings have unit length."""
-        return {**self.loop(target=target), "head": "arcface", **ARCFACE}
+        size, lesson = self.lesson.size, self.lesson
+        other = target and lesson.setting == "architecture"
+        names = () if other else ("optimiser", "learning_rate", "weight_decay")
+        optimiser = {name: getattr(size, name) for name in names}
+        views = Augmentation(flip=lesson.flip, group=GROUP) if size.augment else None
+        loop = self.loop(target=target, start=start)
+        return {**loop, **optimiser, "augmentation": views, "head": "arcface", **ARCFACE}
+
+    def fit(
+        self, trainer: Any, images: Images, *models: TrainedModel, **further: TrainedModel | Sequence[Refreshed]
+    ) -> Any:
+        """Train on images, or take up what was saved of this very training.
+
+        Args:
+            trainer: Its `fit` gets the other arguments.
+            images: What to train on.
+            models: Such as the source.
+            further: BT^2's independent `target`, or the galleries `refreshed` that DMU's head reads too.
+        """
+        held = [one if isinstance(one, TrainedModel) else [*one] for one in further.values()]
+        known = [*models, *(part for one in held for part in (one if isinstance(one, list) else [one]))]
+        checkpoint = self.checkpoints.of(trainer, images, *known)
+        return trainer.fit(images, *models, **further, checkpoint=checkpoint)
 
     @cached_property
     def source(self) -> TrainedModel:
         """The first version."""
-        return Independent(dim=self.lesson.size.dim, **self.classifier(target=False)).fit(self.lesson.sources[0])
+        trainer = Independent(dim=self.lesson.size.dim, **self.classifier(target=False))
+        model: TrainedModel = self.fit(trainer, self.lesson.sources[0])
+        return model
 
     @cached_property
     def independent(self) -> TrainedModel:
         """The target without regard for any source."""
-        return Independent(dim=self.lesson.size.dim, **self.classifier()).fit(self.lesson.target)
+        model: TrainedModel = self.fit(Independent(dim=self.lesson.size.dim, **self.classifier()), self.lesson.target)
+        return model
 
     @cached_property
     def side_encoders(self) -> dict[str, Callable[[], Encoder]]:
-        """Side-information that is stored with the source, each trained when asked for."""
+        """Side-information that is stored with the source, each trained, or taken up, when asked for."""
         size, lesson, loop = self.lesson.size, self.lesson.sources[0], self.loop(target=False)
         another = {**self.classifier(target=False), "seed": self.lesson.seed + 1000}
         return {
-            "autoencoder": lambda: Autoencoder(dim=size.side, **loop).fit(lesson).encoder,
-            "another seed": lambda: Independent(dim=size.side, **another).fit(lesson).encoder,
-            "SimCLR": lambda: SimCLR(dim=size.side, **{**loop, "batch_size": 256}).fit(lesson).encoder,
+            "autoencoder": lambda: self.fit(Autoencoder(dim=size.side, **loop), lesson).encoder,
+            "another seed": lambda: self.fit(Independent(dim=size.side, **another), lesson).encoder,
+            "SimCLR": lambda: self.fit(SimCLR(dim=size.side, **{**loop, "batch_size": 256}), lesson).encoder,
         }
 
     def pairs(self, target: TrainedModel, side: Encoder | None = None) -> Pairs:

@@ -1,6 +1,6 @@
 """Fill the tables of a document from the journal of a run.
 
-    python -m benchmarks.methods.report methods.jsonl docs/results/methods.md [--size cpu]
+    python -m benchmarks.methods.report methods.jsonl docs/results/methods.md [--size quick]
 
 A table lies between `<!-- table: NAME -->` and `<!-- end -->`; its name is a setting's, or "paper".
 """
@@ -18,7 +18,7 @@ from benchmarks.methods import paper
 from benchmarks.methods.lesson import SETTINGS
 from benchmarks.methods.rows import ROWS, baseline
 from benchmarks.methods.series import SERIES
-from benchmarks.methods.settings import SIZES
+from benchmarks.methods.settings import EARLIER, SIZES
 from benchmarks.pairs.journal import Journal, Record
 from compatstore.evaluation.compatibility import degradation, upgrade_gain
 
@@ -125,9 +125,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("journal", type=Path)
     parser.add_argument("document", type=Path)
-    parser.add_argument("--size", choices=SIZES, default="cpu")
+    parser.add_argument("--size", choices=SIZES, default="quick")
     options = parser.parse_args()
-    records = [record for record in Journal(options.journal).records if record["size"] == options.size]
+    records = [record for record in Journal(options.journal, EARLIER).records if record["size"] == options.size]
     options.document.write_text(fill(options.document.read_text(), records))
     settings = [name for name in SETTINGS if any(record["setting"] == name for record in records)]
     print(f"filled {options.document} from {len(records)} measurements: {', '.join(settings)}")

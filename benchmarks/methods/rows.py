@@ -46,7 +46,7 @@ def compatible(method: type[CompatibleTraining], models: Models, *, longer: bool
     size, start = models.lesson.size, time.perf_counter()
     dim = size.dim + (size.extra if longer else 0)
     trainer = method(dim=dim, **{**models.classifier(), **settings})
-    model = trainer.fit(models.lesson.target, models.source)
+    model = models.fit(trainer, models.lesson.target, models.source)
     return _measured(models, model, time.perf_counter() - start)
 
 
@@ -56,7 +56,7 @@ def bt2(models: Models, **settings: Any) -> Record:
     classified = "output" if models.lesson.setting == "architecture" else "target"
     given = {**models.classifier(), "classified": classified, **settings}
     trainer = BT2(dim=size.dim + size.extra, extra=size.extra, **given)
-    model = trainer.fit(models.lesson.target, models.source, target=models.independent)
+    model = models.fit(trainer, models.lesson.target, models.source, target=models.independent)
     return _measured(models, model, time.perf_counter() - start)
 
 
@@ -64,7 +64,7 @@ def dmu(models: Models, **settings: Any) -> Record:
     """DMU: t/s at once, and t/h after its adaptation head has refreshed the gallery."""
     size, start = models.lesson.size, time.perf_counter()
     trainer = DMU(dim=size.dim, adapter_width=size.adapter_width, **{**models.classifier(), **settings})
-    model = trainer.fit(models.lesson.target, models.source)
+    model = models.fit(trainer, models.lesson.target, models.source)
     seconds = time.perf_counter() - start
     refreshed = transformed(models.lesson, models.source, model, model.adaptation)
     weights = {name: model.figures[name] for name in ("smallest_weight", "largest_weight")}
@@ -75,11 +75,10 @@ def dmu(models: Models, **settings: Any) -> Record:
 def dmu_by_distance(models: Models) -> Record:
     """DMU's target, and a gallery refreshed by a transform that is learned by distance, not by DMU's own head."""
     size, start = models.lesson.size, time.perf_counter()
-    model = DMU(dim=size.dim, adapter_width=size.adapter_width, **models.classifier()).fit(
-        models.lesson.target, models.source
-    )
+    trainer = DMU(dim=size.dim, adapter_width=size.adapter_width, **models.classifier())
+    model = models.fit(trainer, models.lesson.target, models.source)
     pairs = models.pairs(model)
-    artifact = Residual(epochs=size.transform_epochs, seed=models.lesson.seed).fit(pairs)
+    artifact = Residual(epochs=size.residual_epochs, seed=models.lesson.seed).fit(pairs)
     seconds = time.perf_counter() - start
     refreshed = transformed(models.lesson, models.source, model, artifact)
     return {**refreshed, "t/t": own(models.lesson, model), "seconds": seconds}
@@ -89,7 +88,8 @@ def transform(trainer: type[Any], models: Models, *, side: str = "", policy: str
     """Train a transform from the source's embeddings to the independent target's."""
     start, lesson = time.perf_counter(), models.lesson
     encoder = models.side_encoders[side]() if side else None
-    common = {"epochs": lesson.size.transform_epochs, "seed": lesson.seed}
+    epochs = lesson.size.residual_epochs if trainer is Residual else lesson.size.transform_epochs
+    common = {"epochs": epochs, "seed": lesson.seed}
     artifact = trainer(**{**common, **settings}).fit(models.pairs(models.independent, encoder))
     seconds = time.perf_counter() - start
     found = transformed(lesson, models.source, models.independent, artifact, encoder, policy)
@@ -98,16 +98,19 @@ def transform(trainer: type[Any], models: Models, *, side: str = "", policy: str
 
 def fct(models: Models, side: str = "") -> Record:
     """FCT, with side-information or without."""
-    width = models.lesson.size.transform_width
-    shape = {"branch_width": max(width // 2, 1), "mixer_width": width}
-    return transform(FCT, models, side=side, **shape)
+    return transform(FCT, models, side=side, **_shape(models))
 
 
 def fastfill(models: Models, **settings: Any) -> Record:
     """FastFill, backfilled in the order of its sigma; its loss through the head is the target's own."""
-    width = models.lesson.size.transform_width
-    shape = {"branch_width": max(width // 2, 1), "mixer_width": width}
-    return transform(FastFill, models, policy="sigma", **{**shape, "disc": "arcface", **ARCFACE, **settings})
+    given = {**_shape(models), "disc": "arcface", **ARCFACE, **settings}
+    return transform(FastFill, models, policy="sigma", **given)
+
+
+def _shape(models: Models) -> dict[str, int]:
+    """Widths of FCT's network."""
+    size = models.lesson.size
+    return {"branch_width": size.branch_width, "mixer_width": size.transform_width}
 
 
 def _measured(models: Models, model: Any, seconds: float) -> Record:

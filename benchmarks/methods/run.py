@@ -1,11 +1,21 @@
 r"""Every method of the papers on a folder of class folders, in real galleries, over several seeds.
 
     python -m benchmarks.methods.run --set glyphs.npz Glyphs --set caltech101 Caltech-101 \
-        --leave-out BACKGROUND_Google --journal methods.jsonl [--size cpu] [--seeds 3] [--setting classes data series]
+        --leave-out BACKGROUND_Google --journal methods.jsonl [--size quick] [--seeds 3] [--setting classes data series]
     python -m benchmarks.methods.report methods.jsonl docs/results/methods.md
 
-Each measurement is written to the journal as it is finished and never taken again: a run that was stopped goes on where
-it was. The papers' size, on a GPU, with CIFAR-10 as folders `train` and `test` of class folders:
+Each measurement is written to the journal as it is finished and never taken again, with the settings of its size, the
+commit and the hardware. Each training on images is saved to a file of its own, every 50 steps and after each epoch
+(`--checkpoints DIR`, by default beside the journal): a run that was stopped goes on within the epoch, and rows share
+what they have in common, such as the source. A row's seconds are those of the process that finished it. Checkpoints do
+not know the code that made them: after a change to a trainer name another folder, or pass `--no-resume`.
+
+Until the models are no better for longer, on two cores some six hours a set; one core a process is used best:
+
+    OMP_NUM_THREADS=1 python -m benchmarks.methods.run --set glyphs.npz Glyphs --size standard \
+        --journal methods.jsonl --setting classes
+
+The papers' size, on a GPU, with CIFAR-10 as folders `train` and `test` of class folders:
 
     python -m benchmarks.methods.run --set cifar10 CIFAR-10 --size gpu --journal methods.jsonl
 """
@@ -19,12 +29,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from benchmarks.methods.checkpoints import Checkpoints
 from benchmarks.methods.data import ImageSet, read
 from benchmarks.methods.lesson import SETTINGS, Setting, lesson
 from benchmarks.methods.models import Models
+from benchmarks.methods.origin import origin, require_same_settings
 from benchmarks.methods.rows import ROWS
 from benchmarks.methods.series import SERIES
-from benchmarks.methods.settings import SIZES, Size
+from benchmarks.methods.settings import EARLIER, SIZES, Size
 from benchmarks.pairs.journal import Journal, Record
 
 
@@ -34,35 +46,59 @@ def measurements(setting: Setting) -> dict[str, Callable[[Models], Record]]:
 
 
 def run(
-    data: ImageSet, size: Size, seeds: Sequence[int], journal: Journal, settings: Sequence[Setting], rows: Sequence[str]
+    data: ImageSet,
+    size: Size,
+    seeds: Sequence[int],
+    journal: Journal,
+    settings: Sequence[Setting],
+    rows: Sequence[str],
+    checkpoints: Checkpoints | None = None,
 ) -> None:
     """Measure a set, row by row; models that rows share are trained when the first of them needs one."""
+    require_same_settings(journal, size)
     for setting, seed in itertools.product(settings, seeds):
-        models = Models(lesson(data, setting, size, seed))
+        models = Models(lesson(data, setting, size, seed), checkpoints or Checkpoints())
         for name, measure in measurements(setting).items():
             if rows and name not in rows:
                 continue
             start = time.perf_counter()
             key = {"size": size.name, "set": data.name, "setting": setting, "seed": seed, "method": name}
-            journal.once(key, partial(measure, models))
+            journal.once(key, partial(measure, models), partial(origin, size))
             seconds = time.perf_counter() - start
             print(f"{data.name}, {setting}, seed {seed}, {name}: {seconds:.0f} s", flush=True)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Options of every command that trains models of this benchmark."""
     parser.add_argument("--set", nargs=2, action="append", required=True, metavar=("PATH", "NAME"))
     parser.add_argument("--leave-out", nargs="*", default=[], help="class folders")
     parser.add_argument("--journal", type=Path, required=True)
-    parser.add_argument("--size", choices=SIZES, default="cpu")
+    parser.add_argument("--checkpoints", type=Path, metavar="DIR", help="JOURNAL.checkpoints by default")
+    parser.add_argument(
+        "--resume",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="go on from checkpoints; without, train from the beginning what the journal lacks",
+    )
     parser.add_argument("--seeds", type=int, default=3)
+
+
+def checkpoints_of(options: argparse.Namespace) -> Checkpoints:
+    """Where the trainings of a command are saved."""
+    return Checkpoints(options.checkpoints or options.journal.with_suffix(".checkpoints"), options.resume)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_options(parser)
+    parser.add_argument("--size", choices=SIZES, default="quick")
     parser.add_argument("--setting", choices=SETTINGS, nargs="+", default=SETTINGS)
     parser.add_argument("--row", nargs="*", default=[], help="rows, all by default")
     options = parser.parse_args()
-    journal, size = Journal(options.journal), SIZES[options.size]
+    journal, size, checkpoints = Journal(options.journal, EARLIER), SIZES[options.size], checkpoints_of(options)
     sets = [read(Path(path), name, size.pixels, options.leave_out) for path, name in options.set]
     for seed, data in itertools.product(range(options.seeds), sets):
-        run(data, size, [seed], journal, options.setting, options.row)
+        run(data, size, [seed], journal, options.setting, options.row, checkpoints)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import combinations_with_replacement
 from typing import Any
@@ -13,17 +13,18 @@ from benchmarks.methods.measure import figures
 from benchmarks.methods.models import Models, embed
 from benchmarks.pairs.journal import Record
 from compatstore.arrays import FloatArray
-from compatstore.trainers import BCT, BT2, DMU, Independent, Refreshed, TrainedModel
+from compatstore.trainers import BCT, BT2, DMU, Images, Independent, Refreshed, TrainedModel
 
-Step = Callable[[Models, Any, TrainedModel], TrainedModel]
+# (models, images, the version before, which version after the first) -> the next version.
+Step = Callable[[Models, Any, TrainedModel, int], TrainedModel]
 
 
 def series(step: Step, models: Models) -> Record:
     """Train three versions and search every gallery with the queries of every version that came later."""
     lesson = models.lesson
     versions = [models.source]
-    for images in (*lesson.sources[1:], lesson.target):
-        versions.append(step(models, images, versions[-1]))
+    for number, images in enumerate((*lesson.sources[1:], lesson.target), 1):
+        versions.append(step(models, images, versions[-1], number))
     queries = [embed(model.encoder, lesson.queries) for model in versions]
     galleries = [embed(model.encoder, lesson.gallery) for model in versions]
     return {
@@ -35,15 +36,16 @@ def series(step: Step, models: Models) -> Record:
 def dmu_hops(models: Models) -> Record:
     """DMU's chain of refreshes: the first gallery hopped once and twice."""
     lesson = models.lesson
-    second = _dmu(models).fit(lesson.sources[1], models.source)
-    third = _dmu(models).fit(lesson.target, second)
-    direct = _dmu(models).fit(lesson.target, models.source)
+    second = _dmu(models, lesson.sources[1], models.source, 1)
+    third = _dmu(models, lesson.target, second, 2)
+    direct = _dmu(models, lesson.target, models.source, 2)
     stored, queries = embed(models.source.encoder, lesson.gallery), embed(third.encoder, lesson.queries)
     from_direct = embed(direct.encoder, lesson.queries)
     refreshed = second.adaptation.apply(stored).vectors
     native = embed(second.encoder, lesson.gallery)
     # The same third version, whose head has learned from both kinds of vectors of the second's space.
-    from_both = _dmu(models).fit(lesson.target, second, refreshed=[Refreshed(models.source, [second.adaptation])])
+    kinds = [Refreshed(models.source, [second.adaptation])]
+    from_both = _dmu(models, lesson.target, second, 2, refreshed=kinds)
     of_both = embed(from_both.encoder, lesson.queries)
     return {
         "3/h(h(1)), from both": figures(lesson, of_both, from_both.adaptation.apply(refreshed).vectors),
@@ -54,26 +56,28 @@ def dmu_hops(models: Models) -> Record:
     }
 
 
-def _dmu(models: Models) -> DMU:
+def _independent(models: Models, images: Images, before: TrainedModel, number: int) -> Any:
+    return models.fit(Independent(dim=models.lesson.size.dim, **models.classifier(start=number)), images)
+
+
+def _bct(models: Models, images: Images, before: TrainedModel, number: int) -> Any:
+    return models.fit(BCT(dim=models.lesson.size.dim, **models.classifier(start=number)), images, before)
+
+
+def _bt2(models: Models, images: Images, before: TrainedModel, number: int) -> Any:
+    size, settings = models.lesson.size, models.classifier(start=number)
+    independent = models.fit(Independent(dim=before.encoder.dim, **settings), images)
+    trainer = BT2(dim=before.encoder.dim + size.extra, extra=size.extra, **settings)
+    return models.fit(trainer, images, before, target=independent)
+
+
+def _dmu(
+    models: Models, images: Images, before: TrainedModel, number: int, refreshed: Sequence[Refreshed] = ()
+) -> Any:
     size = models.lesson.size
-    return DMU(dim=size.dim, adapter_width=size.adapter_width, **models.classifier())
-
-
-def _independent(models: Models, images: Any, before: TrainedModel) -> TrainedModel:
-    return Independent(dim=models.lesson.size.dim, **models.classifier()).fit(images)
-
-
-def _bct(models: Models, images: Any, before: TrainedModel) -> TrainedModel:
-    return BCT(dim=models.lesson.size.dim, **models.classifier()).fit(images, before)
-
-
-def _bt2(models: Models, images: Any, before: TrainedModel) -> TrainedModel:
-    extra = models.lesson.size.extra
-    return BT2(dim=before.encoder.dim + extra, extra=extra, **models.classifier()).fit(images, before)
-
-
-def _dmu_step(models: Models, images: Any, before: TrainedModel) -> TrainedModel:
-    return _dmu(models).fit(images, before)
+    trainer = DMU(dim=size.dim, adapter_width=size.adapter_width, **models.classifier(start=number))
+    further = {"refreshed": refreshed} if refreshed else {}
+    return models.fit(trainer, images, before, **further)
 
 
 def _cut(queries: FloatArray, gallery: FloatArray) -> FloatArray:
@@ -85,6 +89,6 @@ SERIES: dict[str, Callable[[Models], Record]] = {
     "independent": partial(series, _independent),
     "BCT": partial(series, _bct),
     "BT2": partial(series, _bt2),
-    "DMU": partial(series, _dmu_step),
+    "DMU": partial(series, _dmu),
     "DMU, refreshed": dmu_hops,
 }

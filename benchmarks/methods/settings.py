@@ -1,4 +1,8 @@
-"""How large a run of the benchmark on methods is: one size for all rows of a run."""
+"""How large a run of the benchmark on methods is: one size for all rows of a run.
+
+"tiny" shows that a command works; "quick" is minutes a row on two cores; "standard" trains until source and target are
+no better for longer (`benchmarks.methods.rise` measures that); "gpu" has the papers' network and schedule.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,10 @@ from dataclasses import dataclass
 
 from compatstore.artifacts.network import PrecisionRequest
 from compatstore.errors import InvalidInput
+from compatstore.trainers.images.training import ImageOptimiser
+
+# Earlier name of a size, as journals may have it -> its name.
+EARLIER = {"cpu": "quick"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,8 +33,16 @@ class Size:
         architecture: A model of timm instead, or "".
         epochs: Passes over the images, for every network trained on images.
         batch_size: Images a step.
-        transform_epochs: Passes over the pairs, for transforms.
-        transform_width: Of the hidden layers of transforms.
+        optimiser: Of every classifier on images; side-information and transformers keep the trainers' own.
+        learning_rate: Its peak.
+        weight_decay: Of that optimiser.
+        augment: Train classifiers on random views of the images, mirrored ones where the set allows it.
+        one_start: Source and target start from the same weights where the target knows further classes. Models of one
+            start stay near each other without any method, so only "quick" has it, whose rows were taken with it.
+        transform_epochs: Passes over the pairs, for the networks of FCT and FastFill.
+        residual_epochs: The same, for the residual transform.
+        transform_width: Of the mixer of FCT's network.
+        branch_width: Of its branches.
         adapter_width: Of DMU's adaptation head.
         transformer: The target's network in the setting "architecture", as `ImageTraining.architecture` names it.
         transformer_width: Its `ImageTraining.width`.
@@ -50,13 +66,20 @@ class Size:
     epochs: int
     batch_size: int
     transform_epochs: int
+    residual_epochs: int
     transform_width: int
+    branch_width: int
     adapter_width: int
     transformer_width: int
     transformer_epochs: int
     transformer: str = "small-vit"
     architecture: str = ""
     precision: PrecisionRequest = "auto"
+    optimiser: ImageOptimiser = "adamw"
+    learning_rate: float = 2e-3
+    weight_decay: float = 5e-2
+    augment: bool = True
+    one_start: bool = False
     alphas: int = 11
 
     def __post_init__(self) -> None:
@@ -69,19 +92,27 @@ SIZES = {
     for size in (
         Size(
             name="tiny", pixels=8, images=400, gallery=120, queries=60, dim=12, extra=4, side=8, width=8, epochs=3,
-            batch_size=64, transform_epochs=3, transform_width=16, adapter_width=16, alphas=3,
-            transformer_width=8, transformer_epochs=3,
+            batch_size=64, transform_epochs=3, residual_epochs=3, transform_width=16, branch_width=8, adapter_width=16,
+            alphas=3, transformer_width=8, transformer_epochs=3,
         ),
         Size(
-            name="cpu", pixels=32, images=4500, gallery=2000, queries=800, dim=64, extra=16, side=64, width=16,
-            epochs=7, batch_size=64, precision="bfloat16", transform_epochs=30, transform_width=256, adapter_width=256,
-            transformer_width=32, transformer_epochs=28,
+            name="quick", pixels=32, images=4500, gallery=2000, queries=800, dim=64, extra=16, side=64, width=16,
+            epochs=7, batch_size=64, precision="bfloat16", augment=False, one_start=True, transform_epochs=30,
+            residual_epochs=30, transform_width=256, branch_width=128, adapter_width=256, transformer_width=32,
+            transformer_epochs=28,
         ),
-        # The papers' shape on CIFAR-10: ResNet50, 128 values, 100 epochs; one GPU.
+        # Two hours for a seed of the nine main rows of a setting on one core.
+        Size(
+            name="standard", pixels=32, images=12_000, gallery=4000, queries=1000, dim=64, extra=16, side=64, width=16,
+            epochs=40, batch_size=64, precision="bfloat16", transform_epochs=80, residual_epochs=30,
+            transform_width=1024, branch_width=256, adapter_width=1024, transformer_width=32, transformer_epochs=80,
+        ),
+        # BT^2 on CIFAR (section 4.2): ResNet50, 128 values and 32 more, Adam 0.001, batches of 256, 100 epochs; its
+        # table has 128 values for the source too. FCT's transform (appendix C). One GPU.
         Size(
             name="gpu", pixels=32, images=50_000, gallery=9000, queries=1000, dim=128, extra=32, side=64, width=64,
-            architecture="timm:resnet50", epochs=100, batch_size=256,
-            transform_epochs=80, transform_width=2048, adapter_width=1024,
+            architecture="timm:resnet50", epochs=100, batch_size=256, learning_rate=1e-3, weight_decay=0.0,
+            transform_epochs=80, residual_epochs=30, transform_width=2048, branch_width=256, adapter_width=1024,
             transformer_width=64, transformer_epochs=100,
         ),
     )

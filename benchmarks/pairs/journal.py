@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from multiprocessing import get_context
@@ -33,9 +33,11 @@ class Journal:
 
     Args:
         path: The file; made when the first record is added.
+        earlier: Earlier name of a size -> its name; records are read by the latter, the file keeps the former.
     """
 
     path: Path
+    earlier: Mapping[str, str] = field(default_factory=dict)
     records: list[Record] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
@@ -43,13 +45,24 @@ class Journal:
         whole = [line for line in lines if line.endswith("\n")]
         if len(whole) < len(lines):
             self.path.write_text("".join(whole))
-        self.records.extend(json.loads(line) for line in whole)
+        for record in map(json.loads, whole):
+            size = record.get("size")
+            self.records.append(record | {"size": self.earlier[size]} if size in self.earlier else record)
 
-    def once(self, key: dict[str, Any], measure: Callable[[], Record]) -> None:
-        """Measure and write down, unless that is done."""
+    def once(
+        self, key: dict[str, Any], measure: Callable[[], Record], beside: Callable[[], Record] | None = None
+    ) -> None:
+        """Measure and write down, unless that is done.
+
+        Args:
+            key: A value for each of `KEY`.
+            measure: Gives what was measured, written down to five decimals.
+            beside: Gives what is written down with it to all digits.
+        """
         if self._has(key):
             return
         record = json.loads(json.dumps(key | measure()), parse_float=lambda digits: round(float(digits), 5))
+        record |= json.loads(json.dumps(beside())) if beside else {}
         with self.path.open("a") as file:
             file.write(json.dumps(record) + "\n")
         self.records.append(record)
