@@ -56,6 +56,8 @@ SMALLEST = {
     "benchmarks.memory": "--rows 600 --dim 8",
     "benchmarks.merges": "{embedded} --seeds 1 --items 60 --queries 20",
     "benchmarks.methods.report": "{methods} {page}",
+    "benchmarks.methods.rise": "--set {glyphs} Glyphs --journal {new}/rise.jsonl --size tiny --seeds 1 --epochs 2 3 "
+    "--page {page}",
     "benchmarks.methods.run": "--set {glyphs} Glyphs --set {folder} Digits --leave-out 9 --journal {new}/methods.jsonl "
     "--size tiny --seeds 1 --setting classes --row independent DMU",
     "benchmarks.metrics": "--n 300 --classes 10",
