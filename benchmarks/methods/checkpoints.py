@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from compatstore.digests import fingerprint
 from compatstore.trainers import Images, Refreshed, TrainedModel
-from compatstore.trainers.images.training import ImageTraining
+from compatstore.trainers.images.training import ImageTraining, deciding_settings
 
 # Steps between two saves: some five seconds of one core at size "standard", four of them an epoch.
 EVERY = 50
-# Settings that change nothing in what is trained.
-_INDIFFERENT = ("workers", "checkpoint_steps")
 
 
 @dataclass(frozen=True)
@@ -38,7 +36,9 @@ class Checkpoints:
         """
         if self.folder is None:
             return None
-        settings = {name: value for name, value in asdict(trainer).items() if name not in _INDIFFERENT}
+        settings, defaults = deciding_settings(trainer)
+        # A setting that comes later, and by default changes nothing, leaves the name as it is.
+        settings = {name: value for name, value in settings.items() if name not in defaults or value != defaults[name]}
         known = [one.encoder.fingerprint if isinstance(one, TrainedModel) else one.fingerprint for one in models]
         method = type(trainer).__name__
         digest = fingerprint(trainer=method, settings=settings, images=images.fingerprint, models=known)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +49,13 @@ class Checkpoint:
         path: One safetensors file. It is replaced as a whole, so that a kill leaves the one before.
         every: Steps between two saves; None saves after each epoch only.
         belongs_to: What has to be the same to continue, JSON-able: trainer, settings, data, source model.
+        defaults: Of settings, JSON-able. A file of an earlier version may lack a setting, which had this value then.
     """
 
     path: Path
     every: int | None
     belongs_to: Mapping[str, Any]
+    defaults: Mapping[str, Any] = field(default_factory=dict)
 
     def write(self, tensors: State, note: Mapping[str, Any]) -> None:
         """Replace the file atomically. The note is JSON-able."""
@@ -106,7 +108,8 @@ class Checkpoint:
         raise self.corrupt(f"format {written_as!r:.60}")
 
     def _require_same(self, found: Mapping[str, Any]) -> None:
-        expected, found = json.loads(json.dumps(self.belongs_to)), _renamed(found)
+        expected, defaults = (json.loads(json.dumps(values)) for values in (self.belongs_to, self.defaults))
+        found = defaults | _renamed(found)
         differ = [name for name in expected | found if expected.get(name) != found.get(name)]
         if differ:
             raise Incompatible(

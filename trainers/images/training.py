@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -149,10 +149,27 @@ class ImageTraining:
         saved = None
         if checkpoint is not None:
             # Neither the number of reading processes nor the interval of saves changes the result.
-            settings = {name: v for name, v in asdict(self).items() if name not in ("workers", "checkpoint_steps")}
+            settings, defaults = deciding_settings(self)
             belongs_to = {"trainer": type(self).__name__, **settings, "images": images.fingerprint, "source": source}
-            saved = Checkpoint(path=Path(checkpoint), every=self.checkpoint_steps, belongs_to=belongs_to)
+            every = self.checkpoint_steps
+            saved = Checkpoint(path=Path(checkpoint), every=every, belongs_to=belongs_to, defaults=defaults)
         return train(objective, batches, self, progress, saved)
+
+
+def deciding_settings(settings: ImageTraining) -> tuple[dict[str, object], dict[str, object]]:
+    """List the settings that decide the result of a training, and the defaults of those that have one; JSON-able.
+
+    Neither the number of reading processes nor the interval of saves changes the result.
+    """
+    decide = [part for part in fields(settings) if part.name not in ("workers", "checkpoint_steps")]
+    values, defaults = asdict(settings), dict[str, object]()
+    for part in decide:
+        if part.default is not MISSING:
+            defaults[part.name] = part.default
+        elif part.default_factory is not MISSING:
+            made = part.default_factory()
+            defaults[part.name] = asdict(made) if is_dataclass(made) and not isinstance(made, type) else made
+    return {part.name: values[part.name] for part in decide}, defaults
 
 
 def encoder_of(

@@ -75,6 +75,20 @@ def test_where_it_stops_and_how_often_it_is_saved_change_nothing(
     assert seen == list(range(epoch + 1, 5))
 
 
+def test_a_setting_that_came_later_counts_as_its_default(tmp_path: Path) -> None:
+    short, path = Independent(dim=4, width=2, epochs=2, batch_size=16), tmp_path / "training.safetensors"
+    fingerprint = short.fit(IMAGES, checkpoint=path).encoder.fingerprint
+    with safe_open(path, "pt") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        description = json.loads(file.metadata()["compatstore"])
+    for later in ("optimiser", "augmentation", "architecture"):
+        del description["belongs_to"][later]
+    save_file(tensors, path, {"compatstore": json.dumps(description)})
+    assert short.fit(IMAGES, checkpoint=path).encoder.fingerprint == fingerprint
+    with pytest.raises(Incompatible, match="optimiser 'sgd'; found 'adamw'"):
+        Independent(dim=4, width=2, epochs=2, batch_size=16, optimiser="sgd").fit(IMAGES, checkpoint=path)
+
+
 def test_a_finished_training_is_not_repeated(tmp_path: Path) -> None:
     short = Independent(dim=4, width=2, epochs=2)
     path = tmp_path / "new folder" / "training.safetensors"
