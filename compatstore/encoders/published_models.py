@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from compatstore.boundary import checked
 from compatstore.encoders.images import read_image
 from compatstore.encoders.module import Module, require_torch
+from compatstore.encoders.weight_files import read_weights
 from compatstore.errors import CorruptArtifact, InvalidInput, MissingExtra, NotFound, first_offenders
-from compatstore.permissions import refused
 
 if TYPE_CHECKING:
     import torch
@@ -221,7 +221,7 @@ def load_checkpoint(network: nn.Module, path: str | Path) -> None:
     asked = f"load the weights {path}"
     if not path.is_file():
         raise NotFound(asked, expected="a file", found="nothing", fix="Check the path.")
-    state = _read(path, asked)
+    state = read_weights(path, asked)
     wanted = network.state_dict()
     missing = [name for name in wanted if name not in state]
     wrong = [name for name in wanted if name in state and state[name].shape != wanted[name].shape]
@@ -236,17 +236,3 @@ def sized_like(network: nn.Module, input_size: Sequence[int]) -> int:
     torch = require_torch()
     with torch.inference_mode():
         return int(network.eval()(torch.zeros(1, *input_size)).shape[1])
-
-
-def _read(path: Path, asked: str) -> dict[str, Any]:
-    torch = require_torch()
-    from safetensors.torch import load_file
-
-    try:
-        state = load_file(path) if path.suffix == ".safetensors" else torch.load(path, "cpu", weights_only=True)
-    except PermissionError as error:
-        raise refused(asked, path, error) from error
-    except Exception as error:  # whatever the readers raise for bytes that are no weights
-        raise CorruptArtifact(asked, expected="weights", found=str(error).splitlines()[0]) from error
-    state = state.get("state_dict", state) if isinstance(state, dict) else {}
-    return {name: value for name, value in state.items() if isinstance(value, torch.Tensor)}

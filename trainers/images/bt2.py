@@ -100,7 +100,7 @@ class BT2(CompatibleTraining):
         progress: OnEpoch | None = None,
         checkpoint: str | Path | None = None,
     ) -> CompatibleModel:
-        """Train from random weights; neither source nor target is changed.
+        """Train from random weights, or those of `pretrained`; neither source nor target is changed.
 
         Args:
             images: What to train on; at least two classes, known to the source or not.
@@ -180,7 +180,9 @@ class BT2(CompatibleTraining):
         backbone, start = self.target_backbone(preprocessing, source.dim), time.perf_counter()
         with seeded(self.seed), within_memory(asked):
             goal = FrozenSource(independent.encoder, self.target_dim)
-            objective = AcrossObjective(self, backbone.build(), preprocessing, images, torch.from_numpy(vectors), goal)
+            objective = AcrossObjective(
+                self, self.start(backbone), preprocessing, images, torch.from_numpy(vectors), goal
+            )
             # Positions of images are passed as labels: with them a batch finds its vectors.
             positions = Images(images.images, np.arange(len(images)))
             fixed = hashlib.sha256(vectors.tobytes() + np.asarray(images.labels).tobytes()).hexdigest()

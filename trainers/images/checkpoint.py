@@ -135,14 +135,16 @@ class Resumable:
 
     Args:
         objective: Its weights and buffers.
-        optimiser: Over the parameters of `objective` that require a gradient, in their order.
+        optimiser: Over the parameters of `objective` that require a gradient.
         order: Draws the order of the data at the start of each epoch.
         scaler: Of the gradients in float16, or None.
     """
 
     def __init__(self, objective: nn.Module, optimiser: torch.optim.Optimizer, order: torch.Generator, scaler: Any):
         self.objective, self.optimiser, self.order, self.scaler = objective, optimiser, order, scaler
-        self.names = [name for name, parameter in objective.named_parameters() if parameter.requires_grad]
+        names = {id(parameter): name for name, parameter in objective.named_parameters()}
+        # The optimiser numbers parameters from group to group.
+        self.names = [names[id(parameter)] for group in optimiser.param_groups for parameter in group["params"]]
 
     def save(self, checkpoint: Checkpoint, step: int, losses: list[torch.Tensor], order: torch.Tensor) -> None:
         """Write all state.

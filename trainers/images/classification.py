@@ -144,7 +144,7 @@ class Independent(Classifier, ImageTraining):
         progress: OnEpoch | None = None,
         checkpoint: str | Path | None = None,
     ) -> TrainedModel:
-        """Train from random weights.
+        """Train from random weights, or those of `pretrained`.
 
         Args:
             images: What to train on; at least two classes.
@@ -165,7 +165,7 @@ class Independent(Classifier, ImageTraining):
         start = time.perf_counter()
         with seeded(self.seed), within_memory("train Independent"):
             classes = len(images.class_names)
-            objective = Classification(self, backbone.build(), preprocessing, self.augmentation, classes)
+            objective = Classification(self, self.start(backbone), preprocessing, self.augmentation, classes)
             loss = self.minimise(objective, images, preprocessing, progress=progress, checkpoint=checkpoint)
         figures = {"loss": loss, "images": len(images), "classes": classes, "seconds": time.perf_counter() - start}
         encoder = encoder_of(backbone, preprocessing, objective.finished(), normalise=self.normalise)

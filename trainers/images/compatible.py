@@ -94,7 +94,7 @@ class CompatibleTraining(Classifier, ImageTraining, ABC):
         progress: OnEpoch | None = None,
         checkpoint: str | Path | None = None,
     ) -> CompatibleModel:
-        """Train from random weights; the source is not changed.
+        """Train from random weights, or those of `pretrained`; the source is not changed.
 
         Args:
             images: What to train on; at least two classes, known to the source or not.
@@ -147,7 +147,7 @@ class CompatibleTraining(Classifier, ImageTraining, ABC):
             known = SourceKnowledge.of(source, images, dim=self.dim, take=self.source_rows)
         with seeded(self.seed), within_memory(asked):
             frozen = FrozenSource(source.encoder, self.dim)
-            minimised = objective(backbone.build(), preprocessing, frozen, known)
+            minimised = objective(self.start(backbone), preprocessing, frozen, known)
             belongs = _fingerprint(source) + fixed
             loss = self.minimise(
                 minimised, images, preprocessing, progress=progress, checkpoint=checkpoint, source=belongs

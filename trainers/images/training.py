@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import time
-from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -27,7 +27,9 @@ from compatstore.encoders.network import NetworkEncoder, Preprocessing
 from compatstore.errors import InvalidInput
 from compatstore.trainers.images.checkpoint import Checkpoint, Resumable
 from compatstore.trainers.images.images import Images
-from compatstore.trainers.settings import BatchRows, Count, NotNegative, Positive, at_least, require_settings
+from compatstore.trainers.images.pretrained import load_pretrained, pixel_scale, weights_digest
+from compatstore.trainers.images.stages import rate_of, rest_frozen, set_stages
+from compatstore.trainers.settings import BatchRows, Count, NotNegative, Positive, Rule, at_least, require_settings
 from compatstore.trainers.training import EpochProgress, OnEpoch, require_finite, warmup_cosine
 
 ImageOptimiser = Literal["sgd", "adamw"]
@@ -60,7 +62,14 @@ class ImageTraining:
         width: Channels of the first stage of the small convolutional network, for images of 8 to 64 pixels; half of
             the values of a patch of the small transformer.
         architecture: "" for the small convolutional network, "small-vit" for a small vision transformer, "timm:NAME"
-            (or the bare name) or "torchvision:NAME" for larger images; starts from random weights.
+            (or the bare name) or "torchvision:NAME" for larger images.
+        pretrained: Weights that a network of timm or torchvision starts from: a file (.safetensors, or a state dict of
+            torch), a folder that holds one, "package:NAME" for an installed package that ships them, or "download" for
+            the published ones, from the library's cache or the network. "" starts from random weights. The layer that
+            makes the embedding is always new.
+        frozen_stages: First stages of a pretrained network that are not trained, BatchNorm statistics included; the
+            last stage always is.
+        stage_decay: Learning rate of a stage of a pretrained network / that of the stage after it, above 0 to 1.
 
     Raises:
         InvalidInput: A setting is out of its range.
@@ -81,10 +90,20 @@ class ImageTraining:
     mode: Mode | None = None
     width: Count = 32
     architecture: str = ""
+    pretrained: str = ""
+    frozen_stages: Annotated[int, at_least(0)] = 0
+    stage_decay: Annotated[float, Rule("above 0 to 1", lambda value: 0 < value <= 1)] = 1.0
 
     def __post_init__(self) -> None:
         require_settings(self)
-        require_settings(self, {"warmup_epochs from 0 to epochs": self.warmup_epochs <= self.epochs})
+        small = self.architecture in ("", "small-vit")
+        rules = {
+            "warmup_epochs from 0 to epochs": self.warmup_epochs <= self.epochs,
+            "pretrained with an architecture timm:NAME or torchvision:NAME alone": not (self.pretrained and small),
+            "frozen_stages 0 without pretrained": bool(self.pretrained) or self.frozen_stages == 0,
+            "stage_decay 1 without pretrained": bool(self.pretrained) or self.stage_decay == 1,
+        }
+        require_settings(self, rules)
 
     def preprocessing(self, images: Images) -> Preprocessing:
         """Return the size and mode of the network's input.
@@ -97,12 +116,31 @@ class ImageTraining:
             raise InvalidInput("train on files", expected="a size in pixels", found="none", fix="Set size=64, say.")
         grey = array is not None and (array.ndim == 3 or array.shape[3] == 1)
         height = 0 if array is None else array.shape[1]
-        return Preprocessing(size=self.size or height, mode=self.mode or ("L" if grey else "RGB"))
+        plain = Preprocessing(size=self.size or height, mode=self.mode or ("L" if grey else "RGB"))
+        if not self.pretrained:
+            return plain
+        mean, std = pixel_scale(self._network(plain))
+        return replace(plain, mean=mean, std=std)
 
     def backbone(self, preprocessing: Preprocessing, *, final_norm: bool = False) -> Backbone:
         """Describe the network, with a BatchNorm after it where `final_norm`."""
         network = self._network(preprocessing)
         return FinalNorm(inner=network) if final_norm else network
+
+    def start(self, backbone: Backbone) -> nn.Module:
+        """Build a network with the weights that training starts from.
+
+        Raises:
+            InvalidInput: More stages are to be frozen than there are before the last.
+            NotFound: The weights cannot be found.
+            CorruptArtifact: The weights cannot be read.
+            Incompatible: The weights are another network's.
+        """
+        network = backbone.build()
+        if self.pretrained:
+            found = load_pretrained(network, backbone, self.pretrained)
+            set_stages(found, frozen=self.frozen_stages, decay=self.stage_decay)
+        return network
 
     def _network(self, preprocessing: Preprocessing) -> Backbone:
         channels = preprocessing.channels
@@ -159,7 +197,8 @@ class ImageTraining:
 def deciding_settings(settings: ImageTraining) -> tuple[dict[str, object], dict[str, object]]:
     """List the settings that decide the result of a training, and the defaults of those that have one; JSON-able.
 
-    Neither the number of reading processes nor the interval of saves changes the result.
+    Neither the number of reading processes nor the interval of saves changes the result. Of weights to start from the
+    content counts, and not the place.
     """
     decide = [part for part in fields(settings) if part.name not in ("workers", "checkpoint_steps")]
     values, defaults = asdict(settings), dict[str, object]()
@@ -169,6 +208,7 @@ def deciding_settings(settings: ImageTraining) -> tuple[dict[str, object], dict[
         elif part.default_factory is not MISSING:
             made = part.default_factory()
             defaults[part.name] = asdict(made) if is_dataclass(made) and not isinstance(made, type) else made
+    values["pretrained"] = weights_digest(settings.pretrained)
     return {part.name: values[part.name] for part in decide}, defaults
 
 
@@ -218,6 +258,7 @@ def train(
     steps = _require_steps(len(batches), accelerator.num_processes)
     for epoch in range(step // steps, settings.epochs):
         model.train()
+        rest_frozen(objective)
         order_of_epoch, skipped = order.get_state(), step % steps
         losses = losses if skipped else []
         for batch in skip_first_batches(batches, skipped) if skipped else batches:
@@ -276,7 +317,12 @@ def _precision(precision: TrainingPrecision) -> str:
 
 
 def _optimiser(objective: nn.Module, settings: ImageTraining) -> torch.optim.Optimizer:
-    trained = [parameter for parameter in objective.parameters() if parameter.requires_grad]
+    """Parameters of one rate are a group; its rate / the setting is the group's "scale"."""
+    groups: dict[float, list[nn.Parameter]] = {}
+    for parameter in objective.parameters():
+        if parameter.requires_grad:
+            groups.setdefault(rate_of(parameter), []).append(parameter)
+    trained = [{"params": parameters, "scale": scale} for scale, parameters in groups.items()]
     rate, decay = settings.learning_rate, settings.weight_decay
     if settings.optimiser == "sgd":
         return torch.optim.SGD(trained, rate, 0.9, weight_decay=decay, nesterov=True)
@@ -287,7 +333,7 @@ def _set_rate(optimiser: AcceleratedOptimizer, settings: ImageTraining, step: in
     """Set the learning rate of a step: a function of the step alone, so that it has no state to save."""
     steps, warmup = settings.epochs * steps_per_epoch, settings.warmup_epochs * steps_per_epoch
     for group in optimiser.param_groups:
-        group["lr"] = settings.learning_rate * warmup_cosine(step, steps=steps, warmup=warmup)
+        group["lr"] = group["scale"] * settings.learning_rate * warmup_cosine(step, steps=steps, warmup=warmup)
 
 
 def _require_steps(steps: int, processes: int) -> int:

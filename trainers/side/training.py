@@ -96,7 +96,7 @@ class SideTrainer(ImageTraining, ABC):
         progress: OnEpoch | None = None,
         checkpoint: str | Path | None = None,
     ) -> SideModel:
-        """Train from random weights.
+        """Train from random weights, or those of `pretrained`.
 
         Args:
             images: What to train on: those that the source model learnt from, or more of their kind.
@@ -115,7 +115,7 @@ class SideTrainer(ImageTraining, ABC):
         require_readable(preprocessing, images, held_out)
         backbone = self.backbone(preprocessing, final_norm=self.ends_in_norm)
         with seeded(self.seed), within_memory(f"train {type(self).__name__}"):
-            network = backbone.build()
+            network = self.start(backbone)
             seen = nn.Sequential(network, StraightThrough()) if self.codes else network
             objective = self.objective(seen, preprocessing, images)
             training = self.epochs_for(len(images))

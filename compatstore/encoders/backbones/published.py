@@ -44,11 +44,18 @@ class TimmBackbone:
             import timm
         except ImportError as error:
             raise MissingExtra("timm", "train") from error
+        asked, expected = "build a timm network", "a name of timm.list_models()"
         if not timm.is_model(self.name):
-            raise InvalidInput("build a timm network", expected="a name of timm.list_models()", found=self.name)
-        network: nn.Module = timm.create_model(
-            self.name, pretrained=False, num_classes=self.dim, in_chans=self.channels
-        )
+            raise InvalidInput(asked, expected=expected, found=self.name)
+        try:
+            network: nn.Module = timm.create_model(
+                self.name, pretrained=False, num_classes=self.dim, in_chans=self.channels
+            )
+        except RuntimeError as error:
+            if "tag" not in str(error):
+                raise
+            found = f"{self.name}: {error}"
+            raise InvalidInput(asked, expected=f"{expected}, with a tag of its weights or none", found=found) from error
         return network
 
 
