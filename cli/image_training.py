@@ -141,10 +141,10 @@ def _method(name: str, trainer: str, summary: str, *, compatible: bool) -> Verb:
     return made
 
 
-_ALONE = "The model starts from random weights. Its encoder goes into `init` or `register`."
+_ALONE = "The model starts from random weights, or those of --pretrained. Its encoder goes into `init` or `register`."
 _AFTERWARDS = (
-    "The model starts from random weights and stays comparable with the source: `register` its encoder, `link` its "
-    "artifact, and its queries search the source's gallery. --source is a folder that `train` wrote."
+    "The model starts as an independent one does and stays comparable with the source: `register` its encoder, `link` "
+    "its artifact, and its queries search the source's gallery. --source is a folder that `train` wrote."
 )
 
 

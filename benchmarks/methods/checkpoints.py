@@ -19,7 +19,7 @@ class Checkpoints:
 
     Args:
         folder: Where files are written; made when the first is. None saves nothing.
-        resume: Go on from files that other processes left there; else the first training of each begins anew.
+        resume: Go on from files that other processes left there; else the first training of each begins from the start.
     """
 
     folder: Path | None = None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+import timm
+import torch
 
 SHORT = ("--size", 8, "--mode", "L", "--width", 8, "--epochs", 4, "--batch-size", 16, "--head", "cosine")
 
@@ -89,3 +91,20 @@ def test_a_folder_without_classes_and_a_missing_source_say_so(run, photos, tmp_p
         failed = run("train", *words, "--dim", 4, "--out", tmp_path / "v.model", *SHORT)
         assert failed.code != 0
         assert expected in failed.err
+
+
+def test_a_model_starts_from_weights_of_a_file(run, photos, tmp_path):
+    weights, out = tmp_path / "weights.pth", tmp_path / "v1.model"
+    torch.save(timm.create_model("test_resnet", num_classes=3).state_dict(), weights)
+    words = ("train", "independent", "--images", photos, "--dim", 4, "--size", 32, "--epochs", 2, "--batch-size", 16)
+    words += ("--architecture", "timm:test_resnet", "--out", out)
+    failed = run(*words, "--frozen-stages", 2)
+    assert "without pretrained" in failed.err
+    failed = run(*words, "--pretrained", weights, "--frozen-stages", 6)
+    assert "at most 5 of 6" in failed.err
+    assert not out.exists()
+    made = run(*words, "--pretrained", weights, "--frozen-stages", 2, "--stage-decay", 0.5, "--json").json
+    weights.unlink()
+    gallery = tmp_path / "photos.lance"
+    assert run("init", gallery, "--version", "v1", "--encoder", made["encoder"]).code == 0
+    assert run("add", gallery, photos).code == 0
