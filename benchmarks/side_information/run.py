@@ -23,8 +23,9 @@ from benchmarks.side_information.table import BOUNDS, BYTES, fill
 
 SIZE = Size(
     name="16 pixels", pixels=16, images=6000, gallery=2000, queries=2000, dim=64, extra=16, side=64, width=16,
-    epochs=12, batch_size=64, precision="bfloat16", transform_epochs=30, transform_width=256, adapter_width=256,
-    transformer_width=32, transformer_epochs=28,
+    epochs=12, batch_size=64, precision="bfloat16", augment=False, one_start=True, transform_epochs=30,
+    residual_epochs=30, transform_width=256, branch_width=128, adapter_width=256, transformer_width=32,
+    transformer_epochs=28,
 )  # fmt: skip
 CHOICES = {SIZE.name: SIZE, "tiny": SIZES["tiny"]}
 SET, SETTING = "Glyphs", "classes"
