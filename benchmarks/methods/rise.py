@@ -93,6 +93,12 @@ def table(records: Sequence[Record]) -> Iterator[str]:
         yield _line([*group, str(seeds), *cells, str(enough(by_epochs) or "not found")])
 
 
+def fill(document: str, records: Sequence[Record]) -> str:
+    """Return a document with its table replaced."""
+    lines = "".join(f"{line}\n" for line in table(records))
+    return _TABLE.sub(lambda match: match[1] + lines + match[2], document)
+
+
 def _line(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
@@ -108,11 +114,9 @@ def main() -> None:
     sets = [read(Path(path), name, size.pixels, options.leave_out) for path, name in options.set]
     for seed, data in itertools.product(range(options.seeds), sets):
         rise(data, size, options.epochs, seed, journal, checkpoints)
-    lines = "".join(f"{line}\n" for line in table(journal.records))
     if options.page is not None:
-        filled = _TABLE.sub(lambda match: match[1] + lines + match[3], options.page.read_text())
-        options.page.write_text(filled)
-    print(lines, end="")
+        options.page.write_text(fill(options.page.read_text(), journal.records))
+    print(*table(journal.records), sep="\n")
 
 
 if __name__ == "__main__":

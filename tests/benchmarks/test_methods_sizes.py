@@ -19,7 +19,7 @@ from benchmarks.methods.checkpoints import Checkpoints
 from benchmarks.methods.data import ImageSet, read
 from benchmarks.methods.lesson import SETTINGS, lesson
 from benchmarks.methods.models import Models
-from benchmarks.methods.rise import enough, rise, table
+from benchmarks.methods.rise import enough, fill, rise, table
 from benchmarks.methods.run import run
 from benchmarks.methods.settings import EARLIER, SIZES
 from benchmarks.pairs.journal import Journal
@@ -194,6 +194,8 @@ def test_a_rise_is_a_row_for_each_number_of_epochs(data, tmp_path) -> None:
     lines = list(table(journal.records))
     assert lines[0].endswith("| 2 epochs | 3 epochs | no longer rises from |")
     assert lines[2].startswith("| tiny | Digits | source | 1 |")
+    page = fill("# Title\n<!-- table: rise -->\nold\n<!-- end -->\nMore.\n", journal.records)
+    assert page.splitlines() == ["# Title", "<!-- table: rise -->", *lines, "<!-- end -->", "More."]
     before = journal.path.read_text()
     rise(data, TINY, [2, 3], 0, Journal(journal.path), checkpoints)
     assert journal.path.read_text() == before

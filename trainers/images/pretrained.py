@@ -76,13 +76,16 @@ def find_weights(pretrained: str) -> Path:
         InvalidInput: It holds several files of weights.
     """
     asked = f"find the weights {pretrained}"
-    place = _package(pretrained, asked) if pretrained.startswith(PACKAGE) else Path(pretrained).expanduser()
+    packaged = pretrained.startswith(PACKAGE)
+    place = _package(pretrained, asked) if packaged else Path(pretrained).expanduser()
     if place.is_file():
         return place
     if not place.is_dir():
         fix = f'Check the path; "{DOWNLOAD}" takes the published weights, "{PACKAGE}NAME" those of a package.'
         raise NotFound(asked, expected="a file or a folder", found="nothing", fix=fix)
-    files = sorted(file for file in place.rglob("*") if file.suffix in SUFFIXES and file.is_file())
+    # A package keeps its files anywhere; below a folder of the user's there may be millions.
+    inside = place.rglob("*") if packaged else place.iterdir()
+    files = sorted(file for file in inside if file.suffix in SUFFIXES and file.is_file())
     if not files:
         raise NotFound(asked, expected=f"a file that ends in {', '.join(SUFFIXES)}", found="none")
     if len(files) > 1:

@@ -159,6 +159,8 @@ def test_weights_of_another_network_are_refused_by_the_names_of_their_tensors(we
 
 def test_places_without_weights_say_so(weights: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "deeper").mkdir()
+    torch.save({}, tmp_path / "empty" / "deeper" / "not_searched.pt")
     (tmp_path / "nonsense.pt").write_bytes(b"nonsense")
     (tmp_path / "two").mkdir()
     for name in ("a.pt", "b.bin"):
