@@ -29,6 +29,7 @@ JOURNALS = {
     "methods": ("methods", "cpu"),
     "standard": ("methods", "standard"),
     "pairs": ("pairs", "cpu"),
+    "balanced": ("balance", "cpu"),
     "many": ("pairs", "many"),
     "side": ("side_information", "16 pixels"),
     "served": ("fusion", "1500 items, 600 queries, cosine, chosen by map"),

@@ -107,7 +107,8 @@ def fastfill(models: Models, **settings: Any) -> Record:
     """FastFill, backfilled in the order of its sigma; its loss through the head is the target's own."""
     width = models.lesson.size.transform_width
     shape = {"branch_width": max(width // 2, 1), "mixer_width": width}
-    return transform(FastFill, models, policy="sigma", **{**shape, "disc": "arcface", **ARCFACE, **settings})
+    fixed = {"batch_size": 1024, "disc": "arcface", **ARCFACE}
+    return transform(FastFill, models, policy="sigma", **{**shape, **fixed, **settings})
 
 
 def _measured(models: Models, model: Any, seconds: float) -> Record:
