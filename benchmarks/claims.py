@@ -30,6 +30,7 @@ JOURNALS = {
     "methods": ("methods", "quick"),
     "standard": ("methods", "standard"),
     "pairs": ("pairs", "cpu"),
+    "balanced": ("balance", "cpu"),
     "many": ("pairs", "many"),
     "side": ("side_information", "16 pixels"),
     "served": ("fusion", "1500 items, 600 queries, cosine, chosen by map"),

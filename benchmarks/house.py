@@ -245,7 +245,7 @@ def one_fit(folder: Path) -> Callable[[], object]:
 
     source, target = np.random.default_rng(0).normal(size=(2, 40, DIM)).astype(np.float32)
     pairs = Pairs(source, target)
-    method = FastFill(epochs=1, branch_width=8, mixer_width=8, device="cpu")
+    method = FastFill(epochs=1, branch_width=8, mixer_width=8, batch_size=1024, device="cpu")
     return lambda: method.fit(pairs)
 
 

@@ -82,7 +82,11 @@ class Curve:
         natives = native_count(share, len(taught.ids))
         pairs = taught.draw.others[: max(natives, 2)]
         source, target = taught.vectors(SOURCE, pairs), taught.vectors(TARGET, pairs)
-        made = FastFill(holdout=0.0, seed=taught.seed).fit(Pairs(source, target)).apply(taught.vectors(SOURCE))
+        made = (
+            FastFill(holdout=0.0, seed=taught.seed, batch_size=1024)
+            .fit(Pairs(source, target))
+            .apply(taught.vectors(SOURCE))
+        )
         if made.uncertainty is None:
             raise RuntimeError("FastFill predicts sigma")
         stored = made.vectors.copy()

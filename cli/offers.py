@@ -19,7 +19,7 @@ from click.shell_completion import CompletionItem
 from compatstore.storage.glance import Glance, glance
 from compatstore.storage.location import locate
 
-ORDERS = ("random", "spread", "sigma", "entropy", "margin", "least-confidence", "traffic")
+ORDERS = ("random", "spread", "sigma", "spread-sigma", "entropy", "margin", "least-confidence", "traffic")
 FIGURES = ("cmc@1", "cmc@5", "map", "recall@10", "ndcg@10", "mrr@10")
 COMPUTED = ("_distance", "_version", "_origin", "_query")
 ENCODERS = (
@@ -30,6 +30,7 @@ SHORT_ID = 12  # digits of an artifact's id
 # What a shell leaves as it is. A name from a table with anything else could become a command of its own.
 _HARMLESS = re.compile(r"[\w@+,:./][\w.@+,:/#-]*")
 _NUMBERS = re.compile(r"u?int\d+|float|double|halffloat")
+_CLASSES = re.compile(r"u?int\d+|(large_)?string|bool")
 
 
 def completed(parameter: click.Parameter) -> click.Parameter:
@@ -135,7 +136,8 @@ def _apps(found: Glance) -> Iterable[tuple[str, str]]:
 @_names
 def _orders(found: Glance, param: click.Parameter) -> Iterable[str]:
     numbers = (name for name, kind in _apps(found) if _NUMBERS.fullmatch(kind))
-    return [*ORDERS, *(f"column:{name}" for name in numbers)]
+    classes = (name for name, kind in _apps(found) if _CLASSES.fullmatch(kind))
+    return [*ORDERS, *(f"column:{name}" for name in numbers), *(f"spread-sigma:{name}" for name in classes)]
 
 
 def _several_columns(ctx: click.Context, param: click.Parameter, incomplete: str) -> Iterable[CompletionItem]:

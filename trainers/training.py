@@ -15,7 +15,8 @@ class EpochProgress:
     """Where a training is after an epoch.
 
     Args:
-        network: What is trained: "h" or "g" of a transform, "model" of a training on images.
+        network: What is trained: "h" or "g" of a transform, "h, scale 4" where that is tried, "model" of a training on
+            images.
         epoch: Epochs done, from 1.
         epochs: Epochs in all.
         loss: Mean loss of this epoch.

@@ -103,7 +103,7 @@ def fct(models: Models, side: str = "") -> Record:
 
 def fastfill(models: Models, **settings: Any) -> Record:
     """FastFill, backfilled in the order of its sigma; its loss through the head is the target's own."""
-    given = {**_shape(models), "disc": "arcface", **ARCFACE, **settings}
+    given = {**_shape(models), "batch_size": 1024, "disc": "arcface", **ARCFACE, **settings}
     return transform(FastFill, models, policy="sigma", **given)
 
 

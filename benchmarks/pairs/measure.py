@@ -11,7 +11,7 @@ import torch
 
 from benchmarks.pairs.embedded import MIDDLE, SOURCE, TARGET
 from benchmarks.pairs.journal import Record
-from benchmarks.pairs.methods import ORACLE, Method
+from benchmarks.pairs.methods import HEAD_ORDERS, ORACLE, Method
 from benchmarks.pairs.scenario import Scenario, retrieval
 from benchmarks.pairs.settings import Size
 from compatstore.arrays import Doubles, FloatArray
@@ -48,7 +48,8 @@ def trained(trial: Scenario, method: Method, size: Size) -> Record:
     native = trial.data.vectors[TARGET][trial.gallery]
     losses = true_loss(hopped.vectors, native)
     curves = {name: _filled(trial, pairs, hopped, losses, name, size) for name in method.orders}
-    return {
+    chosen = artifact.manifest.settings.get("balance")
+    return ({} if chosen is None else {"chosen": chosen}) | {
         "seconds": seconds,
         "found": {"t/h": {name: values[0] for name, values in next(iter(curves.values()))["curve"].items()}},
         "orders": curves,
@@ -98,8 +99,14 @@ def order_of(name: str, trial: Scenario, pairs: Pairs, hopped: Transformed) -> O
     """Order the gallery of a trial, most urgent first: (gallery,)."""
     if name == ORACLE:
         return np.argsort(-true_loss(hopped.vectors, trial.data.vectors[TARGET][trial.gallery]), kind="stable")
-    logits = None if name in ("random", "sigma") else _logits(pairs, hopped.vectors)
-    rows = ArrayRows(ids=trial.gallery.tolist(), sigma2=hopped.uncertainty, logits=logits)
+    logits = _logits(pairs, hopped.vectors) if name in HEAD_ORDERS else None
+    rows = ArrayRows(
+        ids=trial.gallery.tolist(),
+        sigma2=hopped.uncertainty,
+        logits=logits,
+        source=trial.data.vectors[SOURCE][trial.gallery],
+        columns={"class": trial.data.labels[trial.gallery]},
+    )
     return order(name, rows, trial.seed)
 
 

@@ -11,6 +11,7 @@ from compatstore.trainers.pairs.fastfill import AlignmentLoss
 from compatstore.trainers.pairs.trainer import PairTrainer
 
 RANDOM, SIGMA, ORACLE = "random", "sigma", "oracle"
+SPREAD_SIGMA, CLASS_SIGMA = "spread-sigma", "spread-sigma:class"
 HEAD_ORDERS = ("entropy", "margin", "least-confidence")
 INVERSE_LAMBDAS = (0.01, 0.03, 0.1, 0.3, 3.0, 10.0)
 
@@ -48,8 +49,10 @@ def fct(size: Size, seed: int) -> FCT:
 def fastfill(
     size: Size, seed: int, loss: AlignmentLoss = "l2+disc", uncertainty: bool = True, inverse_lambda: float = 1.0
 ) -> FastFill:
-    """FastFill at the size of the run."""
+    """FastFill at the size of the run, its losses as in the paper."""
     return FastFill(
+        scale=64.0,
+        disc_weight=1.0,
         loss=loss,
         uncertainty=uncertainty,
         inverse_lambda=inverse_lambda,
@@ -115,3 +118,23 @@ SWEEP = tuple(_sweep(value) for value in INVERSE_LAMBDAS)
 # The two losses made of one size: on unit vectors by a lower scale of ArcFace, on others by a smaller target space.
 BALANCE_UNIT = Method(name="FastFill balanced", trainer=_low_scale, orders=(RANDOM, SIGMA, *HEAD_ORDERS, ORACLE))
 BALANCE = Method(name="FastFill balanced", trainer=fastfill, orders=BALANCE_UNIT.orders, target_scale=0.1)
+
+
+def by_default(size: Size, seed: int) -> FastFill:
+    """FastFill at the size of the run, which chooses the balance of its losses and its batches."""
+    return replace(fastfill(size, seed), scale=None, disc_weight=None, batch_size=None)
+
+
+def _scaled(scale: float) -> Method:
+    def trainer(size: Size, seed: int) -> FastFill:
+        return replace(fastfill(size, seed), scale=scale)
+
+    return Method(name=f"FastFill scale {scale:g}", trainer=trainer, orders=(RANDOM, SIGMA, SPREAD_SIGMA))
+
+
+FIXED_SCALES = tuple(_scaled(scale) for scale in (64.0, 16.0, 4.0))  # on unit vectors alone
+CHOSEN = (
+    Method(name="FCT", trainer=fct, orders=(RANDOM,)),
+    Method(name="Residual by distance", trainer=_residual_by_distance, orders=(RANDOM, SIGMA)),
+    Method(name="FastFill default", trainer=by_default, orders=(RANDOM, SIGMA, SPREAD_SIGMA, CLASS_SIGMA)),
+)

@@ -1,6 +1,7 @@
 """Fill the tables of documents from the journal of a run.
 
     python -m benchmarks.pairs.report pairs.jsonl docs/results/pairs.md docs/results/chains.md docs/results/refit.md
+    python -m benchmarks.pairs.report docs/results/balance.jsonl docs/results/balance.md
 
 A table lies between `<!-- table: NAME -->` and `<!-- end -->`; its name is one of TABLES.
 """
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
+from benchmarks.pairs.balance_table import balance_table
 from benchmarks.pairs.chain_table import chain_table
 from benchmarks.pairs.journal import Journal, Record
 from benchmarks.pairs.lambda_table import lambda_table
@@ -22,6 +24,7 @@ from benchmarks.pairs.settings import SIZES
 
 TABLES: dict[str, Callable[[Sequence[Record]], Iterator[str]]] = {
     "rows": row_table,
+    "balance": balance_table,
     "lambda": lambda_table,
     "chains": chain_table,
     "refit": refit_table,

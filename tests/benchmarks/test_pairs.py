@@ -1,6 +1,7 @@
 """The benchmark on pairs runs, goes on where it was stopped, and searches nothing that it learned from."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from benchmarks.pairs.embedded import EmbeddedSet
 from benchmarks.pairs.journal import Journal
 from benchmarks.pairs.methods import METHODS
 from benchmarks.pairs.report import TABLES, fill
-from benchmarks.pairs.run import run
+from benchmarks.pairs.run import FASTFILL, run
 from benchmarks.pairs.scenario import SETTINGS, scenario
 from benchmarks.pairs.settings import SIZES
 
@@ -75,6 +76,19 @@ def test_every_row_and_chain_is_measured_once_and_a_second_run_adds_nothing(data
         assert names.count(name) == len(SETTINGS)
     run(data, TINY, 1, Journal(journal.path))
     assert journal.path.read_text().splitlines() == lines
+
+
+def test_what_fastfill_chose_stands_beside_fixed_scales_in_every_order(data, tmp_path):
+    lengths = np.linalg.norm(data.vectors["target"], axis=1, keepdims=True)
+    unit = replace(data, name="Unit", vectors=data.vectors | {"target": data.vectors["target"] / lengths})
+    journal = Journal(tmp_path / "balance.jsonl")
+    for each in (data, unit):
+        run(each, TINY, 1, journal, [FASTFILL], ["seen"])
+    filled = fill("<!-- table: balance -->\n<!-- end -->", journal.records)
+    for name, chosen, fixed in (("Blobs", "disc weight", 0), ("Unit", "scale", 9)):
+        table = filled.partition(f"#### {name}, classes seen")[2].partition("####")[0].splitlines()
+        assert len([line for line in table if line.startswith("| FastFill default | ") and chosen in line]) == 4
+        assert len([line for line in table if line.startswith("| FastFill scale ")]) == fixed
 
 
 def test_a_line_cut_off_by_a_crash_is_measured_again(data, journal, tmp_path):

@@ -78,7 +78,10 @@ def test_versions_columns_and_orders_are_those_of_the_gallery_on_the_line(made):
     assert names("plan", made, "v2", "--labels", "") == ["key", "text", "views"]
     assert names("doctor", made, "--vector", "") == ["vector"]
     assert names("doctor", made, "--id", "k") == ["key"]
-    assert names("plan", made, "v2", "--order", "") == [*ORDERS, "column:views"]
+    assert names("plan", made, "v2", "--order", "") == [
+        *(*ORDERS, "column:views"),
+        *("spread-sigma:key", "spread-sigma:text", "spread-sigma:views"),
+    ]
     assert names("search", made, "--columns", "key,_") == [f"key,{name}" for name in COMPUTED]
     assert names("search", made, "--columns", "te") == ["text"]
     assert names("plan", made, "v2", "--seed", "3", "--policy", "sigma", "--labels", "te") == ["text"]
@@ -228,5 +231,9 @@ def test_a_real_bash_completes(made, tmp_path, run):
     environment = {**os.environ, "PATH": f"{program.parent}{os.pathsep}{os.environ['PATH']}"}
     text = "\n".join([f"source {script}", *asking, ""])
     done = subprocess.run(["bash", "--norc"], input=text, env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["v1 v2", "spread sigma", "dmu dmu-head", "--json"]
+    assert done.stdout.splitlines() == [
+        "v1 v2",
+        "spread sigma spread-sigma spread-sigma:key spread-sigma:text spread-sigma:views",
+        *("dmu dmu-head", "--json"),
+    ]
     assert done.stderr == ""

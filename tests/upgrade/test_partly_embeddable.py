@@ -22,6 +22,7 @@ POLICIES = [
     "random",
     "spread",
     "sigma",
+    "spread-sigma",
     "entropy",
     "margin",
     "least-confidence",

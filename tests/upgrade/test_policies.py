@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +24,7 @@ VECTORS = SEED.normal(size=(800, 24)).astype(np.float32)
 NATIVE = SEED.normal(size=(800, 12)).astype(np.float32)
 VIEWS = SEED.integers(0, 50, 800)
 HEAD = SEED.normal(size=(5, 12)).astype(np.float32)
+KIND = [None if number % 9 == 8 else f"kind {number % 9 % 5}" for number in range(800)]
 
 
 @pytest.fixture
@@ -33,7 +35,9 @@ def gallery(tmp_path):
     target = cs.EmbeddingVersion("v2", dim=12, metric="l2", encoder=encoder, head=HEAD)
     gallery = cs.Gallery.create(str(tmp_path / "items.lance"), source)
     for part in (slice(0, 500), slice(500, 800)):
-        gallery.add({"id": IDS[part], "vector": VECTORS[part], "views": VIEWS[part], "title": IDS[part]})
+        gallery.add(
+            {"id": IDS[part], "vector": VECTORS[part], "views": VIEWS[part], "title": IDS[part], "kind": KIND[part]}
+        )
     gallery.register(target)
     gallery.link(artifact(source, target))
     return gallery
@@ -48,7 +52,8 @@ def rows_of(gallery):
     """The same items in memory."""
     made = transformed(gallery)
     logits = made.vectors @ HEAD.T
-    return ArrayRows(ids=IDS, sigma2=made.uncertainty, logits=logits, columns={"views": VIEWS}, source=VECTORS)
+    columns = {"views": VIEWS, "kind": KIND}
+    return ArrayRows(ids=IDS, sigma2=made.uncertainty, logits=logits, columns=columns, source=VECTORS)
 
 
 def native_ids(gallery):
@@ -56,7 +61,10 @@ def native_ids(gallery):
     return {row["id"] for row in table if row["v2__origin"] == "native"}
 
 
-POLICIES = ["random", "spread", "sigma", "entropy", "margin", "least-confidence", "column:views", "sigma*column:views"]
+POLICIES = [
+    *("random", "spread", "sigma", "spread-sigma", "spread-sigma:kind", "entropy", "margin", "least-confidence"),
+    *("column:views", "sigma*column:views"),
+]
 
 
 @pytest.mark.parametrize("policy", POLICIES)
@@ -67,7 +75,9 @@ def test_a_gallery_embeds_what_the_policy_puts_first(gallery, policy):
     assert native_ids(gallery) == {IDS[position] for position in chosen}
 
 
-@pytest.mark.parametrize("policy", ["sigma", "entropy", "sigma*column:views"])
+@pytest.mark.parametrize(
+    "policy", ["sigma", "entropy", "sigma*column:views", "spread-sigma", "spread-sigma:kind", "spread-sigma:views"]
+)
 def test_a_stopped_backfill_ends_with_the_set_of_an_unstopped_one(gallery, policy):
     gallery.upgrade(
         "v2", backfill=cs.Backfill(write_mode="move_rows")
@@ -92,6 +102,17 @@ def test_a_backfill_in_steps_ends_with_the_set_of_one_in_one_go(gallery):
     for share, backfilled in ((0.1, 80), (0.25, 120), (0.5, 200)):
         assert gallery.upgrade("v2", backfill=cs.Backfill(share=share, order="sigma")).backfilled == backfilled
         assert native_ids(gallery) == {IDS[position] for position in chosen[: int(800 * share)]}
+
+
+@pytest.mark.parametrize(
+    "policy", ["spread-sigma", "spread-sigma:kind", "column:views", "sigma*column:views", "sigma*traffic"]
+)
+def test_an_estimate_goes_by_the_order_of_the_backfill(gallery, policy):
+    asked = {"backfill": cs.Backfill(share=0.5, order=policy), "gates": cs.Gates(sample=800)}
+    by_policy = gallery.plan("v2", **asked).estimate.table
+    at_random = gallery.plan("v2", **asked | {"backfill": cs.Backfill(share=0.5)}).estimate.table
+    assert [row.name for row in by_policy.rows] == [row.name for row in at_random.rows]
+    assert by_policy != at_random
 
 
 def test_an_item_that_cannot_be_embedded_gives_way_to_the_next(gallery):
@@ -125,6 +146,9 @@ def test_items_that_could_not_be_transformed_come_first(tmp_path):
         ("sigma*", "random, spread, sigma"),
         ("column:", "random, spread, sigma"),
         ("column:price", "no such column"),
+        ("spread-sigma:", "random, spread, sigma"),
+        ("spread-sigma:price", "price"),
+        ("spread-sigma:v1", "text or whole numbers"),
         ("sigma*column:title", "string"),
     ],
 )
@@ -169,6 +193,33 @@ def test_confidence_scores_are_what_their_names_say():
     np.testing.assert_allclose(true_loss([[1.0, 2.0]], [[4.0, 6.0]]), [25.0])
     with pytest.raises(InvalidInput, match="2 classes"):
         entropy(np.zeros((3, 1)))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 4), st.floats(0, 9) | st.just(float("nan"))), min_size=1, max_size=60),
+    st.integers(0, 99),
+)
+def test_spread_by_sigma_takes_the_most_uncertain_of_each_class_and_as_many_as_spread_at_random(items, seed):
+    kinds, sigma2 = (np.array(values) for values in zip(*items, strict=True))
+    rows = ArrayRows(ids=range(len(items)), sigma2=sigma2, columns={"kind": kinds})
+    chosen = order("spread-sigma:kind", rows, seed)
+    for kind in range(5):
+        found = np.where(np.isnan(sigma2), np.inf, sigma2)[[row for row in chosen if kinds[row] == kind]]
+        assert (found[:-1] >= found[1:]).all()
+    alike = order("spread-sigma:kind", ArrayRows(ids=range(len(items)), sigma2=0 * kinds, columns=rows.columns), seed)
+    assert kinds[chosen].tolist() == kinds[alike].tolist(), "sigma does not decide how many are from each class"
+
+
+def test_items_without_a_class_are_one_class_and_kinds_of_columns_say_the_same():
+    sigma2, texts = np.arange(8.0), ["a", None, "b", "a", None, "b", "a", "b"]
+    numbers = [None if text is None else ord(text) for text in texts]
+    encoded = pa.array(texts).dictionary_encode()
+    orders = [
+        order("spread-sigma:kind", ArrayRows(ids=range(8), sigma2=sigma2, columns={"kind": kind}))
+        for kind in (texts, numbers, encoded, pa.chunked_array([texts[:3], texts[3:]]))
+    ]
+    assert all(found.tolist() == orders[0].tolist() for found in orders)
+    assert {texts[row] for row in orders[0][:3]} == {"a", "b", None}
 
 
 @given(st.permutations(range(30)), st.integers(0, 2**40))

@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-import os
-import threading
-import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
-from compatstore.arrays import Doubles
 from compatstore.artifacts.artifact import Artifact
 from compatstore.boundary import checked
-from compatstore.errors import CompatStoreError, InvalidInput
-from compatstore.trainers.pairs.comparison import (
-    Candidate,
-    Comparison,
-    Lead,
-    RetrievalTest,
-    figures_by_group,
-    group_means,
-    interval,
-)
+from compatstore.trainers.pairs.candidates import Tried, attempt, ranked
+from compatstore.trainers.pairs.comparison import Comparison
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.procrustes import DiagonalScale, MeanShift, Procrustes
 from compatstore.trainers.pairs.residual import DriftAdapter, Residual
+from compatstore.trainers.pairs.retrieval import RetrievalTest
 from compatstore.trainers.pairs.ridge import LowRankRidge, Ridge
 from compatstore.trainers.pairs.trainer import PairTrainer, describe, without_holdout
 from compatstore.trainers.settings import NOT_EMPTY, Count, OpenShare, at_least, require_settings
@@ -45,16 +32,6 @@ DEFAULT: tuple[PairTrainer, ...] = (
     Residual(epochs=20, width=512, batch_size=1024),
 )
 """Closed forms, and two small networks that a CPU trains in seconds to minutes."""
-
-_CONFIDENCE = 0.95
-_STATM = Path("/proc/self/statm")
-_INTERVAL = 0.005  # seconds between two looks at the memory
-
-
-class _Trial(NamedTuple):
-    trainer: PairTrainer
-    candidate: Candidate
-    scores: Doubles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,8 +89,8 @@ class Auto:
         Raises:
             InvalidInput: No candidate can run, or there is too little to hold out.
         """
-        trials, comparison = self._compare(pairs, progress)
-        fitted = without_holdout(trials[0].trainer).fit(pairs, progress)
+        best, comparison = self._compare(pairs, progress)
+        fitted = without_holdout(best.trainer).fit(pairs, progress)
         manifest = fitted.manifest
         return fitted.amended(
             settings={**manifest.settings, "auto": self._settings()},
@@ -133,7 +110,7 @@ class Auto:
     def _settings(self) -> dict[str, Any]:
         return asdict(self) | {"candidates": [describe(trainer) for trainer in self.candidates]}
 
-    def _compare(self, pairs: Pairs, progress: OnEpoch | None) -> tuple[list[_Trial], Comparison]:
+    def _compare(self, pairs: Pairs, progress: OnEpoch | None) -> tuple[Tried, Comparison]:
         fitted, groups = self._split(pairs)
         test = RetrievalTest(
             fitted,
@@ -144,15 +121,8 @@ class Auto:
             metric=self.metric or pairs.target_space.metric or "l2",
             seed=self.seed,
         )
-        trials = [_try(trainer, fitted, test, progress) for trainer in self.candidates]
-        ran = sorted((t for t in trials if not t.candidate.skipped), key=lambda t: -(t.candidate.score or 0.0))
-        skipped = [trial for trial in trials if trial.candidate.skipped]
-        if not ran:
-            reasons = "; ".join(f"{trial.candidate.name}: {trial.candidate.skipped}" for trial in skipped)
-            raise InvalidInput("choose a trainer", expected="a candidate that can run on these pairs", found=reasons)
-        table = tuple(trial.candidate for trial in ran + skipped)
-        lead = self._lead(ran[0], ran[1], test) if len(ran) > 1 else None
-        return ran, Comparison(decided_by=test.decides, candidates=table, lead=lead)
+        trials = [attempt(describe(trainer), trainer, fitted, test, progress) for trainer in self.candidates]
+        return ranked(trials, test, resamples=self.resamples, seed=self.seed)
 
     def _split(self, pairs: Pairs) -> tuple[Pairs, Mapping[str, Pairs]]:
         has_classes = pairs.labels is not None and len(np.unique(pairs.labels)) > 1
@@ -162,88 +132,3 @@ class Auto:
             return fitted, {"held_out": held_out}
         fitted, seen = fitted.split(self.holdout, self.seed)
         return fitted, {"seen": seen, "unseen": held_out}
-
-    def _lead(self, best: _Trial, second: _Trial, test: RetrievalTest) -> Lead:
-        estimate = interval(
-            best.scores - second.scores,
-            test.groups,
-            test.clusters,
-            resamples=self.resamples,
-            confidence=_CONFIDENCE,
-            seed=self.seed,
-        )
-        return Lead(
-            second=second.candidate.name,
-            difference=estimate.value,
-            low=estimate.low,
-            high=estimate.high,
-            confidence=_CONFIDENCE,
-        )
-
-
-def _try(trainer: PairTrainer, fitted: Pairs, test: RetrievalTest, progress: OnEpoch | None) -> _Trial:
-    name = describe(trainer)
-    try:
-        with footprint() as cost:
-            artifact = without_holdout(trainer).fit(fitted, progress)
-        outcome = test.run(artifact)
-    except CompatStoreError as error:
-        return _Trial(trainer, Candidate(name=name, skipped=str(error)), np.empty(0))
-    scores = outcome.scores[test.decides]
-    candidate = Candidate(
-        name=name,
-        score=_mean_of(group_means(scores, test.groups)),
-        groups=figures_by_group(outcome, test.groups),
-        cosine=outcome.cosine,
-        seconds=cost.seconds,
-        peak_mib=cost.peak_mib,
-    )
-    return _Trial(trainer, candidate, scores)
-
-
-def _mean_of(means: Mapping[str, float]) -> float:
-    return float(np.mean(list(means.values())))
-
-
-class Footprint:
-    """Seconds and memory that a block of work took; to be read after the block.
-
-    Attributes:
-        seconds: Wall time.
-        peak_mib: Largest growth of the resident memory since the start, in MiB, read 200 times a second; None
-            where the system does not tell (other than Linux).
-    """
-
-    def __init__(self) -> None:
-        self.seconds = 0.0
-        self.peak_mib: float | None = 0.0 if _STATM.exists() else None
-
-
-@contextmanager
-def footprint() -> Iterator[Footprint]:
-    """Measure a block of work."""
-    measured, done = Footprint(), threading.Event()
-    watcher = threading.Thread(target=_watch, args=(measured, done), daemon=True)
-    start = time.perf_counter()
-    if measured.peak_mib is not None:
-        watcher.start()
-    try:
-        yield measured
-    finally:
-        measured.seconds = time.perf_counter() - start
-        done.set()
-        if watcher.is_alive():
-            watcher.join()
-
-
-def _watch(measured: Footprint, done: threading.Event) -> None:
-    before, peak = _resident_mib(), 0.0
-    while True:
-        peak = max(peak, _resident_mib() - before)
-        measured.peak_mib = peak
-        if done.wait(_INTERVAL):
-            return
-
-
-def _resident_mib() -> float:
-    return int(_STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 2**20

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 
 from compatstore.artifacts.architecture import Architecture
+from compatstore.artifacts.artifact import Artifact
+from compatstore.boundary import checked
+from compatstore.trainers.pairs.balance import balanced
 from compatstore.trainers.pairs.fct import two_branches
 from compatstore.trainers.pairs.loop import Batch, Loss, Objective, squared_distance
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.through_head import HeadTraining
-from compatstore.trainers.pairs.two_branch import Prediction
-from compatstore.trainers.settings import Count, Positive
+from compatstore.trainers.pairs.two_branch import Prediction, TwoBranch
+from compatstore.trainers.settings import BatchRows, Count, Positive
+from compatstore.trainers.training import OnEpoch
 
 AlignmentLoss = Literal["l2", "disc", "l2+disc"]
 
@@ -35,7 +40,7 @@ class FastFill(HeadTraining):
     All settings of FastFill:
 
     * network: `branch_width`, `mixer_width`;
-    * objective: `loss`, `uncertainty`, `inverse_lambda`;
+    * objective: `loss`, `uncertainty`, `inverse_lambda`, `disc_weight`;
     * the loss through the head, described in `HeadTraining`: `head`, `disc`, `label_smoothing`, `margin`, `scale`;
     * the loop, described in `TransformTraining`: `epochs`, `optimiser`, `learning_rate`, `weight_decay`,
       `batch_size`, `warmup_epochs`, `freeze_statistics_at`, `seed`, `clip_norm`, `precision`, `device`;
@@ -50,6 +55,11 @@ class FastFill(HeadTraining):
             log-likelihood, so that sigma^2 is the variance of a dimension. Another value divides sigma^2 by itself
             and multiplies the loss; as sigma^2 starts at its best constant and Adam is independent of the scale of
             the loss, little else changes: from 0.1 to 3, at 16 and at 256 dimensions, areas moved by less than 0.004.
+        disc_weight: Weight of the loss through the head beside the squared distance, > 0. None takes 1 for ArcFace,
+            whose `scale` is chosen, and chooses it for cross-entropy. The output is multiplied by its root, so that
+            vectors of any length are learned at one learning rate.
+        scale: Of ArcFace's cosines, > 0; None chooses.
+        batch_size: Largest batch, >= 2; batches of an epoch are of equal size, up to one row. None chooses.
 
     Raises:
         InvalidInput: A setting is out of its range.
@@ -60,17 +70,40 @@ class FastFill(HeadTraining):
     loss: AlignmentLoss = "l2+disc"
     uncertainty: bool = True
     inverse_lambda: Positive = 1.0
+    disc_weight: Positive | None = None
+    scale: Positive | None = None
+    batch_size: BatchRows | None = None
+
+    @checked
+    def fit(self, pairs: Pairs, progress: OnEpoch | None = None) -> Artifact:
+        """Choose what is None, and train on pairs; arguments, result and errors as in `TransformTraining.fit`."""
+        chosen = balanced(self, self.split(pairs)[0], progress)
+        artifact = super(FastFill, chosen.trainer).fit(pairs, progress)
+        if not chosen.settings:
+            return artifact
+        manifest = artifact.manifest
+        return artifact.amended(
+            settings={**manifest.settings, "balance": chosen.settings},
+            figures={**manifest.figures, **chosen.figures},
+        )
 
     def architecture(self, linear: Architecture) -> Architecture:
         """Describe FCT's network."""
         return two_branches(linear, self.branch_width, self.mixer_width)
 
+    def network(self, architecture: Architecture, rows: Batch) -> TwoBranch:
+        """Build the network, from random weights."""
+        return TwoBranch(architecture, gain=math.sqrt(self.disc_weight or 1.0))
+
     def objective(self, pairs: Pairs) -> Objective:
         """Return what to minimise on these pairs; errors as in `alignment`."""
-        return alignment(self, pairs, self.loss, self.inverse_lambda if self.uncertainty else None)
+        inverse_lambda = self.inverse_lambda if self.uncertainty else None
+        return alignment(self, pairs, self.loss, inverse_lambda, self.disc_weight or 1.0)
 
 
-def alignment(method: HeadTraining, pairs: Pairs, loss: AlignmentLoss, inverse_lambda: float | None) -> Objective:
+def alignment(
+    method: HeadTraining, pairs: Pairs, loss: AlignmentLoss, inverse_lambda: float | None, disc_weight: float = 1.0
+) -> Objective:
     """FastFill's objective, for a network of any method.
 
     Args:
@@ -78,6 +111,7 @@ def alignment(method: HeadTraining, pairs: Pairs, loss: AlignmentLoss, inverse_l
         pairs: The pairs to train on.
         loss: "l2", "disc" or "l2+disc".
         inverse_lambda: 1/lambda divided by the target's dimension; None trains without uncertainty.
+        disc_weight: Weight of the loss through the head beside the squared distance.
 
     Raises:
         InvalidInput: The loss "disc" without labels, or a label is no row of the given head.
@@ -91,17 +125,17 @@ def alignment(method: HeadTraining, pairs: Pairs, loss: AlignmentLoss, inverse_l
         return Objective(inverse_lambda=inverse_lambda, resolved=resolved, note=note)
     through = method.through_head(pairs)
     return Objective(
-        error=through.error if loss == "disc" else _plus_distance(through.error),
+        error=through.error if loss == "disc" else _plus_distance(through.error, disc_weight),
         inverse_lambda=inverse_lambda,
         head=through.head,
         resolved={**resolved, "loss": loss, **through.resolved},
     )
 
 
-def _plus_distance(through_head: Loss) -> Loss:
-    """L2 + L_disc of each row (FastFill, equation 3)."""
+def _plus_distance(through_head: Loss, weight: float) -> Loss:
+    """L2 + weight L_disc of each row (FastFill, equation 3, where the weight is 1)."""
 
     def loss(prediction: Prediction, batch: Batch) -> torch.Tensor:
-        return squared_distance(prediction, batch) + through_head(prediction, batch)
+        return squared_distance(prediction, batch) + weight * through_head(prediction, batch)
 
     return loss

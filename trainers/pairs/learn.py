@@ -52,7 +52,10 @@ def networks(*, labelled: bool) -> tuple[PairTrainer, ...]:
     if not labelled:
         return (by_distance,)
     through_head = replace(by_distance, loss="l2+disc", scale=_SCALE)
-    return (by_distance, through_head, FastFill(epochs=by_distance.epochs, mixer_width=_WIDTH, scale=_SCALE))
+    fastfill = FastFill(
+        epochs=by_distance.epochs, mixer_width=_WIDTH, scale=_SCALE, disc_weight=1.0, batch_size=1024
+    )  # with nothing left to choose: each lesson fits it for each fold
+    return (by_distance, through_head, fastfill)
 
 
 class _Fitted(NamedTuple):

@@ -152,7 +152,7 @@ def train_on_pairs(
     Raises:
         InvalidInput: Fewer than 2 rows, or the loss became NaN or infinite.
     """
-    parts, device, start = _parts(len(pairs), settings.batch_size), settings.torch_device, time.perf_counter()
+    parts, device, start = _parts(len(pairs), settings.batch_rows), settings.torch_device, time.perf_counter()
     model.to(device)
     pairs = pairs.to(device)
     watched = None if held_out is None else held_out.take(torch.arange(min(len(held_out), _WATCHED))).to(device)

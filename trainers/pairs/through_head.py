@@ -21,6 +21,8 @@ from compatstore.trainers.settings import Count, Positive, Share, from_to
 HeadOrigin = Literal["given", "fitted"]
 Discrimination = Literal["cross-entropy", "arcface"]
 
+_SCALE = 64.0  # ArcFace's own
+
 
 @dataclass(frozen=True, kw_only=True)
 class HeadTraining(TransformTraining):
@@ -33,7 +35,7 @@ class HeadTraining(TransformTraining):
             unit length. It should be the loss that the target model was trained with.
         label_smoothing: Of the cross-entropy, in [0, 1).
         margin: Of ArcFace, in radians, in [0, pi/2].
-        scale: Of ArcFace's cosines, > 0.
+        scale: Of ArcFace's cosines, > 0; None takes 64.
 
     Raises:
         InvalidInput: A setting is out of its range.
@@ -43,7 +45,7 @@ class HeadTraining(TransformTraining):
     disc: Discrimination | None = None
     label_smoothing: Share = 0.1
     margin: Annotated[float, from_to(0, math.pi / 2)] = 0.5
-    scale: Positive = 64.0
+    scale: Positive | None = None
 
     @property
     def reads_labels(self) -> bool:
@@ -60,15 +62,19 @@ class HeadTraining(TransformTraining):
 
     def through_head(self, pairs: Pairs) -> Objective:
         """Choose the head and its loss for these pairs; errors as in `objective`."""
-        disc = self.disc or ("arcface" if unit_length(pairs.target) else "cross-entropy")
+        disc = self.disc_of(pairs)
         head = self._head(pairs, disc)
-        rows = tensor(head.rows).to(self.torch_device)
-        error = (
-            arcface(rows, margin=self.margin, scale=self.scale)
-            if disc == "arcface"
-            else cross_entropy(rows, label_smoothing=self.label_smoothing)
-        )
-        return Objective(error=error, head=head, resolved={"disc": disc, "head": head.origin})
+        rows, resolved = tensor(head.rows).to(self.torch_device), {"disc": disc, "head": head.origin}
+        if disc == "cross-entropy":
+            error = cross_entropy(rows, label_smoothing=self.label_smoothing)
+            return Objective(error=error, head=head, resolved=resolved)
+        scale = _SCALE if self.scale is None else self.scale
+        error = arcface(rows, margin=self.margin, scale=scale)
+        return Objective(error=error, head=head, resolved={**resolved, "scale": scale})
+
+    def disc_of(self, pairs: Pairs) -> Discrimination:
+        """The loss through the head on these pairs."""
+        return self.disc or ("arcface" if unit_length(pairs.target) else "cross-entropy")
 
     def _head(self, pairs: Pairs, disc: Discrimination) -> Head:
         """Take the given head or fit one: means of classes for ArcFace, else a logistic regression."""

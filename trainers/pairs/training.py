@@ -30,6 +30,7 @@ from compatstore.versions import Metric
 AdamOptimiser = Literal["adam", "adamw"]
 HoldOutBy = Literal["row", "class"]
 
+_BATCH = 1024
 # Rows from which the first sigma^2 is taken.
 _STARTING = 4096
 _DEVICE = Rule("cpu, cuda or cuda:<n>", lambda value: DEVICE.fullmatch(value) is not None)
@@ -52,7 +53,7 @@ class TransformTraining(ABC):
         optimiser: "adam", whose weight decay is an L2 penalty, or "adamw", whose decay is apart from the gradient.
         learning_rate: At the end of the warm-up, > 0.
         weight_decay: Of the optimiser, >= 0.
-        batch_size: Largest batch, >= 2; batches of an epoch are of equal size, up to one row.
+        batch_size: Largest batch, >= 2; batches of an epoch are of equal size, up to one row. None takes 1024.
         warmup_epochs: Epochs of linear rise, before a cosine to 0; None is 1/16 of the epochs (5 of 80).
         freeze_statistics_at: Epochs after which the running statistics of batch normalisation are held, while its
             weights are still trained, >= 1; None is half of the epochs (40 of 80).
@@ -74,7 +75,7 @@ class TransformTraining(ABC):
     optimiser: AdamOptimiser = "adam"
     learning_rate: Positive = 5e-4
     weight_decay: NotNegative = 2**-15
-    batch_size: BatchRows = 1024
+    batch_size: BatchRows | None = 1024
     warmup_epochs: NotNegative | None = None
     freeze_statistics_at: Count | None = None
     seed: int = 0
@@ -87,6 +88,11 @@ class TransformTraining(ABC):
 
     def __post_init__(self) -> None:
         require_settings(self)
+
+    @property
+    def batch_rows(self) -> int:
+        """Largest batch."""
+        return self.batch_size or _BATCH
 
     @property
     def warmup(self) -> float:

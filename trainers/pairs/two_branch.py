@@ -39,6 +39,8 @@ class TwoBranch(nn.Module):
         norm: Whether layers have a batch normalisation.
         dropout: Share of the values that each layer drops, in [0, 1).
         noise: Deviation of the Gaussian noise on the inputs, relative to their own deviation in the batch, >= 0.
+        gain: Multiplies the output, > 0: the length of the vectors that a step of the optimiser moves by. sigma^2 reads
+            the output before that.
     """
 
     def __init__(
@@ -49,9 +51,10 @@ class TwoBranch(nn.Module):
         norm: bool = True,
         dropout: float = 0.0,
         noise: float = 0.0,
+        gain: float = 1.0,
     ) -> None:
         super().__init__()
-        self.architecture, self.noise = architecture, noise
+        self.architecture, self.noise, self.gain = architecture, noise, gain
         source_dim, side_dim, output_dim = architecture.source_dim, architecture.side_dim, architecture.output_dim
 
         def stack(*widths: int) -> nn.Sequential:
@@ -84,6 +87,7 @@ class TwoBranch(nn.Module):
         if self.skip_side is not None:
             vectors = vectors + self.skip_side(side)
         log_sigma2 = None if self.log_sigma2 is None else self.log_sigma2(vectors)[:, 0]
+        vectors = self.gain * vectors
         if self.architecture.normalise:
             vectors = nn.functional.normalize(vectors, dim=1)
         return Prediction(vectors, log_sigma2)
@@ -105,13 +109,14 @@ def fold(model: TwoBranch) -> Tensors:
         parts["side"] = model.side
     tensors = {name: value for part, stack in parts.items() for name, value in _folded(part, stack)}
     depth = len(model.architecture.mixer)
-    tensors |= {f"mixer.{depth}.weight": _exact(model.output.weight), f"mixer.{depth}.bias": _exact(model.output.bias)}
+    tensors[f"mixer.{depth}.weight"] = model.gain * _exact(model.output.weight)
+    tensors[f"mixer.{depth}.bias"] = model.gain * _exact(model.output.bias)
     if model.skip is not None:
-        tensors["skip.weight"] = _exact(model.skip.weight)
+        tensors["skip.weight"] = model.gain * _exact(model.skip.weight)
     if model.skip_side is not None:
-        tensors["skip_side.weight"] = _exact(model.skip_side.weight)
+        tensors["skip_side.weight"] = model.gain * _exact(model.skip_side.weight)
     if model.log_sigma2 is not None:
-        tensors["log_sigma2.weight"] = _exact(model.log_sigma2.weight)
+        tensors["log_sigma2.weight"] = _exact(model.log_sigma2.weight) / model.gain
         tensors["log_sigma2.bias"] = _exact(model.log_sigma2.bias)
     return tensors
 

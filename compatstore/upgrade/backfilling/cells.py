@@ -77,29 +77,39 @@ def cells_of(
     return np.concatenate(parts)
 
 
-def spread(cells: npt.NDArray[np.int64], chances: Doubles) -> Doubles:
-    """Score items so that the first ones of any number are from all cells in proportion, and each is as likely as any.
+def spread(cells: npt.NDArray[np.int64], chances: Doubles, urgency: Doubles | None = None) -> Doubles:
+    """Score items so that the first ones of any number are from all cells in proportion.
 
-    An item that is r-th of the n items of its cell by chance scores 1 - (r + u) / n; u, from 0 to below 1, is the
-    cell's. Over the draw of chances that is uniform for every item, so the first items are a random sample.
+    An item that is r-th of the n items of its cell scores 1 - (r + u) / n; u, from 0 to below 1, is the cell's. In a
+    cell the most urgent items come first, the unknown (NaN) before them, equals by chance; without urgency all come by
+    chance. Then the score of an item is uniform over the draw of chances, so that each item is as likely as any other
+    to be among the first, and the first items are a random sample.
 
     Args:
         cells: (n,) int64, the cell of each item, from 0.
         chances: (n,) float64, random in [0, 1), one for each item.
+        urgency: (n,) float64, or None.
 
     Returns:
         (n,) float64 in (0, 1].
     """
-    order = np.lexsort((chances, cells))
-    ordered = cells[order]
+    by_chance = np.lexsort((chances, cells))
+    ordered = cells[by_chance]
     first = np.flatnonzero(np.diff(ordered, prepend=-1))
     counts = np.diff(np.append(first, len(cells)))
     rank = np.arange(len(cells)) - np.repeat(first, counts)
-    # The fraction of a cell comes from the chance of its first item, stretched: below it nothing else is known.
-    offset = np.repeat(_stretched(chances[order[first]], counts), counts)
+    # The fraction of a cell comes from its smallest chance, stretched: below it nothing else is known.
+    offset = np.repeat(_stretched(chances[by_chance[first]], counts), counts)
     scores = np.empty(len(cells))
-    scores[order] = 1.0 - (rank + offset) / np.repeat(counts, counts)
+    scores[_by_urgency(cells, chances, urgency)] = 1.0 - (rank + offset) / np.repeat(counts, counts)
     return scores
+
+
+def _by_urgency(cells: npt.NDArray[np.int64], chances: Doubles, urgency: Doubles | None) -> Positions:
+    """Items by cell, and within a cell in the order in which they are taken."""
+    if urgency is None:
+        return np.lexsort((chances, cells))
+    return np.lexsort((chances, -np.where(np.isnan(urgency), np.inf, urgency), cells))
 
 
 def _stretched(smallest: Doubles, counts: Positions) -> Doubles:

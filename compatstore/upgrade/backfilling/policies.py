@@ -1,8 +1,8 @@
 """The order of a backfill: every item gets a score, and the higher it is the earlier the item is embedded.
 
-A policy is a name of the table below ("sigma"), a column of the user's ("column:views"), or a product of these
-("sigma*column:views"). Rows that are drawn at random validate a refit (`validation_rows`): they are like the rows that
-remain.
+A policy is a name of the table below ("sigma"), a column of the user's ("column:views"), classes of a column that are
+taken from in proportion ("spread-sigma:category"), or a product of these ("sigma*column:views"). Rows that are drawn at
+random validate a refit (`validation_rows`): they are like the rows that remain.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from compatstore.upgrade.backfilling.policy_inputs import PolicyInputs, TableRow
 from compatstore.upgrade.backfilling.random_order import random_scores
 
 COLUMN = "column:"
-RANDOM, SPREAD, SIGMA = "random", "spread", "sigma"
+RANDOM, SPREAD, SIGMA, SPREAD_SIGMA = "random", "spread", "sigma", "spread-sigma"
+OF_CLASSES = f"{SPREAD_SIGMA}:"
 AT_RANDOM = (RANDOM, SPREAD)  # what they choose first is a random sample of all items
 REFIT_DRAW = "refit"
 
@@ -29,10 +30,10 @@ def order(policy: str, rows: PolicyInputs, seed: int = 0) -> npt.NDArray[np.intp
     """Order items by a policy: the unknown (NaN) first, then by score, equals in the random order of the seed.
 
     Args:
-        policy: "random", "spread", "sigma", "entropy", "margin", "least-confidence", "traffic", "column:NAME", or a
-            product of these.
+        policy: "random", "spread", "sigma", "spread-sigma", "spread-sigma:NAME", "entropy", "margin",
+            "least-confidence", "traffic", "column:NAME", or a product of these.
         rows: The n items, of a gallery or of arrays.
-        seed: Of the policies "random" and "spread", and of the order among equal scores.
+        seed: Of the policies "random" and "spread", of cells, and of the order among equal scores.
 
     Returns:
         (n,) intp, positions in `rows`, most urgent first. Of two items the same one is first wherever they stand.
@@ -52,10 +53,11 @@ def factors(policy: str) -> list[str]:
         InvalidInput: One of them is neither in the table nor a column.
     """
     names = [name.strip() for name in policy.split("*")]
-    if not all(name in POLICIES or column_of(name) for name in names):
+    if not all(name in POLICIES or column_of(name) or classes_column(name) for name in names):
         raise InvalidInput(
             "order the backfill",
-            expected=f"one of {', '.join(POLICIES)}, {COLUMN}NAME, or a product such as sigma*{COLUMN}NAME",
+            expected=f"one of {', '.join(POLICIES)}, {OF_CLASSES}NAME, {COLUMN}NAME, "
+            f"or a product such as sigma*{COLUMN}NAME",
             found=repr(policy),
         )
     return names
@@ -63,7 +65,7 @@ def factors(policy: str) -> list[str]:
 
 def reads_sigma(policy: str) -> bool:
     """Whether a policy reads the uncertainty that an artifact predicts."""
-    return SIGMA in factors(policy)
+    return any(_is_by_sigma(name) for name in factors(policy))
 
 
 def require_readable(policy: str, rows: TableRows, *, learns: bool = False) -> None:
@@ -76,13 +78,15 @@ def require_readable(policy: str, rows: TableRows, *, learns: bool = False) -> N
 
     Raises:
         InvalidInput: There is no such policy; or no artifact predicts sigma, no version has a classifier head, or the
-            table has no such column of numbers.
+            table has no such column of numbers or classes.
     """
     for name in factors(policy):
-        column = column_of(name)
+        column, classes = column_of(name), classes_column(name)
         if column is not None:
             rows.require_column(column)
-        elif name == SIGMA:
+        elif _is_by_sigma(name):
+            if classes is not None:
+                rows.require_classes(classes)
             if not learns:
                 rows.require_uncertainty()
         elif name not in (*AT_RANDOM, "traffic"):
@@ -92,6 +96,15 @@ def require_readable(policy: str, rows: TableRows, *, learns: bool = False) -> N
 def column_of(name: str) -> str | None:
     """The user's column that a factor of a policy names, or None."""
     return name.removeprefix(COLUMN) or None if name.startswith(COLUMN) else None
+
+
+def classes_column(name: str) -> str | None:
+    """The user's column whose classes a factor of a policy takes from in proportion, or None."""
+    return name.removeprefix(OF_CLASSES) or None if name.startswith(OF_CLASSES) else None
+
+
+def _is_by_sigma(name: str) -> bool:
+    return name in (SIGMA, SPREAD_SIGMA) or classes_column(name) is not None
 
 
 def entropy(logits: FloatArray) -> Doubles:
@@ -132,11 +145,13 @@ def true_loss(transformed: FloatArray, native: FloatArray) -> Doubles:
 # "sigma" is the predicted sigma^2, high to low (FastFill, section 4.2). Three ask a classifier head how sure it is
 # (RACT), which says little of classes that the head was not trained on (FastFill, appendix C.4). "traffic" is one more
 # than the number of searches that an item was a candidate of: without any, a product is its other factor. "spread" is
-# a random order whose first items are from all cells of the source's vectors in proportion.
+# a random order whose first items are from all cells of the source's vectors in proportion, "spread-sigma" takes the
+# most uncertain ones of each cell, or of each class of a column, first.
 POLICIES: Mapping[str, Callable[[PolicyInputs, int], Doubles]] = {
     RANDOM: lambda rows, seed: random_scores(rows.ids, BACKFILL, seed),
     SPREAD: lambda rows, seed: spread(rows.cells(seed), random_scores(rows.ids, BACKFILL, seed)),
     SIGMA: lambda rows, _: rows.uncertainty(),
+    SPREAD_SIGMA: lambda rows, seed: _spread_sigma(rows, rows.cells(seed), seed),
     "entropy": lambda rows, _: rows.by_logits(entropy),
     "margin": lambda rows, _: rows.by_logits(margin),
     "least-confidence": lambda rows, _: rows.by_logits(least_confidence),
@@ -145,8 +160,14 @@ POLICIES: Mapping[str, Callable[[PolicyInputs, int], Doubles]] = {
 
 
 def _score(name: str, rows: PolicyInputs, seed: int) -> Doubles:
-    column = column_of(name)
+    column, classes = column_of(name), classes_column(name)
+    if classes is not None:
+        return _spread_sigma(rows, rows.classes(classes), seed)
     return POLICIES[name](rows, seed) if column is None else rows.column(column)
+
+
+def _spread_sigma(rows: PolicyInputs, cells: npt.NDArray[np.int64], seed: int) -> Doubles:
+    return spread(cells, random_scores(rows.ids, BACKFILL, seed), rows.uncertainty())
 
 
 def _product(policy: str, scores: list[Doubles]) -> Doubles:

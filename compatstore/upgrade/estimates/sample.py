@@ -13,10 +13,11 @@ import pyarrow.compute as pc
 from compatstore.arrays import ArrowArray, ArrowSchema, ArrowTable, BoolArray, Digests, FloatArray, Positions
 from compatstore.digests import digest_half
 from compatstore.encoders import encode_readable
-from compatstore.errors import InvalidInput, UpgradeError
+from compatstore.errors import UpgradeError
 from compatstore.storage.columns import NATIVE, VersionColumns, VersionValues
 from compatstore.storage.ids import among, find
 from compatstore.storage.registry import bridge_to
+from compatstore.upgrade.backfilling.classes import classes_of, require_classes
 from compatstore.upgrade.backfilling.random_order import random_scores
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.asked import (
@@ -340,23 +341,7 @@ def require_labels(schema: ArrowSchema, target: str, labels: str | None) -> None
     """
     if labels is None:
         return
-    asked = f"try the upgrade to {target}"
-    if labels not in schema.names:
-        raise InvalidInput(asked, expected=f"labels in one of {', '.join(schema.names)}", found=labels)
-    kind = schema.field(labels).type
-    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if not any(check(plain) for check in (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer)) and (
-        not pa.types.is_boolean(plain)
-    ):
-        raise InvalidInput(asked, expected=f"text or whole numbers in the column {labels}", found=str(kind))
-
-
-def classes_of(labels: ArrowArray) -> Positions:
-    """Labels as numbers from 0, -1 for an item that has none: (n,) intp."""
-    combined = labels.combine_chunks()
-    numbers = combined if pa.types.is_dictionary(combined.type) else combined.dictionary_encode()
-    classes: Positions = numbers.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.intp)
-    return classes
+    require_classes(f"try the upgrade to {target}", schema, labels)
 
 
 def _provenance(queries: int, drawn: int, population: int, left_out: Mapping[str, int], *, known: bool) -> str:

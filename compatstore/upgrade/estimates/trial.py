@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow.compute as pc
 
-from compatstore.arrays import Doubles, FloatArray
+from compatstore.arrays import Doubles, FloatArray, Positions
 from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.evaluation import DecisionSettings, DecisionTable, EvaluationSample
 from compatstore.evaluation.decision import decide_between
@@ -16,7 +18,7 @@ from compatstore.evaluation.sample import ServedFusion
 from compatstore.evaluation.strategies import ServingStrategy, rank_strategies
 from compatstore.storage.columns import NATIVE, VersionValues
 from compatstore.upgrade.backfilling.policies import order
-from compatstore.upgrade.backfilling.policy_inputs import COSINE_SCALE, ArrayRows
+from compatstore.upgrade.backfilling.policy_inputs import COSINE_SCALE, ArrayRows, TableRows
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.asked import SMALLEST_SAMPLE
 from compatstore.upgrade.estimates.sample import Sample, draw_sample
@@ -235,10 +237,40 @@ def order_of_sample(context: UpgradeContext, sample: Sample, transformed: Versio
     catalog, run = context.catalog, context.run
     head = catalog.head(run.target)
     scale = COSINE_SCALE if catalog.version(run.target).normalised else 1.0
-    rows = ArrayRows(
+    rows = _SampleRows(
         ids=sample.ids,
         source=sample.source.vectors,
         sigma2=None if np.isnan(transformed.uncertainty).all() else transformed.uncertainty,
         logits=None if head is None else scale * (transformed.vectors @ head.T),
+        table=TableRows(context),
     )
     return order(run.policy, rows, run.seed)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _SampleRows(ArrayRows):
+    """Items of a sample: their vectors are in memory, what the app says of them is in the table.
+
+    Args:
+        table: The gallery that the sample was drawn from.
+    """
+
+    table: TableRows
+
+    def column(self, name: str) -> Doubles:
+        """(n,) float64, as of `TableRows`."""
+        return self.table.column(name)[self._places]
+
+    def traffic(self) -> Doubles:
+        """(n,) float64, as of `TableRows`."""
+        return self.table.traffic()[self._places]
+
+    def classes(self, name: str) -> npt.NDArray[np.int64]:
+        """(n,) int64, as of `TableRows`."""
+        return self.table.classes(name)[self._places]
+
+    @cached_property
+    def _places(self) -> Positions:
+        """Where the items stand in the table, (n,) intp."""
+        places = pc.index_in(self.ids, value_set=self.table.ids)
+        return np.asarray(places.to_numpy(zero_copy_only=False), np.intp)

@@ -5,7 +5,8 @@ from compatstore.artifacts import Artifact
 from compatstore.errors import InvalidInput
 from compatstore.trainers import Auto, DiagonalScale, DriftAdapter, MeanShift, Pairs, Procrustes, Ridge
 from compatstore.trainers.pairs.auto import DEFAULT
-from compatstore.trainers.pairs.comparison import RetrievalTest, interval
+from compatstore.trainers.pairs.comparison import interval
+from compatstore.trainers.pairs.retrieval import RetrievalTest
 
 FORMS = (MeanShift(), Procrustes(), DiagonalScale(), Ridge())
 

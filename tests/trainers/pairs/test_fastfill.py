@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from labelled_spaces import classes
 
 from compatstore.artifacts import Artifact
 from compatstore.errors import InvalidInput
@@ -8,7 +9,8 @@ from compatstore.evaluation import backfill_curve, kendall_tau
 from compatstore.trainers import FCT, FastFill, Pairs
 from compatstore.trainers.pairs.head import class_means, given_head, logistic_regression
 
-SMALL = {"epochs": 30, "branch_width": 32, "mixer_width": 64, "batch_size": 128, "learning_rate": 4e-3}
+NETWORK = {"epochs": 30, "branch_width": 32, "mixer_width": 64, "batch_size": 128, "learning_rate": 4e-3}
+SMALL = NETWORK | {"scale": 64.0, "disc_weight": 1.0}
 
 
 def heteroscedastic(n=2000, seed=0):
@@ -18,18 +20,6 @@ def heteroscedastic(n=2000, seed=0):
     maps = np.random.default_rng(99).normal(size=(4, 6))
     deviation = 0.5 * np.exp(source[:, 0])
     return source, source @ maps + deviation[:, None] * rng.normal(size=(n, 6)), deviation
-
-
-def classes(n=1500, seed=0, unit=True):
-    """Six classes in a target space of which the source sees only some directions."""
-    rng = np.random.default_rng(seed)
-    labels = rng.integers(6, size=n)
-    centres = np.random.default_rng(7).normal(size=(6, 8))
-    native = centres[labels] + 0.4 * rng.normal(size=(n, 8))
-    source = np.tanh(native[:, :4] + 0.3 * rng.normal(size=(n, 4)))
-    if unit:
-        native /= np.linalg.norm(native, axis=1, keepdims=True)
-    return source, native, labels
 
 
 def fit(seed=0, unit=True, **changed):
@@ -65,7 +55,7 @@ def test_the_backfill_gains_most_in_the_order_of_sigma2(aligned):
     by_sigma = area(aligned, np.argsort(-moved.uncertainty))
     assert by_sigma > area(aligned, np.random.default_rng(0).permutation(600))
     assert by_sigma > area(aligned, np.argsort(moved.uncertainty))
-    l2 = FCT(**SMALL).fit(Pairs(*classes()[:2]))
+    l2 = FCT(**NETWORK).fit(Pairs(*classes()[:2]))
     assert by_sigma > area(l2, np.random.default_rng(0).permutation(600))
 
 
@@ -154,6 +144,17 @@ def test_side_information_is_read_by_h_and_made_by_g():
     assert artifact.manifest.figures["g"].keys().isdisjoint({"kendall_tau", "mean_sigma2"})
 
 
+def test_a_long_target_space_is_learned_as_a_short_one_where_the_losses_are_weighed_alike():
+    source, native, labels = classes(800, unit=False)
+    short = SMALL | {"epochs": 8, "head": "fitted", "holdout": 0.2}
+    far = np.float32(64)  # a power of two: no product is rounded another way
+    one = FastFill(**short).fit(Pairs(source, native, labels=labels)).apply(source)
+    other = FastFill(**short | {"disc_weight": far**2}).fit(Pairs(source, far * native, labels=labels)).apply(source)
+    # All but the optimiser's epsilon and the rounding of sigma^2's logarithm is the same.
+    np.testing.assert_allclose(other.vectors / far, one.vectors, atol=0.02)
+    np.testing.assert_allclose(other.uncertainty / far**2, one.uncertainty, rtol=0.05)
+
+
 def test_equal_seeds_give_equal_weights():
     first, again, other = fit(epochs=2, device="cpu"), fit(epochs=2, device="cpu"), fit(epochs=2, device="cpu", seed=1)
     assert first.manifest.weights_sha256 == again.manifest.weights_sha256 != other.manifest.weights_sha256
@@ -179,6 +180,7 @@ def test_both_precisions_learn_under_a_clipped_gradient(precision):
         {"label_smoothing": 1.0},
         {"margin": 2.0},
         {"scale": 0.0},
+        {"disc_weight": 0.0},
         {"branch_width": 0},
         {"mixer_width": 0},
         {"clip_norm": 0.0},

@@ -80,17 +80,20 @@ def test_arcface_is_that_of_pytorch_metric_learning():
 
 @pytest.mark.parametrize("loss", ["l2", "disc", "l2+disc"])
 @pytest.mark.parametrize("disc", ["cross-entropy", "arcface"])
-def test_fastfill_minimises_its_equation_5(loss, disc):
+@pytest.mark.parametrize("weight", [None, 0.5])
+def test_fastfill_minimises_its_equation_5(loss, disc, weight):
     prediction, batch, head = drawn()
     pairs = Pairs(batch.target.numpy(), batch.target.numpy(), labels=batch.classes.numpy(), head=head.numpy())
-    trainer = FastFill(loss=loss, disc=disc, label_smoothing=SMOOTHING, inverse_lambda=0.3, device="cpu")
+    trainer = FastFill(
+        loss=loss, disc=disc, label_smoothing=SMOOTHING, inverse_lambda=0.3, disc_weight=weight, device="cpu"
+    )
     found = trainer.objective(pairs)(prediction, batch)
     expected = []
     for row in range(len(batch)):
         vector, target = prediction.vectors[row].tolist(), batch.target[row].tolist()
         l2 = sum((a - b) ** 2 for a, b in zip(vector, target, strict=True))
         through_head = LOSSES[disc][1](vector, head.tolist(), batch.classes[row].item())
-        error = {"l2": l2, "disc": through_head, "l2+disc": l2 + through_head}[loss]
+        error = {"l2": l2, "disc": through_head, "l2+disc": l2 + (weight or 1) * through_head}[loss]
         log_sigma2 = prediction.log_sigma2[row].item()
         expected.append(error / math.exp(log_sigma2) + 0.3 * 5 * log_sigma2)
     assert found.tolist() == pytest.approx(expected, rel=1e-3)

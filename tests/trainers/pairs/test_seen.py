@@ -35,7 +35,7 @@ LABELS = np.arange(120) % 4
 QUICK = {"epochs": 1, "batch_size": 32}
 TRAINERS = {
     "fct": FCT(**QUICK, branch_width=8, mixer_width=8),
-    "fastfill": FastFill(**QUICK, branch_width=8, mixer_width=8),
+    "fastfill": FastFill(**QUICK, branch_width=8, mixer_width=8, disc_weight=1.0),
     "residual": Residual(**QUICK, width=8),
     "rbt": RBT(**QUICK),
     "drift adapter": DriftAdapter(**QUICK, width=8),

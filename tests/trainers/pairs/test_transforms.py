@@ -16,7 +16,7 @@ from compatstore.versions import EmbeddingVersion
 QUICK = {"epochs": 15, "batch_size": 128, "learning_rate": 4e-3}
 TRAINERS = {
     "FCT": FCT(**QUICK, branch_width=16, mixer_width=32),
-    "FastFill": FastFill(**QUICK, branch_width=16, mixer_width=32),
+    "FastFill": FastFill(**QUICK, branch_width=16, mixer_width=32, disc_weight=1.0),
     "Residual": Residual(**QUICK, width=32),
     "RBT": RBT(**QUICK),
     "DriftAdapter": DriftAdapter(**QUICK | {"epochs": 60}, width=32),
