@@ -38,9 +38,9 @@ class PortableEncoder:
         from compatstore.encoders.derived import Derived
         from compatstore.encoders.network import NetworkEncoder
 
-        fingerprint, derivations = encoder.fingerprint, ()
-        if isinstance(encoder, Derived):
-            encoder, derivations = encoder.encoder, encoder.derivations
+        fingerprint = encoder.fingerprint
+        derivations = encoder.derivations if isinstance(encoder, Derived) else ()
+        encoder = encoder.encoder if isinstance(encoder, Derived) else encoder
         if isinstance(encoder, NetworkEncoder):
             return cls(fingerprint=fingerprint, stored=encoder.to_bytes(), derivations=derivations)
         if is_spec(encoder.spec):

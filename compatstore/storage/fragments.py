@@ -51,6 +51,10 @@ class Fragment:
         """Whether this fragment has the files of an earlier state and one more: a write of data adds files."""
         return self._paths - {file} <= before._paths
 
+    def holds(self, file: str) -> bool:
+        """Whether values of this fragment are in a data file."""
+        return file in self._paths
+
     @property
     def _paths(self) -> set[str]:
         return {file.partition(":")[0] for file in self.files}

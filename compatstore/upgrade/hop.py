@@ -115,7 +115,7 @@ class _Pass:
         self._hop, self._monitor, self._store = hop, monitor, hop.store
         self._jobs: deque[HopJob] = deque()
         self._conflicts, self._losses = Counter[int](), Counter[int]()
-        self._files = set[str]()  # of jobs that were handed out; whatever is in them was given to no commit
+        self._files = set[str]()  # that no table version names, should they be there
         self._stop: Interrupted | None = None
 
     def run(self) -> int:
@@ -178,13 +178,17 @@ class _Pass:
             fits = fits if len(fits) < len(written) else []  # all fit, and others won all the same
             for columns in written:
                 if columns not in fits:
-                    self._repeat(columns.fragment)
+                    self._repeat(snapshot, columns)
             return self._commit(fits)
         self._hop.note_committed(written)
         return written
 
-    def _repeat(self, fragment: Fragment) -> None:
+    def _repeat(self, snapshot: Snapshot, refused: WrittenColumns) -> None:
         """Hand out a fragment again whose commit was refused."""
+        fragment = refused.fragment
+        now = find_fragment(snapshot, fragment.id)
+        if now is None or not now.holds(refused.name):  # an object store may refuse what it has stored
+            self._files.add(refused.name)
         self._conflicts[fragment.id] += 1
         tries = self._conflicts[fragment.id]
         if tries >= ATTEMPTS:

@@ -45,10 +45,10 @@ class Worker(Protocol[Task_in, Made_out]):
         """Do one."""
 
 
-class Recipe(Protocol[Task, Made]):
+class Recipe(Protocol[Task_in, Made_out]):
     """How a worker is made, in whatever process; it pickles."""
 
-    def make(self) -> Worker[Task, Made]:
+    def make(self) -> Worker[Task_in, Made_out]:
         """Make it: load its model."""
 
 

@@ -80,7 +80,8 @@ class RayEngine:
             return
         ray, gpus = self._ray, (1.0 if self.num_gpus is None else self.num_gpus) if self.on_gpu else 0.0
         self._require_gpus(gpus)
-        task = ray.remote(_do).options(max_retries=0, num_cpus=1, num_gpus=gpus, scheduling_strategy="SPREAD")
+        resources = {"num_cpus": 1, "num_gpus": gpus, "scheduling_strategy": "SPREAD"}
+        task = ray.remote(_do).options(name="compatstore job", max_retries=0, **resources)
         held = [_handed_out(ray, shared)]
         running: dict[Any, AJob] = {}
         try:
@@ -120,7 +121,7 @@ class RayEngine:
         import ray
 
         if not ray.is_initialized():
-            _connect(ray, self.address)
+            connect(ray, self.address)
             self._ours = True
         return ray
 
@@ -276,8 +277,13 @@ def _await_the_end(ray: Any, references: list[Any]) -> None:
             ray.wait(references, num_returns=len(references), timeout=REACH)
 
 
-def _connect(ray: Any, address: str | None) -> None:
+def connect(ray: Any, address: str | None, **options: int) -> None:
     """Join the cluster at an address, or start a local one.
+
+    Args:
+        ray: The module.
+        address: Of a cluster; None for a local one.
+        **options: What else `ray.init` is told: the size of a local one.
 
     Raises:
         EngineFailed: That was not possible.
@@ -286,14 +292,14 @@ def _connect(ray: Any, address: str | None) -> None:
     if address not in (None, "auto"):
         _require_answer(str(address))
     place = "join the Ray cluster at " + address if address else "start a local Ray cluster"
-    options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
-    options |= {"address": address} if address else {"address": "local", "include_dashboard": False}
+    settings: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR", **options}
+    settings |= {"address": address} if address else {"address": "local", "include_dashboard": False}
     failure = ""
     for attempt in range(STARTS if address is None else 1):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # of Ray's own about its defaults
-                ray.init(**options)
+                ray.init(**settings)
             return
         except (Exception, SystemExit) as error:  # it also ends the process when a cluster does not answer
             failure = f"{type(error).__name__}: {error}"[:500]
