@@ -21,11 +21,10 @@ from compatstore.storage.fragments import list_fragments
 from compatstore.upgrade.engines import ray_engine
 from compatstore.upgrade.engines.ray_engine import RayEngine
 from compatstore.upgrade.hop_job import HopJob
-from galleries import SOURCE, artifact, items
+from galleries import SOURCE, artifact, items, orphans, split
 
 ROOT = Path(__file__).parents[2]
-FRAGMENTS, ROWS, BATCH = 5, 90, 20
-ITEMS = FRAGMENTS * ROWS
+FRAGMENTS, ITEMS, BATCH = 8, 480, 20
 TARGET = cs.EmbeddingVersion("v2", dim=40, metric="cosine", encoder=in_workers.Model())
 SETTINGS = {"engine": "ray", "encoders": 2, "batch_rows": BATCH}
 
@@ -57,11 +56,10 @@ def seen(cluster):
 def template(tmp_path_factory):
     path = tmp_path_factory.mktemp("template") / "gallery.lance"
     gallery = cs.Gallery.create(str(path), SOURCE)
-    for part in range(FRAGMENTS):
-        gallery.add(items(part * ROWS, ROWS))
-    gallery.delete([f"item-{number:06d}" for number in range(0, ITEMS, 97)])
+    gallery.add(items(0, ITEMS))
     gallery.register(TARGET)
     gallery.link(artifact(target=TARGET))
+    split(path, FRAGMENTS)
     return path
 
 
@@ -102,47 +100,18 @@ def embedded(folder):
     return Counter(line for log in logs for line in log.read_text().split()), len(logs)
 
 
-def data_files(path):
-    return {file.name for file in (path / "data").iterdir()}
-
-
-def named_files(path):
-    """Data files that some table version names."""
-    table = lance.dataset(str(path))
-    versions = [table.checkout_version(version["version"]) for version in table.versions()]
-    return {file.path for version in versions for fragment in version.get_fragments() for file in fragment.data_files()}
-
-
-@pytest.mark.parametrize("mode", ["move_rows", "rewrite_columns"])
-def test_the_content_is_that_of_the_local_engine_bit_for_bit(fresh, seen, local, mode):
+def test_the_content_is_that_of_the_local_engine_bit_for_bit(fresh, seen, local):
     path = fresh()
     (seen / in_workers.LOG).mkdir()
-    assert upgraded(path, mode, **SETTINGS) == local
+    assert upgraded(path, **SETTINGS) == local
     times, processes = embedded(seen)
     assert set(times.values()) == {1}, "nothing is embedded twice"
     assert processes == 2, "one model for each actor"
     assert opened(path).verify().clean
-    assert data_files(path) == named_files(path)
-
-
-def test_it_goes_on_where_it_was_stopped_and_a_finished_one_does_nothing(fresh, cluster, local):
-    path, told = fresh(), []
-    gallery, run = opened(path), cs.RunSettings(**SETTINGS)
-    for step in ("hop", "backfill"):
-        with pytest.raises(cs.errors.Interrupted):
-            gallery.upgrade(
-                "v2",
-                backfill=backfill(),
-                run=run,
-                progress=told.append,
-                should_stop=lambda: any(at.step == step and at.done for at in told),  # noqa: B023
-            )
-    gallery.upgrade("v2", backfill=backfill(), run=run)
-    assert content(path) == local
-    before = gallery.status().table_version
-    report = gallery.upgrade("v2", backfill=backfill(), run=run)
-    assert (report.transformed, report.backfilled) == (0, 0)
-    assert gallery.status().table_version == before
+    assert not orphans(path)
+    before = opened(path).status().table_version
+    assert upgraded(path, **SETTINGS) == local
+    assert opened(path).status().table_version == before, "a finished upgrade does nothing"
 
 
 def busy_workers():
@@ -155,27 +124,30 @@ def busy_workers():
     return found
 
 
-def test_killed_workers_lose_nothing(fresh, cluster, local):
-    path, killed = fresh(), []
+def test_a_killed_worker_and_a_stop_lose_nothing(fresh, cluster, local):
+    path, killed, told = fresh(), [], []
 
     def kill(progress):
-        if progress.step == "hop" and len(killed) < 3:
-            for worker in busy_workers()[:1]:
-                worker.send_signal(signal.SIGKILL)
-                killed.append(worker)
+        told.append(progress.done)
+        for worker in busy_workers()[: 1 - len(killed)]:
+            worker.send_signal(signal.SIGKILL)
+            killed.append(worker)
 
-    run = cs.RunSettings(**SETTINGS)
-    opened(path).upgrade("v2", backfill=backfill(), run=run, progress=kill)
-    assert content(path) == local
+    with pytest.raises(cs.errors.Interrupted):
+        opened(path).upgrade("v2", run=cs.RunSettings(engine="ray"), progress=kill, should_stop=lambda: any(told))
+    assert killed
+    assert upgraded(path) == local, "the local engine goes on"
     assert opened(path).verify().clean
-    assert data_files(path) == named_files(path), "what a killed worker left is removed"
+    left = {name for name in orphans(path) if not name.startswith(".tmp")}
+    assert not left, "of a killed worker only the file that it was at is left, for `optimize`"
 
 
 def test_a_batch_of_a_killed_actor_is_embedded_by_another_one(fresh, seen, local):
     path = fresh()
-    (seen / in_workers.LOG).mkdir()
-    (seen / in_workers.ENDS).mkdir()
-    assert upgraded(path, **SETTINGS) == local
+    opened(path).upgrade("v2")
+    for name in (in_workers.LOG, in_workers.ENDS):
+        (seen / name).mkdir()
+    assert upgraded(path, "move_rows", **SETTINGS) == local
     times, processes = embedded(seen)
     assert sum(times.values()) - len(times) == BATCH, "the batch at hand, and nothing else, a second time"
     assert processes == 3
@@ -195,12 +167,11 @@ def test_a_job_that_kills_each_of_its_workers_ends_with_an_error(template, clust
 
 def test_errors_of_the_model_in_another_process_are_told_as_they_are(fresh, seen):
     path = fresh()
+    opened(path).upgrade("v2")
     (seen / in_workers.BROKEN).touch()
     with pytest.raises(cs.errors.NonFiniteVectors, match="NaN or infinite values for item-") as raised:
-        upgraded(path, **SETTINGS)
+        upgraded(path, engine="ray")
     assert raised.value.fix.startswith("Nothing of this batch is stored")
-    (seen / in_workers.BROKEN).unlink()
-    assert opened(path).upgrade("v2", run=cs.RunSettings(batch_rows=BATCH)).state == "ready"
 
 
 def test_more_gpus_than_there_are_are_refused(fresh, cluster):
