@@ -175,8 +175,10 @@ def test_errors_of_the_model_in_another_process_are_told_as_they_are(fresh, seen
 
 
 def test_more_gpus_than_there_are_are_refused(fresh, cluster):
+    path = fresh()
+    opened(path).upgrade("v2")
     with pytest.raises(cs.errors.EngineFailed, match=r"64 GPUs .* a cluster with 0"):
-        upgraded(fresh(), engine="ray", num_gpus=64)
+        upgraded(path, engine="ray", num_gpus=64)
 
 
 DRIVER = """

@@ -7,6 +7,7 @@ nothing: what was lost is handed out again by whoever knows what it may have lef
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import socket
 import time
@@ -296,15 +297,16 @@ def connect(ray: Any, address: str | None, **options: int) -> None:
     settings |= {"address": address} if address else {"address": "local", "include_dashboard": False}
     failure = ""
     for attempt in range(STARTS if address is None else 1):
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of Ray's own about its defaults
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Ray's own, about its defaults and about processes of a failed start
+            try:
                 ray.init(**settings)
-            return
-        except (Exception, SystemExit) as error:  # it also ends the process when a cluster does not answer
-            failure = f"{type(error).__name__}: {error}"[:500]
-            ray.shutdown()
-            time.sleep(attempt)
+                return
+            except (Exception, SystemExit) as error:  # it also ends the process when a cluster does not answer
+                failure = f"{type(error).__name__}: {error}"[:500]
+                ray.shutdown()
+            gc.collect()
+        time.sleep(attempt)
     raise EngineFailed(
         place,
         expected="a cluster that answers",
