@@ -1,6 +1,6 @@
 """What the engine ray costs: the same hops by the local engine and by a local Ray with a worker for each core.
 
-    python benchmarks/ray_hop.py [--rows 40000] [--dim 64] [--fragments 4 64] [--repeats 3]
+    python -m benchmarks.ray_hop [--rows 40000] [--dim 64] [--fragments 4 64] [--repeats 3]
 
 Hops `rows` and twice as many, in few and in many fragments, in turn by both engines. Prints the time that Ray takes to
 start, the seconds of each hop (medians), by how much a fragment and a row make a hop by Ray longer than one by the
@@ -18,16 +18,16 @@ import tempfile
 import time
 from pathlib import Path
 
-import lance
 import ray
 
 import compatstore as cs
 from benchmarks.hop import make
+from compatstore.storage.lance_engine import lance  # as a gallery imports it, with its settings
 from compatstore.upgrade.engines import ray_engine
 
 
 def split(path: Path, fragments: int) -> None:
-    """Write the rows of a gallery into so many fragments."""
+    """Write the rows of a gallery into a number of fragments of equal size."""
     table = lance.dataset(str(path)).to_table()
     lance.dataset(str(path)).delete("true")
     rows = -(-table.num_rows // fragments)
@@ -66,7 +66,7 @@ def main() -> None:
     few, many = arguments.fragments
     shapes = [(arguments.rows, few), (arguments.rows, many), (2 * arguments.rows, few)]
     started = time.perf_counter()
-    ray_engine.connect(ray, None, num_cpus=os.cpu_count() or 1)
+    ray_engine.connect(None, num_cpus=os.cpu_count() or 1)
     print(f"starting Ray took {time.perf_counter() - started:.1f} s")
     taken = dict[tuple[str, int, int], float]()
     same = True

@@ -133,7 +133,7 @@ def main() -> None:
     os.environ["PYTHONPATH"] = str(ROOT)  # where workers find the model
     folder = Path(tempfile.mkdtemp())
     kills, wrong, lives = Counter[str](), list[str](), 0
-    ray_engine.connect(ray, None, num_cpus=2)
+    ray_engine.connect(None, num_cpus=2)
     try:
         template = make(folder)
         path = folder / "life.lance"

@@ -72,7 +72,7 @@ def make(path, fragments=FRAGMENTS, rows=ROWS):
 
 
 def split(path, fragments):
-    """Write the rows of a gallery into so many fragments of equal size, which a gallery would merge; some are deleted.
+    """Write the rows of a gallery into fragments of equal size, which a gallery would merge, and delete some rows.
 
     The next write of the gallery's own would merge them again.
     """

@@ -175,7 +175,7 @@ class _Pass:
         except Conflict:
             snapshot = self._store.snapshot()
             fits = [columns for columns in written if only_lost_rows(snapshot, columns.fragment)]
-            fits = fits if len(fits) < len(written) else []  # all fit, and others won all the same
+            fits = fits if len(fits) < len(written) else []  # all fit, and other writers won nevertheless
             for columns in written:
                 if columns not in fits:
                     self._repeat(snapshot, columns)

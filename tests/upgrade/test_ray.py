@@ -39,7 +39,7 @@ def cluster(tmp_path_factory):
         patch.setenv("OMP_NUM_THREADS", "1")
         for variable in (in_workers.LOG, in_workers.ENDS, in_workers.BROKEN):
             patch.setenv(variable, str(folder / variable))
-        ray_engine.connect(ray, None, num_cpus=2, object_store_memory=80_000_000)
+        ray_engine.connect(None, num_cpus=2, object_store_memory=80_000_000)
         yield folder
         ray.shutdown()
 

@@ -35,7 +35,7 @@ Made = TypeVar("Made")
 Task = TypeVar("Task")
 Task_in = TypeVar("Task_in", contravariant=True)
 Made_out = TypeVar("Made_out", covariant=True)
-Work: TypeAlias = Callable[[Store, Shared, AJob, Advance], Made]
+JobFunction: TypeAlias = Callable[[Store, Shared, AJob, Advance], Made]
 
 
 class Worker(Protocol[Task_in, Made_out]):
@@ -72,7 +72,7 @@ class Engine(Protocol):
     """Runs the jobs of an upgrade."""
 
     def run(
-        self, work: Work[Shared, AJob, Made], store: Store, shared: Shared, jobs: deque[AJob], advance: Advance
+        self, work: JobFunction[Shared, AJob, Made], store: Store, shared: Shared, jobs: deque[AJob], advance: Advance
     ) -> Iterator[list[tuple[AJob, Made | None]]]:
         """Do all jobs, those included that are added to the queue meanwhile.
 
@@ -108,7 +108,7 @@ class LocalEngine:
     """Runs jobs in this process, one after the other; each uses all cores by itself."""
 
     def run(
-        self, work: Work[Shared, AJob, Made], store: Store, shared: Shared, jobs: deque[AJob], advance: Advance
+        self, work: JobFunction[Shared, AJob, Made], store: Store, shared: Shared, jobs: deque[AJob], advance: Advance
     ) -> Iterator[list[tuple[AJob, Made | None]]]:
         """Do all jobs, see `Engine.run`; those of neighbouring small fragments are given together."""
         while jobs:

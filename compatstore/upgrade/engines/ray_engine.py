@@ -27,11 +27,11 @@ from compatstore.upgrade.engines.engine import (
     LOSSES,
     Advance,
     AJob,
+    JobFunction,
     Made,
     Recipe,
     Shared,
     Task,
-    Work,
     Worker,
     lost_again_and_again,
 )
@@ -70,7 +70,7 @@ class RayEngine:
             self._ray.shutdown()
 
     def run(
-        self, work: Work[Shared, AJob, Made], store: Store, shared: Shared, jobs: deque[AJob], advance: Advance
+        self, work: JobFunction[Shared, AJob, Made], store: Store, shared: Shared, jobs: deque[AJob], advance: Advance
     ) -> Iterator[list[tuple[AJob, Made | None]]]:
         """Do all jobs, see `Engine.run`; what is ready at the same time is given together.
 
@@ -100,7 +100,7 @@ class RayEngine:
             _await_the_end(ray, list(running))
 
     @contextmanager
-    def pool(self, recipe: Recipe[Task, Made]) -> Iterator[RayPool[Task, Made]]:
+    def pool(self, recipe: Recipe[Task, Made]) -> Iterator[_RayPool[Task, Made]]:
         """Actors that make their workers of one recipe.
 
         Raises:
@@ -110,7 +110,7 @@ class RayEngine:
         gpus = self.num_gpus or 0.0
         ray = self._ray
         self._require_gpus(gpus)
-        actors = RayPool[Task, Made](ray, _handed_out(ray, recipe), self.encoders, gpus)
+        actors = _RayPool[Task, Made](ray, _handed_out(ray, recipe), self.encoders, gpus)
         try:
             yield actors
         finally:
@@ -122,7 +122,7 @@ class RayEngine:
         import ray
 
         if not ray.is_initialized():
-            connect(ray, self.address)
+            connect(self.address)
             self._ours = True
         return ray
 
@@ -141,7 +141,7 @@ class RayEngine:
             )
 
 
-class RayPool(Generic[Task, Made]):
+class _RayPool(Generic[Task, Made]):
     """Actors that do one kind of task, each one at a time.
 
     Args:
@@ -278,17 +278,18 @@ def _await_the_end(ray: Any, references: list[Any]) -> None:
             ray.wait(references, num_returns=len(references), timeout=REACH)
 
 
-def connect(ray: Any, address: str | None, **options: int) -> None:
+def connect(address: str | None, **options: int) -> None:
     """Join the cluster at an address, or start a local one.
 
     Args:
-        ray: The module.
         address: Of a cluster; None for a local one.
         **options: What else `ray.init` is told: the size of a local one.
 
     Raises:
         EngineFailed: That was not possible.
     """
+    import ray
+
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a gallery's host tells nobody that it is one
     if address not in (None, "auto"):
         _require_answer(str(address))
