@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Mapping
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -165,7 +167,9 @@ def upgrade(
         with progress_bars("plan"):
             planned = opened.plan(target, via=via, backfill=backfill, gates=gates, learn=learning, run=settings)
         _show_plan(ctx, output, planned)
-    with progress_bars("upgrade") as bars, stop_on_signals() as should_stop, output.noting_warnings():
+    # Stdout is for the report; Ray tells there of workers that were lost.
+    aside = redirect_stdout(sys.stderr)
+    with aside, progress_bars("upgrade") as bars, stop_on_signals() as should_stop, output.noting_warnings():
         report = opened.upgrade(
             target,
             via=via,

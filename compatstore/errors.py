@@ -26,6 +26,7 @@ CompatStoreError
 │   ├── LeaseHeld                        somebody else works on that upgrade (says who, since when, until when)
 │   ├── LeaseLost                        somebody else took the upgrade over while this process did not answer
 │   ├── EncoderFailed                    the encoder hangs, is refused, or embeds nothing at all
+│   ├── EngineFailed                     the cluster cannot be started or reached, or loses its workers
 │   └── Interrupted                      a stop was asked for; the same command goes on from here
 └── MissingExtra (ImportError)           an optional dependency is not installed
 
@@ -71,6 +72,10 @@ class CompatStoreError(Exception):
         # Half characters, of a text that was refused for them, can be written nowhere.
         super().__init__(f"{message} {fix}".strip().encode(errors="backslashreplace").decode())
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Errors cross processes; the arguments of a class are not those of its base.
+        return _copied, (type(self), self.args, self.__dict__)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the operands for machine readers (`--json`)."""
         return {
@@ -81,6 +86,14 @@ class CompatStoreError(Exception):
             "found": self.found,
             "fix": self.fix,
         }
+
+
+def _copied(kind: type[CompatStoreError], args: tuple[Any, ...], operands: dict[str, Any]) -> CompatStoreError:
+    """An error with the message and the operands of another."""
+    error = kind.__new__(kind, *args)
+    error.args = args
+    error.__dict__.update(operands)
+    return error
 
 
 class InvalidInput(CompatStoreError, ValueError):
@@ -226,6 +239,10 @@ class LeaseLost(UpgradeError):
 
 class EncoderFailed(UpgradeError):
     """The encoder hangs, is refused by its endpoint, or embeds nothing at all; what was embedded before is kept."""
+
+
+class EngineFailed(UpgradeError):
+    """The cluster that an upgrade runs on cannot be started or reached, or loses its workers again and again."""
 
 
 class GateFailed(UpgradeError):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import lance
 import numpy as np
 
 import compatstore as cs
@@ -66,3 +69,25 @@ def make(path, fragments=FRAGMENTS, rows=ROWS):
     gallery.register(TARGET)
     gallery.link(artifact())
     return gallery
+
+
+def split(path, fragments):
+    """Write the rows of a gallery into fragments of equal size, which a gallery would merge, and delete some rows.
+
+    The next write of the gallery's own would merge them again.
+    """
+    table = lance.dataset(str(path)).to_table()
+    lance.dataset(str(path)).delete("true")
+    rows = -(-table.num_rows // fragments)
+    for part in range(fragments):
+        lance.write_dataset(table.slice(part * rows, rows), str(path), mode="append")
+    lance.dataset(str(path)).delete("number % 89 = 5")
+
+
+def orphans(path):
+    """Data files that no table version names."""
+    table = lance.dataset(str(path))
+    versions = [table.checkout_version(version["version"]) for version in table.versions()]
+    fragments = [fragment for version in versions for fragment in version.get_fragments()]
+    named = {file.path for fragment in fragments for file in fragment.data_files()}
+    return {file.name for file in Path(path, "data").iterdir()} - named

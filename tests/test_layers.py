@@ -51,9 +51,11 @@ UPGRADE_LAYERS = [
     "requests",
     "context",
     "progress",
+    "engines",
     "path",
     "states",
     "transform",
+    "hop_job",
     "hop",
     "expand",
     "leases",
@@ -81,6 +83,7 @@ ONLY_IN = {
     "click": "cli",
     "rich": "cli",
     "faiss": "in_memory",
+    "ray": "upgrade",
     **dict.fromkeys(("langchain_core", "haystack", "llama_index", "prometheus_client"), "integrations"),
 }
 # Files that may import more: an app's own LanceDB connection is what this one returns.

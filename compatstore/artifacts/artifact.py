@@ -292,7 +292,8 @@ class Artifact:
         return f"<Artifact {self.short_id} {self.kind} {self.manifest.method} {ends}>"
 
     def __reduce__(self) -> tuple[Any, tuple[bytes, bytes]]:
-        return type(self).from_bytes, self.to_bytes()
+        # A function of the module: cloudpickle, which Ray uses, cannot find a class method by its name.
+        return _from_bytes, self.to_bytes()
 
     def _is_stored(self, path: Path) -> bool:
         try:
@@ -312,6 +313,10 @@ class Artifact:
         if len(rows) != n:
             raise InvalidInput(asked, expected=f"{n} rows, as there are vectors", found=f"{len(rows)}")
         return rows
+
+
+def _from_bytes(manifest: bytes, weights: bytes) -> Artifact:
+    return Artifact.from_bytes(manifest, weights)
 
 
 def _as_float32(tensor: Any) -> FloatArray:

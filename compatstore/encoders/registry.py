@@ -49,6 +49,11 @@ def from_spec(spec: str) -> Encoder:
     return _KINDS[kind](argument)
 
 
+def is_spec(text: str) -> bool:
+    """Whether `from_spec` knows what kind of encoder this is; others, as lancedb:COLUMN, need a gallery beside it."""
+    return text.partition(":")[0] in _KINDS
+
+
 def _timm(name: str) -> Encoder:
     from compatstore.encoders.published_models import TimmModel
 

@@ -15,6 +15,7 @@ from compatstore.trainers.pairs.learn import Learn
 from compatstore.upgrade.abort import abort
 from compatstore.upgrade.backfilling.account import unbackfillable
 from compatstore.upgrade.cutover import check_cutover, cut_over
+from compatstore.upgrade.engines.choice import engine_of
 from compatstore.upgrade.estimates.estimate import (
     agree,
     estimate_upgrade,
@@ -122,7 +123,7 @@ class UpgradeVerbs(GalleryCore):
                 to be better. `trainers.Refit()`: where there is an artifact, it is corrected; where held-out rows come
                 nearer to their natives, the remaining rows are hopped again. None: nothing, and an upgrade without an
                 artifact is refused.
-            run: Device and precision of the hop; batches, retries and pace of the backfill.
+            run: Engine; device and precision of the hop; batches, retries and pace of the backfill.
             progress: Called after each batch.
             should_stop: Asked before each batch.
 
@@ -133,6 +134,8 @@ class UpgradeVerbs(GalleryCore):
             UpgradeError: The target has no encoder for the backfill.
             GateFailed: The estimate does not pass, or nothing beats the status quo; nothing was written.
             EncoderFailed: The encoder hangs, or embeds nothing at all.
+            EngineFailed: The cluster cannot be started or reached, or loses its workers again and again.
+            MissingExtra: The engine is not installed.
             LeaseHeld: Somebody else works on this upgrade.
             LeaseLost: Somebody else took it over, because this process was suspended or cut off for long.
             Interrupted: `should_stop` said so, or somebody asked for a pause.
@@ -152,8 +155,20 @@ class UpgradeVerbs(GalleryCore):
         if estimate is not None and asked.target_quality is not None:
             require_within_reach(planned, estimate)
             request = replace(request, share=estimate.share)
-        with hold_lease(self._catalog, target, "upgrade", progress, should_stop) as work:
-            controls = Controls(work.progress, work.should_stop, run or RunSettings(), refit, learner, asked)
+        settings = run or RunSettings()
+        with (
+            engine_of(settings) as engine,
+            hold_lease(self._catalog, target, "upgrade", progress, should_stop) as work,
+        ):
+            controls = Controls(
+                work.progress,
+                work.should_stop,
+                settings=settings,
+                engine=engine,
+                refit=refit,
+                learner=learner,
+                gates=asked,
+            )
             if estimate is not None:
                 save_estimate(work.catalog, target, estimate)
             report = run_upgrade(resolved(work.catalog, backfill=request), controls)

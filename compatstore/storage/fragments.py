@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,6 +25,8 @@ from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import ATTEMPTS, Store
 
 BATCH_ROWS = 4096
+# An app that adds item by item makes a fragment each time; one commit for each of them would not keep up with it.
+WAVE_ROWS = 1024
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,10 @@ class Fragment:
         """Whether this fragment has the files of an earlier state and one more: a write of data adds files."""
         return self._paths - {file} <= before._paths
 
+    def holds(self, file: str) -> bool:
+        """Whether values of this fragment are in a data file."""
+        return file in self._paths
+
     @property
     def _paths(self) -> set[str]:
         return {file.partition(":")[0] for file in self.files}
@@ -61,11 +68,13 @@ class WrittenColumns:
         fragment: The fragment.
         name: Name of the file.
         file: Lance's description of it.
+        version: Table version that its values were made from.
     """
 
     fragment: Fragment
     name: str
     file: Any
+    version: int
 
 
 def list_fragments(snapshot: Snapshot) -> list[Fragment]:
@@ -139,6 +148,7 @@ def write_columns(
     fragment: Fragment,
     columns: VersionColumns,
     batches: Iterable[dict[str, ArrowArray]],
+    name: str | None = None,
 ) -> WrittenColumns:
     """Write the columns of a version for one fragment into a file that no table version refers to yet.
 
@@ -148,11 +158,12 @@ def write_columns(
         fragment: The fragment.
         columns: The columns to replace, all of them.
         batches: Arrow arrays by column, for every physical row in order.
+        name: Of the file, see `new_file`; a new one where it is None.
 
     Raises:
         StorageError: The batches do not hold exactly the fragment's physical rows, or the disk is full.
     """
-    name = f"{uuid.uuid4().hex}.lance"
+    name = name or new_file()
     path = store.location.child("data", name)
     rows = _write_file(store, snapshot, path, pa.schema(columns.fields), batches)
     require_whole(store.location, f"data/{name}")
@@ -168,33 +179,58 @@ def write_columns(
     size = Files(store.location, "data").size(name)
     names = columns.names
     file = DataFile(name, [ids[n] for n in names], list(range(len(names))), major, minor, size)
-    return WrittenColumns(fragment, name, file)
+    return WrittenColumns(fragment, name, file, snapshot.version)
 
 
-def commit_columns(store: Store, snapshot: Snapshot, written: Sequence[WrittenColumns]) -> None:
+def new_file() -> str:
+    """A name for a data file that no other has."""
+    return f"{uuid.uuid4().hex}.lance"
+
+
+def discard(store: Store, names: Iterable[str]) -> None:
+    """Remove data files that no table version names, where they are; one that cannot be removed is left to `optimize`.
+
+    Args:
+        store: The table.
+        names: Of the files, see `new_file`.
+    """
+    files = Files(store.location, "data")
+    for name in names:
+        with suppress(OSError):
+            files.delete(name)
+
+
+def commit_columns(store: Store, written: Sequence[WrittenColumns]) -> None:
     """Replace the columns of all these fragments by what was written for them, in one commit.
 
     A file stays good while its rows are where they were. So the commit alone is repeated where others have done no more
     to these fragments than to delete rows (an update deletes rows and appends them elsewhere), and an app that writes
     without a pause delays a commit, but does not send the work back to its beginning.
 
+    Args:
+        store: The table.
+        written: One or more fragments, each as some table version had it.
+
     Raises:
-        CommitConflictError: Values of one of the fragments were changed since the snapshot, or others won `ATTEMPTS`
+        CommitConflictError: Values of one of the fragments were changed since they were read, or others won `ATTEMPTS`
             times; nothing is committed.
     """
     groups = [lance.LanceOperation.DataReplacementGroup(columns.fragment.id, columns.file) for columns in written]
     operation = lance.LanceOperation.DataReplacement(groups)
+    version = min(columns.version for columns in written)
     for _ in range(ATTEMPTS - 1):
         try:
-            return store.commit(operation, snapshot.version)
+            return store.commit(operation, version)
         except Exception as error:
             snapshot = store.snapshot()
-            if not lost_race(error) or not all(_only_lost_rows(snapshot, columns.fragment) for columns in written):
+            version = snapshot.version
+            if not lost_race(error) or not all(only_lost_rows(snapshot, columns.fragment) for columns in written):
                 raise
-    return store.commit(operation, snapshot.version)
+    return store.commit(operation, version)
 
 
-def _only_lost_rows(snapshot: Snapshot, before: Fragment) -> bool:
+def only_lost_rows(snapshot: Snapshot, before: Fragment) -> bool:
+    """Whether others did no more to a fragment than to delete rows, so that what was written for it is still good."""
     now = find_fragment(snapshot, before.id)
     return now is not None and now.files == before.files
 

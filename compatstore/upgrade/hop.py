@@ -1,43 +1,35 @@
 """The hop: apply a forward transform to every item whose target vector is missing, stale or made by another transform.
 
 A first hop and the catch-up of rows that came or changed meanwhile are the same thing: what has to be done is read
-from the table, fragment by fragment, and each fragment is one commit (of small ones, a few). So a killed hop goes on
-where it was, and a finished one does nothing.
+from the table, fragment by fragment (`hop_job.py`, wherever the engine runs it), and committed here, as fragments come
+back from the engine. So a killed hop goes on where it was, and a finished one does nothing.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any
+import time
+from collections import Counter, deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
-import numpy as np
-
-from compatstore.arrays import ArrowArray, ArrowBatch, BoolArray, Digests
-from compatstore.storage.columns import NATIVE, VersionColumns, VersionValues
+from compatstore.errors import CommitConflict, Interrupted
 from compatstore.storage.fragment_counts import FragmentCounts
 from compatstore.storage.fragments import (
     Fragment,
     WrittenColumns,
     commit_columns,
-    field_ids,
+    discard,
     find_fragment,
-    in_waves,
     list_fragments,
-    read_physical,
-    write_columns,
+    only_lost_rows,
 )
-from compatstore.storage.row_digests import input_hashes
 from compatstore.storage.snapshot import Snapshot
-from compatstore.storage.store import Store
+from compatstore.storage.store import ATTEMPTS, Conflict, Store, storage_errors
 from compatstore.upgrade.context import UpgradeContext
+from compatstore.upgrade.engines.engine import LOSSES, Engine, LocalEngine, lost_again_and_again
+from compatstore.upgrade.hop_job import HopJob, HopOutcome, HopRecipe, hop_fragment
 from compatstore.upgrade.progress import Monitor
 from compatstore.upgrade.transform import Transformer
-
-# An app that adds item by item makes a fragment each time; one commit for each of them would not keep up with it.
-WAVE_ROWS = 1024
 
 
 @dataclass
@@ -46,26 +38,23 @@ class Hop:
 
     Args:
         store: The table.
-        source: Columns that are read.
-        target: Columns that are written.
-        source_column: Column of the items' sources, part of the input hash, or None.
-        transformer: What is applied, or None: then stale vectors are only cleared.
+        recipe: What is made of rows.
         counts: What is known of fragments that did not change since they were looked at.
+        engine: Where fragments are transformed.
     """
 
     store: Store
-    source: VersionColumns
-    target: VersionColumns
-    source_column: str | None
-    transformer: Transformer | None
+    recipe: HopRecipe
     counts: FragmentCounts
+    engine: Engine = field(default_factory=LocalEngine)
 
     @classmethod
-    def of(cls, context: UpgradeContext, transformer: Transformer | None) -> Hop:
+    def of(cls, context: UpgradeContext, transformer: Transformer | None, engine: Engine | None = None) -> Hop:
         """The hop of an upgrade whose versions both have columns."""
         counts, sources = context.counts, context.registry.source_column
         assert counts is not None
-        return cls(context.store, context.source, context.target, sources, transformer, counts)
+        recipe = HopRecipe(context.source, context.target, sources, transformer)
+        return cls(context.store, recipe, counts, engine or LocalEngine())
 
     def run(self, monitor: Monitor) -> int:
         """Go over all fragments once.
@@ -75,13 +64,10 @@ class Hop:
 
         Raises:
             Interrupted: A stop was asked for; finished fragments stay.
+            CommitConflict: Other writers were faster each time; fragments that were committed before stay.
+            EngineFailed: The jobs of a fragment lost their workers again and again; the same holds.
         """
-        changed = 0
-        dirty = [fragment for fragment in list_fragments(self.store.snapshot()) if not self._is_clean(fragment)]
-        for wave in in_waves(dirty, WAVE_ROWS):
-            monitor.check()
-            changed += self.store.retry("hop", lambda: self._refresh(wave, monitor))  # noqa: B023
-        return changed
+        return _Pass(self, monitor).run()
 
     def pending(self, snapshot: Snapshot) -> int:
         """Live rows of a table version whose target vector would be made, remade or cleared; read-only."""
@@ -89,60 +75,31 @@ class Hop:
 
     def _count(self, snapshot: Snapshot, fragment: Fragment) -> int:
         """Live rows of a fragment that need work."""
-        known = self.counts.known(self._question, fragment)
+        known = self.known(fragment)
         if known is not None:
             return known
-        live = deleted = 0
-        for batch in self._read(snapshot, fragment):
-            todo, lives = self._todo(batch), _live(batch)
-            live, deleted = live + int((todo & lives).sum()), deleted + int((todo & ~lives).sum())
-        self.counts.note(self._question, fragment, live, whatever_is_deleted=not live and not deleted)
-        return live
+        pending = self.recipe.pending(snapshot, fragment)
+        whatever_is_deleted = not pending.live and not pending.deleted
+        self.counts.note(self._question, fragment, pending.live, whatever_is_deleted=whatever_is_deleted)
+        return pending.live
 
     @property
     def _question(self) -> str:
         """What is counted: rows that need this very transform."""
-        return "hop" if self.transformer is None else f"hop by {self.transformer.origin}"
+        transformer = self.recipe.transformer
+        return "hop" if transformer is None else f"hop by {transformer.origin}"
 
-    def _refresh(self, wave: list[Fragment], monitor: Monitor) -> int:
-        """Bring some fragments up to date in one commit; 0 when they are gone or have nothing to do."""
-        snapshot = self.store.snapshot()
-        current = [find_fragment(snapshot, fragment.id) for fragment in wave]
-        dirty = [fragment for fragment in current if fragment is not None and self._is_dirty(snapshot, fragment)]
-        if not dirty:
-            return 0
-        before = monitor.done
-        written = [
-            write_columns(self.store, snapshot, fragment, self.target, self._rewrite(snapshot, fragment, monitor))
-            for fragment in dirty
-        ]
-        commit_columns(self.store, snapshot, written)
-        self._remember(written)
-        return monitor.done - before
+    def known(self, fragment: Fragment) -> int | None:
+        """Live rows of a fragment that need work, or None where that is not known."""
+        return self.counts.known(self._question, fragment)
 
-    def _is_clean(self, fragment: Fragment) -> bool:
-        return self.counts.known(self._question, fragment) == 0
+    def note_settled(self, outcome: HopOutcome) -> None:
+        """Note that a fragment has nothing to do as it was read."""
+        if outcome.fragment is not None and outcome.pending is not None:
+            none_at_all = not outcome.pending.deleted
+            self.counts.note(self._question, outcome.fragment, 0, whatever_is_deleted=none_at_all)
 
-    def _is_dirty(self, snapshot: Snapshot, fragment: Fragment) -> bool:
-        """Whether any live row needs work; a fragment that never had the target's columns is not read to find out."""
-        if not self._holds_target(snapshot, fragment):
-            return self.transformer is not None
-        if not self._count(snapshot, fragment):
-            return False
-        if any(self._would_change(batch) for batch in self._read(snapshot, fragment)):
-            return True
-        self.counts.note(self._question, fragment, 0)
-        return False
-
-    def _would_change(self, batch: ArrowBatch) -> bool:
-        """Whether any live row would get, lose or change its vector: not where a transform gives nothing of use."""
-        source, target = self._read_source(batch), self.target.decode(batch)
-        todo = self._split(source, target, self._input_hash(batch, source))[0] & _live(batch)
-        if (todo & target.valid).any() or self.transformer is None or not todo.any():
-            return bool(todo.any())
-        return bool(self.transformer.apply(source.take(todo)).valid.any())
-
-    def _remember(self, written: list[WrittenColumns]) -> None:
+    def note_committed(self, written: Sequence[WrittenColumns]) -> None:
         """Note which fragments need not be read again: no other writer changed them, and deleted rows are done too."""
         snapshot = self.store.snapshot()
         for columns in written:
@@ -150,90 +107,105 @@ class Hop:
             if now is not None and now.only_gained(columns.fragment, columns.name):
                 self.counts.note(self._question, now, 0, whatever_is_deleted=True)
 
-    def _holds_target(self, snapshot: Snapshot, fragment: Fragment) -> bool:
-        return field_ids(snapshot)[self.target.vector] in fragment.fields
 
-    def _read(self, snapshot: Snapshot, fragment: Fragment) -> Iterator[ArrowBatch]:
-        return read_physical(snapshot, fragment, self._columns)
+class _Pass:
+    """One pass over all fragments: hands out jobs, commits what they made, and hands out again what was lost."""
 
-    @property
-    def _columns(self) -> list[str]:
-        extra = [self.source_column] if self.source_column else []
-        origins = [self.source.origin] if self.source.origin and self._carries_origins else []
-        return [*self.source.item_names, *origins, *extra, *self.target.names]
+    def __init__(self, hop: Hop, monitor: Monitor) -> None:
+        self._hop, self._monitor, self._store = hop, monitor, hop.store
+        self._jobs: deque[HopJob] = deque()
+        self._conflicts, self._losses = Counter[int](), Counter[int]()
+        self._files = set[str]()  # that no table version names, should they be there
+        self._stop: Interrupted | None = None
 
-    @property
-    def _carries_origins(self) -> bool:
-        """Whether what made a source vector says what made the target's."""
-        return self.transformer is not None and self.transformer.exact
+    def run(self) -> int:
+        changed = 0
+        for fragment in list_fragments(self._store.snapshot()):
+            if self._hop.known(fragment) != 0:
+                self._hand_out(fragment)
+        self._look_for_a_stop()
+        hop = self._hop
+        try:
+            for made in hop.engine.run(hop_fragment, self._store, hop.recipe, self._jobs, self._monitor.advance):
+                changed += self._enter(made)
+                self._look_for_a_stop()
+        finally:
+            discard(self._store, self._files - {job.file for job in self._jobs})
+        if self._stop is not None:
+            raise self._stop
+        return changed
 
-    def _read_source(self, batch: ArrowBatch) -> VersionValues:
-        return self.source.read_items(batch, origins=self._carries_origins)
+    def _hand_out(self, fragment: Fragment) -> None:
+        job = HopJob(fragment, self._hop.known(fragment))
+        self._files.add(job.file)
+        self._jobs.append(job)
 
-    def _todo(self, batch: ArrowBatch) -> BoolArray:
-        """Rows whose target vector must be made, remade or cleared."""
-        source = self._read_source(batch)
-        return self._split(source, self.target.decode(batch), self._input_hash(batch, source))[0]
+    def _look_for_a_stop(self) -> None:
+        """Hand out nothing more where a stop was asked for; what is under way is finished."""
+        if not self._jobs:
+            return
+        try:
+            self._monitor.check()
+        except Interrupted as stop:
+            self._stop = stop
+            self._files -= {job.file for job in self._jobs}
+            self._jobs.clear()
 
-    def _split(self, source: VersionValues, target: VersionValues, input_hash: Digests) -> tuple[BoolArray, BoolArray]:
-        """Which rows need work, and which of them can be transformed."""
-        stale = target.valid & (target.input_hash != input_hash)
-        if self.transformer is None:
-            return stale, np.zeros(len(stale), bool)
-        corrected = target.valid & (target.origin != NATIVE) & (target.origin != self.transformer.origins(source))
-        make = self.transformer.possible(source) & (stale | corrected | ~target.valid)
-        return make | stale, make
+    def _enter(self, made: Sequence[tuple[HopJob, HopOutcome | None]]) -> int:
+        """Commit what was made, all in one commit; returns the rows that were made, remade or cleared."""
+        outcomes = dict[int, HopOutcome]()
+        for job, outcome in made:
+            if outcome is None:
+                self._lose(job)
+                continue
+            self._files.discard(job.file)
+            self._hop.note_settled(outcome)
+            if outcome.written is not None:
+                outcomes[job.fragment.id] = outcome
+        committed = self._commit([outcome.written for outcome in outcomes.values() if outcome.written is not None])
+        return sum(outcomes[columns.fragment.id].rows for columns in committed)
 
-    def _input_hash(self, batch: ArrowBatch, source: VersionValues) -> Digests:
-        return input_hashes(source.vectors, source.valid, batch[self.source_column] if self.source_column else None)
+    def _commit(self, written: Sequence[WrittenColumns]) -> Sequence[WrittenColumns]:
+        """Commit what still fits its fragments, and hand out again the fragments that others changed."""
+        if not written:
+            return ()
+        try:
+            with storage_errors(f"hop in {self._store.location.name}", self._store.location):
+                commit_columns(self._store, written)
+        except Conflict:
+            snapshot = self._store.snapshot()
+            fits = [columns for columns in written if only_lost_rows(snapshot, columns.fragment)]
+            fits = fits if len(fits) < len(written) else []  # all fit, and other writers won nevertheless
+            for columns in written:
+                if columns not in fits:
+                    self._repeat(snapshot, columns)
+            return self._commit(fits)
+        self._hop.note_committed(written)
+        return written
 
-    def _rewrite(self, snapshot: Snapshot, fragment: Fragment, monitor: Monitor) -> Iterator[dict[str, ArrowArray]]:
-        """The target's columns of a fragment; batches are transformed while the one before is written."""
-        batches = self._read(snapshot, fragment)
-        # In bfloat16 products are so fast that what is done beside them shows: two batches at a time fill each other's
-        # gaps, and what is derived takes one core. In float32 the products of one batch keep all cores busy.
-        transformer = self.transformer
-        at_once = 2 if transformer is not None and (transformer.exact or transformer.precision == "bfloat16") else 1
-        for batch, (columns, todo) in ahead(self._remake, batches, at_once):
-            yield columns
-            monitor.advance(int((todo & _live(batch)).sum()))
+    def _repeat(self, snapshot: Snapshot, refused: WrittenColumns) -> None:
+        """Hand out a fragment again whose commit was refused."""
+        fragment = refused.fragment
+        now = find_fragment(snapshot, fragment.id)
+        if now is None or not now.holds(refused.name):  # an object store may refuse what it has stored
+            self._files.add(refused.name)
+        self._conflicts[fragment.id] += 1
+        tries = self._conflicts[fragment.id]
+        if tries >= ATTEMPTS:
+            raise CommitConflict(
+                f"hop in {self._store.location.name}",
+                expected="a moment without other writers",
+                found=f"{tries} conflicts in a row about fragment {fragment.id}",
+                fix="What was committed before is kept; the same command goes on from here.",
+            )
+        time.sleep(min(0.01 * 2**tries, 0.5))
+        if self._stop is None:
+            self._hand_out(fragment)
 
-    def _remake(self, batch: ArrowBatch) -> tuple[dict[str, ArrowArray], BoolArray]:
-        """The target's columns of a batch, and which rows were made, remade or cleared.
-
-        A row of which the transform gives nothing that a search could find is left without a vector.
-        """
-        source, target = self._read_source(batch), self.target.decode(batch)
-        input_hash = self._input_hash(batch, source)
-        todo, make = self._split(source, target, input_hash)
-        before = target.valid.copy()
-        target.clear(todo)
-        if make.any() and self.transformer is not None:
-            target.put(make, self.transformer.apply(source.take(make)))
-            target.input_hash[make] = input_hash[make]
-        return self.target.encode(target), todo & (before | target.valid)
-
-
-def ahead(function: Callable[[Any], Any], items: Iterable[Any], at_once: int = 1) -> Iterator[tuple[Any, Any]]:
-    """Give each item with its result, in order, computed in other threads while the caller is busy with the one before.
-
-    Args:
-        function: What to compute.
-        items: Of what; they are taken one after the other, as threads become free.
-        at_once: Threads.
-    """
-    with ThreadPoolExecutor(at_once) as workers:
-        waiting: deque[tuple[Any, Future[Any]]] = deque()
-        for item in items:
-            waiting.append((item, workers.submit(function, item)))
-            if len(waiting) > at_once:
-                first, made = waiting.popleft()
-                yield first, made.result()
-        for first, made in waiting:
-            yield first, made.result()
-
-
-def _live(batch: ArrowBatch) -> BoolArray:
-    """Rows that are not deleted: (n,) bool."""
-    live: BoolArray = batch["_rowid"].is_valid().to_numpy(zero_copy_only=False)
-    return live
+    def _lose(self, job: HopJob) -> None:
+        """Hand out a fragment again whose worker was lost."""
+        self._losses[job.fragment.id] += 1
+        if self._losses[job.fragment.id] >= LOSSES:
+            raise lost_again_and_again(f"hop fragment {job.fragment.id}")
+        if self._stop is None:
+            self._hand_out(job.fragment)

@@ -25,6 +25,7 @@ from compatstore.upgrade.backfilling.left import Left
 from compatstore.upgrade.backfilling.policies import AT_RANDOM, RANDOM, reads_sigma
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
 from compatstore.upgrade.context import UpgradeContext
+from compatstore.upgrade.engines.engine import Engine, LocalEngine
 from compatstore.upgrade.estimates.waves import WaveFigures, read_waves
 from compatstore.upgrade.expand import expand
 from compatstore.upgrade.hop import Hop
@@ -61,6 +62,7 @@ class Controls:
         settings: Device, precision, batches, retries and pace. The precision "auto" is decided by `run_upgrade`;
             elsewhere it is float32.
         refit: Corrects the transform by what the backfill has gathered, or None.
+        engine: Where the hop and the encoders of the backfill run.
         learner: Learns the transform of an upgrade that has no artifact from what it embeds, or None.
         gates: What such an upgrade is to reach.
         found: What its last lesson found, told with all progress.
@@ -69,6 +71,7 @@ class Controls:
     progress: Callable[[Progress], None] | None = None
     should_stop: Callable[[], bool] | None = None
     settings: RunSettings = field(default_factory=RunSettings)
+    engine: Engine = field(default_factory=LocalEngine)
     refit: Refitter | None = None
     learner: Learner | None = None
     gates: Gates = field(default_factory=Gates)
@@ -224,7 +227,7 @@ def _hop_of(context: UpgradeContext, controls: Controls) -> Hop:
     if context.run.path:
         precision: Precision = "bfloat16" if settings.precision == "bfloat16" else "float32"
         transformer = transformer_of(context.catalog, context.run, device=settings.device, precision=precision)
-    return Hop.of(context, transformer)
+    return Hop.of(context, transformer, controls.engine)
 
 
 def _hop(context: UpgradeContext, controls: Controls) -> int:
@@ -304,7 +307,7 @@ def _backfill(context: UpgradeContext, controls: Controls, *, upto: int | None =
     """
     catalog, run = context.catalog, context.run
     drawn = context.with_run(replace(run, policy=_policy(context))) if upto is not None else context
-    backfill = Backfiller(drawn, controls.settings, upto=upto)
+    backfill = Backfiller(drawn, controls.settings, upto=upto, engine=controls.engine)
     items, natives = context.count(), context.count(context.target.native)
     lacking = max(native_count(backfill.share, items) - natives, 0)
     if run.backfill == 0 or not lacking:

@@ -75,7 +75,7 @@ snapshot = store.snapshot()
 def rewrite():
     read = read_physical(snapshot, fragment, columns.names)
     parts = ({name: part[name] for name in columns.names} for part in read)
-    commit_columns(store, snapshot, [write_columns(store, snapshot, fragment, columns, parts)])
+    commit_columns(store, [write_columns(store, snapshot, fragment, columns, parts)])
 
 
 import glob, os

@@ -76,6 +76,12 @@ def test_what_a_call_does_not_name_stays_as_the_run_has_it():
         (lambda: cs.Gates(criterion="recall"), "a criterion of cmc@1, cmc@5, map"),
         (lambda: cs.RunSettings(precision="float8"), "one of auto, float32, bfloat16"),
         (lambda: cs.RunSettings(batch_rows=0), "batch_rows > 0"),
+        (lambda: cs.RunSettings(engine="spark"), "one of local, ray"),
+        (lambda: cs.RunSettings(address="auto"), "the engine ray beside address"),
+        (lambda: cs.RunSettings(num_gpus=0.5), "the engine ray beside num_gpus"),
+        (lambda: cs.RunSettings(engine="ray", encoders=0), "encoders >= 1"),
+        (lambda: cs.RunSettings(engine="ray", num_gpus=-1.0), "num_gpus >= 0"),
+        (lambda: cs.RunSettings(engine="ray", num_gpus=float("nan")), "num_gpus that is a number"),
     ],
 )
 def test_a_request_that_makes_no_sense_is_refused_when_it_is_made(make, said):

@@ -1,7 +1,8 @@
 """The backfill: embed chosen items natively, most urgent first, within a budget.
 
 While the encoder works on one batch the next one is read and the one before is stored. Each batch is durable before the
-next batch but one begins. What is spent, and what could not be embedded, is recorded batch by batch.
+next batch but one begins. Several encoders (`engines`) work on as many batches; reading, the account and all writes
+stay here. What is spent, and what could not be embedded, is recorded batch by batch.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.backfilling.account import Account, open_account
 from compatstore.upgrade.backfilling.choice import Choice
 from compatstore.upgrade.backfilling.embeddable import inputs_of, without_source
-from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, ItemBatch
+from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, EmbeddingRecipe, ItemBatch, Paid
 from compatstore.upgrade.backfilling.natives import Natives
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
 from compatstore.upgrade.backfilling.pricing import expected_bill
 from compatstore.upgrade.backfilling.throttle import MOST_ROWS, BatchSize, Pace
 from compatstore.upgrade.context import UpgradeContext
+from compatstore.upgrade.engines.engine import Engine, LocalEngine, Pool
 from compatstore.upgrade.progress import Monitor
 from compatstore.upgrade.requests.backfill import Limit
 from compatstore.upgrade.requests.run_settings import RunSettings
@@ -41,21 +43,24 @@ Written = TypeVar("Written")
 def overlap(
     take: Callable[[], Named | None],
     read: Callable[[Named], Read],
-    work: Callable[[Read], Made],
+    begin: Callable[[Read], Callable[[], Made]],
     write: Callable[[Made], Written],
     *,
+    at_once: int = 1,
     written_first: bool = False,
 ) -> Iterator[Written]:
     """Give what `write` returned for each batch, in order.
 
-    `take` and `work` run in the caller's thread, `read` and `write` in one thread each. A batch is written before the
-    one after the next is worked on. When anything raises, or the caller stops, what was worked on is written first.
+    `take` and `begin` run in the caller's thread, `read` and `write` in one thread each. A batch is written before the
+    one after the next is waited for. When anything raises, or the caller stops, what was worked on is written first;
+    when `begin` raises, as it does where a stop is asked for, also what is under way.
 
     Args:
         take: Names the next batch, or None where there is none now; asked once more after the batch at hand.
         read: Reads it.
-        work: Works on what was read.
+        begin: Has what was read worked on; what it returns waits for the result, and may do the work itself.
         write: Writes what came out.
+        at_once: Batches that are under way at the same time.
         written_first: Begin to work on a batch only once the one before is written.
     """
     with ThreadPoolExecutor(1, "compatstore-read") as reader, ThreadPoolExecutor(1, "compatstore-write") as writer:
@@ -66,11 +71,19 @@ def overlap(
 
         ahead = read_next()
         behind: Future[Written] | None = None
-        while ahead is not None:
-            batch, ahead = ahead.result(), read_next()
-            if written_first and behind is not None:
-                behind.result()
-            made = work(batch)
+        under_way = deque[Callable[[], Made]]()
+        while ahead is not None or under_way:
+            while ahead is not None and len(under_way) < at_once:
+                batch, ahead = ahead.result(), read_next()
+                if written_first and behind is not None:
+                    behind.result()
+                try:
+                    under_way.append(begin(batch))
+                except Exception:
+                    for finish in under_way:
+                        writer.submit(write, finish())
+                    raise
+            made = under_way.popleft()()
             written = behind
             if written is not None:
                 written.result()  # raises here what its thread raised, before more is made
@@ -89,6 +102,8 @@ class Backfiller:
         context: The upgrade as it begins: its budget, policy and seed, and the items that are chosen from.
         settings: Batches, retries and pace.
         upto: Items that are to be native at the most, whatever the budget allows: a wave of it. None for no such end.
+        engine: Where the encoders run. One that is paid for is called from here, a batch at a time: limits of money
+            count every call.
 
     Attributes:
         account: What was spent, and what could not be embedded.
@@ -96,9 +111,15 @@ class Backfiller:
     """
 
     def __init__(
-        self, context: UpgradeContext, settings: RunSettings | None = None, *, upto: int | None = None
+        self,
+        context: UpgradeContext,
+        settings: RunSettings | None = None,
+        *,
+        upto: int | None = None,
+        engine: Engine | None = None,
     ) -> None:
         self.context, self._upto = context, upto
+        self._engine = engine or LocalEngine()
         self.settings = settings or RunSettings()
         self.account: Account = open_account(context, self.settings.failures_in_a_row)
         self.natives = Natives(context)
@@ -155,16 +176,20 @@ class Backfiller:
             Interrupted: A stop was asked for; finished batches stay.
             UpgradeError: The target version has no encoder.
             EncoderFailed: The encoder hangs, or embeds nothing at all.
+            EngineFailed: A batch lost its worker again and again.
             InvalidInput: The encoder gave vectors that cannot be used; nothing of that batch is stored.
         """
         catalog, target = self.context.catalog, self.context.run.target
         encoder, side_encoder = require_encoder(catalog, target), catalog.side_encoder(target)
         form = VectorForm.of(self.context.target_record)
         embedder = Embedder(encoder, target, self.settings, monitor.rest, side_encoder=side_encoder, form=form)
-        call = _Call(self, choice, embedder, monitor)
         paid = isinstance(encoder, Metered)
-        for rows in overlap(call.take, self._read, call.embed, call.store, written_first=paid):
-            monitor.advance(rows)
+        engine = LocalEngine() if paid else self._engine
+        with engine.pool(EmbeddingRecipe(embedder)) as pool:
+            call = _Call(self, choice, encoder, pool, monitor)
+            batches = overlap(call.take, self._read, call.embed, call.store, at_once=pool.size, written_first=paid)
+            for rows in batches:
+                monitor.advance(rows)
         self.account.close()
         return call.folded + self.natives.fold()
 
@@ -192,13 +217,19 @@ class _Call:
     next round makes up for those that fail then.
     """
 
-    def __init__(self, backfill: Backfiller, choice: Choice, embedder: Embedder, monitor: Monitor) -> None:
+    def __init__(
+        self,
+        backfill: Backfiller,
+        choice: Choice,
+        encoder: Encoder,
+        pool: Pool[ItemBatch, Paid],
+        monitor: Monitor,
+    ) -> None:
         self._account, self._natives = backfill.account, backfill.natives
-        encoder = embedder.encoder
         self._paid_for = isinstance(encoder, Metered)
         most = min(encoder.request_rows, MOST_ROWS) if isinstance(encoder, Metered) else MOST_ROWS
         self._pace, self._size = Pace.of(backfill.settings), BatchSize.of(backfill.settings, most)
-        self._embedder, self._monitor = embedder, monitor
+        self._encoder, self._pool, self._monitor = encoder, pool, monitor
         self._choice, self._again = choice, list[Id]()
         self._todo, self._position = choice.next_round(self._account.failing), 0
         self._promised = deque[int]()
@@ -226,12 +257,20 @@ class _Call:
         self._promised.append(len(ids))
         return ids
 
-    def embed(self, batch: ItemBatch) -> _Made:
-        """Send a batch through the encoder, at the pace that is held."""
+    def embed(self, batch: ItemBatch) -> Callable[[], _Made]:
+        """Send a batch through an encoder, at the pace that is held; returns what waits for it."""
         self._monitor.check()
         self._monitor.rest(self._pace.delay())
-        self._pace.begin()
-        made, bill = self._pay(batch)
+        self._pace.begin(len(batch.ids))
+        if self._paid_for:
+            inputs = [value for value in batch.inputs if value is not None]
+            self._account.promise(expected_bill(self._encoder, inputs))
+        embedded = self._pool.begin(batch)
+        return lambda: self._enter(embedded)
+
+    def _enter(self, embedded: Callable[[], Paid]) -> _Made:
+        """Wait for a batch and enter it into the account."""
+        made, bill = self._pay(embedded)
         self._pace.end(len(made.rows))
         self._size.learn(len(made.rows), made.seconds)
         self._promised.popleft()
@@ -243,14 +282,11 @@ class _Call:
             raise
         return _Made(made, *self._account.statement())
 
-    def _pay(self, batch: ItemBatch) -> tuple[Embedded, Bill]:
-        """Embed a batch, and pay for it whatever comes out: a limit of money holds in spite of failures and kills."""
-        if self._paid_for:
-            inputs = [value for value in batch.inputs if value is not None]
-            self._account.promise(expected_bill(self._embedder.encoder, inputs))
+    def _pay(self, embedded: Callable[[], Paid]) -> Paid:
+        """Pay for a batch whatever comes out: a limit of money holds in spite of failures and kills."""
         with metered(self._monitor.rest) as call:
             try:
-                return self._embedder.embed(batch), call.bill
+                return embedded()
             except BaseException:
                 if self._paid_for:
                     self._account.settle(call.bill)

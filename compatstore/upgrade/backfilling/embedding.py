@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from compatstore.arrays import Digests, FloatArray, Id, RowNumbers
-from compatstore.encoders import Encoded, Encoder, encode_readable, meter
+from compatstore.encoders import Bill, Encoded, Encoder, encode_readable, meter, metered
+from compatstore.encoders.portable import PortableEncoder
 from compatstore.encoders.protocol import NOT_FINITE
 from compatstore.errors import EncoderFailed, InvalidInput, NonFiniteVectors, first_offenders
 from compatstore.storage.vector_form import VectorForm
@@ -118,6 +119,63 @@ class Embedder:
         if usable:
             attempt.encode(usable, refuse_broken=False)
         return attempt.result()
+
+
+class Paid(NamedTuple):
+    """A batch that was embedded, and what the encoder said that it was billed; its inputs are left behind."""
+
+    embedded: Embedded
+    bill: Bill
+
+
+@dataclass(frozen=True)
+class EmbeddingWorker:
+    """Embeds batches, one after the other, with the model that it holds."""
+
+    embedder: Embedder
+
+    def do(self, task: ItemBatch) -> Paid:
+        """Embed a batch; see `Embedder.embed`."""
+        with metered(self.embedder.rest) as call:
+            embedded = self.embedder.embed(task)
+        return Paid(replace(embedded, batch=replace(task, inputs=[], side_inputs=[])), call.bill)
+
+
+@dataclass(frozen=True)
+class EmbeddingRecipe:
+    """How a worker comes by an embedder: by that of this process, or by a copy where it is sent to another.
+
+    A copy loads its model there. It cannot ask whether a stop was asked for, so it waits for retries as they come.
+    """
+
+    embedder: Embedder
+
+    def make(self) -> EmbeddingWorker:
+        """A worker in this process."""
+        return EmbeddingWorker(self.embedder)
+
+    def __reduce__(self) -> tuple[type[_EmbeddingElsewhere], tuple[object, ...]]:
+        mine = self.embedder
+        side = None if mine.side_encoder is None else PortableEncoder.of(mine.side_encoder)
+        settings = replace(mine.settings, latency=None, latency_file=None, latency_bound=None)
+        return _EmbeddingElsewhere, (PortableEncoder.of(mine.encoder), side, mine.target, settings, mine.form)
+
+
+@dataclass(frozen=True)
+class _EmbeddingElsewhere:
+    """The same recipe in another process, where its encoders are still to be built."""
+
+    encoder: PortableEncoder
+    side_encoder: PortableEncoder | None
+    target: str
+    settings: RunSettings
+    form: VectorForm
+
+    def make(self) -> EmbeddingWorker:
+        side = None if self.side_encoder is None else self.side_encoder.build()
+        encoder = self.encoder.build()
+        embedder = Embedder(encoder, self.target, self.settings, time.sleep, side_encoder=side, form=self.form)
+        return EmbeddingWorker(embedder)
 
 
 class _Part(NamedTuple):

@@ -113,9 +113,11 @@ class Pace:
         """Seconds to wait before the next batch."""
         return max(self._free_at - self._clock(), 0.0)
 
-    def begin(self) -> None:
-        """A batch begins now."""
+    def begin(self, rows: int = 0) -> None:
+        """A batch of `rows` items begins now; another one may begin before it ends."""
         self._began = self._clock()
+        if self._throttle:
+            self._free_at = max(self._free_at, self._began + rows / self._throttle)
 
     def end(self, rows: int) -> None:
         """The batch that began has embedded `rows` items."""

@@ -26,6 +26,7 @@ from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.columns import NATIVE, VersionValues
 from compatstore.storage.deltas import names_on, update_index
 from compatstore.storage.fragments import (
+    WAVE_ROWS,
     Fragment,
     commit_columns,
     find_fragment,
@@ -40,7 +41,6 @@ from compatstore.storage.registry import Registry, edit
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.staging import Staged, Staging
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.hop import WAVE_ROWS
 from compatstore.upgrade.states import require_open
 
 
@@ -258,7 +258,7 @@ class NativeColumns:
             if count
         ]
         if written:
-            commit_columns(self._store, snapshot, written)
+            commit_columns(self._store, written)
         return sum(count for _, count in counts)
 
     def _count(self, snapshot: Snapshot, fragment: Fragment, natives: NativeBatch) -> int:

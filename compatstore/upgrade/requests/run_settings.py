@@ -1,20 +1,23 @@
-"""How the work of an upgrade runs: device and precision of the hop; batches, retries and pace of the backfill."""
+"""How the work of an upgrade runs: engine, device and precision; batches, retries and pace of the backfill."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import get_args
+from typing import Literal, get_args
 
 from compatstore.artifacts.network import PrecisionRequest
 from compatstore.boundary import require_fields
 from compatstore.errors import InvalidInput
 
+EngineName = Literal["local", "ray"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunSettings:
-    """Device, precision, batches, retries and pace of an upgrade; none of them changes which items are embedded.
+    """Engine, device, precision, batches, retries and pace of an upgrade; none changes which items are embedded.
 
     Args:
         device: Where the hop's network runs: cpu (the default) or cuda, which needs torch.
@@ -31,6 +34,12 @@ class RunSettings:
         throttle: Items a second at most.
         latency_bound: Milliseconds of the app's search latency above which the backfill slows down.
         latency_file: File into which the app writes its search latency in milliseconds.
+        engine: Where fragments are transformed and items are embedded: local, in this process; or ray, on a cluster,
+            which needs the extra ray. What is written is the same.
+        address: Cluster to join with the engine ray: HOST:PORT, or auto for the one that runs on this machine. By
+            default one is started here and ends with the upgrade.
+        encoders: Actors of the engine ray that embed side by side, each with the model loaded once; 1 by default.
+        num_gpus: GPUs that each of these actors takes (0 by default), and each task of a hop on cuda (1 by default).
         latency: Function that gives the latency in milliseconds, or None when it is not known.
 
     Raises:
@@ -52,11 +61,16 @@ class RunSettings:
     throttle: float | None = field(default=None, metadata={"unit": "ITEMS/S"})
     latency_bound: float | None = field(default=None, metadata={"unit": "MS"})
     latency_file: str | None = field(default=None, metadata={"unit": "FILE"})
+    engine: EngineName = "local"
+    address: str | None = field(default=None, metadata={"unit": "ADDRESS"})
+    encoders: int | None = field(default=None, metadata={"unit": "ACTORS"})
+    num_gpus: float | None = field(default=None, metadata={"unit": "GPUS"})
     latency: Callable[[], float | None] | None = None
 
     def __post_init__(self) -> None:
         require_fields(self)
         require_precision(self.precision)
+        self._require_engine()
         for name in ("batch_rows", "encoder_timeout", "throttle", "latency_bound", "failures_in_a_row"):
             value = getattr(self, name)
             if value is not None and value <= 0:
@@ -77,6 +91,20 @@ class RunSettings:
                 found=self.latency_file,
                 fix="Let the app write one before the upgrade starts.",
             )
+
+    def _require_engine(self) -> None:
+        """Refuse an engine that does not exist, and settings that the engine has no use for."""
+        asked = "choose the engine of an upgrade"
+        if self.engine not in get_args(EngineName):
+            names = ", ".join(get_args(EngineName))
+            raise InvalidInput(asked, expected=f"one of {names}", found=repr(self.engine))
+        given = [name for name in ("address", "encoders", "num_gpus") if getattr(self, name) is not None]
+        if given and self.engine != "ray":
+            raise InvalidInput(asked, expected=f"the engine ray beside {given[0]}", found=self.engine)
+        if self.encoders is not None and self.encoders < 1:
+            raise InvalidInput(asked, expected="encoders >= 1", found=f"{self.encoders}")
+        if self.num_gpus is not None and not 0 <= self.num_gpus < math.inf:
+            raise InvalidInput(asked, expected="num_gpus >= 0", found=f"{self.num_gpus}")
 
 
 def require_precision(asked: str) -> None:

@@ -1,0 +1,1 @@
+"""Where the jobs of an upgrade run: in this process, or on a Ray cluster."""
