@@ -71,9 +71,7 @@ def _bt2(models: Models, images: Images, before: TrainedModel, number: int) -> A
     return models.fit(trainer, images, before, target=independent)
 
 
-def _dmu(
-    models: Models, images: Images, before: TrainedModel, number: int, refreshed: Sequence[Refreshed] = ()
-) -> Any:
+def _dmu(models: Models, images: Images, before: TrainedModel, number: int, refreshed: Sequence[Refreshed] = ()) -> Any:
     size = models.lesson.size
     trainer = DMU(dim=size.dim, adapter_width=size.adapter_width, **models.classifier(start=number))
     further = {"refreshed": refreshed} if refreshed else {}
