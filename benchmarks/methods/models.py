@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -76,9 +77,8 @@ class Models:
             models: Such as the source.
             further: BT^2's independent `target`, or the galleries `refreshed` that DMU's head reads too.
         """
-        held = [one if isinstance(one, TrainedModel) else [*one] for one in further.values()]
-        known = [*models, *(part for one in held for part in (one if isinstance(one, list) else [one]))]
-        checkpoint = self.checkpoints.of(trainer, images, *known)
+        lists = [[one] if isinstance(one, TrainedModel) else one for one in further.values()]
+        checkpoint = self.checkpoints.of(trainer, images, *models, *itertools.chain.from_iterable(lists))
         return trainer.fit(images, *models, **further, checkpoint=checkpoint)
 
     @cached_property

@@ -1,7 +1,8 @@
 """How large a run of the benchmark on methods is: one size for all rows of a run.
 
-"tiny" shows that a command works; "quick" is minutes a row on two cores; "standard" trains until source and target are
-no better for longer (`benchmarks.methods.rise` measures that); "gpu" has the papers' network and schedule.
+"tiny" shows that a command works; "quick" is minutes a row on two cores; "standard" trains for 40 epochs, and
+`benchmarks.methods.rise` measures how far source and target still rise then; "gpu" has the papers' network and
+schedule.
 """
 
 from __future__ import annotations

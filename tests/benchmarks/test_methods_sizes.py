@@ -134,6 +134,16 @@ def test_what_is_trained_is_taken_up_by_the_next_run(data, tmp_path) -> None:
     assert without_seconds(journals[0]) == without_seconds(journals[1])
 
 
+def test_a_series_is_taken_up_too(data, tmp_path) -> None:
+    journals, folder = [Journal(tmp_path / f"{number}.jsonl") for number in range(2)], tmp_path / "checkpoints"
+    run(data, TINY, [0], journals[0], ["series"], ["BT2", "DMU, refreshed"], Checkpoints(folder))
+    saved = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    time.sleep(1.1)  # an artifact's id holds the second in which it was made
+    run(data, TINY, [0], journals[1], ["series"], ["BT2", "DMU, refreshed"], Checkpoints(folder))
+    assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == saved
+    assert without_seconds(journals[0]) == without_seconds(journals[1])
+
+
 def test_without_resume_trainings_begin_anew_once(data, tmp_path) -> None:
     few, trainer = data.training.take(range(60)), Independent(dim=4, width=4, epochs=1, warmup_epochs=0.0)
     file = Checkpoints(tmp_path).of(trainer, few)

@@ -65,8 +65,9 @@ class Refreshed:
 
     @property
     def fingerprint(self) -> str:
-        """Of the model and the adaptations."""
-        return fingerprint(model=self.model.encoder.fingerprint, by=[artifact.id for artifact in self.adaptations])
+        """Of the model and of what the adaptations compute; an artifact's id would hold when it was made, too."""
+        by = [artifact.manifest.weights_sha256 for artifact in self.adaptations]
+        return fingerprint(model=self.model.encoder.fingerprint, by=by)
 
     def vectors(self, images: Images) -> FloatArray:
         """(n, d) float32: what the refreshed gallery holds for these images."""
