@@ -75,15 +75,15 @@ def test_a_weight_is_chosen_for_a_cross_entropy_in_the_unit_of_the_space():
 @pytest.mark.parametrize(
     ("named", "found"),
     [
-        ({"scale": 9.0}, {"batch_size 256", "batch_size 1024"}),
-        ({"batch_size": 50}, {f"scale {scale:g}" for scale in SCALES}),
-        ({"loss": "l2"}, {"batch_size 256", "batch_size 1024"}),
+        ({"scale": 9.0}, ["batch_size 256", "batch_size 1024"]),
+        ({"batch_size": 50}, [f"scale {scale:g}" for scale in SCALES]),
+        ({"loss": "l2"}, ["batch_size 256", "batch_size 1024"]),
     ],
     ids=str,
 )
 def test_only_what_is_not_named_is_chosen(named, found):
     chosen = balanced(FastFill(**QUICK, **named), pairs_of(420))
-    assert tried(chosen.figures).keys() == found
+    assert tried(chosen.figures).keys() == set(found)
     assert all(getattr(chosen.trainer, name) == value for name, value in named.items())
 
 
