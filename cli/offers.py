@@ -24,7 +24,7 @@ FIGURES = ("cmc@1", "cmc@5", "map", "recall@10", "ndcg@10", "mrr@10")
 COMPUTED = ("_distance", "_version", "_origin", "_query")
 ENCODERS = (
     *("timm:", "torchvision:", "open_clip:", "network:", "sentence-transformers:", "transformers:", "fastembed:"),
-    *("model2vec:", "openai:", "precomputed:", "python:"),
+    *("model2vec:", "openai:", "files:", "precomputed:", "python:"),
 )
 SHORT_ID = 12  # digits of an artifact's id
 # What a shell leaves as it is. A name from a table with anything else could become a command of its own.

@@ -265,6 +265,7 @@ def test_an_optimised_table_is_hopped_on(small, linear):
     def meanwhile(progress):
         steps.append(progress.done)
         if len(steps) == 3:
+            table.checkout_latest()
             table.optimize()
 
     assert gallery.upgrade("v2", progress=meanwhile).missing == 0
@@ -273,7 +274,7 @@ def test_an_optimised_table_is_hopped_on(small, linear):
 
 
 def test_a_stopped_hop_goes_on_with_what_the_app_wrote_meanwhile(small, linear, monkeypatch):
-    monkeypatch.setattr("compatstore.upgrade.hop.WAVE_ROWS", 1)
+    monkeypatch.setattr("compatstore.upgrade.engines.engine.WAVE_ROWS", 1)
     table = lancedb.connect(small).open_table("photos")
     for number in range(300, 305):
         table.add(rows([number]))

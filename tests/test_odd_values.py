@@ -7,6 +7,7 @@ import inspect
 import shutil
 import warnings
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -56,7 +57,7 @@ RESULTS = {
         "ExactNeighbours",
         "Nearest",
     ),
-    *("Comparison", "CompatibleModel", "DMUModel", "SideModel", "TrainedModel"),
+    *("Comparison", "CompatibleModel", "DMUModel", "ImagesOfItems", "SideModel", "TrainedModel"),
     *("Ranking", "RetrievalMetrics", "SheetRow", "Transformed", "Encoded", "Encoder", "CompatStoreError"),
     *("Metered", "QueryEncoder"),
 }
@@ -199,6 +200,7 @@ def other_targets():
         "Function": lambda: {"fn": lambda sources: np.ones((len(sources), 4)), "dim": 4, "fingerprint": "f"},
         "Module": lambda: {"module": module(), "dim": 6, "preprocess": torch.tensor},
         "Precomputed": lambda: {"vectors": {"a": [1.0, 2.0]}},
+        "FilesById": lambda: {"folder": ".", "encoder": function()},
         "TimmModel": lambda: {"name": "no such model"},
         "TorchvisionModel": lambda: {"name": "no such model"},
         "NetworkEncoder": network_arguments,
@@ -261,12 +263,17 @@ def other_targets():
         "nearest_neighbours": lambda: {"queries": OLD[:3], "vectors": OLD},
         "Pairs": lambda: {"source": OLD, "target": NEW, "labels": LABELS},
         "Images": lambda: {"images": [picture()] * 4, "labels": [0, 0, 1, 1]},
+        "Refreshed": lambda: {"model": model(), "adaptations": [linear()]},
         **{name: lambda: {"dim": 4} for name in IMAGE_TRAINERS},
     }
     for home in (cs, encoders, evaluation, trainers):
         for name in home.__all__:
             member = getattr(home, name)
-            if name not in RESULTS and name != "Gallery" and (inspect.isclass(member) or inspect.isfunction(member)):
+            if (
+                name not in RESULTS
+                and name not in ("Gallery", "images_of_items")
+                and (inspect.isclass(member) or inspect.isfunction(member))
+            ):
                 yield Target(name, lambda gallery, member=member: member, good.get(name, dict))
 
 
@@ -294,6 +301,11 @@ def method_targets():
         "Precomputed.encode": (precomputed, lambda: {"sources": ["i1"]}),
         "Module.encode": (lambda: encoders.Module(module(), 6, torch.tensor), lambda: {"sources": [[1.0] * 4]}),
     }
+    yield Target(
+        "images_of_items",
+        lambda gallery: partial(trainers.images_of_items, gallery),
+        lambda: {"images": images(), "folder": "."},
+    )
     for name, (owner, good) in methods.items():
         yield Target(name, lambda gallery, owner=owner, name=name: getattr(owner(), name.split(".")[1]), good)
     for name in trainers.__all__:

@@ -160,7 +160,7 @@ def test_the_plan_says_where_it_looks(upgradable):
 
 def test_two_parts_never_find_an_item_twice(tmp_path, linear, monkeypatch):
     """Half an upgrade: rows with a target vector are found by it, the rest by their source vector."""
-    monkeypatch.setattr("compatstore.upgrade.hop.WAVE_ROWS", 1)
+    monkeypatch.setattr("compatstore.upgrade.engines.engine.WAVE_ROWS", 1)
     monkeypatch.setattr("compatstore.storage.compaction.FEWEST", 99)  # four fragments stay four
     gallery = make(tmp_path, metric="l2")
     for part in range(3):

@@ -21,6 +21,13 @@ from compatstore.trainers.images.trained_model import TrainedModel
 from compatstore.versions import Metric
 
 
+def _adapts_vectors_alone(adaptation: object) -> bool:
+    """Whether it is an artifact that transforms a gallery without side-information."""
+    if not isinstance(adaptation, Artifact):
+        return False
+    return adaptation.behaviour.acts_on == "gallery" and adaptation.manifest.side_source is None
+
+
 @checked
 @dataclass(frozen=True, eq=False)
 class Refreshed:
@@ -38,9 +45,8 @@ class Refreshed:
     adaptations: Sequence[Artifact]
 
     def __post_init__(self) -> None:
-        fine = [a.behaviour.acts_on == "gallery" and a.manifest.side_source is None for a in self.adaptations]
-        if not fine or not all(fine):
-            found = ", ".join(adaptation.kind for adaptation in self.adaptations) or "none"
+        if not self.adaptations or not all(map(_adapts_vectors_alone, self.adaptations)):
+            found = ", ".join(getattr(one, "kind", type(one).__name__) for one in self.adaptations) or "none"
             expected = "adaptations of the kind ForwardTransform that read no side-information"
             raise InvalidInput("describe a refreshed gallery", expected=expected, found=found)
 
