@@ -45,8 +45,9 @@ class Refreshed:
     adaptations: Sequence[Artifact]
 
     def __post_init__(self) -> None:
-        if not self.adaptations or not all(map(_adapts_vectors_alone, self.adaptations)):
-            found = ", ".join(getattr(one, "kind", type(one).__name__) for one in self.adaptations) or "none"
+        given = list(self.adaptations)
+        if not given or not all(map(_adapts_vectors_alone, given)):
+            found = ", ".join(getattr(one, "kind", type(one).__name__) for one in given) or "none"
             expected = "adaptations of the kind ForwardTransform that read no side-information"
             raise InvalidInput("describe a refreshed gallery", expected=expected, found=found)
 
