@@ -24,9 +24,9 @@ def fill(page: str, sentences: Sequence[Said]) -> str:
 
     def lines(match: re.Match[str]) -> str:
         words = Counter(verdict(found) for said in sentences if (found := found_of(said, match[2])))
-        told = ", ".join(f"{count} {word}" for word, count in words.most_common())
+        summary = ", ".join(f"{count} {word}" for word, count in words.most_common())
         rows = ["", *table(sentences, match[2])] if words else []
-        text = "\n".join([f"Of {len(sentences)} sentences: {told or 'none measured'}.", *rows])
+        text = "\n".join([f"Of {len(sentences)} sentences: {summary or 'none measured'}.", *rows])
         return f"{match[1]}\n{text}\n\n{match[3]}"
 
     return _MARKED.sub(lines, page)

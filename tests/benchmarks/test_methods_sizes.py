@@ -148,11 +148,11 @@ def test_without_resume_trainings_begin_anew_once(data, tmp_path) -> None:
     few, trainer = data.training.take(range(60)), Independent(dim=4, width=4, epochs=1, warmup_epochs=0.0)
     file = Checkpoints(tmp_path).of(trainer, few)
     trainer.fit(few, checkpoint=file)
-    anew = Checkpoints(tmp_path, resume=False)
-    assert anew.of(trainer, few) == file
+    restarted = Checkpoints(tmp_path, resume=False)
+    assert restarted.of(trainer, few) == file
     assert not file.exists()
     trainer.fit(few, checkpoint=file)
-    anew.of(trainer, few)
+    restarted.of(trainer, few)
     assert file.exists(), "what this process has trained it goes on from"
 
 
