@@ -15,6 +15,7 @@ from compatstore.trainers import Images
 Setting = Literal["classes", "data", "architecture", "series"]
 SETTINGS: tuple[Setting, ...] = ("classes", "data", "architecture", "series")
 SHARE_OF_SOURCE = 0.3
+FRESH_SHARE = 0.1
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -32,6 +33,8 @@ class Lesson:
         size: How large.
         seed: Of the choice and of the models.
         flip: Whether training may mirror images.
+        fresh: Images that no model learns from, to draw pairs from: as many as the target learns from where there are
+            so many, or None where there are less than a tenth of that.
     """
 
     setting: Setting
@@ -42,6 +45,7 @@ class Lesson:
     size: Size
     seed: int
     flip: bool = False
+    fresh: Images | None = None
 
 
 def lesson(data: ImageSet, setting: Setting, size: Size, seed: int) -> Lesson:
@@ -53,7 +57,9 @@ def lesson(data: ImageSet, setting: Setting, size: Size, seed: int) -> Lesson:
     if setting not in SETTINGS:
         raise InvalidInput("draw a trial", expected=f"one of {SETTINGS}", found=repr(setting))
     random = np.random.default_rng(seed)
-    training = data.training.take(np.sort(random.permutation(len(data.training))[: size.images]))
+    drawn = random.permutation(len(data.training))
+    training = data.training.take(np.sort(drawn[: size.images]))
+    others = np.sort(drawn[size.images :][: len(training)])
     wanted = size.gallery + size.queries
     searched = random.permutation(len(data.test))[:wanted]
     count = len(searched) * size.queries // wanted
@@ -73,4 +79,5 @@ def lesson(data: ImageSet, setting: Setting, size: Size, seed: int) -> Lesson:
         size=size,
         seed=seed,
         flip=data.flip,
+        fresh=data.training.take(others) if len(others) >= FRESH_SHARE * len(training) else None,
     )

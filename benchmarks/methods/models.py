@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,8 @@ from compatstore.trainers import Augmentation, Autoencoder, Images, Independent,
 # Of every classifier, as in DMU's paper on landmarks.
 ARCFACE = {"scale": 30.0, "margin": 0.3}
 ANOTHER_START = 500
-# Images that share one draw of a view: four times as fast as one draw an image, at 32 pixels.
-GROUP = 8
+# SimCLR for other numbers of steps than the rest of the side-information.
+QUARTER, FOURFOLD = ", a quarter of the steps", ", four times the steps"
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,7 +62,7 @@ class Models:
         other = target and lesson.setting == "architecture"
         names = () if other else ("optimiser", "learning_rate", "weight_decay")
         optimiser = {name: getattr(size, name) for name in names}
-        views = Augmentation(flip=lesson.flip, group=GROUP) if size.augment else None
+        views = Augmentation(flip=lesson.flip, group=size.group) if size.augment else None
         loop = self.loop(target=target, start=start)
         return {**loop, **optimiser, "augmentation": views, "head": "arcface", **ARCFACE}
 
@@ -96,23 +96,37 @@ class Models:
 
     @cached_property
     def side_encoders(self) -> dict[str, Callable[[], Encoder]]:
-        """Side-information that is stored with the source, each trained, or taken up, when asked for."""
+        """Side-information that is stored with the source, each trained, or taken up, when asked for.
+
+        All kinds take the steps of the source where the size says that steps are equal, else its epochs.
+        """
         size, lesson, loop = self.lesson.size, self.lesson.sources[0], self.loop(target=False)
         another = {**self.classifier(target=False), "seed": self.lesson.seed + 1000}
+        steps = size.epochs * max(len(lesson) // size.batch_size, 1)
+
+        def simclr(share: float = 1.0) -> Encoder:
+            given = {**loop, "batch_size": 256} | ({"steps": round(share * steps)} if size.equal_steps else {})
+            encoder: Encoder = self.fit(SimCLR(dim=size.side, **given), lesson).encoder
+            return encoder
+
         return {
             "autoencoder": lambda: self.fit(Autoencoder(dim=size.side, **loop), lesson).encoder,
             "another seed": lambda: self.fit(Independent(dim=size.side, **another), lesson).encoder,
-            "SimCLR": lambda: self.fit(SimCLR(dim=size.side, **{**loop, "batch_size": 256}), lesson).encoder,
+            "SimCLR": simclr,
+            f"SimCLR{QUARTER}": partial(simclr, 0.25),
+            f"SimCLR{FOURFOLD}": partial(simclr, 4.0),
         }
 
-    def pairs(self, target: TrainedModel, side: Encoder | None = None) -> Pairs:
-        """Pair the source's and a target's embeddings of the target's training images."""
-        images = list(self.lesson.target.images)
+    def pairs(self, target: TrainedModel, side: Encoder | None = None, *, fresh: bool = False) -> Pairs:
+        """Pair the source's and a target's embeddings of the target's training images, or of images new to both."""
+        lesson = self.lesson.fresh if fresh else self.lesson.target
+        assert lesson is not None, "the set has no images that are new to both"
+        images = list(lesson.images)
         return Pairs(
             self.source.encoder.encode(images),
             target.encoder.encode(images),
             side=None if side is None else side.encode(images),
-            labels=np.asarray(self.lesson.target.labels),
+            labels=np.asarray(lesson.labels),
             head=target.head,
             source_version=self.source.version("v1"),
             target_version=target.version("v2"),

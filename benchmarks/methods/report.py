@@ -17,7 +17,7 @@ import numpy as np
 from benchmarks.methods import paper
 from benchmarks.methods.lesson import SETTINGS
 from benchmarks.methods.rows import ROWS, baseline
-from benchmarks.methods.series import SERIES
+from benchmarks.methods.series import OF_FOUR, SERIES
 from benchmarks.methods.settings import EARLIER, SIZES
 from benchmarks.pairs.journal import Journal, Record
 from compatstore.evaluation.compatibility import degradation, upgrade_gain
@@ -76,7 +76,8 @@ def _derived(found: Sequence[Record], alone: Sequence[Record]) -> list[str]:
 def _series(records: Sequence[Record]) -> Iterator[str]:
     pairs = [f"{later}/{earlier}" for later in (1, 2, 3) for earlier in range(1, later + 1)]
     refreshes = ("3/h(h(1))", "3/h(2)", "3/h(1), direct", "3/h(h(1)), from both", "3/h(2), from both")
-    extra = [name for name in refreshes if any(name in record for record in records)]
+    four = [name for record in records for name in record if name.startswith(OF_FOUR)]
+    extra = [name for name in (*refreshes, *dict.fromkeys(four)) if any(name in record for record in records)]
     yield _line(["row", *pairs, *extra])
     yield _line(["---"] * (1 + len(pairs) + len(extra)))
     for row in SERIES:

@@ -27,7 +27,7 @@ from benchmarks.methods.lesson import lesson
 from benchmarks.methods.measure import own
 from benchmarks.methods.models import Models
 from benchmarks.methods.origin import origin
-from benchmarks.methods.run import add_options, checkpoints_of
+from benchmarks.methods.run import add_options, checkpoints_of, seeds_of
 from benchmarks.methods.settings import SIZES, Size
 from benchmarks.pairs.journal import Journal, Record
 
@@ -112,7 +112,7 @@ def main() -> None:
     options = parser.parse_args()
     journal, size, checkpoints = Journal(options.journal), SIZES[options.size], checkpoints_of(options)
     sets = [read(Path(path), name, size.pixels, options.leave_out) for path, name in options.set]
-    for seed, data in itertools.product(range(options.seeds), sets):
+    for seed, data in itertools.product(seeds_of(options), sets):
         rise(data, size, options.epochs, seed, journal, checkpoints)
     if options.page is not None:
         options.page.write_text(fill(options.page.read_text(), journal.records))

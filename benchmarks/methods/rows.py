@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from benchmarks.methods.measure import figures, own, searched_as_is, transformed
-from benchmarks.methods.models import ARCFACE, Models, embed
+from benchmarks.methods.models import ARCFACE, FOURFOLD, QUARTER, Models, embed
 from benchmarks.methods.unscaled import unscaled
 from benchmarks.pairs.journal import Record
 from compatstore.trainers import (
@@ -32,6 +32,8 @@ Row = Callable[[Models], Record]
 # weighs the loss through the source's head by 10, as BT^2 does, and that head is plain means of the source's features.
 UNSCALED = ", cross-entropy"
 PLAIN = {"source_rows": "plain-means"}
+# Rows whose transform learns from images that no model was trained on, as many; none where a set has no others.
+FRESH = ", fresh pairs"
 
 
 def independent(models: Models) -> Record:
@@ -50,12 +52,13 @@ def compatible(method: type[CompatibleTraining], models: Models, *, longer: bool
     return _measured(models, model, time.perf_counter() - start)
 
 
-def bt2(models: Models, **settings: Any) -> Record:
-    """BT^2, matching the independent target that all rows share."""
+def bt2(models: Models, *, longer_by: float | None = None, **settings: Any) -> Record:
+    """BT^2, matching the independent target that all rows share; longer than the source by a share of its values."""
     size, start = models.lesson.size, time.perf_counter()
     classified = "output" if models.lesson.setting == "architecture" else "target"
     given = {**models.classifier(), "classified": classified, **settings}
-    trainer = BT2(dim=size.dim + size.extra, extra=size.extra, **given)
+    extra = size.extra if longer_by is None else max(round(longer_by * size.dim), 1)
+    trainer = BT2(dim=size.dim + extra, extra=extra, **given)
     model = models.fit(trainer, models.lesson.target, models.source, target=models.independent)
     return _measured(models, model, time.perf_counter() - start)
 
@@ -63,7 +66,8 @@ def bt2(models: Models, **settings: Any) -> Record:
 def dmu(models: Models, **settings: Any) -> Record:
     """DMU: t/s at once, and t/h after its adaptation head has refreshed the gallery."""
     size, start = models.lesson.size, time.perf_counter()
-    trainer = DMU(dim=size.dim, adapter_width=size.adapter_width, **{**models.classifier(), **settings})
+    given = {**models.classifier(), "adapter_width": size.adapter_width, **settings}
+    trainer = DMU(dim=size.dim, **given)
     model = models.fit(trainer, models.lesson.target, models.source)
     seconds = time.perf_counter() - start
     refreshed = transformed(models.lesson, models.source, model, model.adaptation)
@@ -84,21 +88,36 @@ def dmu_by_distance(models: Models) -> Record:
     return {**refreshed, "t/t": own(models.lesson, model), "seconds": seconds}
 
 
-def transform(trainer: type[Any], models: Models, *, side: str = "", policy: str = "random", **settings: Any) -> Record:
+def transform(
+    trainer: type[Any],
+    models: Models,
+    *,
+    side: str = "",
+    policy: str = "random",
+    fresh: bool = False,
+    **settings: Any,
+) -> Record:
     """Train a transform from the source's embeddings to the independent target's."""
     start, lesson = time.perf_counter(), models.lesson
     encoder = models.side_encoders[side]() if side else None
     epochs = lesson.size.residual_epochs if trainer is Residual else lesson.size.transform_epochs
     common = {"epochs": epochs, "seed": lesson.seed}
-    artifact = trainer(**{**common, **settings}).fit(models.pairs(models.independent, encoder))
+    artifact = trainer(**{**common, **settings}).fit(models.pairs(models.independent, encoder, fresh=fresh))
     seconds = time.perf_counter() - start
     found = transformed(lesson, models.source, models.independent, artifact, encoder, policy)
+    chosen = artifact.manifest.settings.get("balance")
+    found |= {"balance": chosen} if chosen else {}
     return {**found, "t/t": own(lesson, models.independent), "seconds": seconds}
 
 
-def fct(models: Models, side: str = "") -> Record:
+def fct(models: Models, side: str = "", **settings: Any) -> Record:
     """FCT, with side-information or without."""
-    return transform(FCT, models, side=side, **_shape(models))
+    return transform(FCT, models, side=side, **_shape(models), **settings)
+
+
+def default_fastfill(models: Models, **settings: Any) -> Record:
+    """FastFill with its default settings: scale and batch are chosen from the pairs."""
+    return transform(FastFill, models, policy="sigma", **_shape(models), **settings)
 
 
 def fastfill(models: Models, **settings: Any) -> Record:
@@ -142,10 +161,23 @@ ROWS: dict[str, Row] = {
     "FCT + another seed": partial(fct, side="another seed"),
     "FastFill, sigma": fastfill,
     "FastFill balanced, sigma": partial(fastfill, scale=4.0),
+    "FastFill by default, sigma": default_fastfill,
+    "FastFill by default + SimCLR, sigma": partial(default_fastfill, side="SimCLR"),
     "residual, sigma": partial(transform, Residual, policy="sigma"),
+    f"FCT{FRESH}": partial(fct, fresh=True),
+    f"FastFill, sigma{FRESH}": partial(fastfill, fresh=True),
+    f"FastFill by default, sigma{FRESH}": partial(default_fastfill, fresh=True),
+    f"residual, sigma{FRESH}": partial(transform, Residual, policy="sigma", fresh=True),
+    f"FCT + SimCLR{QUARTER}": partial(fct, side=f"SimCLR{QUARTER}"),
+    f"FCT + SimCLR{FOURFOLD}": partial(fct, side=f"SimCLR{FOURFOLD}"),
     "BCT(+d), weight 10": partial(compatible, BCT, longer=True, weight=10.0),
     "BCT, rows and means": partial(compatible, BCT, source_rows="head"),
     "BT2, source's head at 1": partial(bt2, head_weight=1.0),
+    "BT2, a sixteenth more": partial(bt2, longer_by=1 / 16),
+    "BT2, an eighth more": partial(bt2, longer_by=1 / 8),
+    "BT2, twice as long": partial(bt2, longer_by=1.0),
+    "DMU, head 512 wide": partial(dmu, adapter_width=512),
+    "DMU, head 2048 wide": partial(dmu, adapter_width=2048),
     "DMU, no adaptation": partial(compatible, DMU, adaptation_weight=0.0),
     "DMU, adaptation at scale 8": partial(dmu, adaptation_scale=8.0),
     f"independent{UNSCALED}": lambda models: independent(unscaled(models)),

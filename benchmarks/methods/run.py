@@ -34,7 +34,7 @@ from benchmarks.methods.data import ImageSet, read
 from benchmarks.methods.lesson import SETTINGS, Setting, lesson
 from benchmarks.methods.models import Models
 from benchmarks.methods.origin import origin, require_same_settings
-from benchmarks.methods.rows import ROWS
+from benchmarks.methods.rows import FRESH, ROWS
 from benchmarks.methods.series import SERIES
 from benchmarks.methods.settings import EARLIER, SIZES, Size
 from benchmarks.pairs.journal import Journal, Record
@@ -59,7 +59,7 @@ def run(
     for setting, seed in itertools.product(settings, seeds):
         models = Models(lesson(data, setting, size, seed), checkpoints or Checkpoints())
         for name, measure in measurements(setting).items():
-            if rows and name not in rows:
+            if (rows and name not in rows) or (FRESH in name and models.lesson.fresh is None):
                 continue
             start = time.perf_counter()
             key = {"size": size.name, "set": data.name, "setting": setting, "seed": seed, "method": name}
@@ -81,6 +81,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="go on from checkpoints; without, train from the beginning what the journal lacks",
     )
     parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first-seed", type=int, default=0, help="so that processes share the seeds of a run")
+
+
+def seeds_of(options: argparse.Namespace) -> range:
+    """The seeds of a command."""
+    return range(options.first_seed, options.first_seed + options.seeds)
 
 
 def checkpoints_of(options: argparse.Namespace) -> Checkpoints:
@@ -97,7 +103,7 @@ def main() -> None:
     options = parser.parse_args()
     journal, size, checkpoints = Journal(options.journal, EARLIER), SIZES[options.size], checkpoints_of(options)
     sets = [read(Path(path), name, size.pixels, options.leave_out) for path, name in options.set]
-    for seed, data in itertools.product(range(options.seeds), sets):
+    for seed, data in itertools.product(seeds_of(options), sets):
         run(data, size, [seed], journal, options.setting, options.row, checkpoints)
 
 

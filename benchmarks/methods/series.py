@@ -9,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.methods.measure import figures
+from benchmarks.methods.measure import figures, own
 from benchmarks.methods.models import Models, embed
 from benchmarks.pairs.journal import Record
 from compatstore.arrays import FloatArray
 from compatstore.trainers import BCT, BT2, DMU, Images, Independent, Refreshed, TrainedModel
+
+OF_FOUR = "of four: "
 
 # (models, images, the version before, which version after the first) -> the next version.
 Step = Callable[[Models, Any, TrainedModel, int], TrainedModel]
@@ -56,6 +58,31 @@ def dmu_hops(models: Models) -> Record:
     }
 
 
+def dmu_refreshed_thrice(models: Models) -> Record:
+    """Four versions, of every eighth, fourth, second and all classes: the first gallery hopped three times.
+
+    From the second hop on a head learns from every kind of vectors that the gallery before it may hold.
+    """
+    lesson = models.lesson
+    classes = range(len(lesson.target.class_names))
+    first, *later = (lesson.target.of_classes(classes[::step]) for step in (8, 4, 2, 1))
+    versions: list[Any] = [models.fit(Independent(dim=lesson.size.dim, **models.classifier(target=False)), first)]
+    hops: list[Any] = []
+    for number, images in enumerate(later, 1):
+        kinds = [Refreshed(versions[index], hops[index:]) for index in range(len(hops))]
+        versions.append(_dmu(models, images, versions[-1], number, refreshed=kinds))
+        hops.append(versions[-1].adaptation)
+    queries = embed(versions[-1].encoder, lesson.queries)
+    stored = [embed(model.encoder, lesson.gallery) for model in versions]
+    found = {"1/1": own(lesson, versions[0]), "4/1": figures(lesson, queries, stored[0])}
+    for index, vectors in enumerate(stored):
+        for hop in hops[index:]:
+            vectors = hop.apply(vectors).vectors
+        times = len(hops) - index
+        found[f"4/{'h(' * times}{index + 1}{')' * times}"] = figures(lesson, queries, vectors)
+    return {f"{OF_FOUR}{name}": figure for name, figure in found.items()}
+
+
 def _independent(models: Models, images: Images, before: TrainedModel, number: int) -> Any:
     return models.fit(Independent(dim=models.lesson.size.dim, **models.classifier(start=number)), images)
 
@@ -89,4 +116,5 @@ SERIES: dict[str, Callable[[Models], Record]] = {
     "BT2": partial(series, _bt2),
     "DMU": partial(series, _dmu),
     "DMU, refreshed": dmu_hops,
+    "DMU, refreshed three times": dmu_refreshed_thrice,
 }

@@ -1,6 +1,6 @@
 """How large a run of the benchmark on methods is: one size for all rows of a run.
 
-"tiny" shows that a command works; "quick" is minutes a row on two cores; "standard" trains for 40 epochs, and
+"tiny" shows that a command works; "quick" is minutes a row on two cores; "standard" trains for 60 epochs, and
 `benchmarks.methods.rise` measures how far source and target still rise then; "gpu" has the papers' network and
 schedule.
 """
@@ -50,6 +50,10 @@ class Size:
         transformer_epochs: Its passes over the images, the same for all rows: transformers learn slowly.
         precision: Of the convolutional networks; transformers have that of the machine.
         alphas: Shares of native vectors that curves are measured at.
+        group: Images that share one draw of a view: torchvision draws once a call, and most of a step of a small
+            network on a GPU is calls.
+        equal_steps: Side-information of all kinds is trained for as many steps as the source; else for as many epochs,
+            of other batches.
 
     Raises:
         InvalidInput: A setting is out of its range.
@@ -82,6 +86,8 @@ class Size:
     augment: bool = True
     one_start: bool = False
     alphas: int = 11
+    group: int = 8
+    equal_steps: bool = True
 
     def __post_init__(self) -> None:
         if min(self.images, self.gallery, self.queries, self.alphas, self.epochs) < 2:
@@ -98,14 +104,14 @@ SIZES = {
         ),
         Size(
             name="quick", pixels=32, images=4500, gallery=2000, queries=800, dim=64, extra=16, side=64, width=16,
-            epochs=7, batch_size=64, precision="bfloat16", augment=False, one_start=True, transform_epochs=30,
-            residual_epochs=30, transform_width=256, branch_width=128, adapter_width=256, transformer_width=32,
-            transformer_epochs=28,
+            epochs=7, batch_size=64, precision="bfloat16", augment=False, one_start=True, equal_steps=False,
+            transform_epochs=30, residual_epochs=30, transform_width=256, branch_width=128, adapter_width=256,
+            transformer_width=32, transformer_epochs=28,
         ),
         # Two hours for a seed of the nine main rows of a setting on one core.
         Size(
             name="standard", pixels=32, images=12_000, gallery=4000, queries=1000, dim=64, extra=16, side=64, width=16,
-            epochs=40, batch_size=64, precision="bfloat16", transform_epochs=80, residual_epochs=30,
+            epochs=60, batch_size=128, group=64, precision="bfloat16", transform_epochs=80, residual_epochs=30,
             transform_width=1024, branch_width=256, adapter_width=1024, transformer_width=32, transformer_epochs=80,
         ),
         # BT^2 on CIFAR (section 4.2): ResNet50, 128 values and 32 more, Adam 0.001, batches of 256, 100 epochs; its
@@ -113,8 +119,8 @@ SIZES = {
         Size(
             name="gpu", pixels=32, images=50_000, gallery=9000, queries=1000, dim=128, extra=32, side=64, width=64,
             architecture="timm:resnet50", epochs=100, batch_size=256, learning_rate=1e-3, weight_decay=0.0,
-            transform_epochs=80, residual_epochs=30, transform_width=2048, branch_width=256, adapter_width=1024,
-            transformer_width=64, transformer_epochs=100,
+            group=128, transform_epochs=80, residual_epochs=30, transform_width=2048, branch_width=256,
+            adapter_width=1024, transformer_width=64, transformer_epochs=100,
         ),
     )
 }  # fmt: skip

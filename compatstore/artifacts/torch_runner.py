@@ -64,10 +64,10 @@ class TorchRunner:
         import torch
 
         with torch.inference_mode():
-            output, log_sigma2 = self._forward(self._load(source), None if side is None else self._load(side))
+            output, log_sigma2 = self.forward(self._load(source), None if side is None else self._load(side))
             return output.cpu().numpy(), None if log_sigma2 is None else log_sigma2.cpu().numpy()
 
-    def _forward(self, source: torch.Tensor, side: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor | None]:
+    def forward(self, source: torch.Tensor, side: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor | None]:
         import torch
 
         network = self._architecture

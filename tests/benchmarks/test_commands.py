@@ -45,6 +45,7 @@ SMALLEST = {
     "benchmarks.fusion.__main__": "{embedded} --journal {new}/fusion.jsonl --page {page} --seeds 1 --items 60 "
     "--queries 20 --shares 0 0.5",
     "benchmarks.glove": "--source {glove50} --words {words} --target {glove100} --queries 10",
+    "benchmarks.gpu": "--rows 600 --dim 8 --repeats 1 --images 4 --architecture resnet18",
     "benchmarks.growth": "--adds 8 --cycles 1 --rows 600 --dim 8 --queries 2",
     "benchmarks.hop": "--rows 600 --repeats 1",
     "benchmarks.house": "--page {house}",

@@ -208,7 +208,11 @@ class Classification(nn.Module):
 
     def views(self, pixels: torch.Tensor) -> torch.Tensor:
         """Draw the view of each image that the network gets: uint8 as it is, or float32 from 0 to 1."""
-        return pixels if self.augmentation is None else self.augmentation(pixels)
+        if self.augmentation is None:
+            return pixels
+        # A blur is a convolution: with autocast it would give bfloat16, which the source, without, cannot read.
+        with torch.autocast(pixels.device.type, enabled=False):
+            return self.augmentation(pixels)
 
     def embed(self, views: torch.Tensor) -> torch.Tensor:
         """(b, c, s, s) views -> (b, dim) float32, of unit length where the encoder's are."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from compatstore.encoders import NetworkEncoder
 from compatstore.encoders.backbones import SmallConvNet
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import FingerprintMismatch, Incompatible, InvalidInput
-from compatstore.trainers import BCT, Augmentation, Images, Independent, TrainedModel
+from compatstore.trainers import BCT, RACT, Augmentation, Images, Independent, TrainedModel
 from compatstore.trainers.images.source_model import FrozenSource, SourceKnowledge, class_means
 
 DATA = load_digits()
@@ -77,6 +78,12 @@ def test_training_leaves_the_source_as_it_was_and_repeats(source) -> None:
     assert (source.encoder.fingerprint, source.head.tobytes()) == before
     for name, tensor in source.encoder.module.state_dict().items():
         assert torch.equal(tensor, state[name])
+
+
+def test_views_that_a_source_embeds_are_float32_in_bfloat16_too(source) -> None:
+    trainer = RACT(dim=12, width=4, epochs=1, warmup_epochs=0, batch_size=32, augmentation=Augmentation())
+    model = replace(trainer, precision="bfloat16").fit(TRAIN.take(range(64)), source)
+    assert np.isfinite(model.figures["loss"])
 
 
 def test_only_the_target_is_trained(source) -> None:
