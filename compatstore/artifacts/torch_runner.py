@@ -68,6 +68,7 @@ class TorchRunner:
             return output.cpu().numpy(), None if log_sigma2 is None else log_sigma2.cpu().numpy()
 
     def forward(self, source: torch.Tensor, side: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Run rows that are on the device: (rows, output_dim) and log sigma^2 (rows,) or None, float32, there."""
         import torch
 
         network = self._architecture
