@@ -33,8 +33,8 @@ class Lesson:
         size: How large.
         seed: Of the choice and of the models.
         flip: Whether training may mirror images.
-        fresh: Images that no model learns from, to draw pairs from: as many as the target learns from where there are
-            so many, or None where there are less than a tenth of that.
+        fresh: Images that no model learns from, to draw pairs from: at most as many as the target learns from, or None
+            where there are less than a tenth of that.
     """
 
     setting: Setting

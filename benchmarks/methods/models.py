@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -94,28 +94,32 @@ class Models:
         model: TrainedModel = self.fit(Independent(dim=self.lesson.size.dim, **self.classifier()), self.lesson.target)
         return model
 
-    @cached_property
-    def side_encoders(self) -> dict[str, Callable[[], Encoder]]:
-        """Side-information that is stored with the source, each trained, or taken up, when asked for.
+    @property
+    def side_trainers(self) -> dict[str, Any]:
+        """Trainers of the side-information that is stored with the source.
 
         All kinds take the steps of the source where the size says that steps are equal, else its epochs.
         """
-        size, lesson, loop = self.lesson.size, self.lesson.sources[0], self.loop(target=False)
+        size, loop = self.lesson.size, self.loop(target=False)
         another = {**self.classifier(target=False), "seed": self.lesson.seed + 1000}
-        steps = size.epochs * max(len(lesson) // size.batch_size, 1)
+        steps = size.epochs * max(len(self.lesson.sources[0]) // size.batch_size, 1)
 
-        def simclr(share: float = 1.0) -> Encoder:
-            given = {**loop, "batch_size": 256} | ({"steps": round(share * steps)} if size.equal_steps else {})
-            encoder: Encoder = self.fit(SimCLR(dim=size.side, **given), lesson).encoder
-            return encoder
+        def simclr(share: float) -> SimCLR:
+            given = {**loop, "batch_size": 256} | ({"steps": max(round(share * steps), 1)} if size.equal_steps else {})
+            return SimCLR(dim=size.side, **given)
 
         return {
-            "autoencoder": lambda: self.fit(Autoencoder(dim=size.side, **loop), lesson).encoder,
-            "another seed": lambda: self.fit(Independent(dim=size.side, **another), lesson).encoder,
-            "SimCLR": simclr,
-            f"SimCLR{QUARTER}": partial(simclr, 0.25),
-            f"SimCLR{FOURFOLD}": partial(simclr, 4.0),
+            "autoencoder": Autoencoder(dim=size.side, **loop),
+            "another seed": Independent(dim=size.side, **another),
+            "SimCLR": simclr(1.0),
+            f"SimCLR{QUARTER}": simclr(0.25),
+            f"SimCLR{FOURFOLD}": simclr(4.0),
         }
+
+    def side_encoder(self, kind: str) -> Encoder:
+        """Train one of `side_trainers`, or take it up."""
+        encoder: Encoder = self.fit(self.side_trainers[kind], self.lesson.sources[0]).encoder
+        return encoder
 
     def pairs(self, target: TrainedModel, side: Encoder | None = None, *, fresh: bool = False) -> Pairs:
         """Pair the source's and a target's embeddings of the target's training images, or of images new to both."""

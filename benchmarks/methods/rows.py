@@ -99,7 +99,7 @@ def transform(
 ) -> Record:
     """Train a transform from the source's embeddings to the independent target's."""
     start, lesson = time.perf_counter(), models.lesson
-    encoder = models.side_encoders[side]() if side else None
+    encoder = models.side_encoder(side) if side else None
     epochs = lesson.size.residual_epochs if trainer is Residual else lesson.size.transform_epochs
     common = {"epochs": epochs, "seed": lesson.seed}
     artifact = trainer(**{**common, **settings}).fit(models.pairs(models.independent, encoder, fresh=fresh))

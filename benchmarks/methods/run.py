@@ -10,7 +10,7 @@ commit and the hardware. Each training on images is saved to a file of its own, 
 what they have in common, such as the source. A row's seconds are those of the process that finished it. Checkpoints do
 not know the code that made them: after a change to a trainer name another folder, or pass `--no-resume`.
 
-For 40 epochs (`benchmarks.methods.rise` says how far models still rise then); one core a process is used best:
+For 60 epochs; one core a process is used best, and a GPU serves many processes, each with a journal of its own:
 
     OMP_NUM_THREADS=1 python -m benchmarks.methods.run --set glyphs.npz Glyphs --size standard \
         --journal methods.jsonl --setting classes

@@ -17,6 +17,7 @@ SIZES: Mapping[str, Mapping[str, str]] = {
     "standard": {"methods": "standard"},
 }
 HOLDS, MEAN, MIXED, NOT = "holds", "by the mean", "mixed", "does not"
+FEWEST_SEEDS = 3  # of a difference that says anything
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def _differences(above: Above, size: str) -> Iterator[Found]:
         for measure in above.measures:
             mine, other = (getattr(row, measure) for row in rows)
             seeds = mine.by_seed.keys() & other.by_seed.keys()
-            if seeds:
+            if len(seeds) >= FEWEST_SEEDS:
                 yield Found(above.setting, name, measure, _of(mine, seeds) - _of(other, seeds))
 
 

@@ -13,10 +13,11 @@ from sklearn.datasets import load_digits
 
 from benchmarks.methods.data import ImageSet, read
 from benchmarks.methods.lesson import SETTINGS, lesson
+from benchmarks.methods.models import FOURFOLD, QUARTER, Models
 from benchmarks.methods.report import fill
-from benchmarks.methods.rows import ROWS, baseline
+from benchmarks.methods.rows import FRESH, ROWS, baseline
 from benchmarks.methods.run import run
-from benchmarks.methods.series import SERIES
+from benchmarks.methods.series import OF_FOUR, SERIES
 from benchmarks.methods.settings import SIZES
 from benchmarks.pairs.journal import Journal
 from compatstore.trainers import Images
@@ -38,7 +39,7 @@ def journal(data: ImageSet, tmp_path_factory) -> Journal:
     journal = Journal(tmp_path_factory.mktemp("run") / "journal.jsonl")
     run(data, TINY, [0], journal, ["classes"], CHOSEN)
     run(data, TINY, [0], journal, ["classes"], UNSCALED)
-    run(data, TINY, [0], journal, ["series"], ["BT2", "DMU, refreshed"])
+    run(data, TINY, [0], journal, ["series"], ["BT2", "DMU, refreshed", "DMU, refreshed three times"])
     return journal
 
 
@@ -53,6 +54,35 @@ def test_nothing_that_is_searched_was_learned_from(data: ImageSet) -> None:
         assert len(trial.sources) == (2 if setting == "series" else 1)
         shown = {len(images.class_names) for images in trial.sources}
         assert shown == ({3, 5} if setting == "series" else {10} if setting == "data" else {5})
+
+
+def test_fresh_pairs_are_of_images_that_no_model_learns_from(data: ImageSet, tmp_path: Path) -> None:
+    trial = lesson(data, "classes", TINY, seed=1)
+    assert trial.fresh is not None
+    assert len(trial.fresh) == TINY.images
+    learned = {image.tobytes() for image in trial.target.images}
+    assert not learned & {image.tobytes() for image in trial.fresh.images}
+    whole = replace(TINY, images=len(data.training))
+    assert lesson(data, "classes", whole, seed=1).fresh is None
+    journal = Journal(tmp_path / "journal.jsonl")
+    run(data, whole, [0], journal, ["classes"], [f"FCT{FRESH}"])
+    assert not journal.records
+
+
+def test_a_gallery_that_was_refreshed_three_times_is_measured_beside_each_step(journal: Journal) -> None:
+    (row,) = (record for record in journal.records if record["method"] == "DMU, refreshed three times")
+    names = {name.removeprefix(OF_FOUR) for name in row if name.startswith(OF_FOUR)}
+    assert names == {"1/1", "4/1", "4/h(h(h(1)))", "4/h(h(2))", "4/h(3)", "4/4"}
+
+
+def test_side_information_is_trained_for_equal_steps_where_the_size_says_so(data: ImageSet) -> None:
+    for equal in (True, False):
+        models = Models(lesson(data, "classes", replace(TINY, equal_steps=equal), seed=0))
+        trainers = [models.side_trainers[name] for name in ("SimCLR", f"SimCLR{QUARTER}", f"SimCLR{FOURFOLD}")]
+        steps = TINY.epochs * (len(models.lesson.sources[0]) // TINY.batch_size)
+        assert [trainer.steps for trainer in trainers] == (
+            [steps, max(round(steps / 4), 1), steps * 4] if equal else [None] * 3
+        )
 
 
 def test_each_row_says_how_every_pair_searches(journal: Journal) -> None:
@@ -78,7 +108,7 @@ def test_rows_without_a_scale_are_measured_against_models_of_their_own(journal: 
 
 
 def test_a_series_searches_every_earlier_gallery(journal: Journal) -> None:
-    record, refreshed = (record for record in journal.records if record["setting"] == "series")
+    record, refreshed, _ = (record for record in journal.records if record["setting"] == "series")
     assert {"1/1", "2/1", "2/2", "3/1", "3/2", "3/3"} <= set(record)
     assert {"3/h(h(1))", "3/h(h(1)), from both", "3/h(2), from both"} <= set(refreshed)
     assert {record["method"], refreshed["method"]} <= set(SERIES)
