@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -50,6 +52,8 @@ class Module:
     """
 
     reads: Literal["source", "id"] = "source"
+    # Whether threads read files, the next batch while the module works. A user's callable may not bear threads.
+    _reads_ahead: bool = False
 
     def __init__(
         self,
@@ -91,25 +95,36 @@ class Module:
         """
         vectors = [np.empty((0, self.dim), np.float32)]
         failures: dict[int, str] = {}
-        for start in range(0, len(sources), self.batch_size):
-            inputs, failed = self._read(sources[start : start + self.batch_size])
-            failures |= {start + i: reason for i, reason in failed.items()}
+        batches = [sources[start : start + self.batch_size] for start in range(0, len(sources), self.batch_size)]
+        for number, read in enumerate(self._inputs(batches)):
+            failed = {number * self.batch_size + row: one for row, one in enumerate(read) if isinstance(one, str)}
+            failures |= failed
             if not failures:  # after the first failure only the reading goes on, to list them all
-                vectors.append(self._embed(inputs))
+                vectors.append(self._embed([one for one in read if not isinstance(one, str)]))
         if failures:
             raise SourceError(f"encode {len(sources)} sources", failures, fix="Leave these sources out of the batch.")
         return np.concatenate(vectors)
 
-    def _read(self, sources: Sequence[Any]) -> tuple[list[torch.Tensor], dict[int, str]]:
-        inputs, failures = [], {}
-        for index, source in enumerate(sources):
-            try:
-                inputs.append(self.preprocess(source))
-            except SourceError as error:
-                failures[index] = "; ".join(error.failures.values())
-            except (OSError, ValueError) as error:
-                failures[index] = str(error) or type(error).__name__
-        return inputs, failures
+    def _inputs(self, batches: Sequence[Sequence[Any]]) -> Iterator[list[torch.Tensor | str]]:
+        """Read batch after batch."""
+        if not self._reads_ahead or not all(isinstance(one, str | Path | bytes) for batch in batches for one in batch):
+            yield from ([self._read(source) for source in batch] for batch in batches)
+            return
+        with ThreadPoolExecutor(thread_name_prefix="compatstore-reader") as pool:
+            following: Iterator[torch.Tensor | str] = iter(())
+            for batch in (*batches, ()):
+                read, following = list(following), pool.map(self._read, batch)
+                if read:
+                    yield read
+
+    def _read(self, source: Any) -> torch.Tensor | str:
+        """The module's input, or why there is none."""
+        try:
+            return self.preprocess(source)
+        except SourceError as error:
+            return "; ".join(error.failures.values())
+        except (OSError, ValueError) as error:
+            return str(error) or type(error).__name__
 
     def _embed(self, inputs: list[torch.Tensor]) -> FloatArray:
         torch = require_torch()

@@ -126,6 +126,8 @@ class NetworkEncoder(Module):
         ('NetworkEncoder', (3, 4))
     """
 
+    _reads_ahead = True
+
     def __init__(
         self,
         backbone: Backbone,

@@ -54,6 +54,8 @@ class OpenClipModel(Module):
         True
     """
 
+    _reads_ahead = True
+
     def __init__(
         self,
         model: str,

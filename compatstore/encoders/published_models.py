@@ -44,6 +44,8 @@ class TimmModel(Module):
         True
     """
 
+    _reads_ahead = True
+
     def __init__(
         self,
         name: str,
@@ -129,6 +131,8 @@ class TorchvisionModel(Module):
         >>> encoder.encode([np.zeros((64, 64, 3), np.uint8)]).shape == (1, encoder.dim)
         True
     """
+
+    _reads_ahead = True
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ from compatstore.encoders import NetworkEncoder, encode_readable, from_spec
 from compatstore.encoders.backbones import SmallConvNet, TimmBackbone, from_description, to_description
 from compatstore.encoders.backbones.backbone import FinalNorm
 from compatstore.encoders.network import Preprocessing
-from compatstore.errors import CorruptArtifact, InvalidInput, NotFound
+from compatstore.errors import CorruptArtifact, InvalidInput, NotFound, SourceError
 
 IMAGES = list(np.random.default_rng(0).integers(0, 255, (6, 8, 8), np.uint8))
 
@@ -77,6 +77,22 @@ def test_unreadable_images_are_left_out_and_listed(tmp_path: Path) -> None:
     encoded = encode_readable(ENCODER, [IMAGES[0], b"broken", tmp_path / "gone.png", IMAGES[1]])
     assert encoded.readable.tolist() == [0, 3]
     assert list(encoded.failures) == [1, 2]
+
+
+def test_files_that_threads_read_ahead_give_what_arrays_give(tmp_path: Path) -> None:
+    images = np.random.default_rng(1).integers(0, 255, (23, 8, 8), np.uint8)
+    paths = [tmp_path / f"{number}.png" for number in range(len(images))]
+    for image, path in zip(images, paths, strict=True):
+        Image.fromarray(image).save(path)
+    encoder = NetworkEncoder.from_bytes(ENCODER.to_bytes(), device="cpu")
+    encoder.batch_size = 4
+    np.testing.assert_array_equal(encoder.encode(paths), encoder.encode(list(images)))
+    assert encoder.encode(paths[:0]).shape == (0, encoder.dim)
+    paths[2].write_bytes(b"broken")
+    paths[21].unlink()
+    with pytest.raises(SourceError) as caught:
+        encoder.encode(paths)
+    assert list(caught.value.failures) == [2, 21]
 
 
 @given(cut=st.integers(0, len(CONTENT) - 1))
