@@ -119,11 +119,9 @@ def main() -> None:
     parser.add_argument("--suspensions", type=int, default=100, help="past the term of a lease")
     parser.add_argument("--seeds", type=int, default=20, help="lives, at least; half of them in an adopted table")
     parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--store", choices=("disk", "s3"), default="disk", help="s3: moto's server, on this machine")
     parser.add_argument(
-        "--store", choices=("disk", "s3"), default="disk", help="s3: a server of moto's, on this machine"
-    )
-    parser.add_argument(
-        "--keep", type=Path, help="on a disk, folder for the galleries of lives in which something did not hold"
+        "--keep", type=Path, help="folder for the galleries, of a disk, in which something did not hold"
     )
     parser.add_argument("--journal", type=Path, help="file of the lives that have ended; the next run goes on from it")
     arguments = parser.parse_args()

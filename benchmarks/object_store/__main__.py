@@ -74,13 +74,16 @@ def print_requests(versions: int) -> None:
         writer.add({"id": ["first"], "vector": np.zeros((1, DIM), np.float32)})
         for number in (0, versions):
             for change in range(number):
-                writer._catalog.store.writer().update_config({"benchmark": str(change)})  # type: ignore[attr-defined]
+                writer._catalog.store.writer().update_config({"benchmark": str(change)})
             reader = cs.Gallery.open(uri, storage_options=to)
             reader.search(np.zeros(DIM, np.float32), 1)
             table = f"{writer.status().table_version} versions"
-            query = np.zeros(DIM, np.float32)
-            _print_counted(f"search, {table}", seen, lambda r=reader: r.search(query, 1), SEARCHES)  # type: ignore[misc]
+            _print_counted(f"search, {table}", seen, _search(reader), SEARCHES)
             _print_counted(f"Lance's look at the latest version, {table}", seen, _latest(reader), SEARCHES)
+
+
+def _search(gallery: cs.Gallery) -> Callable[[], object]:
+    return lambda: gallery.search(np.zeros(DIM, np.float32), 1)
 
 
 def _latest(gallery: cs.Gallery) -> Callable[[], object]:
