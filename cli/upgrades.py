@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator, Mapping
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from compatstore.cli.exit_codes import BUSY, GATE_FAILED, stop_on_signals
+from compatstore.cli.logs import printed_aside
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import onto, progress_bars
 from compatstore.cli.switching import switched_view
@@ -167,8 +166,7 @@ def upgrade(
         with progress_bars("plan"):
             planned = opened.plan(target, via=via, backfill=backfill, gates=gates, learn=learning, run=settings)
         _show_plan(ctx, output, planned)
-    # Stdout is for the report; Ray tells there of workers that were lost.
-    aside = redirect_stdout(sys.stderr)
+    aside = printed_aside(output.log)  # Ray tells on stdout of workers that were lost
     with aside, progress_bars("upgrade") as bars, stop_on_signals() as should_stop, output.noting_warnings():
         report = opened.upgrade(
             target,
