@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
-from compatstore.cli.logs import LogLevel, Log
+from compatstore.cli.logs import Log, LogLevel
 from compatstore.errors import CompatStoreError, CompatStoreWarning
 from compatstore.visible import visible
 
