@@ -18,7 +18,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 # Before NumPy and Lance are loaded, here and in every victim.
@@ -29,9 +29,7 @@ from benchmarks.crashes.place import BucketPath, Place, copy_folder, remove_fold
 from benchmarks.crashes.rehearsal import prepare
 from benchmarks.crashes.script import SCRIPT
 from benchmarks.crashes.template import KINDS
-from benchmarks.object_store.servers import BUCKET, environment, moto
-
-FRAGMENTS, ROWS = 8, 200
+from benchmarks.object_store.servers import environment, moto
 
 
 def total(lives: list[Lived]) -> Lived:
@@ -110,7 +108,7 @@ def empty_place(store: str) -> Iterator[Place]:
         return
     with moto() as endpoint:
         os.environ |= environment(endpoint)
-        yield BucketPath.of(f"{BUCKET}/crashes")
+        yield BucketPath(PurePosixPath())  # a bucket for each gallery: a list of moto's goes through all of a bucket
 
 
 def main() -> None:
@@ -119,6 +117,8 @@ def main() -> None:
     parser.add_argument("--suspensions", type=int, default=100, help="past the term of a lease")
     parser.add_argument("--seeds", type=int, default=20, help="lives, at least; half of them in an adopted table")
     parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--fragments", type=int, default=8, help="of each gallery as a life begins")
+    parser.add_argument("--rows", type=int, default=200, help="of each fragment")
     parser.add_argument("--store", choices=("disk", "s3"), default="disk", help="s3: moto's server, on this machine")
     parser.add_argument(
         "--keep", type=Path, help="folder for the galleries, of a disk, in which something did not hold"
@@ -128,7 +128,7 @@ def main() -> None:
     journal = Journal(arguments.journal)
     lives = journal.read()
     with empty_place(arguments.store) as folder:
-        templates = [prepare(folder, kind, FRAGMENTS, ROWS) for kind in KINDS]
+        templates = [prepare(folder, kind, arguments.fragments, arguments.rows) for kind in KINDS]
         for seed in itertools.count(arguments.first_seed + len(lives)):
             if len(lives) >= arguments.seeds and enough(total(lives), arguments.kills, arguments.suspensions):
                 break

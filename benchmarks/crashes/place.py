@@ -11,18 +11,13 @@ from pyarrow.fs import FileSelector, FileSystem, FileType
 
 @dataclass(frozen=True)
 class BucketPath:
-    """A folder or an object of a bucket, with those methods of `Path` that the harness uses.
+    """A bucket, a folder or an object of one, with those methods of `Path` that the harness uses.
 
     Args:
         path: Bucket and object: "galleries/life-1/items.lance".
     """
 
     path: PurePosixPath
-
-    @classmethod
-    def of(cls, path: str) -> BucketPath:
-        """The place of a bucket and an object's name."""
-        return cls(PurePosixPath(path))
 
     def __str__(self) -> str:
         return f"s3://{self.path}"
@@ -58,6 +53,10 @@ class BucketPath:
         with self._files.open_input_stream(str(self.path)) as stream:
             return bytes(stream.read())
 
+    def make_bucket(self) -> None:
+        """Make the bucket, unless it is there."""
+        FileSystem.from_uri(f"s3://{self.path.parts[0]}?allow_bucket_creation=true")[0].create_dir(self.path.parts[0])
+
     def copy(self, folder: BucketPath) -> None:
         """Copy all objects below."""
         for file in self._below():
@@ -82,18 +81,21 @@ Place = Path | BucketPath
 
 def place_of(text: str) -> Place:
     """The place that a text names: an address in a bucket, or a path."""
-    return BucketPath.of(text.removeprefix("s3://")) if text.startswith("s3://") else Path(text)
+    return BucketPath(PurePosixPath(text.removeprefix("s3://"))) if text.startswith("s3://") else Path(text)
 
 
 def make_folder(place: Place) -> None:
-    """Make a folder; a bucket needs none."""
-    if isinstance(place, Path):
+    """Make a folder; of a bucket there has to be the bucket."""
+    if isinstance(place, BucketPath):
+        place.make_bucket()
+    else:
         place.mkdir(parents=True)
 
 
 def copy_folder(source: Place, target: Place) -> None:
     """Copy a folder with all that is in it; both on a disk, or both in the bucket."""
     if isinstance(source, BucketPath) and isinstance(target, BucketPath):
+        target.make_bucket()
         source.copy(target)
     else:
         shutil.copytree(str(source), str(target))

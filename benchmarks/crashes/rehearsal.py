@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from benchmarks.crashes.place import Place, copy_folder, make_folder
+from benchmarks.crashes.place import Place, copy_folder, make_folder, remove_folder
 from benchmarks.crashes.process import Victim
 from benchmarks.crashes.script import DONE, Aim
 from benchmarks.crashes.template import Kind, initial_items, make_template
@@ -43,10 +43,12 @@ class Template:
 
 def prepare(folder: Place, kind: Kind, fragments: int, rows: int) -> Template:
     """Make the gallery that lives of a kind begin with, and time the script on a copy of it."""
-    make_folder(folder / kind.name)
-    path = make_template(folder / kind.name, kind, fragments, rows)
+    home = kind.name.replace(", ", "-")  # which may be a bucket's name
+    make_folder(folder / home)
+    path = make_template(folder / home, kind, fragments, rows)
     untimed = Template(kind, path, fragments, rows, {})
-    seconds = rehearse(untimed.copy(folder / f"{kind.name}-rehearsal"))
+    seconds = rehearse(untimed.copy(folder / f"{home}-rehearsal"))
+    remove_folder(folder / f"{home}-rehearsal")
     return Template(kind, path, fragments, rows, seconds)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from multiprocessing.synchronize import Barrier
 from typing import Any
 
@@ -35,6 +35,12 @@ class Outcome:
     refused: int
     lost: int
     doubled: int
+
+    def __add__(self, other: Outcome) -> Outcome:
+        return Outcome(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
+
+
+NOTHING = Outcome(0, 0, 0, 0)
 
 
 def commit_at_once(uri: str, rounds: int, *, plain: bool) -> Outcome:

@@ -54,9 +54,10 @@ class Shards:
         InvalidInput: There is no address, or one twice.
 
     Examples:
+        >>> clip = cs.EmbeddingVersion("v1", dim=2, model="clip@2021")
         >>> for day in ("01", "02"):
-        ...     shard = cs.Gallery.create(f"app-db#photos_{day}", v1)
-        ...     _ = shard.add({"id": ["a"], "vector": np.zeros((1, v1.dim), np.float32)})
+        ...     shard = cs.Gallery.create(f"app-db#photos_{day}", clip)
+        ...     _ = shard.add({"id": ["a"], "vector": np.ones((1, 2), np.float32)})
         >>> shards = cs.Shards.open("app-db#photos_*")
         >>> shards.addresses
         ('app-db#photos_01', 'app-db#photos_02')
@@ -99,12 +100,6 @@ class Shards:
             InvalidInput: It names no database, or has no pattern behind the `#`.
             GalleryNotFound: No table matches.
             StorageError: The database cannot be listed.
-
-        Examples:
-            >>> cs.Shards.open("app-db#none_*")
-            Traceback (most recent call last):
-            ...
-            compatstore.errors.GalleryNotFound: open the shards app-db#none_*; ...
         """
         asked = f"open the shards {pattern}"
         if not is_pattern(pattern):
@@ -226,7 +221,7 @@ class Shards:
 
         Args:
             target: The upgrade's target.
-            force: Do so while rows have no vector in it; every shard must be ready all the same.
+            force: Do so while rows have no vector in it; every shard must be ready also then.
             progress: Called after each batch of what is caught up with.
             should_stop: Asked before each batch.
 
