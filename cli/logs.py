@@ -50,7 +50,7 @@ class Log:
         self.context: dict[str, str] = {}
         self._began = time.monotonic()
         self._result: object = None
-        os.environ.setdefault("LANCE_LOG", "off")  # read when Lance is loaded; it writes past Python
+        os.environ.setdefault("LANCE_LOG", "lance=off")  # read when Lance is loaded; it writes past Python
 
     def line(self, event: str, fields: Mapping[str, object], level: LogLevel = "info") -> str:
         """One event as a line without its end."""

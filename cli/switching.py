@@ -107,8 +107,9 @@ def rollback(output: Output, gallery: str, target: str | None) -> None:
     Atomic; nothing is lost, and nobody is waited for. TARGET is the active version, or else the only upgrade under
     way, where it is left out.
     """
-    if is_pattern(gallery) and target is not None:
-        output.show(open_shards(gallery, trust_code=False).rollback(target), view)
+    if is_pattern(gallery):
+        shards = open_shards(gallery, trust_code=False)
+        output.show(shards.rollback(target or shards.status().target), view)
         return
     output.show(open_gallery(gallery, trust_code=False).rollback(target), switched_view)
 

@@ -50,6 +50,7 @@ def try_server(name: str, rounds: int) -> bool:
             uri = f"s3://{BUCKET}/photos-{number}.lance"
             cs.Gallery.create(uri, V1)
             gallery += commit_at_once(uri, min(ROUNDS_OF_A_GALLERY, rounds - begun), plain=False)
+            print(f"{min(begun + ROUNDS_OF_A_GALLERY, rounds)} rounds: {gallery}", file=sys.stderr, flush=True)
         _print_row(name, "taken", "galleries", gallery)
         return not (plain.lost or gallery.lost or gallery.doubled)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import signal
+import subprocess
 import sys
 import warnings
 from datetime import datetime
@@ -110,6 +112,16 @@ def test_a_stop_is_an_event(slow):
     assert [event["signal"] for event in named(found, "stopping")] == [signal.SIGTERM]
     assert [event["error"] for event in named(found, "failed")] == ["Interrupted"]
     assert (found[-1]["event"], found[-1]["exit_code"]) == ("ended", 143)
+
+
+def test_lance_is_silent_unless_it_was_told_to_speak(linked):
+    program = "from compatstore.cli.app import main; main()"
+    words = [sys.executable, "-c", program, "upgrade", str(linked), "v2", "--log", "json"]
+    clean = {name: value for name, value in os.environ.items() if name != "LANCE_LOG"}
+    for more, silent in (({}, True), ({"LANCE_LOG": "debug"}, False)):
+        ran = subprocess.run(words, env={**clean, **more}, capture_output=True, text=True, check=True)
+        assert all(line.startswith("{") for line in ran.stderr.splitlines()) == silent
+        assert "ended" in ran.stderr
 
 
 def test_what_an_encoder_prints_and_logs_is_told_as_events(run, slow, monkeypatch):
