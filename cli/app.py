@@ -28,6 +28,7 @@ from compatstore.cli import (
     watching,
 )
 from compatstore.cli.exit_codes import EXPLANATION, STOPPED, UNEXPECTED, exit_code, stopped_code
+from compatstore.cli.logs import Log, asked_for
 from compatstore.cli.output import Output
 from compatstore.cli.verb import shown_examples
 from compatstore.errors import CompatStoreError
@@ -43,7 +44,8 @@ class App(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Decide how to speak before anything can go wrong."""
-        ctx.obj = Output(as_json="--json" in takewhile(lambda word: word != "--", args))
+        words = list(takewhile(lambda word: word != "--", args))
+        ctx.obj = Output(as_json="--json" in words, log=Log() if asked_for(words) else None)
         try:
             return super().parse_args(ctx, args)
         except click.UsageError as error:
@@ -51,8 +53,15 @@ class App(click.Group):
             return ctx.exit(error.exit_code)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a verb; every error that is expected ends here, without a traceback."""
+        """Run a verb, and log how it ends where that was asked for."""
         output: Output = ctx.obj
+        if output.log is None:
+            return self._run(ctx, output)
+        with output.log.until_end(), output.noting_warnings():
+            return self._run(ctx, output)
+
+    def _run(self, ctx: click.Context, output: Output) -> Any:
+        """Run a verb; every error that is expected ends here, without a traceback."""
         try:
             try:
                 return super().invoke(ctx)
@@ -95,7 +104,8 @@ def app() -> None:
     fastembed:FOLDER, model2vec:FOLDER or openai:BASE_URL#MODEL for texts; precomputed:PATH; or
     python:package.module:attribute. Settings stand behind a "?": transformers:FOLDER?pooling=cls&normalise=true.
 
-    Data goes to stdout, progress and notes to stderr; --json prints every result, and every error, as JSON.
+    Data goes to stdout, progress and notes to stderr; --json prints every result, and every error, as JSON, and
+    --log json makes each line of stderr a JSON object.
     Where stdout is no terminal, tables are plain text of any width; NO_COLOR takes the styles from a terminal too.
     """
 

@@ -10,6 +10,7 @@ from types import FrameType
 
 import click
 
+from compatstore.cli.output import Output
 from compatstore.errors import (
     AlreadyExists,
     CompatStoreError,
@@ -82,6 +83,8 @@ def stop_on_signals() -> Iterator[Callable[[], bool]]:
     The first signal asks; a second one ends the program at once, as it would without this block. Nothing is lost then
     either: what is written is written in whole commits.
     """
+    output = click.get_current_context().find_object(Output)
+    log = None if output is None else output.log
     received: list[int] = []
     before = {number: signal.getsignal(number) for number in SIGNALS}
 
@@ -92,7 +95,9 @@ def stop_on_signals() -> Iterator[Callable[[], bool]]:
     def ask(number: int, _frame: FrameType | None) -> None:
         received.append(number)
         restore()
-        os.write(2, b"\nStopping when this batch is finished; once more to stop at once.\n")  # safe in a handler
+        said = "Stopping when this batch is finished; once more to stop at once."
+        line = f"\n{said}\n" if log is None else log.line("stopping", {"message": said, "signal": number}) + "\n"
+        os.write(2, line.encode())  # safe in a handler
 
     for number in SIGNALS:
         signal.signal(number, ask)

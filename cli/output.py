@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 
+from compatstore.cli.logs import Log, LogLevel
 from compatstore.errors import CompatStoreError, CompatStoreWarning
 from compatstore.visible import visible
 
@@ -39,13 +40,14 @@ class Output:
 
     Args:
         as_json: Print results and errors as JSON on stdout, instead of tables on stdout and errors on stderr.
+        log: Takes all that is said on stderr; None where that is lines for people.
 
     Attributes:
         gallery: What the user called the gallery; commands that are advised name it. "" before that is known.
     """
 
-    def __init__(self, *, as_json: bool) -> None:
-        self.as_json, self.gallery = as_json, ""
+    def __init__(self, *, as_json: bool, log: Log | None = None) -> None:
+        self.as_json, self.log, self.gallery = as_json, log, ""
 
     def show(self, result: T, view: Callable[[T], Iterable[str | Table]]) -> None:
         """Print a result.
@@ -54,6 +56,8 @@ class Output:
             result: What the API returned: a dataclass, an Arrow table, or a sequence of them.
             view: Turns it into lines and tables for people.
         """
+        if self.log is not None:
+            self.log.keep(plain(result))
         if self.as_json:
             click.echo(json.dumps(plain(result), indent=2))
             return
@@ -70,9 +74,12 @@ class Output:
         """Print one of many results as one line of JSON, at once."""
         click.echo(json.dumps(plain(result)))
 
-    def note(self, text: str) -> None:
+    def note(self, text: str, level: LogLevel = "info") -> None:
         """Say something that is no data, one line on stderr."""
-        click.echo(visible(self._named(text)), err=True)
+        if self.log is not None:
+            self.log.write("note" if level == "info" else level, {"message": self._named(text)}, level)
+        else:
+            click.echo(visible(self._named(text)), err=True)
 
     def addressed(self, part: str | Table) -> str | Table:
         """The same with commands that can be copied: "compatstore status GALLERY" names the gallery at hand."""
@@ -99,7 +106,8 @@ class Output:
                 line: str | None = None,
             ) -> None:
                 ours = issubclass(category, CompatStoreWarning)
-                self.note(f"Warning: {message}" if ours else f"{filename}:{lineno}: {category.__name__}: {message}")
+                said = f"Warning: {message}" if ours else f"{filename}:{lineno}: {category.__name__}: {message}"
+                self.note(str(message) if self.log is not None and ours else said, "warning")
 
             warnings.simplefilter("always", CompatStoreWarning)
             warnings.showwarning = show
@@ -107,14 +115,22 @@ class Output:
 
     def fail(self, error: CompatStoreError, code: int) -> None:
         """Print an error."""
+        fields = {**error.to_dict(), "exit_code": code}
+        if self.log is not None:
+            self.log.write("failed", fields, "error")
         if self.as_json:
-            click.echo(json.dumps({**error.to_dict(), "exit_code": code}, indent=2))
-        else:
+            click.echo(json.dumps(fields, indent=2))
+        elif self.log is None:
             self.note(f"Error: {error}")
 
     def fail_usage(self, error: click.UsageError) -> None:
         """Print a wrong option or argument, for people with the usage line; the help where a command is missing."""
         message = error.format_message()
+        fields = {"error": "UsageError", "message": message, "asked": "", "expected": "", "found": "", "fix": ""}
+        if self.log is not None:
+            self.log.write("failed", {**fields, "exit_code": error.exit_code}, "error")
+            if not self.as_json:
+                return
         if isinstance(error, click.exceptions.NoArgsIsHelpError):
             for line in message.splitlines():
                 self.note(line)
@@ -125,7 +141,6 @@ class Output:
             for line in (*usage.splitlines(), *([hint, ""] if hint else []), f"Error: {message}"):
                 self.note(line)
             return
-        fields = {"error": "UsageError", "message": message, "asked": "", "expected": "", "found": "", "fix": ""}
         click.echo(json.dumps({**fields, "exit_code": error.exit_code}, indent=2))
 
 

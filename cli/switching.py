@@ -11,8 +11,10 @@ import click
 from compatstore.cli.exit_codes import exit_code, stop_on_signals
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import onto, progress_bars
+from compatstore.cli.sharded import cut_over_shards, is_pattern, open_shards, require_one
 from compatstore.cli.verb import gallery_argument, open_gallery, trust_code_option, verb, wait_option
 from compatstore.errors import RowsMissing
+from compatstore.shown import view
 from compatstore.tables import Table
 
 if TYPE_CHECKING:
@@ -69,7 +71,16 @@ def cutover(
     serving: Serving | None,
     trust_code: bool,
 ) -> None:
-    """Make TARGET the version that searches use; atomic."""
+    """Make TARGET the version that searches use; atomic.
+
+    Where GALLERY is DATABASE#PATTERN, all tables whose names match are switched, or none: refused while one of them is
+    not ready.
+    """
+    if is_pattern(gallery):
+        if check or serving is not None:
+            require_one(gallery, "--check" if check else "--serving")
+        cut_over_shards(output, open_shards(gallery, trust_code=trust_code), target, force=force)
+        return
     opened = open_gallery(gallery, trust_code=trust_code)
     if check:
         checked = CutoverCheck(target, opened.check_cutover(target))
@@ -96,6 +107,10 @@ def rollback(output: Output, gallery: str, target: str | None) -> None:
     Atomic; nothing is lost, and nobody is waited for. TARGET is the active version, or else the only upgrade under
     way, where it is left out.
     """
+    if is_pattern(gallery):
+        shards = open_shards(gallery, trust_code=False)
+        output.show(shards.rollback(target or shards.status().target), view)
+        return
     output.show(open_gallery(gallery, trust_code=False).rollback(target), switched_view)
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator, Mapping
-from contextlib import redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from compatstore.cli.exit_codes import BUSY, GATE_FAILED, stop_on_signals
+from compatstore.cli.logs import printed_aside
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import onto, progress_bars
+from compatstore.cli.sharded import cut_over_shards, exit_code_of, is_pattern, open_shards, prepare_each, require_one
 from compatstore.cli.switching import switched_view
 from compatstore.cli.verb import (
     gallery_argument,
@@ -119,8 +119,8 @@ def plan(
     "upgrade",
     examples=(
         "upgrade notes.lance v2 --encoder model2vec:new-model",
-        "upgrade photos.lance v2 --backfill 0.25 --cutover",
         "upgrade photos.lance v2 --max-cost 50 --price-per-item 0.0001 --dry-run",
+        "upgrade 'app-db#photos_*' v2 --backfill 0.25 --cutover",
     ),
     requests=_of_upgrade,
 )
@@ -156,19 +156,50 @@ def upgrade(
     The source's vectors stay as they are. Ctrl-C and SIGTERM finish the batch at hand. The same command again goes on
     where this one stopped; when all is done it does nothing. Searches use TARGET after a cutover.
 
+    Where GALLERY is DATABASE#PATTERN, such as app-db#photos_*, all tables whose names match are upgraded as one:
+    limits of items, seconds and money are of all together, a table that fails does not stop the others, and --cutover
+    switches all or none.
+
     Where no artifact leads to TARGET, the upgrade learns one from what it embeds; --encoder registers a TARGET that is
     new. Without any limit a first sample is embedded, 2 % of the gallery.
     """
+    learning = _learning(refit, no_learn)
+    if is_pattern(gallery):
+        if dry_run:
+            require_one(gallery, "--dry-run")
+        shards = open_shards(gallery, trust_code=trust_code, target=target, encoder=encoder)
+        linked: list[str | None] = []
+
+        def prepare(shard: Gallery) -> None:
+            if encoder is not None:
+                _register_first(shard, target, encoder, output)
+            linked.append(_link_first(shard, via, target, output))
+
+        prepare_each(shards, prepare)
+        with printed_aside(output.log), progress_bars("upgrade") as bars, stop_on_signals() as should_stop:
+            upgraded = shards.upgrade(
+                target,
+                via=next(iter(linked), via),
+                backfill=backfill,
+                gates=gates,
+                learn=learning,
+                run=settings,
+                progress=onto(bars),
+                should_stop=should_stop,
+            )
+        output.show(upgraded, view)
+        if cutover and not upgraded.failed:
+            cut_over_shards(output, shards, target)
+        ctx.exit(exit_code_of(upgraded))
     if encoder is not None and not dry_run:
         _register_first(open_gallery(gallery, trust_code=trust_code), target, encoder, output)
     opened = open_target(gallery, target, encoder, trust_code=trust_code)
-    via, learning = _link_first(opened, via, target, output), _learning(refit, no_learn)
+    via = _link_first(opened, via, target, output)
     if dry_run:
         with progress_bars("plan"):
             planned = opened.plan(target, via=via, backfill=backfill, gates=gates, learn=learning, run=settings)
         _show_plan(ctx, output, planned)
-    # Stdout is for the report; Ray tells there of workers that were lost.
-    aside = redirect_stdout(sys.stderr)
+    aside = printed_aside(output.log)  # Ray tells on stdout of workers that were lost
     with aside, progress_bars("upgrade") as bars, stop_on_signals() as should_stop, output.noting_warnings():
         report = opened.upgrade(
             target,

@@ -1,4 +1,4 @@
-"""What all verbs share: `--json`, examples in the help, options made from a dataclass, and opening a gallery."""
+"""What all verbs share: `--json` and `--log`, examples in the help, options made of dataclasses, opening a gallery."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from compatstore.cli.logs import log_option
 from compatstore.cli.output import Output
 from compatstore.cli.settings import Options
 from compatstore.errors import AlreadyExists
@@ -31,15 +32,15 @@ class Verb(click.Command):
     requests: Callable[[], Mapping[str, Options]] = dict
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """All parameters: the command's own, the generated ones, --json and --help."""
+        """All parameters: the command's own, the generated ones, those of all verbs, and --help."""
         own = super().get_params(ctx)
         declared, help = own[: len(self.params)], own[len(self.params) :]
         if not ctx.resilient_parsing:
-            return [*declared, *self._generated, _json_option(), *help]
+            return [*declared, *self._generated, *_for_all(), *help]
         from compatstore.cli.offers import completed  # a shell asks for completions
         from compatstore.cli.option_list import listed_options
 
-        return [completed(parameter) for parameter in (*declared, *listed_options(ctx), _json_option(), *help)]
+        return [completed(parameter) for parameter in (*declared, *listed_options(ctx), *_for_all(), *help)]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Read the line; while its last value is still to be completed, without the option that waits for it."""
@@ -61,6 +62,8 @@ class Verb(click.Command):
         output = ctx.find_object(Output)
         if output is not None:
             output.gallery = ctx.params.get("gallery") or ""
+            if output.log is not None:
+                output.log.begin(ctx.command_path.partition(" ")[2], ctx.params)
         for name, options in self.requests().items():
             ctx.params[name] = options.collect(ctx.params)
         return super().invoke(ctx)
@@ -70,9 +73,9 @@ class Verb(click.Command):
         return [option for options in self.requests().values() for option in options.made()]
 
 
-def _json_option() -> click.Option:
-    # It takes effect in App.parse_args, so that a command line that cannot be parsed is answered in JSON too.
-    return click.Option(["--json"], is_flag=True, expose_value=False, help="Print the result as JSON.")
+def _for_all() -> tuple[click.Option, ...]:
+    # --json takes effect in App.parse_args, so that a command line that cannot be parsed is answered in JSON too.
+    return click.Option(["--json"], is_flag=True, expose_value=False, help="Print the result as JSON."), log_option()
 
 
 def shown_examples(examples: Sequence[str]) -> str:

@@ -13,6 +13,7 @@ import click
 
 from compatstore.cli.exit_codes import STOPPED, exit_code
 from compatstore.cli.output import Output, console, fitted, is_terminal, pass_output
+from compatstore.cli.sharded import is_pattern, show_status
 from compatstore.cli.verb import gallery_argument, open_gallery, verb
 from compatstore.errors import UpgradeError
 from compatstore.shown import view
@@ -83,8 +84,11 @@ def following(output: Output) -> Iterator[Callable[[Status], None]]:
 def status(ctx: click.Context, output: Output, gallery: str, watch: float | None) -> None:
     """Show items, versions and upgrades.
 
-    With --json, --watch prints a line for each look.
+    With --json, --watch prints a line for each look. GALLERY may be DATABASE#PATTERN, for tables upgraded as one.
     """
+    if is_pattern(gallery):
+        show_status(ctx, output, gallery, watch)
+        return
     opened = open_gallery(gallery, trust_code=False)
     if watch is None:
         output.show(opened.status(), view)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from compatstore.search.cache import Cache, Nearest
     from compatstore.search.cache_size import CacheSize
     from compatstore.search.cascade import Cascade
+    from compatstore.shards import Shards
     from compatstore.storage.indexes import SearchSettings
     from compatstore.trainers.pairs.learn import Learn
     from compatstore.upgrade.requests.backfill import Backfill
@@ -51,6 +52,7 @@ __all__ = [
     "Queries",
     "RunSettings",
     "SearchSettings",
+    "Shards",
     "ShowProgress",
     "Transformed",
     "__version__",
@@ -80,6 +82,7 @@ _HOMES = {
     "Queries": "compatstore.upgrade.requests.queries",
     "RunSettings": "compatstore.upgrade.requests.run_settings",
     "SearchSettings": "compatstore.storage.indexes",
+    "Shards": "compatstore.shards",
     "ShowProgress": "compatstore.notebook",
     "Transformed": "compatstore.artifacts",
     "export": "compatstore.devices.export",

@@ -42,6 +42,7 @@ LAYERS = [
     "search",
     "trainers",
     "gallery",
+    "shards",
     "integrations",
     "demo",
     "cli",

@@ -7,13 +7,16 @@ import threading
 import urllib.request
 from itertools import count
 
+import lance
 import lancedb
 import numpy as np
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 from moto.server import ThreadedMotoServer
 
 import compatstore as cs
+from benchmarks.object_store.proxy import proxy
 from compatstore.artifacts import Artifact, Space
 from compatstore.cli.app import app
 from compatstore.errors import CorruptArtifact, DuplicateIds, StorageError
@@ -21,6 +24,7 @@ from compatstore.storage.blobs import FOLDER, Blobs
 from compatstore.storage.files import Files
 from compatstore.storage.location import locate
 from compatstore.trainers import Pairs, Ridge
+from compatstore.verification.examination import gallery_place
 
 ROWS = 300
 IDS = [f"item-{number:03d}" for number in range(ROWS)]
@@ -159,6 +163,92 @@ def test_the_shell_finds_the_store_by_the_environment(uri, options, monkeypatch)
     assert json.loads(ran["status"].output)["rows"] == ROWS
     written = [found for found in json.loads(ran["doctor"].output)["diagnoses"] if found["topic"] == "writing"]
     assert [found["level"] for found in written] == ["ok"]
+
+
+@pytest.fixture
+def forgetful(options):
+    """The same store without conditional writes."""
+    with proxy(options["aws_endpoint"], drops=frozenset({"if-none-match"})) as passed:
+        yield {**options, "aws_endpoint": passed.endpoint}
+
+
+def test_a_store_without_conditional_writes_is_refused_and_left_as_it_was(uri, options, forgetful):
+    v1, _ = versions()
+    with pytest.raises(StorageError, match=r"create a gallery at s3.*If-None-Match.*wrote one object twice") as refused:
+        cs.Gallery.create(uri, v1, storage_options=forgetful)
+    assert "Amazon S3" in refused.value.fix
+    assert Files(locate(uri, options)).names() == []
+    assert len(cs.Gallery.create(uri, v1, storage_options=options)) == 0
+    assert not [name for name in Files(locate(uri, options)).names() if name.startswith("probe")]
+
+
+def test_no_table_is_adopted_in_a_store_without_conditional_writes(uri, options, forgetful):
+    items = pa.table({"key": IDS[:2], "embedding": pa.array(OLD[:2].tolist(), pa.list_(pa.float32(), 6))})
+    lance.write_dataset(items, uri, storage_options=options)
+    before = Files(locate(uri, options)).names()
+    with pytest.raises(StorageError, match=r"adopt s3.*wrote one object twice"):
+        cs.Gallery.adopt(uri, versions()[0], vector="embedding", id="key", storage_options=forgetful)
+    assert Files(locate(uri, options)).names() == before
+    assert lance.dataset(uri, storage_options=options).version == 1
+
+
+def test_the_doctor_says_whether_a_store_has_conditional_writes(uri, options, forgetful):
+    cs.Gallery.create(uri, versions()[0], storage_options=options)
+    before = Files(locate(uri, options)).names()
+    levels = {
+        name: {found.topic: found.level for found in gallery_place(uri, to)}["conditional writes"]
+        for name, to in {"with": options, "without": forgetful}.items()
+    }
+    assert levels == {"with": "ok", "without": "problem"}
+    assert Files(locate(uri, options)).names() == before
+
+
+def test_a_store_that_can_only_be_read_is_told_apart_from_one_without_conditions(uri, options):
+    with proxy(options["aws_endpoint"], refuses=frozenset({"PUT"})) as read_only:
+        to = {**options, "aws_endpoint": read_only.endpoint}
+        with pytest.raises(StorageError, match=r"(?s)create a gallery at s3.*Check endpoint, credentials"):
+            cs.Gallery.create(uri, versions()[0], storage_options=to)
+
+
+def test_reads_ask_for_the_next_version_and_seldom_for_the_list(uri, options):
+    make(uri, options)
+    with proxy(options["aws_endpoint"]) as passed:
+        reader = cs.Gallery.open(uri, storage_options={**options, "aws_endpoint": passed.endpoint})
+        writer = cs.Gallery.open(uri, storage_options=options)
+        passed.requests.clear()
+        searches = 0
+        while sum(request.kind == "HEAD" for request in passed.requests) < 8:
+            reader.search(OLD[3], 1)
+            searches += 1
+        assert sum(request.kind in ("list", "HEAD") for request in passed.requests) <= searches + 1
+        for number in range(3):
+            writer.add({"id": [f"new-{number}"], "vector": 100 + OLD[number : number + 1]})
+            found = reader.search(100 + OLD[number], 1)
+            assert found.column("id").to_pylist() == [f"new-{number}"], "what is written is found at once"
+
+
+def test_a_version_is_found_whose_predecessor_was_cleaned_up_between_two_reads(uri, options):
+    make(uri, options)
+    reader, writer = (cs.Gallery.open(uri, storage_options=options) for _ in range(2))
+    reader.search(OLD[3], 1)
+    before = set(Files(locate(uri, options), "_versions").names())
+    writer.add({"id": ["new"], "vector": 100 + OLD[:1]})
+    after = sorted(set(Files(locate(uri, options), "_versions").names()) - before)
+    writer.delete(["item-299"])
+    Files(locate(uri, options), "_versions").delete(after[-1])
+    while reader.search(100 + OLD[0], 1).column("id").to_pylist() != ["new"]:
+        pass
+
+
+def test_a_table_that_names_its_versions_as_early_lance_did_is_read_at_its_latest(uri, options):
+    items = pa.table({"key": IDS[:2], "embedding": pa.array(OLD[:2].tolist(), pa.list_(pa.float32(), 6))})
+    lance.write_dataset(items, uri, storage_options=options, enable_v2_manifest_paths=False)
+    gallery = cs.Gallery.adopt(uri, versions()[0], vector="embedding", id="key", storage_options=options)
+    assert "1.manifest" in Files(locate(uri, options), "_versions").names()
+    for number in range(2, 5):
+        lance.write_dataset(items.slice(0, 0), uri, storage_options=options, mode="append")
+        cs.Gallery.open(uri, storage_options=options).add({"id": [IDS[number]], "vector": OLD[number : number + 1]})
+        assert len(gallery) == number + 1
 
 
 def test_a_store_that_does_not_answer_is_named(uri, options):

@@ -1,6 +1,6 @@
 """Kill and suspend real processes all over an upgrade; print where that was and what did not hold.
 
-    python -m benchmarks.crashes [--kills 300] [--suspensions 100] [--seeds 20] [--journal FILE]
+    python -m benchmarks.crashes [--kills 300] [--suspensions 100] [--seeds 20] [--store disk|s3] [--journal FILE]
 
 With a journal each life is written down as it ends, and the same command again goes on after the last one. The exit
 code is 1 when anything did not hold.
@@ -13,22 +13,23 @@ import dataclasses
 import itertools
 import json
 import os
-import shutil
 import sys
 import tempfile
 from collections import Counter
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 # Before NumPy and Lance are loaded, here and in every victim.
 os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "LANCE_LOG": "error"}
 
 from benchmarks.crashes.life import AIMS, Life, Lived
+from benchmarks.crashes.place import BucketPath, Place, copy_folder, remove_folder
 from benchmarks.crashes.rehearsal import prepare
 from benchmarks.crashes.script import SCRIPT
 from benchmarks.crashes.template import KINDS
-
-FRAGMENTS, ROWS = 8, 200
+from benchmarks.object_store.servers import environment, moto
 
 
 def total(lives: list[Lived]) -> Lived:
@@ -98,31 +99,48 @@ def enough(lived: Lived, kills: int, suspensions: int) -> bool:
     return lived.kills.total() >= kills and lived.suspensions.total() >= suspensions
 
 
+@contextmanager
+def empty_place(store: str) -> Iterator[Place]:
+    """A folder for galleries, on the disk or in a bucket of a server that all processes find by the environment."""
+    if store == "disk":
+        with tempfile.TemporaryDirectory() as folder:
+            yield Path(folder)
+        return
+    with moto() as endpoint:
+        os.environ |= environment(endpoint)
+        yield BucketPath(PurePosixPath())  # a bucket for each gallery: a list of moto's goes through all of a bucket
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=300)
     parser.add_argument("--suspensions", type=int, default=100, help="past the term of a lease")
     parser.add_argument("--seeds", type=int, default=20, help="lives, at least; half of them in an adopted table")
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--keep", type=Path, help="folder for the galleries of lives in which something did not hold")
+    parser.add_argument("--fragments", type=int, default=8, help="of each gallery as a life begins")
+    parser.add_argument("--rows", type=int, default=200, help="of each fragment")
+    parser.add_argument("--store", choices=("disk", "s3"), default="disk", help="s3: moto's server, on this machine")
+    parser.add_argument(
+        "--keep", type=Path, help="folder for the galleries, of a disk, in which something did not hold"
+    )
     parser.add_argument("--journal", type=Path, help="file of the lives that have ended; the next run goes on from it")
     arguments = parser.parse_args()
     journal = Journal(arguments.journal)
     lives = journal.read()
-    with tempfile.TemporaryDirectory() as folder:
-        templates = [prepare(Path(folder), kind, FRAGMENTS, ROWS) for kind in KINDS]
+    with empty_place(arguments.store) as folder:
+        templates = [prepare(folder, kind, arguments.fragments, arguments.rows) for kind in KINDS]
         for seed in itertools.count(arguments.first_seed + len(lives)):
             if len(lives) >= arguments.seeds and enough(total(lives), arguments.kills, arguments.suspensions):
                 break
             template = templates[seed % len(templates)]
-            home = Path(folder, f"life-{seed}")
+            home = folder / f"life-{seed}"
             kills, suspensions = arguments.kills // arguments.seeds, arguments.suspensions // arguments.seeds
             lived = Life(template, home, seed, kills, suspensions).run()
             lives.append(lived)
             journal.add(lived)
-            if lived.violations and arguments.keep:
-                shutil.copytree(home, arguments.keep / home.name)
-            shutil.rmtree(home)
+            if lived.violations and arguments.keep and isinstance(home, Path):
+                copy_folder(home, arguments.keep / home.name)
+            remove_folder(home)
             print(
                 f"seed {seed} ({template.kind.name}): {lived.kills.total()} kills, "
                 f"{lived.suspensions.total()} suspensions",

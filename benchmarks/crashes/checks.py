@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import lance
@@ -12,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 import compatstore as cs
+from benchmarks.crashes.place import Place
 from benchmarks.crashes.script import BEFORE_CUTOVER, LIMITED, MAX_ROWS, SCRIPT
 from benchmarks.crashes.template import Kind
 from benchmarks.crashes.truth import ENCODERS, SIDE_DIM, SIDE_ENCODERS, side_vector, source_vector, target_vector
@@ -59,7 +59,7 @@ class State:
     artifacts: dict[str, Artifact]
 
     @classmethod
-    def read(cls, path: Path) -> State:
+    def read(cls, path: Place) -> State:
         """Read a gallery."""
         gallery = cs.Gallery.open(str(path), encoders=ENCODERS, side_encoders=SIDE_ENCODERS)
         table = lance.dataset(str(path)).to_table()
@@ -75,7 +75,7 @@ class State:
         return {"native": found.native, "transformed": found.transformed, "missing": found.missing}
 
 
-def _artifacts(path: Path, gallery: cs.Gallery) -> dict[str, Artifact]:
+def _artifacts(path: Place, gallery: cs.Gallery) -> dict[str, Artifact]:
     """Every linked artifact, read from the files beside the table."""
     files = path / "_compatstore"
     loaded = [

@@ -7,11 +7,11 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import compatstore as cs
 from benchmarks.crashes.checks import Expected, State, violations
 from benchmarks.crashes.compare import differences
+from benchmarks.crashes.place import Place
 from benchmarks.crashes.process import Victim
 from benchmarks.crashes.reader import Reader
 from benchmarks.crashes.rehearsal import Template
@@ -63,7 +63,7 @@ class Life:
         suspensions: How many.
     """
 
-    def __init__(self, template: Template, folder: Path, seed: int, kills: int, suspensions: int = 0) -> None:
+    def __init__(self, template: Template, folder: Place, seed: int, kills: int, suspensions: int = 0) -> None:
         self._template, self._folder = template, folder
         self._path = template.copy(folder / "killed")
         self._random = random.Random(seed)
@@ -197,7 +197,7 @@ class Life:
             time.sleep(0.01)
 
 
-def live_undisturbed(path: Path, kind: Kind, writes: Sequence[Write]) -> None:
+def live_undisturbed(path: Place, kind: Kind, writes: Sequence[Write]) -> None:
     """Carry out the writes that came while a command was run, then the command; one after the other."""
     hand = Hand(path, kind)
     gallery = cs.Gallery.open(str(path), encoders=ENCODERS, side_encoders=SIDE_ENCODERS)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from queue import Empty, SimpleQueue
 
+from benchmarks.crashes.place import Place
 from benchmarks.crashes.script import Aim
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +39,7 @@ class Victim:
         for thread in self._threads:
             thread.start()
 
-    def start(self, path: Path, position: int) -> None:
+    def start(self, path: Place, position: int) -> None:
         """Run from a command on; `announced` gives what it says."""
         self._tell(json.dumps([str(path), position]))
 

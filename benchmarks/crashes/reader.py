@@ -5,11 +5,11 @@ from __future__ import annotations
 import random
 import threading
 import traceback
-from pathlib import Path
 
 import numpy as np
 
 import compatstore as cs
+from benchmarks.crashes.place import Place
 from benchmarks.crashes.truth import ENCODERS, SIDE_ENCODERS
 from benchmarks.crashes.writer import Memory
 from compatstore.errors import UnknownId
@@ -32,7 +32,7 @@ class Reader(threading.Thread):
         violations: What went wrong.
     """
 
-    def __init__(self, path: Path, memory: Memory, id_column: str, seed: int) -> None:
+    def __init__(self, path: Place, memory: Memory, id_column: str, seed: int) -> None:
         super().__init__(daemon=True)
         self.searches = 0
         self.violations: list[str] = []

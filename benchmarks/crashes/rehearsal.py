@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
+from benchmarks.crashes.place import Place, copy_folder, make_folder, remove_folder
 from benchmarks.crashes.process import Victim
 from benchmarks.crashes.script import DONE, Aim
 from benchmarks.crashes.template import Kind, initial_items, make_template
@@ -26,7 +25,7 @@ class Template:
     """
 
     kind: Kind
-    path: Path
+    path: Place
     fragments: int
     rows: int
     seconds: Mapping[Aim, float]
@@ -36,22 +35,24 @@ class Template:
         """Id -> source."""
         return initial_items(self.fragments, self.rows)
 
-    def copy(self, folder: Path) -> Path:
+    def copy(self, folder: Place) -> Place:
         """A gallery to live in."""
-        shutil.copytree(self.path.parent, folder)
+        copy_folder(self.path.parent, folder)
         return folder / self.path.name
 
 
-def prepare(folder: Path, kind: Kind, fragments: int, rows: int) -> Template:
+def prepare(folder: Place, kind: Kind, fragments: int, rows: int) -> Template:
     """Make the gallery that lives of a kind begin with, and time the script on a copy of it."""
-    (folder / kind.name).mkdir(parents=True)
-    path = make_template(folder / kind.name, kind, fragments, rows)
+    home = kind.name.replace(", ", "-")  # which may be a bucket's name
+    make_folder(folder / home)
+    path = make_template(folder / home, kind, fragments, rows)
     untimed = Template(kind, path, fragments, rows, {})
-    seconds = rehearse(untimed.copy(folder / f"{kind.name}-rehearsal"))
+    seconds = rehearse(untimed.copy(folder / f"{home}-rehearsal"))
+    remove_folder(folder / f"{home}-rehearsal")
     return Template(kind, path, fragments, rows, seconds)
 
 
-def rehearse(path: Path) -> dict[Aim, float]:
+def rehearse(path: Place) -> dict[Aim, float]:
     """How long each step takes: run the whole script once, undisturbed."""
     seconds: dict[Aim, float] = {}
     victim = Victim()

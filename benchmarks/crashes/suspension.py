@@ -6,8 +6,8 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
+from benchmarks.crashes.place import Place
 from benchmarks.crashes.process import Victim
 from benchmarks.crashes.script import LEASE_TERM, Aim
 from benchmarks.crashes.victim import succeed
@@ -22,12 +22,12 @@ END_SECONDS = 60.0
 EXPECTED = ("LeaseLost", "LeaseHeld", "Interrupted")  # how one that lost its lease may end
 
 
-def lease_of(path: Path) -> Lease | None:
+def lease_of(path: Place) -> Lease | None:
     """The lease of the upgrade, as of now."""
     return lease_in(LeaseTable(locate(str(path))).read(), "v2")
 
 
-def holds_the_lease(victim: Victim, path: Path) -> bool:
+def holds_the_lease(victim: Victim, path: Place) -> bool:
     """Whether a victim is at work now."""
     lease = lease_of(path)
     return lease is not None and lease.held and lease.holder.pid == victim.pid
@@ -43,7 +43,7 @@ class Suspension:
         share: Of the longest sleep, in [0, 1): when it wakes up after its successor has taken over.
     """
 
-    def __init__(self, victim: Victim, landed: Aim, path: Path, share: float) -> None:
+    def __init__(self, victim: Victim, landed: Aim, path: Place, share: float) -> None:
         self.landed = landed
         self._victim, self._path, self._sleep = victim, path, share * LONGEST_SLEEP
         self._token = lease.token if (lease := lease_of(path)) is not None else ""

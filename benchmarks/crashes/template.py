@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 import compatstore as cs
+from benchmarks.crashes.place import Place
 from benchmarks.crashes.truth import ENCODERS, SOURCE, SOURCE_DIM, TARGET, bridge, source_vector
+
+PlaceT = TypeVar("PlaceT", bound=Place)
 
 
 @dataclass(frozen=True)
@@ -71,11 +73,11 @@ def initial_items(fragments: int, rows: int) -> dict[str, str]:
     return {item_id(number): f"{item_id(number)}/0" for number in numbers if number % 31}
 
 
-def make_template(folder: Path, kind: Kind, fragments: int, rows: int) -> Path:
+def make_template(folder: PlaceT, kind: Kind, fragments: int, rows: int) -> PlaceT:
     """A gallery of several fragments with deleted rows, the target registered and the artifact linked."""
     import lancedb
 
-    path = folder / "items.lance"
+    path: PlaceT = folder / "items.lance"
     if not kind.adopted:
         gallery = cs.Gallery.create(str(path), SOURCE)
     items = {item_id(number): f"{item_id(number)}/0" for number in range(fragments * rows)}
@@ -84,7 +86,7 @@ def make_template(folder: Path, kind: Kind, fragments: int, rows: int) -> Path:
         for part in parts:
             gallery.add({"id": list(part), "source": list(part.values())})
     else:
-        table = lancedb.connect(folder).create_table("items", kind.rows(parts[0]))
+        table = lancedb.connect(str(folder)).create_table("items", kind.rows(parts[0]))
         for part in parts[1:]:
             table.add(kind.rows(part))
         gallery = cs.Gallery.adopt(str(path), SOURCE, vector=kind.vector, id=kind.id, source=kind.source)

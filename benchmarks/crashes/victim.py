@@ -14,11 +14,11 @@ import os
 import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from benchmarks.crashes.place import Place, place_of
 from benchmarks.crashes.script import DONE, LEASE_TERM, SCRIPT, Command
 from benchmarks.crashes.truth import ENCODERS, SIDE_ENCODERS, Model
 from compatstore import Gallery
@@ -59,21 +59,21 @@ class HeardModel(Model):
         return super().encode(sources)
 
 
-def succeed(pid: int, path: Path) -> None:
+def succeed(pid: int, path: Place) -> None:
     """Tell a victim that its successor goes on from here."""
     _successor(pid, path).touch()
 
 
-def has_successor(path: Path) -> bool:
+def has_successor(path: Place) -> bool:
     """Whether another process goes on with the script of this one."""
     return _successor(os.getpid(), path).exists()
 
 
-def _successor(pid: int, path: Path) -> Path:
+def _successor(pid: int, path: Place) -> Place:
     return path.parent / f"successor-of-{pid}"
 
 
-def run_when_free(command: Command, gallery: Gallery, announcer: Announcer, path: Path) -> None:
+def run_when_free(command: Command, gallery: Gallery, announcer: Announcer, path: Place) -> None:
     """Run a command, once nobody else holds the lease."""
     ends = time.monotonic() + PATIENCE_SECONDS
     while True:
@@ -89,7 +89,7 @@ def run_when_free(command: Command, gallery: Gallery, announcer: Announcer, path
 
 def main() -> None:
     name, first = json.loads(sys.stdin.readline())
-    path = Path(name)
+    path = place_of(name)
     announcer = Announcer()
     encoders = {**ENCODERS, "v2": HeardModel(announcer.say)}
     gallery = Gallery.open(name, encoders=encoders, side_encoders=SIDE_ENCODERS, lease_term=LEASE_TERM)

@@ -9,13 +9,13 @@ import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import lance
 import lancedb
 
 import compatstore as cs
+from benchmarks.crashes.place import Place
 from benchmarks.crashes.script import LAST_PLAIN
 from benchmarks.crashes.template import Kind, item_id
 from benchmarks.crashes.truth import ENCODERS, SIDE_ENCODERS
@@ -99,11 +99,11 @@ class Hand:
         kind: Own or adopted; the plain way is pylance for the one and LanceDB for the other.
     """
 
-    def __init__(self, path: Path, kind: Kind) -> None:
+    def __init__(self, path: Place, kind: Kind) -> None:
         self._path, self._kind = path, kind
         self._gallery = cs.Gallery.open(str(path), encoders=ENCODERS, side_encoders=SIDE_ENCODERS)
         # LanceDB's handles stay on a version by themselves: a delete would not see what the API has added since.
-        database = lancedb.connect(path.parent, read_consistency_interval=timedelta(0)) if kind.adopted else None
+        database = lancedb.connect(str(path.parent), read_consistency_interval=timedelta(0)) if kind.adopted else None
         self._table = None if database is None else database.open_table(path.stem)
         self.lost_races = 0
 

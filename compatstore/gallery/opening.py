@@ -48,7 +48,7 @@ class OpeningVerbs(GalleryCore):
             AlreadyExists: Something is there.
             InvalidName: A column has a name that means something else to the gallery, or that Lance cannot handle.
             InvalidInput: A column has a type that Lance cannot keep.
-            StorageError: The place cannot be written.
+            StorageError: The place cannot be written, or is an object store without conditional writes.
 
         Examples:
             >>> clip = cs.EmbeddingVersion("v1", dim=512, model="clip@2021")
@@ -131,6 +131,7 @@ class OpeningVerbs(GalleryCore):
             InvalidName: A column has a name that Lance or a gallery cannot handle.
             DimensionMismatch: The vectors have another length.
             DuplicateIds: An id occurs twice.
+            StorageError: The table lies in an object store without conditional writes.
 
         Examples:
             >>> import lancedb

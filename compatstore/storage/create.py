@@ -17,6 +17,7 @@ from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import build_index, refuse_repeats
 from compatstore.storage.lancedb_functions import LANCEDB, function_of, with_function
 from compatstore.storage.location import Location
+from compatstore.storage.probe import require_conditional_writes
 from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import KEY, Registry, start
 from compatstore.storage.store import PRIMARY_KEY, Store
@@ -35,7 +36,7 @@ def create_table(
         InvalidInput: `id_type` is unknown.
         InvalidName: The version's name means something else here, or is too long.
         AlreadyExists: Something is there.
-        StorageError: The place cannot be written.
+        StorageError: The place cannot be written, or is an object store without conditional writes.
     """
     asked = f"create a gallery at {location.uri}"
     if id_type not in _ID_TYPES:
@@ -74,11 +75,13 @@ def adopt_table(
         DimensionMismatch: The vectors have another length.
         DuplicateIds: An id occurs twice.
         InvalidName: The version's name means something else here, or is too long.
+        StorageError: The table lies in an object store without conditional writes.
     """
     store = Store.open(location)
     columns, version, id_type, source, declared = adoptable(
         store, version, vector=vector, id_column=id_column, source=source
     )
+    require_conditional_writes(location, f"adopt {location.uri}")
     record = VersionRecord.of(version, columns=columns, adopted=True)
     if declared:
         record = replace(record, encoder=f"{LANCEDB}{vector}")

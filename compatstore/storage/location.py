@@ -66,6 +66,12 @@ def locate(gallery: Any, storage_options: dict[str, str] | None = None) -> Locat
     return Location(_local(f"{database.rstrip('/')}/{table}.lance" if mark else text), options, text)
 
 
+def is_pattern(gallery: str) -> bool:
+    """Whether an address stands for several tables of a database: `DATABASE#photos_*`."""
+    database, _, table = gallery.rpartition("#")
+    return bool(database) and any(mark in table for mark in "*?[")
+
+
 def _require_place(uri: str) -> None:
     """Refuse addresses where no table can lie.
 

@@ -1,4 +1,7 @@
-"""What `doctor` tries: whether a place can be written to, and whether pylance and lancedb read each other."""
+"""What is tried of a place before a gallery relies on it, and of pylance and lancedb.
+
+Whether the place can be written to, whether it keeps two writers apart, and whether the libraries read each other.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import pyarrow as pa
 
 from compatstore.errors import StorageError
 from compatstore.storage.files import Files
-from compatstore.storage.lance_engine import lance
+from compatstore.storage.lance_engine import CommitConflictError, lance
 from compatstore.storage.location import Location
 
 WORDS = b"written by compatstore doctor to see whether it can be; safe to remove"
@@ -39,6 +42,61 @@ def probe(location: Location) -> float | None:
             fix="Check permissions and free space. Searches and other verbs that only read still work.",
         ) from error
     return written
+
+
+def require_conditional_writes(location: Location, asked: str) -> None:
+    """Refuse an object store that loses commits in silence, for lack of conditional writes; disks are not probed.
+
+    Lance puts the file of a table version on the condition that there is none (`If-None-Match: *` in S3's words). Here
+    the second version of a table of no rows, beside the gallery's files, is put twice: an Overwrite without retries
+    looks for no other commit before it puts its file, so the second one fails if and only if the store keeps to the
+    condition. Nothing is left.
+
+    Args:
+        location: Of the gallery that is or will be there.
+        asked: What the caller wanted, for messages.
+
+    Raises:
+        StorageError: The store wrote the object twice, or cannot be written.
+    """
+    if location.is_local:
+        return
+    name = f"probe-{uuid.uuid4().hex}"
+    try:
+        try:
+            twice = _commits_twice(location.child(name), location.storage_options)
+        finally:
+            Files(location).delete_folder(name)
+    except (OSError, ValueError, RuntimeError) as error:
+        raise StorageError(
+            asked,
+            expected="an object store in which a small table can be written beside the gallery and removed",
+            found=str(error),
+            fix="Check endpoint, credentials and their permissions to list, read, write and delete.",
+        ) from error
+    if twice:
+        raise StorageError(
+            asked,
+            expected="an object store that writes an object on the condition that there is none (If-None-Match: *), "
+            "so that of two writers who commit at once one is told",
+            found="a store that wrote one object twice on that condition: it would lose commits without an error",
+            fix="Use a store with conditional writes, as Amazon S3, Google Cloud Storage and Azure Blob Storage are, "
+            "or a local disk.",
+        )
+
+
+def _commits_twice(uri: str, storage_options: dict[str, str]) -> bool:
+    """Whether the same version of a new table can be committed twice."""
+    schema = pa.schema([pa.field("probe", pa.int8())])
+    options = storage_options or None
+    lance.write_dataset(schema.empty_table(), uri, storage_options=options)
+    overwrite = lance.LanceOperation.Overwrite(schema, [])
+    try:
+        for _ in range(2):
+            lance.LanceDataset.commit(uri, overwrite, read_version=1, storage_options=options, max_retries=0)
+    except CommitConflictError:
+        return False
+    return True
 
 
 VECTORS = [[1.0, 2.0], [3.0, 4.0], None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -21,14 +22,17 @@ from compatstore.errors import (
     first_offenders,
 )
 from compatstore.storage.failures import WRITABLE, denied_at, is_panic, lost_race, told
+from compatstore.storage.files import Files
 from compatstore.storage.lance_engine import lance
 from compatstore.storage.lease_files import Fence
 from compatstore.storage.location import Location
+from compatstore.storage.probe import require_conditional_writes
 from compatstore.storage.snapshot import Snapshot, Writer
 
 Result = TypeVar("Result")
 ATTEMPTS = 20
 RECENT_NS = 200_000_000
+LISTED_SECONDS = 0.5  # that a list of an object store's versions is relied on
 PRIMARY_KEY = {b"lance-schema:unenforced-primary-key": b"true"}
 
 
@@ -46,6 +50,7 @@ class Store:
         self._snapshot: Snapshot = dataset.checkout_version(dataset.version)
         self._versions = location.child("_versions") if location.is_local else None
         self._settled = -1  # time of the folder of versions for which the snapshot is the newest there can be
+        self._remote = None if location.is_local else _RemoteVersions(location)
         self._moving = threading.Lock()  # Lance's handle must not be moved by two threads at once
         self._fences: tuple[Fence, ...] = ()
 
@@ -55,13 +60,14 @@ class Store:
 
         Raises:
             AlreadyExists: There is a table or anything else at that place.
-            StorageError: The place cannot be written.
+            StorageError: The place cannot be written, or is an object store without conditional writes.
         """
         asked = f"create a gallery at {location.uri}"
         if _exists(location):
             raise AlreadyExists(
                 asked, expected="nothing there", found="something", fix="Open it, or choose another path."
             )
+        require_conditional_writes(location, asked)
         empty = pa.Table.from_batches([], schema)
         with storage_errors(asked, location):
             dataset = lance.write_dataset(empty, location.uri, storage_options=location.storage_options or None)
@@ -102,10 +108,11 @@ class Store:
         """The table as of now; the returned handle does not move on."""
         if self._versions_changed() == self._settled:
             return self._snapshot
-        with self._moving:
+        with self._moving, storage_errors(f"read {self.location.uri}", self.location):
+            if self._remote is not None and self._remote.is_newest(self._snapshot.version):
+                return self._snapshot
             changed, now = self._versions_changed(), time.time_ns()
-            with storage_errors(f"read {self.location.uri}", self.location):
-                self._dataset.checkout_latest()
+            self._dataset.checkout_latest()
             if self._snapshot.version != self._dataset.version:
                 self._snapshot = self._dataset.checkout_version(self._dataset.version)
             self._settled = changed if 0 <= changed <= now - RECENT_NS else -1
@@ -236,6 +243,39 @@ class Store:
         writer = self.writer()
         if name in writer.tags.list():
             writer.tags.delete(name)
+
+
+class _RemoteVersions:
+    """Asks an object store whether there is a version after one, by the name of its file, instead of for a list of all.
+
+    A request for one name costs a twelfth of one for a list, and its answer does not grow with the table's history.
+    The name alone does not tell where the next version was removed already, as a clean-up does after its time of
+    grace; so a list is relied on for half a second only.
+
+    Args:
+        location: The table, in an object store.
+    """
+
+    def __init__(self, location: Location) -> None:
+        self._files = Files(location, "_versions")
+        # Elsewhere a version may be there before its file: DynamoDB keeps the commits then.
+        self._by_name = None if location.uri.startswith(("s3://", "gs://", "az://", "abfs")) else False
+        self._listed = -math.inf
+
+    def is_newest(self, version: int) -> bool:
+        """Whether no version comes after this one; False where a list has to tell, which is then counted on."""
+        now = time.monotonic()
+        if now - self._listed > LISTED_SECONDS:
+            self._listed = now
+            return False
+        if self._by_name is None:  # tables of early releases of Lance name their versions otherwise
+            self._by_name = self._files.exists(_manifest_name(version))
+        return self._by_name and not self._files.exists(_manifest_name(version + 1))
+
+
+def _manifest_name(version: int) -> str:
+    """Name of the file of a version's commit: versions count down, so that the newest is first in a list."""
+    return f"{2**64 - 1 - version:020}.manifest"
 
 
 def newest_manifest(location: Location) -> str | None:

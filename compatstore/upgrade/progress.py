@@ -21,6 +21,7 @@ class Progress:
         total: Rows to do, as far as known.
         seconds: Time since the step began.
         found: What was found last and what comes next, a line for people; "" before anything was.
+        cost: Money that the backfill has used so far, over all calls; None where the step spends none.
     """
 
     step: str
@@ -28,6 +29,7 @@ class Progress:
     total: int
     seconds: float
     found: str = ""
+    cost: float | None = None
 
     @property
     def rate(self) -> float:
@@ -49,6 +51,10 @@ class Monitor:
         report: Called after each batch, or None.
         should_stop: Asked before each batch; true ends the step with `Interrupted`.
         found: What was found before the step, told with its progress.
+
+    Attributes:
+        done: Rows done so far.
+        cost: Money used so far, told with the progress; None while nobody has set it.
     """
 
     def __init__(
@@ -62,6 +68,7 @@ class Monitor:
         self._step, self._total, self._report, self._should_stop = step, total, report, should_stop
         self._started, self._found = time.monotonic(), found
         self.done = 0
+        self.cost: float | None = None
 
     @property
     def seconds(self) -> float:
@@ -72,7 +79,8 @@ class Monitor:
         """Count rows that are done and report."""
         self.done += rows
         if self._report is not None:
-            self._report(Progress(self._step, self.done, max(self._total, self.done), self.seconds, self._found))
+            total = max(self._total, self.done)
+            self._report(Progress(self._step, self.done, total, self.seconds, self._found, self.cost))
 
     def begin(self) -> None:
         """Report that a step begins which says nothing until it ends."""

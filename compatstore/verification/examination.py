@@ -14,7 +14,7 @@ from compatstore.errors import CompatStoreError, InvalidInput, StorageError
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.location import Location, locate
-from compatstore.storage.probe import probe
+from compatstore.storage.probe import probe, require_conditional_writes
 from compatstore.storage.registry import Registry
 from compatstore.storage.store import Store
 from compatstore.upgrade.states import CUTOVER, READY, run_of
@@ -56,9 +56,10 @@ def doctor(
 
     Args:
         gallery: A path, a URI, `DATABASE#TABLE` or a LanceDB table to look at too. Of a gallery it is the place: a file
-            of a few bytes is written into its folder and removed, to see whether that can be done; nothing else is. Of
-            a table that is no gallery yet, a Parquet, Arrow, Feather, npz or npy file, an Arrow table, an array (n,
-            dim) or a dict of arrays it is the vectors; nothing at all is written.
+            of a few bytes is written into its folder and removed, to see whether that can be done, and in an object
+            store a table of no rows, to see whether two writers are kept apart; nothing else is. Of a table that is no
+            gallery yet, a Parquet, Arrow, Feather, npz or npy file, an Arrow table, an array (n, dim) or a dict of
+            arrays it is the vectors; nothing at all is written.
         vector: Column of the vectors of what is no gallery yet; all columns of lists of numbers where it is None.
         id: Its column of ids; by default one of a usual name, else the first of texts or whole numbers.
         source: Its column to embed from, such as a path or a text.
@@ -108,7 +109,9 @@ def gallery_place(gallery: object, storage_options: dict[str, str] | None) -> It
         return
     yield Diagnosis(topic="gallery", level="ok", what=f"{location.uri}: {rows} items")
     yield from _writing(location)
-    if location.is_local:
+    if not location.is_local:
+        yield _conditional_writes(location)
+    else:
         yield _room(location, _bytes_to_come(catalog.recorded(), rows))
 
 
@@ -131,6 +134,16 @@ def _writing(location: Location) -> Iterator[Diagnosis]:
         yield Diagnosis(topic="clocks", level="warning", what=what, fix=fix)
     else:
         yield Diagnosis(topic="clocks", level="ok", what="this machine's and that of the gallery's storage agree")
+
+
+def _conditional_writes(location: Location) -> Diagnosis:
+    """Whether the object store keeps two writers apart."""
+    topic = "conditional writes"
+    try:
+        require_conditional_writes(location, f"examine {location.name}")
+    except StorageError as error:
+        return Diagnosis(topic=topic, level="problem", what=error.found, fix=error.fix)
+    return Diagnosis(topic=topic, level="ok", what="an object that was there was not written again")
 
 
 def _bytes_to_come(registry: Registry, rows: int) -> int:

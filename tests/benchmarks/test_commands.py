@@ -88,6 +88,7 @@ SLOW = {
     "benchmarks.learning_kills": "--kills 2",
     "benchmarks.learning_intervals": "{embedded} --journal {new}/intervals.jsonl --page {page} --draws 1 --items 600 "
     "--queries 60",
+    "benchmarks.object_store.__main__": "--rounds 3 --versions 5",
     "benchmarks.plain_app": "--seconds 3 --rows 500",
     "benchmarks.ray_hop": "--rows 600 --dim 8 --fragments 2 4 --repeats 1",
     "benchmarks.ray_kills": "--kills 2",

@@ -189,6 +189,7 @@ class Backfiller:
             call = _Call(self, choice, encoder, pool, monitor)
             batches = overlap(call.take, self._read, call.embed, call.store, at_once=pool.size, written_first=paid)
             for rows in batches:
+                monitor.cost = self.account.spent.cost
                 monitor.advance(rows)
         self.account.close()
         return call.folded + self.natives.fold()

@@ -1,0 +1,167 @@
+"""What an upgrade of shards did, and where it is: figures of all, and of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from compatstore.errors import CompatStoreError
+from compatstore.shown import Shown
+from compatstore.storage.ledger import Spent
+from compatstore.upgrade.run import UpgradeResult
+
+
+@dataclass(frozen=True)
+class ShardUpgrade:
+    """What an upgrade did with one shard.
+
+    Attributes:
+        gallery: Its address.
+        result: What was done; None where it failed.
+        error: Why it failed; None where it did not.
+    """
+
+    gallery: str
+    result: UpgradeResult | None
+    error: CompatStoreError | None
+
+
+@dataclass(frozen=True)
+class ShardsUpgrade(Shown):
+    """What an upgrade did with all shards.
+
+    Attributes:
+        target: Version upgraded to.
+        ready: Shards that are ready, or have cut over.
+        failed: Shards that failed.
+        transformed: Rows whose vectors this call made or remade by the hop.
+        backfilled: Rows that this call embedded natively.
+        missing: Rows without a vector in the target, of the shards that did not fail.
+        spent: What the backfills of all shards used up, over all calls.
+        shards: Each of them.
+    """
+
+    target: str
+    ready: int
+    failed: int
+    transformed: int
+    backfilled: int
+    missing: int
+    spent: Spent
+    shards: tuple[ShardUpgrade, ...]
+
+
+@dataclass(frozen=True)
+class ShardStatus:
+    """One shard now.
+
+    Attributes:
+        gallery: Its address.
+        rows: Items.
+        active: Version that searches use; "" where the shard cannot be read.
+        state: Of its upgrade to the target: expand, hop, backfill, ready, cutover; "" where there is none.
+        doing: running, waiting, paused, failed, interrupted; "" where there is no upgrade.
+        native: Rows with a native vector in the target.
+        transformed: Rows with one that an artifact made.
+        missing: Rows that no query of the target finds.
+        spent: What its backfill has used, over all calls.
+        error: What went wrong last, or why it cannot be read; "" where nothing did.
+    """
+
+    gallery: str
+    rows: int = 0
+    active: str = ""
+    state: str = ""
+    doing: str = ""
+    native: int = 0
+    transformed: int = 0
+    missing: int = 0
+    spent: Spent = field(default_factory=Spent)
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class ShardsStatus(Shown):
+    """All shards now.
+
+    Attributes:
+        target: The version that is asked about.
+        rows: Items of all.
+        native: Those with a native vector in the target.
+        transformed: Those with one that an artifact made.
+        missing: Those that no query of the target finds.
+        spent: What the backfills have used, over all calls.
+        can_cut_over: Whether every shard is ready, or uses the target.
+        shards: Each of them.
+    """
+
+    target: str
+    rows: int
+    native: int
+    transformed: int
+    missing: int
+    spent: Spent
+    can_cut_over: bool
+    shards: tuple[ShardStatus, ...]
+
+
+@dataclass(frozen=True)
+class ShardsSwitched(Shown):
+    """What a cutover or a rollback of all shards did.
+
+    Attributes:
+        active: Version that all of them use now.
+        switched: Addresses of those that this call switched.
+        before: Those that used it already.
+    """
+
+    active: str
+    switched: tuple[str, ...]
+    before: tuple[str, ...]
+
+
+def both(earlier: ShardUpgrade | None, result: UpgradeResult) -> UpgradeResult:
+    """What two passes over one shard did."""
+    before = None if earlier is None else earlier.result
+    if before is None:
+        return result
+    return replace(
+        result,
+        transformed=before.transformed + result.transformed,
+        backfilled=before.backfilled + result.backfilled,
+        seconds=before.seconds + result.seconds,
+        warnings=tuple(dict.fromkeys((*before.warnings, *result.warnings))),
+        lessons=(*before.lessons, *result.lessons),
+    )
+
+
+def summed(target: str, shards: Sequence[ShardUpgrade]) -> ShardsUpgrade:
+    """Figures of all shards."""
+    results = [shard.result for shard in shards if shard.result is not None]
+    return ShardsUpgrade(
+        target=target,
+        ready=sum(result.state in ("ready", "cutover") for result in results),
+        failed=len(shards) - len(results),
+        transformed=sum(result.transformed for result in results),
+        backfilled=sum(result.backfilled for result in results),
+        missing=sum(result.missing for result in results),
+        spent=total(result.spent for result in results),
+        shards=tuple(shards),
+    )
+
+
+def total(spent: Iterable[Spent]) -> Spent:
+    """What several shards have spent."""
+    found = list(spent)
+    return Spent(
+        rows=sum(part.rows for part in found),
+        seconds=sum(part.seconds for part in found),
+        cost=sum(part.cost for part in found),
+        tokens=sum(part.tokens for part in found),
+    )
+
+
+def unready(shards: Sequence[ShardStatus], target: str) -> list[str]:
+    """Shards that are not ready and do not use the target yet, a clause each."""
+    waiting = [shard for shard in shards if shard.active != target and shard.state != "ready"]
+    return [f"{shard.gallery}: {shard.error or shard.state or 'no upgrade'}" for shard in waiting]
