@@ -15,7 +15,7 @@ encoder is use (Universal Sentence Encoder, 512 values), minilm (all-MiniLM-L6-v
 hashed to N values. Embeddings are scaled to unit length. The first noun of a synset asks for its gloss, and where it is
 the first of several for all of theirs. `gcide.dict.dz` is of the Debian package `dict-gcide`, Webster's of 1913 for the
 most part; its first sense of a noun asks for the glosses of that noun. A kind asks by all its nouns, "feline, felid",
-for its own gloss and those of the synsets below it, the whole way down; asked are kinds of 20 to 200 glosses of the set.
+for its own gloss and those of the synsets below it, the whole way down; asked are kinds of 20 to 200 glosses.
 """
 
 from __future__ import annotations
