@@ -123,7 +123,7 @@ def save_fusion(
         return registry.with_serving(ServingRecord(run.target, open_run.identity, fusion, labels, serving))
 
     choice = fusion.choice
-    note = f"weight {fusion.weight:g}" if choice is None else f"weight {choice}"
+    note = f"weight {fusion.weights}" if choice is None else f"weight {choice}"
     edit(catalog.store, change, HistoryEntry(STEP, run.target, note=note))
 
 
