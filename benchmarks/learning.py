@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.fusion.page import fill
+from benchmarks.fusion.strategies import written
 from benchmarks.pairs.embedded import SOURCE, TARGET, EmbeddedSet
 from benchmarks.pairs.journal import Journal, Record, Task
 from benchmarks.taught import ALONE, BY_LABELS, BY_QRELS, TaughtGallery, add_options, drawn, setting_of, size_of
@@ -68,7 +69,7 @@ class Curve:
         found: Record = {
             "natives": int(native.sum()),
             "transformed": result.transformed,
-            "chosen": f"{fusion.weight:g}{_apart(fusion)}",
+            "chosen": written(fusion),
         }
         ways = {STATUS_QUO: replace(fusion, weight=0.0), SERVED: fusion, COLUMN: replace(fusion, weight=1.0)}
         found |= self._fused(ways, taught.stored(native), native)
@@ -136,12 +137,6 @@ def measured(path: Path, seed: int, options: argparse.Namespace, *, beforehand: 
         if beforehand:
             return [curve.beforehand(share, options.rebasis) for share in options.shares]
         return [curve.served(share) for share in options.shares]
-
-
-def _apart(fusion: Fusion) -> str:
-    """How native and transformed vectors are told apart: " apart", or " and 0.15 apart" with a weight of their own."""
-    own = fusion.transformed_weight
-    return (f" and {own:g}" if own is not None else "") + " apart" * fusion.per_origin
 
 
 def mapped_queries(python: str, target: FloatArray, source: FloatArray, asked: FloatArray) -> list[FloatArray]:
