@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.fusion.page import fill
+from benchmarks.fusion.strategies import written
 from benchmarks.pairs.embedded import SOURCE, TARGET, EmbeddedSet
 from benchmarks.pairs.journal import Journal, Record, Task
 from benchmarks.taught import ALONE, BY_LABELS, BY_QRELS, TaughtGallery, add_options, drawn, setting_of, size_of
@@ -68,7 +69,7 @@ class Curve:
         found: Record = {
             "natives": int(native.sum()),
             "transformed": result.transformed,
-            "chosen": f"{fusion.weight:g}{' apart' * fusion.per_origin}",
+            "chosen": written(fusion),
         }
         ways = {STATUS_QUO: replace(fusion, weight=0.0), SERVED: fusion, COLUMN: replace(fusion, weight=1.0)}
         found |= self._fused(ways, taught.stored(native), native)

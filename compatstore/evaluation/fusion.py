@@ -6,9 +6,12 @@ A query asks with both of its embeddings. Where d_s and d_t are its distances to
 
 with the mean and the deviation of distances of that version. Native and transformed vectors of the target have other
 means and deviations. Either each kind is standardised by its own, or both together, which leaves their distances as
-they are to each other; which is better depends on the transform and is chosen with the weight. Distances are those of
-`measure`: |x|^2 - 2 q . x (l2), -cos (cosine) and -q . x (dot), so what a query adds to its distance to every item
-counts nowhere.
+they are to each other; which is better depends on the transform and is chosen with the weight. A transformed vector
+says less of its item than a native one and may weigh less. What is fused by two weights deviates by two amounts, so
+each is divided by its own, sqrt((1 - w)^2 + w^2 + 2 w (1 - w) r), with r the correlation of z_s and z_t.
+
+Distances are those of `measure`: |x|^2 - 2 q . x (l2), -cos (cosine) and -q . x (dot), so what a query adds to its
+distance to every item counts nowhere.
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from compatstore.shown import Shown
 Serving = Literal["single", "fused"]  # by one version, or by both versions of an upgrade as one
 CANDIDATES = 20
 SAME_SHARE = 0.02  # items that cannot be embedded keep a gallery a little below the share that it was backfilled to
+_LEAST = 1e-6  # of a squared deviation: two versions may be each other's opposite
 AS_MANY_AGAIN = 2  # candidates of each column for each result, where many results are wanted
 
 
@@ -79,9 +83,10 @@ class WeightChoice:
         over_target: Difference of the criterion to the target alone, each query by the weight that other queries chose:
             what is lost when the source is retired. None where it was not measured.
         target_gain: Difference of the target alone to the status quo. None where it was not measured.
+        transformed_weight: Weight of the target's distance where it is not of a native vector; None for `weight`.
 
     Raises:
-        InvalidInput: The weight or the share is out of range.
+        InvalidInput: A weight or the share is out of range.
     """
 
     weight: float
@@ -94,15 +99,22 @@ class WeightChoice:
     low: float
     over_target: Estimate | None = None
     target_gain: Estimate | None = None
+    transformed_weight: float | None = None
 
     def __post_init__(self) -> None:
         require_fields(self)
-        _require_share("choose the weight of a fusion", "a weight", self.weight)
+        for weight in (self.weight, self.transformed_weight or 0.0):
+            _require_share("choose the weight of a fusion", "a weight", weight)
         _require_share("choose the weight of a fusion", "a native share", self.native_share)
+
+    @property
+    def weights(self) -> str:
+        """Of native and of transformed vectors, as text: "0.5", or "0.5, 0.15 transformed"."""
+        return _weights(self.weight, self.transformed_weight)
 
     def __str__(self) -> str:
         return (
-            f"{self.weight:.4g} chosen by {self.criterion} of {self.num_queries} queries, correct by {self.truth}, for "
+            f"{self.weights} chosen by {self.criterion} of {self.num_queries} queries, correct by {self.truth}, for "
             f"a native share of {self.native_share:.4g}: {100 * self.gain:+.1f} points to the status quo, "
             f"{100 * self.low:+.1f} at least"
         )
@@ -139,6 +151,8 @@ class Fusion(Shown):
         choices: Weights that were chosen, by ascending native share; none where the caller named the weight.
         native_share: Share of the gallery that was native in the target when the weight was last set.
         measured: What a weight that the caller named gave on the sample; None for a chosen one.
+        transformed_weight: Weight of the target's distance of items without a native vector of the target, in [0, 1];
+            None for `weight`.
 
     Raises:
         InvalidInput: A number is out of range.
@@ -159,10 +173,12 @@ class Fusion(Shown):
     choices: tuple[WeightChoice, ...] = ()
     native_share: float = 0.0
     measured: WeightChoice | None = None
+    transformed_weight: float | None = None
 
     def __post_init__(self) -> None:
         require_fields(self)
-        _require_share("fuse two versions", "a weight", self.weight)
+        for weight in (self.weight, self.transformed_weight or 0.0):
+            _require_share("fuse two versions", "a weight", weight)
         _require_share("fuse two versions", "a native share", self.native_share)
         for holds, expected, found in (
             (-1 <= self.correlation <= 1, "a correlation from -1 to 1", self.correlation),
@@ -170,6 +186,11 @@ class Fusion(Shown):
         ):
             if not holds:
                 raise InvalidInput("fuse two versions", expected=expected, found=f"{found}")
+
+    @property
+    def weights(self) -> str:
+        """Of native and of transformed vectors, as text: "0.5", or "0.5, 0.15 transformed"."""
+        return _weights(self.weight, None if self.single else self.transformed_weight)
 
     @property
     def single(self) -> bool:
@@ -186,11 +207,14 @@ class Fusion(Shown):
         """The same when a share of the gallery is native: with the weight that was chosen for it."""
         there = replace(self, native_share=native_share)
         choice = there.choice
-        return there if choice is None else replace(there, weight=choice.weight, per_origin=choice.per_origin)
+        if choice is None:
+            return there
+        taken = {name: getattr(choice, name) for name in ("weight", "transformed_weight", "per_origin")}
+        return replace(there, **taken)
 
     def named(self, weight: float) -> Fusion:
         """The same with a weight that the caller names."""
-        return replace(self, weight=weight, choices=())
+        return replace(self, weight=weight, transformed_weight=None, choices=())
 
     def fetched(self, k: int) -> int:
         """Candidates that each version's search brings in for k results."""
@@ -228,8 +252,17 @@ class Fusion(Shown):
             np.where(here, left, self.correlation * right),
             np.where(there, right, self.correlation * left),
         )
-        fused: Doubles = (1.0 - self.weight) * left + self.weight * right
-        return np.where(here | there, fused, np.inf)
+        return np.where(here | there, self._weighed(left, right, native), np.inf)
+
+    def _weighed(self, left: Doubles, right: Doubles, native: BoolArray) -> Doubles:
+        """Standardised distances of both versions as one."""
+        if self.transformed_weight is None:
+            return (1.0 - self.weight) * left + self.weight * right
+        far = np.where(native, self.weight, self.transformed_weight)
+        near = 1.0 - far
+        squares = near**2 + far**2 + 2.0 * far * near * self.correlation
+        fused: Doubles = (near * left + far * right) / np.sqrt(np.maximum(squares, _LEAST))
+        return fused
 
     @property
     def mixture(self) -> Standardisation:
@@ -366,6 +399,10 @@ def distances_to(query: FloatArray, vectors: FloatArray, metric: str) -> Doubles
     with np.errstate(invalid="ignore", divide="ignore"):
         cosines: Doubles = products / (np.sqrt(lengths) * np.sqrt(np.einsum("nd,nd->n", asked, asked)))
     return -cosines
+
+
+def _weights(native: float, transformed: float | None) -> str:
+    return f"{native:.4g}" if transformed is None else f"{native:.4g}, {transformed:.4g} transformed"
 
 
 def _require_share(asked: str, what: str, value: float) -> None:

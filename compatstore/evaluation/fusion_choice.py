@@ -1,6 +1,7 @@
 """The weight of a fusion, chosen on a sample, and what a fusion so chosen gives to queries that did not choose.
 
-Every candidate, a weight and whether native and transformed vectors are standardised apart, is compared with the status
+Every candidate, a weight, whether native and transformed vectors are standardised apart, and whether transformed ones
+then have the same weight or a smaller one, is compared with the status
 quo, weight 0, query by query. Chosen is the candidate whose gain is surest: its simultaneous interval has the highest
 lower end; where the items are a sample, that of its own interval which allows for their draw must be above zero too.
 Where no interval lies above zero the weight is 0, and the gallery is served as before. What the fusion is reported to
@@ -27,6 +28,7 @@ from compatstore.evaluation.relevance import Relevance
 from compatstore.evaluation.sampled import QueryFigures, find_in_blocks
 
 WEIGHTS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
+DOUBT = 0.3  # weight of transformed vectors, as a part of that of native ones, where they are weighed apart
 CHOOSING = 400  # resamples where candidates are compared with each other; what is reported has all
 _BLOCK_CELLS = 2**21  # distances of a block, over all weights
 
@@ -108,6 +110,7 @@ class FusionTrial(Trial):
         fusion = fusions[best.place]
         choice = WeightChoice(
             weight=fusion.weight,
+            transformed_weight=fusion.transformed_weight,
             per_origin=fusion.per_origin,
             native_share=fusion.native_share,
             criterion=self.settings.criterion,
@@ -162,6 +165,7 @@ class FusionTrial(Trial):
         gain = self.over(found, before) or Estimate(value=0.0, low=0.0, high=0.0)
         return WeightChoice(
             weight=fusion.weight,
+            transformed_weight=fusion.transformed_weight,
             per_origin=fusion.per_origin,
             native_share=fusion.native_share,
             criterion=self.settings.criterion,
@@ -176,13 +180,15 @@ class FusionTrial(Trial):
     def _candidates(self, constants: Fusion) -> list[Fusion]:
         """What is compared, the status quo first.
 
-        In a gallery of one kind there is nothing to standardise apart. Without labels nothing tells whether natives
-        take first ranks from better items: a sample has few of the very nearest.
+        In a gallery of one kind there is nothing to standardise or to weigh apart. Without labels nothing tells
+        whether natives take first ranks from better items: a sample has few of the very nearest.
         """
-        together = [replace(constants, weight=weight, per_origin=False) for weight in self.weights]
+        alike = replace(constants, transformed_weight=None, per_origin=False)
+        together = [replace(alike, weight=weight) for weight in self.weights]
         if constants.native_share in (0, 1) or not self.sample.told:
             return together
-        return [*together, *(replace(fusion, per_origin=True) for fusion in together if not fusion.single)]
+        apart = [replace(fusion, per_origin=True) for fusion in together if not fusion.single]
+        return [*together, *apart, *(replace(fusion, transformed_weight=DOUBT * fusion.weight) for fusion in apart)]
 
     def _blocks(
         self, rows: Positions, native: BoolArray, fusions: Sequence[Fusion]

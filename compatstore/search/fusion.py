@@ -78,9 +78,11 @@ class FusionPlan:
         source, target, fusion = self.source.version, self.target.version, self.fusion
         apart = ((f"native {target}", fusion.native), (f"transformed {target}", fusion.transformed))
         constants = ((source, fusion.source), *(apart if fusion.per_origin else ((target, fusion.mixture),)))
+        less = fusion.transformed_weight
         lines = [
             f"query in {source} and {target}, {self.k} nearest, 2 part(s), merge: fused, "
-            f"{1 - fusion.weight:.4g} {source} + {fusion.weight:.4g} {target}",
+            f"{1 - fusion.weight:.4g} {source} + {fusion.weight:.4g} {target}"
+            + ("" if less is None else f", {1 - less:.4g} {source} + {less:.4g} {target} where it is transformed"),
             *(
                 f"  {part.metric} on column {part.columns.vector} with the query of {part.version}: "
                 f"{fusion.fetched(self.k)} candidates; {self.where or 'all rows'}{part.index}"

@@ -7,7 +7,7 @@ import gzip
 import numpy as np
 import pytest
 
-from benchmarks.pairs.texts import Glosses, asking, read_definitions
+from benchmarks.pairs.texts import Glosses, asking, asking_kinds, read_definitions, read_glosses
 
 ENTRIES = {
     "Lion": 'Lion \\Li"on\\, n. [F. lion, L. leo. Cf. {Leopard}.]\n   1. (Zool.) A large feline ({Panthera leo}); as,\n'
@@ -60,3 +60,40 @@ def test_each_definition_asks_for_the_glosses_of_its_noun(dictionary):
         [2, 1, 0, 3],
         [0, 1, 2, 3],
     )
+
+
+LICENCE = "  1 This software and database is provided | as is  \n"
+NOUNS = """\
+00000001 03 n 01 entity 0 000 | all that is
+00000002 05 n 02 feline 0 felid 0 002 @ 00000001 n 0000 ~ 00000003 n 0000 | an agile mammal; "felines see at night"
+00000003 05 n 01 big_cat 0 001 @ 00000002 n 0000 | a large feline
+00000004 05 n 01 lion 0 002 @ 00000003 n 0000 @ 00000001 n 0000 | a large gregarious feline
+00000005 05 n 01 cat 0 001 @ 00000002 n 0000 | a small feline
+00000006 05 n 01 Leo 0 001 @i 00000004 n 0000 | a lion of that name
+"""
+
+
+@pytest.fixture
+def nouns(tmp_path):
+    path = tmp_path / "data.noun"
+    path.write_text(LICENCE + NOUNS, encoding="latin-1")
+    return path
+
+
+def test_a_gloss_is_read_with_its_class_and_all_kinds_above_it(nouns):
+    glosses = read_glosses(nouns, fewest=1)
+    assert glosses.texts == ["an agile mammal", "a large feline", "a large gregarious feline", "a small feline"]
+    assert glosses.nouns == ["feline", "big cat", "lion", "cat"]
+    assert glosses.labels.tolist() == [0, 1, 2, 1]
+    assert sorted(glosses.kinds[2]) == ["00000001", "00000002", "00000003", "00000004"]
+    assert read_glosses(nouns, fewest=2).nouns == ["big cat", "cat"]
+
+
+def test_a_kind_asks_by_its_nouns_for_its_own_gloss_and_all_below(nouns):
+    glosses = read_glosses(nouns, fewest=1)
+    texts, queries, items = asking_kinds(glosses, fewest=2, most=4)
+    assert texts == ["entity", "feline, felid", "big cat"]
+    found = [items[queries == row].tolist() for row in range(3)]
+    assert found == [[0, 1, 2, 3], [0, 1, 2, 3], [1, 2]]
+    assert asking_kinds(glosses, fewest=2, most=3).texts == ["big cat"]
+    assert asking_kinds(glosses, fewest=9, most=9).texts == []

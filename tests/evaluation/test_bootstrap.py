@@ -65,3 +65,15 @@ def test_no_broken_query_among_few_does_not_mean_that_none_will_be():
     assert 0.03 < none.high < 0.04
     half = share_of_queries(np.arange(400) < 200)
     assert (half.high - half.low) / 2 == pytest.approx(0.049, abs=0.001)
+
+
+def test_draws_without_a_query_are_left_out(monkeypatch):
+    """Few items are queries, as where few of a small sample share their label with another."""
+    values, places = np.array([[0.25, 0.75], [0.5, 0.5]]), np.array([3, 7])
+    gallery = SampledGallery(influence=np.zeros((2, 40)), places=places)
+    found = resample(values, 400, gallery=gallery)
+    assert 200 < len(found[0].means) < 400
+    assert set(found[1].means) == {0.5}
+    assert (found[0].estimate().low, found[0].estimate().high) == (0.25, 0.75)
+    monkeypatch.setattr(bootstrap, "_CELLS", 40)  # one draw at a time
+    assert np.array_equal(resample(values, 400, gallery=gallery)[0].means, found[0].means)

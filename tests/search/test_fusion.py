@@ -162,7 +162,10 @@ def fused_distance(fusion, source, target, native):
         fusion.correlation * right if left is None else left,
         fusion.correlation * left if right is None else right,
     )
-    return (1 - fusion.weight) * left + fusion.weight * right
+    own = fusion.transformed_weight
+    weight = fusion.weight if native or own is None else own
+    moment = (1 - weight) ** 2 + weight**2 + 2 * weight * (1 - weight) * fusion.correlation
+    return ((1 - weight) * left + weight * right) / (1 if own is None else moment**0.5)
 
 
 def reference(gallery, fusion, queries, row, *, among):
@@ -213,14 +216,15 @@ def one_query(queries, row):
     metric=st.sampled_from(METRICS),
     dtype=st.sampled_from(["float32", "float16"]),
     weight=st.floats(0.01, 0.99),
+    own=st.none() | st.floats(0, 1),
     per_origin=st.booleans(),
     k=st.integers(1, ROWS),
     deleted=st.sets(st.sampled_from(IDS), max_size=9),
 )
 def test_a_fused_search_ranks_as_comparing_with_every_vector_does(
-    state, seed, metric, dtype, weight, per_origin, k, deleted
+    state, seed, metric, dtype, weight, own, per_origin, k, deleted
 ):
-    fusion = replace(FUSION, weight=weight, per_origin=per_origin)
+    fusion = replace(FUSION, weight=weight, transformed_weight=own, per_origin=per_origin)
     with tempfile.TemporaryDirectory() as folder:
         numbers = Numbers(seed, dtype)
         gallery = begun(folder, numbers, metric, dtype, seed)
@@ -381,6 +385,8 @@ def test_a_plan_says_what_is_searched_and_what_it_costs(tmp_path, numbers):
         replace(plan, fusion=replace(FUSION, per_origin=False))
     )
     assert "two embeddings and two searches" in said
+    apart = str(replace(plan, fusion=replace(FUSION, transformed_weight=0.1)))
+    assert "0.6 v1 + 0.4 v2, 0.9 v1 + 0.1 v2 where it is transformed" in apart
 
 
 def test_other_numbers_of_queries_and_queries_without_a_direction_are_refused(tmp_path, numbers):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import lance
 import numpy as np
@@ -15,6 +16,7 @@ from compatstore.search.fusion import FusionPlan
 from compatstore.search.plan import SearchPlan
 from compatstore.storage.registry import KEY, Registry
 from compatstore.upgrade import resolve
+from compatstore.upgrade.estimates.fusing import save_fusion
 
 
 @pytest.fixture(scope="module")
@@ -128,6 +130,19 @@ def test_the_weight_grows_with_the_native_share(world, hopped):
     assert "for a native share of 0.5" in notes[1]
 
 
+def test_a_choice_of_the_same_weight_is_followed_too(hopped):
+    """A little more natives, and transformed vectors weigh less."""
+    hopped.upgrade("v2", backfill=0.22)
+    first, *_ = hopped.fuse("v2", labels="label", sample=ITEMS).choices
+    first = replace(first, weight=0.5, transformed_weight=None, native_share=0.1)
+    choices = first, replace(first, transformed_weight=0.15, native_share=0.25)
+    fusion = replace(hopped._catalog.registry().fusion_of("v2"), choices=choices).at(0.22)
+    save_fusion(hopped._catalog, hopped._catalog.registry().runs["v2"], fusion, "label")
+    assert hopped.explain().fusion.weights == "0.5"
+    hopped.upgrade("v2", backfill=0.235)
+    assert hopped.explain().fusion.weights == "0.5, 0.15 transformed"
+
+
 def test_an_upgrade_that_changes_no_share_writes_no_step(fused):
     steps = len(fused.history())
     fused.upgrade("v2")
@@ -228,6 +243,12 @@ def test_a_registry_without_the_field_is_read(fused, tmp_path):
     earlier = json.loads(text)
     del earlier["serving"]
     assert Registry.loads(json.dumps(earlier), "here").fusion_of("v2") is None
+    earlier = json.loads(text)
+    (stored,) = (one["fusion"] for one in earlier["serving"].values())
+    for part in (stored, *stored["choices"]):
+        del part["transformed_weight"]
+    found = Registry.loads(json.dumps(earlier), "here").fusion_of("v2")
+    assert [part.transformed_weight for part in (found, *found.choices)] == [None] * 6
     assert Registry.loads(registry.dumps(), "here") == registry
 
 

@@ -123,7 +123,7 @@ def save_fusion(
         return registry.with_serving(ServingRecord(run.target, open_run.identity, fusion, labels, serving))
 
     choice = fusion.choice
-    note = f"weight {fusion.weight:g}" if choice is None else f"weight {choice}"
+    note = f"weight {fusion.weights}" if choice is None else f"weight {choice}"
     edit(catalog.store, change, HistoryEntry(STEP, run.target, note=note))
 
 
@@ -137,7 +137,8 @@ def follow_natives(catalog: Catalog, target: str) -> None:
     if not context.has_both:
         return
     now = fusion.at(native_share(context))
-    if abs(now.native_share - fusion.native_share) <= SAME_SHARE and now.weight == fusion.weight:
+    near = abs(now.native_share - fusion.native_share) <= SAME_SHARE
+    if near and replace(now, native_share=fusion.native_share) == fusion:
         return
     known = registry.serving[target]
     save_fusion(catalog, run, now, known.labels, known.serving)
