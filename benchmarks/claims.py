@@ -35,6 +35,7 @@ JOURNALS = {
     "side": ("side_information", "16 pixels"),
     "served": ("fusion", "1500 items, 600 queries, cosine, chosen by map"),
     "taught": ("learning", "4000 items, 1000 queries"),
+    "taught_more": ("learning", "20000 items, 1000 queries"),
 }
 SETS = ("Glyphs", "Caltech-101")
 # Quantile 0.975 of Student's t, by the number of seeds.
