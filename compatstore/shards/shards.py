@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Self
 
+from compatstore.boundary import checked
 from compatstore.encoders import Encoder
 from compatstore.errors import (
     CompatStoreError,
@@ -41,6 +42,7 @@ from compatstore.upgrade.requests.run_settings import RunSettings
 from compatstore.upgrade.status import Status
 
 
+@checked
 class Shards:
     """Galleries whose upgrade is one.
 
