@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from compatstore.upgrade.requests.run_settings import RunSettings
 
 
+Ended = TypeVar("Ended")  # what an upgrade gives back, of a gallery or of shards
 _ARTIFACT_ID = re.compile(r"[0-9a-f]+")
 via_option = click.option(
     "--via", metavar="ARTIFACT", help="Artifact to use: id, its first digits, or a path to link first."
@@ -164,6 +165,21 @@ def upgrade(
     new. Without any limit a first sample is embedded, 2 % of the gallery.
     """
     learning = _learning(refit, no_learn)
+
+    def run(upgrading: Callable[..., Ended], via: str | None) -> Ended:
+        aside = printed_aside(output.log)  # Ray tells on stdout of workers that were lost
+        with aside, progress_bars("upgrade") as bars, stop_on_signals() as should_stop, output.noting_warnings():
+            return upgrading(
+                target,
+                via=via,
+                backfill=backfill,
+                gates=gates,
+                learn=learning,
+                run=settings,
+                progress=onto(bars),
+                should_stop=should_stop,
+            )
+
     if is_pattern(gallery):
         if dry_run:
             require_one(gallery, "--dry-run")
@@ -176,17 +192,7 @@ def upgrade(
             linked.append(_link_first(shard, via, target, output))
 
         prepare_each(shards, prepare)
-        with printed_aside(output.log), progress_bars("upgrade") as bars, stop_on_signals() as should_stop:
-            upgraded = shards.upgrade(
-                target,
-                via=next(iter(linked), via),
-                backfill=backfill,
-                gates=gates,
-                learn=learning,
-                run=settings,
-                progress=onto(bars),
-                should_stop=should_stop,
-            )
+        upgraded = run(shards.upgrade, next(iter(linked), via))
         output.show(upgraded, view)
         if cutover and not upgraded.failed:
             cut_over_shards(output, shards, target)
@@ -199,18 +205,7 @@ def upgrade(
         with progress_bars("plan"):
             planned = opened.plan(target, via=via, backfill=backfill, gates=gates, learn=learning, run=settings)
         _show_plan(ctx, output, planned)
-    aside = printed_aside(output.log)  # Ray tells on stdout of workers that were lost
-    with aside, progress_bars("upgrade") as bars, stop_on_signals() as should_stop, output.noting_warnings():
-        report = opened.upgrade(
-            target,
-            via=via,
-            backfill=backfill,
-            gates=gates,
-            learn=learning,
-            run=settings,
-            progress=onto(bars),
-            should_stop=should_stop,
-        )
+    report = run(opened.upgrade, via)
     if not cutover:
         output.show(report, view)
         return

@@ -21,13 +21,15 @@ from compatstore.evaluation.fusion_choice import FittedFusion, FusionTrial
 from compatstore.evaluation.strategies import FUSED, FUSED_PARTLY, ServingStrategy, map_alone, trial_of_fusions
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.context import UpgradeContext
+from compatstore.upgrade.estimates.asked import MOST_QUERIES
 from compatstore.upgrade.estimates.sample import Sample, draw_sample
 from compatstore.upgrade.estimates.trial import TRUST, SampleSettings, as_evaluation_sample, decision_settings
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.queries import Queries
 from compatstore.upgrade.transform import Transformer
 
-MOST_SEARCHED = 5_000  # a gallery of up to as many items is searched as a whole, of a larger one a sample
+MOST_SEARCHED = 25_000  # a gallery of up to as many items is searched as a whole, of a larger one a sample
+MOST_COMPARED = 10_000_000  # of a query with an item: many queries search a smaller sample
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -80,7 +82,12 @@ def gallery_to_search(context: UpgradeContext, asked: Gates) -> Sample | None:
     """
     if not isinstance(asked.labels, Queries) or not asked.labels.judged:
         return None
-    return draw_sample(context, MOST_SEARCHED, labels=asked.labels, seed=context.run.seed, embed=False)
+    return draw_sample(context, most_searched(asked.labels), labels=asked.labels, seed=context.run.seed, embed=False)
+
+
+def most_searched(asked: Queries) -> int:
+    """Items of a gallery that is searched as a whole, by as many queries as there are; of a larger one a sample is."""
+    return min(MOST_SEARCHED, MOST_COMPARED // min(len(asked.read), MOST_QUERIES))
 
 
 def judge_by_queries(

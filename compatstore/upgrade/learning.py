@@ -36,11 +36,11 @@ from compatstore.upgrade.estimates.sample import Sample, require_labels
 from compatstore.upgrade.estimates.trial import TRUST, SampleSettings, decision_settings
 from compatstore.upgrade.estimates.waves import figures_of_wave
 from compatstore.upgrade.judging import (
-    MOST_SEARCHED,
     JudgedTransform,
     fusion_as_it_is,
     gallery_to_search,
     judge_by_queries,
+    most_searched,
 )
 from compatstore.upgrade.lesson import (
     FEWEST_PAIRS,
@@ -178,9 +178,10 @@ def require_known(context: UpgradeContext, asked: Gates) -> None:
         UpgradeError: Too few queries have a correct item in the gallery.
     """
     require_labels(context.snapshot.schema, context.run.target, column_of(asked.labels))
-    by_queries = isinstance(asked.labels, Queries) and asked.labels.judged
-    if isinstance(asked.labels, Queries) and by_queries:
+    complete = by_queries = False
+    if isinstance(asked.labels, Queries) and asked.labels.judged:
         require_enough(context, asked.labels)
+        by_queries, complete = True, context.count(context.source.present) <= most_searched(asked.labels)
     if by_queries and asked.target_quality is not None:
         raise InvalidInput(
             "teach an upgrade up to a target quality by queries",
@@ -188,7 +189,6 @@ def require_known(context: UpgradeContext, asked: Gates) -> None:
             found=f"target_quality={asked.target_quality:g}, of a full backfill that nobody knows yet",
             fix="Name what is to be reached, such as --require 'map>=0.6', or leave --queries out.",
         )
-    complete = by_queries and context.count(context.source.present) <= MOST_SEARCHED
     require_measurable(asked, 1.0, complete=complete)
 
 

@@ -104,6 +104,14 @@ def test_a_large_gallery_is_searched_in_part(world, tmp_path, monkeypatch):
         assert figure.low <= whole.row(row).figures["map"].value <= figure.high
 
 
+@pytest.mark.parametrize(("asked", "items"), [(1, 25_000), (400, 25_000), (1_000, 10_000), (3_000, 5_000)])
+def test_fewer_queries_search_a_larger_gallery_as_a_whole(asked, items):
+    named = [f"q{number}" for number in range(asked)]
+    vectors = {name: np.zeros((asked, 1), "f4") for name in ("source", "target")}
+    queries = cs.Queries(queries={"id": named, **vectors}, qrels={"q0": {"a": 1}})
+    assert judging.most_searched(queries) == items
+
+
 def test_a_gate_by_queries_that_is_not_sure_to_hold_keeps_it_from_being_ready(world, tmp_path):
     gallery = world.gallery(tmp_path)
     gates = cs.Gates(labels=world.queries(), require=("ndcg@10>=0.99",))
