@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from compatstore.trainers.pairs.comparison import Comparison
     from compatstore.trainers.pairs.fastfill import FastFill
     from compatstore.trainers.pairs.fct import FCT
+    from compatstore.trainers.pairs.kernel_ridge import KernelRidge
     from compatstore.trainers.pairs.pairs import Pairs
     from compatstore.trainers.pairs.procrustes import DiagonalScale, MeanShift, Procrustes
     from compatstore.trainers.pairs.query_adapter import QueryAdapter
@@ -61,6 +62,7 @@ __all__ = [
     "Images",
     "ImagesOfItems",
     "Independent",
+    "KernelRidge",
     "LCEAlignment",
     "LowRankAffine",
     "LowRankRidge",
@@ -103,6 +105,7 @@ _HOMES = {
     "Images": "compatstore.trainers.images.images",
     "ImagesOfItems": "compatstore.trainers.images.given_vectors",
     "Independent": "compatstore.trainers.images.classification",
+    "KernelRidge": "compatstore.trainers.pairs.kernel_ridge",
     "LCEAlignment": "compatstore.trainers.images.feature_alignment",
     "LowRankAffine": "compatstore.trainers.pairs.ridge",
     "LowRankRidge": "compatstore.trainers.pairs.ridge",

@@ -6,7 +6,8 @@
                                                                            +--> (log sigma^2, one linear unit)
 
 Every layer is dense and is followed by a ReLU, except the last of the mixer. Batch normalisation is no part of it:
-trainers fold it into the dense layers.
+trainers fold it into the dense layers. The first layer of the mixer may be radial instead: unit i gives
+exp(-gamma |x - a_i|^2) = exp(min(w_i x + b_i - gamma |x|^2, 0)) with w_i = 2 gamma a_i and b_i = -gamma |a_i|^2.
 """
 
 from __future__ import annotations
@@ -38,9 +39,10 @@ class Architecture:
         skip: Whether a linear map of the source, and of the side-information, is added to the output.
         uncertainty: Whether a linear unit on the output (before it is normalised) gives log sigma^2.
         normalise: Whether the output is scaled to unit length.
+        radial: Whether the first layer of the mixer is radial; it then reads the source as it is.
 
     Raises:
-        InvalidInput: A width is below 1, or a side branch has nothing to read.
+        InvalidInput: A width is below 1, a side branch has nothing to read, or a radial layer not the source.
     """
 
     source_dim: int
@@ -52,6 +54,7 @@ class Architecture:
     skip: bool = False
     uncertainty: bool = False
     normalise: bool = False
+    radial: bool = False
 
     def __post_init__(self) -> None:
         side = () if self.side_dim is None else (self.side_dim,)
@@ -61,6 +64,9 @@ class Architecture:
             raise InvalidInput("describe a network", expected=expected, found=f"{widths!s:.200}")
         if self.side_dim is None and self.side_branch:
             raise InvalidInput("describe a network", expected="no side branch without side_dim", found="one")
+        if self.radial and (not self.mixer or self.source_branch or self.side_dim is not None):
+            expected = "a radial layer that is the first of the mixer, and reads the source alone"
+            raise InvalidInput("describe a network", expected=expected, found=f"{self.to_dict()!s:.300}")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the description as JSON-able values."""
@@ -72,6 +78,8 @@ class Architecture:
         if self.side_dim is not None:
             shapes |= dict(_stack("side", (self.side_dim, *self.side_branch)))
         shapes |= dict(_stack("mixer", (self.joined_dim, *self.mixer, self.output_dim)))
+        if self.radial:
+            shapes["mixer.0.gamma"] = (1,)
         if self.skip:
             shapes["skip.weight"] = (self.output_dim, self.source_dim)
             if self.side_dim is not None:

@@ -63,7 +63,7 @@ def _controller() -> Any:
     return threadpoolctl.ThreadpoolController().select(user_api="blas")
 
 
-# Bias and ReLU go over this many rows at a time, so that they find the product still in the cache.
+# Bias, ReLU and exponential go over this many rows at a time, so that they find the product still in the cache.
 _SLAB = 64
 
 
@@ -101,7 +101,7 @@ class NumpyRunner:
         if side is not None:
             branches = (features, self._branch("side", len(network.side_branch), side))
             features = np.concatenate(branches, axis=1, out=self._joined)
-        features = self._branch("mixer", len(network.mixer), features)
+        features = self._branch("mixer", len(network.mixer), features, radial=network.radial)
         output = self._dense(f"mixer.{len(network.mixer)}", features, relu=False)
         if network.skip:
             output += self._product("skip.weight", source)
@@ -113,10 +113,22 @@ class NumpyRunner:
             output /= np.where(np.isfinite(norms), norms, np.float32(np.nan))  # what overflows must not become zero
         return output, log_sigma2
 
-    def _branch(self, part: str, depth: int, values: FloatArray) -> FloatArray:
+    def _branch(self, part: str, depth: int, values: FloatArray, *, radial: bool = False) -> FloatArray:
         for index in range(depth):
-            values = self._dense(f"{part}.{index}", values, relu=True)
+            first = radial and not index
+            values = self._radial(values) if first else self._dense(f"{part}.{index}", values, relu=True)
         return values
+
+    def _radial(self, values: FloatArray) -> FloatArray:
+        output = self._product("mixer.0.weight", values)
+        bias = self._tensors["mixer.0.bias"]
+        lengths = self._tensors["mixer.0.gamma"] * np.einsum("nd,nd->n", values, values)
+        for start in range(0, len(output), _SLAB):
+            slab = output[start : start + _SLAB]
+            slab += bias
+            slab -= lengths[start : start + _SLAB, None]
+            np.exp(np.minimum(slab, 0, out=slab), out=slab)
+        return output
 
     def _dense(self, layer: str, values: FloatArray, *, relu: bool) -> FloatArray:
         output = self._product(f"{layer}.weight", values)

@@ -63,6 +63,12 @@ class OnnxGraph:
         above = self.add("Greater", values, self._number(0))
         return self.add("Where", above, self._number(1), self._number(-1))
 
+    def radial(self, products: str, vectors: str, gamma: FloatArray) -> str:
+        """exp(min(products - gamma |x|^2, 0)), (n, units), of products with their bias and vectors x (n, dim)."""
+        squares = self.add("ReduceSumSquare", vectors, self._axis(), keepdims=1)
+        exponent = self.add("Sub", products, self.add("Mul", squares, self.weight(gamma)))
+        return self.add("Exp", self.add("Min", exponent, self._number(0)))
+
     def unit_length(self, vectors: str) -> str:
         """Scale rows to unit length in float32; zero stays zero, and what overflows becomes NaN."""
         length = self.add("ReduceL2", vectors, self._axis(), keepdims=1)
@@ -128,7 +134,7 @@ class OnnxGraph:
 def add_network(
     graph: OnnxGraph, network: Architecture, tensors: Mapping[str, FloatArray], source: str, side: str | None
 ) -> tuple[str, str | None]:
-    """Add a network; one `Gemm` and `Relu` for a layer.
+    """Add a network; one `Gemm` and `Relu` for a layer, and more for a radial one.
 
     Args:
         graph: Gets its nodes and weights.
@@ -147,7 +153,11 @@ def add_network(
 
     def branch(part: str, depth: int, values: str) -> str:
         for index in range(depth):
-            values = graph.add("Relu", dense(f"{part}.{index}", values))
+            products = dense(f"{part}.{index}", values)
+            if network.radial and (part, index) == ("mixer", 0):
+                values = graph.radial(products, values, tensors["mixer.0.gamma"])
+            else:
+                values = graph.add("Relu", products)
         return values
 
     def added(output: str, skip: str, values: str) -> str:

@@ -76,7 +76,9 @@ class TorchRunner:
         if side is not None:
             branch = self._branch("side", len(network.side_branch), side.to(self._inner))
             features = torch.cat([features, branch], dim=1)
-        features = self._branch("mixer", len(network.mixer), features)
+        if network.radial:
+            features = self._radial(features, source)
+        features = self._branch("mixer", len(network.mixer), features, first=int(network.radial))
         output = self._dense(self._last, features.float())
         if network.skip:
             output += torch.nn.functional.linear(source, self._tensors["skip.weight"])
@@ -88,10 +90,15 @@ class TorchRunner:
             output = output / torch.where(norms.isfinite(), norms, torch.nan)  # what overflows must not become zero
         return output, log_sigma2
 
-    def _branch(self, part: str, depth: int, values: torch.Tensor) -> torch.Tensor:
-        for index in range(depth):
+    def _branch(self, part: str, depth: int, values: torch.Tensor, *, first: int = 0) -> torch.Tensor:
+        for index in range(first, depth):
             values = self._dense(f"{part}.{index}", values).relu_()
         return values
+
+    def _radial(self, features: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
+        products = self._dense("mixer.0", features).float()
+        lengths = self._tensors["mixer.0.gamma"] * (source * source).sum(dim=1, keepdim=True)
+        return (products - lengths).clamp_max(0).exp().to(self._inner)
 
     def _dense(self, layer: str, values: torch.Tensor) -> torch.Tensor:
         import torch
@@ -106,5 +113,5 @@ class TorchRunner:
     def _dtype_of(self, name: str) -> torch.dtype:
         import torch
 
-        makes_output = name.startswith((f"{self._last}.", "skip.", "skip_side.", "log_sigma2."))
+        makes_output = name.startswith((f"{self._last}.", "skip.", "skip_side.", "log_sigma2.", "mixer.0.gamma"))
         return torch.float32 if makes_output else self._inner

@@ -177,7 +177,14 @@ class _Work:
 
 
 def ranks_of(row: Doubles, ordered: Doubles, positions: Positions) -> Positions:
-    """Ranks, ascending and from 1, of the items at `positions`; of equal distances the earlier position is first.
+    """Ranks, ascending and from 1, of the items at `positions`; as `ranks_at`."""
+    ranks = ranks_at(row, ordered, positions)
+    ranks.sort()
+    return ranks
+
+
+def ranks_at(row: Doubles, ordered: Doubles, positions: Positions) -> Positions:
+    """Ranks, from 1, of the items at `positions`; of equal distances the earlier position is first.
 
     Args:
         row: (n,) float64, distances of one query.
@@ -190,7 +197,6 @@ def ranks_of(row: Doubles, ordered: Doubles, positions: Positions) -> Positions:
     for distance in np.unique(found[tied]):
         here = found == distance
         ranks[here] += np.flatnonzero(row == distance).searchsorted(positions[here])
-    ranks.sort()
     ranks += 1
     return ranks
 
@@ -208,9 +214,9 @@ def ranks_behind_ties(distances: Doubles, positions: Positions) -> Positions:
     return ranks
 
 
-def average_precision(ranks: Positions) -> float:
-    """Mean over correct items of the precision at the rank of each: (m,) ascending ranks, from 1."""
-    return float(_precisions(ranks).mean())
+def average_precision(ranks: Positions, correct: int) -> float:
+    """Mean over correct items of the precision at the rank of each, 0 for one not found: (m,) ascending, from 1."""
+    return float(_precisions(ranks).sum() / correct)
 
 
 def _precisions(ranks: Positions) -> Doubles:
@@ -219,12 +225,11 @@ def _precisions(ranks: Positions) -> Doubles:
 
 def _record(ranking: Ranking, query: int, ranks: Positions, correct: int, map_at: int | None) -> None:
     """Average precision: the mean over correct items of the precision at each one's rank, 0 for one not found."""
-    precision = _precisions(ranks)
     ranking.first_match[query] = ranks[0] if len(ranks) else UNFOUND
-    ranking.average_precision[query] = precision.sum() / correct
+    ranking.average_precision[query] = average_precision(ranks, correct)
     if ranking.average_precision_at is not None and map_at is not None:
-        within = precision[: ranks.searchsorted(map_at, side="right")]
-        ranking.average_precision_at[query] = within.sum() / min(correct, map_at)
+        within = ranks[: ranks.searchsorted(map_at, side="right")]
+        ranking.average_precision_at[query] = average_precision(within, min(correct, map_at))
 
 
 def nearest_rows(distances: Distances, k: int, itself: Positions) -> Positions:

@@ -23,6 +23,7 @@ import numpy.typing as npt
 from compatstore.arrays import BoolArray, Doubles, Positions
 from compatstore.evaluation.distances import Distances
 from compatstore.evaluation.ordering import nearest_first
+from compatstore.evaluation.ranking import average_precision, ranks_at
 from compatstore.evaluation.relevance import Relevance
 
 _CELLS = 2**20  # distances ranked at a time
@@ -125,6 +126,12 @@ def find_in_blocks(
     """
     items, drawn = len(relevance.order), influence and sampling.unseen > 0
     found = [_empty(len(ks) + num_graded(relevance.depth) + 1, queries, items) for _ in columns]
+    if sampling.weight == 1.0:
+        for start, block in blocks:
+            for query, distances in enumerate(block, start=start):
+                for places, result in zip(columns, found, strict=True):
+                    _record_whole(result.values[:, query], query, distances[places], relevance, ks)
+        return found
     step = max(_CELLS // items, 1)
     for start, block in blocks:
         for row in range(0, len(block), step):
@@ -136,6 +143,27 @@ def find_in_blocks(
                 near[itself >= 0, itself[itself >= 0]] = np.inf
                 _record(result, rows, near, gains, relevance, ks, sampling, drawn=drawn)
     return [_by_row(result, relevance, sampling) for result in found]
+
+
+def _record_whole(values: Doubles, query: int, distances: Doubles, relevance: Relevance, ks: Sequence[int]) -> None:
+    """Fill in what a query found in a whole gallery: where its correct items stand is enough, no order is needed."""
+    positions, itself, depth = relevance.of(query), relevance.itself[query], relevance.depth
+    gains = relevance.gains_of(query)
+    positions, gains = positions[gains > 0], gains[gains > 0]
+    if not len(positions):
+        return
+    if itself >= 0:
+        distances[itself] = np.inf
+    there = np.isfinite(distances[positions])
+    ranks = ranks_at(distances, np.sort(distances), positions[there])
+    in_order = np.sort(ranks)
+    for metric, k in enumerate(ks):
+        values[metric] = len(ranks) > 0 and in_order[0] <= k
+    if depth is not None:
+        first, top = ranks <= depth, np.zeros((1, depth))
+        top[0, ranks[first] - 1] = gains[there][first]
+        values[len(ks) : -1] = graded(top, gains[None], depth)[:, 0]
+    values[-1] = average_precision(in_order, len(positions))
 
 
 def _record(

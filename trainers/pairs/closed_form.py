@@ -1,15 +1,15 @@
-"""Closed forms: affine maps solved from the first and second moments of the pairs, without a training loop."""
+"""Closed forms: maps that are solved, without a training loop; affine ones from first and second moments of pairs."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from compatstore.arrays import Doubles, FloatArray
+from compatstore.arrays import Doubles
 from compatstore.artifacts.architecture import Architecture
 from compatstore.artifacts.artifact import Artifact
 from compatstore.artifacts.network import Execution, Network
@@ -98,11 +98,23 @@ class AffineMap:
         return cls(weight=weight, bias=moments.output_mean - weight @ moments.input_mean, chosen=chosen or {})
 
 
+class Solution(NamedTuple):
+    """A map as a network.
+
+    Attributes:
+        architecture: Of the network.
+        tensors: Its weights, of any float type.
+        chosen: Settings that were chosen by the solution, for the figures ("penalty").
+    """
+
+    architecture: Architecture
+    tensors: Mapping[str, Doubles]
+    chosen: Mapping[str, float]
+
+
 @dataclass(frozen=True, kw_only=True)
 class ClosedForm(ABC):
-    """Settings of all closed forms. A closed form is one dense layer, scaled to unit length where the target space is.
-
-    Side-information, where the pairs have it, is appended to the source vector.
+    """Settings of all closed forms, whose output is scaled to unit length where the target space is.
 
     Args:
         holdout: Share of the rows kept out of the solution to measure on, in [0, 1); 0 measures nothing.
@@ -120,7 +132,7 @@ class ClosedForm(ABC):
         require_settings(self)
 
     @abstractmethod
-    def solve(self, pairs: Pairs) -> AffineMap:
+    def solution(self, pairs: Pairs) -> Solution:
         """Solve for the map on all rows given.
 
         Raises:
@@ -136,16 +148,15 @@ class ClosedForm(ABC):
             progress: Not called: there are no epochs. Every trainer on pairs takes it.
 
         Returns:
-            A ForwardTransform; its figures are measured on held-out rows with the layer as it is stored.
+            A ForwardTransform; its figures are measured on held-out rows with the network as it is stored.
 
         Raises:
             InvalidInput: The form cannot map between these dimensions, or there are too few rows.
         """
         kept, held_out = pairs.split(self.holdout, self.seed) if self.holdout else (pairs, None)
-        solution = self.solve(kept)
-        architecture = self._architecture(pairs)
-        tensors = _layer(solution)
-        figures = dict(solution.chosen)
+        architecture, solved, chosen = self.solution(kept)
+        tensors = {name: np.ascontiguousarray(tensor, dtype=np.float32) for name, tensor in solved.items()}
+        figures = dict(chosen)
         if held_out is not None:
             figures |= self._figures(Network(architecture, tensors), held_out)
         return Artifact.create(
@@ -161,18 +172,34 @@ class ClosedForm(ABC):
             seen=pairs.seen,
         )
 
-    def _architecture(self, pairs: Pairs) -> Architecture:
-        return Architecture(
+    def _figures(self, network: Network, held_out: Pairs) -> dict[str, float]:
+        side = held_out.side if self.reads_side else None
+        predicted, _ = network.run(held_out.source, side, Execution())
+        return held_out_figures(predicted, held_out.target, held_out.target_space.metric)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AffineForm(ClosedForm):
+    """A closed form that is one dense layer. Side-information, where the pairs have it, stands behind the source."""
+
+    @abstractmethod
+    def solve(self, pairs: Pairs) -> AffineMap:
+        """Solve for the map on all rows given.
+
+        Raises:
+            InvalidInput: The form cannot map between these dimensions, or there are too few rows.
+        """
+
+    def solution(self, pairs: Pairs) -> Solution:
+        """The map as a network of one layer; see `solve`."""
+        solved = self.solve(pairs)
+        architecture = Architecture(
             source_dim=pairs.source.shape[1],
             side_dim=pairs.side.shape[1] if self.reads_side and pairs.side is not None else None,
             output_dim=pairs.target.shape[1],
             normalise=unit_length(pairs.target),
         )
-
-    def _figures(self, network: Network, held_out: Pairs) -> dict[str, float]:
-        side = held_out.side if self.reads_side else None
-        predicted, _ = network.run(held_out.source, side, Execution())
-        return held_out_figures(predicted, held_out.target, held_out.target_space.metric)
+        return Solution(architecture, {"mixer.0.weight": solved.weight, "mixer.0.bias": solved.bias}, solved.chosen)
 
 
 def require_equal_dims(form: str, pairs: Pairs) -> None:
@@ -189,11 +216,6 @@ def require_equal_dims(form: str, pairs: Pairs) -> None:
             found=f"{source} and {target}",
             fix="Take Procrustes or Ridge.",
         )
-
-
-def _layer(solution: AffineMap) -> dict[str, FloatArray]:
-    named = {"mixer.0.weight": solution.weight, "mixer.0.bias": solution.bias}
-    return {name: np.ascontiguousarray(value, dtype=np.float32) for name, value in named.items()}
 
 
 def _means(pairs: Pairs, side: bool) -> tuple[Doubles, Doubles]:

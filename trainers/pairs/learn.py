@@ -17,6 +17,7 @@ from compatstore.boundary import checked
 from compatstore.digests import seed_of
 from compatstore.errors import CompatStoreError
 from compatstore.trainers.pairs.closed_form import ClosedForm
+from compatstore.trainers.pairs.kernel_ridge import KernelRidge
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.procrustes import Procrustes
 from compatstore.trainers.pairs.ridge import LowRankRidge, Ridge
@@ -34,6 +35,10 @@ CLOSED_FORMS: tuple[PairTrainer, ...] = (
     LowRankRidge(penalties=(1e-1,), ranks=(32,)),
     LowRankRidge(penalties=(1e-1,), ranks=(128,)),
     Procrustes(),
+    *(
+        KernelRidge(sharpness=(sharpness,), penalties=(penalty,))
+        for sharpness, penalty in ((0.5, 3e-2), (1.0, 1e-1), (2.0, 1e-1))
+    ),
 )
 """Solved in seconds on a CPU. With few pairs the large penalties win."""
 

@@ -215,7 +215,7 @@ def _score(figure: str, ranks: Positions, k: int) -> float:
     if figure == "cmc_1":
         return float(ranks[0] == 1)
     if figure == "map":
-        return average_precision(ranks)
+        return average_precision(ranks, len(ranks))
     return float(np.mean(ranks <= k))
 
 
