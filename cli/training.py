@@ -32,6 +32,7 @@ METHODS = (
     ("ridge", "Ridge", "An affine map by ridge regression, in closed form."),
     ("low-rank-ridge", "LowRankRidge", "A ridge regression of reduced rank, in closed form."),
     ("low-rank-affine", "LowRankAffine", "A low-rank affine map, in closed form."),
+    ("kernel-ridge", "KernelRidge", "Ridge regression with a Gaussian kernel: not linear, and in closed form."),
     ("procrustes", "Procrustes", "A rotation, in closed form."),
     ("diagonal-scale", "DiagonalScale", "A rotation and a scale a dimension, in closed form."),
     ("mean-shift", "MeanShift", "A shift of the mean, in closed form."),

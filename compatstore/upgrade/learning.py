@@ -128,11 +128,15 @@ def learn(context: UpgradeContext, learner: Learner, asked: Gates, monitor: Moni
         best, taken = _best(judged), True
     else:
         # What goes on to be served is what the figures must be of: the transform at hand where none is better for sure.
-        now = judge(at_hand.taught, unseen)
-        if is_told(asked.labels):
-            better = [one for one in judged if _serves_better(judge(one.taught, unseen), now)]
-        else:
-            better = [one for one in judged if _comes_nearer(lesson, at_hand, one.taught)]
+        now, told = judge(at_hand.taught, unseen), is_told(asked.labels)
+
+        def is_better(one: Taught) -> bool:
+            if not told:
+                return _comes_nearer(lesson, at_hand, one)
+            again = judge(one, unseen)
+            return _serves_better(again, now) or (again.figure >= now.figure and _comes_nearer(lesson, at_hand, one))
+
+        better = [one for one in judged if is_better(one.taught)]
         best, taken = _best(better or [now]), bool(better)
     if best.by_queries is None:
         fusion, pays = _with_larger_shares(context, best, share, learner.least_gain)
@@ -300,6 +304,8 @@ def _serves_better(judged: _Judged, now: _Judged) -> bool:
     """Whether the same queries find more by one transform than by the transform at hand, both as they would be served.
 
     Only where somebody says what is correct: what keeps items in their class need not come near to their natives.
+    Figures of few queries tell less surely than distances that a transform is better; so there one that comes nearer
+    is taken too, unless the queries find less by it.
     """
     counted = judged.found.counted & now.found.counted
     return _is_sure(judged.values[counted] - now.values[counted])
