@@ -27,7 +27,7 @@ from compatstore.trainers.training import one_thread
 from compatstore.upgrade.lesson import FEWEST_PAIRS, Lesson, Taught
 
 NO_LABEL = -1  # class of a pair without a label
-FINER = 20  # folds in which closed forms are judged
+FINER, FEW = 20, 2_000  # folds in which closed forms are judged, and up to how many pairs
 FIRST_SHARE, FEWEST_FIRST, MOST_FIRST = 0.02, 100, 2_000
 
 CLOSED_FORMS: tuple[PairTrainer, ...] = (
@@ -80,7 +80,8 @@ class Learn:
 
     Each candidate is fitted once for each fold on the pairs of the other folds. The ones that come nearest to the
     natives are judged by what would be served, and the winner is fitted again on all pairs. What is judged has learned
-    from fewer pairs than what is served; so closed forms, which take little time, are judged in 20 folds or more.
+    from fewer pairs than what is served; so closed forms, which take little time, are judged in 20 folds or more, of
+    up to 2,000 pairs.
     Candidates that are trained to keep items in their class are judged as well, however near they come.
 
     Args:
@@ -138,7 +139,8 @@ class Learn:
             target_version=lesson.target_version,
         )
         order = np.random.default_rng(seed_of("lesson folds", lesson.seed)).permutation(len(pairs))
-        folds, finer = _folds(order, self.folds), _folds(order, max(self.folds, FINER))
+        finest = max(self.folds, FINER) if len(pairs) <= FEW else self.folds
+        folds, finer = _folds(order, self.folds), _folds(order, finest)
         candidates = self.candidates or (*CLOSED_FORMS, *networks(labelled=lesson.classes is not None))
         fitted = list[_Fitted]()
         for number, trainer in enumerate(candidates, start=1):
@@ -156,7 +158,8 @@ class Learn:
         for one in kept:
             with _calm():
                 artifact = _fitted(one.trainer, pairs)
-                judged = _cross_fitted(one.trainer, pairs, finer) if isinstance(one.trainer, ClosedForm) else one
+                again = isinstance(one.trainer, ClosedForm) and len(finer) > len(folds)
+                judged = _cross_fitted(one.trainer, pairs, finer) if again else one
             if artifact is not None and judged is not None:
                 taught.append(Taught(name=describe(one.trainer), artifact=artifact, transformed=judged.transformed))
         return taught
