@@ -4,6 +4,9 @@ Items of the gallery are the queries: each is to find the 10 others that exact s
 cheapest of a grid whose recall reaches `GOAL`: first the fewest rows to compare exactly, as these are read from the
 table, then the fewest cells. They are kept in the version's record, and every search uses them.
 
+Few cells are tried first: a search of all cells reads the whole index for each query. Whether some rows to compare can
+be enough at all is seen there too, as more cells add no more than what the most rows lack in these.
+
 An index that an upgrade builds is to find no less than the source's: its goal is what was measured of the source's.
 """
 
@@ -122,29 +125,42 @@ def choose_settings(
         None where the column holds fewer than two vectors.
     """
     sample = _Sample.of(snapshot, columns, metric)
-    if sample is None:
-        return None
-    best: MeasuredRecall | None = None
-    for refine in REFINES:
-        found = sample.measure(SearchSettings(nprobes=cells, refine=refine))
-        best = found if best is None or found.recall > best.recall else best
-        if found.recall >= goal:
-            return next(_by_cells(sample, found, cells, goal))
-    return best
+    return None if sample is None else _cheapest(sample, cells, goal)
 
 
-def _by_cells(sample: _Sample, whole: MeasuredRecall, cells: int, goal: float) -> Iterator[MeasuredRecall]:
-    """Fewer cells first: 4, 8, 16, ...; then all of them, whose recall is known.
+def _cheapest(sample: _Sample, cells: int, goal: float) -> MeasuredRecall:
+    """The least refine by which some number of cells reaches the goal, and the fewest such cells; else the best."""
+    reached: MeasuredRecall | None = None
+    possible, tried = list(REFINES), list[MeasuredRecall]()
+    for probes in _cells_to_search(cells):
+        most = sample.measure(SearchSettings(nprobes=probes, refine=REFINES[-1]))
+        if reached is None and most.recall < goal and probes < cells:
+            continue
+        left, tried = list[int | None](), list[MeasuredRecall]()
+        for refine in possible:
+            settings = SearchSettings(nprobes=probes, refine=refine)
+            tried.append(most if settings == most.settings else sample.measure(settings))
+            if tried[-1].recall >= goal:
+                reached = tried[-1]
+                break
+            if tried[-1].recall + 1 - most.recall >= goal:
+                left.append(refine)
+        if reached is not None and not left:
+            return reached
+        possible = left
+    return reached or max(tried, key=lambda found: found.recall)
+
+
+def _cells_to_search(cells: int) -> Iterator[int]:
+    """4, 8, 16, ...; then all of them.
 
     Never fewer: items find their neighbours in their own cell, and the next, more often than queries from outside do.
     """
     probes = FEWEST_CELLS
     while probes < cells:
-        found = sample.measure(replace(whole.settings, nprobes=probes))
-        if found.recall >= goal:
-            yield found
+        yield probes
         probes *= 2
-    yield whole
+    yield cells
 
 
 @dataclass(frozen=True)
