@@ -4,8 +4,9 @@ Items of the gallery are the queries: each is to find the 10 others that exact s
 cheapest of a grid whose recall reaches `GOAL`: first the fewest rows to compare exactly, as these are read from the
 table, then the fewest cells. They are kept in the version's record, and every search uses them.
 
-Few cells are tried first: a search of all cells reads the whole index for each query. Whether some rows to compare can
-be enough at all is seen there too, as more cells add no more than what the most rows lack in these.
+Few cells are tried first: a search of all cells reads the whole index for each query. One search without vectors tells
+of every number of rows to compare which neighbours are among them. More cells add no more neighbours than the most rows
+lack, so that most numbers are ruled out there too.
 
 An index that an upgrade builds is to find no less than the source's: its goal is what was measured of the source's.
 """
@@ -133,17 +134,18 @@ def _cheapest(sample: _Sample, cells: int, goal: float) -> MeasuredRecall:
     reached: MeasuredRecall | None = None
     possible, tried = list(REFINES), list[MeasuredRecall]()
     for probes in _cells_to_search(cells):
-        most = sample.measure(SearchSettings(nprobes=probes, refine=REFINES[-1]))
-        if reached is None and most.recall < goal and probes < cells:
+        held = sample.held(probes)
+        most = max(held.values())
+        if reached is None and most < goal and probes < cells:
             continue
         left, tried = list[int | None](), list[MeasuredRecall]()
         for refine in possible:
-            settings = SearchSettings(nprobes=probes, refine=refine)
-            tried.append(most if settings == most.settings else sample.measure(settings))
-            if tried[-1].recall >= goal:
-                reached = tried[-1]
-                break
-            if tried[-1].recall + 1 - most.recall >= goal:
+            if held[refine] >= goal or probes == cells:
+                tried.append(sample.measure(SearchSettings(nprobes=probes, refine=refine)))
+                if tried[-1].recall >= goal:
+                    reached = tried[-1]
+                    break
+            if held[refine] + 1 - most >= goal:
                 left.append(refine)
         if reached is not None and not left:
             return reached
@@ -220,13 +222,31 @@ class _Sample:
         hits = sum(mine.hits(truth, ties=ties) for mine, truth in zip(found, self.exact, strict=True))
         return MeasuredRecall(settings=settings, recall=hits / max(sum(len(truth.rows) for truth in self.exact), 1))
 
+    def held(self, probes: int) -> dict[int | None, float]:
+        """Share of the exact neighbours that are among the rows which each refine compares; no vector is read."""
+        if self.columns.dtype == "bits":  # what the index holds is exact, and equally near rows count as found
+            return dict.fromkeys(REFINES, self.measure(SearchSettings(nprobes=probes)).recall)
+        depths = {refine: (refine or 1) * (NEIGHBOURS + 1) for refine in REFINES}
+        found = self._tables(k=max(depths.values()), nprobes=probes)
+        hits = dict.fromkeys(REFINES, 0)
+        for table, truth in zip(found, self.exact, strict=True):
+            rows = table["_rowid"].to_numpy()
+            for refine, depth in depths.items():
+                hits[refine] += len(set(rows[:depth].tolist()) & set(truth.rows))
+        wanted = max(sum(len(truth.rows) for truth in self.exact), 1)
+        return {refine: count / wanted for refine, count in hits.items()}
+
     def _search(self, **options: int) -> tuple[Found, ...]:
         """The neighbours of each query but itself."""
+        found = self._tables(**options)
+        return tuple(Found.of(own, table) for own, table in zip(self.rows.tolist(), found, strict=True))
+
+    def _tables(self, **options: int) -> list[ArrowTable]:
+        """The nearest rows of each query, itself among them."""
         nearest: dict[str, str | int] = {
             "column": self.columns.vector,
             "k": NEIGHBOURS + 1,
             "metric": self.metric,
             **options,
         }
-        tables = find_nearest(self.snapshot, nearest, self.queries, ["_distance"], with_row_id=True)
-        return tuple(Found.of(own, table) for own, table in zip(self.rows.tolist(), tables, strict=True))
+        return find_nearest(self.snapshot, nearest, self.queries, ["_distance"], with_row_id=True)
