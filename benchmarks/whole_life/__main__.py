@@ -46,8 +46,10 @@ def live(life: Life, journal: Journal) -> None:
     life.folder.mkdir(parents=True, exist_ok=True)
     for step in STEPS:
         key = {"rows": life.rows, "dim": life.dim, "step": step.name}
+        there = len(journal.records)
         journal.once(key, lambda one=step: run(life, one))
-        print(json.dumps(journal.records[-1]), flush=True)
+        for record in journal.records[there:]:
+            print(json.dumps(record), flush=True)
         if step.drops:
             shutil.rmtree(life.folder / step.drops, ignore_errors=True)
             (life.folder / step.drops).unlink(missing_ok=True)

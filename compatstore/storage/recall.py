@@ -130,27 +130,32 @@ def choose_settings(
 
 
 def _cheapest(sample: _Sample, cells: int, goal: float) -> MeasuredRecall:
-    """The least refine by which some number of cells reaches the goal, and the fewest such cells; else the best."""
+    """The least refine by which some number of cells reaches the goal, and the fewest such cells.
+
+    Where twice as many cells hold hardly more of the neighbours, and too few: the best with these.
+    """
     reached: MeasuredRecall | None = None
-    possible, tried = list(REFINES), list[MeasuredRecall]()
+    possible, before = list(REFINES), -1.0
     for probes in _cells_to_search(cells):
         held = sample.held(probes)
-        most = max(held.values())
-        if reached is None and most < goal and probes < cells:
-            continue
-        left, tried = list[int | None](), list[MeasuredRecall]()
+        most, gained = max(held.values()), max(held.values()) - before
+        before = most
+        left = list[int | None]()
         for refine in possible:
-            if held[refine] >= goal or probes == cells:
-                tried.append(sample.measure(SearchSettings(nprobes=probes, refine=refine)))
-                if tried[-1].recall >= goal:
-                    reached = tried[-1]
+            if held[refine] >= goal:
+                found = sample.measure(SearchSettings(nprobes=probes, refine=refine))
+                if found.recall >= goal:
+                    reached = found
                     break
             if held[refine] + 1 - most >= goal:
                 left.append(refine)
         if reached is not None and not left:
             return reached
+        if reached is None and (probes == cells or (most < goal and gained < APART)):
+            return sample.measure(SearchSettings(nprobes=probes, refine=max(held, key=lambda refine: held[refine])))
         possible = left
-    return reached or max(tried, key=lambda found: found.recall)
+    assert reached is not None  # else the last round has returned
+    return reached
 
 
 def _cells_to_search(cells: int) -> Iterator[int]:
