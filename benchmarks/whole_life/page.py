@@ -55,7 +55,7 @@ def _taken(sizes: Sizes) -> Iterator[str]:
     for step in next(iter(sizes.values())):
         for rows, steps in sizes.items():
             if step in steps:
-                name = step + " (the rest of it)" * ("cut_off" in steps[step])
+                name = step if _is_whole(steps[step]) else f"{step} (the rest of it)"
                 yield f"| {name} | {rows:,} | {' | '.join(_number(steps[step][key]) for key in TOOK)} |"
 
 
@@ -65,7 +65,9 @@ def _limits(sizes: Sizes) -> Iterator[str]:
     yield "|---" + "|---:" * 2 * len(sizes) + "|"
     for step, alone in LIMITS:
         cells = [
-            _number(steps[step][key] / steps[alone][key]) if {step, alone} <= steps.keys() else ""
+            _number(steps[step][key] / steps[alone][key])
+            if {step, alone} <= steps.keys() and _is_whole(steps[step])
+            else ""
             for key in ("cpu_s", "wall_s")
             for steps in sizes.values()
         ]
@@ -94,8 +96,16 @@ def _slopes(sizes: Sizes) -> Iterator[str]:
 
 
 def _slope(sizes: Sizes, step: str, key: str, small: int, large: int) -> float | None:
-    values = [sizes[rows].get(step, {}).get(key, 0) for rows in (small, large)]
-    return math.log(values[1] / values[0]) / math.log(large / small) if min(values) > 0 else None
+    records = [sizes[rows].get(step, {}) for rows in (small, large)]
+    values = [record.get(key, 0) for record in records]
+    if min(values) <= 0 or not all(map(_is_whole, records)):
+        return None
+    return math.log(values[1] / values[0]) / math.log(large / small)
+
+
+def _is_whole(record: Record) -> bool:
+    """Whether a step was measured from its beginning."""
+    return "cut_off" not in record
 
 
 def _far(sizes: Sizes) -> Iterator[str]:
@@ -107,7 +117,7 @@ def _far(sizes: Sizes) -> Iterator[str]:
     )
     yield "|---" + "|---:" * 5 + "|"
     for step in sizes[large]:
-        if step in ALONE or step.startswith("search"):
+        if step in ALONE or step.startswith("search") or not _is_whole(sizes[large][step]):
             continue
         reached = {}
         for key in GROWS:

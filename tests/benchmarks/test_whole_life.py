@@ -44,8 +44,11 @@ def test_a_thousand_million_rows_by_the_slope(page):
     assert printed(page, set(), "at best, hours of 32 cores and a disk of 1 GB/s", "add") == "1.00"
 
 
-def test_what_went_on_after_it_was_cut_off_is_named():
-    assert "| add (the rest of it) |" in tables([record(SMALL, "add", 1.0, cut_off=True)])
+def test_what_went_on_after_it_was_cut_off_is_named_and_compared_with_nothing():
+    page = tables([record(SMALL, "add", 1.0), record(LARGE, "add", 1.0, cut_off=True)])
+    assert f"| add (the rest of it) | {LARGE:,} |" in page
+    assert page.count("| add") == 3 + 2  # two sizes and an exponent; of the ratios two without a figure
+    assert "| add | | |".replace(" ", "") in page.replace(" ", "")
 
 
 def test_work_is_measured_in_its_own_bytes_and_memory(tmp_path):
