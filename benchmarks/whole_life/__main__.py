@@ -31,7 +31,7 @@ KEY = ("rows", "dim", "step")
 def run(life: Life, step: Step) -> Record:
     """Measure a step in a process of its own; one that was cut off before is marked where it went on."""
     mark = life.folder / "begun"
-    cut_off = mark.exists() and mark.read_text() == step.name and not step.anew
+    cut_off = mark.exists() and mark.read_text() == step.name and not step.again
     mark.write_text(step.name)
     words = ["--folder", str(life.folder), "--rows", str(life.rows), "--dim", str(life.dim)]
     words += ["--share", str(life.share), "--step", step.name]

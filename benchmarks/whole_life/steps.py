@@ -287,13 +287,13 @@ class Step:
         name: As a table calls it.
         prepare: Gets ready, unmeasured, and gives the work.
         drops: What is removed after it.
-        anew: Whether it begins anew after it was cut off; else it goes on, and only the rest is measured.
+        again: Whether it begins from the start after it was cut off; else it goes on, and only the rest is measured.
     """
 
     name: str
     prepare: Callable[[Life], Work]
     drops: str = ""
-    anew: bool = True
+    again: bool = True
 
 
 STEPS = (
@@ -302,9 +302,9 @@ STEPS = (
     Step(name="products", prepare=products),
     Step(name="Lance, append", prepare=lance_append, drops="plain.lance"),
     Step(name="add", prepare=add),
-    Step(name="hop", prepare=hop, anew=False),
-    Step(name="backfill", prepare=backfill, anew=False),
-    Step(name="index", prepare=index, anew=False),
+    Step(name="hop", prepare=hop, again=False),
+    Step(name="backfill", prepare=backfill, again=False),
+    Step(name="index", prepare=index, again=False),
     Step(name="search", prepare=search),
     Step(name="search, exact", prepare=exact_search),
     Step(name="verify", prepare=verify),
