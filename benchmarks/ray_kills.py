@@ -1,17 +1,20 @@
 """Upgrades on Ray whose workers, actors and drivers are killed at random moments; nothing may come of it.
 
-    python -m benchmarks.ray_kills [--kills 100] [--seed 0]
+    python -m benchmarks.ray_kills [--kills 100] [--seed 0] [--journal FILE]
 
 Each life is a copy of one gallery. A driver, a process of its own, hops and embeds on a Ray cluster of two workers;
-every few seconds a task's process, an actor's or the driver's own gets kill -9. A killed driver is started again by the
-same command; every third time the local engine goes on in its place. After each life the content is compared with what
-the local engine writes without any kill, bit for bit, and the gallery is verified. Prints kills and violations.
+every few seconds a task's process, an actor's or the driver's own gets kill -9. A killed driver is started again by
+the same command; every third time the local engine goes on in its place. After each life the content is compared with
+what the local engine writes without any kill, bit for bit, and the gallery is verified. Prints kills and violations.
+With a journal each life is written down as it ends, and the same command again goes on after the last one. The exit
+code is 1 when anything did not hold.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import random
 import shutil
@@ -40,6 +43,8 @@ from compatstore.upgrade.engines import ray_engine
 ROOT = Path(__file__).parents[1]
 ROWS, DIM, FRAGMENTS, SHARE = 3_000, 32, 24, 0.3
 TITLES = {"worker": "ray::compatstore job", "actor": "ray::_Actor"}
+KINDS = ("worker", "actor", "driver")
+FAILED = "a driver that failed"  # counted, and no kill
 
 
 class Slow:
@@ -88,9 +93,9 @@ def victim(kind: str, driver: subprocess.Popen[bytes]) -> int | None:
     return random.choice(found) if found else None
 
 
-def live(path: Path, address: str, kills: Counter[str], most: int) -> None:
-    """One life: drivers until the upgrade is ready, and kills meanwhile."""
-    starts = 0
+def live(path: Path, address: str, most: int) -> Counter[str]:
+    """One life: drivers until the upgrade is ready, and `most` kills at the most meanwhile, by what was killed."""
+    kills, starts = Counter[str](), 0
     while True:
         starts += 1
         command = [sys.executable, "-m", "benchmarks.ray_kills", "--driver", str(path)]
@@ -100,17 +105,21 @@ def live(path: Path, address: str, kills: Counter[str], most: int) -> None:
         pause = random.uniform(0, 4) if kind == "driver" else 0.0
         while driver.poll() is None:
             time.sleep(0.02 + pause)
-            chosen = victim(kind, driver) if kills.total() < most else None
+            chosen = victim(kind, driver) if _landed(kills) < most else None
             if chosen is not None and random.random() < 0.5:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(chosen, signal.SIGKILL)
                     kills[kind] += 1
-                kind = random.choice(["worker", "actor", "driver"])
+                kind = random.choice(KINDS)
                 pause = random.uniform(0, 4) if kind == "driver" else 0.0
         if driver.returncode == 0:
-            return
+            return kills
         if driver.returncode != -signal.SIGKILL:
-            kills["a driver that failed"] += 1
+            kills[FAILED] += 1
+
+
+def _landed(kills: Counter[str]) -> int:
+    return sum(kills[kind] for kind in KINDS)
 
 
 def violations(path: Path, expected: Any) -> list[str]:
@@ -123,16 +132,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--journal", type=Path, help="file of the lives that have ended; the next run goes on from it")
     parser.add_argument("--driver", type=Path, help="used by the benchmark itself: upgrade this gallery")
     parser.add_argument("--address", default="", help="used by the benchmark itself: the cluster")
     arguments = parser.parse_args()
     if arguments.driver is not None:
         upgrade(arguments.driver, arguments.address)
         return
-    random.seed(arguments.seed)
+    journal = arguments.journal
+    lives = [json.loads(line) for line in journal.read_text().splitlines()] if journal and journal.exists() else []
+    kills = sum((Counter[str](life["kills"]) for life in lives), Counter[str]())
+    wrong = [violation for life in lives for violation in life["violations"]]
     os.environ["PYTHONPATH"] = str(ROOT)  # where workers find the model
     folder = Path(tempfile.mkdtemp())
-    kills, wrong, lives = Counter[str](), list[str](), 0
     ray_engine.connect(None, num_cpus=2)
     try:
         template = make(folder)
@@ -140,17 +152,26 @@ def main() -> None:
         shutil.copytree(template, path)
         upgrade(path, "")
         expected = lance.dataset(str(path)).to_table().sort_by("id")
-        while kills.total() < arguments.kills:
+        while _landed(kills) < arguments.kills:
+            random.seed(f"{arguments.seed} {len(lives)}")
             shutil.rmtree(path)
             shutil.copytree(template, path)
-            live(path, ray.get_runtime_context().gcs_address, kills, arguments.kills)
-            lives += 1
-            wrong += violations(path, expected)
-            print(f"life {lives}: {dict(kills)}, {len(wrong)} violations", flush=True)
+            killed = live(path, ray.get_runtime_context().gcs_address, arguments.kills - _landed(kills))
+            lives.append({"kills": killed, "violations": violations(path, expected)})
+            kills += killed
+            wrong += lives[-1]["violations"]
+            if journal:
+                with journal.open("a") as file:
+                    print(json.dumps(lives[-1]), file=file)
+            print(f"life {len(lives)}: {dict(kills)}, {len(wrong)} violations", flush=True)
     finally:
         ray.shutdown()
         shutil.rmtree(folder)
-    print(f"{kills.total()} kills in {lives} lives: {len(wrong)} violations {wrong}")
+    print("| killed | times |\n|---|---|", *(f"| {kind} | {kills[kind]} |" for kind in KINDS), sep="\n")
+    print(
+        f"\n{_landed(kills)} kills in {len(lives)} lives, {kills[FAILED]} drivers that failed; {len(wrong)} violations"
+    )
+    sys.exit(bool(wrong))
 
 
 if __name__ == "__main__":

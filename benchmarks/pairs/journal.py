@@ -34,10 +34,12 @@ class Journal:
     Args:
         path: The file; made when the first record is added.
         earlier: Earlier name of a size -> its name; records are read by the latter, the file keeps the former.
+        key: Names of what tells one measurement from another.
     """
 
     path: Path
     earlier: Mapping[str, str] = field(default_factory=dict)
+    key: Sequence[str] = KEY
     records: list[Record] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
@@ -55,7 +57,7 @@ class Journal:
         """Measure and write down, unless that is done.
 
         Args:
-            key: A value for each of `KEY`.
+            key: A value for each name of the journal's key.
             measure: Gives what was measured, written down to five decimals.
             beside: Gives what is written down with it to all digits.
         """
@@ -79,4 +81,4 @@ class Journal:
                 yield keys
 
     def _has(self, key: dict[str, Any]) -> bool:
-        return any(all(record[name] == key[name] for name in KEY) for record in self.records)
+        return any(all(record[name] == key[name] for name in self.key) for record in self.records)

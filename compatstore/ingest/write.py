@@ -50,6 +50,7 @@ class _Prepared:
         table: Arrow table of them.
         failures: (id, reason) of the others.
         new_fields: Arrow fields of metadata that the gallery's table does not have yet.
+        without: Table version that was seen to have none of them; None where none was looked at.
     """
 
     registry: Registry
@@ -57,6 +58,7 @@ class _Prepared:
     table: Any
     failures: tuple[tuple[Id, str], ...]
     new_fields: Sequence[Any] = ()
+    without: int | None = None
 
 
 def add(
@@ -96,8 +98,7 @@ def _prepare(
         return _Prepared(registry, items, None, ())
     schema = store.schema
     fields = new_fields(items.metadata, registry, schema, items.asked)
-    if not upsert:
-        refuse_known(store, registry.id_column, items.ids, items.asked)
+    without = None if upsert else refuse_known(store, registry.id_column, items.ids, items.asked)
     sources = _stored_sources(catalog, registry, items, upsert)
     completed = complete(items, catalog, registry, version, sources, unembedded)
     if unembedded == "keep":
@@ -106,7 +107,7 @@ def _prepare(
     else:
         items, values, failures = _without_failures(items, completed)
     table = to_table(items, values, registry, pa.schema([*schema, *fields]))
-    return _Prepared(registry, items, table, failures, fields)
+    return _Prepared(registry, items, table, failures, fields, without)
 
 
 def update(catalog: Catalog, data: Any) -> int:
@@ -187,7 +188,8 @@ def _commit(catalog: Catalog, prepared: _Prepared, upsert: bool) -> bool:
     if upsert:
         merge.when_matched_update_all().execute(_with_kept_columns(catalog, registry, prepared.table))
         return True
-    refuse_known(store, registry.id_column, items.ids, items.asked)
+    if writer.version != prepared.without:
+        refuse_known(store, registry.id_column, items.ids, items.asked)
     merge.execute(prepared.table)
     return True
 

@@ -130,13 +130,17 @@ def refuse_null_ids(ids: ArrowArray, asked: str) -> None:
         raise InvalidInput(asked, expected="an id for every item", found=f"none at row {first_offenders(positions)}")
 
 
-def refuse_known(store: Store, id_column: str, ids: ArrowArray, asked: str) -> None:
+def refuse_known(store: Store, id_column: str, ids: ArrowArray, asked: str) -> int:
     """Refuse ids that the gallery has.
+
+    Returns:
+        The table version that has none of them.
 
     Raises:
         DuplicateIds: Some are there; the first are named.
     """
-    known = find(store, id_column, ids.to_pylist(), [id_column]).column(id_column).to_pylist()
+    snapshot = store.snapshot()
+    known = find(store, id_column, ids.to_pylist(), [id_column], snapshot).column(id_column).to_pylist()
     if known:
         raise DuplicateIds(
             asked,
@@ -144,6 +148,7 @@ def refuse_known(store: Store, id_column: str, ids: ArrowArray, asked: str) -> N
             found=f"ids already in the gallery: {first_offenders(sorted(known))}",
             fix="Replace those items with upsert=True (--upsert), or leave them out.",
         )
+    return snapshot.version
 
 
 def refuse_unknown(store: Store, id_column: str, ids: ArrowArray, asked: str) -> None:

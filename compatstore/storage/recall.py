@@ -4,6 +4,10 @@ Items of the gallery are the queries: each is to find the 10 others that exact s
 cheapest of a grid whose recall reaches `GOAL`: first the fewest rows to compare exactly, as these are read from the
 table, then the fewest cells. They are kept in the version's record, and every search uses them.
 
+Few cells are tried first: a search of all cells reads the whole index for each query. One search without vectors tells
+of every number of rows to compare which neighbours are among them. More cells add no more neighbours than the most rows
+lack, so that most numbers are ruled out there too.
+
 An index that an upgrade builds is to find no less than the source's: its goal is what was measured of the source's.
 """
 
@@ -122,29 +126,48 @@ def choose_settings(
         None where the column holds fewer than two vectors.
     """
     sample = _Sample.of(snapshot, columns, metric)
-    if sample is None:
-        return None
-    best: MeasuredRecall | None = None
-    for refine in REFINES:
-        found = sample.measure(SearchSettings(nprobes=cells, refine=refine))
-        best = found if best is None or found.recall > best.recall else best
-        if found.recall >= goal:
-            return next(_by_cells(sample, found, cells, goal))
-    return best
+    return None if sample is None else _cheapest(sample, cells, goal)
 
 
-def _by_cells(sample: _Sample, whole: MeasuredRecall, cells: int, goal: float) -> Iterator[MeasuredRecall]:
-    """Fewer cells first: 4, 8, 16, ...; then all of them, whose recall is known.
+def _cheapest(sample: _Sample, cells: int, goal: float) -> MeasuredRecall:
+    """The least refine by which some number of cells reaches the goal, and the fewest such cells.
+
+    Where twice as many cells hold hardly more of the neighbours, and too few: the best with these.
+    """
+    reached: MeasuredRecall | None = None
+    possible, before = list(REFINES), -1.0
+    for probes in _cells_to_search(cells):
+        held = sample.held(probes)
+        most, gained = max(held.values()), max(held.values()) - before
+        before = most
+        left = list[int | None]()
+        for refine in possible:
+            if held[refine] >= goal:
+                found = sample.measure(SearchSettings(nprobes=probes, refine=refine))
+                if found.recall >= goal:
+                    reached = found
+                    break
+            if held[refine] + 1 - most >= goal:
+                left.append(refine)
+        if reached is not None and not left:
+            return reached
+        if reached is None and (probes == cells or (most < goal and gained < APART)):
+            return sample.measure(SearchSettings(nprobes=probes, refine=max(held, key=lambda refine: held[refine])))
+        possible = left
+    assert reached is not None  # else the last round has returned
+    return reached
+
+
+def _cells_to_search(cells: int) -> Iterator[int]:
+    """4, 8, 16, ...; then all of them.
 
     Never fewer: items find their neighbours in their own cell, and the next, more often than queries from outside do.
     """
     probes = FEWEST_CELLS
     while probes < cells:
-        found = sample.measure(replace(whole.settings, nprobes=probes))
-        if found.recall >= goal:
-            yield found
+        yield probes
         probes *= 2
-    yield whole
+    yield cells
 
 
 @dataclass(frozen=True)
@@ -204,13 +227,31 @@ class _Sample:
         hits = sum(mine.hits(truth, ties=ties) for mine, truth in zip(found, self.exact, strict=True))
         return MeasuredRecall(settings=settings, recall=hits / max(sum(len(truth.rows) for truth in self.exact), 1))
 
+    def held(self, probes: int) -> dict[int | None, float]:
+        """Share of the exact neighbours that are among the rows which each refine compares; no vector is read."""
+        if self.columns.dtype == "bits":  # what the index holds is exact, and equally near rows count as found
+            return dict.fromkeys(REFINES, self.measure(SearchSettings(nprobes=probes)).recall)
+        depths = {refine: (refine or 1) * (NEIGHBOURS + 1) for refine in REFINES}
+        found = self._tables(k=max(depths.values()), nprobes=probes)
+        hits = dict.fromkeys(REFINES, 0)
+        for table, truth in zip(found, self.exact, strict=True):
+            rows = table["_rowid"].to_numpy()
+            for refine, depth in depths.items():
+                hits[refine] += len(set(rows[:depth].tolist()) & set(truth.rows))
+        wanted = max(sum(len(truth.rows) for truth in self.exact), 1)
+        return {refine: count / wanted for refine, count in hits.items()}
+
     def _search(self, **options: int) -> tuple[Found, ...]:
         """The neighbours of each query but itself."""
+        found = self._tables(**options)
+        return tuple(Found.of(own, table) for own, table in zip(self.rows.tolist(), found, strict=True))
+
+    def _tables(self, **options: int) -> list[ArrowTable]:
+        """The nearest rows of each query, itself among them."""
         nearest: dict[str, str | int] = {
             "column": self.columns.vector,
             "k": NEIGHBOURS + 1,
             "metric": self.metric,
             **options,
         }
-        tables = find_nearest(self.snapshot, nearest, self.queries, ["_distance"], with_row_id=True)
-        return tuple(Found.of(own, table) for own, table in zip(self.rows.tolist(), tables, strict=True))
+        return find_nearest(self.snapshot, nearest, self.queries, ["_distance"], with_row_id=True)

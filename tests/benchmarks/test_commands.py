@@ -92,6 +92,7 @@ SLOW = {
     "benchmarks.plain_app": "--seconds 3 --rows 500",
     "benchmarks.ray_hop": "--rows 600 --dim 8 --fragments 2 4 --repeats 1",
     "benchmarks.ray_kills": "--kills 2",
+    "benchmarks.whole_life.__main__": "--rows 300 600 --dim 8 --page {page}",
 }
 
 PYTHON = re.compile(r"python (?:-m )?((?:benchmarks|examples)[./][\w./]+)([^`|\n]*)")
@@ -220,6 +221,6 @@ def test_a_benchmark_starts_at_its_smallest(module, inputs, capfd, monkeypatch) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("module", SLOW)
-def test_a_benchmark_of_several_processes_starts_at_its_smallest(module, capfd, monkeypatch) -> None:
-    assert start(module, SLOW[module], monkeypatch) in (0, None)
+def test_a_benchmark_of_several_processes_starts_at_its_smallest(module, inputs, capfd, monkeypatch) -> None:
+    assert start(module, SLOW[module].format(**inputs), monkeypatch) in (0, None)
     assert capfd.readouterr().out

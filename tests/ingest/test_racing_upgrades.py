@@ -1,4 +1,4 @@
-"""An upgrade begins, or a version is retired, while items that are added are being embedded."""
+"""An upgrade begins, a version is retired, or the same id comes, while items that are added are being embedded."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import pytest
 import compatstore as cs
 from benchmarks.crashes.template import OWN, item_id, make_template
 from benchmarks.crashes.truth import ENCODERS, Model, bridge, source_vector
+from compatstore.errors import DuplicateIds
+from compatstore.ingest import write
 
 
 class SlowModel(Model):
@@ -49,3 +51,19 @@ def test_items_are_written_without_a_version_that_was_retired_meanwhile(path, op
     assert operator.get([item_id(1), "new"], ["source"]).to_pylist() == [{"source": "changed"}, {"source": "new/0"}]
     assert np.isfinite(app.vectors([item_id(1), "new"], "v2")).all()
     assert app.verify().clean
+
+
+def test_an_id_that_somebody_else_adds_meanwhile_is_refused(path, operator):
+    theirs = {"id": ["new"], "source": ["new/1"]}
+    app = cs.Gallery.open(path, encoders=ENCODERS | {"v1": SlowModel(lambda: operator.add(theirs))})
+    with pytest.raises(DuplicateIds):
+        app.add({"id": ["new"], "source": ["new/0"]})
+    assert operator.get(["new"], ["source"]).to_pylist() == [{"source": "new/1"}]
+
+
+def test_ids_are_looked_up_once_where_nobody_else_writes(operator, monkeypatch):
+    looked_up = []
+    refuse = write.refuse_known
+    monkeypatch.setattr(write, "refuse_known", lambda *asked: looked_up.append(asked[2].to_pylist()) or refuse(*asked))
+    operator.add({"id": ["new"], "source": ["new/0"]})
+    assert looked_up == [["new"]]

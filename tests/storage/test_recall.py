@@ -12,7 +12,8 @@ from lancedb.index import IvfPq
 
 import compatstore as cs
 from compatstore.errors import InvalidInput
-from compatstore.storage.recall import GOAL, choose_settings, measure_index
+from compatstore.storage import recall as recalls
+from compatstore.storage.recall import GOAL, REFINES, choose_settings, measure_index
 from compatstore.trainers import Pairs, Procrustes
 
 ROWS, DIM = 3000, 32
@@ -76,6 +77,25 @@ def test_a_call_overrides_them_and_explain_shows_them(tmp_path, vectors):
 def test_settings_that_mean_nothing_are_refused(settings):
     with pytest.raises(InvalidInput):
         cs.SearchSettings(**settings)
+
+
+def test_the_cheapest_of_all_settings_is_found_by_searching_few_cells(tmp_path, vectors, monkeypatch):
+    gallery, searched = gallery_of(tmp_path, vectors), list[int]()
+    gallery.create_index(kind="IVF_PQ", num_partitions=64)
+    cells = gallery.index().status().cells
+    snapshot, columns = gallery._catalog.store.snapshot(), record(gallery).columns
+    find = recalls.find_nearest
+
+    def counting(table, nearest, *more, **options):
+        searched.append(nearest.get("nprobes", 0))
+        return find(table, nearest, *more, **options)
+
+    monkeypatch.setattr(recalls, "find_nearest", counting)
+    found = choose_settings(snapshot, columns, "l2", cells)
+    assert max(searched) < cells
+    sample = recalls._Sample.of(snapshot, columns, "l2")
+    grid = [cs.SearchSettings(nprobes=probes, refine=refine) for refine in REFINES for probes in (4, 8, cells)]
+    assert found == next(tried for tried in map(sample.measure, grid) if tried.recall >= GOAL)
 
 
 def test_a_goal_that_is_out_of_reach_gets_the_best(tmp_path, vectors):
