@@ -69,8 +69,9 @@ class Architecture:
             raise InvalidInput("describe a network", expected=expected, found=f"{self.to_dict()!s:.300}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the description as JSON-able values."""
-        return {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self).items()}
+        """Return the description as JSON-able values; `radial` where it is, as manifests were written before it was."""
+        said = {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self).items()}
+        return said if self.radial else {name: value for name, value in said.items() if name != "radial"}
 
     def shapes(self) -> Shapes:
         """Return the name and shape of every tensor: weights (out, in), biases (out,)."""

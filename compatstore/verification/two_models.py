@@ -209,7 +209,7 @@ def _halved(rows: FloatArray, rng: np.random.Generator) -> BoolArray:
     first = rows[rng.integers(len(rows))]
     second = rows[np.argmax(((rows - first) ** 2).sum(axis=1))]
     for _ in range(6):
-        along = rows @ (second - first)
+        along = np.einsum("nd,d->n", rows, second - first)  # a product by BLAS warned once, of rows that were finite
         side: BoolArray = along > (second @ second - first @ first) / 2
         if not 0 < side.sum() < len(rows):
             break

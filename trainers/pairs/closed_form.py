@@ -116,6 +116,8 @@ class Solution(NamedTuple):
 class ClosedForm(ABC):
     """Settings of all closed forms, whose output is scaled to unit length where the target space is.
 
+    Affine ones are one dense layer; there side-information, where the pairs have it, stands behind the source vector.
+
     Args:
         holdout: Share of the rows kept out of the solution to measure on, in [0, 1); 0 measures nothing.
         seed: Of the choice of rows held out.
@@ -132,7 +134,7 @@ class ClosedForm(ABC):
         require_settings(self)
 
     @abstractmethod
-    def solution(self, pairs: Pairs) -> Solution:
+    def solve(self, pairs: Pairs) -> AffineMap | Solution:
         """Solve for the map on all rows given.
 
         Raises:
@@ -154,7 +156,8 @@ class ClosedForm(ABC):
             InvalidInput: The form cannot map between these dimensions, or there are too few rows.
         """
         kept, held_out = pairs.split(self.holdout, self.seed) if self.holdout else (pairs, None)
-        architecture, solved, chosen = self.solution(kept)
+        found = self.solve(kept)
+        architecture, solved, chosen = self._one_layer(found, pairs) if isinstance(found, AffineMap) else found
         tensors = {name: np.ascontiguousarray(tensor, dtype=np.float32) for name, tensor in solved.items()}
         figures = dict(chosen)
         if held_out is not None:
@@ -172,34 +175,19 @@ class ClosedForm(ABC):
             seen=pairs.seen,
         )
 
-    def _figures(self, network: Network, held_out: Pairs) -> dict[str, float]:
-        side = held_out.side if self.reads_side else None
-        predicted, _ = network.run(held_out.source, side, Execution())
-        return held_out_figures(predicted, held_out.target, held_out.target_space.metric)
-
-
-@dataclass(frozen=True, kw_only=True)
-class AffineForm(ClosedForm):
-    """A closed form that is one dense layer. Side-information, where the pairs have it, stands behind the source."""
-
-    @abstractmethod
-    def solve(self, pairs: Pairs) -> AffineMap:
-        """Solve for the map on all rows given.
-
-        Raises:
-            InvalidInput: The form cannot map between these dimensions, or there are too few rows.
-        """
-
-    def solution(self, pairs: Pairs) -> Solution:
-        """The map as a network of one layer; see `solve`."""
-        solved = self.solve(pairs)
+    def _one_layer(self, found: AffineMap, pairs: Pairs) -> Solution:
         architecture = Architecture(
             source_dim=pairs.source.shape[1],
             side_dim=pairs.side.shape[1] if self.reads_side and pairs.side is not None else None,
             output_dim=pairs.target.shape[1],
             normalise=unit_length(pairs.target),
         )
-        return Solution(architecture, {"mixer.0.weight": solved.weight, "mixer.0.bias": solved.bias}, solved.chosen)
+        return Solution(architecture, {"mixer.0.weight": found.weight, "mixer.0.bias": found.bias}, found.chosen)
+
+    def _figures(self, network: Network, held_out: Pairs) -> dict[str, float]:
+        side = held_out.side if self.reads_side else None
+        predicted, _ = network.run(held_out.source, side, Execution())
+        return held_out_figures(predicted, held_out.target, held_out.target_space.metric)
 
 
 def require_equal_dims(form: str, pairs: Pairs) -> None:

@@ -41,7 +41,7 @@ class KernelRidge(ClosedForm):
     validation: OpenShare = 0.1
     reads_side: ClassVar[bool] = False
 
-    def solution(self, pairs: Pairs) -> Solution:
+    def solve(self, pairs: Pairs) -> Solution:
         """Solve on all rows given.
 
         Raises:

@@ -8,12 +8,12 @@ from typing import ClassVar
 import numpy as np
 
 from compatstore.arrays import Doubles
-from compatstore.trainers.pairs.closed_form import AffineForm, AffineMap, Moments, require_equal_dims
+from compatstore.trainers.pairs.closed_form import AffineMap, ClosedForm, Moments, require_equal_dims
 from compatstore.trainers.pairs.pairs import Pairs
 
 
 @dataclass(frozen=True, kw_only=True)
-class MeanShift(AffineForm):
+class MeanShift(ClosedForm):
     """y = x + (mean of targets - mean of sources), between spaces of one dimension; side-information is not read.
 
     For a model that was only fine-tuned, and as the baseline of other forms.
@@ -33,7 +33,7 @@ class MeanShift(AffineForm):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Procrustes(AffineForm):
+class Procrustes(ClosedForm):
     """y = s R (x - mean of x) + mean of y, R orthogonal, or semi-orthogonal where the dimensions differ.
 
     R = U V^T of the singular value decomposition of the cross-covariance maximises the agreement
@@ -56,7 +56,7 @@ class Procrustes(AffineForm):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DiagonalScale(AffineForm):
+class DiagonalScale(ClosedForm):
     """y = D R (x - mean of x) + mean of y, D diagonal by least squares (Drift-Adapter, arXiv 2509.23471).
 
     Args:

@@ -9,7 +9,7 @@ import numpy as np
 
 from compatstore.arrays import Doubles
 from compatstore.digests import seed_of
-from compatstore.trainers.pairs.closed_form import AffineForm, AffineMap, Moments
+from compatstore.trainers.pairs.closed_form import AffineMap, ClosedForm, Moments
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.settings import Count, OpenShare, at_least, each
 
@@ -18,7 +18,7 @@ _ROUNDING = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ridge(AffineForm):
+class Ridge(ClosedForm):
     """y = W x + b, least squares with a penalty on W that is chosen on rows kept out of the solution.
 
     The chosen penalty is then used on all rows; neither step sees the rows of `holdout`.
@@ -76,7 +76,7 @@ class LowRankRidge(Ridge):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LowRankAffine(AffineForm):
+class LowRankAffine(ClosedForm):
     """y = U V^T x + b, the low-rank affine map of Drift-Adapter (arXiv 2509.23471).
 
     The paper trains U and V by gradient descent on the squared error; this is the minimum that it descends to.
