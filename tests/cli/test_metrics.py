@@ -87,16 +87,13 @@ def test_a_gallery_that_is_gone_is_down_and_the_others_are_told_of(half, tmp_pat
 
 
 def test_it_is_served_until_stopped(half):
-    program = "from compatstore.cli.app import main; main()"
+    # A shell has its background jobs ignore Ctrl-C, and with them whatever these start.
+    hears = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    program = f"{hears}from compatstore.cli.app import main; main()"
     words = [sys.executable, "-c", program, "metrics", half.status().gallery, "--listen", "0"]
     environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
 
-    def hears_ctrl_c():  # which a shell has its background jobs ignore, and with them whatever these start
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-    with subprocess.Popen(
-        words, stderr=subprocess.PIPE, text=True, env=environment, preexec_fn=hears_ctrl_c
-    ) as process:
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment) as process:
         line = process.stderr.readline()
         address = re.search(r"http://\S+/metrics", line)[0]
         with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(address) as answer:
