@@ -92,7 +92,6 @@ def test_it_is_served_until_stopped(half):
     program = f"{hears}from compatstore.cli.app import main; main()"
     words = [sys.executable, "-c", program, "metrics", half.status().gallery, "--listen", "0"]
     environment = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
-
     with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment) as process:
         line = process.stderr.readline()
         address = re.search(r"http://\S+/metrics", line)[0]
