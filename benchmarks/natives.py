@@ -34,9 +34,11 @@ from compatstore.storage.moves import ADDRESS, Move, commit_move, read_rows, wri
 from compatstore.storage.store import Store
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
+from compatstore.upgrade.backfilling.staged_natives import StagedNatives
 from compatstore.upgrade.backfilling.write_modes import NativeBatch, NativeColumns, NativeRows
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.indexing import take_in_late_rows
+from compatstore.upkeep.tend import tend
 
 KINDS = {"data": "data", "_compatstore": "staged", "_deletions": "marks", "_indices": "indexes"}
 HEADINGS = ("way", "share", "all", *KINDS.values(), "commits", "us a vector", "search ms", "fragments", "manifest KiB")
@@ -82,21 +84,46 @@ class Case:
         return found
 
 
-def by_columns(case: Case, wave: int | None) -> float:
-    """Staged, and folded every `wave` natives or all at the end."""
-    way, waiting, seconds = NativeColumns(case.context), 0, 0.0
+def staged(case: Case, put: Callable[[NativeBatch], int], wave: int | None = None) -> float:
+    """Staged beside the table, and folded every `wave` natives or all at the end."""
+    way, waiting, seconds = StagedNatives(case.context), 0, 0.0
     for ids in case.batches:
         batch = case.natives(ids)
         started = time.perf_counter()
         waiting += way.store(*batch)
         case.look()
         if wave is not None and waiting >= wave:
-            way.fold()
+            way.fold(put)
             waiting = 0
         seconds += time.perf_counter() - started
         case.look()
     started = time.perf_counter()
-    way.fold()
+    way.fold(put)
+    return seconds + time.perf_counter() - started
+
+
+def by_columns(case: Case, wave: int | None) -> float:
+    """Staged, and folded into the target's columns."""
+    return staged(case, NativeColumns(case.context).put, wave)
+
+
+def by_waves(case: Case) -> float:
+    """Staged; rows move a wave at a time, and indexes get their deltas then."""
+    way = NativeRows(case.context)
+
+    def put(natives: NativeBatch) -> int:
+        moved = way.put(natives)
+        way.fold()
+        return moved
+
+    return staged(case, put, way.wave_rows)
+
+
+def tended(case: Case, way: Callable[[Case], float]) -> float:
+    """A way, and the merge of small fragments that comes at the end of an upgrade."""
+    seconds, started = way(case), time.perf_counter()
+    case.look()
+    tend(case.context.catalog)  # an idle table's: nobody holds a lease
     return seconds + time.perf_counter() - started
 
 
@@ -166,7 +193,7 @@ def by_rewriting_columns(case: Case) -> float:
 
 def _rows(way: NativeRows, snapshot: Any, natives: tuple[Sequence[str], np.ndarray, np.ndarray]) -> Any:
     ids, vectors, input_hash = natives
-    return way._rows_of(snapshot, NativeBatch.of(pa.array(ids), input_hash, vectors))
+    return way._rows_of(snapshot, NativeBatch.of(pa.array(ids), input_hash, vectors), again=False)
 
 
 def _together(moves: Sequence[Move]) -> Move:
@@ -178,6 +205,9 @@ def _together(moves: Sequence[Move]) -> Move:
 
 WAYS: dict[str, Callable[[Case], float]] = {
     "rows": by_rows,
+    "rows-tended": lambda case: tended(case, by_rows),
+    "waves": by_waves,
+    "waves-tended": lambda case: tended(case, by_waves),
     "rows-compacted": by_rows_and_compaction,
     "rows-one-commit": by_rows_in_one_commit,
     "merge": by_merge,

@@ -1,6 +1,7 @@
 """Kill and suspend real processes all over an upgrade; print where that was and what did not hold.
 
-    python -m benchmarks.crashes [--kills 300] [--suspensions 100] [--seeds 20] [--store disk|s3] [--journal FILE]
+    python -m benchmarks.crashes [--kills 300] [--suspensions 100] [--seeds 20] [--store disk|s3] [--waves]
+        [--journal FILE]
 
 With a journal each life is written down as it ends, and the same command again goes on after the last one. The exit
 code is 1 when anything did not hold.
@@ -29,6 +30,7 @@ from benchmarks.crashes.place import BucketPath, Place, copy_folder, remove_fold
 from benchmarks.crashes.rehearsal import prepare
 from benchmarks.crashes.script import SCRIPT
 from benchmarks.crashes.template import KINDS
+from benchmarks.crashes.victim import WAVES
 from benchmarks.object_store.servers import environment, moto
 
 
@@ -120,6 +122,7 @@ def main() -> None:
     parser.add_argument("--fragments", type=int, default=8, help="of each gallery as a life begins")
     parser.add_argument("--rows", type=int, default=200, help="of each fragment")
     parser.add_argument("--store", choices=("disk", "s3"), default="disk", help="s3: moto's server, on this machine")
+    parser.add_argument("--waves", action="store_true", help="natives are staged, and their rows move in waves")
     parser.add_argument(
         "--keep", type=Path, help="folder for the galleries, of a disk, in which something did not hold"
     )
@@ -127,6 +130,8 @@ def main() -> None:
     arguments = parser.parse_args()
     journal = Journal(arguments.journal)
     lives = journal.read()
+    if arguments.waves:
+        os.environ[WAVES] = "1"
     with empty_place(arguments.store) as folder:
         templates = [prepare(folder, kind, arguments.fragments, arguments.rows) for kind in KINDS]
         for seed in itertools.count(arguments.first_seed + len(lives)):

@@ -7,6 +7,7 @@ is committed before, so a failure here is not an error of the write; the next wr
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 from compatstore.errors import StorageError
@@ -20,6 +21,8 @@ from compatstore.upgrade.indexing import take_in_late_rows
 from compatstore.upgrade.leases.lease import leases_in
 
 LOOK_EVERY = 32  # commits of single writes, for which counting versions is not worth it each time
+FRAGMENT_ROWS = 2_048  # a search takes about as long for a small fragment as for these rows
+TOLERATED = 0.1  # of the time that a search of all rows takes, for small fragments
 
 
 def tend(catalog: Catalog, *, count: bool = False) -> None:
@@ -55,13 +58,20 @@ def somebody_works(store: Store) -> bool:
 
 def _merge_small(store: Store) -> int:
     """Merge fragments where that pays; returns by how many the number of fragments fell."""
-    if not any(map(_chosen, groups(store.snapshot()))) or somebody_works(store):
+    if not _worth_merging(groups(store.snapshot())) or somebody_works(store):
         return 0
     table = store.writer()
-    return sum(merge(store, table, chosen) for chosen in map(_chosen, groups(table)) if chosen)
+    return sum(merge(store, table, chosen) for chosen in _worth_merging(groups(table)))
+
+
+def _worth_merging(found: Sequence[Group]) -> list[tuple[Piece, ...]]:
+    """Fragments to merge now; none while the small ones hardly slow a search down, as each merge writes rows again."""
+    chosen = [pieces for pieces in map(_chosen, found) if pieces]
+    slower = FRAGMENT_ROWS * sum(map(len, chosen))
+    return chosen if slower > TOLERATED * sum(group.rows for group in found) else []
 
 
 def _chosen(group: Group) -> tuple[Piece, ...]:
-    """Fragments to merge now: those whose merge pays, and all that are to be indexed as one delta."""
+    """Fragments of a group to merge: those whose merge pays, and all that are to be indexed as one delta."""
     full = ids.UNINDEXED_ROWS < group.rows <= LARGEST_ROWS
     return group.pieces if full and not group.indexed_rows and len(group.pieces) > 1 else group.worth_merging()

@@ -18,13 +18,15 @@ import compatstore as cs
 from compatstore.encoders import Function
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.location import locate
+from compatstore.upgrade.backfilling import natives
 from compatstore.upgrade.leases.holding import LeaseRenewer
 from compatstore.upgrade.leases.lease import key_of, lease_in
 from compatstore.upgrade.requests.run_settings import RunSettings
 from galleries import SOURCE, TARGET, artifact, items
 
 ROWS, BUDGET, BATCH = 60, 40, 10
-MODES = ("move_rows", "rewrite_columns")
+WAVES = "waves"  # move_rows, with the natives staged first as in a gallery of many fragments
+MODES = ("move_rows", "rewrite_columns", WAVES)
 
 
 def native_of(ids):
@@ -43,9 +45,10 @@ def opened(path):
 
 
 def upgrade(gallery, mode):
-    return gallery.upgrade(
-        "v2", backfill=cs.Backfill(max_rows=BUDGET, write_mode=mode), run=RunSettings(batch_rows=BATCH)
-    )
+    backfill = cs.Backfill(max_rows=BUDGET, write_mode="move_rows" if mode == WAVES else mode)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(natives, "MARKED", 0 if mode == WAVES else natives.MARKED)
+        return gallery.upgrade("v2", backfill=backfill, run=RunSettings(batch_rows=BATCH))
 
 
 VERBS = {

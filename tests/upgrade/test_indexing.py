@@ -104,7 +104,7 @@ def test_rows_that_no_index_holds_are_bounded_whoever_wrote_them(gallery, monkey
 def test_without_a_hop_the_index_is_built_once_there_are_some_vectors(bare, monkeypatch):
     monkeypatch.setattr(natives, "IndexKeeper", lambda context: IndexKeeper(context, unindexed_rows=100))
     monkeypatch.setattr(indexing, "ROWS_A_CELL", 20)
-    _, during = steps_of(bare, backfill=by_rows(), run=cs.RunSettings(batch_rows=50))
+    _, during = steps_of(bare, backfill=by_rows(), run=cs.RunSettings(batch_rows=160))
     assert during[0].kind == ""
     assert during[-1].kind == "IVF_FLAT"
     assert bare.index("v2").status().recall >= GOAL

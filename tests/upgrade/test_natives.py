@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import lance
@@ -23,6 +24,7 @@ from compatstore.storage.ids import find
 from compatstore.storage.index_status import index_status
 from compatstore.storage.location import locate
 from compatstore.storage.store import Store
+from compatstore.upgrade.backfilling import natives as natives_module
 from compatstore.upgrade.backfilling.natives import Natives
 from compatstore.upgrade.context import UpgradeContext
 from galleries import SOURCE, TARGET, artifact, items, make
@@ -30,6 +32,7 @@ from galleries import SOURCE, TARGET, artifact, items, make
 ROWS = 120
 IDS = [f"item-{number:06d}" for number in range(3 * ROWS)]
 MODES = ("move_rows", "rewrite_columns")
+STAGED_ROWS = "moved-in-waves"  # as the rows of many batches are; it is in the gallery's path
 
 
 def native_of(ids):
@@ -38,11 +41,12 @@ def native_of(ids):
     return np.cos(numbers[:, None] + np.arange(TARGET.dim)).astype(np.float32)
 
 
-@pytest.fixture(params=MODES)
+@pytest.fixture(params=(*MODES, STAGED_ROWS))
 def gallery(request, tmp_path):
     """Three fragments, hopped; some items are deleted."""
-    gallery = make(str(tmp_path / "gallery.lance"), fragments=3, rows=ROWS)
-    gallery.upgrade("v2", backfill=cs.Backfill(write_mode=request.param))
+    gallery = make(str(tmp_path / f"{request.param}.lance"), fragments=3, rows=ROWS)
+    mode = request.param if request.param in MODES else "move_rows"
+    gallery.upgrade("v2", backfill=cs.Backfill(write_mode=mode))
     return gallery
 
 
@@ -242,6 +246,26 @@ def test_a_killed_process_leaves_each_native_once_or_not_at_all(gallery):
         assert_native(row)
 
 
+def test_many_batches_are_staged_and_move_a_wave_at_a_time(tmp_path):
+    gallery = make(str(tmp_path / f"{STAGED_ROWS}.lance"), fragments=3, rows=ROWS)
+    gallery.upgrade("v2", backfill=cs.Backfill(write_mode="move_rows"))
+    natives = natives_of(gallery)
+    natives.context = natives.context.with_run(replace(natives.context.run, backfill=0.01))
+    batch = stored(natives, IDS[1:5])
+    natives.store(*batch)
+    assert len(natives.waiting()) == 0, "one batch moves at once"
+    natives = natives_of(gallery)
+    for start in range(5, 53, 4):
+        natives.store(*stored(natives, IDS[start : start + 4]))
+    assert len(natives.waiting()) == 48
+    before = gallery.status().table_version
+    assert natives.fold() == len([i for i in IDS[5:53] if i in table_of(gallery)])
+    assert natives.wave_rows == 24
+    assert gallery.status().table_version == before + 2 + 1, "two waves, and the index of ids"
+    natives.store(*batch)
+    assert natives.fold() == 0, "what is in the table already is not moved again"
+
+
 def kill_while_storing(path, rng):
     here = Path(__file__).parent
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(here), str(here.parent)])}
@@ -258,7 +282,18 @@ def kill_while_storing(path, rng):
 def natives_at(path):
     """For the process that is killed, and for those that go on."""
     catalog = Catalog(Store.open(locate(path)))
-    return Natives(UpgradeContext.of(catalog, catalog.registry().runs["v2"]))
+    run = catalog.registry().runs["v2"]
+    if STAGED_ROWS not in path:
+        return Natives(UpgradeContext.of(catalog, run))
+    natives_module.MARKED = 2
+    natives = Natives(UpgradeContext.of(catalog, replace(run, backfill=1.0)), batch_rows=4)
+    natives._rows.wave_rows = 24
+    return natives
+
+
+@pytest.fixture(autouse=True)
+def _marked_as_ever(monkeypatch):
+    monkeypatch.setattr(natives_module, "MARKED", natives_module.MARKED)
 
 
 def test_by_rows_the_indexes_hold_every_row_afterwards(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 import compatstore as cs
 from compatstore.errors import StorageError
 from compatstore.storage import old_versions
-from compatstore.storage.compaction import FEWEST
+from compatstore.storage.compaction import FEWEST, Group, Piece
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.upgrade.leases.holding import hold_lease
 from compatstore.upkeep import tend as tend_module
@@ -98,3 +98,10 @@ def test_a_full_disk_fails_no_add_by_what_follows_it(gallery, tmp_path, vectors,
     for n in range(FEWEST):
         assert gallery.add({"id": [f"m{n}"], "vector": vectors(1, seed=n)}).rows == 1
     assert len(lance.dataset(str(tmp_path / "gallery.lance")).get_fragments()) == 1 + FEWEST
+
+
+@pytest.mark.parametrize(("rows", "small", "merged"), [(1_000_000, 40, 0), (1_000_000, 60, 60), (50_000, 4, 4)])
+def test_small_fragments_are_left_while_they_hardly_slow_a_search_down(rows, small, merged):
+    large = Group((Piece(0, rows),), indexed_rows=rows)
+    little = Group(tuple(Piece(number, 1_000) for number in range(1, small + 1)), indexed_rows=0)
+    assert sum(map(len, tend_module._worth_merging([large, little]))) == merged

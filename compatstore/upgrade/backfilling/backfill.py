@@ -24,7 +24,7 @@ from compatstore.upgrade.backfilling.account import Account, open_account
 from compatstore.upgrade.backfilling.choice import Choice
 from compatstore.upgrade.backfilling.embeddable import inputs_of, without_source
 from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, EmbeddingRecipe, ItemBatch, Paid
-from compatstore.upgrade.backfilling.natives import Natives
+from compatstore.upgrade.backfilling.natives import BATCH_ROWS, Natives
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
 from compatstore.upgrade.backfilling.pricing import expected_bill
 from compatstore.upgrade.backfilling.throttle import MOST_ROWS, BatchSize, Pace
@@ -122,7 +122,7 @@ class Backfiller:
         self._engine = engine or LocalEngine()
         self.settings = settings or RunSettings()
         self.account: Account = open_account(context, self.settings.failures_in_a_row)
-        self.natives = Natives(context)
+        self.natives = Natives(context, self.settings.batch_rows or BATCH_ROWS)
 
     @property
     def share(self) -> float:

@@ -1,7 +1,8 @@
 """Native vectors on their way into the table: a batch is durable when it is stored, and in the table after a fold.
 
 There are two write modes (`write_modes.py`). `plan_natives` chooses: columns are rewritten where that writes little, as
-no row moves then, and else whatever writes less.
+no row moves then, and else whatever writes less. By columns, and in galleries of many fragments, batches are staged
+beside the table first (`staged_natives.py`); else a batch's rows move at once.
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ from compatstore.arrays import ArrowArray, Digests, FloatArray, Id
 from compatstore.errors import InvalidInput
 from compatstore.storage.arrow_values import vector_bytes
 from compatstore.storage.columns import VersionColumns
+from compatstore.storage.compaction import FEWEST
 from compatstore.storage.fragments import field_ids, list_fragments
 from compatstore.storage.moves import row_bytes, unmovable
 from compatstore.storage.snapshot import Snapshot
-from compatstore.upgrade.backfilling.write_modes import NativeColumns, NativeRows
+from compatstore.upgrade.backfilling.staged_natives import StagedNatives
+from compatstore.upgrade.backfilling.write_modes import NativeBatch, NativeColumns, NativeRows
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.indexing import IndexKeeper
 from compatstore.upgrade.requests.backfill import Budget, write_mode_of
@@ -27,7 +30,10 @@ from compatstore.upgrade.requests.backfill import Budget, write_mode_of
 ChosenMode = Literal["move_rows", "rewrite_columns"]
 
 LITTLE = 3.0  # times the vectors' own bytes
-BATCH_ROWS = 1024  # that a backfill stores at once: each commit writes all marks of deleted rows
+BATCH_ROWS = 1024  # that a backfill stores at once, where the encoder is fast
+# A commit writes a file of marks for each fragment that rows come from: with 64 of them in a tenth of a second, 2 % of
+# the time that a batch takes at 200 items/s. Staging takes some milliseconds, and the bytes of the vectors once more.
+MARKED = 64
 
 
 @dataclass(frozen=True)
@@ -35,14 +41,16 @@ class NativesPlan:
     """How the natives of an upgrade will be stored.
 
     Attributes:
-        mode: "move_rows": each batch moves its rows, with the natives in them. "rewrite_columns": natives are staged
-            beside the table and folded into the target's columns at the end, and no row moves.
+        mode: "move_rows": rows are written again, with the natives in them. "rewrite_columns": the target's columns
+            are, once at the end, and no row moves.
+        natives: How many there will be.
         rows_bytes: What storing them by rows writes, about.
         columns_bytes: What storing them by columns writes, about.
         why: Why this mode, for messages.
     """
 
     mode: ChosenMode
+    natives: int
     rows_bytes: int
     columns_bytes: int
     why: str
@@ -87,15 +95,15 @@ def plan_natives(context: UpgradeContext, target: VersionColumns, natives: int) 
             fix="Rewrite columns instead: Backfill(write_mode='rewrite_columns') (--write-mode rewrite_columns).",
         )
     if setting != "auto":
-        return NativesPlan(setting, rows, columns, "as asked")
+        return NativesPlan(setting, natives, rows, columns, "as asked")
     if obstacle:
-        return NativesPlan("rewrite_columns", rows, columns, obstacle)
+        return NativesPlan("rewrite_columns", natives, rows, columns, obstacle)
     if context.registry.adopted:
-        return NativesPlan("rewrite_columns", rows, columns, "the app's rows stay where they are")
+        return NativesPlan("rewrite_columns", natives, rows, columns, "the app's rows stay where they are")
     own = natives * vector_bytes(target.dim, target.dtype)
     if columns <= max(rows, LITTLE * own):
-        return NativesPlan("rewrite_columns", rows, columns, "no row moves")
-    return NativesPlan("move_rows", rows, columns, "it writes less")
+        return NativesPlan("rewrite_columns", natives, rows, columns, "no row moves")
+    return NativesPlan("move_rows", natives, rows, columns, "it writes less")
 
 
 def _megabytes(count: int) -> str:
@@ -103,12 +111,12 @@ def _megabytes(count: int) -> str:
 
 
 def _bytes_by_rows(snapshot: Snapshot, target: VersionColumns, natives: int) -> int:
-    """A row's width for each, and the marks of deleted rows: four bytes or a bit for each row, whichever is less."""
+    """A row's width for each, and each vector once more where they are staged."""
     field = field_ids(snapshot).get(target.vector)
     hopped = any(field in fragment.fields for fragment in list_fragments(snapshot))
     width = row_bytes(snapshot) + (0 if hopped else target.row_bytes)
-    marks = min(4 * natives / 2, snapshot.count_rows() / 8) * -(-natives // BATCH_ROWS)
-    return int(natives * width + marks)
+    staged = _bytes_staged(target, natives) if _in_waves(snapshot, natives, BATCH_ROWS) else 0
+    return int(natives * width) + staged
 
 
 def _bytes_by_columns(snapshot: Snapshot, target: VersionColumns, natives: int) -> int:
@@ -116,7 +124,16 @@ def _bytes_by_columns(snapshot: Snapshot, target: VersionColumns, natives: int) 
     fragments = list_fragments(snapshot)
     others = 1 - natives / max(sum(fragment.rows for fragment in fragments), natives, 1)
     touched = sum(fragment.rows * (1 - others**fragment.rows) for fragment in fragments)
-    return int(natives * (4 * target.dim + 8) + touched * target.row_bytes)
+    return _bytes_staged(target, natives) + int(touched * target.row_bytes)
+
+
+def _in_waves(snapshot: Snapshot, natives: int, batch_rows: int) -> bool:
+    """Whether rows move many batches at a time, and not a batch at a time."""
+    return natives >= FEWEST * batch_rows and len(snapshot.get_fragments()) > MARKED
+
+
+def _bytes_staged(target: VersionColumns, natives: int) -> int:
+    return natives * (4 * target.dim + 8)
 
 
 @dataclass
@@ -128,19 +145,21 @@ class Natives:
 
     Args:
         context: The upgrade that they belong to.
+        batch_rows: Of the batches that are stored, about.
     """
 
     context: UpgradeContext
+    batch_rows: int = BATCH_ROWS
 
     def __post_init__(self) -> None:
-        self._columns = NativeColumns(self.context)
-        self._rows = NativeRows(self.context)
+        self._staged = StagedNatives(self.context)
+        self._columns, self._rows = NativeColumns(self.context), NativeRows(self.context)
         self._indexes = IndexKeeper(self.context)
         self._lock = Lock()
 
     def waiting(self) -> ArrowArray:
         """Arrow array of the ids whose natives are durable but not in the table yet."""
-        return self._columns.waiting()
+        return self._staged.waiting()
 
     def store(self, ids: Sequence[Id], vectors: FloatArray, input_hash: Digests, side: FloatArray | None = None) -> int:
         """Make a batch durable; all of it or nothing.
@@ -158,8 +177,9 @@ class Natives:
             CommitConflict: Other writers were faster each time; nothing of the batch is stored.
         """
         with self._lock:
-            stored = self._way.store(ids, vectors, input_hash, side)
-            self._indexes.stored(stored)
+            way = self._rows if self._at_once else self._staged
+            stored = way.store(ids, vectors, input_hash, side)
+            self._indexes.stored(stored if self._at_once else 0)
             return stored
 
     def fold(self) -> int:
@@ -169,20 +189,33 @@ class Natives:
             Natives that came into the table since the last fold.
         """
         with self._lock:
-            return self._columns.fold() + self._rows.fold()
+            folded = self._staged.fold(self._put)
+            if folded:
+                self._indexes.stored(folded)
+            return folded + self._rows.fold()
 
-    @cached_property
+    @property
     def wave_rows(self) -> int:
-        """How many natives may wait before a fold: all, as by columns it costs the same for few and many."""
-        return max(self.context.count(), 1)
+        """How many natives may wait before a fold: all, where that costs the same for few and many."""
+        by_waves = self._by_rows and not self._at_once
+        return self._rows.wave_rows if by_waves else max(self.context.count(), 1)
+
+    def _put(self, natives: NativeBatch) -> int:
+        return self._rows.put(natives) if self._by_rows else self._columns.put(natives)
+
+    @property
+    def _by_rows(self) -> bool:
+        return self._plan.mode == "move_rows"
 
     @cached_property
-    def _way(self) -> NativeRows | NativeColumns:
-        """The way of this call. What an earlier one staged is to be folded anyway: then more of it costs little."""
+    def _at_once(self) -> bool:
+        return self._by_rows and not _in_waves(self.context.snapshot, self._plan.natives, self.batch_rows)
+
+    @cached_property
+    def _plan(self) -> NativesPlan:
+        """How this call stores natives; those that earlier calls staged count, as they are folded with its own."""
         context, budget = self.context, Budget.of(self.context.run)
-        if write_mode_of(context.run) == "auto" and len(self.waiting()):
-            return self._columns
         todo = budget.share_left(context.count(), context.count(context.target.native))
         limit = budget.rows_left(context.ledger.load()[0])
-        chosen = plan_natives(context, context.target, todo if limit is None else min(todo, limit))
-        return self._rows if chosen.mode == "move_rows" else self._columns
+        todo = todo if limit is None else min(todo, limit)
+        return plan_natives(context, context.target, max(todo, len(self._staged)))

@@ -28,7 +28,8 @@ from compatstore.storage.moves import unmovable
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 from compatstore.storage.traffic import Traffic
-from compatstore.upgrade.backfilling.write_modes import NativeColumns, NativeRows
+from compatstore.upgrade.backfilling.staged_natives import StagedNatives
+from compatstore.upgrade.backfilling.write_modes import NativeRows
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.leases.lease import lease_in
 from compatstore.upgrade.requests.backfill import write_mode_of
@@ -112,7 +113,7 @@ def _write(context: UpgradeContext, natives: Mapping[Key, Native]) -> None:
         NativeRows(context).store(ids, vectors, hashes, side)
         update_index(context.store, more_than=UNINDEXED_ROWS)
     else:
-        NativeColumns(context).store(ids, vectors, hashes, side)
+        StagedNatives(context).store(ids, vectors, hashes, side)
 
 
 def _rows_move(context: UpgradeContext) -> bool:

@@ -1,19 +1,18 @@
 """The two modes of writing native vectors into the table.
 
-`move_rows`: each batch is a commit that writes its items' rows a second time, with the native vectors in them. A batch
-is durable and visible at once, and costs a row's width for each vector, wherever the rows are. The rows move: indexes
-and the app's row addresses lose them. A gallery's indexes are updated every few thousand rows.
+`move_rows`: a commit writes the items' rows a second time, with the native vectors in them. That costs a row's width
+for each vector, wherever the rows are, and a file of marks for each fragment that they come from. The rows move:
+indexes and the app's row addresses lose them.
 
-`rewrite_columns`: vectors are durable in a table beside the gallery, and folded into the target's columns at the end. A
-fold rewrites the target's columns of every fragment that holds one of the items, a few fragments in one commit, and
-moves no row: an app that owns the table finds its rows, its index and its row addresses as they were. The items of a
-backfill are spread over the whole gallery, so a fold of few vectors costs nearly as much as a fold of many.
+`rewrite_columns`: the target's columns of every fragment that holds one of the items are rewritten, a few fragments in
+one commit. No row moves: an app that owns the table finds its rows, its index and its row addresses as they were. The
+items of a backfill are spread over the whole gallery, so that few vectors cost nearly as much as many.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -21,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowArray, ArrowBatch, ArrowTable, Digests, FloatArray, Id, RowNumbers
-from compatstore.errors import StorageError
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.columns import NATIVE, VersionValues
+from compatstore.storage.compaction import LARGEST_ROWS, SMALL_ROWS
 from compatstore.storage.deltas import names_on, update_index
 from compatstore.storage.fragments import (
     WAVE_ROWS,
@@ -35,13 +34,11 @@ from compatstore.storage.fragments import (
     read_physical,
     write_columns,
 )
-from compatstore.storage.lease_files import Fence
-from compatstore.storage.moves import Move, commit_move, read_rows, write_rows
-from compatstore.storage.registry import Registry, edit
+from compatstore.storage.moves import Move, commit_move, read_rows, row_bytes, write_rows
 from compatstore.storage.snapshot import Snapshot
-from compatstore.storage.staging import Staged, Staging
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.states import require_open
+
+WAVE_BYTES = 1 << 27  # of rows that are moved by one commit, which are in memory at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +63,15 @@ class NativeBatch:
     ) -> NativeBatch:
         """Natives in memory."""
         return cls(ids, input_hash, lambda rows: vectors[rows], lambda rows: None if side is None else side[rows])
+
+    def slice(self, start: int, rows: int) -> NativeBatch:
+        """Some of them, one after the other."""
+        return NativeBatch(
+            self.ids.slice(start, rows),
+            self.input_hash[start : start + rows],
+            lambda positions: self.vectors(positions + start),
+            lambda positions: self.side(positions + start),
+        )
 
     def positions(self, ids: ArrowArray, input_hash: Digests) -> RowNumbers:
         """Which vector belongs to each row of the table: (rows,) int64, -1 where none does.
@@ -137,7 +143,13 @@ class NativeRows:
     def __init__(self, context: UpgradeContext) -> None:
         self._store, self._registry = context.store, context.registry
         self._source, self._target = context.source, context.target
-        self._moved = 0
+        self._moved, self._unindexed = 0, False
+
+    @cached_property
+    def wave_rows(self) -> int:
+        """Rows of one commit at most: as many as no merge takes along, and as fit into memory."""
+        fitting = int(WAVE_BYTES / max(row_bytes(self._store.snapshot()), 1))
+        return min(max(fitting, SMALL_ROWS), LARGEST_ROWS // 2)
 
     def store(self, ids: Sequence[Id], vectors: FloatArray, input_hash: Digests, side: FloatArray | None = None) -> int:
         """Write a batch into the table, in one commit; items that were changed or deleted meanwhile are left out."""
@@ -145,8 +157,24 @@ class NativeRows:
         self._moved += self._move(batch)
         return len(ids)
 
-    def _move(self, batch: NativeBatch) -> int:
-        """Move a batch's rows; what was written once is committed again after a lost race, while its rows stay."""
+    def put(self, natives: NativeBatch) -> int:
+        """Write natives into the table, a wave of them in one commit; those that are in it already are left out.
+
+        Returns:
+            Rows that were moved.
+        """
+        moved = 0
+        for start in range(0, len(natives.ids), self.wave_rows):
+            moved += self._move(natives.slice(start, self.wave_rows), again=True)
+        return moved
+
+    def _move(self, batch: NativeBatch, *, again: bool = False) -> int:
+        """Move a batch's rows; what was written once is committed again after a lost race, while its rows stay.
+
+        Args:
+            batch: The natives.
+            again: Whether some may have been moved before, by a process that was killed then.
+        """
         store = self._store
         move: Move | None = None
 
@@ -154,7 +182,7 @@ class NativeRows:
             nonlocal move
             snapshot = store.snapshot()
             if move is None or not commit_move(store, snapshot, move):
-                rows = self._rows_of(snapshot, batch)
+                rows = self._rows_of(snapshot, batch, again)
                 if not rows.num_rows:
                     return 0
                 move = write_rows(store, snapshot, rows)
@@ -162,24 +190,28 @@ class NativeRows:
             return move.rows
 
         moved: int = store.retry("store natives", commit)
+        self._unindexed |= moved > 0
         return moved
 
     def fold(self) -> int:
         """Bring the indexes up to date.
 
         Returns:
-            Rows that were moved since the last fold.
+            Rows of batches that were stored since the last fold.
         """
-        if self._moved:
+        if self._unindexed:
             update_index(self._store)
-        moved, self._moved = self._moved, 0
+        moved, self._moved, self._unindexed = self._moved, 0, False
         return moved
 
-    def _rows_of(self, snapshot: Snapshot, batch: NativeBatch) -> ArrowTable:
+    def _rows_of(self, snapshot: Snapshot, batch: NativeBatch, again: bool) -> ArrowTable:
         """Whole rows of a batch with the native vectors in them, as an Arrow table with their addresses."""
         rows = read_rows(snapshot, self._registry.id_column, batch.ids.to_pylist())
         ids = rows[self._registry.id_column].combine_chunks()
         positions = batch.positions(ids, self._source.input_hashes(rows, self._registry.source_column))
+        if again:
+            there = self._target.decode(rows)
+            positions[(there.origin == NATIVE) & (there.input_hash == batch.input_hash[positions])] = -1
         chosen = np.flatnonzero(positions >= 0)
         return self._with_natives(rows.take(pa.array(chosen)), batch, positions[chosen])
 
@@ -192,7 +224,7 @@ class NativeRows:
 
 
 class NativeColumns:
-    """Stages natives and folds them into the target's columns.
+    """Writes natives into the target's columns.
 
     Args:
         context: The upgrade.
@@ -201,51 +233,18 @@ class NativeColumns:
     def __init__(self, context: UpgradeContext) -> None:
         self._store, self._registry = context.store, context.registry
         self._source, self._target = context.source, context.target
-        target, dims = context.run.target, (self._target.dim, self._target.side_dim)
-        self._fence, since = self._store.fence_of(target), self._registry.runs[target].lease
-        ids = id_arrow_type(self._registry)
-        self._staging = Staging(self._store.location, target, dims[0], ids, dims[1], self._fence, since)
 
-    def waiting(self) -> ArrowArray:
-        """Arrow array of the ids whose natives are staged."""
-        return self._staging.read().ids
+    def put(self, natives: NativeBatch) -> int:
+        """Write natives into the table, a few fragments in one commit.
 
-    def store(self, ids: Sequence[Id], vectors: FloatArray, input_hash: Digests, side: FloatArray | None = None) -> int:
-        """Stage a batch; durable when it returns."""
-        self._staging.append(ids, vectors, input_hash, side)
-        return len(ids)
-
-    def fold(self) -> int:
-        """Write all staged vectors into the target's columns, a few fragments a commit, and empty the staging."""
-        while True:
-            tables = self._staging.tables()
-            try:
-                return self._fold(self._staging.read())
-            except StorageError:
-                # A manager that lost its lease may just remove what it staged and had folded by then.
-                if self._staging.tables() == tables:
-                    raise
-
-    def _fold(self, staged: Staged) -> int:
-        if not len(staged.ids):
-            return 0
-        natives = NativeBatch(staged.ids, staged.input_hash, staged.vectors, staged.side)
+        Returns:
+            Rows that have theirs now.
+        """
         folded = 0
         for wave in in_waves(list_fragments(self._store.snapshot()), WAVE_ROWS):
             folded += self._store.retry("fold natives", lambda: self._fold_wave(wave, natives))  # noqa: B023
-        if self._fence is not None:
-            self._forget_predecessors(self._fence)
-        self._staging.clear()
         update_index(self._store, names_on(self._store, self._target.vector))
         return folded
-
-    def _forget_predecessors(self, fence: Fence) -> None:
-        """From here on nothing counts that a manager stages which lost its lease before, should it wake up."""
-
-        def change(state: Registry) -> Registry:
-            return state.with_run(replace(require_open(state, fence.target), lease=fence.number))
-
-        edit(self._store, change)
 
     def _fold_wave(self, wave: Sequence[Fragment], natives: NativeBatch) -> int:
         """Fold into some fragments, in one commit; 0 when they are gone or hold none of the items."""
