@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowArray, BoolArray, Positions
 from compatstore.evaluation.curve import native_count
-from compatstore.upgrade.backfilling.policies import RANDOM, draw, interleave, order
+from compatstore.upgrade.backfilling.earliest import earliest, earliest_drawn
+from compatstore.upgrade.backfilling.policies import RANDOM, interleave
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
+
+ROUND_ROWS = 1 << 20  # items whose ids are in memory at once
 
 
 class Choice:
@@ -23,7 +22,7 @@ class Choice:
     changes nothing, because the order of the other items stays the same. An item that cannot be embedded is replaced by
     the next in order: each round chooses as many items as the share still lacks. Example: a share of 100 items, 10 of
     the first 100 fail; the next round chooses items 101 to 110. So the set of native items depends on which items can
-    be embedded, and not on where calls were stopped.
+    be embedded, and not on where calls were stopped. A round is of a million items at the most.
 
     Args:
         rows: Items as of when the call began.
@@ -37,7 +36,8 @@ class Choice:
         self._native = rows.native()
         self._quota = native_count(share, len(self._native))
         self._out = np.zeros(len(self._native), bool)
-        self._round: npt.NDArray[np.intp] = np.zeros(0, np.intp)
+        self._round: Positions = np.zeros(0, np.intp)
+        self._round_ids = rows.none()
         if self.lacking:
             self._native |= self._among(staged)
             self.leave_out(self._among(tried))
@@ -61,35 +61,26 @@ class Choice:
         Args:
             failing: Arrow array of the ids that could not be embedded; all else of the round before was.
         """
-        failed = pc.is_in(self._ids(self._round), value_set=failing.cast(self._rows.ids.type))
-        failed = failed.to_numpy(zero_copy_only=False)
+        failed = pc.is_in(self._round_ids, value_set=failing.cast(self._rows.id_type)).to_numpy(zero_copy_only=False)
         self._out[self._round[failed]] = True
         self._native[self._round[~failed]] = True
-        self._round = self._chosen() if len(self) else self._round[:0]
-        return self._ids(self._round)
+        self._round = self._chosen(min(self.lacking, ROUND_ROWS)) if len(self) else self._round[:0]
+        self._round_ids = self._rows.ids_at(self._round) if len(self._round) else self._rows.none()
+        return self._round_ids
 
-    def _chosen(self) -> Positions:
-        urgent = self._order[~(self._native | self._out)[self._order]]
-        policy, holdout = self._run.policy, self._run.holdout
-        if not holdout or policy == RANDOM:
-            return urgent[: self.lacking]
-        drawn = self._drawn[~self._out[self._drawn]][: int(holdout * self._quota)]
-        return interleave(urgent, drawn[~self._native[drawn]], self.lacking, holdout)
-
-    @cached_property
-    def _order(self) -> Positions:
-        return order(self._run.policy, self._rows, self._run.seed)
-
-    @cached_property
-    def _drawn(self) -> Positions:
-        """All rows as they are drawn at random, to validate a refit by."""
-        return draw(self._run.policy, self._rows, self._run.seed)
-
-    def _ids(self, positions: Positions) -> ArrowArray:
-        return self._rows.ids.take(pa.array(positions))
+    def _chosen(self, count: int) -> Positions:
+        run, free = self._run, ~(self._native | self._out)
+        if not run.holdout or run.policy == RANDOM:
+            return earliest(run.policy, self._rows, run.seed, count, free)
+        # A refit is validated by rows that are drawn at random.
+        drawn = earliest_drawn(run.policy, self._rows, run.seed, int(run.holdout * self._quota), ~self._out)
+        drawn = drawn[~self._native[drawn]]
+        urgent = earliest(run.policy, self._rows, run.seed, count + len(drawn), free)
+        return interleave(urgent, drawn, self.lacking, run.holdout)[:count]
 
     def _among(self, ids: ArrowArray) -> BoolArray:
         if not len(ids):
             return np.zeros(len(self._native), bool)
-        found = pc.is_in(self._rows.ids, value_set=ids.cast(self._rows.ids.type))
-        return np.asarray(found.to_numpy(zero_copy_only=False))
+        wanted = ids.cast(self._rows.id_type)
+        found = [pc.is_in(part.ids, value_set=wanted).to_numpy(zero_copy_only=False) for part in self._rows.parts()]
+        return np.concatenate(found)

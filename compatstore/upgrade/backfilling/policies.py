@@ -41,9 +41,20 @@ def order(policy: str, rows: PolicyInputs, seed: int = 0) -> npt.NDArray[np.intp
     Raises:
         InvalidInput: There is no such policy, or the items lack what it reads.
     """
+    first, second = order_keys(policy, rows, seed)
+    return np.lexsort((second, first))
+
+
+def order_keys(policy: str, rows: PolicyInputs, seed: int) -> tuple[Doubles, Doubles]:
+    """What an order is by, the smallest first: (n,) float64, and (n,) float64 among equals; errors as of `order`."""
     scores = [_score(name, rows, seed) for name in factors(policy)]
     score = scores[0] if len(scores) == 1 else _product(policy, scores)
-    return np.lexsort((-random_scores(rows.ids, BACKFILL, seed), -np.where(np.isnan(score), np.inf, score)))
+    return -np.where(np.isnan(score), np.inf, score), -random_scores(rows.ids, BACKFILL, seed)
+
+
+def is_spread(policy: str) -> bool:
+    """Whether the place of an item depends on the other items of its cell or class."""
+    return any(name in (SPREAD, SPREAD_SIGMA) or classes_column(name) is not None for name in factors(policy))
 
 
 def factors(policy: str) -> list[str]:
@@ -198,9 +209,15 @@ def draw(policy: str, rows: PolicyInputs, seed: int) -> Positions:
     With the policy "random" that is the order of the backfill. Other policies break ties in the random order of the
     backfill, so that their draw is seeded by a name of its own.
     """
+    first, second = draw_keys(policy, rows, seed)
+    return np.lexsort((second, first))
+
+
+def draw_keys(policy: str, rows: PolicyInputs, seed: int) -> tuple[Doubles, Doubles]:
+    """What a draw is by, as `order_keys`."""
     if policy == RANDOM:
-        return order(RANDOM, rows, seed)
-    return np.argsort(-random_scores(rows.ids, REFIT_DRAW, seed), kind="stable")
+        return order_keys(RANDOM, rows, seed)
+    return -random_scores(rows.ids, REFIT_DRAW, seed), np.zeros(len(rows.ids))
 
 
 def interleave(urgent: Positions, drawn: Positions, left: int, holdout: float) -> Positions:

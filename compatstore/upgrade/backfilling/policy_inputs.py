@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -12,11 +12,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compatstore.arrays import ArrowArray, BoolArray, Doubles, FloatArray
+from compatstore.arrays import ArrowArray, ArrowType, BoolArray, Doubles, FloatArray, Positions
 from compatstore.errors import InvalidInput
 from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.columns import NATIVE
+from compatstore.storage.fragments import list_fragments
 from compatstore.storage.traffic import Traffic
 from compatstore.upgrade.backfilling.cells import SAMPLED, cells_of
 from compatstore.upgrade.backfilling.classes import classes_of, require_classes
@@ -27,6 +28,7 @@ from compatstore.upgrade.context import UpgradeContext
 # little for a softmax to tell classes apart. 16 is what our own classifiers are trained with.
 COSINE_SCALE = 16.0
 BATCH_ROWS = 4096
+PART_ROWS = 1 << 20  # of the items whose scores are in memory at once
 CELLS = "cells"  # what is drawn to find centres from
 
 
@@ -137,9 +139,36 @@ class TableRows:
 
     Args:
         context: The upgrade, and the table version.
+        fragments: Numbers of the fragments whose items they are, in the order of the table; None for all of them.
     """
 
     context: UpgradeContext
+    fragments: tuple[int, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def parts(self, rows: int = PART_ROWS) -> Iterator[TableRows]:
+        """The same items, some fragments at a time, of about that many rows."""
+        numbers, held = list[int](), 0
+        for fragment in list_fragments(self.context.snapshot):
+            if numbers and held + fragment.rows > rows:
+                yield TableRows(self.context, tuple(numbers))
+                numbers, held = [], 0
+            numbers.append(fragment.id)
+            held += fragment.rows
+        yield TableRows(self.context, tuple(numbers) or None)  # None: of an empty table
+
+    def ids_at(self, positions: Positions) -> ArrowArray:
+        """Arrow array of the ids of some of all items: (k,) intp -> k ids."""
+        key = self.context.registry.id_column
+        taken = self.context.snapshot.take(positions.tolist(), columns=[key])
+        return taken.column(key).combine_chunks()
+
+    @cached_property
+    def id_type(self) -> ArrowType:
+        """Arrow type of the ids."""
+        return self.context.snapshot.schema.field(self.context.registry.id_column).type
 
     @cached_property
     def ids(self) -> ArrowArray:
@@ -148,12 +177,12 @@ class TableRows:
 
     def none(self) -> ArrowArray:
         """Arrow array of no ids."""
-        return pa.array([], self.context.snapshot.schema.field(self.context.registry.id_column).type)
+        return pa.array([], self.id_type)
 
     def native(self) -> BoolArray:
         """(n,) bool, whether an item's vector in the target is native; read in batches."""
         column = self.context.target.origin or ""
-        batches = self.context.snapshot.to_batches(columns=[column])
+        batches = self._scan([column]).to_batches()
         found = (pc.equal(batch[column], NATIVE).fill_null(False).to_numpy(zero_copy_only=False) for batch in batches)
         return np.concatenate([np.zeros(0, bool), *found])
 
@@ -174,7 +203,7 @@ class TableRows:
         columns, normalised = registry.columns(name), registry.record(name).normalised
         scale = np.float32(COSINE_SCALE if normalised else 1.0)
         scores = [np.zeros(0)]
-        for batch in self.context.snapshot.to_batches(columns=[columns.vector], batch_size=BATCH_ROWS):
+        for batch in self._scan([columns.vector], BATCH_ROWS).to_batches():
             vectors, valid = to_matrix(batch[columns.vector], columns.dim)
             scores.append(np.where(valid, score(scale * (vectors @ head.T)), np.nan))
         return np.concatenate(scores)
@@ -284,7 +313,12 @@ class TableRows:
         )
 
     def _read(self, column: str) -> Any:
-        return self.context.snapshot.to_table(columns=[column]).column(0).combine_chunks()
+        return self._scan([column]).to_table().column(0).combine_chunks()
+
+    def _scan(self, columns: list[str], batch_rows: int | None = None) -> Any:
+        snapshot = self.context.snapshot
+        chosen = None if self.fragments is None else [snapshot.get_fragment(number) for number in self.fragments]
+        return snapshot.scanner(columns=columns, fragments=chosen, batch_size=batch_rows, scan_in_order=True)
 
 
 def _numbers(array: ArrowArray) -> Doubles:
