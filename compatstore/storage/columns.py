@@ -169,6 +169,11 @@ class VersionColumns:
         return f"`{self.origin}` = '{NATIVE}'" if self.origin else self.present
 
     @property
+    def transformed(self) -> str:
+        """SQL condition: the row has a vector that an artifact has made."""
+        return f"`{self.origin}` <> '{NATIVE}'" if self.origin else "FALSE"
+
+    @property
     def item_names(self) -> list[str]:
         """Columns of what the version holds of an item: its vector, and its side-information where there is any."""
         return [self.vector, *([self.side] if self.side else [])]

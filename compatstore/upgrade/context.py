@@ -88,6 +88,19 @@ class UpgradeContext:
             return int(self.snapshot.count_rows(condition))
         return self.counts.count(self.snapshot, condition)
 
+    def filled(self, version: str) -> tuple[int, int]:
+        """Rows with a native vector, and with a transformed one, of the source or the target; both have columns.
+
+        Counted is what few rows are: a count of nothing holds whatever is deleted.
+        """
+        columns = self.registry.columns(version)
+        present = self.count() - self.count(columns.missing)
+        if version == self.run.target and columns.origin:
+            native = self.count(columns.native)
+            return native, present - native
+        transformed = self.count(columns.transformed) if columns.origin else 0
+        return present - transformed, transformed
+
     def save_counts(self) -> None:
         """Keep what was counted beside the table, so that the next call reads only what changed."""
         if self.counts is not None:

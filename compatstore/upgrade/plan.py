@@ -192,7 +192,8 @@ def _possible(context: UpgradeContext, transformer: Transformer | None) -> Embed
         return None
     budget, (spent, failed) = Budget.of(context.run), read_account(context)
     counted = count_embeddable(context, failed.num_rows)
-    if not budget.share_left(counted.items, counted.native) or budget.ended_by(spent):
+    done = not budget.share_left(counted.items, counted.native) or counted.native >= counted.most
+    if done or budget.ended_by(spent):
         return counted  # nothing is to be embedded any more: no model is loaded to find out how fast it is
     return probe_embeddable(context, failed["id"].combine_chunks())
 

@@ -21,6 +21,7 @@ from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import unsearchable
 from compatstore.upgrade.backfilling.account import read_account, read_refusals
 from compatstore.upgrade.backfilling.backfill import Backfiller, require_encoder
+from compatstore.upgrade.backfilling.embeddable import count_embeddable
 from compatstore.upgrade.backfilling.left import Left
 from compatstore.upgrade.backfilling.policies import AT_RANDOM, RANDOM, reads_sigma
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
@@ -178,6 +179,8 @@ def _run_expanded(context: UpgradeContext, controls: Controls, started: float) -
     spent, failed = read_account(context)
     missing = context.count(unsearchable(context.registry, run.target))
     refusals = read_refusals(context, failed)
+    for version in (run.source, run.target):
+        context.filled(version)  # as a status shows it, so that a status reads what changed since alone
     context.save_counts()
     return UpgradeResult(
         target=run.target,
@@ -309,8 +312,8 @@ def _backfill(context: UpgradeContext, controls: Controls, *, upto: int | None =
     drawn = context.with_run(replace(run, policy=_policy(context))) if upto is not None else context
     backfill = Backfiller(drawn, controls.settings, upto=upto, engine=controls.engine)
     items, natives = context.count(), context.count(context.target.native)
-    lacking = max(native_count(backfill.share, items) - natives, 0)
-    if run.backfill == 0 or not lacking:
+    lacking = 0 if backfill.account.ended_by else max(native_count(backfill.share, items) - natives, 0)
+    if run.backfill == 0 or not lacking or _all_tried(backfill):
         ended = backfill.ended_by(lacking) if run.backfill else run.ended_by
         return set_run(catalog, replace(run, ended_by=ended)), backfill.natives.fold()
     choice = backfill.choice()
@@ -327,6 +330,14 @@ def _backfill(context: UpgradeContext, controls: Controls, *, upto: int | None =
     note = f"{Budget.of(run)} in {run.policy} order"
     entry = HistoryEntry("backfill", run.target, rows=rows, seconds=round(monitor.seconds, 3), note=note)
     return advance(catalog, run, BACKFILL, entry), rows
+
+
+def _all_tried(backfill: Backfiller) -> bool:
+    """Whether the counts say that nothing is left to embed, so that no row has to be looked at."""
+    if backfill.settings.retry_unbackfillable or len(backfill.natives.waiting()):
+        return False
+    counted = count_embeddable(backfill.context, backfill.account.failed.num_rows)
+    return counted.native >= counted.most
 
 
 def _policy(context: UpgradeContext) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compatstore.evaluation.fusion import Serving, WeightChoice
@@ -220,7 +221,12 @@ def read_status(catalog: Catalog) -> Status:
     snapshot = catalog.store.snapshot()
     registry = catalog.registry(snapshot)
     leases = LeaseTable(catalog.store.location).read()
-    versions = tuple(_version(snapshot, registry, record) for record in registry.versions.values())
+    contexts = [
+        UpgradeContext.of(catalog, run, snapshot)
+        for run in registry.runs.values()
+        if run.state not in (RETIRED, ABORTED)
+    ]
+    versions = tuple(_version(snapshot, registry, record, contexts) for record in registry.versions.values())
     return Status(
         gallery=catalog.store.location.uri,
         rows=snapshot.count_rows(),
@@ -228,20 +234,20 @@ def read_status(catalog: Catalog) -> Status:
         missing=next(version.missing for version in versions if version.name == registry.active),
         table_version=snapshot.version,
         versions=versions,
-        upgrades=tuple(
-            _run(UpgradeContext.of(catalog, run, snapshot), lease_in(leases, run.target))
-            for run in registry.runs.values()
-            if run.state not in (RETIRED, ABORTED)
-        ),
+        upgrades=tuple(_run(context, lease_in(leases, context.run.target)) for context in contexts),
     )
 
 
-def _version(snapshot: Snapshot, registry: Registry, record: VersionRecord) -> VersionStatus:
+def _version(
+    snapshot: Snapshot, registry: Registry, record: VersionRecord, contexts: Sequence[UpgradeContext]
+) -> VersionStatus:
     native = transformed = 0
     if record.columns is not None:
-        present = snapshot.count_rows(record.columns.present)
-        native = snapshot.count_rows(record.columns.native)
-        transformed = present - native
+        counting = _counting(contexts, record.name)
+        if counting is not None:
+            native, transformed = counting.filled(record.name)
+        else:
+            native, transformed = map(snapshot.count_rows, (record.columns.native, record.columns.transformed))
     bridged, absent = 0, snapshot.count_rows() - native - transformed
     bridge = bridge_to(registry, record.name)
     if absent and bridge is not None:
@@ -264,6 +270,14 @@ def _version(snapshot: Snapshot, registry: Registry, record: VersionRecord) -> V
     )
 
 
+def _counting(contexts: Sequence[UpgradeContext], version: str) -> UpgradeContext | None:
+    """An upgrade that keeps counts of a version, or None."""
+    for context in contexts:
+        if context.has_both and version in (context.run.source, context.run.target):
+            return context
+    return None
+
+
 def _state(registry: Registry, record: VersionRecord) -> str:
     if record.name == registry.active:
         return "active"
@@ -276,7 +290,10 @@ def _missing(context: UpgradeContext) -> tuple[str, ...]:
     registry, run = context.registry, context.run
     if run.state not in (READY, CUTOVER):
         return ()
-    return tuple(map(str, first_of(context.store, registry.id_column, unsearchable(registry, run.target))))
+    condition = unsearchable(registry, run.target)
+    if not context.count(condition):
+        return ()
+    return tuple(map(str, first_of(context.store, registry.id_column, condition)))
 
 
 def _run(context: UpgradeContext, lease: Lease | None) -> RunStatus:

@@ -18,7 +18,7 @@ from compatstore.errors import InvalidInput, LeaseHeld, StorageError
 from compatstore.storage import registry as registry_module
 from compatstore.storage.blobs import FOLDER
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.compaction import Group, groups, merge
+from compatstore.storage.compaction import Group, groups
 from compatstore.storage.deltas import merge_deltas
 from compatstore.storage.lease_table import LEASES, LeaseTable
 from compatstore.storage.old_versions import Stored, all_files, count_versions, drop_older, orphans, remove
@@ -26,6 +26,7 @@ from compatstore.storage.registry import Registry, referenced
 from compatstore.storage.store import ATTEMPTS, Conflict, Store
 from compatstore.upgrade.leases.holding import hold_lease
 from compatstore.upgrade.leases.lease import Lease, leases_in
+from compatstore.upkeep.merging import merge_counted
 
 GALLERY, VERB = "the gallery", "optimize"
 GRACE_SECONDS = 5.0
@@ -210,7 +211,7 @@ class _Optimisation:
             try:
                 for part in [part for group in groups(table) for part in group.to_rewrite()]:
                     require_alone(self._store)
-                    merge(self._store, table, part)
+                    merge_counted(self._catalog, table, part)
                 return
             except Conflict:
                 continue

@@ -13,12 +13,13 @@ from contextlib import suppress
 from compatstore.errors import StorageError
 from compatstore.storage import ids, old_versions
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.compaction import LARGEST_ROWS, Group, Piece, groups, merge
+from compatstore.storage.compaction import LARGEST_ROWS, Group, Piece, groups
 from compatstore.storage.deltas import UNINDEXED_ROWS
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.store import Conflict, Store
 from compatstore.upgrade.indexing import take_in_late_rows
 from compatstore.upgrade.leases.lease import leases_in
+from compatstore.upkeep.merging import merge_counted
 
 LOOK_EVERY = 32  # commits of single writes, for which counting versions is not worth it each time
 FRAGMENT_ROWS = 2_048  # a search takes about as long for a small fragment as for these rows
@@ -39,7 +40,7 @@ def tend(catalog: Catalog, *, count: bool = False) -> None:
             ids.refresh_index(store, registry.id_column)
             take_in_late_rows(catalog, more_than=UNINDEXED_ROWS)
             return
-        merged = _merge_small(store)
+        merged = _merge_small(catalog)
         ids.refresh_index(store, registry.id_column)
         take_in_late_rows(catalog, more_than=UNINDEXED_ROWS)
         look = count or merged or store.snapshot().version % LOOK_EVERY == 0
@@ -56,12 +57,13 @@ def somebody_works(store: Store) -> bool:
     return any(lease.held and not lease.abandoned for lease in leases)
 
 
-def _merge_small(store: Store) -> int:
+def _merge_small(catalog: Catalog) -> int:
     """Merge fragments where that pays; returns by how many the number of fragments fell."""
+    store = catalog.store
     if not _worth_merging(groups(store.snapshot())) or somebody_works(store):
         return 0
     table = store.writer()
-    return sum(merge(store, table, chosen) for chosen in _worth_merging(groups(table)))
+    return sum(merge_counted(catalog, table, chosen) for chosen in _worth_merging(groups(table)))
 
 
 def _worth_merging(found: Sequence[Group]) -> list[tuple[Piece, ...]]:

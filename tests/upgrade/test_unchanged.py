@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import lance
@@ -13,6 +14,8 @@ import pytest
 
 import compatstore as cs
 from compatstore.storage.arrow_values import to_vectors
+from compatstore.upgrade.backfilling.policy_inputs import TableRows
+from compatstore.upgrade.requests.run_settings import RunSettings
 
 IDS = [f"m{n}" for n in range(300)]
 
@@ -47,6 +50,7 @@ def test_nothing_is_read_when_nothing_changed(upgraded):
         assert again.upgrade("v2").transformed == 0
         assert [step.name for step in again.plan("v2").steps] == ["cutover"]
         assert again.check_cutover("v2") == 0
+        assert [(found.native, found.transformed) for found in again.status().versions] == [(310, 0), (0, 310)]
         assert lance.dataset(str(path)).version == version
         assert again.cutover("v2").missing == 0
         assert again.upgrade("v2").missing == 0
@@ -105,6 +109,77 @@ def test_after_an_abort_everything_is_looked_at(upgraded):
     gallery.abort("v2")
     assert gallery.upgrade("v2").transformed == 310
     assert gallery.cutover("v2").missing == 0
+
+
+def encoder(but=""):
+    """Knows all items, but for one."""
+    known = [item for item in [*"abcdefghij", *IDS] if item != but]
+    return cs.encoders.Precomputed(dict(zip(known, np.ones((len(known), 6), np.float32), strict=True)))
+
+
+def nothing_is_read(path, **asked):
+    """Whether nothing of the table is read where nothing changed, with the same request again."""
+    with without_data_files(path):
+        again = cs.Gallery.open(str(path), encoders={"v3": encoder()})
+        found = again.upgrade("v3", **asked)
+        assert (found.transformed, found.backfilled) == (0, 0)
+        assert [step.name for step in again.plan("v3", **asked).steps] == ["cutover"]
+        assert again.check_cutover("v3") == 0
+        return again.status(), again.cutover("v3").missing == 0
+
+
+@pytest.mark.parametrize("mode", ["move_rows", "rewrite_columns"])
+@pytest.mark.parametrize(
+    ("asked", "natives"),
+    [
+        (cs.Backfill(share=0.3, order="random"), 93),
+        (cs.Backfill(share=1.0, max_rows=100, order="random"), 100),
+    ],
+)
+def test_a_backfill_that_is_over_is_not_looked_for_again(upgradable, linear, tmp_path, vectors, mode, asked, natives):
+    """It moves rows into small fragments, and these are merged: what was counted of them holds of what they become."""
+    path, asked = tmp_path / "gallery.lance", replace(asked, write_mode=mode)
+    upgradable.add({"id": IDS, "vector": vectors(300)})
+    version = cs.EmbeddingVersion("v3", dim=6, metric="l2", encoder=encoder())
+    upgradable.register(version)
+    upgradable.link(linear(target=version))
+    upgradable.upgrade("v3", backfill=asked, run=RunSettings(batch_rows=16, retries=0))
+    status, complete = nothing_is_read(path, backfill=asked)
+    assert status.versions[-1].native == natives
+    assert complete
+    assert len(lance.dataset(str(path)).get_fragments()) == 2, "what was moved is merged"
+    assert upgradable.verify().clean
+
+
+def test_where_all_the_rest_was_tried_in_vain_no_row_is_looked_at_to_choose_from(
+    upgradable, linear, vectors, monkeypatch
+):
+    upgradable.add({"id": IDS, "vector": vectors(300)})
+    version = cs.EmbeddingVersion("v3", dim=6, metric="l2", encoder=encoder(but="m7"))
+    upgradable.register(version)
+    upgradable.link(linear(target=version))
+    run = RunSettings(batch_rows=100, retries=0)
+    first = upgradable.upgrade("v3", backfill=1.0, run=run)
+    assert (first.backfilled, first.num_unbackfillable, first.ended_by) == (309, 1, "")
+    monkeypatch.delattr(TableRows, "native")
+    again = upgradable.upgrade("v3", run=run)
+    assert (again.backfilled, again.num_unbackfillable, again.ended_by) == (0, 1, "")
+    with pytest.raises(AttributeError, match="native"):
+        upgradable.upgrade("v3", run=replace(run, retry_unbackfillable=True))
+
+
+def test_what_optimize_has_written_again_is_not_read_again(upgraded):
+    gallery, path = upgraded
+    lance.dataset(str(path)).delete("id = 'm7' OR id = 'm8'")
+    gallery.upgrade("v2")
+    gallery.optimize(grace=0)
+    assert len(lance.dataset(str(path)).get_fragments()) == 1
+    with without_data_files(path):
+        again = cs.Gallery.open(str(path))
+        assert again.upgrade("v2").transformed == 0
+        assert [(found.native, found.transformed) for found in again.status().versions] == [(308, 0), (0, 308)]
+        assert again.cutover("v2").missing == 0
+    assert gallery.verify().clean
 
 
 def test_a_share_that_is_reached_is_not_looked_for_again(upgradable, tmp_path, vectors):
