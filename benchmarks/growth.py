@@ -170,6 +170,12 @@ def second_looks(folder: Path, rows: int, dim: int) -> list[bool]:
         measured("a no-op upgrade", lambda: again().upgrade("v2")),
         measured("a plan", lambda: again().plan("v2")),
     ]
+    again().upgrade("v2", backfill=0.01)
+    held += [
+        measured("a no-op upgrade after a backfill", lambda: again().upgrade("v2")),
+        measured("a plan after it", lambda: again().plan("v2")),
+        measured("a status after it", lambda: again().status()),
+    ]
     gallery.add({"id": ["new"], "vector": np.ones((1, dim), np.float32)})
     return [
         *held,

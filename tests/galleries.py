@@ -43,6 +43,26 @@ def artifact(source=SOURCE, target=TARGET, seed=0):
     )
 
 
+def cancelling(source, target):
+    """A transform whose outputs are small differences of large values, which bfloat16 and int8 cannot hold."""
+    architecture = Architecture(source_dim=source.dim, output_dim=target.dim, source_branch=(2 * target.dim,))
+    weights = np.random.default_rng(0).normal(size=(target.dim, source.dim))
+    same = np.eye(target.dim)
+    tensors = {
+        "h.source.0.weight": np.concatenate([weights, np.zeros_like(weights)]),
+        "h.source.0.bias": np.full(2 * target.dim, 4096.0),
+        "h.mixer.0.weight": np.concatenate([same, -same], axis=1),
+        "h.mixer.0.bias": np.zeros(target.dim),
+    }
+    return Artifact.create(
+        "ForwardTransform",
+        source=Space.of(source),
+        target=Space.of(target),
+        networks={"h": architecture},
+        tensors=tensors,
+    )
+
+
 def _side(source):
     from compatstore.artifacts import Side
 

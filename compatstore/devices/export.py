@@ -127,12 +127,12 @@ def export(
     for path, suffix in ((target, ".onnx"), (program, ".py")):
         _require_free(path, suffix, overwrite, asked)
     held_out = _held_out(chain[0], vectors, side, asked) if int8 else None
-    model = _graph(chain, asked)
+    model = graph_of(chain, asked)
     _describe(model, _manifest(chain, "float32", None))
     loss = None
     if held_out is not None:
         rows, side_rows, left_out = held_out
-        whole, model = model, _quantised(model)
+        whole, model = model, quantised(model)
         loss = _loss(whole, model, rows, side_rows, left_out)
         _describe(model, _manifest(chain, "int8", loss))
     content = model.SerializeToString()
@@ -198,7 +198,13 @@ def _held_out(artifact: Artifact, vectors: Any, side: Any, asked: str) -> tuple[
     return kept, None if side_rows is None else side_rows[fresh], len(rows) - len(kept)
 
 
-def _graph(chain: Sequence[Artifact], asked: str) -> Any:
+def graph_of(chain: Sequence[Artifact], asked: str) -> Any:
+    """The ONNX model of artifacts that are applied one after the other, in float32.
+
+    Raises:
+        InvalidInput: Their weights are more than ONNX holds.
+        MissingExtra: `onnx` is not installed.
+    """
     size = sum(tensor.nbytes for artifact in chain for tensor in artifact.tensors.values())
     if size > LARGEST:
         raise InvalidInput(asked, expected=f"weights of at most {LARGEST} bytes, as ONNX has them", found=str(size))
@@ -257,8 +263,12 @@ def _describe(model: Any, manifest: dict[str, object]) -> None:
     entry.key, entry.value = runner_module.KEY, json.dumps(manifest, ensure_ascii=False, allow_nan=False)
 
 
-def _quantised(model: Any) -> Any:
-    """The model with 8-bit weights a row and 8-bit inputs of dense layers, chosen batch by batch."""
+def quantised(model: Any) -> Any:
+    """The model with 8-bit weights a row and 8-bit inputs of dense layers, chosen batch by batch.
+
+    Raises:
+        MissingExtra: `onnxruntime` is not installed.
+    """
     try:
         from onnxruntime.quantization import QuantType, quantize_dynamic
     except ImportError as error:

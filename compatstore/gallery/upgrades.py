@@ -150,12 +150,12 @@ class UpgradeVerbs(GalleryCore):
         holdout = None if refit is None else refit.holdout
         resolved = partial(resolve_run, target=target, via=via, holdout=holdout, learner=learner)
         planned = resolved(self._catalog, backfill=request)  # refuses what cannot be before anything is written
-        require_startable(planned, asked)
+        settings = run or RunSettings()
+        require_startable(planned, asked, settings, refits=refit is not None)
         estimate = agree(planned, asked) if asked.asked and not planned.run.teaches else None
         if estimate is not None and asked.target_quality is not None:
             require_within_reach(planned, estimate)
             request = replace(request, share=estimate.share)
-        settings = run or RunSettings()
         with (
             engine_of(settings) as engine,
             hold_lease(self._catalog, target, "upgrade", progress, should_stop) as work,

@@ -85,10 +85,10 @@ class HopRecipe:
             advance: Told how many live rows of a batch were made, remade or cleared.
         """
         batches = self._read(snapshot, fragment)
-        # In bfloat16 products are so fast that what is done beside them shows: two batches at a time fill each other's
-        # gaps, and what is derived takes one core. In float32 the products of one batch keep all cores busy.
+        # In bfloat16 and int8 products are so fast that what is done beside them shows: two batches at a time fill each
+        # other's gaps, and what is derived takes one core. In float32 the products of one batch keep all cores busy.
         transformer = self.transformer
-        at_once = 2 if transformer is not None and (transformer.exact or transformer.precision == "bfloat16") else 1
+        at_once = 2 if transformer is not None and (transformer.exact or transformer.precision != "float32") else 1
         for batch, (columns, todo) in ahead(self._remake, batches, at_once):
             yield columns
             advance(int((todo & _live(batch)).sum()))

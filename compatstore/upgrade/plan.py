@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
-from compatstore.artifacts.network import PrecisionRequest
+from compatstore.artifacts.network import HopPrecisionRequest
 from compatstore.evaluation.curve import native_count
 from compatstore.shown import Shown
 from compatstore.storage import indexes
@@ -83,7 +83,7 @@ class Plan(Shown):
     estimate: UpgradeEstimate | None = None
 
 
-def make_plan(context: UpgradeContext, precision: PrecisionRequest = "float32") -> Plan:
+def make_plan(context: UpgradeContext, precision: HopPrecisionRequest = "float32") -> Plan:
     """Plan a resolved run: the steps that are left, with rows, bytes and seconds; read-only.
 
     Seconds of the hop and of the backfill are those of a sample of rows, timed on this machine.
@@ -207,10 +207,12 @@ def _hop_step(
 ) -> list[Step]:
     if transformer is None or not todo:
         return []
-    transformer = replace(transformer, precision=choice.precision)
+    transformer = choice.applied_to(transformer)
     chain = " then ".join(f"{artifact.short_id}" for artifact in transformer.artifacts)
     seconds = _per_row(context, transformer) * todo
-    note = f"transform {context.run.source} by {chain} in {choice.precision}"
+    note = f"transform {context.run.source} by {chain} in {choice.precision}" + (
+        f", {choice.loss}" if choice.loss else ""
+    )
     if transformer.exact:
         derived = ", then ".join(artifact.manifest.method for artifact in transformer.artifacts)
         note = f"derive of {context.run.source}: {derived}; exact, without an encoder, and natives stay native"

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import warnings
 
-import numpy as np
 import pytest
 
 import compatstore as cs
-from compatstore.artifacts import Architecture, Artifact, Space
 from compatstore.errors import CompatStoreWarning, InvalidInput
 from compatstore.upgrade import precision as precisions
 from compatstore.upgrade.precision import PrecisionTrial, sample_source, try_precisions
 from compatstore.upgrade.resolve import resolve_run
 from compatstore.upgrade.transform import Transformer
-from galleries import artifact, items, make
+from galleries import artifact, cancelling, items, make
 
 IDS = [f"item-{number:06d}" for number in range(1, 97)]
 
@@ -24,26 +22,6 @@ def gallery(tmp_path, monkeypatch):
     """A small gallery, every hop of which is worth a trial."""
     monkeypatch.setattr(precisions, "FEWEST_ROWS", 1)
     return make(str(tmp_path / "gallery.lance"), fragments=2)
-
-
-def cancelling(source, target):
-    """A transform whose outputs are small differences of large values, which bfloat16 cannot hold."""
-    architecture = Architecture(source_dim=source.dim, output_dim=target.dim, source_branch=(2 * target.dim,))
-    weights = np.random.default_rng(0).normal(size=(target.dim, source.dim))
-    same = np.eye(target.dim)
-    tensors = {
-        "h.source.0.weight": np.concatenate([weights, np.zeros_like(weights)]),
-        "h.source.0.bias": np.full(2 * target.dim, 4096.0),
-        "h.mixer.0.weight": np.concatenate([same, -same], axis=1),
-        "h.mixer.0.bias": np.zeros(target.dim),
-    }
-    return Artifact.create(
-        "ForwardTransform",
-        source=Space.of(source),
-        target=Space.of(target),
-        networks={"h": architecture},
-        tensors=tensors,
-    )
 
 
 def test_auto_takes_bfloat16_only_where_it_is_faster_and_as_exact():
@@ -110,6 +88,6 @@ def test_the_plan_says_which_precision_its_seconds_are_of(gallery):
 @pytest.mark.parametrize("verb", ["plan", "upgrade"])
 def test_a_precision_that_does_not_exist_is_refused_before_anything_is_written(gallery, verb):
     before = gallery.status().table_version
-    with pytest.raises(InvalidInput, match="one of auto, float32, bfloat16; found 'float8'"):
+    with pytest.raises(InvalidInput, match="one of auto, float32, bfloat16, int8; found 'float8'"):
         getattr(gallery, verb)("v2", run=cs.RunSettings(precision="float8"))
     assert gallery.status().table_version == before
