@@ -73,6 +73,16 @@ class JudgedTransform:
         )
         return replace(made, rows=tuple(rows))
 
+    @property
+    def over_target(self) -> Estimate | None:
+        """What both versions as one have over the target alone; the interval reaches up as those of the table do."""
+        fused = self.fitted.fusion
+        known = None if fused.choice is None else fused.choice.over_target
+        if known is None:
+            return None
+        served = self.trial.over(self.fitted.served, self.trial.find(self.native, replace(fused, weight=1.0)))
+        return known if served is None else _reaching(known, served)
+
     def _compared(self, share: float, alone: Sequence[QueryFigures], fused: QueryFigures) -> DecisionTable:
         founds = [alone[0], fused, alone[1]]
         if not self.trial.sample.complete:
@@ -96,7 +106,7 @@ def _up_to(row: DecisionRow, served: DecisionRow) -> DecisionRow:
     """A row whose intervals reach up to those of another; of broken queries the larger share."""
 
     def raised(mine: Mapping[str, Estimate], others: Mapping[str, Estimate]) -> dict[str, Estimate]:
-        return {name: replace(one, high=max(one.high, others[name].high)) for name, one in mine.items()}
+        return {name: _reaching(one, others[name]) for name, one in mine.items()}
 
     broken, again = row.broken, served.broken
     worse = served if broken is not None and again is not None and again.high > broken.high else row
@@ -108,6 +118,10 @@ def _up_to(row: DecisionRow, served: DecisionRow) -> DecisionRow:
         flips=worse.flips,
         broken=worse.broken,
     )
+
+
+def _reaching(estimate: Estimate, served: Estimate) -> Estimate:
+    return replace(estimate, high=max(estimate.high, served.high))
 
 
 def gallery_to_search(context: UpgradeContext, asked: Gates) -> Sample | None:
@@ -173,5 +187,6 @@ def judge_by_queries(
 def fusion_as_it_is(judged: JudgedTransform, share: float) -> Fusion:
     """The fusion with the weight for the native share that there is: of larger ones nothing is known."""
     fusion = judged.fitted.fusion
-    choices = tuple(replace(choice, native_share=share) for choice in fusion.choices)
+    over = judged.over_target
+    choices = tuple(replace(choice, native_share=share, over_target=over) for choice in fusion.choices)
     return replace(fusion, choices=choices).at(share)
