@@ -81,7 +81,8 @@ class WeightChoice:
         gain: Difference of the criterion to the status quo, from -1 to 1.
         low: Lower end of its interval, which is simultaneous for all weights that were compared.
         over_target: Difference of the criterion to the target alone, each query by the weight that other queries chose:
-            what is lost when the source is retired. None where it was not measured.
+            what is lost when the source is retired. Where queries judge an upgrade that teaches itself, the interval
+            reaches up to where it ends by the weight that is served. None where it was not measured.
         target_gain: Difference of the target alone to the status quo. None where it was not measured.
         transformed_weight: Weight of the target's distance where it is not of a native vector; None for `weight`.
 

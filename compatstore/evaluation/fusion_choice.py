@@ -6,6 +6,7 @@ quo, weight 0, query by query. Chosen is the candidate whose gain is surest: its
 lower end; where the items are a sample, that of its own interval which allows for their draw must be above zero too.
 Where no interval lies above zero the weight is 0, and the gallery is served as before. What the fusion is reported to
 give is cross-fitted: queries are cut into folds, and those of each fold search with the weight that the others chose.
+These are fewer than all, so they are sure of a gain less often: what is so reported is too low rather than too high.
 
 A weight that is good for one figure may be bad for another: where the source is far behind, mAP asks for the target and
 CMC@1 for the source. So no weight is chosen by which CMC at the smallest k, or mAP, is lower than the status quo's.
@@ -40,11 +41,14 @@ class FittedFusion:
     Args:
         fusion: With the weight that all queries chose; what to serve.
         found: Figures of each query by the weight that other queries chose: what to expect.
+        served: Figures of each query by the weight that all queries chose. The query had a part in the choice, so their
+            mean is too high rather than too low.
         fold_weights: The weight that each fold's queries searched with, for a look at how sure the choice is.
     """
 
     fusion: Fusion
     found: QueryFigures
+    served: QueryFigures
     fold_weights: tuple[float, ...]
 
 
@@ -124,6 +128,7 @@ class FusionTrial(Trial):
         return FittedFusion(
             fusion=replace(fusion, choices=(choice,)),
             found=found,
+            served=self.joined(folds, tried[best.place]),
             fold_weights=tuple(fusions[chosen.place].weight for chosen in taken),
         )
 

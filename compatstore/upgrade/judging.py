@@ -7,18 +7,27 @@ What larger native shares would give is not known from it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from compatstore.arrays import BoolArray, FloatArray
 from compatstore.artifacts.artifact import Artifact
-from compatstore.evaluation import DecisionTable
+from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
 from compatstore.evaluation.decision import decide_between
 from compatstore.evaluation.distances import measure
 from compatstore.evaluation.fusion import Fusion, standardise
 from compatstore.evaluation.fusion_choice import FittedFusion, FusionTrial
-from compatstore.evaluation.strategies import FUSED, FUSED_PARTLY, ServingStrategy, map_alone, trial_of_fusions
+from compatstore.evaluation.sampled import QueryFigures
+from compatstore.evaluation.strategies import (
+    FUSED,
+    FUSED_PARTLY,
+    ServingStrategy,
+    is_fused,
+    map_alone,
+    trial_of_fusions,
+)
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.asked import MOST_QUERIES
@@ -49,20 +58,40 @@ class JudgedTransform:
     provenance: str
 
     def table(self, share: float) -> DecisionTable:
-        """The status quo, both versions as one and the target alone, at the native share that there is."""
+        """The status quo, both versions as one and the target alone, at the native share that there is.
+
+        Figures of both versions as one are of queries that search with the weight that others chose. Those are fewer
+        than all: where a gain is hardly sure they choose the status quo, and the figures are of a part of what is
+        served. So intervals reach up to where they end by the weight that is served; lower ends stay.
+        """
         fused = self.fitted.fusion
-        founds = [
-            self.trial.find(self.native, replace(fused, weight=0.0)),
-            self.fitted.found,
-            self.trial.find(self.native, replace(fused, weight=1.0)),
-        ]
+        alone = [self.trial.find(self.native, replace(fused, weight=weight)) for weight in (0.0, 1.0)]
+        made, served = (self._compared(share, alone, found) for found in (self.fitted.found, self.fitted.served))
+        rows = (
+            _up_to(row, again) if is_fused(row.notation) else row
+            for row, again in zip(made.rows, served.rows, strict=True)
+        )
+        return replace(made, rows=tuple(rows))
+
+    @property
+    def over_target(self) -> Estimate | None:
+        """What both versions as one have over the target alone; the interval reaches up as those of the table do."""
+        fused = self.fitted.fusion
+        known = None if fused.choice is None else fused.choice.over_target
+        if known is None:
+            return None
+        served = self.trial.over(self.fitted.served, self.trial.find(self.native, replace(fused, weight=1.0)))
+        return known if served is None else _reaching(known, served)
+
+    def _compared(self, share: float, alone: Sequence[QueryFigures], fused: QueryFigures) -> DecisionTable:
+        founds = [alone[0], fused, alone[1]]
         if not self.trial.sample.complete:
             founds = [map_alone(found) for found in founds]
-        alone = {0.0: ("hop alone", "t/h"), 1.0: ("full backfill", "t/t")}
+        by_target = {0.0: ("hop alone", "t/h"), 1.0: ("full backfill", "t/t")}
         names = (
             ("status quo", "s/s"),
             (f"fused {100 * share:.4g}%", FUSED.get(share, FUSED_PARTLY)),
-            alone.get(share, (f"backfill {100 * share:.4g}%", "t/h+t")),
+            by_target.get(share, (f"backfill {100 * share:.4g}%", "t/h+t")),
         )
         strategies = [
             ServingStrategy(name=name, notation=notation, share=share if place else 0.0, found=found)
@@ -71,6 +100,28 @@ class JudgedTransform:
         made = decide_between(self.trial.sample, self.trial.settings, strategies)
         rows = made.rows if share == 1 else tuple(replace(row, kept={}) for row in made.rows)  # of no full backfill
         return replace(made, rows=rows, provenance=self.provenance)
+
+
+def _up_to(row: DecisionRow, served: DecisionRow) -> DecisionRow:
+    """A row whose intervals reach up to those of another; of broken queries the larger share."""
+
+    def raised(mine: Mapping[str, Estimate], others: Mapping[str, Estimate]) -> dict[str, Estimate]:
+        return {name: _reaching(one, others[name]) for name, one in mine.items()}
+
+    broken, again = row.broken, served.broken
+    worse = served if broken is not None and again is not None and again.high > broken.high else row
+    return replace(
+        row,
+        figures=raised(row.figures, served.figures),
+        gains=raised(row.gains, served.gains),
+        kept=raised(row.kept, served.kept),
+        flips=worse.flips,
+        broken=worse.broken,
+    )
+
+
+def _reaching(estimate: Estimate, served: Estimate) -> Estimate:
+    return replace(estimate, high=max(estimate.high, served.high))
 
 
 def gallery_to_search(context: UpgradeContext, asked: Gates) -> Sample | None:
@@ -136,5 +187,6 @@ def judge_by_queries(
 def fusion_as_it_is(judged: JudgedTransform, share: float) -> Fusion:
     """The fusion with the weight for the native share that there is: of larger ones nothing is known."""
     fusion = judged.fitted.fusion
-    choices = tuple(replace(choice, native_share=share) for choice in fusion.choices)
+    over = judged.over_target
+    choices = tuple(replace(choice, native_share=share, over_target=over) for choice in fusion.choices)
     return replace(fusion, choices=choices).at(share)

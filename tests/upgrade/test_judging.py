@@ -9,6 +9,8 @@ import pytest
 
 import compatstore as cs
 from compatstore.errors import GateFailed, InvalidInput, UpgradeError
+from compatstore.evaluation import DecisionSettings, EvaluationSample
+from compatstore.evaluation.strategies import trial_of_fusions
 from compatstore.trainers import MeanShift, Ridge
 from compatstore.upgrade import judging
 from compatstore.upgrade.estimates.waves import read_waves
@@ -88,6 +90,70 @@ def test_a_promise_holds_for_queries_that_had_no_part_in_it(world, tmp_path):
     way = "fused as served" if wave.weight else "s/s"
     served = gallery.report("v2", labels=others, sample=ITEMS).measured.row(way).figures["map"]
     assert max(served.low, wave.served.low) <= min(served.high, wave.served.high)
+
+
+@pytest.fixture(scope="module")
+def judged():
+    """Queries with labels that search a gallery of which a third is native; both spaces have errors of their own."""
+    random = np.random.default_rng(3)
+    centres, of_query, of_item = random.normal(size=(20, 8)), random.integers(0, 20, 120), random.integers(0, 20, 150)
+    source, native = (centres[of_item] + 1.5 * random.normal(size=(150, 8)) for _ in range(2))
+    sample = EvaluationSample(
+        source_queries=centres[of_query] + 1.5 * random.normal(size=(120, 8)),
+        target_queries=centres[of_query] + 1.5 * random.normal(size=(120, 8)),
+        source=source,
+        native=native,
+        transformed=native + random.normal(size=native.shape),
+        order=np.arange(150),
+        query_labels=of_query,
+        gallery_labels=of_item,
+    )
+    trial, rows = trial_of_fusions(sample, DecisionSettings(resamples=200)), np.arange(150) % 3 == 0
+    fitted = trial.fit(rows, trial.constants())
+    assert fitted.fusion.weight > 0
+    return judging.JudgedTransform(trial=trial, native=rows, fitted=fitted, provenance="")
+
+
+def with_found(judged, found, served):
+    return dataclasses.replace(judged, fitted=dataclasses.replace(judged.fitted, found=found, served=served)).table(0.3)
+
+
+def test_a_gain_reaches_up_to_that_of_the_weight_that_is_served(judged):
+    """Folds with too few queries for a sure gain chose the status quo: alone they would promise none at all."""
+    served = judged.fitted.served
+    before = judged.trial.find(judged.native, dataclasses.replace(judged.fitted.fusion, weight=0.0))
+    shown, low, high = (with_found(judged, *pair) for pair in ((before, served), (before, before), (served, served)))
+    of, least, most = (table.budget(0.3, "fused") for table in (shown, low, high))
+    for figure in ("map", "cmc@1"):
+        assert (of.gains[figure].low, of.gains[figure].high) == (0.0, most.gains[figure].high)
+        assert (of.figures[figure].low, of.figures[figure].high) == (
+            least.figures[figure].low,
+            most.figures[figure].high,
+        )
+    assert of.gains["map"].high > 0.02
+    assert of.broken == most.broken  # a gate on them is not passed by folds that broke none
+    assert of.broken.high > least.broken.high
+    assert shown.row("s/s") == low.row("s/s")
+
+
+def test_what_retiring_costs_is_at_the_most_that_of_the_weight_that_is_served(judged):
+    before = judged.trial.find(judged.native, dataclasses.replace(judged.fitted.fusion, weight=0.0))
+    target = judged.trial.find(judged.native, dataclasses.replace(judged.fitted.fusion, weight=1.0))
+    least = judged.trial.over(before, target)
+    (choice,) = judged.fitted.fusion.choices
+    fusion = dataclasses.replace(judged.fitted.fusion, choices=(dataclasses.replace(choice, over_target=least),))
+    changed = dataclasses.replace(judged, fitted=dataclasses.replace(judged.fitted, fusion=fusion))
+    over = judging.fusion_as_it_is(changed, 0.3).choice.over_target
+    most = judged.trial.over(judged.fitted.served, target)
+    assert (over.low, over.high) == (least.low, max(least.high, most.high))
+    assert most.high > least.high
+    assert judging.fusion_as_it_is(judged, 0.3).choice.over_target is None  # it was not asked for
+
+
+def test_intervals_stay_where_the_weight_that_is_served_gives_less(judged):
+    before = judged.trial.find(judged.native, dataclasses.replace(judged.fitted.fusion, weight=0.0))
+    found = judged.fitted.served
+    assert with_found(judged, found, before) == with_found(judged, found, found)
 
 
 def test_a_large_gallery_is_searched_in_part(world, tmp_path, monkeypatch):
