@@ -243,6 +243,8 @@ def read_refusals(context: UpgradeContext, failed: ArrowTable) -> Refusals:
 def _without_source(context: UpgradeContext, limit: int | None = None) -> ArrowTable:
     """Items that are not native and have nothing to be embedded from: Arrow table of id, reason."""
     condition, key = sourceless(context), context.registry.id_column
+    if condition is not None and not context.count(condition):  # what was counted before is not read again
+        condition = None
     found = context.snapshot.to_table(columns=[key], filter=condition, limit=limit if condition else 0)
     ids = found.column(key).cast(id_arrow_type(context.registry))  # an app's ids may be of a type near the account's
     return pa.table([ids, pa.array([NO_SOURCE] * len(ids), pa.string())], ["id", "reason"])

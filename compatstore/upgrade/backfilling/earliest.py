@@ -14,8 +14,6 @@ from compatstore.arrays import BoolArray, Doubles, Positions
 from compatstore.upgrade.backfilling.policies import draw_keys, is_spread, order, order_keys
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
 
-Keys = Callable[[TableRows], tuple[Doubles, Doubles]]
-
 
 def earliest(policy: str, rows: TableRows, seed: int, count: int, free: BoolArray) -> Positions:
     """The first items of an order, as `order` has them.
@@ -44,7 +42,9 @@ def earliest_drawn(policy: str, rows: TableRows, seed: int, count: int, free: Bo
     return _smallest(rows, count, free, lambda part: draw_keys(policy, part, seed))
 
 
-def _smallest(rows: TableRows, count: int, free: BoolArray, keys: Keys) -> Positions:
+def _smallest(
+    rows: TableRows, count: int, free: BoolArray, keys: Callable[[TableRows], tuple[Doubles, Doubles]]
+) -> Positions:
     """Positions of the items with the smallest keys: by the first key, then by the second, then by position."""
     positions, first, second = np.zeros(0, np.intp), np.zeros(0), np.zeros(0)
     start = 0
