@@ -35,7 +35,7 @@ QUERIES, WARM_UP, ROUNDS = 50, 10, 3
 
 
 def hopped(path: str, fragments: int, rows: int) -> UpgradeContext:
-    """A hopped gallery of that many fragments, each of so many rows."""
+    """A hopped gallery of that many fragments, each of as many rows."""
     rng = np.random.default_rng(0)
     gallery = cs.Gallery.create(path, cs.EmbeddingVersion("v1", dim=DIM))
     ids = [f"{number:09d}" for number in range(fragments * rows)]

@@ -67,6 +67,7 @@ UPGRADE_LAYERS = [
     "judging",
     "lesson",
     "learning",
+    "int8",
     "precision",
     "resolve",
     "plan",
