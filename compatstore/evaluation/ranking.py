@@ -1,9 +1,4 @@
-"""Exact ranks of the correct items of each query, without a sort of the items.
-
-Average precision and CMC need the ranks of the correct items alone. The rank of an item is the number of distances
-below its own, read from the sorted distances (a sort of plain numbers, several times faster than one that carries
-positions along), plus the items before it among those at exactly its distance.
-"""
+"""CMC and average precision of each query, which need the ranks of its correct items alone."""
 
 from __future__ import annotations
 
@@ -18,6 +13,7 @@ import numpy.typing as npt
 from compatstore.arrays import Doubles, Positions
 from compatstore.boundary import checked
 from compatstore.evaluation.distances import Distances, measure
+from compatstore.evaluation.ranks import ranks_at
 from compatstore.evaluation.relevance import Relevance, leave_out, relevance_between
 from compatstore.versions import Metric
 
@@ -160,7 +156,7 @@ class _Work:
 
     def rank(self, block: Doubles, start: int, rows: Iterable[int]) -> None:
         """Rank the queries in some rows of the block that begins with query `start`."""
-        row, ordered = np.empty((2, len(self.relevance.order)))
+        row = np.empty(len(self.relevance.order))
         for query in (start + place for place in rows):
             positions, itself = self.relevance.of(query), self.relevance.itself[query]
             if not positions.size:
@@ -169,49 +165,8 @@ class _Work:
                 np.take(block[query - start], columns, out=row, mode="clip")  # "clip" writes to `out` without a copy
                 if itself >= 0:
                     row[itself] = np.inf
-                np.copyto(ordered, row)
-                ordered.sort()
-                found = positions[np.isfinite(row[positions])]
-                _record(ranking, query, ranks_of(row, ordered, found), len(positions), self.map_at)
-                ranking.ties[query] = np.count_nonzero((ordered[1:] == ordered[:-1]) & np.isfinite(ordered[1:]))
-
-
-def ranks_of(row: Doubles, ordered: Doubles, positions: Positions) -> Positions:
-    """Ranks, ascending and from 1, of the items at `positions`; as `ranks_at`."""
-    ranks = ranks_at(row, ordered, positions)
-    ranks.sort()
-    return ranks
-
-
-def ranks_at(row: Doubles, ordered: Doubles, positions: Positions) -> Positions:
-    """Ranks, from 1, of the items at `positions`; of equal distances the earlier position is first.
-
-    Args:
-        row: (n,) float64, distances of one query.
-        ordered: (n,) float64, the same, sorted.
-        positions: (m,) intp, ascending.
-    """
-    found = row[positions]
-    ranks = ordered.searchsorted(found)
-    tied = ordered.searchsorted(found, side="right") - ranks > 1
-    for distance in np.unique(found[tied]):
-        here = found == distance
-        ranks[here] += np.flatnonzero(row == distance).searchsorted(positions[here])
-    ranks += 1
-    return ranks
-
-
-def ranks_behind_ties(distances: Doubles, positions: Positions) -> Positions:
-    """Ranks, ascending and from 1, of some items of one query, each behind all items at exactly its distance.
-
-    So ties count against a query: of n items at one distance all have rank n.
-
-    Args:
-        distances: (n,) float64 of all items; infinite for items that the ranking leaves out.
-        positions: (m,) intp, the items.
-    """
-    ranks: Positions = np.sort(np.sort(distances).searchsorted(distances[positions], side="right"))
-    return ranks
+                ranks, ranking.ties[query] = ranks_at(row, positions[np.isfinite(row[positions])])
+                _record(ranking, query, np.sort(ranks), len(positions), self.map_at)
 
 
 def average_precision(ranks: Positions, correct: int) -> float:

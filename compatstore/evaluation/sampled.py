@@ -23,7 +23,8 @@ import numpy.typing as npt
 from compatstore.arrays import BoolArray, Doubles, Positions
 from compatstore.evaluation.distances import Distances
 from compatstore.evaluation.ordering import nearest_first
-from compatstore.evaluation.ranking import average_precision, ranks_at
+from compatstore.evaluation.ranking import average_precision
+from compatstore.evaluation.ranks import ranks_at
 from compatstore.evaluation.relevance import Relevance
 
 _CELLS = 2**20  # distances ranked at a time
@@ -155,7 +156,7 @@ def _record_whole(values: Doubles, query: int, distances: Doubles, relevance: Re
     if itself >= 0:
         distances[itself] = np.inf
     there = np.isfinite(distances[positions])
-    ranks = ranks_at(distances, np.sort(distances), positions[there])
+    ranks = ranks_at(distances, positions[there]).of
     in_order = np.sort(ranks)
     for metric, k in enumerate(ks):
         values[metric] = len(ranks) > 0 and in_order[0] <= k
