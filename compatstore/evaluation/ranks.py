@@ -66,7 +66,8 @@ def _equal_to_any(rounded: Singles, repeated: Singles) -> Positions:
     marked[repeated.view(np.uint32) & (len(marked) - 1)] = True
     some = np.flatnonzero(marked[rounded.view(np.uint32) & (len(marked) - 1)])
     at = np.minimum(repeated.searchsorted(rounded[some]), len(repeated) - 1)
-    return some[repeated[at] == rounded[some]]
+    equal: Positions = some[repeated[at] == rounded[some]]
+    return equal
 
 
 def _by_distances(distances: Doubles, positions: Positions) -> Ranks:
