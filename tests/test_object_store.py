@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 import threading
-import urllib.request
 from itertools import count
 
 import lance
@@ -12,13 +15,11 @@ import lancedb
 import numpy as np
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
-from moto.server import ThreadedMotoServer
 
 import compatstore as cs
 from benchmarks.object_store.proxy import proxy
+from benchmarks.object_store.servers import SERVERS
 from compatstore.artifacts import Artifact, Space
-from compatstore.cli.app import app
 from compatstore.errors import CorruptArtifact, DuplicateIds, StorageError
 from compatstore.storage.blobs import FOLDER, Blobs
 from compatstore.storage.files import Files
@@ -31,30 +32,37 @@ IDS = [f"item-{number:03d}" for number in range(ROWS)]
 OLD = np.random.default_rng(0).normal(size=(ROWS, 6)).astype(np.float32)
 NEW = OLD[:, :4] + np.float32(0.1) * np.random.default_rng(1).normal(size=(ROWS, 4)).astype(np.float32)
 BROKEN = "source of item-007"
+SHELL = "from compatstore.cli.app import main; main()"  # Lance reads the environment once in a process
 numbers = count()
 
 
-@pytest.fixture(scope="module")
-def options():
-    """A store that speaks S3, in this process, and what Lance has to know of it."""
-    server = ThreadedMotoServer(port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    endpoint = f"http://{host}:{port}"
-    urllib.request.urlopen(urllib.request.Request(f"{endpoint}/galleries", method="PUT")).close()
-    yield {
-        "aws_endpoint": endpoint,
-        "aws_access_key_id": "key",
-        "aws_secret_access_key": "secret",
-        "aws_region": "us-east-1",
-        "allow_http": "true",
-    }
-    server.stop()
+@pytest.fixture(scope="module", params=["moto", "azurite"])
+def server(request):
+    """A store that speaks S3, or Azure's where Azurite is installed."""
+    if request.param == "azurite":
+        pytest.importorskip("azure.storage.blob")
+        if shutil.which("azurite-blob") is None:
+            pytest.skip("no azurite-blob is installed")
+    with SERVERS[request.param]() as running:
+        yield running
 
 
 @pytest.fixture
-def uri():
-    return f"s3://galleries/{next(numbers)}.lance"
+def options(server):
+    return server.options
+
+
+@pytest.fixture
+def s3(options):
+    """What Lance has to know of a store behind a proxy: requests to Azure are signed with what the proxy changes."""
+    if "aws_endpoint" not in options:
+        pytest.skip("the proxy speaks S3")
+    return options
+
+
+@pytest.fixture
+def uri(server):
+    return server.uri(f"{next(numbers)}.lance")
 
 
 def encode(sources):
@@ -140,8 +148,8 @@ def test_of_two_that_add_the_same_new_id_one_is_refused(uri, options):
     assert gallery.vectors(["same"])[0].tolist() == [ends[0]] * 6
 
 
-def test_an_app_in_the_store_is_adopted(options):
-    database = lancedb.connect("s3://galleries/app", storage_options=options)
+def test_an_app_in_the_store_is_adopted(server, options):
+    database = lancedb.connect(server.uri("app"), storage_options=options)
     items = [{"key": item, "embedding": vector.tolist()} for item, vector in zip(IDS, OLD, strict=True)]
     table = database.create_table(f"photos{next(numbers)}", items)
     v1, _ = versions()
@@ -154,22 +162,24 @@ def test_an_app_in_the_store_is_adopted(options):
     assert table.search(OLD[5].tolist()).limit(1).to_list()[0]["key"] == "item-005"
 
 
-def test_the_shell_finds_the_store_by_the_environment(uri, options, monkeypatch):
+def test_the_shell_finds_the_store_by_the_environment(uri, server, options):
     make(uri, options)
-    for name, value in options.items():
-        monkeypatch.setenv(name.upper(), value)
-    ran = {verb: CliRunner().invoke(app, [verb, uri, "--json"]) for verb in ("status", "verify", "doctor")}
-    assert [result.exit_code for result in ran.values()] == [0, 0, 0]
-    assert json.loads(ran["status"].output)["rows"] == ROWS
-    written = [found for found in json.loads(ran["doctor"].output)["diagnoses"] if found["topic"] == "writing"]
+    shell, known = [sys.executable, "-W", "ignore", "-c", SHELL], {**os.environ, **server.environment}
+    ran = {
+        verb: subprocess.run([*shell, verb, uri, "--json"], env=known, capture_output=True, text=True, check=False)
+        for verb in ("status", "verify", "doctor")
+    }
+    assert [result.returncode for result in ran.values()] == [0, 0, 0], ran
+    assert json.loads(ran["status"].stdout)["rows"] == ROWS
+    written = [found for found in json.loads(ran["doctor"].stdout)["diagnoses"] if found["topic"] == "writing"]
     assert [found["level"] for found in written] == ["ok"]
 
 
 @pytest.fixture
-def forgetful(options):
+def forgetful(s3):
     """The same store without conditional writes."""
-    with proxy(options["aws_endpoint"], drops=frozenset({"if-none-match"})) as passed:
-        yield {**options, "aws_endpoint": passed.endpoint}
+    with proxy(s3["aws_endpoint"], drops=frozenset({"if-none-match"})) as passed:
+        yield {**s3, "aws_endpoint": passed.endpoint}
 
 
 def test_a_store_without_conditional_writes_is_refused_and_left_as_it_was(uri, options, forgetful):
@@ -203,18 +213,18 @@ def test_the_doctor_says_whether_a_store_has_conditional_writes(uri, options, fo
     assert Files(locate(uri, options)).names() == before
 
 
-def test_a_store_that_can_only_be_read_is_told_apart_from_one_without_conditions(uri, options):
-    with proxy(options["aws_endpoint"], refuses=frozenset({"PUT"})) as read_only:
-        to = {**options, "aws_endpoint": read_only.endpoint}
+def test_a_store_that_can_only_be_read_is_told_apart_from_one_without_conditions(uri, s3):
+    with proxy(s3["aws_endpoint"], refuses=frozenset({"PUT"})) as read_only:
+        to = {**s3, "aws_endpoint": read_only.endpoint}
         with pytest.raises(StorageError, match=r"(?s)create a gallery at s3.*Check endpoint, credentials"):
             cs.Gallery.create(uri, versions()[0], storage_options=to)
 
 
-def test_reads_ask_for_the_next_version_and_seldom_for_the_list(uri, options):
-    make(uri, options)
-    with proxy(options["aws_endpoint"]) as passed:
-        reader = cs.Gallery.open(uri, storage_options={**options, "aws_endpoint": passed.endpoint})
-        writer = cs.Gallery.open(uri, storage_options=options)
+def test_reads_ask_for_the_next_version_and_seldom_for_the_list(uri, s3):
+    make(uri, s3)
+    with proxy(s3["aws_endpoint"]) as passed:
+        reader = cs.Gallery.open(uri, storage_options={**s3, "aws_endpoint": passed.endpoint})
+        writer = cs.Gallery.open(uri, storage_options=s3)
         passed.requests.clear()
         searches = 0
         while sum(request.kind == "HEAD" for request in passed.requests) < 8:
@@ -251,7 +261,7 @@ def test_a_table_that_names_its_versions_as_early_lance_did_is_read_at_its_lates
         assert len(gallery) == number + 1
 
 
-def test_a_store_that_does_not_answer_is_named(uri, options):
-    gone = {**options, "aws_endpoint": "http://127.0.0.1:9", "client_max_retries": "0", "client_retry_timeout": "1"}
+def test_a_store_that_does_not_answer_is_named(uri, s3):
+    gone = {**s3, "aws_endpoint": "http://127.0.0.1:9", "client_max_retries": "0", "client_retry_timeout": "1"}
     with pytest.raises(StorageError, match="open a gallery at s3://galleries"):
         cs.Gallery.open(uri, storage_options=gone)

@@ -31,7 +31,7 @@ from benchmarks.crashes.rehearsal import prepare
 from benchmarks.crashes.script import SCRIPT
 from benchmarks.crashes.template import KINDS
 from benchmarks.crashes.victim import WAVES
-from benchmarks.object_store.servers import environment, moto
+from benchmarks.object_store.servers import moto
 
 
 def total(lives: list[Lived]) -> Lived:
@@ -108,8 +108,8 @@ def empty_place(store: str) -> Iterator[Place]:
         with tempfile.TemporaryDirectory() as folder:
             yield Path(folder)
         return
-    with moto() as endpoint:
-        os.environ |= environment(endpoint)
+    with moto() as server:
+        os.environ |= server.environment
         yield BucketPath(PurePosixPath())  # a bucket for each gallery: a list of moto's goes through all of a bucket
 
 

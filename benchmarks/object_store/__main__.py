@@ -1,6 +1,6 @@
 """Requests of a gallery in an object store, and commits of two processes at once.
 
-    python -m benchmarks.object_store [--rounds 1000] [--versions 1200] [--servers moto rclone]
+    python -m benchmarks.object_store [--rounds 1000] [--versions 1200] [--servers moto rclone azurite]
 
 For each server: whether `create` takes it; what two processes lose that append through Lance alone, and what they lose
 that add to a gallery, where there can be one; and the requests of a search, in a table of a few versions and in one of
@@ -25,7 +25,7 @@ import numpy as np
 import compatstore as cs
 from benchmarks.object_store.committing import DIM, NOTHING, Outcome, commit_at_once
 from benchmarks.object_store.proxy import Proxy, proxy
-from benchmarks.object_store.servers import BUCKET, SERVERS, environment, options
+from benchmarks.object_store.servers import SERVERS, Server
 from compatstore.errors import StorageError
 from compatstore.storage.location import locate
 from compatstore.storage.probe import require_conditional_writes
@@ -38,16 +38,16 @@ SEARCHES = 50
 
 def try_server(name: str, rounds: int) -> bool:
     """Print what two processes lose on a server; gives whether that was nothing, or the server was refused."""
-    with SERVERS[name]() as endpoint:
-        os.environ |= environment(endpoint)
-        refused = not _creates(f"s3://{BUCKET}/photos.lance")
-        plain = commit_at_once(f"s3://{BUCKET}/plain.lance", min(rounds, PLAIN_ROUNDS), plain=True)
+    with SERVERS[name]() as server:
+        os.environ |= server.environment
+        refused = not _creates(server.uri("photos.lance"))
+        plain = commit_at_once(server.uri("plain.lance"), min(rounds, PLAIN_ROUNDS), plain=True)
         _print_row(name, "refused" if refused else "taken", "Lance alone", plain)
         if refused:
             return True
         gallery = NOTHING
         for number, begun in enumerate(range(0, rounds, ROUNDS_OF_A_GALLERY)):
-            uri = f"s3://{BUCKET}/photos-{number}.lance"
+            uri = server.uri(f"photos-{number}.lance")
             cs.Gallery.create(uri, V1)
             gallery += commit_at_once(uri, min(ROUNDS_OF_A_GALLERY, rounds - begun), plain=False)
             print(f"{min(begun + ROUNDS_OF_A_GALLERY, rounds)} rounds: {gallery}", file=sys.stderr, flush=True)
@@ -70,13 +70,12 @@ def _print_row(server: str, create: str, through: str, outcome: Outcome) -> None
 
 def print_requests(versions: int) -> None:
     """Count the requests of calls, in a gallery of a few table versions and in one of many."""
-    uri = f"s3://{BUCKET}/counted.lance"
-    with SERVERS["moto"]() as endpoint, proxy(endpoint) as seen:
-        to = options(seen.endpoint)
+    with SERVERS["moto"]() as server, proxy(server.endpoint) as seen:
+        uri, to = server.uri("counted.lance"), Server(seen.endpoint).options
         place = locate(uri, to)
         _print_counted("look for conditional writes", seen, lambda: require_conditional_writes(place, "benchmark"))
         _print_counted("create, with that look", seen, lambda: cs.Gallery.create(uri, V1, storage_options=to))
-        writer = cs.Gallery.open(uri, storage_options=options(endpoint))
+        writer = cs.Gallery.open(uri, storage_options=server.options)
         writer.add({"id": ["first"], "vector": np.zeros((1, DIM), np.float32)})
         for number in (0, versions):
             for change in range(number):

