@@ -35,7 +35,7 @@ class OpeningVerbs(GalleryCore):
         """Make an empty gallery.
 
         Args:
-            gallery: A path, `s3://...`, `gs://...` or `DATABASE#TABLE`, where there is nothing yet.
+            gallery: A path, `s3://...`, `az://...`, `gs://...` or `DATABASE#TABLE`, where there is nothing yet.
             version: Its first and active version.
             id_type: "string" or "int64".
             metadata: Metadata columns that it has from the start: an Arrow schema, or names with types, of "string",

@@ -47,7 +47,7 @@ def locate(gallery: Any, storage_options: dict[str, str] | None = None) -> Locat
     """Resolve what a user calls a gallery.
 
     Args:
-        gallery: Path, `s3://...`, `gs://...`, `DATABASE#TABLE`, or a LanceDB table.
+        gallery: Path, `s3://...`, `az://...`, `gs://...`, `DATABASE#TABLE`, or a LanceDB table.
         storage_options: Options of the object store.
 
     Raises:
