@@ -102,7 +102,8 @@ def lines(data: EmbeddedSet, branch: int, mixer: int, epochs: int, repeats: int,
     whole = cs.export(artifact, folder / "h.onnx", overwrite=True)
     small = cs.export(artifact, folder / "h8.onnx", int8=True, vectors=read, overwrite=True)
     models = [DeviceModel(folder / name) for name in ("h.onnx", "h8.onnx")]
-    fixed = calibrated(artifact, read[np.random.default_rng(0).choice(len(read), SAMPLED // 2, replace=False)])
+    some = np.random.default_rng(0).permutation(len(read))[: SAMPLED // 2]
+    fixed = calibrated(artifact, read[some])
     ways: list[Callable[[], Any]] = [
         lambda: artifact.apply(read),
         lambda: artifact.apply(read, precision="bfloat16"),
