@@ -29,6 +29,7 @@ from compatstore.storage.nearest import find_nearest
 from compatstore.storage.registry import Registry, edit, read
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
+from compatstore.storage.unindexed import Unindexed
 
 QUERIES = 200
 GOAL = 0.97  # of the sample, so that 0.95 holds beyond it: 2,000 neighbours have a standard error of 0.004
@@ -205,6 +206,7 @@ class _Sample:
     metric: str
     rows: RowNumbers
     queries: FloatArray
+    unindexed: Unindexed | None
     exact: tuple[Found, ...] = ()
 
     @classmethod
@@ -217,7 +219,8 @@ class _Sample:
         among = ",".join(map(str, sorted(rows[picked].tolist())))
         table = snapshot.to_table(columns=[columns.vector], filter=f"_rowid IN ({among})", with_row_id=True)
         queries, _ = to_matrix(table[columns.vector], columns.width)
-        sample = cls(snapshot, columns, metric, table["_rowid"].to_numpy(), queries)
+        unindexed = Unindexed.of(snapshot, columns, metric)
+        sample = cls(snapshot, columns, metric, table["_rowid"].to_numpy(), queries, unindexed)
         return replace(sample, exact=sample._search(use_index=False))
 
     def measure(self, settings: SearchSettings) -> MeasuredRecall:
@@ -248,10 +251,11 @@ class _Sample:
 
     def _tables(self, **options: int) -> list[ArrowTable]:
         """The nearest rows of each query, itself among them."""
-        nearest: dict[str, str | int] = {
-            "column": self.columns.vector,
-            "k": NEIGHBOURS + 1,
-            "metric": self.metric,
-            **options,
-        }
-        return find_nearest(self.snapshot, nearest, self.queries, ["_distance"], with_row_id=True)
+        k = options.get("k", NEIGHBOURS + 1)
+        nearest: dict[str, str | int] = {"column": self.columns.vector, "metric": self.metric, **options, "k": k}
+        apart = self.unindexed if options.get("use_index", True) else None
+        only = apart is not None
+        found = find_nearest(self.snapshot, nearest, self.queries, ["_distance"], with_row_id=True, indexed_only=only)
+        if apart is None:
+            return found
+        return [apart.added_to(table, query, k) for table, query in zip(found, self.queries, strict=True)]
