@@ -1,7 +1,7 @@
 """Rows that an index does not hold yet, read once and compared with many queries in memory.
 
-Lance compares such rows for each query anew, and reads every fragment of them each time. Where many queries are asked
-of one table version that is the same work again and again, and in an object store so many requests.
+Lance reads every fragment of such rows for each query. Where many queries are asked of one table version the same is
+read again and again, and in an object store each time is a request.
 """
 
 from __future__ import annotations
