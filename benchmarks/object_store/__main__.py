@@ -20,7 +20,9 @@ from dataclasses import asdict
 # Before Lance is loaded, here and in the writers.
 os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "LANCE_LOG": "error"}
 
+import lance
 import numpy as np
+import pyarrow as pa
 
 import compatstore as cs
 from benchmarks.object_store.committing import DIM, NOTHING, Outcome, commit_at_once
@@ -29,11 +31,13 @@ from benchmarks.object_store.servers import SERVERS, Server
 from compatstore.errors import StorageError
 from compatstore.storage.location import locate
 from compatstore.storage.probe import require_conditional_writes
+from compatstore.storage.recall import recall_now
 
 V1 = cs.EmbeddingVersion("v1", dim=DIM, metric="l2")
 PLAIN_ROUNDS = 200  # at most: enough to see a store lose some
 ROUNDS_OF_A_GALLERY = 100  # a commit lists all versions, and a list of moto's takes its time
 SEARCHES = 50
+INDEXED, LATE_FRAGMENTS = 2_000, 20
 
 
 def try_server(name: str, rounds: int) -> bool:
@@ -87,6 +91,26 @@ def print_requests(versions: int) -> None:
             _print_counted(f"Lance's look at the latest version, {table}", seen, _latest(reader), SEARCHES)
 
 
+def print_measuring() -> None:
+    """Count the requests by which an index is measured, without and with fragments that came after it."""
+    rng = np.random.default_rng(0)
+    with SERVERS["moto"]() as server, proxy(server.endpoint) as seen:
+        uri, to = server.uri("indexed.lance"), Server(seen.endpoint).options
+        writer = cs.Gallery.create(uri, V1, storage_options=server.options)
+        ids = [f"item-{number}" for number in range(INDEXED)]
+        writer.add({"id": ids, "vector": rng.normal(size=(INDEXED, DIM)).astype(np.float32)})
+        writer.create_index("v1", kind="IVF_FLAT", num_partitions=4)
+        for late in (0, LATE_FRAGMENTS):
+            for number in range(late):
+                column = pa.FixedSizeListArray.from_arrays(pa.array(rng.normal(size=10 * DIM).astype(np.float32)), DIM)
+                names = [f"late-{number}-{row}" for row in range(10)]
+                rows = pa.table({"id": names, "v1": column, "v1__origin": ["native"] * 10})
+                lance.write_dataset(rows, uri, mode="append", storage_options=server.options)
+            reader = cs.Gallery.open(uri, storage_options=to)
+            asked = f"recall of an index, {late} fragments came after it"
+            _print_counted(asked, seen, lambda: recall_now(reader._catalog.store, "v1"))  # noqa: B023
+
+
 def _search(gallery: cs.Gallery) -> Callable[[], object]:
     return lambda: gallery.search(np.zeros(DIM, np.float32), 1)
 
@@ -115,6 +139,7 @@ def main() -> None:
     arguments = parser.parse_args()
     print("| call | list | HEAD | GET | PUT | bytes of a list |\n|---|---|---|---|---|---|")
     print_requests(arguments.versions)
+    print_measuring()
     print("\n| two processes | create | confirmed | refused | lost | doubled |\n|---|---|---|---|---|---|")
     good = [try_server(name, arguments.rounds) for name in arguments.servers]
     sys.exit(not all(good))
