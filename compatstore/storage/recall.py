@@ -219,7 +219,7 @@ class _Sample:
         among = ",".join(map(str, sorted(rows[picked].tolist())))
         table = snapshot.to_table(columns=[columns.vector], filter=f"_rowid IN ({among})", with_row_id=True)
         queries, _ = to_matrix(table[columns.vector], columns.width)
-        unindexed = Unindexed.of(snapshot, columns, metric)
+        unindexed = Unindexed.of(snapshot, columns, metric, queries)
         sample = cls(snapshot, columns, metric, table["_rowid"].to_numpy(), queries, unindexed)
         return replace(sample, exact=sample._search(use_index=False))
 
@@ -253,9 +253,8 @@ class _Sample:
         """The nearest rows of each query, itself among them."""
         k = options.get("k", NEIGHBOURS + 1)
         nearest: dict[str, str | int] = {"column": self.columns.vector, "metric": self.metric, **options, "k": k}
-        apart = self.unindexed if options.get("use_index", True) else None
-        only = apart is not None
-        found = find_nearest(self.snapshot, nearest, self.queries, ["_distance"], with_row_id=True, indexed_only=only)
-        if apart is None:
-            return found
-        return [apart.added_to(table, query, k) for table, query in zip(found, self.queries, strict=True)]
+        late = self.unindexed if options.get("use_index", True) else None
+        found = find_nearest(
+            self.snapshot, nearest, self.queries, ["_distance"], with_row_id=True, indexed_only=late is not None
+        )
+        return found if late is None else [late.added_to(table, query, k) for query, table in enumerate(found)]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from compatstore.arrays import ArrowTable, Doubles, FloatArray, RowNumbers
+from compatstore.arrays import ArrowTable, FloatArray, RowNumbers
 from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.deltas import fragments_outside
@@ -23,21 +23,23 @@ MOST_ROWS = 20_000  # that are held in memory
 
 @dataclass(frozen=True, eq=False)
 class Unindexed:
-    """The rows of a version that its index does not hold.
+    """The rows of a version that its index does not hold, and how far they are from some queries.
 
     Args:
         rows: (n,) their numbers, as Lance's `_rowid`.
-        vectors: (n, dim) float32.
-        metric: "l2", "cosine" or "dot".
+        distances: (q, n) float32, as Lance gives them: squared (l2), 1 - cosine, 1 - product (dot).
     """
 
     rows: RowNumbers
-    vectors: FloatArray
-    metric: str
+    distances: FloatArray
 
     @classmethod
-    def of(cls, snapshot: Snapshot, columns: VersionColumns, metric: str) -> Unindexed | None:
-        """Read them; None where there are none or more than `MOST_ROWS`, where there is no index, and of bits."""
+    def of(cls, snapshot: Snapshot, columns: VersionColumns, metric: str, queries: FloatArray) -> Unindexed | None:
+        """Read them and compare them with (q, dim) float32 queries.
+
+        Returns:
+            None where there are none or more than `MOST_ROWS`, where there is no index, and of bits.
+        """
         index = next(iter(indexes_on(snapshot, columns.vector)), None)
         if index is None or columns.dtype == "bits":
             return None
@@ -48,29 +50,31 @@ class Unindexed:
             fragments=outside, columns=[columns.vector], filter=columns.present, with_row_id=True
         ).to_table()
         vectors, _ = to_matrix(table[columns.vector], columns.width)
-        return cls(table["_rowid"].to_numpy(), vectors, metric)
+        return cls(table["_rowid"].to_numpy(), distances_between(queries, vectors, metric))
 
-    def added_to(self, found: ArrowTable, query: FloatArray, k: int) -> ArrowTable:
+    def added_to(self, found: ArrowTable, query: int, k: int) -> ArrowTable:
         """The k nearest of these rows and of what the index gave for a query.
 
         Args:
             found: `_rowid` and `_distance`, nearest first.
-            query: (dim,) float32.
+            query: Number of the query, from 0.
             k: Rows to give.
         """
         rows = np.concatenate([found["_rowid"].to_numpy(), self.rows])
-        distances = np.concatenate([found["_distance"].to_numpy(), self._distances(query).astype(np.float32)])
+        distances = np.concatenate([found["_distance"].to_numpy(), self.distances[query]])
         nearest = np.argsort(distances, kind="stable")[:k]  # NaN, of vectors without a direction, comes last
         return pa.table({"_rowid": rows[nearest], "_distance": distances[nearest]})
 
-    def _distances(self, query: FloatArray) -> Doubles:
-        """To each row, as Lance gives them: squared (l2), 1 - cosine, 1 - product (dot); (n,) float64."""
-        vectors, asked = self.vectors.astype(np.float64), query.astype(np.float64)
-        if self.metric == "l2":
-            squared: Doubles = np.square(vectors - asked).sum(axis=1)
-            return squared
-        products: Doubles = vectors @ asked
-        if self.metric == "cosine":
-            with np.errstate(invalid="ignore", divide="ignore"):
-                products = products / (np.linalg.norm(vectors, axis=1) * np.linalg.norm(asked))
-        return 1.0 - products
+
+def distances_between(queries: FloatArray, vectors: FloatArray, metric: str) -> FloatArray:
+    """Distances as Lance gives them, of (q, dim) float32 and (n, dim) float32: (q, n) float32, computed in float64."""
+    asked, stored = queries.astype(np.float64), vectors.astype(np.float64)
+    if metric == "l2":  # as sums of squares: a difference of products would lose what is near
+        squared = (np.square(stored - query).sum(axis=1) for query in asked)
+        return np.stack(list(squared)).astype(np.float32)
+    products = asked @ stored.T
+    if metric == "cosine":
+        lengths = np.linalg.norm(asked, axis=1)[:, None] * np.linalg.norm(stored, axis=1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            products /= lengths
+    return (1.0 - products).astype(np.float32)

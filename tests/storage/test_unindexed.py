@@ -8,7 +8,7 @@ import pytest
 import compatstore as cs
 from compatstore.storage.nearest import find_nearest
 from compatstore.storage.recall import choose_settings
-from compatstore.storage.unindexed import MOST_ROWS, Unindexed
+from compatstore.storage.unindexed import MOST_ROWS, Unindexed, distances_between
 
 DIM, INDEXED, LATE = 8, 1_500, 40
 
@@ -41,12 +41,12 @@ def test_index_and_late_rows_together_are_lances_own_search(tmp_path, metric):
     snapshot, columns = parts(opened)
     nearest = {"column": columns.vector, "k": 30, "metric": metric, "nprobes": 4}
     whole = find_nearest(snapshot, nearest, queries, ["_distance"], with_row_id=True)
-    apart = Unindexed.of(snapshot, columns, metric)
+    apart = Unindexed.of(snapshot, columns, metric, queries)
     assert len(apart.rows) == 3 * LATE
     held = find_nearest(snapshot, nearest, queries, ["_distance"], with_row_id=True, indexed_only=True)
     late = set(apart.rows.tolist())
     assert any(late & set(table["_rowid"].to_pylist()) for table in whole)
-    for found, expected, query in zip(held, whole, queries, strict=True):
+    for query, (found, expected) in enumerate(zip(held, whole, strict=True)):
         assert not late & set(found["_rowid"].to_pylist())
         made = apart.added_to(found, query, 30)
         assert made["_rowid"].to_pylist() == expected["_rowid"].to_pylist()
@@ -54,13 +54,13 @@ def test_index_and_late_rows_together_are_lances_own_search(tmp_path, metric):
 
 
 def test_an_index_that_holds_all_rows_is_searched_as_it_is(tmp_path):
-    opened, _ = gallery(tmp_path, "l2", late=0)
-    assert Unindexed.of(*parts(opened), "l2") is None
+    opened, queries = gallery(tmp_path, "l2", late=0)
+    assert Unindexed.of(*parts(opened), "l2", queries) is None
 
 
 def test_more_late_rows_than_are_held_in_memory_are_left_to_lance(tmp_path):
-    opened, _ = gallery(tmp_path, "l2", late=MOST_ROWS // 3 + 1)
-    assert Unindexed.of(*parts(opened), "l2") is None
+    opened, queries = gallery(tmp_path, "l2", late=MOST_ROWS // 3 + 1)
+    assert Unindexed.of(*parts(opened), "l2", queries) is None
 
 
 def test_the_recall_of_a_flat_index_with_late_rows_is_whole(tmp_path):
@@ -71,7 +71,6 @@ def test_the_recall_of_a_flat_index_with_late_rows_is_whole(tmp_path):
 
 
 def test_a_late_vector_without_a_direction_comes_last():
-    rows = Unindexed(np.array([7, 8]), np.array([[0, 0], [3, 0]], np.float32), "cosine")
+    distances = distances_between(np.array([[1, 0]], np.float32), np.array([[0, 0], [3, 0]], np.float32), "cosine")
     found = pa.table({"_rowid": pa.array([1], pa.uint64()), "_distance": pa.array([0.5], pa.float32())})
-    made = rows.added_to(found, np.array([1, 0], np.float32), 3)
-    assert made["_rowid"].to_pylist() == [8, 1, 7]
+    assert Unindexed(np.array([7, 8]), distances).added_to(found, 0, 3)["_rowid"].to_pylist() == [8, 1, 7]
