@@ -16,6 +16,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
+from pathlib import PurePosixPath
 
 # Before Lance is loaded, here and in the writers.
 os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "LANCE_LOG": "error"}
@@ -25,9 +26,12 @@ import numpy as np
 import pyarrow as pa
 
 import compatstore as cs
+from benchmarks.crashes.place import BucketPath
+from benchmarks.crashes.template import KINDS, make_template
+from benchmarks.crashes.truth import ENCODERS
 from benchmarks.object_store.committing import DIM, NOTHING, Outcome, commit_at_once
 from benchmarks.object_store.proxy import Proxy, proxy
-from benchmarks.object_store.servers import SERVERS, Server
+from benchmarks.object_store.servers import BUCKET, SERVERS, Server
 from compatstore.errors import StorageError
 from compatstore.storage.location import locate
 from compatstore.storage.probe import require_conditional_writes
@@ -38,6 +42,7 @@ PLAIN_ROUNDS = 200  # at most: enough to see a store lose some
 ROUNDS_OF_A_GALLERY = 100  # a commit lists all versions, and a list of moto's takes its time
 SEARCHES = 50
 INDEXED, LATE_FRAGMENTS = 2_000, 20
+FOLDED_FRAGMENTS = 40
 
 
 def try_server(name: str, rounds: int) -> bool:
@@ -111,6 +116,18 @@ def print_measuring() -> None:
             _print_counted(asked, seen, lambda: recall_now(reader._catalog.store, "v1"))  # noqa: B023
 
 
+def print_backfill() -> None:
+    """Count the requests of a backfill into columns, as in the galleries of `benchmarks.crashes` that are adopted."""
+    kind = next(kind for kind in KINDS if kind.adopted)
+    with SERVERS["moto"]() as server, proxy(server.endpoint) as seen:
+        os.environ |= server.environment
+        path = str(make_template(BucketPath(PurePosixPath(BUCKET)), kind, FOLDED_FRAGMENTS, 25))
+        cs.Gallery.open(path).upgrade("v2")
+        gallery = cs.Gallery.open(path, encoders=ENCODERS, storage_options=Server(seen.endpoint).options)
+        asked = f"backfill of a fifth, {FOLDED_FRAGMENTS} adopted fragments"
+        _print_counted(asked, seen, lambda: gallery.upgrade("v2", backfill=cs.Backfill(share=0.2)))
+
+
 def _search(gallery: cs.Gallery) -> Callable[[], object]:
     return lambda: gallery.search(np.zeros(DIM, np.float32), 1)
 
@@ -140,6 +157,7 @@ def main() -> None:
     print("| call | list | HEAD | GET | PUT | bytes of a list |\n|---|---|---|---|---|---|")
     print_requests(arguments.versions)
     print_measuring()
+    print_backfill()
     print("\n| two processes | create | confirmed | refused | lost | doubled |\n|---|---|---|---|---|---|")
     good = [try_server(name, arguments.rounds) for name in arguments.servers]
     sys.exit(not all(good))

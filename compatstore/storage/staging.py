@@ -47,30 +47,28 @@ class Staged:
     _dim: int
     _side_dim: int | None
 
-    def vectors(self, rows: npt.NDArray[np.int64]) -> FloatArray:
-        """Vectors of some of them, by their positions: (k,) int64 -> (k, dim) float32.
+    def read(self, rows: npt.NDArray[np.int64]) -> tuple[FloatArray, FloatArray | None]:
+        """Some of them, by their positions: (k,) int64 -> what an encoder makes of k items.
+
+        Returns:
+            (k, dim) float32, and (k, side_dim) float32 with NaN where an item has no side-information, or None.
 
         Raises:
             StorageError: They cannot be read, or are not what was staged.
         """
-        return self._read("vector", rows, self._dim)
-
-    def side(self, rows: npt.NDArray[np.int64]) -> FloatArray | None:
-        """Side-information of some of them: (k,) int64 -> (k, side_dim) float32, NaN where an item has none."""
-        return None if self._side_dim is None else self._read("side", rows, self._side_dim)
-
-    def _read(self, column: str, rows: npt.NDArray[np.int64], dim: int) -> FloatArray:
-        values: FloatArray = np.full((len(rows), dim), np.nan, np.float32)
+        dims = {"vector": self._dim} | ({} if self._side_dim is None else {"side": self._side_dim})
+        values: dict[str, FloatArray] = {n: np.full((len(rows), dim), np.nan, np.float32) for n, dim in dims.items()}
         first = 0
         for table, address in zip(self._tables, self._addresses, strict=True):
             with storage_errors(f"read vectors staged beside {self._location.name}"):
                 end = first + int(table.count_rows())
                 mine = np.flatnonzero((rows >= first) & (rows < end))
-                if len(mine) and column in table.schema.names:  # earlier releases staged vectors alone
+                if len(mine):
                     taken = require_unchanged(table.take((rows[mine] - first).tolist()), address)
-                    values[mine] = to_matrix(taken[column], dim)[0]
+                    for name in set(dims) & set(taken.column_names):  # earlier releases staged vectors alone
+                        values[name][mine] = to_matrix(taken[name], dims[name])[0]
             first = end
-        return values
+        return values["vector"], values.get("side")
 
 
 class Staging:

@@ -25,6 +25,7 @@ from compatstore.storage.index_status import index_status
 from compatstore.storage.location import locate
 from compatstore.storage.store import Store
 from compatstore.upgrade.backfilling import natives as natives_module
+from compatstore.upgrade.backfilling import write_modes
 from compatstore.upgrade.backfilling.natives import Natives
 from compatstore.upgrade.context import UpgradeContext
 from galleries import SOURCE, TARGET, artifact, items, make
@@ -105,6 +106,28 @@ def test_natives_reach_the_table_and_nothing_else_changes(gallery):
     version = gallery.status().table_version
     assert natives.fold() == natives_of(gallery).fold() == 0
     assert gallery.status().table_version == version, "a second fold writes nothing"
+
+
+@pytest.mark.parametrize(("at_once", "reads"), [(write_modes.MOST_NATIVES, [9]), (8, [3, 3, 3])])
+def test_natives_of_several_fragments_are_read_at_once_where_memory_allows(tmp_path, monkeypatch, at_once, reads):
+    monkeypatch.setattr(write_modes, "MOST_NATIVES", at_once)
+    gallery = make(str(tmp_path / "items.lance"), fragments=3, rows=ROWS)
+    gallery.upgrade("v2", backfill=cs.Backfill(write_mode="rewrite_columns"))
+    natives = natives_of(gallery)
+    ids, vectors, input_hash = stored(natives, [IDS[n + ROWS * part] for part in range(3) for n in (1, 5, 50)])
+    asked = []
+
+    def read(positions):
+        asked.append(len(positions))
+        return vectors[positions], None
+
+    batch = write_modes.NativeBatch(pa.array(ids), input_hash, read)
+    assert write_modes.NativeColumns(natives.context).put(batch) == 9
+    assert asked == reads
+    rows = table_of(gallery)
+    for key in ids:
+        assert_native(rows[key])
+    assert sum(row["v2__origin"] == "native" for row in rows.values()) == 9
 
 
 def test_a_stored_batch_outlives_its_process(gallery):

@@ -66,7 +66,7 @@ class StagedNatives:
         staged = self._staging.read()
         if not len(staged.ids):
             return 0
-        folded = put(NativeBatch(staged.ids, staged.input_hash, staged.vectors, staged.side))
+        folded = put(NativeBatch(staged.ids, staged.input_hash, staged.read))
         if self._fence is not None:
             self._forget_predecessors(self._fence)
         self._staging.clear()

@@ -11,6 +11,7 @@ items of a backfill are spread over the whole gallery, so that few vectors cost 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,6 +32,7 @@ from compatstore.storage.fragments import (
     find_fragment,
     in_waves,
     list_fragments,
+    read_live,
     read_physical,
     write_columns,
 )
@@ -38,6 +40,7 @@ from compatstore.storage.moves import Move, commit_move, read_rows, row_bytes, w
 from compatstore.storage.snapshot import Snapshot
 from compatstore.upgrade.context import UpgradeContext
 
+MOST_NATIVES = 1024  # that are read at once for the fragments of a wave
 WAVE_BYTES = 1 << 27  # of rows that are moved by one commit, which are in memory at once
 
 
@@ -48,29 +51,32 @@ class NativeBatch:
     Attributes:
         ids: Arrow array of n ids. In a table that others own an id may stand in several rows, and here several times.
         input_hash: (n,) uint64, of the rows that the vectors were made from.
-        vectors: Reads some of them: (k,) positions -> (k, dim) float32.
-        side: The same of their side-information, (k, side_dim) float32, NaN where an item has none; or None.
+        read: Reads some of them: (k,) positions -> (k, dim) float32, and their side-information, (k, side_dim) float32
+            with NaN where an item has none, or None.
     """
 
     ids: ArrowArray
     input_hash: Digests
-    vectors: Callable[[RowNumbers], FloatArray]
-    side: Callable[[RowNumbers], FloatArray | None]
+    read: Callable[[RowNumbers], tuple[FloatArray, FloatArray | None]]
 
     @classmethod
     def of(
         cls, ids: ArrowArray, input_hash: Digests, vectors: FloatArray, side: FloatArray | None = None
     ) -> NativeBatch:
         """Natives in memory."""
-        return cls(ids, input_hash, lambda rows: vectors[rows], lambda rows: None if side is None else side[rows])
+        return cls(ids, input_hash, lambda rows: (vectors[rows], None if side is None else side[rows]))
+
+    def in_memory(self, positions: RowNumbers) -> NativeBatch:
+        """Some of them, read at once."""
+        ids, input_hash = self.ids.take(pa.array(positions)), self.input_hash[positions]
+        return NativeBatch.of(ids, input_hash, *self.read(positions))
 
     def slice(self, start: int, rows: int) -> NativeBatch:
         """Some of them, one after the other."""
         return NativeBatch(
             self.ids.slice(start, rows),
             self.input_hash[start : start + rows],
-            lambda positions: self.vectors(positions + start),
-            lambda positions: self.side(positions + start),
+            lambda positions: self.read(positions + start),
         )
 
     def positions(self, ids: ArrowArray, input_hash: Digests) -> RowNumbers:
@@ -116,13 +122,13 @@ def put_natives(target: VersionValues, rows: RowNumbers, natives: NativeBatch, p
     """
     k = len(rows)
     side, side_valid = None if target.side is None else target.side[rows], target.side_valid[rows]
-    brought = natives.side(positions)
+    vectors, brought = natives.read(positions)
     if brought is not None:
         known = np.asarray(np.isfinite(brought).all(axis=1))
         side = np.where(known[:, None], brought, np.float32(0) if side is None else side)
         side_valid = side_valid | known
     native = VersionValues(
-        vectors=natives.vectors(positions),
+        vectors=vectors,
         valid=np.ones(k, bool),
         origin=np.full(k, NATIVE, object),
         uncertainty=np.full(k, np.nan, np.float32),
@@ -249,34 +255,45 @@ class NativeColumns:
     def _fold_wave(self, wave: Sequence[Fragment], natives: NativeBatch) -> int:
         """Fold into some fragments, in one commit; 0 when they are gone or hold none of the items."""
         snapshot = self._store.snapshot()
-        current = [find_fragment(snapshot, fragment.id) for fragment in wave]
-        counts = [(fragment, self._count(snapshot, fragment, natives)) for fragment in current if fragment is not None]
+        current = [found for fragment in wave if (found := find_fragment(snapshot, fragment.id)) is not None]
+        counts, positions = self._find(snapshot, current, natives)
+        if len(positions) <= MOST_NATIVES:  # else batch by batch: one large fragment may have a native for every row
+            natives = natives.in_memory(positions)
         written = [
             write_columns(self._store, snapshot, fragment, self._target, self._rewrite(snapshot, fragment, natives))
-            for fragment, count in counts
-            if count
+            for fragment in current
+            if counts[fragment.id]
         ]
         if written:
             commit_columns(self._store, written)
-        return sum(count for _, count in counts)
+        return counts.total()
 
-    def _count(self, snapshot: Snapshot, fragment: Fragment, natives: NativeBatch) -> int:
-        return sum(len(rows) for _, _, rows in self._read(snapshot, fragment, natives, []))
+    def _find(
+        self, snapshot: Snapshot, fragments: Sequence[Fragment], natives: NativeBatch
+    ) -> tuple[Counter[int], RowNumbers]:
+        """How many rows of each fragment have a native, by its number, and the positions of all these natives."""
+        found = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+        for batch in read_live(snapshot, fragments, self._keys) if fragments else ():
+            positions = self._positions(batch, natives)
+            there = positions >= 0
+            found.append((batch["_rowaddr"].to_numpy()[there].astype(np.int64) >> 32, positions[there]))
+        numbers, positions = map(np.concatenate, zip(*found, strict=True))
+        return Counter(numbers.tolist()), np.unique(positions)
 
     def _rewrite(self, snapshot: Snapshot, fragment: Fragment, natives: NativeBatch) -> Iterator[dict[str, ArrowArray]]:
-        for batch, positions, rows in self._read(snapshot, fragment, natives, self._target.names):
+        for batch in read_physical(snapshot, fragment, [*self._keys, *self._target.names]):
+            positions = self._positions(batch, natives)
+            live = batch["_rowid"].is_valid().to_numpy(zero_copy_only=False)
+            rows = np.flatnonzero((positions >= 0) & live)
             target = self._target.decode(batch)
             if len(rows):
                 put_natives(target, rows, natives, positions[rows])
             yield self._target.encode(target)
 
-    def _read(
-        self, snapshot: Snapshot, fragment: Fragment, natives: NativeBatch, more: list[str]
-    ) -> Iterator[ArrowBatch]:
-        """Each batch of a fragment, where its natives are, and which rows have one."""
-        sources = self._registry.source_column
-        columns = [self._registry.id_column, *self._source.hashed_names(sources), *more]
-        for batch in read_physical(snapshot, fragment, columns):
-            positions = natives.positions(batch.column(0), self._source.input_hashes(batch, sources))
-            live = batch["_rowid"].is_valid().to_numpy(zero_copy_only=False)
-            yield batch, positions, np.flatnonzero((positions >= 0) & live)
+    @property
+    def _keys(self) -> list[str]:
+        """Columns by which a row finds its native."""
+        return [self._registry.id_column, *self._source.hashed_names(self._registry.source_column)]
+
+    def _positions(self, batch: ArrowBatch, natives: NativeBatch) -> RowNumbers:
+        return natives.positions(batch.column(0), self._source.input_hashes(batch, self._registry.source_column))
