@@ -1,6 +1,7 @@
 """What the engine ray costs: the same hops by the local engine and by a local Ray with a worker for each core.
 
     python -m benchmarks.ray_hop [--rows 40000] [--dim 64] [--fragments 4 64] [--repeats 3]
+        [--precision float32|bfloat16|int8]
 
 Hops `rows` and twice as many, in few and in many fragments, in turn by both engines. Prints the time that Ray takes to
 start, the seconds of each hop (medians), by how much a fragment and a row make a hop by Ray longer than one by the
@@ -44,12 +45,12 @@ def digest(path: Path) -> str:
     return found.hexdigest()
 
 
-def hop(template: Path, folder: Path, engine: str) -> tuple[float, str]:
+def hop(template: Path, folder: Path, engine: str, precision: str) -> tuple[float, str]:
     """Seconds of a hop, and the digest of the table after it."""
     path = Path(shutil.copytree(template, folder / "copy.lance"))
     gallery = cs.Gallery.open(str(path))
     started = time.perf_counter()
-    gallery.upgrade("v2", run=cs.RunSettings(engine=engine))
+    gallery.upgrade("v2", run=cs.RunSettings(engine=engine, precision=precision))
     seconds = time.perf_counter() - started
     found = digest(path)
     shutil.rmtree(path)
@@ -62,6 +63,7 @@ def main() -> None:
     parser.add_argument("--dim", type=int, default=64)
     parser.add_argument("--fragments", type=int, nargs=2, default=[4, 64])
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--precision", choices=("float32", "bfloat16", "int8"), default="float32")
     arguments = parser.parse_args()
     few, many = arguments.fragments
     shapes = [(arguments.rows, few), (arguments.rows, many), (2 * arguments.rows, few)]
@@ -78,12 +80,12 @@ def main() -> None:
             make(place, rows, arguments.dim)
             template = place / "gallery.lance"
             split(template, fragments)
-            hop(template, place, "ray")  # starts the workers
+            hop(template, place, "ray", arguments.precision)  # starts the workers
             runs: dict[str, list[float]] = {"local": [], "ray": []}
             for _ in range(arguments.repeats):
                 digests = set()
                 for engine, seconds in runs.items():
-                    spent, found = hop(template, place, engine)
+                    spent, found = hop(template, place, engine, arguments.precision)
                     seconds.append(spent)
                     digests.add(found)
                 same &= len(digests) == 1
