@@ -49,8 +49,17 @@ class Snapshot(Protocol):
     def to_table(self, **options: Any) -> ArrowTable:
         """Read rows; the options are Lance's: `columns`, `filter`, `nearest`, `limit`, `with_row_id`."""
 
-    def to_batches(self, **options: Any) -> Iterator[ArrowBatch]:
-        """Read rows batch by batch; the options are Lance's."""
+    def to_batches(
+        self,
+        *,
+        columns: Sequence[str] | None = None,
+        filter: str | None = None,
+        limit: int | None = None,
+        batch_size: int | None = None,
+        batch_readahead: int | None = None,
+        fragment_readahead: int | None = None,
+    ) -> Iterator[ArrowBatch]:
+        """Read rows batch by batch. Lance drops any other option without a word: those are for `scanner`."""
 
     def scanner(self, **options: Any) -> Any:
         """A Lance scanner of these options."""

@@ -76,7 +76,7 @@ def test_staged_batches_are_durable_and_go_away(store):
     staged = again.read()
     assert staged.ids.to_pylist() == ["a", "b"]
     assert staged.input_hash.tolist() == [7, 2**64 - 1]
-    assert staged.vectors(np.array([1, 0])).tolist() == [[0, 0, 0], [1, 1, 1]]
+    assert staged.read(np.array([1, 0]))[0].tolist() == [[0, 0, 0], [1, 1, 1]]
     staging.clear()
     assert len(staging) == 0
     staging.clear()
@@ -89,7 +89,7 @@ def test_a_staging_whose_removal_was_killed_is_empty_and_can_be_used_again(store
     assert len(staging) == 0
     staging.append(["b"], np.zeros((1, 3), np.float32), np.array([8], np.uint64))
     assert staging.read().ids.to_pylist() == ["b"]
-    assert staging.read().vectors(np.array([0])).tolist() == [[0, 0, 0]]
+    assert staging.read().read(np.array([0]))[0].tolist() == [[0, 0, 0]]
 
 
 class LostError(Exception):
@@ -114,8 +114,8 @@ def test_each_lease_stages_in_a_table_of_its_own(store):
     assert [len(staging(number)) for number in (None, 9, 10)] == [3, 2, 3]
     staged = staging(10, side_dim=1).read()
     assert staged.ids.to_pylist() == ["a", "bb", "ccc"]
-    assert staged.vectors(np.array([2, 0, 1])).tolist() == [[3, 3], [1, 1], [2, 2]]
-    np.testing.assert_array_equal(staged.side(np.array([2, 0])), [[1], [np.nan]])
+    assert staged.read(np.array([2, 0, 1]))[0].tolist() == [[3, 3], [1, 1], [2, 2]]
+    np.testing.assert_array_equal(staged.read(np.array([2, 0]))[1], [[1], [np.nan]])
     for late in (lambda: stage(staging(9, lost), "late"), staging(9, lost).clear):
         with pytest.raises(LostError):
             late()

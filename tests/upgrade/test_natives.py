@@ -108,9 +108,16 @@ def test_natives_reach_the_table_and_nothing_else_changes(gallery):
     assert gallery.status().table_version == version, "a second fold writes nothing"
 
 
-@pytest.mark.parametrize(("at_once", "reads"), [(write_modes.MOST_NATIVES, [9]), (8, [3, 3, 3])])
-def test_natives_of_several_fragments_are_read_at_once_where_memory_allows(tmp_path, monkeypatch, at_once, reads):
+@pytest.mark.parametrize(
+    ("at_once", "wave_rows", "reads"),
+    [(write_modes.MOST_NATIVES, 3 * ROWS, [9]), (write_modes.MOST_NATIVES, 2 * ROWS, [6, 3]), (8, 3 * ROWS, [3, 3, 3])],
+    ids=["one wave", "two waves", "too many for memory"],
+)
+def test_natives_of_several_fragments_are_read_at_once_where_memory_allows(
+    tmp_path, monkeypatch, at_once, wave_rows, reads
+):
     monkeypatch.setattr(write_modes, "MOST_NATIVES", at_once)
+    monkeypatch.setattr(write_modes, "WAVE_ROWS", wave_rows)
     gallery = make(str(tmp_path / "items.lance"), fragments=3, rows=ROWS)
     gallery.upgrade("v2", backfill=cs.Backfill(write_mode="rewrite_columns"))
     natives = natives_of(gallery)

@@ -273,7 +273,7 @@ class NativeColumns:
     ) -> tuple[Counter[int], RowNumbers]:
         """How many rows of each fragment have a native, by its number, and the positions of all these natives."""
         found = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
-        for batch in read_live(snapshot, fragments, self._keys) if fragments else ():
+        for batch in read_live(snapshot, fragments, self._keys):
             positions = self._positions(batch, natives)
             there = positions >= 0
             found.append((batch["_rowaddr"].to_numpy()[there].astype(np.int64) >> 32, positions[there]))
