@@ -6,6 +6,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from os import PathLike
 from pathlib import Path
@@ -128,7 +129,7 @@ class Artifact:
             networks=dict(networks or {}),
             settings=dict(settings or {}),
             figures=dict(figures or {}),
-            libraries=_libraries(),
+            libraries=dict(_libraries()),
             weights_sha256=hashlib.sha256(weights).hexdigest(),
             created=datetime.now(UTC).isoformat(timespec="seconds"),
             seen=None if distinct is None else len(distinct),
@@ -367,7 +368,9 @@ def _networks(manifest: Manifest, tensors: Mapping[str, FloatArray]) -> dict[str
     return {name: Network(architecture, parts[name]) for name, architecture in manifest.networks.items()}
 
 
-def _libraries() -> dict[str, str]:
+@cache
+def _libraries() -> Mapping[str, str]:
+    """Versions of what an artifact is made with, read once: each is the parsing of a file."""
     found = {}
     for library in ("compatstore", "numpy", "safetensors", "torch"):
         try:

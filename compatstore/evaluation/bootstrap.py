@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from compatstore.arrays import Doubles, Positions
-from compatstore.evaluation.exact_products import cut, multiply
+from compatstore.evaluation.exact_products import cut, cut_whole, multiply
 
 _CELLS = 2**22  # resampled queries held at a time
 
@@ -152,7 +152,7 @@ def resample_clusters(
     names, cluster = np.unique(np.asarray(clusters), return_inverse=True)
     sums, sizes = np.bincount(cluster, values), np.bincount(cluster)
     draws = random.multinomial(len(names), np.full(len(names), 1 / len(names)), size=resamples)
-    drawn = multiply(cut(draws.astype(np.float64)), cut(np.array([sums, sizes], np.float64)))
+    drawn = multiply(cut_whole(draws.astype(np.float64)), cut(np.array([sums, sizes], np.float64)))
     return Resampled(values=values, means=drawn[:, 0] / drawn[:, 1], confidence=confidence)
 
 
@@ -221,7 +221,7 @@ def _draws(random: np.random.Generator, units: int, resamples: int) -> Iterator[
 def _means(values: Doubles, draws: Iterable[Doubles]) -> Doubles:
     """(resamples, r) float64, a mean as a matrix product, the same on every processor."""
     figures = cut(values)
-    return np.concatenate([multiply(cut(counts), figures) / values.shape[1] for counts in draws])
+    return np.concatenate([multiply(cut_whole(counts), figures) / values.shape[1] for counts in draws])
 
 
 def _joint_means(values: Doubles, influence: Doubles, places: Positions, draws: Iterable[Doubles]) -> Doubles:
@@ -233,6 +233,6 @@ def _joint_means(values: Doubles, influence: Doubles, places: Positions, draws: 
     for drawn in draws:
         counts = drawn[drawn[:, places].any(axis=1)]
         asked = counts[:, places]
-        of_queries = multiply(cut(asked), figures) / asked.sum(axis=1, keepdims=True)
-        means.append(of_queries + multiply(cut(counts), parts) / influence.shape[1])
+        of_queries = multiply(cut_whole(asked), figures) / asked.sum(axis=1, keepdims=True)
+        means.append(of_queries + multiply(cut_whole(counts), parts) / influence.shape[1])
     return np.concatenate(means)

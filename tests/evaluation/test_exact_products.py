@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatstore.evaluation.exact_products import cut, multiply
+from compatstore.evaluation.exact_products import cut, cut_whole, multiply
 
 pytestmark = pytest.mark.kernel
 
@@ -109,6 +109,13 @@ def test_whole_numbers_codes_and_halves_are_exact(values):
     vectors = values.astype(np.float64)
     assert cut(vectors).whole
     assert np.array_equal(product(vectors, vectors), exact_products(vectors, vectors))
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(1, 400), st.integers(0, 20))
+def test_whole_numbers_need_no_search_for_steps(seed, dim, bits):
+    numbers = np.random.default_rng(seed).integers(0, 2**bits + 1, (3, dim)).astype(np.float64)
+    assert np.array_equal(cut_whole(numbers).parts, cut(numbers).parts)
+    assert cut_whole(numbers).whole == cut(numbers).whole
 
 
 def test_a_vector_is_no_distance_away_from_itself():
