@@ -48,11 +48,10 @@ SMALLEST = {
     "benchmarks.gpu": "--rows 600 --dim 8 --repeats 1 --images 4 --architecture resnet18",
     "benchmarks.growth": "--adds 8 --cycles 1 --rows 600 --dim 8 --queries 2",
     "benchmarks.hop": "--rows 600 --repeats 1",
-    "benchmarks.house": "--page {house}",
     "benchmarks.imports": "--runs 1",
     "benchmarks.index_upgrade": "--rows 400 --dim 16 --kind IVF_FLAT --steps 2 --queries 3",
     "benchmarks.learning": "{embedded} --journal {new}/learning.jsonl --page {page} --seeds 0 --items 300 --queries 60 "
-    "--shares 0.2 1",
+    "--shares 0.2",
     "benchmarks.spread": "{embedded} --page {page} --seeds 1 --items 100 --queries 30 --shares 0.2",
     "benchmarks.memory": "--rows 600 --dim 8",
     "benchmarks.merges": "{embedded} --seeds 1 --items 60 --queries 20",
@@ -85,6 +84,7 @@ SMALLEST = {
 }
 SLOW = {
     "benchmarks.crashes.__main__": "--kills 2 --seeds 2",
+    "benchmarks.house": "--page {house}",
     "benchmarks.http_encoder.__main__": "--items 400 --kills 1",
     "benchmarks.learning_kills": "--kills 2",
     "benchmarks.learning_intervals": "{embedded} --journal {new}/intervals.jsonl --page {page} --draws 1 --items 600 "

@@ -132,7 +132,7 @@ WRITES = st.lists(
 )
 
 
-@settings(max_examples=8)
+@settings(max_examples=5)
 @given(
     writes=WRITES,
     metric=st.sampled_from(METRICS),

@@ -21,7 +21,7 @@ from benchmarks.crashes.template import KINDS, OWN, initial_items, make_template
 from benchmarks.crashes.truth import ENCODERS, SIDE_ENCODERS, source_vector
 from compatstore.storage.row_digests import input_hashes
 
-KILLS, SUSPENSIONS, FRAGMENTS, ROWS = 8, 3, 4, 120
+KILLS, SUSPENSIONS, FRAGMENTS, ROWS = 6, 2, 4, 120
 
 
 @pytest.mark.parametrize("kind", KINDS[:2], ids=lambda kind: kind.name)
