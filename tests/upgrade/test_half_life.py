@@ -225,7 +225,7 @@ class HalfLife(RuleBasedStateMachine):
 
 
 TestHalfLife = pytest.mark.filterwarnings("error")(HalfLife.TestCase)
-TestHalfLife.settings = settings(max_examples=20, stateful_step_count=25)
+TestHalfLife.settings = settings(max_examples=12, stateful_step_count=25)
 
 
 def test_native_vectors_beside_a_float16_source_stay(tmp_path):

@@ -170,4 +170,4 @@ class Owner(RuleBasedStateMachine):
 
 
 TestOwner = Owner.TestCase
-TestOwner.settings = settings(max_examples=25, stateful_step_count=18)
+TestOwner.settings = settings(max_examples=18, stateful_step_count=18)
