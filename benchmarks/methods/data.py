@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +55,11 @@ def read(path: Path, name: str, pixels: int, leave_out: Sequence[str] = ()) -> I
         return ImageSet(name=name, training=training, test=test, flip=True)
     training, test = _folder(path, pixels, leave_out).split(TEST_SHARE, seed=0)
     return ImageSet(name=name, training=training, test=test, flip=True)
+
+
+def searching(data: ImageSet, other: ImageSet) -> ImageSet:
+    """What models learn from is of one set, and what they search of another, of as many channels."""
+    return replace(data, name=f"{data.name}, searching {other.name}", test=other.test)
 
 
 def _folder(path: Path, pixels: int, leave_out: Sequence[str]) -> Images:

@@ -6,16 +6,19 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from benchmarks.methods.data import ImageSet
 from benchmarks.methods.settings import Size
 from compatstore.errors import InvalidInput
 from compatstore.trainers import Images
 
-Setting = Literal["classes", "data", "architecture", "series"]
-SETTINGS: tuple[Setting, ...] = ("classes", "data", "architecture", "series")
+Setting = Literal["classes", "data", "architecture", "series", "subgroups", "elsewhere"]
+SETTINGS: tuple[Setting, ...] = ("classes", "data", "architecture", "series", "subgroups", "elsewhere")
+ELSEWHERE: Setting = "elsewhere"
 SHARE_OF_SOURCE = 0.3
 FRESH_SHARE = 0.1
+FEW = 10  # of so many classes of the minority a biased source knows one
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -25,7 +28,8 @@ class Lesson:
     Args:
         setting: "classes": the source knows every second class; "data": all classes, from 30 % of the images;
             "architecture": as "classes", and the target is a transformer; "series": three versions that know every
-            fourth, every second and all classes.
+            fourth, every second and all classes; "subgroups": every second class is of the majority, and the source
+            knows all of these and every tenth of the others; "elsewhere": as "classes", and another set is searched.
         sources: What the versions before the target learn from, oldest first.
         target: What the target learns from.
         gallery: What is searched, of all classes.
@@ -35,6 +39,7 @@ class Lesson:
         flip: Whether training may mirror images.
         fresh: Images that no model learns from, to draw pairs from: at most as many as the target learns from, or None
             where there are less than a tenth of that.
+        groups: (q,) str, the subgroup of each query's class; None where a setting has none.
     """
 
     setting: Setting
@@ -46,6 +51,7 @@ class Lesson:
     seed: int
     flip: bool = False
     fresh: Images | None = None
+    groups: npt.NDArray[np.str_] | None = None
 
 
 def lesson(data: ImageSet, setting: Setting, size: Size, seed: int) -> Lesson:
@@ -68,16 +74,21 @@ def lesson(data: ImageSet, setting: Setting, size: Size, seed: int) -> Lesson:
         sources = (training.take(np.flatnonzero(random.random(len(training)) < SHARE_OF_SOURCE)),)
     elif setting == "series":
         sources = (training.of_classes(classes[::4]), training.of_classes(classes[::2]))
+    elif setting == "subgroups":
+        sources = (training.of_classes(sorted((*classes[::2], *classes[1 :: 2 * FEW]))),)
     else:
         sources = (training.of_classes(classes[::2]),)
+    queries = data.test.take(searched[:count])
+    grouped = np.where(np.asarray(queries.labels) % 2, "minority", "majority") if setting == "subgroups" else None
     return Lesson(
         setting=setting,
         sources=sources,
         target=training,
         gallery=data.test.take(searched[count:]),
-        queries=data.test.take(searched[:count]),
+        queries=queries,
         size=size,
         seed=seed,
         flip=data.flip,
         fresh=data.training.take(others) if len(others) >= FRESH_SHARE * len(training) else None,
+        groups=grouped,
     )

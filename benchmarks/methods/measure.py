@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 import compatstore as cs
 from benchmarks.methods.lesson import Lesson
@@ -14,12 +15,13 @@ from benchmarks.methods.models import embed
 from benchmarks.pairs.journal import Record
 from compatstore.arrays import FloatArray
 from compatstore.encoders import Encoder
-from compatstore.evaluation import backfill_curve, retrieval_metrics
+from compatstore.evaluation import Ranking, backfill_curve, rank_queries, summarise
 from compatstore.trainers import TrainedModel
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
 
 PROBES = 50
+QUARTER = 0.25  # of a backfill, where subgroups are compared
 
 
 def own(lesson: Lesson, model: TrainedModel) -> Record:
@@ -28,10 +30,21 @@ def own(lesson: Lesson, model: TrainedModel) -> Record:
 
 
 def figures(lesson: Lesson, queries: FloatArray, gallery: FloatArray) -> Record:
-    """CMC-1, CMC-5 and mAP of queries (q, d) on a gallery (n, d), by cosine."""
-    labels = lesson.queries.labels, lesson.gallery.labels
-    found = retrieval_metrics(queries, gallery, *labels, ks=(1, 5), metric="cosine")
-    return {"cmc1": found.cmc[1], "cmc5": found.cmc[5], "map": found.map}
+    """CMC-1, CMC-5 and mAP of queries (q, d) on a gallery (n, d), by cosine; and the gap between subgroups, if any."""
+    ranking = rank_queries(queries, gallery, lesson.queries.labels, lesson.gallery.labels, metric="cosine")
+    found = summarise(ranking, (1, 5))
+    record: Record = {"cmc1": found.cmc[1], "cmc5": found.cmc[5], "map": found.map}
+    return record if lesson.groups is None else record | {"gap": _gap(lesson.groups, ranking)}
+
+
+def _gap(groups: npt.NDArray[np.str_], ranking: Ranking) -> Record:
+    """What the queries of the majority have above those of the minority (FastFill, section 5.3)."""
+    parts = [ranking.counted & (groups == name) for name in ("majority", "minority")]
+    right, precision = ranking.first_match == 1, ranking.average_precision
+    return {
+        name: float(values[parts[0]].mean() - values[parts[1]].mean())
+        for name, values in (("cmc1", right), ("map", precision))
+    }
 
 
 def searched_as_is(lesson: Lesson, source: TrainedModel, target: TrainedModel, artifact: cs.Artifact) -> Record:
@@ -117,14 +130,24 @@ def _check_search(gallery: cs.Gallery, queries: FloatArray, compared: FloatArray
 def _curve(
     lesson: Lesson, queries: FloatArray, before: FloatArray, after: FloatArray, ranked: Any | None = None
 ) -> Record:
-    """Measure a backfill from `before` to `after` by inner products, in a random order where none is given."""
+    """Measure a backfill from `before` to `after` by inner products, in a random order where none is given.
+
+    Beside quality, what each share mends and breaks (FastFill, appendix D), and the gap between subgroups, if any.
+    """
     ranked = np.random.default_rng(lesson.seed).permutation(len(before)) if ranked is None else ranked
-    labels = lesson.queries.labels, lesson.gallery.labels
-    curve = backfill_curve(queries, before, after, *labels, ranked, alphas=lesson.size.alphas, ks=(1,), metric="dot")
-    return {
+    labels, steps = (lesson.queries.labels, lesson.gallery.labels), lesson.size.alphas
+    alphas = steps if lesson.groups is None else [*np.linspace(0, 1, steps), QUARTER]
+    curve = backfill_curve(queries, before, after, *labels, ranked, alphas=alphas, ks=(1,), metric="dot")
+    flips = curve.flips()
+    record = {
         "area": {"cmc1": curve.area["cmc@1"], "map": curve.area["map"]},
         "curve": {"cmc1": curve.cmc[1].tolist(), "map": curve.map.tolist()},
+        "flips": {"mended": [step.positive for step in flips], "broken": [step.negative for step in flips]},
     }
+    if lesson.groups is None:
+        return record
+    gaps = {f"{alpha:.0%}": _gap(lesson.groups, one) for alpha, one in zip(curve.alphas, curve.rankings, strict=True)}
+    return record | {"gap": gaps}
 
 
 def _side_by_side(

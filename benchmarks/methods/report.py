@@ -24,6 +24,8 @@ from compatstore.evaluation.compatibility import degradation, upgrade_gain
 
 PAIRS = ("s/s", "t/s", "t/h", "h/h", "t/t")
 HEADER = ("row", *PAIRS, "gain, mAP", "degradation, mAP", "area")
+GAPS = ("gap: s/s, t/t", "gap of CMC-1 at 0, 25, 100 %", "mended, broken at 50 %")
+_SHARES = ("0%", "25%", "100%")
 
 _MARKED = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -35,19 +37,40 @@ def tables(setting: str, records: Sequence[Record]) -> Iterator[str]:
         rows = [record for record in mine if record["set"] == name]
         seeds = len({record["seed"] for record in rows})
         yield from ("", f"#### {name}, seeds: {seeds}", "")
-        yield from (_series(rows) if setting == "series" else _methods(rows))
+        yield from (_series(rows) if setting == "series" else _methods(rows, grouped=setting == "subgroups"))
 
 
-def _methods(records: Sequence[Record]) -> Iterator[str]:
-    yield _line(HEADER)
-    yield _line(["---"] * len(HEADER))
+def _methods(records: Sequence[Record], *, grouped: bool) -> Iterator[str]:
+    header = (*HEADER, *(GAPS if grouped else ()))
+    yield _line(header)
+    yield _line(["---"] * len(header))
     for row in ROWS:
         alone = [record for record in records if record["method"] == baseline(row)]
         found = [record for record in records if record["method"] == row]
         if found:
-            yield _line(
-                [_name(row, found, records), *(_spread(found, pair) for pair in PAIRS), *_derived(found, alone)]
-            )
+            cells = [_name(row, found, records), *(_spread(found, pair) for pair in PAIRS), *_derived(found, alone)]
+            yield _line([*cells, *(_gaps(found) if grouped else ())])
+
+
+def _gaps(found: Sequence[Record]) -> Iterator[str]:
+    """Between subgroups: of each model alone, and along each curve; and what half of a backfill mends and breaks."""
+    alone = [(pair, [record[pair]["gap"] for record in found if pair in record]) for pair in ("s/s", "t/t")]
+    yield ", ".join(_mean(gaps, "cmc1") for _, gaps in alone if gaps)
+    names = dict.fromkeys(curve for record in found for curve in record.get("curves", {}))
+    curves = {name: [record["curves"][name] for record in found] for name in names}
+    yield "; ".join(
+        f"{name}: {', '.join(_mean([one['gap'][share] for one in of], 'cmc1') for share in _SHARES)}"
+        for name, of in curves.items()
+    )
+    yield "; ".join(
+        f"{name}: {', '.join(_halfway([one['flips'][kind] for one in of]) for kind in ('mended', 'broken'))}"
+        for name, of in curves.items()
+    )
+
+
+def _halfway(shares: Sequence[Sequence[float]]) -> str:
+    """In points, in the middle of a curve whose steps lie evenly on both sides of it but for one at 25 %."""
+    return f"{100 * np.mean([steps[len(steps) // 2] for steps in shares]):.1f}"
 
 
 def _name(row: str, found: Sequence[Record], records: Sequence[Record]) -> str:

@@ -18,6 +18,10 @@ For 60 epochs; one core a process is used best, and a GPU serves many processes,
 The papers' size, on a GPU, with CIFAR-10 as folders `train` and `test` of class folders:
 
     python -m benchmarks.methods.run --set cifar10 CIFAR-10 --size gpu --journal methods.jsonl
+
+Models that search another set than they have learned from (FCT, table 9):
+
+    python -m benchmarks.methods.run --set caltech101 Caltech-101 --elsewhere cifar10 CIFAR-10 --journal methods.jsonl
 """
 
 from __future__ import annotations
@@ -30,8 +34,8 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.methods.checkpoints import Checkpoints
-from benchmarks.methods.data import ImageSet, read
-from benchmarks.methods.lesson import SETTINGS, Setting, lesson
+from benchmarks.methods.data import ImageSet, read, searching
+from benchmarks.methods.lesson import ELSEWHERE, SETTINGS, Setting, lesson
 from benchmarks.methods.models import Models
 from benchmarks.methods.origin import origin, require_same_settings
 from benchmarks.methods.rows import FRESH, ROWS
@@ -98,13 +102,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_options(parser)
     parser.add_argument("--size", choices=SIZES, default="quick")
-    parser.add_argument("--setting", choices=SETTINGS, nargs="+", default=SETTINGS)
+    here = [name for name in SETTINGS if name != ELSEWHERE]
+    parser.add_argument("--setting", choices=here, nargs="+", default=here)
+    parser.add_argument("--elsewhere", nargs=2, metavar=("PATH", "NAME"), help="a set that the models of --set search")
     parser.add_argument("--row", nargs="*", default=[], help="rows, all by default")
     options = parser.parse_args()
     journal, size, checkpoints = Journal(options.journal, EARLIER), SIZES[options.size], checkpoints_of(options)
     sets = [read(Path(path), name, size.pixels, options.leave_out) for path, name in options.set]
+    settings: Sequence[Setting] = options.setting
+    if options.elsewhere:
+        other = read(Path(options.elsewhere[0]), options.elsewhere[1], size.pixels, options.leave_out)
+        sets, settings = [searching(data, other) for data in sets], [ELSEWHERE]
     for seed, data in itertools.product(seeds_of(options), sets):
-        run(data, size, [seed], journal, options.setting, options.row, checkpoints)
+        run(data, size, [seed], journal, settings, options.row, checkpoints)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from benchmarks.methods.data import ImageSet, read
+from benchmarks.methods.data import ImageSet, read, searching
 from benchmarks.methods.lesson import SETTINGS, lesson
 from benchmarks.methods.models import FOURFOLD, QUARTER, Models
 from benchmarks.methods.report import fill
@@ -53,7 +53,40 @@ def test_nothing_that_is_searched_was_learned_from(data: ImageSet) -> None:
         assert not learned & set(searched)
         assert len(trial.sources) == (2 if setting == "series" else 1)
         shown = {len(images.class_names) for images in trial.sources}
-        assert shown == ({3, 5} if setting == "series" else {10} if setting == "data" else {5})
+        assert shown == ({3, 5} if setting == "series" else {10} if setting == "data" else {5 + (setting == "subgroups")})
+
+
+def test_a_biased_source_knows_the_majority_and_few_of_the_minority(data: ImageSet, tmp_path: Path) -> None:
+    trial = lesson(data, "subgroups", TINY, seed=1)
+    assert trial.sources[0].class_names == ("0", "1", "2", "4", "6", "8")
+    assert trial.groups is not None
+    assert trial.groups.tolist() == ["minority" if label % 2 else "majority" for label in trial.queries.labels]
+    journal = Journal(tmp_path / "journal.jsonl")
+    run(data, TINY, [0], journal, ["subgroups"], ["independent", "FCT", "residual, sigma"])
+    alone, fct, residual = journal.records
+    curve = fct["curves"]["random"]
+    assert set(curve["gap"]) == {"0%", "25%", "50%", "100%"}
+    assert curve["gap"]["100%"] == pytest.approx(alone["t/t"]["gap"])
+    assert curve["gap"]["0%"] == pytest.approx(fct["t/h"]["gap"])
+    assert residual["curves"]["sigma"]["gap"]["100%"] == pytest.approx(curve["gap"]["100%"])
+    mended, broken = (np.array(curve["flips"][kind]) for kind in ("mended", "broken"))
+    cmc = np.array(curve["curve"]["cmc1"])
+    np.testing.assert_allclose(cmc - cmc[0], mended - broken, atol=2e-5)
+    line = fill("<!-- table: subgroups -->\n<!-- end -->", journal.records).splitlines()[-3]
+    assert line.startswith("| FCT |")
+    told = [f"{100 * curve['gap'][share]['cmc1']:.1f}" for share in ("0%", "25%", "100%")]
+    assert f"random: {', '.join(told)}" in line
+
+
+def test_models_search_another_set_than_they_have_learned_from(data: ImageSet) -> None:
+    other = Images(255 - np.asarray(data.test.images), np.asarray(data.test.labels) // 2, ("a", "b", "c", "d", "e"))
+    inverse = ImageSet(name="Inverse", training=data.training, test=other)
+    made = searching(data, inverse)
+    assert made.name == "Digits, searching Inverse"
+    here, there = lesson(data, "classes", TINY, seed=1), lesson(made, "elsewhere", TINY, seed=1)
+    assert there.target.fingerprint == here.target.fingerprint
+    assert there.sources[0].fingerprint == here.sources[0].fingerprint
+    assert {image.tobytes() for image in there.gallery.images} <= {image.tobytes() for image in other.images}
 
 
 def test_fresh_pairs_are_of_images_that_no_model_learns_from(data: ImageSet, tmp_path: Path) -> None:
