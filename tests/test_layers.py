@@ -99,7 +99,10 @@ LAZY = {
 # Copied to devices as one file: it may import nothing of ours at all, and opens Lance tables by itself.
 ALONE = "compatstore/devices/runner.py"
 # Torch modules, in files that are themselves loaded where they are used.
-NETWORKS = {"compatstore.encoders.backbones.basis_network"}
+NETWORKS = {
+    "compatstore.encoders.backbones.basis_network",
+    "compatstore.encoders.backbones.generalised_mean_pool",
+}
 
 
 def modules():

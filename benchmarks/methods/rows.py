@@ -180,6 +180,7 @@ ROWS: dict[str, Row] = {
     "DMU, head 2048 wide": partial(dmu, adapter_width=2048),
     "DMU, no adaptation": partial(compatible, DMU, adaptation_weight=0.0),
     "DMU, adaptation at scale 8": partial(dmu, adaptation_scale=8.0),
+    "DMU, generalised mean": partial(dmu, pooling="gem"),
     f"independent{UNSCALED}": lambda models: independent(unscaled(models)),
     f"BCT{UNSCALED}": lambda models: compatible(BCT, unscaled(models), weight=10.0),
     f"BCT(+d){UNSCALED}": lambda models: compatible(BCT, unscaled(models), longer=True, weight=10.0),

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -7,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from compatstore.encoders import NetworkEncoder
-from compatstore.encoders.backbones import TimmBackbone, from_description, to_description
+from compatstore.encoders.backbones import GeneralisedMean, TimmBackbone, from_description, to_description
+from compatstore.encoders.backbones.generalised_mean_pool import GeneralisedMeanPool, pool_by_generalised_mean
 from compatstore.encoders.backbones.published import TorchvisionBackbone
 from compatstore.encoders.backbones.small import SmallVisionTransformer
 from compatstore.encoders.network import Preprocessing
@@ -72,3 +74,38 @@ def test_a_backbone_keeps_its_description_across_the_file_format() -> None:
     backbone = SmallVisionTransformer(size=16, dim=5, channels=3, width=32)
     encoder = NetworkEncoder(backbone, Preprocessing(size=16), normalise=True, device="cpu")
     assert NetworkEncoder.from_bytes(encoder.to_bytes()).backbone == backbone
+
+
+@pytest.mark.parametrize(
+    ("architecture", "width"), [("", 2), ("timm:test_resnet", 32), ("torchvision:mobilenet_v3_small", 32)]
+)
+def test_a_generalised_mean_pools_as_its_formula_says(architecture: str, width: int) -> None:
+    trainer = Independent(dim=6, width=width, epochs=1, warmup_epochs=0, batch_size=6, architecture=architecture)
+    made = replace(trainer, pooling="gem").fit(COLOUR).encoder
+    assert isinstance(made.backbone, GeneralisedMean)
+    again = NetworkEncoder.from_bytes(made.to_bytes(), device="cpu")
+    assert again.fingerprint == made.fingerprint != trainer.fit(COLOUR).encoder.fingerprint
+    plain, pooled = made.backbone.inner.build().eval(), made.backbone.build().eval()
+    assert list(plain.state_dict()) == list(pooled.state_dict())
+    plain.load_state_dict(pooled.state_dict())
+    pixels = torch.rand(2, 3, 32, 32)
+    pool_by_generalised_mean(plain, made.backbone.power)
+    torch.testing.assert_close(plain(pixels), pooled(pixels))
+    features = torch.rand(2, 3, 4, 4)
+    mean = GeneralisedMeanPool(torch.nn.AdaptiveAvgPool2d(1), 3.0)(features)[..., 0, 0]
+    torch.testing.assert_close(mean, (features**3).mean((2, 3)) ** (1 / 3))
+    assert (GeneralisedMeanPool(torch.nn.AdaptiveAvgPool2d(1), 1.0)(features) <= mean[..., None, None]).all()
+
+
+@pytest.mark.parametrize("power", [0.5, 0.0, -1.0, float("nan"), float("inf")])
+def test_powers_that_are_no_means_are_refused(power: float) -> None:
+    with pytest.raises(InvalidInput, match="a power of 1 or more"):
+        GeneralisedMean(inner=SmallVisionTransformer(size=8, dim=4), power=power)
+
+
+def test_networks_without_an_average_have_no_choice_of_it() -> None:
+    with pytest.raises(InvalidInput, match="pooling average for small-vit"):
+        Independent(dim=4, architecture="small-vit", pooling="gem")
+    for architecture in ("timm:test_vit", "torchvision:shufflenet_v2_x0_5"):
+        with pytest.raises(InvalidInput, match='Leave pooling="average"'):
+            Independent(dim=4, architecture=architecture, pooling="gem", size=160).fit(COLOUR)

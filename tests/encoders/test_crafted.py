@@ -9,7 +9,13 @@ import pytest
 from crafted import HOSTILE, damages, exchanged, mutations, places
 from hypothesis import given, settings
 
-from compatstore.encoders.backbones import BasisTransformed, FinalNorm, SmallConvNet, SmallVisionTransformer
+from compatstore.encoders.backbones import (
+    BasisTransformed,
+    FinalNorm,
+    GeneralisedMean,
+    SmallConvNet,
+    SmallVisionTransformer,
+)
 from compatstore.encoders.network import NetworkEncoder, Preprocessing
 from compatstore.errors import CorruptArtifact
 from confined import run_confined
@@ -19,6 +25,7 @@ GREY = Preprocessing(size=8, mode="L")
 ENCODERS = {
     "convolutional": NetworkEncoder(FinalNorm(inner=SmallConvNet(size=8, dim=4, width=2)), GREY),
     "transformer": NetworkEncoder(SmallVisionTransformer(size=8, dim=4, width=16, depth=1), GREY),
+    "generalised mean": NetworkEncoder(GeneralisedMean(inner=SmallConvNet(size=8, dim=4, width=2)), GREY),
     "basis": NetworkEncoder(BasisTransformed(inner=INNER, source_dim=6, extra=2), GREY),
 }  # fmt: skip
 CONTENTS = {name: encoder.to_bytes() for name, encoder in ENCODERS.items()}

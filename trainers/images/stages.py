@@ -7,7 +7,14 @@ from typing import Any, NamedTuple
 
 from torch import nn
 
-from compatstore.encoders.backbones import Backbone, BasisTransformed, FinalNorm, TimmBackbone, TorchvisionBackbone
+from compatstore.encoders.backbones import (
+    Backbone,
+    BasisTransformed,
+    FinalNorm,
+    GeneralisedMean,
+    TimmBackbone,
+    TorchvisionBackbone,
+)
 from compatstore.errors import InvalidInput
 
 # Modules of torchvision that hold a network's stages, one after the other.
@@ -33,6 +40,8 @@ def published(network: nn.Module, backbone: Backbone) -> Published | None:
     """Find the network of timm or torchvision inside of what a backbone built; None where there is none."""
     if isinstance(backbone, FinalNorm):
         return published(network.get_submodule("0"), backbone.inner)
+    if isinstance(backbone, GeneralisedMean):
+        return published(network, backbone.inner)
     if isinstance(backbone, BasisTransformed):
         return published(network.get_submodule("inner"), backbone.inner)
     return Published(network, backbone) if isinstance(backbone, TimmBackbone | TorchvisionBackbone) else None

@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader
 
 from compatstore.artifacts.network import PrecisionRequest
 from compatstore.encoders.backbones import Backbone, SmallConvNet, TimmBackbone
-from compatstore.encoders.backbones.backbone import FinalNorm
+from compatstore.encoders.backbones.backbone import FinalNorm, GeneralisedMean
 from compatstore.encoders.backbones.published import TorchvisionBackbone
 from compatstore.encoders.backbones.small import SmallVisionTransformer
 from compatstore.encoders.images import Mode
@@ -36,6 +36,7 @@ ImageOptimiser = Literal["sgd", "adamw"]
 Batches = DataLoader[tuple[torch.Tensor, torch.Tensor]]
 # Of training alone: gradients are scaled into the range of float16.
 TrainingPrecision = Literal[PrecisionRequest, "float16"]
+Pooling = Literal["average", "gem"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,6 +64,8 @@ class ImageTraining:
             the values of a patch of the small transformer.
         architecture: "" for the small convolutional network, "small-vit" for a small vision transformer, "timm:NAME"
             (or the bare name) or "torchvision:NAME" for larger images.
+        pooling: How the positions of the last stage become one: "average", or "gem" for their generalised mean with
+            p = 3, as in DMU. Networks that end without an average have no choice.
         pretrained: Weights that a network of timm or torchvision starts from: a file (.safetensors, or a state dict of
             torch), a folder that holds one, "package:NAME" for an installed package that ships them, or "download" for
             the published ones, from the library's cache or the network. "" starts from random weights. The layer that
@@ -90,6 +93,7 @@ class ImageTraining:
     mode: Mode | None = None
     width: Count = 32
     architecture: str = ""
+    pooling: Pooling = "average"
     pretrained: str = ""
     frozen_stages: Annotated[int, at_least(0)] = 0
     stage_decay: Annotated[float, Rule("above 0 to 1", lambda value: 0 < value <= 1)] = 1.0
@@ -100,6 +104,7 @@ class ImageTraining:
         rules = {
             "warmup_epochs from 0 to epochs": self.warmup_epochs <= self.epochs,
             "pretrained with an architecture timm:NAME or torchvision:NAME alone": not (self.pretrained and small),
+            "pooling average for small-vit": self.architecture != "small-vit" or self.pooling == "average",
             "frozen_stages 0 without pretrained": bool(self.pretrained) or self.frozen_stages == 0,
             "stage_decay 1 without pretrained": bool(self.pretrained) or self.stage_decay == 1,
         }
@@ -125,6 +130,7 @@ class ImageTraining:
     def backbone(self, preprocessing: Preprocessing, *, final_norm: bool = False) -> Backbone:
         """Describe the network, with a BatchNorm after it where `final_norm`."""
         network = self._network(preprocessing)
+        network = GeneralisedMean(inner=network) if self.pooling == "gem" else network
         return FinalNorm(inner=network) if final_norm else network
 
     def start(self, backbone: Backbone) -> nn.Module:

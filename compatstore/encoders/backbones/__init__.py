@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from compatstore.documents import WIDEST, Malformed, read_record
-from compatstore.encoders.backbones.backbone import Backbone, BasisTransformed, FinalNorm
+from compatstore.encoders.backbones.backbone import Backbone, BasisTransformed, FinalNorm, GeneralisedMean
 from compatstore.encoders.backbones.published import TimmBackbone, TorchvisionBackbone
 from compatstore.encoders.backbones.small import SmallConvNet, SmallVisionTransformer
 from compatstore.errors import InvalidInput
@@ -15,6 +15,7 @@ __all__ = [
     "Backbone",
     "BasisTransformed",
     "FinalNorm",
+    "GeneralisedMean",
     "SmallConvNet",
     "SmallVisionTransformer",
     "TimmBackbone",
@@ -59,5 +60,13 @@ def from_description(description: Mapping[str, Any]) -> Backbone:
 
 _KINDS: dict[str, type[Backbone]] = {
     kind.__name__: kind
-    for kind in (SmallConvNet, SmallVisionTransformer, TimmBackbone, TorchvisionBackbone, BasisTransformed, FinalNorm)
+    for kind in (
+        SmallConvNet,
+        SmallVisionTransformer,
+        TimmBackbone,
+        TorchvisionBackbone,
+        BasisTransformed,
+        FinalNorm,
+        GeneralisedMean,
+    )
 }

@@ -1,7 +1,8 @@
 """What a backbone is, the description of a network that can be written down and built again, and those around another.
 
-`FinalNorm` ends in a BatchNorm, as side-information models do: values around zero, of one size. `BasisTransformed` is
-the network of BT^2: two changes of basis put what a source model understands in front of a target embedding.
+`FinalNorm` ends in a BatchNorm, as side-information models do: values around zero, of one size. `GeneralisedMean` pools
+positions by another mean than the usual one. `BasisTransformed` is the network of BT^2: two changes of basis put what a
+source model understands in front of a target embedding.
 """
 
 from __future__ import annotations
@@ -52,6 +53,49 @@ class FinalNorm:
         """Make the network, with random weights."""
         torch = require_torch()
         network: nn.Module = torch.nn.Sequential(self.inner.build(), torch.nn.BatchNorm1d(self.dim))
+        return network
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneralisedMean:
+    """A backbone whose last average pooling is a generalised mean (Radenovic et al. 2018; DMU pools so).
+
+    Args:
+        inner: The backbone; its last average pooling gives way, and its weights keep their names.
+        power: p, >= 1: 1 for the average; the larger, the nearer to the maximum.
+
+    Raises:
+        InvalidInput: The power is out of its range.
+    """
+
+    inner: Backbone
+    power: float = 3.0
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.power < float("inf"):
+            raise InvalidInput("describe a generalised mean", expected="a power of 1 or more", found=f"{self.power}")
+
+    @property
+    def dim(self) -> int:
+        """Length of an embedding."""
+        return self.inner.dim
+
+    @property
+    def channels(self) -> int:
+        """Number of channels: 1 or 3."""
+        return self.inner.channels
+
+    def build(self) -> nn.Module:
+        """Make the network, with random weights.
+
+        Raises:
+            InvalidInput: The network has no average pooling.
+        """
+        require_torch()
+        from compatstore.encoders.backbones.generalised_mean_pool import pool_by_generalised_mean
+
+        network = self.inner.build()
+        pool_by_generalised_mean(network, self.power)
         return network
 
 
