@@ -30,8 +30,8 @@ class Backbone(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FinalNorm:
-    """A backbone with a BatchNorm after it (FCT, appendix D).
+class _Around:
+    """A backbone around another, whose embeddings have the length and whose images the channels of that one.
 
     Args:
         inner: The backbone.
@@ -49,6 +49,15 @@ class FinalNorm:
         """Number of channels: 1 or 3."""
         return self.inner.channels
 
+
+@dataclass(frozen=True, kw_only=True)
+class FinalNorm(_Around):
+    """A backbone with a BatchNorm after it (FCT, appendix D).
+
+    Args:
+        inner: The backbone.
+    """
+
     def build(self) -> nn.Module:
         """Make the network, with random weights."""
         torch = require_torch()
@@ -57,7 +66,7 @@ class FinalNorm:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GeneralisedMean:
+class GeneralisedMean(_Around):
     """A backbone whose last average pooling is a generalised mean (Radenovic et al. 2018; DMU pools so).
 
     Args:
@@ -68,22 +77,11 @@ class GeneralisedMean:
         InvalidInput: The power is out of its range.
     """
 
-    inner: Backbone
     power: float = 3.0
 
     def __post_init__(self) -> None:
         if not 1 <= self.power < float("inf"):
             raise InvalidInput("describe a generalised mean", expected="a power of 1 or more", found=f"{self.power}")
-
-    @property
-    def dim(self) -> int:
-        """Length of an embedding."""
-        return self.inner.dim
-
-    @property
-    def channels(self) -> int:
-        """Number of channels: 1 or 3."""
-        return self.inner.channels
 
     def build(self) -> nn.Module:
         """Make the network, with random weights.
