@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.claims import Figure, clear, findings, level
+from compatstore.errors import InvalidInput
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results"
@@ -101,3 +102,13 @@ def test_clear_and_level_go_by_the_deviation_over_seeds():
     assert level(scattered)
     assert not level(steady)
     assert not clear(Figure({0: 5.0}, set())), "of one seed nothing is clear"
+
+
+def test_rows_of_some_seeds_in_common_are_compared_by_these():
+    five, three = Figure(dict.fromkeys(range(5), 3.0), set()), Figure({2: 1.0, 3: 2.0, 4: 3.0}, set())
+    assert (five - three).by_seed == {2: 2.0, 3: 1.0, 4: 0.0}
+    assert (three / five).by_seed.keys() == {2, 3, 4}
+    two = Figure({0: 1.0, 1: 2.0}, set())
+    assert (two - two).by_seed == {0: 0.0, 1: 0.0}
+    with pytest.raises(InvalidInput, match="or 3 of them at least"):
+        five - two

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from benchmarks.claims import Figure, clear, look_up, sets_of
+from benchmarks.claims import FEWEST_SEEDS, Figure, clear, look_up, sets_of
 from compatstore.errors import NotFound
 
 Measure = Literal["cmc", "map"]
@@ -17,7 +17,6 @@ SIZES: Mapping[str, Mapping[str, str]] = {
     "standard": {"methods": "standard"},
 }
 HOLDS, MEAN, MIXED, NOT = "holds", "by the mean", "mixed", "does not"
-FEWEST_SEEDS = 3  # of a difference that says anything
 
 
 @dataclass(frozen=True)
@@ -86,13 +85,8 @@ def _differences(above: Above, size: str) -> Iterator[Found]:
             continue
         for measure in above.measures:
             mine, other = (getattr(row, measure) for row in rows)
-            seeds = mine.by_seed.keys() & other.by_seed.keys()
-            if len(seeds) >= FEWEST_SEEDS:
-                yield Found(above.setting, name, measure, _of(mine, seeds) - _of(other, seeds))
-
-
-def _of(figure: Figure, seeds: set[int]) -> Figure:
-    return Figure({seed: figure.by_seed[seed] for seed in sorted(seeds)}, figure.said)
+            if len(mine.by_seed.keys() & other.by_seed.keys()) >= FEWEST_SEEDS:
+                yield Found(above.setting, name, measure, mine - other)
 
 
 def verdict(found: Sequence[Found]) -> str:
