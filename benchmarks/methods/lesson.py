@@ -18,7 +18,7 @@ SETTINGS: tuple[Setting, ...] = ("classes", "data", "architecture", "series", "s
 ELSEWHERE: Setting = "elsewhere"
 SHARE_OF_SOURCE = 0.3
 FRESH_SHARE = 0.1
-FEW = 10  # of so many classes of the minority a biased source knows one
+FEW = 10  # a biased source knows one in as many classes of the minority
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

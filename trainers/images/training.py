@@ -36,7 +36,7 @@ ImageOptimiser = Literal["sgd", "adamw"]
 Batches = DataLoader[tuple[torch.Tensor, torch.Tensor]]
 # Of training alone: gradients are scaled into the range of float16.
 TrainingPrecision = Literal[PrecisionRequest, "float16"]
-Pooling = Literal["average", "gem"]
+ImagePooling = Literal["average", "gem"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +93,7 @@ class ImageTraining:
     mode: Mode | None = None
     width: Count = 32
     architecture: str = ""
-    pooling: Pooling = "average"
+    pooling: ImagePooling = "average"
     pretrained: str = ""
     frozen_stages: Annotated[int, at_least(0)] = 0
     stage_decay: Annotated[float, Rule("above 0 to 1", lambda value: 0 < value <= 1)] = 1.0
