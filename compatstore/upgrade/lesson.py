@@ -26,7 +26,7 @@ from compatstore.versions import EmbeddingVersion
 
 FEWEST_PAIRS = 40
 MOST_PAIRS, MOST_JUDGES = 20_000, 1_000
-LEAST_GROWTH = 1.25  # natives since the last lesson, where the budget ends within a wave, before there is another
+LEAST_GROWTH = 1.1  # natives since the last lesson, where the budget ends within a wave, before there is another
 _DRAW = "learn"
 
 
