@@ -34,9 +34,9 @@ def centres_of(sample: FloatArray, cells: int, seed: int) -> FloatArray:
     centres = sample[random.choice(len(sample), min(cells, len(sample)), replace=False)].astype(np.float32)
     for _ in range(ROUNDS):
         own = nearest_centres(sample, centres)
-        sums = np.zeros(centres.shape)
-        np.add.at(sums, own, sample)
         counts = np.bincount(own, minlength=len(centres))
+        # One by one, in the order of the rows: other sums depend on the processor.
+        sums = np.stack([np.bincount(own, weights=values, minlength=len(centres)) for values in sample.T], axis=1)
         moved = counts > 0
         centres[moved] = sums[moved] / counts[moved, None]
     return centres
