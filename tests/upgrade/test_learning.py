@@ -145,6 +145,12 @@ def test_a_stopped_call_goes_on_to_the_same_end(world, tmp_path, undisturbed, st
     assert end_of(gallery) == undisturbed
 
 
+def test_the_last_lesson_is_of_all_that_the_budget_has_embedded(world, tmp_path):
+    result = world.gallery(tmp_path).upgrade("v2", backfill=0.25, learn=FIRST)
+    assert result.backfilled == 200
+    assert "200 pairs" in result.lessons[-1]
+
+
 def test_without_anything_to_learn_from_it_refuses(world, tmp_path):
     gallery = world.gallery(tmp_path)
     with pytest.raises(UnknownArtifact, match="a linked ForwardTransform"):
