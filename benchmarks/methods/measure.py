@@ -21,6 +21,7 @@ from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
 
 PROBES = 50
+CLASS = "class"  # a column of the gallery's items
 QUARTER = 0.25  # of a backfill, where subgroups are compared
 
 
@@ -75,9 +76,9 @@ def transformed(
     target: TrainedModel,
     artifact: cs.Artifact,
     side: Encoder | None = None,
-    policy: str = "random",
+    *policies: str,
 ) -> Record:
-    """Hop the gallery by a ForwardTransform, and backfill it in the order of a policy."""
+    """Hop the gallery by a ForwardTransform, and backfill it in the order of each policy, at random where none is."""
     queries, native = embed(target.encoder, lesson.queries), embed(target.encoder, lesson.gallery)
     with tempfile.TemporaryDirectory() as folder:
         gallery = _gallery(folder, lesson, source, side)
@@ -94,8 +95,15 @@ def transformed(
         "h/h": figures(lesson, _hopped_queries(lesson, source, artifact, side), hopped),
     }
     known = None if np.isnan(sigma2).any() else sigma2
-    ranked = order(policy, ArrayRows(ids=list(range(len(hopped))), sigma2=known), lesson.seed)
-    return found | {"curves": {policy: _curve(lesson, *map(_unit, (queries, hopped, native)), ranked)}}
+    items = ArrayRows(
+        ids=list(range(len(hopped))),
+        sigma2=known,
+        columns={CLASS: lesson.gallery.labels},
+        source=embed(source.encoder, lesson.gallery),
+    )
+    both = tuple(map(_unit, (queries, hopped, native)))
+    curves = {one: _curve(lesson, *both, order(one, items, lesson.seed)) for one in policies or ("random",)}
+    return found | {"curves": curves}
 
 
 def _hopped_queries(lesson: Lesson, source: TrainedModel, artifact: cs.Artifact, side: Encoder | None) -> FloatArray:

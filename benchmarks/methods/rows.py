@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from benchmarks.methods.measure import figures, own, searched_as_is, transformed
+from benchmarks.methods.measure import CLASS, figures, own, searched_as_is, transformed
 from benchmarks.methods.models import ARCFACE, FOURFOLD, QUARTER, Models, embed
 from benchmarks.methods.unscaled import unscaled
 from benchmarks.pairs.journal import Record
@@ -34,6 +34,8 @@ UNSCALED = ", cross-entropy"
 PLAIN = {"source_rows": "plain-means"}
 # Rows whose transform learns from images that no model was trained on, as many; none where a set has no others.
 FRESH = ", fresh pairs"
+# Orders of a backfill that a row compares with one transform.
+ORDERS = ("random", "sigma", "spread-sigma", f"spread-sigma:{CLASS}")
 
 
 def independent(models: Models) -> Record:
@@ -93,7 +95,7 @@ def transform(
     models: Models,
     *,
     side: str = "",
-    policy: str = "random",
+    policy: str | Sequence[str] = "random",
     fresh: bool = False,
     **settings: Any,
 ) -> Record:
@@ -104,7 +106,8 @@ def transform(
     common = {"epochs": epochs, "seed": lesson.seed}
     artifact = trainer(**{**common, **settings}).fit(models.pairs(models.independent, encoder, fresh=fresh))
     seconds = time.perf_counter() - start
-    found = transformed(lesson, models.source, models.independent, artifact, encoder, policy)
+    policies = [policy] if isinstance(policy, str) else policy
+    found = transformed(lesson, models.source, models.independent, artifact, encoder, *policies)
     chosen = artifact.manifest.settings.get("balance")
     found |= {"balance": chosen} if chosen else {}
     return {**found, "t/t": own(lesson, models.independent), "seconds": seconds}
@@ -122,8 +125,8 @@ def default_fastfill(models: Models, **settings: Any) -> Record:
 
 def fastfill(models: Models, **settings: Any) -> Record:
     """FastFill, backfilled in the order of its sigma; its loss through the head is the target's own."""
-    given = {**_shape(models), "batch_size": 1024, "disc": "arcface", **ARCFACE, **settings}
-    return transform(FastFill, models, policy="sigma", **given)
+    given = {"policy": "sigma", **_shape(models), "batch_size": 1024, "disc": "arcface", **ARCFACE, **settings}
+    return transform(FastFill, models, **given)
 
 
 def _shape(models: Models) -> dict[str, int]:
@@ -163,6 +166,10 @@ ROWS: dict[str, Row] = {
     "FastFill balanced, sigma": partial(fastfill, scale=4.0),
     "FastFill by default, sigma": default_fastfill,
     "FastFill by default + SimCLR, sigma": partial(default_fastfill, side="SimCLR"),
+    "FastFill by distance": partial(fastfill, loss="l2", policy=ORDERS),
+    "FastFill by distance, even": partial(fastfill, loss="l2", beta=1.0, policy=ORDERS),
+    "FastFill": partial(fastfill, policy=ORDERS),
+    "FastFill, even": partial(fastfill, beta=1.0, policy=ORDERS),
     "residual, sigma": partial(transform, Residual, policy="sigma"),
     f"FCT{FRESH}": partial(fct, fresh=True),
     f"FastFill, sigma{FRESH}": partial(fastfill, fresh=True),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import torch
 
@@ -17,7 +17,7 @@ from compatstore.trainers.pairs.loop import Batch, Loss, Objective, squared_dist
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.through_head import HeadTraining
 from compatstore.trainers.pairs.two_branch import Prediction, TwoBranch
-from compatstore.trainers.settings import BatchRows, Count, Positive
+from compatstore.trainers.settings import BatchRows, Count, Positive, from_to
 from compatstore.trainers.training import OnEpoch
 
 AlignmentLoss = Literal["l2", "disc", "l2+disc"]
@@ -40,7 +40,7 @@ class FastFill(HeadTraining):
     All settings of FastFill:
 
     * network: `branch_width`, `mixer_width`;
-    * objective: `loss`, `uncertainty`, `inverse_lambda`, `disc_weight`;
+    * objective: `loss`, `uncertainty`, `inverse_lambda`, `beta`, `disc_weight`;
     * the loss through the head, described in `HeadTraining`: `head`, `disc`, `label_smoothing`, `margin`, `scale`;
     * the loop, described in `TransformTraining`: `epochs`, `optimiser`, `learning_rate`, `weight_decay`,
       `batch_size`, `warmup_epochs`, `freeze_statistics_at`, `seed`, `clip_norm`, `precision`, `device`;
@@ -55,6 +55,8 @@ class FastFill(HeadTraining):
             log-likelihood, so that sigma^2 is the variance of a dimension. Another value divides sigma^2 by itself
             and multiplies the loss; as sigma^2 starts at its best constant and Adam is independent of the scale of
             the loss, little else changes: from 0.1 to 3, at 16 and at 256 dimensions, areas moved by less than 0.004.
+        beta: From 0, the paper's objective, to 1. Rows with a large sigma^2 weigh little in that objective, and their
+            vectors are learned little; at 1 all rows weigh alike, and sigma^2 is learned beside them.
         disc_weight: Weight of the loss through the head beside the squared distance, > 0. None takes 1 for ArcFace,
             whose `scale` is chosen, and chooses it for cross-entropy. The output is multiplied by its root, so that
             vectors of any length are learned at one learning rate.
@@ -70,6 +72,7 @@ class FastFill(HeadTraining):
     loss: AlignmentLoss = "l2+disc"
     uncertainty: bool = True
     inverse_lambda: Positive = 1.0
+    beta: Annotated[float, from_to(0, 1)] = 0.0
     disc_weight: Positive | None = None
     scale: Positive | None = None
     batch_size: BatchRows | None = None
@@ -98,11 +101,16 @@ class FastFill(HeadTraining):
     def objective(self, pairs: Pairs) -> Objective:
         """Return what to minimise on these pairs; errors as in `alignment`."""
         inverse_lambda = self.inverse_lambda if self.uncertainty else None
-        return alignment(self, pairs, self.loss, inverse_lambda, self.disc_weight or 1.0)
+        return alignment(self, pairs, self.loss, inverse_lambda, self.disc_weight or 1.0, self.beta)
 
 
 def alignment(
-    method: HeadTraining, pairs: Pairs, loss: AlignmentLoss, inverse_lambda: float | None, disc_weight: float = 1.0
+    method: HeadTraining,
+    pairs: Pairs,
+    loss: AlignmentLoss,
+    inverse_lambda: float | None,
+    disc_weight: float = 1.0,
+    beta: float = 0.0,
 ) -> Objective:
     """FastFill's objective, for a network of any method.
 
@@ -112,6 +120,7 @@ def alignment(
         loss: "l2", "disc" or "l2+disc".
         inverse_lambda: 1/lambda divided by the target's dimension; None trains without uncertainty.
         disc_weight: Weight of the loss through the head beside the squared distance.
+        beta: Of `FastFill`.
 
     Raises:
         InvalidInput: The loss "disc" without labels, or a label is no row of the given head.
@@ -122,11 +131,12 @@ def alignment(
     if loss == "l2" or (loss == "l2+disc" and pairs.labels is None):
         note = _NO_LABELS if loss != "l2" else ""
         resolved |= {"loss": "l2", "note": note}
-        return Objective(inverse_lambda=inverse_lambda, resolved=resolved, note=note)
+        return Objective(inverse_lambda=inverse_lambda, beta=beta, resolved=resolved, note=note)
     through = method.through_head(pairs)
     return Objective(
         error=through.error if loss == "disc" else _plus_distance(through.error, disc_weight),
         inverse_lambda=inverse_lambda,
+        beta=beta,
         head=through.head,
         resolved={**resolved, "loss": loss, **through.resolved},
     )

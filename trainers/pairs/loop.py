@@ -85,6 +85,7 @@ class Objective:
     Args:
         error: Loss of each row; sigma^2 is trained to predict it.
         inverse_lambda: 1/lambda of FastFill's equation 5; None trains without uncertainty.
+        beta: Rows weigh sigma^(2 beta) times what that equation gives them, from 0, the paper's, to 1, all alike.
         head: Frozen classifier head that `error` reads, or None.
         resolved: Settings that were decided from the pairs, JSON-able, for the manifest: {"disc": "arcface"}.
         note: Message to the user about these pairs, or "".
@@ -92,6 +93,7 @@ class Objective:
 
     error: Loss = squared_distance
     inverse_lambda: float | None = None
+    beta: float = 0.0
     head: Head | None = None
     resolved: Mapping[str, str | float] = field(default_factory=dict)
     note: str = ""
@@ -102,12 +104,17 @@ class Objective:
         return self.inverse_lambda is not None
 
     def __call__(self, prediction: Prediction, batch: Batch) -> torch.Tensor:
-        """Weigh each row: error / sigma^2 + (1/lambda) log sigma^2, (n,) (FastFill, equation 5)."""
+        """Weigh each row: error / sigma^2 + (1/lambda) log sigma^2, (n,) (FastFill, equation 5), times sigma^(2 beta).
+
+        The last factor has no gradient (Seitzer et al., "On the pitfalls of heteroscedastic uncertainty estimation with
+        probabilistic neural networks", ICLR 2022, equation 5).
+        """
         error = self.error(prediction, batch)
         if self.inverse_lambda is None or prediction.log_sigma2 is None:
             return error
         log_sigma2 = prediction.log_sigma2.clamp(-_LOG_SIGMA2, _LOG_SIGMA2)
-        return error * torch.exp(-log_sigma2) + self.inverse_lambda * log_sigma2
+        loss = error * torch.exp(-log_sigma2) + self.inverse_lambda * log_sigma2
+        return loss * torch.exp(self.beta * log_sigma2.detach()) if self.beta else loss
 
     def start(self, model: TwoBranch, rows: Batch) -> None:
         """Set the sigma^2 of all rows to the constant that minimises the objective for the mean error of some rows.

@@ -99,6 +99,21 @@ def test_fastfill_minimises_its_equation_5(loss, disc, weight):
     assert found.tolist() == pytest.approx(expected, rel=1e-3)
 
 
+@pytest.mark.parametrize("beta", [0.0, 0.5, 1.0])
+def test_beta_evens_what_rows_weigh_and_leaves_the_gradient_of_sigma2_its_sign(beta):
+    prediction, batch, _ = drawn()
+    vectors = prediction.vectors.detach().requires_grad_()
+    log_sigma2 = prediction.log_sigma2.detach().requires_grad_()
+    pairs = Pairs(batch.target.numpy(), batch.target.numpy())
+    trainer = FastFill(loss="l2", beta=beta, device="cpu")
+    trainer.objective(pairs)(Prediction(vectors, log_sigma2), batch).sum().backward()
+    sigma2, dim = log_sigma2.detach().exp(), batch.target.shape[1]
+    apart = vectors.detach() - batch.target
+    torch.testing.assert_close(vectors.grad, 2 * apart * (sigma2 ** (beta - 1))[:, None], rtol=1e-4, atol=1e-5)
+    expected = sigma2**beta * (dim - apart.square().sum(dim=1) / sigma2)
+    torch.testing.assert_close(log_sigma2.grad, expected, rtol=1e-4, atol=1e-4)
+
+
 def test_without_uncertainty_the_error_alone_is_minimised():
     prediction, batch, _ = drawn()
     trainer = FastFill(loss="l2", uncertainty=False)
