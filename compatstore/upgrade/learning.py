@@ -110,9 +110,11 @@ def learn(context: UpgradeContext, learner: Learner, asked: Gates, monitor: Moni
         return _note(context, tried, f"too few pairs: {len(judges)}, at least {FEWEST_PAIRS} are needed")
     share = native_share(context)
     form = VectorForm.of(context.target_record)
-    taught = learner.teach(lesson, monitor.reach)
+    at_hand = transform_at_hand(context, lesson)
+    complete = at_hand is not None and natives == context.count(context.source.present)
+    taught = [] if complete else learner.teach(lesson, monitor.reach)  # where all are native, only a weight is chosen
     usable = [one for one in taught if form.searchable(one.transformed).all()]
-    if not usable:
+    if not (usable or complete):
         return _note(context, tried, f"no method can learn from {len(lesson)} pairs")
     searched = gallery_to_search(context, asked)
 
@@ -122,9 +124,10 @@ def learn(context: UpgradeContext, learner: Learner, asked: Gates, monitor: Moni
         return _judge_by_queries(context, searched, lesson, one, judges, asked)
 
     judged = [judge(one, judges) for one in usable]
-    at_hand = transform_at_hand(context, lesson)
     unseen = judges if at_hand is None else judges[at_hand.unseen[judges]]
-    if at_hand is None or len(unseen) < FEWEST_PAIRS:
+    if at_hand is not None and complete:
+        best, taken = judge(at_hand.taught, judges), False
+    elif at_hand is None or len(unseen) < FEWEST_PAIRS:
         best, taken = _best(judged), True
     else:
         # What goes on to be served is what the figures must be of: the transform at hand where none is better for sure.

@@ -151,6 +151,24 @@ def test_the_last_lesson_is_of_all_that_the_budget_has_embedded(world, tmp_path)
     assert "200 pairs" in result.lessons[-1]
 
 
+def test_where_all_are_native_a_lesson_chooses_a_weight_and_trains_nothing(world, tmp_path):
+    gallery, lessons = world.gallery(tmp_path), []
+
+    @dataclass(frozen=True)
+    class Counted(cs.Learn):
+        def teach(self, lesson, tried=None):
+            lessons.append(len(lesson))
+            return super().teach(lesson, tried)
+
+    learn = Counted(first=100, candidates=CLOSED_FORMS, least_gain=None)
+    gallery.upgrade("v2", backfill=0.5, learn=learn)
+    path, before = registry_of(gallery).runs["v2"].path, list(lessons)
+    result = gallery.upgrade("v2", backfill=1.0, learn=learn)
+    assert (result.backfilled, lessons) == (ITEMS // 2, before)
+    assert result.lessons[-1].startswith(f"kept, after {ITEMS} pairs")
+    assert registry_of(gallery).runs["v2"].path == path
+
+
 def test_without_anything_to_learn_from_it_refuses(world, tmp_path):
     gallery = world.gallery(tmp_path)
     with pytest.raises(UnknownArtifact, match="a linked ForwardTransform"):
