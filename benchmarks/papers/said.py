@@ -162,7 +162,10 @@ FASTFILL = (
     Said(
         "Sigma's order is above a random one of the same transform.",
         "table 5", "66.49 / 44.84 and 64.51 / 42.05",
-        (_pairs("seen", _order("FastFill", "sigma"), _order("FastFill", "random")),),
+        (
+            _pairs("seen", _order("FastFill", "sigma"), _order("FastFill", "random")),
+            _images("classes", _area("FastFill", "sigma"), _area("FastFill", "random")),
+        ),
     ),
     Said(
         "In random order, the target's own loss beside the distance is above the distance alone.",
@@ -172,7 +175,10 @@ FASTFILL = (
     Said(
         "Without the target's loss, sigma's order is above FCT in random order too.",
         "table 5", "65.76 / 43.61 and 62.80 / 40.47",
-        (_pairs("seen", _order("FastFill l2 + sigma", "sigma"), _order("FCT", "random")),),
+        (
+            _pairs("seen", _order("FastFill l2 + sigma", "sigma"), _order("FCT", "random")),
+            _images("classes", _area("FastFill by distance", "sigma"), _area("FCT", "random")),
+        ),
     ),
     Said(
         "All three parts of the loss are above two of them.",

@@ -50,6 +50,7 @@ SMALLEST = {
     "benchmarks.hop": "--rows 600 --repeats 1",
     "benchmarks.imports": "--runs 1",
     "benchmarks.index_upgrade": "--rows 400 --dim 16 --kind IVF_FLAT --steps 2 --queries 3",
+    "benchmarks.kernel_settings": "{embedded} --seeds 0 --items 100 --queries 30 --shares 0.2",
     "benchmarks.learning": "{embedded} --journal {new}/learning.jsonl --page {page} --seeds 0 --items 300 --queries 60 "
     "--shares 0.2",
     "benchmarks.spread": "{embedded} --page {page} --seeds 1 --items 100 --queries 30 --shares 0.2",
