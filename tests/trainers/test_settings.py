@@ -100,4 +100,4 @@ def test_all_settings_of_fastfill_stand_in_one_place():
     listed = re.findall(r"`(\w+)`", text.partition("Args:")[0])
     own = list(FastFill.__annotations__)
     assert {field.name for field in dataclasses.fields(FastFill)} <= {*listed, *own}
-    assert len(dataclasses.fields(FastFill)) == 25
+    assert len(dataclasses.fields(FastFill)) == 26
