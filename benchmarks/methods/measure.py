@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,9 +77,9 @@ def transformed(
     target: TrainedModel,
     artifact: cs.Artifact,
     side: Encoder | None = None,
-    *policies: str,
+    orders: Sequence[str] = ("random",),
 ) -> Record:
-    """Hop the gallery by a ForwardTransform, and backfill it in the order of each policy, at random where none is."""
+    """Hop the gallery by a ForwardTransform, and backfill it in one order after the other."""
     queries, native = embed(target.encoder, lesson.queries), embed(target.encoder, lesson.gallery)
     with tempfile.TemporaryDirectory() as folder:
         gallery = _gallery(folder, lesson, source, side)
@@ -86,7 +87,8 @@ def transformed(
         gallery.link(artifact, "v1", "v2")
         gallery.upgrade("v2")
         gallery.cutover("v2")
-        rows = gallery.get(list(range(len(lesson.gallery))), ["v2", "v2__uncertainty"])
+        ids = list(range(len(lesson.gallery)))
+        rows, stored = gallery.get(ids, ["v2", "v2__uncertainty"]), gallery.vectors(ids, "v1")
         hopped = np.stack(rows.column("v2").to_numpy()).astype(np.float32)[:, : target.encoder.dim]
         sigma2 = rows.column("v2__uncertainty").to_numpy(zero_copy_only=False).astype(np.float32)
         _check_search(gallery, queries, queries, hopped)
@@ -95,15 +97,9 @@ def transformed(
         "h/h": figures(lesson, _hopped_queries(lesson, source, artifact, side), hopped),
     }
     known = None if np.isnan(sigma2).any() else sigma2
-    items = ArrayRows(
-        ids=list(range(len(hopped))),
-        sigma2=known,
-        columns={CLASS: lesson.gallery.labels},
-        source=embed(source.encoder, lesson.gallery),
-    )
+    items = ArrayRows(ids=ids, sigma2=known, columns={CLASS: lesson.gallery.labels}, source=stored)
     both = tuple(map(_unit, (queries, hopped, native)))
-    curves = {one: _curve(lesson, *both, order(one, items, lesson.seed)) for one in policies or ("random",)}
-    return found | {"curves": curves}
+    return found | {"curves": {one: _curve(lesson, *both, order(one, items, lesson.seed)) for one in orders}}
 
 
 def _hopped_queries(lesson: Lesson, source: TrainedModel, artifact: cs.Artifact, side: Encoder | None) -> FloatArray:

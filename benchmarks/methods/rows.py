@@ -34,7 +34,8 @@ UNSCALED = ", cross-entropy"
 PLAIN = {"source_rows": "plain-means"}
 # Rows whose transform learns from images that no model was trained on, as many; none where a set has no others.
 FRESH = ", fresh pairs"
-# Orders of a backfill that a row compares with one transform.
+# Orders of a backfill: one, and those that a row compares with one transform.
+BY_SIGMA = ("sigma",)
 ORDERS = ("random", "sigma", "spread-sigma", f"spread-sigma:{CLASS}")
 
 
@@ -95,7 +96,7 @@ def transform(
     models: Models,
     *,
     side: str = "",
-    policy: str | Sequence[str] = "random",
+    orders: Sequence[str] = ("random",),
     fresh: bool = False,
     **settings: Any,
 ) -> Record:
@@ -106,8 +107,7 @@ def transform(
     common = {"epochs": epochs, "seed": lesson.seed}
     artifact = trainer(**{**common, **settings}).fit(models.pairs(models.independent, encoder, fresh=fresh))
     seconds = time.perf_counter() - start
-    policies = [policy] if isinstance(policy, str) else policy
-    found = transformed(lesson, models.source, models.independent, artifact, encoder, *policies)
+    found = transformed(lesson, models.source, models.independent, artifact, encoder, orders)
     chosen = artifact.manifest.settings.get("balance")
     found |= {"balance": chosen} if chosen else {}
     return {**found, "t/t": own(lesson, models.independent), "seconds": seconds}
@@ -120,12 +120,12 @@ def fct(models: Models, side: str = "", **settings: Any) -> Record:
 
 def default_fastfill(models: Models, **settings: Any) -> Record:
     """FastFill with its default settings: scale and batch are chosen from the pairs."""
-    return transform(FastFill, models, policy="sigma", **_shape(models), **settings)
+    return transform(FastFill, models, orders=BY_SIGMA, **_shape(models), **settings)
 
 
 def fastfill(models: Models, **settings: Any) -> Record:
     """FastFill, backfilled in the order of its sigma; its loss through the head is the target's own."""
-    given = {"policy": "sigma", **_shape(models), "batch_size": 1024, "disc": "arcface", **ARCFACE, **settings}
+    given = {"orders": BY_SIGMA, **_shape(models), "batch_size": 1024, "disc": "arcface", **ARCFACE, **settings}
     return transform(FastFill, models, **given)
 
 
@@ -166,15 +166,15 @@ ROWS: dict[str, Row] = {
     "FastFill balanced, sigma": partial(fastfill, scale=4.0),
     "FastFill by default, sigma": default_fastfill,
     "FastFill by default + SimCLR, sigma": partial(default_fastfill, side="SimCLR"),
-    "FastFill by distance": partial(fastfill, loss="l2", policy=ORDERS),
-    "FastFill by distance, even": partial(fastfill, loss="l2", beta=1.0, policy=ORDERS),
-    "FastFill": partial(fastfill, policy=ORDERS),
-    "FastFill, even": partial(fastfill, beta=1.0, policy=ORDERS),
-    "residual, sigma": partial(transform, Residual, policy="sigma"),
+    "FastFill by distance": partial(fastfill, loss="l2", orders=ORDERS),
+    "FastFill by distance, even": partial(fastfill, loss="l2", beta=1.0, orders=ORDERS),
+    "FastFill": partial(fastfill, orders=ORDERS),
+    "FastFill, even": partial(fastfill, beta=1.0, orders=ORDERS),
+    "residual, sigma": partial(transform, Residual, orders=BY_SIGMA),
     f"FCT{FRESH}": partial(fct, fresh=True),
     f"FastFill, sigma{FRESH}": partial(fastfill, fresh=True),
     f"FastFill by default, sigma{FRESH}": partial(default_fastfill, fresh=True),
-    f"residual, sigma{FRESH}": partial(transform, Residual, policy="sigma", fresh=True),
+    f"residual, sigma{FRESH}": partial(transform, Residual, orders=BY_SIGMA, fresh=True),
     f"FCT + SimCLR{QUARTER}": partial(fct, side=f"SimCLR{QUARTER}"),
     f"FCT + SimCLR{FOURFOLD}": partial(fct, side=f"SimCLR{FOURFOLD}"),
     "BCT(+d), weight 10": partial(compatible, BCT, longer=True, weight=10.0),

@@ -111,10 +111,10 @@ def learn(context: UpgradeContext, learner: Learner, asked: Gates, monitor: Moni
     share = native_share(context)
     form = VectorForm.of(context.target_record)
     at_hand = transform_at_hand(context, lesson)
-    complete = at_hand is not None and natives == context.count(context.source.present)
-    taught = [] if complete else learner.teach(lesson, monitor.reach)  # where all are native, only a weight is chosen
+    stays = None if _left_to_transform(context) else at_hand  # where all are native, only a weight is chosen
+    taught = learner.teach(lesson, monitor.reach) if stays is None else []
     usable = [one for one in taught if form.searchable(one.transformed).all()]
-    if not (usable or complete):
+    if not usable and stays is None:
         return _note(context, tried, f"no method can learn from {len(lesson)} pairs")
     searched = gallery_to_search(context, asked)
 
@@ -125,8 +125,8 @@ def learn(context: UpgradeContext, learner: Learner, asked: Gates, monitor: Moni
 
     judged = [judge(one, judges) for one in usable]
     unseen = judges if at_hand is None else judges[at_hand.unseen[judges]]
-    if at_hand is not None and complete:
-        best, taken = judge(at_hand.taught, judges), False
+    if stays is not None:
+        best, taken = judge(stays.taught, judges), False
     elif at_hand is None or len(unseen) < FEWEST_PAIRS:
         best, taken = _best(judged), True
     else:
@@ -154,6 +154,12 @@ def learn(context: UpgradeContext, learner: Learner, asked: Gates, monitor: Moni
     _promise(context.with_run(tried), best, fusion, share, asked)  # first: once a lesson is over it is not made again
     what = f"{best.taught.name} learned from {len(lesson)} pairs" if taken else f"kept, after {len(lesson)} pairs"
     return _take(context, tried, record, fusion, asked, what)
+
+
+def _left_to_transform(context: UpgradeContext) -> int:
+    """Items of the source that have no native vector in the target; those that the target alone has are none."""
+    present, native = context.source.present, context.target.native
+    return context.count(present) - context.count(f"({present}) AND ({native})")
 
 
 def serve_as_learned(context: UpgradeContext) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -151,22 +151,40 @@ def test_the_last_lesson_is_of_all_that_the_budget_has_embedded(world, tmp_path)
     assert "200 pairs" in result.lessons[-1]
 
 
+@dataclass(frozen=True)
+class Counted(cs.Learn):
+    """Notes the pairs of each lesson that trains."""
+
+    first: int = 100
+    candidates: tuple = CLOSED_FORMS
+    least_gain: float | None = None
+    lessons: list = field(default_factory=list)
+
+    def teach(self, lesson, tried=None):
+        self.lessons.append(len(lesson))
+        return super().teach(lesson, tried)
+
+
 def test_where_all_are_native_a_lesson_chooses_a_weight_and_trains_nothing(world, tmp_path):
-    gallery, lessons = world.gallery(tmp_path), []
-
-    @dataclass(frozen=True)
-    class Counted(cs.Learn):
-        def teach(self, lesson, tried=None):
-            lessons.append(len(lesson))
-            return super().teach(lesson, tried)
-
-    learn = Counted(first=100, candidates=CLOSED_FORMS, least_gain=None)
+    gallery, learn = world.gallery(tmp_path), Counted()
     gallery.upgrade("v2", backfill=0.5, learn=learn)
-    path, before = registry_of(gallery).runs["v2"].path, list(lessons)
+    path, before = registry_of(gallery).runs["v2"].path, list(learn.lessons)
     result = gallery.upgrade("v2", backfill=1.0, learn=learn)
-    assert (result.backfilled, lessons) == (ITEMS // 2, before)
+    assert (result.backfilled, learn.lessons) == (ITEMS // 2, before)
     assert result.lessons[-1].startswith(f"kept, after {ITEMS} pairs")
     assert registry_of(gallery).runs["v2"].path == path
+
+
+def test_items_of_the_target_alone_do_not_stand_for_items_that_are_left(world, tmp_path):
+    gallery, learn = world.gallery(tmp_path), Counted()
+    gallery.upgrade("v2", backfill=0.5, learn=learn)
+    gallery.cutover("v2")
+    new = ITEMS // 4
+    gallery.add({"id": [f"new-{n}" for n in range(new)], "vector": world.native[:new]})
+    before = len(learn.lessons)
+    gallery.upgrade("v2", backfill=ITEMS / (ITEMS + new), learn=learn)  # as many natives as the source has items
+    assert len(gallery.native_ids("v2")) == ITEMS
+    assert len(learn.lessons) > before
 
 
 def test_without_anything_to_learn_from_it_refuses(world, tmp_path):

@@ -114,7 +114,7 @@ class Objective:
             return error
         log_sigma2 = prediction.log_sigma2.clamp(-_LOG_SIGMA2, _LOG_SIGMA2)
         loss = error * torch.exp(-log_sigma2) + self.inverse_lambda * log_sigma2
-        return loss * torch.exp(self.beta * log_sigma2.detach()) if self.beta else loss
+        return loss * torch.exp(self.beta * log_sigma2.detach())
 
     def start(self, model: TwoBranch, rows: Batch) -> None:
         """Set the sigma^2 of all rows to the constant that minimises the objective for the mean error of some rows.
