@@ -56,6 +56,7 @@ from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.queries import Queries, column_of, is_told
 from compatstore.upgrade.states import BACKFILL, CUTOVER, require_open, set_run
 
+NEW = 1 / 3  # of the pairs that judge, below which a transform that stays is not judged again
 STEP, GAIN = "learn", "gain"  # the step, and what ends a run whose further natives are sure to gain nothing
 
 
@@ -141,6 +142,9 @@ def learn(context: UpgradeContext, learner: Learner, asked: Gates, monitor: Moni
 
         better = [one for one in judged if is_better(one.taught)]
         best, taken = _best(better or [now]), bool(better)
+        if not taken and searched is None and len(unseen) < NEW * len(judges):
+            # More queries have chosen how it is searched, for larger shares too, than could now.
+            return _note(context, tried, f"kept, after {len(lesson)} pairs, too few of them new to judge it again")
     if best.by_queries is None:
         fusion, pays = _with_larger_shares(context, best, share, learner.least_gain)
     else:

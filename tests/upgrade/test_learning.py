@@ -496,3 +496,15 @@ def test_targets_without_values_where_a_naive_swap_cuts_are_learned_from(tmp_pat
     swap = table.row("naive swap")
     assert "find nothing" in swap.note
     assert swap.figures["map"].value < table.row("status quo").figures["map"].value
+
+
+def test_what_stays_is_searched_as_more_queries_have_chosen(world, tmp_path):
+    gallery, learn = world.gallery(tmp_path), Flattering(first=200, alone_from=250)
+    gallery.upgrade("v2", backfill=0.25, learn=learn)
+    before = registry_of(gallery).fusion_of("v2").choices
+    assert before[0].num_queries == 200
+    result = gallery.upgrade("v2", backfill=0.32, learn=learn)  # 56 pairs are new
+    assert result.lessons[-1] == "kept, after 256 pairs, too few of them new to judge it again"
+    assert registry_of(gallery).fusion_of("v2").choices == before
+    assert [wave.native for wave in result.waves] == [200]
+    assert served(gallery)[0] == "fused"
