@@ -50,13 +50,14 @@ class DrawnBars:
     Args:
         progress: Where they are drawn.
         doing: What goes on before the first step reports.
+        clock: Seconds, monotonic.
     """
 
-    def __init__(self, progress: Progress, doing: str) -> None:
-        self._progress = progress
+    def __init__(self, progress: Progress, doing: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._progress, self._clock = progress, clock
         self._before: TaskID | None = progress.add_task(doing, total=None, note="")
         self._tasks: dict[str, TaskID] = {}
-        self._started: dict[str, float] = {}
+        self._began: dict[str, tuple[float, int, int]] = {}  # by step: when, what was done then, and what is done now
 
     def update(self, step: str, done: int, total: int | None, note: str = "", cost: float | None = None) -> None:
         """Set a step's bar."""
@@ -65,9 +66,12 @@ class DrawnBars:
             self._before = None
         if step not in self._tasks:
             self._tasks[step] = self._progress.add_task(step, total=total, note="")
-            self._started[step] = time.monotonic()
-        seconds = time.monotonic() - self._started[step]
-        rate = f"{done / seconds:,.0f}/s" if seconds > 0 else ""
+        now = self._clock()
+        began, first, before = self._began.get(step, (now, done, done))
+        if done < before:  # the next wave has the name of the last
+            began, first = now, done
+        self._began[step] = began, first, done
+        rate = f"{(done - first) / (now - began):,.0f}/s" if done > first and now > began else ""
         self._progress.update(self._tasks[step], completed=done, total=total, note=note or rate)
 
     def say(self, line: str) -> None:

@@ -6,8 +6,9 @@ import subprocess
 import sys
 
 import pytest
+from rich.progress import Progress
 
-from compatstore.cli.progress import Lines
+from compatstore.cli.progress import DrawnBars, Lines
 
 
 class Clock:
@@ -102,3 +103,13 @@ def test_a_thread_writes_lines_while_nothing_is_reported(monkeypatch, capsys):
     monkeypatch.setattr(progress, "_write", lambda line: written.set())
     with progress.progress_bars("plan", interval=0.001):
         assert written.wait(60)
+
+
+def test_the_rate_of_a_bar_is_of_what_was_done_while_it_was_watched(clock):
+    drawn = Progress(auto_refresh=False, get_time=clock)
+    bars, notes = DrawnBars(drawn, "upgrade", clock), []
+    for at, done in ((0, 1_000), (2, 1_020), (3, 10), (5, 50)):  # the third begins the next wave
+        clock.now = float(at)
+        bars.update("backfill", done, 2_000)
+        notes.append(drawn.tasks[-1].fields["note"])
+    assert notes == ["", "10/s", "", "20/s"]
