@@ -36,9 +36,9 @@ SHELL = "from compatstore.cli.app import main; main()"  # Lance reads the enviro
 numbers = count()
 
 
-@pytest.fixture(scope="module", params=["moto", "azurite"])
+@pytest.fixture(scope="module", params=["moto", "azurite", "google"])
 def server(request):
-    """A store that speaks S3, or Azure's where Azurite is installed."""
+    """A store that speaks S3, Azure's where Azurite is installed, or Google's."""
     if request.param == "azurite":
         pytest.importorskip("azure.storage.blob")
         if shutil.which("azurite-blob") is None:

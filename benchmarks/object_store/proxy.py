@@ -1,15 +1,26 @@
-"""A server between Lance and an object store: it counts the requests, and may drop the condition of a write."""
+"""A server between Lance and an object store: it counts the requests, and may drop the condition of a write.
+
+Or it says a request to Google's store in the words of S3, header by header: the XML API of Google's store was made so
+that S3's clients can use it, and the two differ in a few headers.
+"""
 
 from __future__ import annotations
 
 import http.client
 import http.server
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from urllib.parse import urlsplit
 
+# Headers of Google's XML API, in lower case -> what S3 calls them, and the value there where it is another one: an
+# object of generation 0 is one that is not there yet.
+OF_GOOGLE = {
+    "x-goog-if-generation-match": ("If-None-Match", "*"),
+    "x-goog-copy-source": ("x-amz-copy-source", None),
+}
 HOP_BY_HOP = {"connection", "content-length", "date", "server", "transfer-encoding"}
 
 
@@ -45,7 +56,11 @@ class Proxy:
 
 @contextmanager
 def proxy(
-    endpoint: str, *, drops: frozenset[str] = frozenset(), refuses: frozenset[str] = frozenset()
+    endpoint: str,
+    *,
+    drops: frozenset[str] = frozenset(),
+    refuses: frozenset[str] = frozenset(),
+    says: Mapping[str, tuple[str, str | None]] = MappingProxyType({}),
 ) -> Iterator[Proxy]:
     """Stand between clients and a server, for a block.
 
@@ -54,6 +69,7 @@ def proxy(
         drops: Headers of requests, in lower case, that are not passed on: `if-none-match` makes a store without
             conditional writes of any.
         refuses: Methods that are answered with 403; without `PUT` a store can only be read.
+        says: Headers of requests, in lower case -> what they are passed on as, as `OF_GOOGLE` has it.
     """
     behind = urlsplit(endpoint).netloc
     seen = Proxy("")
@@ -67,7 +83,11 @@ def proxy(
             if self.command in refuses:
                 self.send_error(403)
                 return
-            sent = {name: value for name, value in self.headers.items() if name.lower() not in drops}
+            sent = {}
+            for name, value in self.headers.items():
+                other, instead = says.get(name.lower(), (name, None))
+                if not {name.lower(), other.lower()} & drops:
+                    sent[other] = instead or value
             connection = http.client.HTTPConnection(behind)
             connection.request(self.command, self.path, body, sent)
             answer = connection.getresponse()

@@ -1,4 +1,4 @@
-"""Servers on this machine that speak as object stores do: of S3, with conditional writes and without, and of Azure."""
+"""Servers on this machine that speak as object stores do: S3, with conditional writes and without, Azure, Google."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from benchmarks.object_store.proxy import OF_GOOGLE, proxy
+
 BUCKET = "galleries"
 START_SECONDS = 60.0
 KEY, SECRET = "benchmark-key", "benchmark-secret"  # of servers that end with the process
@@ -30,11 +32,11 @@ class Server:
 
     Args:
         endpoint: Its address.
-        scheme: Of the galleries in it: "s3" or "az".
+        scheme: Of the galleries in it.
     """
 
     endpoint: str
-    scheme: Literal["s3", "az"] = "s3"
+    scheme: Literal["s3", "az", "gs"] = "s3"
 
     def uri(self, name: str) -> str:
         """The address of a gallery in the bucket that is there."""
@@ -46,6 +48,8 @@ class Server:
         if self.scheme == "az":
             account = {"azure_storage_account_name": ACCOUNT, "azure_storage_account_key": ACCOUNT_KEY}
             return {**account, "azure_storage_endpoint": self.endpoint, "azure_allow_http": "true"}
+        if self.scheme == "gs":
+            return {"google_base_url": self.endpoint, "google_storage_token": KEY, "allow_http": "true"}
         return {
             "aws_endpoint": self.endpoint,
             "aws_access_key_id": KEY,
@@ -103,7 +107,18 @@ def azurite() -> Iterator[Server]:
         yield Server(account, "az")
 
 
-SERVERS = {"moto": moto, "rclone": rclone, "azurite": azurite}
+@contextmanager
+def google() -> Iterator[Server]:
+    """The server of moto behind a proxy that says Google's headers as S3's: no package index has a server of Google's.
+
+    Lance speaks to it as it does to Google's store. What a request without a key may do, and Google's own limits, are
+    not as there.
+    """
+    with moto() as behind, proxy(behind.endpoint, says=OF_GOOGLE) as between:
+        yield Server(between.endpoint, "gs")
+
+
+SERVERS = {"moto": moto, "rclone": rclone, "azurite": azurite, "google": google}
 
 
 @contextmanager

@@ -15,10 +15,11 @@ from compatstore.arrays import ArrowArray, BoolArray, Digests, FloatArray
 from compatstore.in_memory.faiss_engine import as_compared
 from compatstore.search.execute import query_of_part
 from compatstore.search.plan import Part
+from compatstore.storage.addresses import ADDRESS
 from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE
-from compatstore.storage.row_changes import ADDRESS, read_fragments
+from compatstore.storage.row_changes import read_fragments
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.vector_form import VectorForm
 from compatstore.versions import Metric

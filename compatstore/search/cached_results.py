@@ -14,8 +14,9 @@ from compatstore.search.cached_rows import Among, CachedRows
 from compatstore.search.parts import PartResult, merged, refused_condition
 from compatstore.search.plan import SearchPlan
 from compatstore.search.wanted import result_columns
+from compatstore.storage.addresses import ADDRESS, at_addresses
 from compatstore.storage.registry import Registry
-from compatstore.storage.row_changes import ADDRESS, addresses, at_addresses
+from compatstore.storage.row_changes import addresses
 from compatstore.storage.snapshot import Snapshot
 
 _COMPUTED = pa.schema([("_distance", pa.float32()), ("_version", pa.string()), ("_origin", pa.string())])

@@ -13,17 +13,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from compatstore.arrays import ArrowTable, Id
+from compatstore.arrays import ArrowTable
+from compatstore.storage.addresses import ADDRESS
 from compatstore.storage.failures import require_whole
 from compatstore.storage.fragments import file_names
-from compatstore.storage.ids import among
 from compatstore.storage.lance_engine import lance, write_fragments
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
 
-ADDRESS = "_rowaddr"
 SAMPLE_ROWS = 256
 
 
@@ -66,19 +64,13 @@ def row_bytes(snapshot: Snapshot) -> float:
     return float(sample.nbytes / max(sample.num_rows, 1))
 
 
-def read_rows(snapshot: Snapshot, id_column: str, ids: Sequence[Id]) -> ArrowTable:
-    """Whole rows of those ids, in any order, as an Arrow table with their addresses in the column `ADDRESS`."""
-    parts = [snapshot.to_table(filter=condition, with_row_address=True) for condition in among(id_column, ids)]
-    return pa.concat_tables(parts) if parts else snapshot.to_table(limit=0, with_row_address=True)
-
-
 def write_rows(store: Store, snapshot: Snapshot, rows: ArrowTable) -> Move:
     """Write whole rows, durably; no reader sees them before `commit_move`.
 
     Args:
         store: The table.
         snapshot: The table version that the rows were read from.
-        rows: Rows as `read_rows` gives them, changed at will but for their addresses.
+        rows: Whole rows as `read_rows` gives them, changed at will but for their addresses.
 
     Raises:
         StorageError: The disk is full.

@@ -10,12 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from compatstore.arrays import ArrowBatch, Digests
+from compatstore.storage.addresses import ADDRESS
 from compatstore.storage.fragments import field_ids
 from compatstore.storage.snapshot import Snapshot
 
-ADDRESS = "_rowaddr"  # Lance's column of the place of a row: the number of its fragment, and its place there
 _BATCH_ROWS = 8192
-_CHUNK = 5_000
 
 
 @dataclass(frozen=True)
@@ -94,9 +93,3 @@ def addresses(snapshot: Snapshot, condition: str | None = None, numbers: Sequenc
     found = snapshot.scanner(columns=[], filter=condition, fragments=chosen, with_row_address=True).to_table()
     rows: Digests = found[ADDRESS].to_numpy()
     return rows
-
-
-def at_addresses(rows: Sequence[int]) -> Iterator[str]:
-    """SQL conditions that together select the rows at these addresses, a few thousand each."""
-    for start in range(0, len(rows), _CHUNK):
-        yield f"{ADDRESS} IN ({','.join(map(str, rows[start : start + _CHUNK]))})"

@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from compatstore.arrays import ArrowTable, ArrowType, Digests, FloatArray, Id
+from compatstore.arrays import ArrowTable, ArrowType, Digests, FloatArray, Id, RowNumbers
+from compatstore.storage.addresses import UNKNOWN
 from compatstore.storage.arrow_values import to_matrix, to_vectors
 from compatstore.storage.blobs import FOLDER
 from compatstore.storage.failures import require_whole
@@ -29,6 +30,8 @@ from compatstore.storage.location import Location
 from compatstore.storage.row_digests import CHECK, checked, require_unchanged
 from compatstore.storage.store import storage_errors
 
+ADDRESS = "address"  # column of a staging table: where the row was in the gallery
+
 
 @dataclass(frozen=True, eq=False)
 class Staged:
@@ -37,10 +40,12 @@ class Staged:
     Attributes:
         ids: Arrow array of n ids.
         input_hash: (n,) uint64, of the rows that the vectors were made from.
+        addresses: (n,) int64, where these rows were when they were read; `UNKNOWN` where that is not known.
     """
 
     ids: Any
     input_hash: Digests
+    addresses: RowNumbers
     _location: Location
     _tables: Sequence[Any]
     _addresses: Sequence[str]
@@ -100,11 +105,17 @@ class Staging:
         self._dim, self._side_dim = dim, side_dim
         lists = {"vector": dim} | ({} if side_dim is None else {"side": side_dim})
         vectors = [pa.field(name, pa.list_(pa.float32(), size)) for name, size in lists.items()]
-        self._schema = pa.schema([pa.field("id", id_type), pa.field("basis", pa.uint64()), *vectors])
+        keys = [pa.field("id", id_type), pa.field("basis", pa.uint64()), pa.field(ADDRESS, pa.int64())]
+        self._schema = pa.schema([*keys, *vectors])
         self._stored = self._schema.append(pa.field(CHECK, pa.uint64()))
 
     def append(
-        self, ids: Sequence[Id], vectors: FloatArray, input_hash: Digests, side: FloatArray | None = None
+        self,
+        ids: Sequence[Id],
+        vectors: FloatArray,
+        input_hash: Digests,
+        side: FloatArray | None = None,
+        addresses: RowNumbers | None = None,
     ) -> None:
         """Make a batch durable, in one commit.
 
@@ -113,6 +124,7 @@ class Staging:
             vectors: (n, dim) float32.
             input_hash: (n,) uint64, of the rows that the vectors were made from.
             side: (n, side_dim) float32, NaN where an item has none; None for none at all.
+            addresses: (n,) int64, where the rows were when they were read; None where that is not known.
 
         Raises:
             LeaseLost: The lease is lost; nothing was written.
@@ -121,6 +133,7 @@ class Staging:
         columns = [
             pa.array(list(ids), self._schema.field("id").type),
             pa.array(input_hash, pa.uint64()),
+            pa.array(np.full(len(input_hash), UNKNOWN) if addresses is None else addresses, pa.int64()),
             to_vectors(vectors, self._dim, "float32"),
         ]
         if self._side_dim is not None:
@@ -150,21 +163,25 @@ class Staging:
 
     def read(self) -> Staged:
         """All staged rows; their ids now, their vectors when they are asked for."""
-        names = self.tables()
-        tables = [self._open(name) for name in names]
+        staged = self.tables()
+        tables = [self._open(name) for name in staged]
         ids = [pa.array([], self._schema.field("id").type)]
-        input_hash = [np.zeros(0, np.uint64)]
+        input_hash, addresses = [np.zeros(0, np.uint64)], [np.zeros(0, np.int64)]
         for table in tables:
             with storage_errors(f"read vectors staged beside {self._location.name}"):
-                keys = table.to_table(columns=["id", "basis"]).combine_chunks()
+                names = [name for name in ("id", "basis", ADDRESS) if name in table.schema.names]
+                keys = table.to_table(columns=names).combine_chunks()
             ids.append(keys["id"].combine_chunks().cast(ids[0].type))
             input_hash.append(keys["basis"].to_numpy())
+            known = ADDRESS in names  # earlier releases staged none
+            addresses.append(keys[ADDRESS].to_numpy() if known else np.full(len(keys), UNKNOWN))
         return Staged(
             pa.concat_arrays(ids),
             np.concatenate(input_hash),
+            np.concatenate(addresses),
             self._location,
             tables,
-            [self._files.files.address(name) for name in names],
+            [self._files.files.address(name) for name in staged],
             self._dim,
             self._side_dim,
         )

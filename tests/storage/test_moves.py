@@ -10,9 +10,10 @@ import pyarrow as pa
 import pytest
 from lance.commit import CommitConflictError
 
+from compatstore.storage.addresses import read_rows
 from compatstore.storage.deltas import update_index
 from compatstore.storage.location import locate
-from compatstore.storage.moves import commit_move, read_rows, unmovable, write_rows
+from compatstore.storage.moves import commit_move, unmovable, write_rows
 from compatstore.storage.store import PRIMARY_KEY, Store
 
 KEY = pa.field("id", pa.int64(), nullable=False, metadata=PRIMARY_KEY)

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import compatstore as cs
+from compatstore.storage.addresses import ADDRESS, read_rows
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.location import locate
 from compatstore.storage.store import Store
@@ -55,8 +56,10 @@ def test_rounds_of_few_items_choose_what_one_round_chooses(context, monkeypatch,
         monkeypatch.setattr(choice_module, "ROUND_ROWS", most)
         rows = TableRows(context.with_run(run))
         choice, rounds = Choice(rows, 0.5, rows.none(), rows.none()), []
-        while len(ids := choice.next_round(rows.none())):
-            rounds.append(ids)
+        while len(round_ := choice.next_round(rows.none())):
+            rounds.append(round_.ids)
+            found = read_rows(rows.context.snapshot, "id", round_.ids.to_pylist(), round_.addresses, ["id"])
+            assert found.column(ADDRESS).to_pylist() == sorted(round_.addresses.tolist())
         chosen.append(pa.concat_arrays(rounds).to_pylist())
         assert all(len(ids) <= most for ids in rounds)
     assert len(chosen[0]) == len(set(chosen[0])) == len(TableRows(context)) // 2

@@ -13,15 +13,18 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
+import numpy as np
+import pyarrow as pa
+
 from compatstore.arrays import ArrowTable, Id
 from compatstore.encoders import Bill, Encoder, Metered, metered
 from compatstore.errors import EncoderFailed, UpgradeError
+from compatstore.storage.addresses import ADDRESS, read_rows
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.ids import find
 from compatstore.storage.ledger import Spent
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.backfilling.account import Account, open_account
-from compatstore.upgrade.backfilling.choice import Choice
+from compatstore.upgrade.backfilling.choice import Choice, Chosen
 from compatstore.upgrade.backfilling.embeddable import inputs_of, without_source
 from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, EmbeddingRecipe, ItemBatch, Paid
 from compatstore.upgrade.backfilling.natives import BATCH_ROWS, Natives
@@ -194,11 +197,12 @@ class Backfiller:
         self.account.close()
         return call.folded + self.natives.fold()
 
-    def _read(self, ids: list[Id]) -> ItemBatch:
+    def _read(self, chosen: Chosen) -> ItemBatch:
         """Read items to embed as they are by now, those that are still there."""
         context = self.context
         sources, key, source = context.registry.source_column, context.registry.id_column, context.source
-        rows = find(context.store, key, ids, [key, *source.hashed_names(sources)])
+        names = [key, *source.hashed_names(sources)]
+        rows = read_rows(context.store.snapshot(), key, chosen.ids.to_pylist(), chosen.addresses, names)
         found = rows[key].to_pylist()
         given = rows[sources].to_pylist() if sources else [None] * len(found)
         catalog, target = context.catalog, context.run.target
@@ -208,6 +212,7 @@ class Backfiller:
             inputs=inputs_of(encoder, found, given),
             input_hash=source.input_hashes(rows, sources),
             side_inputs=inputs_of(side, found, given),
+            addresses=rows[ADDRESS].to_numpy().astype(np.int64),
         )
 
 
@@ -236,8 +241,8 @@ class _Call:
         self._promised = deque[int]()
         self._waiting, self.folded = len(self._natives.waiting()), 0
 
-    def take(self) -> list[Id] | None:
-        """Ids of the next batch, or None where there is none now."""
+    def take(self) -> Chosen | None:
+        """The next batch, or None where there is none now."""
         self._account.tick()
         account = self._account
         rows = self._size.within(account.budget.seconds_left(account.spent))
@@ -245,18 +250,19 @@ class _Call:
         rows = rows if left is None else min(rows, left - sum(self._promised))
         if rows < 1 or account.ended_by:
             return None
-        ids: list[Id] = self._todo.slice(self._position, rows).to_pylist()
-        self._position += len(ids)
-        if not ids:
-            ids, self._again = self._again[:rows], self._again[rows:]
-        if not ids and not self._promised:  # else the batch at hand may fail yet; then this is asked once more
+        named = self._todo.slice(self._position, rows)
+        self._position += len(named)
+        if not len(named):
+            again, self._again = self._again[:rows], self._again[rows:]
+            named = Chosen.of(pa.array(again, named.ids.type))
+        if not len(named) and not self._promised:  # else the batch at hand may fail yet; then this is asked once more
             self._todo, self._position = self._choice.next_round(self._account.failing), 0
-            ids = self._todo.slice(0, rows).to_pylist()
-            self._position = len(ids)
-        if not ids:
+            named = self._todo.slice(0, rows)
+            self._position = len(named)
+        if not len(named):
             return None
-        self._promised.append(len(ids))
-        return ids
+        self._promised.append(len(named))
+        return named
 
     def embed(self, batch: ItemBatch) -> Callable[[], _Made]:
         """Send a batch through an encoder, at the pace that is held; returns what waits for it."""
@@ -299,8 +305,10 @@ class _Call:
         embedded, batch = made.embedded, made.embedded.batch
         if not len(embedded.rows):
             return 0
-        ids = [batch.ids[row] for row in embedded.rows]
-        self._waiting += self._natives.store(ids, embedded.vectors, batch.input_hash[embedded.rows], embedded.side)
+        rows = embedded.rows
+        ids, addresses = [batch.ids[row] for row in rows], None if batch.addresses is None else batch.addresses[rows]
+        hashes = batch.input_hash[rows]
+        self._waiting += self._natives.store(ids, embedded.vectors, hashes, embedded.side, addresses)
         if self._waiting >= self._natives.wave_rows:
             self.folded, self._waiting = self.folded + self._natives.fold(), 0
         return len(ids)

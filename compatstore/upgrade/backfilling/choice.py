@@ -2,16 +2,44 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import pyarrow.compute as pc
 
-from compatstore.arrays import ArrowArray, BoolArray, Positions
+from compatstore.arrays import ArrowArray, BoolArray, Positions, RowNumbers
 from compatstore.evaluation.curve import native_count
+from compatstore.storage.addresses import UNKNOWN
 from compatstore.upgrade.backfilling.earliest import earliest, earliest_drawn
 from compatstore.upgrade.backfilling.policies import RANDOM, interleave
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
 
 ROUND_ROWS = 1 << 20  # items whose ids are in memory at once
+
+
+@dataclass(frozen=True, eq=False)
+class Chosen:
+    """Items that were chosen, most urgent first.
+
+    Attributes:
+        ids: Arrow array of n ids.
+        addresses: (n,) int64, where they were then; `UNKNOWN` where that is not known.
+    """
+
+    ids: ArrowArray
+    addresses: RowNumbers
+
+    @classmethod
+    def of(cls, ids: ArrowArray) -> Chosen:
+        """Items of which no more is known than their ids."""
+        return cls(ids, np.full(len(ids), UNKNOWN))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def slice(self, start: int, rows: int) -> Chosen:
+        """Some of them, one after the other."""
+        return Chosen(self.ids.slice(start, rows), self.addresses[start : start + rows])
 
 
 class Choice:
@@ -37,7 +65,7 @@ class Choice:
         self._quota = native_count(share, len(self._native))
         self._out = np.zeros(len(self._native), bool)
         self._round: Positions = np.zeros(0, np.intp)
-        self._round_ids = rows.none()
+        self._chosen = Chosen.of(rows.none())
         if self.lacking:
             self._native |= self._among(staged)
             self.leave_out(self._among(tried))
@@ -55,20 +83,20 @@ class Choice:
         """Choose none of these items: (n,) bool, in the order of the rows."""
         self._out |= items & ~self._native
 
-    def next_round(self, failing: ArrowArray) -> ArrowArray:
-        """Arrow array of ids, most urgent first: as many as the share lacks, or all that are left.
+    def next_round(self, failing: ArrowArray) -> Chosen:
+        """The most urgent items: as many as the share lacks, or all that are left.
 
         Args:
             failing: Arrow array of the ids that could not be embedded; all else of the round before was.
         """
-        failed = pc.is_in(self._round_ids, value_set=failing.cast(self._rows.id_type)).to_numpy(zero_copy_only=False)
+        failed = pc.is_in(self._chosen.ids, value_set=failing.cast(self._rows.id_type)).to_numpy(zero_copy_only=False)
         self._out[self._round[failed]] = True
         self._native[self._round[~failed]] = True
-        self._round = self._chosen(min(self.lacking, ROUND_ROWS)) if len(self) else self._round[:0]
-        self._round_ids = self._rows.ids_at(self._round) if len(self._round) else self._rows.none()
-        return self._round_ids
+        self._round = self._urgent(min(self.lacking, ROUND_ROWS)) if len(self) else self._round[:0]
+        self._chosen = Chosen(*self._rows.named_at(self._round)) if len(self._round) else Chosen.of(self._rows.none())
+        return self._chosen
 
-    def _chosen(self, count: int) -> Positions:
+    def _urgent(self, count: int) -> Positions:
         run, free = self._run, ~(self._native | self._out)
         if not run.holdout or run.policy == RANDOM:
             return earliest(run.policy, self._rows, run.seed, count, free)

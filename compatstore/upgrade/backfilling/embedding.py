@@ -34,12 +34,14 @@ class ItemBatch:
         input_hash: (n,) uint64, what an item was when it was read.
         side_inputs: n sources or ids for the side-information encoder, None where an item has none; empty without that
             encoder.
+        addresses: (n,) int64, where the rows were when they were read; None where that is not known.
     """
 
     ids: list[Id]
     inputs: list[Any]
     input_hash: Digests
     side_inputs: list[Any] = field(default_factory=list)
+    addresses: RowNumbers | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from functools import cached_property
 from threading import Lock
 from typing import Literal
 
-from compatstore.arrays import ArrowArray, Digests, FloatArray, Id
+from compatstore.arrays import ArrowArray, Digests, FloatArray, Id, RowNumbers
 from compatstore.errors import InvalidInput
 from compatstore.storage.arrow_values import vector_bytes
 from compatstore.storage.columns import VersionColumns
@@ -161,7 +161,14 @@ class Natives:
         """Arrow array of the ids whose natives are durable but not in the table yet."""
         return self._staged.waiting()
 
-    def store(self, ids: Sequence[Id], vectors: FloatArray, input_hash: Digests, side: FloatArray | None = None) -> int:
+    def store(
+        self,
+        ids: Sequence[Id],
+        vectors: FloatArray,
+        input_hash: Digests,
+        side: FloatArray | None = None,
+        addresses: RowNumbers | None = None,
+    ) -> int:
         """Make a batch durable; all of it or nothing.
 
         Args:
@@ -169,6 +176,7 @@ class Natives:
             vectors: (n, dim) float32.
             input_hash: (n,) uint64, of the rows that the vectors were made from (see `VersionColumns.input_hashes`).
             side: (n, side_dim) float32 of side-information, NaN where an item has none; None for none at all.
+            addresses: (n,) int64, where the rows were when they were read; None where that is not known.
 
         Returns:
             n.
@@ -178,7 +186,7 @@ class Natives:
         """
         with self._lock:
             way = self._rows if self._at_once else self._staged
-            stored = way.store(ids, vectors, input_hash, side)
+            stored = way.store(ids, vectors, input_hash, side, addresses)
             self._indexes.stored(stored if self._at_once else 0)
             return stored
 

@@ -12,8 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compatstore.arrays import ArrowArray, ArrowType, BoolArray, Doubles, FloatArray, Positions
+from compatstore.arrays import ArrowArray, ArrowType, BoolArray, Doubles, FloatArray, Positions, RowNumbers
 from compatstore.errors import InvalidInput
+from compatstore.storage.addresses import ADDRESS
 from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.columns import NATIVE
@@ -159,11 +160,11 @@ class TableRows:
             held += fragment.rows
         yield TableRows(self.context, tuple(numbers) or None)  # None: of an empty table
 
-    def ids_at(self, positions: Positions) -> ArrowArray:
-        """Arrow array of the ids of some of all items: (k,) intp -> k ids."""
+    def named_at(self, positions: Positions) -> tuple[ArrowArray, RowNumbers]:
+        """Arrow array of the ids of some of all items, and the rows' addresses: (k,) intp -> k ids, (k,) int64."""
         key = self.context.registry.id_column
-        taken = self.context.snapshot.take(positions.tolist(), columns=[key])
-        return taken.column(key).combine_chunks()
+        taken = self.context.snapshot.take(positions.tolist(), columns=[key, ADDRESS])
+        return taken.column(key).combine_chunks(), taken.column(ADDRESS).to_numpy().astype(np.int64)
 
     @cached_property
     def id_type(self) -> ArrowType:

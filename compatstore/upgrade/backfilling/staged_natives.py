@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from compatstore.arrays import ArrowArray, Digests, FloatArray, Id
+from compatstore.arrays import ArrowArray, Digests, FloatArray, Id, RowNumbers
 from compatstore.errors import StorageError
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.lease_files import Fence
@@ -42,9 +42,16 @@ class StagedNatives:
         """How many are staged; they are counted, not read."""
         return len(self._staging)
 
-    def store(self, ids: Sequence[Id], vectors: FloatArray, input_hash: Digests, side: FloatArray | None = None) -> int:
+    def store(
+        self,
+        ids: Sequence[Id],
+        vectors: FloatArray,
+        input_hash: Digests,
+        side: FloatArray | None = None,
+        addresses: RowNumbers | None = None,
+    ) -> int:
         """Stage a batch; durable when it returns."""
-        self._staging.append(ids, vectors, input_hash, side)
+        self._staging.append(ids, vectors, input_hash, side, addresses)
         return len(ids)
 
     def fold(self, put: Callable[[NativeBatch], int]) -> int:
@@ -66,7 +73,7 @@ class StagedNatives:
         staged = self._staging.read()
         if not len(staged.ids):
             return 0
-        folded = put(NativeBatch(staged.ids, staged.input_hash, staged.read))
+        folded = put(NativeBatch(staged.ids, staged.input_hash, staged.read, staged.addresses))
         if self._fence is not None:
             self._forget_predecessors(self._fence)
         self._staging.clear()

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowArray, ArrowBatch, ArrowTable, Digests, FloatArray, Id, RowNumbers
+from compatstore.storage.addresses import read_rows
 from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.columns import NATIVE, VersionValues
 from compatstore.storage.compaction import LARGEST_ROWS, SMALL_ROWS
@@ -36,7 +37,7 @@ from compatstore.storage.fragments import (
     read_physical,
     write_columns,
 )
-from compatstore.storage.moves import Move, commit_move, read_rows, row_bytes, write_rows
+from compatstore.storage.moves import Move, commit_move, row_bytes, write_rows
 from compatstore.storage.snapshot import Snapshot
 from compatstore.upgrade.context import UpgradeContext
 
@@ -53,18 +54,25 @@ class NativeBatch:
         input_hash: (n,) uint64, of the rows that the vectors were made from.
         read: Reads some of them: (k,) positions -> (k, dim) float32, and their side-information, (k, side_dim) float32
             with NaN where an item has none, or None.
+        addresses: (n,) int64, where the rows were when they were read; None where that is not known.
     """
 
     ids: ArrowArray
     input_hash: Digests
     read: Callable[[RowNumbers], tuple[FloatArray, FloatArray | None]]
+    addresses: RowNumbers | None = None
 
     @classmethod
     def of(
-        cls, ids: ArrowArray, input_hash: Digests, vectors: FloatArray, side: FloatArray | None = None
+        cls,
+        ids: ArrowArray,
+        input_hash: Digests,
+        vectors: FloatArray,
+        side: FloatArray | None = None,
+        addresses: RowNumbers | None = None,
     ) -> NativeBatch:
         """Natives in memory."""
-        return cls(ids, input_hash, lambda rows: (vectors[rows], None if side is None else side[rows]))
+        return cls(ids, input_hash, lambda rows: (vectors[rows], None if side is None else side[rows]), addresses)
 
     def in_memory(self, positions: RowNumbers) -> NativeBatch:
         """Some of them, read at once."""
@@ -77,6 +85,7 @@ class NativeBatch:
             self.ids.slice(start, rows),
             self.input_hash[start : start + rows],
             lambda positions: self.read(positions + start),
+            None if self.addresses is None else self.addresses[start : start + rows],
         )
 
     def positions(self, ids: ArrowArray, input_hash: Digests) -> RowNumbers:
@@ -157,9 +166,17 @@ class NativeRows:
         fitting = int(WAVE_BYTES / max(row_bytes(self._store.snapshot()), 1))
         return min(max(fitting, SMALL_ROWS), LARGEST_ROWS // 2)
 
-    def store(self, ids: Sequence[Id], vectors: FloatArray, input_hash: Digests, side: FloatArray | None = None) -> int:
+    def store(
+        self,
+        ids: Sequence[Id],
+        vectors: FloatArray,
+        input_hash: Digests,
+        side: FloatArray | None = None,
+        addresses: RowNumbers | None = None,
+    ) -> int:
         """Write a batch into the table, in one commit; items that were changed or deleted meanwhile are left out."""
-        batch = NativeBatch.of(pa.array(list(ids), id_arrow_type(self._registry)), input_hash, vectors, side)
+        named = pa.array(list(ids), id_arrow_type(self._registry))
+        batch = NativeBatch.of(named, input_hash, vectors, side, addresses)
         self._moved += self._move(batch)
         return len(ids)
 
@@ -212,7 +229,7 @@ class NativeRows:
 
     def _rows_of(self, snapshot: Snapshot, batch: NativeBatch, again: bool) -> ArrowTable:
         """Whole rows of a batch with the native vectors in them, as an Arrow table with their addresses."""
-        rows = read_rows(snapshot, self._registry.id_column, batch.ids.to_pylist())
+        rows = read_rows(snapshot, self._registry.id_column, batch.ids.to_pylist(), batch.addresses)
         ids = rows[self._registry.id_column].combine_chunks()
         positions = batch.positions(ids, self._source.input_hashes(rows, self._registry.source_column))
         if again:
