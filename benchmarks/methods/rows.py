@@ -120,7 +120,7 @@ def fct(models: Models, side: str = "", **settings: Any) -> Record:
 
 def default_fastfill(models: Models, **settings: Any) -> Record:
     """FastFill with its default settings: scale and batch are chosen from the pairs."""
-    return transform(FastFill, models, orders=BY_SIGMA, **_shape(models), **settings)
+    return transform(FastFill, models, **{"orders": BY_SIGMA, **_shape(models), **settings})
 
 
 def fastfill(models: Models, **settings: Any) -> Record:
@@ -165,6 +165,7 @@ ROWS: dict[str, Row] = {
     "FastFill, sigma": fastfill,
     "FastFill balanced, sigma": partial(fastfill, scale=4.0),
     "FastFill by default, sigma": default_fastfill,
+    "FastFill by default, even": partial(default_fastfill, beta=1.0, orders=ORDERS),
     "FastFill by default + SimCLR, sigma": partial(default_fastfill, side="SimCLR"),
     "FastFill by distance": partial(fastfill, loss="l2", orders=ORDERS),
     "FastFill by distance, even": partial(fastfill, loss="l2", beta=1.0, orders=ORDERS),
