@@ -4,11 +4,13 @@
 
 Each gallery is made by one process and upgraded by another, whose peak is what is printed, beside the bound and beside
 what that process takes before it begins. The policy is sigma: the backfill's order is made of a number for each row.
+glibc has as many arenas as in the shell's processes, one a core; `--arenas 0` is glibc's own number.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 import subprocess
 import sys
@@ -74,6 +76,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, nargs="+", default=[100_000, 1_000_000])
     parser.add_argument("--dim", type=int, default=64)
     parser.add_argument("--share", type=float, default=0.01)
+    parser.add_argument("--arenas", type=int, default=max(os.cpu_count() or 1, 2), help="of glibc's malloc")
     parser.add_argument("--step", choices=["make", "upgrade"], help="what one of the processes does")
     parser.add_argument("--path", help="its gallery")
     arguments = parser.parse_args()
@@ -82,12 +85,15 @@ def main() -> None:
     elif arguments.step == "upgrade":
         upgrade(arguments.path, arguments.dim, arguments.share)
     else:
+        set_to = os.environ | ({"MALLOC_ARENA_MAX": str(arguments.arenas)} if arguments.arenas else {})
         for rows in arguments.rows:
             with tempfile.TemporaryDirectory() as folder:
                 words = ["--path", str(Path(folder, "g.lance")), "--dim", str(arguments.dim)]
                 words += ["--rows", str(rows), "--share", str(arguments.share)]
                 for step in ("make", "upgrade"):
-                    subprocess.run([sys.executable, __file__, *words, "--step", step], check=True)
+                    subprocess.run(
+                        [sys.executable, __file__, *words, "--step", step], check=True, env=os.environ | arenas
+                    )
 
 
 if __name__ == "__main__":
