@@ -91,9 +91,7 @@ def main() -> None:
                 words = ["--path", str(Path(folder, "g.lance")), "--dim", str(arguments.dim)]
                 words += ["--rows", str(rows), "--share", str(arguments.share)]
                 for step in ("make", "upgrade"):
-                    subprocess.run(
-                        [sys.executable, __file__, *words, "--step", step], check=True, env=os.environ | arenas
-                    )
+                    subprocess.run([sys.executable, __file__, *words, "--step", step], check=True, env=set_to)
 
 
 if __name__ == "__main__":
