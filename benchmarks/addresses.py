@@ -1,6 +1,6 @@
 """Rows that lie all over a gallery, read by their ids and by their addresses: time, and memory that stays.
 
-    python benchmarks/addresses.py [--rows 1000000 10000000] [--dim 16] [--read 100000]
+    python -m benchmarks.addresses [--rows 1000000 10000000] [--dim 16] [--read 100000]
 
 Batches of 1,024 rows, as a backfill reads them, each way in a process of its own, on one gallery by turns.
 """
@@ -16,8 +16,8 @@ from pathlib import Path
 
 import lance
 import numpy as np
-from memory import make
 
+from benchmarks.memory import make
 from compatstore.storage.addresses import ADDRESS, read_rows
 
 BATCH = 1024
@@ -61,7 +61,7 @@ def main() -> None:
             make(path, rows, arguments.dim)
             for way in (*WAYS, *WAYS):
                 words = ["--step", way, "--path", path, "--read", str(min(arguments.read, rows))]
-                subprocess.run([sys.executable, __file__, *words], check=True)
+                subprocess.run([sys.executable, "-m", "benchmarks.addresses", *words], check=True)
 
 
 if __name__ == "__main__":

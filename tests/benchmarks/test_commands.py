@@ -37,6 +37,7 @@ INNER = {"benchmarks.crashes.victim", "benchmarks.rebasis_maps"}
 
 # Module -> its arguments, as small as it goes; names in braces are files of `inputs`, below.
 SMALLEST = {
+    "benchmarks.addresses": "--rows 2000 --dim 4 --read 1500",
     "benchmarks.backfill": "--rows 300 --dim 16 --rate 1e6",
     "benchmarks.claims": "{page}",
     "benchmarks.derive": "--rows 600 --dim 16 --shorter 8 --repeats 1",

@@ -24,7 +24,7 @@ from compatstore.storage.catalog import Catalog
 from compatstore.storage.ledger import Spent
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.backfilling.account import Account, open_account
-from compatstore.upgrade.backfilling.choice import Choice, Chosen
+from compatstore.upgrade.backfilling.choice import Choice, ChosenItems
 from compatstore.upgrade.backfilling.embeddable import inputs_of, without_source
 from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, EmbeddingRecipe, ItemBatch, Paid
 from compatstore.upgrade.backfilling.natives import BATCH_ROWS, Natives
@@ -197,7 +197,7 @@ class Backfiller:
         self.account.close()
         return call.folded + self.natives.fold()
 
-    def _read(self, chosen: Chosen) -> ItemBatch:
+    def _read(self, chosen: ChosenItems) -> ItemBatch:
         """Read items to embed as they are by now, those that are still there."""
         context = self.context
         sources, key, source = context.registry.source_column, context.registry.id_column, context.source
@@ -241,7 +241,7 @@ class _Call:
         self._promised = deque[int]()
         self._waiting, self.folded = len(self._natives.waiting()), 0
 
-    def take(self) -> Chosen | None:
+    def take(self) -> ChosenItems | None:
         """The next batch, or None where there is none now."""
         self._account.tick()
         account = self._account
@@ -254,7 +254,7 @@ class _Call:
         self._position += len(named)
         if not len(named):
             again, self._again = self._again[:rows], self._again[rows:]
-            named = Chosen.of(pa.array(again, named.ids.type))
+            named = ChosenItems.of(pa.array(again, named.ids.type))
         if not len(named) and not self._promised:  # else the batch at hand may fail yet; then this is asked once more
             self._todo, self._position = self._choice.next_round(self._account.failing), 0
             named = self._todo.slice(0, rows)

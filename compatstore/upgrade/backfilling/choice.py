@@ -18,7 +18,7 @@ ROUND_ROWS = 1 << 20  # items whose ids are in memory at once
 
 
 @dataclass(frozen=True, eq=False)
-class Chosen:
+class ChosenItems:
     """Items that were chosen, most urgent first.
 
     Attributes:
@@ -30,16 +30,16 @@ class Chosen:
     addresses: RowNumbers
 
     @classmethod
-    def of(cls, ids: ArrowArray) -> Chosen:
+    def of(cls, ids: ArrowArray) -> ChosenItems:
         """Items of which no more is known than their ids."""
         return cls(ids, np.full(len(ids), UNKNOWN))
 
     def __len__(self) -> int:
         return len(self.ids)
 
-    def slice(self, start: int, rows: int) -> Chosen:
+    def slice(self, start: int, rows: int) -> ChosenItems:
         """Some of them, one after the other."""
-        return Chosen(self.ids.slice(start, rows), self.addresses[start : start + rows])
+        return ChosenItems(self.ids.slice(start, rows), self.addresses[start : start + rows])
 
 
 class Choice:
@@ -65,7 +65,7 @@ class Choice:
         self._quota = native_count(share, len(self._native))
         self._out = np.zeros(len(self._native), bool)
         self._round: Positions = np.zeros(0, np.intp)
-        self._chosen = Chosen.of(rows.none())
+        self._chosen = ChosenItems.of(rows.none())
         if self.lacking:
             self._native |= self._among(staged)
             self.leave_out(self._among(tried))
@@ -83,7 +83,7 @@ class Choice:
         """Choose none of these items: (n,) bool, in the order of the rows."""
         self._out |= items & ~self._native
 
-    def next_round(self, failing: ArrowArray) -> Chosen:
+    def next_round(self, failing: ArrowArray) -> ChosenItems:
         """The most urgent items: as many as the share lacks, or all that are left.
 
         Args:
@@ -93,7 +93,9 @@ class Choice:
         self._out[self._round[failed]] = True
         self._native[self._round[~failed]] = True
         self._round = self._urgent(min(self.lacking, ROUND_ROWS)) if len(self) else self._round[:0]
-        self._chosen = Chosen(*self._rows.named_at(self._round)) if len(self._round) else Chosen.of(self._rows.none())
+        self._chosen = (
+            ChosenItems(*self._rows.named_at(self._round)) if len(self._round) else ChosenItems.of(self._rows.none())
+        )
         return self._chosen
 
     def _urgent(self, count: int) -> Positions:
