@@ -171,6 +171,8 @@ ROWS: dict[str, Row] = {
     "FastFill by distance, even": partial(fastfill, loss="l2", beta=1.0, orders=ORDERS),
     "FastFill": partial(fastfill, orders=ORDERS),
     "FastFill, even": partial(fastfill, beta=1.0, orders=ORDERS),
+    "FastFill, margin 0": partial(fastfill, margin=0.0, orders=ORDERS),
+    "FastFill, margin 0.5": partial(fastfill, margin=0.5, orders=ORDERS),
     "residual, sigma": partial(transform, Residual, orders=BY_SIGMA),
     f"FCT{FRESH}": partial(fct, fresh=True),
     f"FastFill, sigma{FRESH}": partial(fastfill, fresh=True),
