@@ -76,20 +76,20 @@ def balanced(trainer: FastFill, pairs: Pairs, progress: OnEpoch | None = None) -
         ladders["batch_size"] = BATCHES
     if not ladders:
         return Balanced(trainer=trainer)
-    start: Setting = {name: values[0] for name, values in ladders.items()}
+    start = {name: values[0] for name, values in ladders.items()}
     if "margin" in ladders:
-        start = {**start, "scale": MARGINS_TRIED_AT}
+        start["scale"] = MARGINS_TRIED_AT
     try:
-        trials, best = Trials(trainer, pairs, progress), start
+        trials, best = Trials(trainer, pairs, progress), dict[str, Any](start)
         for name, values in ladders.items():
             few = name == "batch_size" and len(trials.fitted) <= BATCHES[0]  # fewer rows are one batch either way
             for value in values[:1] if few else values:
                 trials.run({**best, name: value})
             best, comparison = trials.best()
     except InvalidInput:
-        settings: Setting = {name: _untried(name, values) for name, values in ladders.items()}
+        settings: dict[str, Any] = {name: _untried(name, values) for name, values in ladders.items()}
         return Balanced(trainer=replace(trainer, **settings), settings={**settings, "note": NOT_COMPARED})
-    return Balanced(trainer=replace(trainer, **best), settings=dict(best), figures={"balance": comparison.to_dict()})
+    return Balanced(trainer=replace(trainer, **best), settings=best, figures={"balance": comparison.to_dict()})
 
 
 def _losses(trainer: FastFill, pairs: Pairs) -> dict[str, Sequence[float]]:
@@ -159,10 +159,10 @@ class Trials:
             trainer = replace(self._trainer, **settings)
             self._tried.append(attempt(name, trainer, self.fitted, self._test, self._named(name)))
 
-    def best(self) -> tuple[Setting, Comparison]:
+    def best(self) -> tuple[dict[str, Any], Comparison]:
         """Settings of the best so far, and the table."""
         best, comparison = ranked(self._tried, self._test, resamples=RESAMPLES, seed=self._trainer.seed)
-        return self.settings[best.candidate.name], comparison
+        return dict(self.settings[best.candidate.name]), comparison
 
     def _named(self, name: str) -> OnEpoch | None:
         told = self._progress
