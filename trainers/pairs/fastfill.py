@@ -58,10 +58,8 @@ class FastFill(HeadTraining):
         beta: From 0, the paper's objective, to 1. Rows with a large sigma^2 weigh little in that objective, and their
             vectors are learned little; at 1 all rows weigh alike, and sigma^2 is learned beside them.
         disc_weight: Weight of the loss through the head beside the squared distance, > 0. None takes 1 for ArcFace,
-            whose `margin` and `scale` are chosen, and chooses it for cross-entropy. The output is multiplied by its
-            root, so that vectors of any length are learned at one learning rate.
-        margin: Of ArcFace, in radians, in [0, pi/2]; None chooses where the scale is chosen too, and takes 0.5 else.
-            That of the target's own training is the best where it is known.
+            whose `scale` is chosen, and chooses it for cross-entropy. The output is multiplied by its root, so that
+            vectors of any length are learned at one learning rate.
         scale: Of ArcFace's cosines, > 0; None chooses.
         batch_size: Largest batch, >= 2; batches of an epoch are of equal size, up to one row. None chooses.
 

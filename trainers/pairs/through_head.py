@@ -21,9 +21,7 @@ from compatstore.trainers.settings import Count, Positive, Share, from_to
 HeadOrigin = Literal["given", "fitted"]
 Discrimination = Literal["cross-entropy", "arcface"]
 
-_SCALE, _MARGIN = 64.0, 0.5  # ArcFace's own
-
-Margin = Annotated[float, from_to(0, math.pi / 2)]
+_SCALE = 64.0  # ArcFace's own
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +34,7 @@ class HeadTraining(TransformTraining):
         disc: Loss through the head, "cross-entropy" or "arcface"; None takes the latter where target vectors have
             unit length. It should be the loss that the target model was trained with.
         label_smoothing: Of the cross-entropy, in [0, 1).
-        margin: Of ArcFace, in radians, in [0, pi/2]; None takes 0.5. That of the target's own training is the best
-            where it is known.
+        margin: Of ArcFace, in radians, in [0, pi/2].
         scale: Of ArcFace's cosines, > 0; None takes 64.
 
     Raises:
@@ -47,7 +44,7 @@ class HeadTraining(TransformTraining):
     head: HeadOrigin | None = None
     disc: Discrimination | None = None
     label_smoothing: Share = 0.1
-    margin: Margin | None = None
+    margin: Annotated[float, from_to(0, math.pi / 2)] = 0.5
     scale: Positive | None = None
 
     @property
@@ -72,9 +69,8 @@ class HeadTraining(TransformTraining):
             error = cross_entropy(rows, label_smoothing=self.label_smoothing)
             return Objective(error=error, head=head, resolved=resolved)
         scale = _SCALE if self.scale is None else self.scale
-        margin = _MARGIN if self.margin is None else self.margin
-        error = arcface(rows, margin=margin, scale=scale)
-        return Objective(error=error, head=head, resolved={**resolved, "margin": margin, "scale": scale})
+        error = arcface(rows, margin=self.margin, scale=scale)
+        return Objective(error=error, head=head, resolved={**resolved, "scale": scale})
 
     def disc_of(self, pairs: Pairs) -> Discrimination:
         """The loss through the head on these pairs."""

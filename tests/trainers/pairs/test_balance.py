@@ -7,7 +7,7 @@ from labelled_spaces import classes
 from compatstore.artifacts import Artifact
 from compatstore.trainers import FastFill, Pairs
 from compatstore.trainers.pairs import balance
-from compatstore.trainers.pairs.balance import MARGINS, SCALES, Trials, balanced
+from compatstore.trainers.pairs.balance import SCALES, Trials, balanced
 from compatstore.trainers.pairs.retrieval import RetrievalTest
 
 QUICK = {"epochs": 2, "branch_width": 8, "mixer_width": 16, "learning_rate": 4e-3, "device": "cpu"}
@@ -28,19 +28,15 @@ def by_default():
     return FastFill(**QUICK).fit(pairs_of(), told.append), told
 
 
-def test_the_margin_the_scale_and_the_batch_are_chosen_by_the_area_and_the_artifact_says_how(by_default):
+def test_the_scale_and_the_batch_are_chosen_by_the_area_and_the_artifact_says_how(by_default):
     artifact = Artifact.from_bytes(*by_default[0].to_bytes())
     settings, figures = artifact.manifest.settings, artifact.manifest.figures
     scores = tried(figures)
     assert figures["balance"]["decided_by"] == "area"
-    assert {f"margin {margin:g}, scale 16, batch_size 256" for margin in MARGINS} <= scores.keys()
-    margin = settings["balance"]["margin"]
-    assert {f"margin {margin:g}, scale {scale:g}, batch_size 256" for scale in SCALES} <= scores.keys()
-    assert len(scores) == len(MARGINS) + len(SCALES), "one candidate is of both, one has the larger batch"
+    assert {f"scale {scale:g}, batch_size 256" for scale in SCALES} <= scores.keys()
     best = max(scores, key=scores.get)
     assert best == ", ".join(f"{name} {value:g}" for name, value in settings["balance"].items())
-    for name in ("margin", "scale"):
-        assert settings[name] == settings["resolved"][name] == settings["balance"][name]
+    assert settings["scale"] == settings["resolved"]["scale"] == settings["balance"]["scale"]
     assert settings["batch_size"] == settings["balance"]["batch_size"]
     held_out = figures["balance"]["candidates"][0]["groups"]["held_out"]
     assert figures["balance"]["candidates"][0]["score"] == pytest.approx(
@@ -60,7 +56,7 @@ def test_what_was_chosen_is_then_trained_as_if_it_had_been_named(by_default):
 def test_progress_names_what_is_tried(by_default):
     networks = list(dict.fromkeys(at.network for at in by_default[1]))
     assert networks[-1] == "h"
-    assert networks[0] == "h, margin 0.5, scale 16, batch_size 256"
+    assert networks[0] == "h, scale 64, batch_size 256"
     assert len(networks) == 1 + len(tried(by_default[0].manifest.figures))
 
 
@@ -80,7 +76,7 @@ def test_a_weight_is_chosen_for_a_cross_entropy_in_the_unit_of_the_space():
     ("named", "found"),
     [
         ({"scale": 9.0}, ["batch_size 256", "batch_size 1024"]),
-        ({"margin": 0.2, "batch_size": 50}, [f"scale {scale:g}" for scale in SCALES]),
+        ({"batch_size": 50}, [f"scale {scale:g}" for scale in SCALES]),
         ({"loss": "l2"}, ["batch_size 256", "batch_size 1024"]),
     ],
     ids=str,
@@ -114,8 +110,7 @@ def test_with_few_pairs_nothing_is_compared_and_the_manifest_says_it(rows, unit)
     settings = artifact.manifest.settings
     assert "Too few pairs" in settings["balance"]["note"]
     assert settings["batch_size"] == 256
-    named = {"margin": 0.5, "scale": 4.0}
-    assert (named.items() <= settings.items()) if unit else (settings["disc_weight"] < 1.0)
+    assert (settings["scale"] == 4.0) if unit else (settings["disc_weight"] < 1.0)
 
 
 def test_the_part_that_is_compared_on_is_bounded_and_whole_classes_are_kept_apart_where_asked():
