@@ -34,7 +34,7 @@ class HeadTraining(TransformTraining):
         disc: Loss through the head, "cross-entropy" or "arcface"; None takes the latter where target vectors have
             unit length. It should be the loss that the target model was trained with.
         label_smoothing: Of the cross-entropy, in [0, 1).
-        margin: Of ArcFace, in radians, in [0, pi/2].
+        margin: Of ArcFace, in radians, in [0, pi/2]. Another than that of the target's own training can spoil a hop.
         scale: Of ArcFace's cosines, > 0; None takes 64.
 
     Raises:
