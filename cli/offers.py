@@ -19,7 +19,10 @@ from click.shell_completion import CompletionItem
 from compatstore.storage.glance import Glance, glance
 from compatstore.storage.location import locate
 
-ORDERS = ("random", "spread", "sigma", "spread-sigma", "entropy", "margin", "least-confidence", "traffic")
+ORDERS = (
+    *("random", "spread", "sigma", "spread-then-sigma", "spread-sigma"),
+    *("entropy", "margin", "least-confidence", "traffic"),
+)
 FIGURES = ("cmc@1", "cmc@5", "map", "recall@10", "ndcg@10", "mrr@10")
 COMPUTED = ("_distance", "_version", "_origin", "_query")
 ENCODERS = (

@@ -36,7 +36,7 @@ PLAIN = {"source_rows": "plain-means"}
 FRESH = ", fresh pairs"
 # Orders of a backfill: one, and those that a row compares with one transform.
 BY_SIGMA = ("sigma",)
-ORDERS = ("random", "sigma", "spread-sigma", f"spread-sigma:{CLASS}")
+ORDERS = ("random", "sigma", "spread-then-sigma", "spread-sigma", f"spread-sigma:{CLASS}")
 
 
 def independent(models: Models) -> Record:
@@ -165,6 +165,7 @@ ROWS: dict[str, Row] = {
     "FastFill, sigma": fastfill,
     "FastFill balanced, sigma": partial(fastfill, scale=4.0),
     "FastFill by default, sigma": default_fastfill,
+    "FastFill by default": partial(default_fastfill, orders=ORDERS),
     "FastFill by default, even": partial(default_fastfill, beta=1.0, orders=ORDERS),
     "FastFill by default + SimCLR, sigma": partial(default_fastfill, side="SimCLR"),
     "FastFill by distance": partial(fastfill, loss="l2", orders=ORDERS),

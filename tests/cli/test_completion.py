@@ -233,7 +233,7 @@ def test_a_real_bash_completes(made, tmp_path, run):
     done = subprocess.run(["bash", "--norc"], input=text, env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [
         "v1 v2",
-        "spread sigma spread-sigma spread-sigma:key spread-sigma:text spread-sigma:views",
+        "spread sigma spread-then-sigma spread-sigma spread-sigma:key spread-sigma:text spread-sigma:views",
         *("dmu dmu-head", "--json"),
     ]
     assert done.stderr == ""

@@ -23,6 +23,7 @@ POLICIES = [
     "spread",
     "sigma",
     "spread-sigma",
+    "spread-then-sigma",
     "entropy",
     "margin",
     "least-confidence",

@@ -63,7 +63,7 @@ def native_ids(gallery):
 
 POLICIES = [
     *("random", "spread", "sigma", "spread-sigma", "spread-sigma:kind", "entropy", "margin", "least-confidence"),
-    *("column:views", "sigma*column:views"),
+    *("spread-then-sigma", "column:views", "sigma*column:views"),
 ]
 
 
@@ -75,9 +75,13 @@ def test_a_gallery_embeds_what_the_policy_puts_first(gallery, policy):
     assert native_ids(gallery) == {IDS[position] for position in chosen}
 
 
-@pytest.mark.parametrize(
-    "policy", ["sigma", "entropy", "sigma*column:views", "spread-sigma", "spread-sigma:kind", "spread-sigma:views"]
-)
+STOPPED = [
+    *("sigma", "spread-then-sigma", "spread-then-sigma*column:views", "entropy", "sigma*column:views"),
+    *("spread-sigma", "spread-sigma:kind", "spread-sigma:views"),
+]
+
+
+@pytest.mark.parametrize("policy", STOPPED)
 def test_a_stopped_backfill_ends_with_the_set_of_an_unstopped_one(gallery, policy):
     gallery.upgrade(
         "v2", backfill=cs.Backfill(write_mode="move_rows")
@@ -208,6 +212,37 @@ def test_spread_by_sigma_takes_the_most_uncertain_of_each_class_and_as_many_as_s
         assert (found[:-1] >= found[1:]).all()
     alike = order("spread-sigma:kind", ArrayRows(ids=range(len(items)), sigma2=0 * kinds, columns=rows.columns), seed)
     assert kinds[chosen].tolist() == kinds[alike].tolist(), "sigma does not decide how many are from each class"
+
+
+@given(
+    st.lists(st.floats(0, 1e30) | st.just(float("nan")), min_size=1, max_size=60),
+    st.integers(0, 99),
+)
+def test_a_tenth_is_spread_before_the_rest_goes_by_sigma(sigma2, seed):
+    sigma2, vectors = np.array(sigma2), np.random.default_rng(seed).normal(size=(len(sigma2), 3))
+    rows = ArrayRows(ids=range(len(sigma2)), sigma2=sigma2, source=vectors.astype(np.float32))
+    chosen = order("spread-then-sigma", rows, seed)
+    unknown = np.isnan(sigma2)
+    assert unknown[chosen[: unknown.sum()]].all(), "the unknown come first"
+    spread = [row for row in order("spread", rows, seed) if not unknown[row]]
+    rest = chosen[unknown.sum() :].tolist()
+    tenth = 0
+    while tenth < len(rest) and rest[tenth] == spread[tenth]:
+        tenth += 1
+    values = sigma2[rest]
+    first = next(start for start in range(len(rest) + 1) if (values[start:-1] >= values[start + 1 :]).all())
+    assert first <= tenth, "what is not in the order of sigma is in that of spread"
+    assert len(set(chosen.tolist())) == len(sigma2)
+
+
+def test_the_tenth_is_a_tenth():
+    sigma2, vectors = np.arange(1000.0), np.random.default_rng(0).normal(size=(1000, 3)).astype(np.float32)
+    rows = ArrayRows(ids=range(1000), sigma2=sigma2, source=vectors)
+    chosen, spread = order("spread-then-sigma", rows), order("spread", rows)
+    first = next(start for start in range(1000) if (np.diff(sigma2[chosen[start:]]) < 0).all())
+    assert 90 <= first <= 110
+    assert chosen[:first].tolist() == spread[:first].tolist()
+    assert sorted(chosen.tolist()) == list(range(1000))
 
 
 def test_items_without_a_class_are_one_class_and_kinds_of_columns_say_the_same():

@@ -21,7 +21,10 @@ from compatstore.upgrade.backfilling.random_order import random_scores
 
 COLUMN = "column:"
 RANDOM, SPREAD, SIGMA, SPREAD_SIGMA = "random", "spread", "sigma", "spread-sigma"
+SPREAD_THEN_SIGMA = "spread-then-sigma"
+SPREAD_FIRST = 0.1  # of all items; more of them costs mAP, fewer cost CMC-1 (docs/results/standard.md)
 OF_CLASSES = f"{SPREAD_SIGMA}:"
+_ABOVE = 2.0**500  # of any sigma^2, which is a float32
 AT_RANDOM = (RANDOM, SPREAD)  # what they choose first is a random sample of all items
 REFIT_DRAW = "refit"
 
@@ -30,8 +33,8 @@ def order(policy: str, rows: PolicyInputs, seed: int = 0) -> npt.NDArray[np.intp
     """Order items by a policy: the unknown (NaN) first, then by score, equals in the random order of the seed.
 
     Args:
-        policy: "random", "spread", "sigma", "spread-sigma", "spread-sigma:NAME", "entropy", "margin",
-            "least-confidence", "traffic", "column:NAME", or a product of these.
+        policy: "random", "spread", "sigma", "spread-then-sigma", "spread-sigma", "spread-sigma:NAME", "entropy",
+            "margin", "least-confidence", "traffic", "column:NAME", or a product of these.
         rows: The n items, of a gallery or of arrays.
         seed: Of the policies "random" and "spread", of cells, and of the order among equal scores.
 
@@ -54,7 +57,7 @@ def order_keys(policy: str, rows: PolicyInputs, seed: int) -> tuple[Doubles, Dou
 
 def is_spread(policy: str) -> bool:
     """Whether the place of an item depends on the other items of its cell or class."""
-    return any(name in (SPREAD, SPREAD_SIGMA) or classes_column(name) is not None for name in factors(policy))
+    return any(name in (SPREAD, SPREAD_THEN_SIGMA, SPREAD_SIGMA) or classes_column(name) is not None for name in factors(policy))
 
 
 def factors(policy: str) -> list[str]:
@@ -115,7 +118,7 @@ def classes_column(name: str) -> str | None:
 
 
 def _is_by_sigma(name: str) -> bool:
-    return name in (SIGMA, SPREAD_SIGMA) or classes_column(name) is not None
+    return name in (SIGMA, SPREAD_THEN_SIGMA, SPREAD_SIGMA) or classes_column(name) is not None
 
 
 def entropy(logits: FloatArray) -> Doubles:
@@ -156,12 +159,14 @@ def true_loss(transformed: FloatArray, native: FloatArray) -> Doubles:
 # "sigma" is the predicted sigma^2, high to low (FastFill, section 4.2). Three ask a classifier head how sure it is
 # (RACT), which says little of classes that the head was not trained on (FastFill, appendix C.4). "traffic" is one more
 # than the number of searches that an item was a candidate of: without any, a product is its other factor. "spread" is
-# a random order whose first items are from all cells of the source's vectors in proportion, "spread-sigma" takes the
-# most uncertain ones of each cell, or of each class of a column, first.
+# a random order whose first items are from all cells of the source's vectors in proportion, "spread-then-sigma" takes
+# a tenth of the items by it and the rest by sigma; "spread-sigma" takes the most uncertain ones of each cell, or of
+# each class of a column, first.
 POLICIES: Mapping[str, Callable[[PolicyInputs, int], Doubles]] = {
     RANDOM: lambda rows, seed: random_scores(rows.ids, BACKFILL, seed),
-    SPREAD: lambda rows, seed: spread(rows.cells(seed), random_scores(rows.ids, BACKFILL, seed)),
+    SPREAD: lambda rows, seed: _spread(rows, seed),
     SIGMA: lambda rows, _: rows.uncertainty(),
+    SPREAD_THEN_SIGMA: lambda rows, seed: _spread_then_sigma(rows, seed),
     SPREAD_SIGMA: lambda rows, seed: _spread_sigma(rows, rows.cells(seed), seed),
     "entropy": lambda rows, _: rows.by_logits(entropy),
     "margin": lambda rows, _: rows.by_logits(margin),
@@ -175,6 +180,17 @@ def _score(name: str, rows: PolicyInputs, seed: int) -> Doubles:
     if classes is not None:
         return _spread_sigma(rows, rows.classes(classes), seed)
     return POLICIES[name](rows, seed) if column is None else rows.column(column)
+
+
+def _spread(rows: PolicyInputs, seed: int) -> Doubles:
+    return spread(rows.cells(seed), random_scores(rows.ids, BACKFILL, seed))
+
+
+def _spread_then_sigma(rows: PolicyInputs, seed: int) -> Doubles:
+    """The first tenth of the items of `spread` score above every sigma^2, and do not depend on what became native."""
+    spread_first, sigma2 = _spread(rows, seed), rows.uncertainty()
+    first = (spread_first > 1 - SPREAD_FIRST) & ~np.isnan(sigma2)
+    return np.where(first, _ABOVE * spread_first, sigma2)
 
 
 def _spread_sigma(rows: PolicyInputs, cells: npt.NDArray[np.int64], seed: int) -> Doubles:
