@@ -31,6 +31,12 @@ def own(lesson: Lesson, model: TrainedModel) -> Record:
     return figures(lesson, embed(model.encoder, lesson.queries), embed(model.encoder, lesson.gallery))
 
 
+def unit(vectors: FloatArray) -> FloatArray:
+    """Vectors of unit length: (n, d) floats -> (n, d); those of length 0 stay."""
+    unit: FloatArray = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+    return unit
+
+
 def figures(lesson: Lesson, queries: FloatArray, gallery: FloatArray) -> Record:
     """CMC-1, CMC-5 and mAP of queries (q, d) on a gallery (n, d), by cosine; and the gap between subgroups, if any."""
     ranking = rank_queries(queries, gallery, lesson.queries.labels, lesson.gallery.labels, metric="cosine")
@@ -63,7 +69,7 @@ def searched_as_is(lesson: Lesson, source: TrainedModel, target: TrainedModel, a
         gallery.register(target.version("v2"))
         gallery.link(artifact, "v1", "v2")
         _check_search(gallery, queries, compared, stored)
-    parts = (_unit(vectors) for vectors in (compared, stored, artifact.apply(native).vectors))
+    parts = (unit(vectors) for vectors in (compared, stored, artifact.apply(native).vectors))
     curves = {"compared": _curve(lesson, *parts)}
     if queries.shape != compared.shape:
         both = [np.concatenate(parts, axis=1) for parts in _side_by_side(compared, queries, stored, native)]
@@ -98,7 +104,7 @@ def transformed(
     }
     known = None if np.isnan(sigma2).any() else sigma2
     items = ArrayRows(ids=ids, sigma2=known, columns={CLASS: lesson.gallery.labels}, source=stored)
-    both = tuple(map(_unit, (queries, hopped, native)))
+    both = tuple(map(unit, (queries, hopped, native)))
     return found | {"curves": {one: _curve(lesson, *both, order(one, items, lesson.seed)) for one in orders}}
 
 
@@ -126,7 +132,7 @@ def _gallery(folder: str, lesson: Lesson, source: TrainedModel, side: Encoder | 
 def _check_search(gallery: cs.Gallery, queries: FloatArray, compared: FloatArray, stored: FloatArray) -> None:
     """The gallery must find for some queries what a matrix product finds; anything else makes the figures worthless."""
     found = gallery.search(queries[:PROBES], k=1, version="v2", columns=["id"]).column("id").to_numpy()
-    cosines = _unit(compared[:PROBES]) @ _unit(stored).T
+    cosines = unit(compared[:PROBES]) @ unit(stored).T
     rows = np.arange(len(found))
     np.testing.assert_allclose(cosines[rows, found], cosines.max(axis=1), atol=1e-5)
 
@@ -160,12 +166,7 @@ def _side_by_side(
     """Vectors whose product is that of the compared values for source rows, and of all values for native ones."""
     nothing = np.zeros_like
     return (
-        [_unit(compared), _unit(queries)],
-        [_unit(stored), nothing(native)],
-        [nothing(stored), _unit(native)],
+        [unit(compared), unit(queries)],
+        [unit(stored), nothing(native)],
+        [nothing(stored), unit(native)],
     )
-
-
-def _unit(vectors: FloatArray) -> FloatArray:
-    unit: FloatArray = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-    return unit

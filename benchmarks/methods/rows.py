@@ -125,8 +125,13 @@ def default_fastfill(models: Models, **settings: Any) -> Record:
 
 def fastfill(models: Models, **settings: Any) -> Record:
     """FastFill, backfilled in the order of its sigma; its loss through the head is the target's own."""
-    given = {"orders": BY_SIGMA, **_shape(models), "batch_size": 1024, "disc": "arcface", **ARCFACE, **settings}
+    given = {"orders": BY_SIGMA, **_shape(models), **target_loss(), **settings}
     return transform(FastFill, models, **given)
+
+
+def target_loss() -> dict[str, Any]:
+    """FastFill's loss through the head where it is the target's own, and its batches."""
+    return {"batch_size": 1024, "disc": "arcface", **ARCFACE}
 
 
 def _shape(models: Models) -> dict[str, int]:

@@ -19,6 +19,7 @@ from benchmarks.methods.checkpoints import Checkpoints
 from benchmarks.methods.data import ImageSet, read
 from benchmarks.methods.lesson import SETTINGS, lesson
 from benchmarks.methods.models import Models
+from benchmarks.methods.orders import covering, orders
 from benchmarks.methods.rise import enough, fill, rise, table
 from benchmarks.methods.run import run
 from benchmarks.methods.settings import EARLIER, SIZES
@@ -209,3 +210,22 @@ def test_a_rise_is_a_row_for_each_number_of_epochs(data, tmp_path) -> None:
     before = journal.path.read_text()
     rise(data, TINY, [2, 3], 0, Journal(journal.path), checkpoints)
     assert journal.path.read_text() == before
+
+
+def test_covering_items_are_those_that_the_greedy_choice_by_definition_takes() -> None:
+    vectors = np.random.default_rng(0).normal(size=(60, 5)).astype(np.float64)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    alike, chosen = np.maximum(vectors @ vectors.T, 0), list[int]()
+    for _ in range(12):
+        worth = [alike[:, [*chosen, each]].max(axis=1).sum() if each not in chosen else -1 for each in range(60)]
+        chosen.append(int(np.argmax(worth)))
+    assert covering(vectors, 12).tolist() == chosen
+
+
+def test_orders_that_are_compared_are_orders_of_all_items() -> None:
+    random = np.random.default_rng(0)
+    hopped, source = random.normal(size=(2, 50, 4)).astype(np.float32)
+    found = orders(hopped, random.random(50), source, 0)
+    assert all(sorted(ranked.tolist()) == list(range(50)) for ranked in found.values())
+    assert {"random", "sigma", "spread, then sigma: 10% spread", "covering, then sigma: 20% covering"} <= found.keys()
+    assert orders(hopped, None, source, 0).keys() == {"random", "spread"}

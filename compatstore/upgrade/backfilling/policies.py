@@ -57,7 +57,8 @@ def order_keys(policy: str, rows: PolicyInputs, seed: int) -> tuple[Doubles, Dou
 
 def is_spread(policy: str) -> bool:
     """Whether the place of an item depends on the other items of its cell or class."""
-    return any(name in (SPREAD, SPREAD_THEN_SIGMA, SPREAD_SIGMA) or classes_column(name) is not None for name in factors(policy))
+    by_cell = (SPREAD, SPREAD_THEN_SIGMA, SPREAD_SIGMA)
+    return any(name in by_cell or classes_column(name) is not None for name in factors(policy))
 
 
 def factors(policy: str) -> list[str]:
