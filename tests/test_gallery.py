@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import inspect
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 
 import compatstore.gallery.items
-from galleries import make
+import compatstore.ingest.write
+from compatstore.storage.store import Store
+from galleries import items, make
 
 READS = {
     "get": lambda gallery, ids: gallery.get(ids),
@@ -34,6 +37,45 @@ def test_columns_that_are_dropped_during_a_read_are_read(tmp_path, monkeypatch, 
     monkeypatch.setattr(compatstore.gallery.items, "read_ids", abort_first)
     np.testing.assert_equal(list(before), list(READS[read](gallery, ids)))
     assert "v2" not in gallery.get(ids).schema.names
+
+
+WRITES = {
+    "add": lambda gallery, given: gallery.add(given, upsert=True),
+    "update": lambda gallery, given: gallery.update({"id": given["id"], "note": ["new"] * len(given["id"])}),
+}
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["before its reads", "after its reads"])
+@pytest.mark.parametrize("write", WRITES)
+def test_columns_that_are_dropped_during_a_write_do_not_stop_it(tmp_path, monkeypatch, write, late):
+    """A stopped abort goes on when a write knows which columns it keeps, before or after it has read them."""
+    path = str(tmp_path / "gallery.lance")
+    gallery = make(path)
+    gallery.add({**items(400, 5), "note": ["old"] * 5}, upsert=True)
+    gallery.upgrade("v2")
+    with monkeypatch.context() as stopped:
+        stopped.setattr(Store, "drop_columns", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            gallery.abort("v2")
+    real, aborted = compatstore.ingest.write.find, []
+
+    def abort_beside(store, id_column, ids, columns, *snapshot):
+        asked = not aborted and "v2" in columns
+        if asked:
+            aborted.append(columns)
+        found = real(store, id_column, ids, columns, *snapshot) if late else None
+        if asked:
+            compatstore.Gallery.open(path).abort("v2")
+        return found if late else real(store, id_column, ids, columns, *snapshot)
+
+    monkeypatch.setattr(compatstore.ingest.write, "find", abort_beside)
+    given = items(400, 5)
+    WRITES[write](gallery, given)
+    assert aborted, "the write keeps columns of the target"
+    found = gallery.get(given["id"])
+    assert "v2" not in found.schema.names
+    assert found.column("note").to_pylist() == (["new"] if write == "update" else ["old"]) * 5
+    assert gallery.verify().clean
 
 
 def test_every_verb_is_checked_whatever_file_it_stands_in():

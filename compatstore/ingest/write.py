@@ -21,6 +21,8 @@ from compatstore.storage.columns import VersionValues
 from compatstore.storage.failures import require_room
 from compatstore.storage.ids import among, find, read_ids, refuse_known, refuse_unknown
 from compatstore.storage.registry import Registry
+from compatstore.storage.snapshot import Snapshot
+from compatstore.storage.store import Store
 from compatstore.upkeep.tend import tend
 
 
@@ -132,7 +134,7 @@ def update(catalog: Catalog, data: Any) -> int:
         arrays = [cast(named[name], schema.field(name).type, name, asked) for name in names]
         table = pa.table(arrays, schema=pa.schema([schema.field(name) for name in names]))
         merge = writer.merge_insert(registry.id_column).when_matched_update_all().conflict_retries(0)
-        merge.execute(_with_kept_columns(catalog, registry, table))
+        merge.execute(_with_kept_columns(store, writer, registry, table))
         return len(items)
 
     with NewColumns(store) as columns:
@@ -186,7 +188,7 @@ def _commit(catalog: Catalog, prepared: _Prepared, upsert: bool) -> bool:
         return False
     merge = writer.merge_insert(registry.id_column).when_not_matched_insert_all().conflict_retries(0)
     if upsert:
-        merge.when_matched_update_all().execute(_with_kept_columns(catalog, registry, prepared.table))
+        merge.when_matched_update_all().execute(_with_kept_columns(store, writer, registry, prepared.table))
         return True
     if writer.version != prepared.without:
         refuse_known(store, registry.id_column, items.ids, items.asked)
@@ -194,17 +196,18 @@ def _commit(catalog: Catalog, prepared: _Prepared, upsert: bool) -> bool:
     return True
 
 
-def _with_kept_columns(catalog: Catalog, registry: Registry, table: ArrowTable) -> ArrowTable:
+def _with_kept_columns(store: Store, writer: Snapshot, registry: Registry, table: ArrowTable) -> ArrowTable:
     """Complete the rows of an upsert by the columns that were not given, as the rows that they replace have them.
 
     Lance would keep such columns by itself, but where the ids are indexed it then rewrites every fragment that it
-    touches as a whole, and takes it out of the vector indexes.
+    touches as a whole, and takes it out of the vector indexes. Columns and rows are those of the handle that writes:
+    in the latest table version an abort may have dropped some, and then the write is a conflict and made again.
     """
-    schema, key = catalog.store.schema, registry.id_column
+    schema, key = writer.schema, registry.id_column
     missing = [field.name for field in schema if field.name not in table.schema.names]
     if not missing:
         return table
-    kept = find(catalog.store, key, table.column(key).to_pylist(), [key, *missing]).combine_chunks()
+    kept = find(store, key, table.column(key).to_pylist(), [key, *missing], writer).combine_chunks()
     positions = pc.index_in(table.column(key), value_set=kept.column(key)).combine_chunks()
     for name in missing:
         table = table.append_column(schema.field(name), kept.column(name).take(positions))
