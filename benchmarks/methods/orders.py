@@ -10,22 +10,21 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from benchmarks.methods.checkpoints import Checkpoints
-from benchmarks.methods.data import ImageSet, read
-from benchmarks.methods.lesson import Lesson, lesson
+from benchmarks.methods.data import ImageSet
+from benchmarks.methods.document import filled, line
+from benchmarks.methods.lesson import lesson
 from benchmarks.methods.measure import unit
 from benchmarks.methods.models import Models, embed
 from benchmarks.methods.origin import origin
-from benchmarks.methods.rows import target_loss
-from benchmarks.methods.run import add_options, checkpoints_of, seeds_of
+from benchmarks.methods.rows import TARGET_LOSS, learned
+from benchmarks.methods.run import add_options, checkpoints_of, seeds_of, sets_of
 from benchmarks.methods.settings import SIZES, Size
 from benchmarks.pairs.journal import Journal, Record
 from compatstore.arrays import Doubles, FloatArray, Positions
@@ -36,9 +35,11 @@ from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
 
 DRAWS, COVERED = 5, 0.2
 SHARES = (0.05, 0.1, 0.2)  # of the items, that come before those by sigma
-TRANSFORMS = ("FCT", "FastFill", "FastFill, even")
-
-_TABLE = re.compile(r"(<!-- table: orders -->\n).*?(<!-- end -->)", re.DOTALL)
+TRANSFORMS = {
+    "FCT": partial(learned, FCT),
+    "FastFill": partial(learned, FastFill, **TARGET_LOSS),
+    "FastFill, even": partial(learned, FastFill, **TARGET_LOSS, beta=1.0),
+}
 
 
 def covering(vectors: FloatArray, count: int) -> Positions:
@@ -85,7 +86,7 @@ def orders(hopped: FloatArray, sigma2: Doubles | None, source: FloatArray, draw:
 def measure(models: Models, transform: str) -> Record:
     """Areas of CMC-1 and mAP for each order, means over draws."""
     at = models.lesson
-    artifact = _trainer(transform, at).fit(models.pairs(models.independent))
+    artifact = TRANSFORMS[transform](models)
     queries, native = embed(models.independent.encoder, at.queries), embed(models.independent.encoder, at.gallery)
     source = embed(models.source.encoder, at.gallery)
     made = artifact.apply(source)
@@ -114,34 +115,19 @@ def table(records: Sequence[Record]) -> Iterator[str]:
     """A line for each order: areas of CMC-1 / mAP by set and transform, in points, means over seeds."""
     groups = dict.fromkeys((record["set"], record["method"]) for record in records)
     names = dict.fromkeys(name for record in records for name in record["orders"])
-    yield _line(["order", *(f"{which}, {transform}" for which, transform in groups)])
-    yield _line(["---"] * (1 + len(groups)))
+    yield line(["order", *(f"{which}, {transform}" for which, transform in groups)])
+    yield line(["---"] * (1 + len(groups)))
     for name in names:
         cells = []
         for group in groups:
             found = [one["orders"].get(name) for one in records if (one["set"], one["method"]) == group]
             means = [np.mean([area[metric] for area in found if area]) for metric in ("cmc1", "map") if any(found)]
             cells.append(" / ".join(f"{100 * mean:.1f}" for mean in means))
-        yield _line([name, *cells])
-
-
-def _trainer(transform: str, at: Lesson) -> Any:
-    size = at.size
-    common: dict[str, Any] = {
-        "epochs": size.transform_epochs, "seed": at.seed,
-        "branch_width": size.branch_width, "mixer_width": size.transform_width,
-    }  # fmt: skip
-    if transform == "FCT":
-        return FCT(**common)
-    return FastFill(**common, **target_loss(), beta=1.0 if transform == "FastFill, even" else 0.0)
+        yield line([name, *cells])
 
 
 def _then(first: Positions, rest: Positions) -> Positions:
     return np.concatenate([first, rest[~np.isin(rest, first)]])
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def main() -> None:
@@ -151,14 +137,11 @@ def main() -> None:
     parser.add_argument("--page", type=Path, help="a document whose table `orders` is filled from the whole journal")
     options = parser.parse_args()
     journal, size, checkpoints = Journal(options.journal), SIZES[options.size], checkpoints_of(options)
-    sets = [read(Path(path), name, size.pixels, options.leave_out) for path, name in options.set]
-    for seed, data in itertools.product(seeds_of(options), sets):
+    for seed, data in itertools.product(seeds_of(options), sets_of(options, size)):
         run(data, size, seed, journal, checkpoints)
-    lines = list(table(journal.records))
     if options.page is not None:
-        written = "".join(f"{line}\n" for line in lines)
-        options.page.write_text(_TABLE.sub(lambda match: match[1] + written + match[2], options.page.read_text()))
-    print(*lines, sep="\n")
+        options.page.write_text(filled(options.page.read_text(), lambda _: table(journal.records)))
+    print(*table(journal.records), sep="\n")
 
 
 if __name__ == "__main__":

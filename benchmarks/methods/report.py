@@ -8,13 +8,13 @@ A table lies between `<!-- table: NAME -->` and `<!-- end -->`; its name is a se
 from __future__ import annotations
 
 import argparse
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.methods import paper
+from benchmarks.methods.document import filled, line
 from benchmarks.methods.lesson import SETTINGS
 from benchmarks.methods.rows import ROWS, baseline
 from benchmarks.methods.series import OF_FOUR, SERIES
@@ -26,8 +26,6 @@ PAIRS = ("s/s", "t/s", "t/h", "h/h", "t/t")
 HEADER = ("row", *PAIRS, "gain, mAP", "degradation, mAP", "area")
 GAPS = ("gap: s/s, t/t", "gap of CMC-1 at 0, 25, 100 %", "mended, broken at 50 %")
 _SHARES = ("0%", "25%", "100%")
-
-_MARKED = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def tables(setting: str, records: Sequence[Record]) -> Iterator[str]:
@@ -42,14 +40,14 @@ def tables(setting: str, records: Sequence[Record]) -> Iterator[str]:
 
 def _methods(records: Sequence[Record], *, grouped: bool) -> Iterator[str]:
     header = (*HEADER, *(GAPS if grouped else ()))
-    yield _line(header)
-    yield _line(["---"] * len(header))
+    yield line(header)
+    yield line(["---"] * len(header))
     for row in ROWS:
         alone = [record for record in records if record["method"] == baseline(row)]
         found = [record for record in records if record["method"] == row]
         if found:
             cells = [_name(row, found, records), *(_spread(found, pair) for pair in PAIRS), *_derived(found, alone)]
-            yield _line([*cells, *(_gaps(found) if grouped else ())])
+            yield line([*cells, *(_gaps(found) if grouped else ())])
 
 
 def _gaps(found: Sequence[Record]) -> Iterator[str]:
@@ -101,22 +99,22 @@ def _series(records: Sequence[Record]) -> Iterator[str]:
     refreshes = ("3/h(h(1))", "3/h(2)", "3/h(1), direct", "3/h(h(1)), from both", "3/h(2), from both")
     four = [name for record in records for name in record if name.startswith(OF_FOUR)]
     extra = [name for name in (*refreshes, *dict.fromkeys(four)) if any(name in record for record in records)]
-    yield _line(["row", *pairs, *extra])
-    yield _line(["---"] * (1 + len(pairs) + len(extra)))
+    yield line(["row", *pairs, *extra])
+    yield line(["---"] * (1 + len(pairs) + len(extra)))
     for row in SERIES:
         found = [record for record in records if record["method"] == row]
         if found:
-            yield _line([_name(row, found, records), *(_spread(found, pair) for pair in (*pairs, *extra))])
+            yield line([_name(row, found, records), *(_spread(found, pair) for pair in (*pairs, *extra))])
 
 
 def reported(_records: Sequence[Record]) -> Iterator[str]:
     """What the papers report for the rows that they have."""
     papers = list(paper.SOURCE)
-    yield _line(["row", *(f"{name}: t/s (t/h for FCT and DMU), t/t" for name in papers)])
-    yield _line(["---"] * (1 + len(papers)))
-    yield _line(["s/s", *(paper.SOURCE[name] for name in papers)])
+    yield line(["row", *(f"{name}: t/s (t/h for FCT and DMU), t/t" for name in papers)])
+    yield line(["---"] * (1 + len(papers)))
+    yield line(["s/s", *(paper.SOURCE[name] for name in papers)])
     for row, values in paper.REPORTED.items():
-        yield _line([row, *(", ".join(filter(None, values.get(name, ()))) for name in papers)])
+        yield line([row, *(", ".join(filter(None, values.get(name, ()))) for name in papers)])
 
 
 def _spread(records: Sequence[Record], pair: str) -> str:
@@ -131,18 +129,9 @@ def _mean(values: Sequence[Record], metric: str) -> str:
     return f"{100 * np.mean([value[metric] for value in values]):.1f}"
 
 
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
 def fill(document: str, records: Sequence[Record]) -> str:
     """Return a document with its tables replaced."""
-
-    def table(match: re.Match[str]) -> str:
-        lines = reported(records) if match[2] == "paper" else tables(match[2], records)
-        return match[1] + "".join(f"{line}\n" for line in lines) + match[3]
-
-    return _MARKED.sub(table, document)
+    return filled(document, lambda name: reported(records) if name == "paper" else tables(name, records))
 
 
 def main() -> None:

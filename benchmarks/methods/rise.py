@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -22,20 +21,19 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.methods.checkpoints import Checkpoints
-from benchmarks.methods.data import ImageSet, read
+from benchmarks.methods.data import ImageSet
+from benchmarks.methods.document import filled, line
 from benchmarks.methods.lesson import lesson
 from benchmarks.methods.measure import own
 from benchmarks.methods.models import Models
 from benchmarks.methods.origin import origin
-from benchmarks.methods.run import add_options, checkpoints_of, seeds_of
+from benchmarks.methods.run import add_options, checkpoints_of, seeds_of, sets_of
 from benchmarks.methods.settings import SIZES, Size
 from benchmarks.pairs.journal import Journal, Record
 
 TOLERANCE = 0.01
 EPOCHS = (10, 20, 40)
 MODELS = ("source", "target")
-
-_TABLE = re.compile(r"(<!-- table: rise -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def measure(models: Models, which: str) -> Record:
@@ -78,8 +76,8 @@ def enough(by_epochs: dict[int, float]) -> int | None:
 def table(records: Sequence[Record]) -> Iterator[str]:
     """A line for each size, set and model: CMC-1 / mAP by epochs, means over seeds, and how many are enough."""
     counts = sorted({record["epochs"] for record in records})
-    yield _line(["size", "set", "model", "seeds", *(f"{count} epochs" for count in counts), "no longer rises from"])
-    yield _line(["---"] * (len(counts) + 5))
+    yield line(["size", "set", "model", "seeds", *(f"{count} epochs" for count in counts), "no longer rises from"])
+    yield line(["---"] * (len(counts) + 5))
     groups = dict.fromkeys((record["size"], record["set"], record["model"]) for record in records)
     for group in groups:
         mine = [record for record in records if (record["size"], record["set"], record["model"]) == group]
@@ -90,17 +88,12 @@ def table(records: Sequence[Record]) -> Iterator[str]:
             cells.append(f"{100 * means['cmc1']:.1f} / {100 * means['map']:.1f}" if found else "")
             by_epochs |= {count: means["map"]} if found else {}
         seeds = len({record["seed"] for record in mine})
-        yield _line([*group, str(seeds), *cells, str(enough(by_epochs) or "not found")])
+        yield line([*group, str(seeds), *cells, str(enough(by_epochs) or "not found")])
 
 
 def fill(document: str, records: Sequence[Record]) -> str:
     """Return a document with its table replaced."""
-    lines = "".join(f"{line}\n" for line in table(records))
-    return _TABLE.sub(lambda match: match[1] + lines + match[2], document)
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    return filled(document, lambda _: table(records))
 
 
 def main() -> None:
@@ -111,8 +104,7 @@ def main() -> None:
     parser.add_argument("--page", type=Path, help="a document whose table `rise` is filled from the whole journal")
     options = parser.parse_args()
     journal, size, checkpoints = Journal(options.journal), SIZES[options.size], checkpoints_of(options)
-    sets = [read(Path(path), name, size.pixels, options.leave_out) for path, name in options.set]
-    for seed, data in itertools.product(seeds_of(options), sets):
+    for seed, data in itertools.product(seeds_of(options), sets_of(options, size)):
         rise(data, size, options.epochs, seed, journal, checkpoints)
     if options.page is not None:
         options.page.write_text(fill(options.page.read_text(), journal.records))

@@ -11,6 +11,8 @@ from benchmarks.methods.measure import CLASS, figures, own, searched_as_is, tran
 from benchmarks.methods.models import ARCFACE, FOURFOLD, QUARTER, Models, embed
 from benchmarks.methods.unscaled import unscaled
 from benchmarks.pairs.journal import Record
+from compatstore.artifacts import Artifact
+from compatstore.encoders import Encoder
 from compatstore.trainers import (
     BCT,
     BT2,
@@ -34,6 +36,8 @@ UNSCALED = ", cross-entropy"
 PLAIN = {"source_rows": "plain-means"}
 # Rows whose transform learns from images that no model was trained on, as many; none where a set has no others.
 FRESH = ", fresh pairs"
+# FastFill's loss through the head where it is the target's own, and its batches.
+TARGET_LOSS = {"batch_size": 1024, "disc": "arcface", **ARCFACE}
 # Orders of a backfill: one, and those that a row compares with one transform.
 BY_SIGMA = ("sigma",)
 ORDERS = ("random", "sigma", "spread-then-sigma", "spread-sigma", f"spread-sigma:{CLASS}")
@@ -103,9 +107,7 @@ def transform(
     """Train a transform from the source's embeddings to the independent target's."""
     start, lesson = time.perf_counter(), models.lesson
     encoder = models.side_encoder(side) if side else None
-    epochs = lesson.size.residual_epochs if trainer is Residual else lesson.size.transform_epochs
-    common = {"epochs": epochs, "seed": lesson.seed}
-    artifact = trainer(**{**common, **settings}).fit(models.pairs(models.independent, encoder, fresh=fresh))
+    artifact = learned(trainer, models, encoder, fresh=fresh, **settings)
     seconds = time.perf_counter() - start
     found = transformed(lesson, models.source, models.independent, artifact, encoder, orders)
     chosen = artifact.manifest.settings.get("balance")
@@ -113,31 +115,31 @@ def transform(
     return {**found, "t/t": own(lesson, models.independent), "seconds": seconds}
 
 
+def learned(
+    trainer: type[Any], models: Models, side: Encoder | None = None, *, fresh: bool = False, **settings: Any
+) -> Artifact:
+    """A transform to the independent target, for as many epochs as the size says."""
+    size = models.lesson.size
+    epochs = size.residual_epochs if trainer is Residual else size.transform_epochs
+    shape = {} if trainer is Residual else {"branch_width": size.branch_width, "mixer_width": size.transform_width}
+    given = {"epochs": epochs, "seed": models.lesson.seed, **shape, **settings}
+    artifact: Artifact = trainer(**given).fit(models.pairs(models.independent, side, fresh=fresh))
+    return artifact
+
+
 def fct(models: Models, side: str = "", **settings: Any) -> Record:
     """FCT, with side-information or without."""
-    return transform(FCT, models, side=side, **_shape(models), **settings)
+    return transform(FCT, models, side=side, **settings)
 
 
 def default_fastfill(models: Models, **settings: Any) -> Record:
     """FastFill with its default settings: scale and batch are chosen from the pairs."""
-    return transform(FastFill, models, **{"orders": BY_SIGMA, **_shape(models), **settings})
+    return transform(FastFill, models, **{"orders": BY_SIGMA, **settings})
 
 
 def fastfill(models: Models, **settings: Any) -> Record:
     """FastFill, backfilled in the order of its sigma; its loss through the head is the target's own."""
-    given = {"orders": BY_SIGMA, **_shape(models), **target_loss(), **settings}
-    return transform(FastFill, models, **given)
-
-
-def target_loss() -> dict[str, Any]:
-    """FastFill's loss through the head where it is the target's own, and its batches."""
-    return {"batch_size": 1024, "disc": "arcface", **ARCFACE}
-
-
-def _shape(models: Models) -> dict[str, int]:
-    """Widths of FCT's network."""
-    size = models.lesson.size
-    return {"branch_width": size.branch_width, "mixer_width": size.transform_width}
+    return transform(FastFill, models, **{"orders": BY_SIGMA, **TARGET_LOSS, **settings})
 
 
 def _measured(models: Models, model: Any, seconds: float) -> Record:

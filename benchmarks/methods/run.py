@@ -93,6 +93,11 @@ def seeds_of(options: argparse.Namespace) -> range:
     return range(options.first_seed, options.first_seed + options.seeds)
 
 
+def sets_of(options: argparse.Namespace, size: Size) -> list[ImageSet]:
+    """The sets of a command, read."""
+    return [read(Path(path), name, size.pixels, options.leave_out) for path, name in options.set]
+
+
 def checkpoints_of(options: argparse.Namespace) -> Checkpoints:
     """Where the trainings of a command are saved."""
     return Checkpoints(options.checkpoints or options.journal.with_suffix(".checkpoints"), options.resume)
@@ -108,7 +113,7 @@ def main() -> None:
     parser.add_argument("--row", nargs="*", default=[], help="rows, all by default")
     options = parser.parse_args()
     journal, size, checkpoints = Journal(options.journal, EARLIER), SIZES[options.size], checkpoints_of(options)
-    sets = [read(Path(path), name, size.pixels, options.leave_out) for path, name in options.set]
+    sets = sets_of(options, size)
     settings: Sequence[Setting] = options.setting
     if options.elsewhere:
         other = read(Path(options.elsewhere[0]), options.elsewhere[1], size.pixels, options.leave_out)

@@ -22,7 +22,7 @@ from compatstore.upgrade.backfilling.random_order import random_scores
 COLUMN = "column:"
 RANDOM, SPREAD, SIGMA, SPREAD_SIGMA = "random", "spread", "sigma", "spread-sigma"
 SPREAD_THEN_SIGMA = "spread-then-sigma"
-SPREAD_FIRST = 0.1  # of all items; more of them costs mAP, fewer cost CMC-1 (docs/results/standard.md)
+SPREAD_FIRST = 0.1  # of all items: settled in docs/results/orders.md
 OF_CLASSES = f"{SPREAD_SIGMA}:"
 _ABOVE = 2.0**500  # of any sigma^2, which is a float32
 AT_RANDOM = (RANDOM, SPREAD)  # what they choose first is a random sample of all items
