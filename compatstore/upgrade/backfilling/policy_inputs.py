@@ -297,7 +297,7 @@ class TableRows:
                 "order the backfill by sigma",
                 expected="an artifact that predicts its uncertainty",
                 found=f"{path[-1][:12]}, which does not" if path else "no artifact",
-                fix="Train one that does (FastFill), or choose another policy.",
+                fix="Train FastFill (compatstore train fastfill --help), or choose another order, such as spread.",
             )
 
     def _head(self) -> tuple[str, FloatArray]:
