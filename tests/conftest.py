@@ -53,7 +53,7 @@ def vectors():
 
 @pytest.fixture
 def files():
-    """SHA-256 of every file below a folder, by its path: files(folder, but=NAME), without those whose path begins so."""
+    """SHA-256 of every file below a folder, by its path; with files(folder, but=NAME) none whose path begins so."""
 
     def digests(folder, but=None):
         found = {str(path.relative_to(folder)): path for path in sorted(Path(folder).rglob("*")) if path.is_file()}
