@@ -23,7 +23,7 @@ from benchmarks.methods.lesson import lesson
 from benchmarks.methods.measure import unit
 from benchmarks.methods.models import Models, embed
 from benchmarks.methods.origin import origin
-from benchmarks.methods.rows import TARGET_LOSS, learned
+from benchmarks.methods.rows import learned, target_loss
 from benchmarks.methods.run import add_options, checkpoints_of, seeds_of, sets_of
 from benchmarks.methods.settings import SIZES, Size
 from benchmarks.pairs.journal import Journal, Record
@@ -37,8 +37,8 @@ DRAWS, COVERED = 5, 0.2
 SHARES = (0.05, 0.1, 0.2)  # of the items, that come before those by sigma
 TRANSFORMS = {
     "FCT": partial(learned, FCT),
-    "FastFill": partial(learned, FastFill, **TARGET_LOSS),
-    "FastFill, even": partial(learned, FastFill, **TARGET_LOSS, beta=1.0),
+    "FastFill": lambda models: learned(FastFill, models, **target_loss(models)),
+    "FastFill, even": lambda models: learned(FastFill, models, **target_loss(models), beta=1.0),
 }
 
 

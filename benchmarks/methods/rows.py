@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 from benchmarks.methods.measure import CLASS, figures, own, searched_as_is, transformed
-from benchmarks.methods.models import ARCFACE, FOURFOLD, QUARTER, Models, embed
-from benchmarks.methods.unscaled import unscaled
+from benchmarks.methods.models import FOURFOLD, QUARTER, Models, embed
+from benchmarks.methods.other_loss import cosface, unscaled
 from benchmarks.pairs.journal import Record
 from compatstore.artifacts import Artifact
 from compatstore.encoders import Encoder
@@ -34,10 +34,10 @@ Row = Callable[[Models], Record]
 # weighs the loss through the source's head by 10, as BT^2 does, and that head is plain means of the source's features.
 UNSCALED = ", cross-entropy"
 PLAIN = {"source_rows": "plain-means"}
+# Rows whose models are all trained by CosFace.
+BY_COSFACE = ", CosFace"
 # Rows whose transform learns from images that no model was trained on, as many; none where a set has no others.
 FRESH = ", fresh pairs"
-# FastFill's loss through the head where it is the target's own, and its batches.
-TARGET_LOSS = {"batch_size": 1024, "disc": "arcface", **ARCFACE}
 # Orders of a backfill: one, and those that a row compares with one transform.
 BY_SIGMA = ("sigma",)
 ORDERS = ("random", "sigma", "spread-then-sigma", "spread-sigma", f"spread-sigma:{CLASS}")
@@ -139,7 +139,23 @@ def default_fastfill(models: Models, **settings: Any) -> Record:
 
 def fastfill(models: Models, **settings: Any) -> Record:
     """FastFill, backfilled in the order of its sigma; its loss through the head is the target's own."""
-    return transform(FastFill, models, **{"orders": BY_SIGMA, **TARGET_LOSS, **settings})
+    return transform(FastFill, models, **{"orders": BY_SIGMA, **target_loss(models), **settings})
+
+
+def fastfill_of_scale(models: Models, **settings: Any) -> Record:
+    """FastFill by the target's own kind of loss and margin; scale and batch are chosen from the pairs."""
+    own_loss = {**target_loss(models), "scale": None, "batch_size": None}
+    return transform(FastFill, models, **{"orders": BY_SIGMA, **own_loss, **settings})
+
+
+def target_loss(models: Models) -> dict[str, Any]:
+    """FastFill's loss through the head where it is the target's own, and its batches."""
+    own_loss = models.classifier()
+    return {"batch_size": 1024, "disc": own_loss["head"], "scale": own_loss["scale"], "margin": own_loss["margin"]}
+
+
+def _by_cosface(row: Row, models: Models) -> Record:
+    return row(cosface(models))
 
 
 def _measured(models: Models, model: Any, seconds: float) -> Record:
@@ -179,6 +195,7 @@ ROWS: dict[str, Row] = {
     "FastFill by distance, even": partial(fastfill, loss="l2", beta=1.0, orders=ORDERS),
     "FastFill": partial(fastfill, orders=ORDERS),
     "FastFill, even": partial(fastfill, beta=1.0, orders=ORDERS),
+    "FastFill, scale chosen": partial(fastfill_of_scale, orders=ORDERS),
     "FastFill, margin 0": partial(fastfill, margin=0.0, orders=ORDERS),
     "FastFill, margin 0.5": partial(fastfill, margin=0.5, orders=ORDERS),
     "residual, sigma": partial(transform, Residual, orders=BY_SIGMA),
@@ -206,8 +223,15 @@ ROWS: dict[str, Row] = {
     f"BCT{UNSCALED}, plain means": lambda models: compatible(BCT, unscaled(models), weight=10.0, **PLAIN),
     f"BT2{UNSCALED}, plain means": lambda models: bt2(unscaled(models), **PLAIN),
 }
+ROWS |= {
+    f"{name}{BY_COSFACE}": partial(_by_cosface, ROWS[name])
+    for name in (
+        "independent", "BCT", "BCT(+d)", "BT2", "DMU", "FCT", "FCT + SimCLR", "FastFill", "FastFill, even",
+        "FastFill, scale chosen", "FastFill by distance, even", "residual, sigma",
+    )
+}  # fmt: skip
 
 
 def baseline(row: str) -> str:
     """The row of the source alone and the independent target that a row is measured against."""
-    return f"independent{UNSCALED}" if UNSCALED in row else "independent"
+    return next((f"independent{loss}" for loss in (UNSCALED, BY_COSFACE) if loss in row), "independent")

@@ -25,7 +25,7 @@ from compatstore.trainers.images.training import ImageTraining, encoder_of
 from compatstore.trainers.settings import Count, Positive, from_to
 from compatstore.trainers.training import OnEpoch, seeded, within_memory
 
-HeadKind = Literal["linear", "unit-linear", "cosine", "arcface"]
+HeadKind = Literal["linear", "unit-linear", "cosine", "arcface", "cosface"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,9 +36,11 @@ class Classifier:
         dim: Length of an embedding, >= 1.
         head: "linear" (cross-entropy of a plain product, no bias), or for embeddings of unit length "unit-linear"
             (cross-entropy of the product with rows of any length, without a scale, as in BT^2's public code), "cosine"
-            (softmax over scaled cosines) or "arcface" (the same with an angular margin).
-        scale: Multiplies the cosines of "cosine" and "arcface", > 0.
-        margin: Of "arcface", in radians, 0 to 1.5.
+            (softmax over scaled cosines), "arcface" (the same with a margin of the angle) or "cosface" (with a margin
+            of the cosine). Where classes are hard to tell apart, ArcFace's margin costs least among vectors opposite
+            to all rows, and training may end there; CosFace's costs the same everywhere.
+        scale: Multiplies cosines, > 0.
+        margin: Of "arcface" in radians, of "cosface" as a cosine, 0 to 1.5.
         label_smoothing: Of "linear" and "unit-linear", 0 to 1.
 
     Raises:
@@ -59,7 +61,7 @@ class Classifier:
     @property
     def takes_cosines(self) -> bool:
         """Whether only the direction of a head's rows counts."""
-        return self.head in ("cosine", "arcface")
+        return self.head in ("cosine", "arcface", "cosface")
 
     def logits(self, embeddings: torch.Tensor, rows: torch.Tensor, labels: torch.Tensor | None = None) -> torch.Tensor:
         """Logits of each embedding through a head.
@@ -67,15 +69,19 @@ class Classifier:
         Args:
             embeddings: (b, dim) float32, of any length.
             rows: (classes, dim) float32, of any length.
-            labels: (b,) int64, a row each, that "arcface" gives its margin to; None for no margin.
+            labels: (b,) int64, a row each, that a margin is given to; None for no margin.
 
         Returns:
             (b, classes) float32: `e . w` ("linear"), `e/|e| . w` ("unit-linear"), `scale cos(e, w)` ("cosine"), or the
-            latter with the angle to the true row larger by the margin ("arcface", arXiv 1801.07698, equation 3).
+            latter with the angle to the true row larger by the margin ("arcface", arXiv 1801.07698, equation 3), or
+            their cosine smaller by it ("cosface", arXiv 1801.09414, equation 4).
         """
-        if self.takes_cosines:
-            true = labels if self.head == "arcface" else None
-            return scaled_cosines(embeddings, rows, scale=self.scale, classes=true, margin=self.margin)
+        if self.head == "arcface" or self.head == "cosface":  # so that mypy knows the kind
+            return scaled_cosines(
+                embeddings, rows, scale=self.scale, classes=labels, margin=self.margin, kind=self.head
+            )
+        if self.head == "cosine":
+            return scaled_cosines(embeddings, rows, scale=self.scale)
         return (functional.normalize(embeddings, dim=1) if self.normalise else embeddings) @ rows.T
 
     def losses(self, embeddings: torch.Tensor, rows: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from compatstore.trainers.pairs.fastfill import FastFill
 
 SCALES = (64.0, 16.0, 4.0, 1.0)
-"""Of ArcFace. 64 is its own; the lower, the more the squared distance weighs beside it."""
+"""Of ArcFace and CosFace. 64 is their own; the lower, the more the squared distance weighs beside it."""
 
 VARIANCES = (0.1, 1.0)
 """Weights of a cross-entropy beside 1, as shares of the target's variance: then vectors of any length weigh alike."""
@@ -89,7 +89,7 @@ def _losses(trainer: FastFill, pairs: Pairs) -> list[Setting]:
     """Candidates of the balance between the two losses; none where there is one loss, or the user's own balance."""
     if trainer.loss == "l2" or pairs.labels is None:
         return []
-    if trainer.disc_of(pairs) == "arcface":
+    if trainer.disc_of(pairs) != "cross-entropy":
         return [{"scale": scale} for scale in SCALES] if trainer.scale is None else []
     if trainer.loss == "disc" or trainer.disc_weight is not None:
         return []

@@ -10,7 +10,7 @@ import torch
 from torch.nn import functional
 
 from compatstore.artifacts.architecture import Architecture
-from compatstore.trainers.head_losses import scaled_cosines
+from compatstore.trainers.head_losses import MarginKind, scaled_cosines
 from compatstore.trainers.pairs.head import UNKNOWN, Head, class_means, given_head, logistic_regression
 from compatstore.trainers.pairs.loop import Batch, Loss, Objective, tensor
 from compatstore.trainers.pairs.pairs import Pairs, unit_length
@@ -19,7 +19,7 @@ from compatstore.trainers.pairs.two_branch import Prediction
 from compatstore.trainers.settings import Count, Positive, Share, from_to
 
 HeadOrigin = Literal["given", "fitted"]
-Discrimination = Literal["cross-entropy", "arcface"]
+Discrimination = Literal["cross-entropy", "arcface", "cosface"]
 
 _SCALE = 64.0  # ArcFace's own
 
@@ -31,11 +31,12 @@ class HeadTraining(TransformTraining):
     Args:
         head: "given" takes the target model's own head, "fitted" fits one on the target vectors and labels of the
             pairs; None takes the given one where the pairs have it.
-        disc: Loss through the head, "cross-entropy" or "arcface"; None takes the latter where target vectors have
-            unit length. It should be the loss that the target model was trained with.
+        disc: Loss through the head, "cross-entropy", "arcface" or "cosface"; None takes "arcface" where target vectors
+            have unit length, else the first. It should be the loss that the target model was trained with.
         label_smoothing: Of the cross-entropy, in [0, 1).
-        margin: Of ArcFace, in radians, in [0, pi/2]. Another than that of the target's own training can spoil a hop.
-        scale: Of ArcFace's cosines, > 0; None takes 64.
+        margin: Of "arcface" in radians, of "cosface" as a cosine, in [0, pi/2]. Another than that of the target's own
+            training can spoil a hop.
+        scale: Multiplies the cosines of both, > 0; None takes 64.
 
     Raises:
         InvalidInput: A setting is out of its range.
@@ -69,7 +70,7 @@ class HeadTraining(TransformTraining):
             error = cross_entropy(rows, label_smoothing=self.label_smoothing)
             return Objective(error=error, head=head, resolved=resolved)
         scale = _SCALE if self.scale is None else self.scale
-        error = arcface(rows, margin=self.margin, scale=scale)
+        error = margin_loss(rows, margin=self.margin, scale=scale, kind=disc)
         return Objective(error=error, head=head, resolved={**resolved, "scale": scale})
 
     def disc_of(self, pairs: Pairs) -> Discrimination:
@@ -77,10 +78,10 @@ class HeadTraining(TransformTraining):
         return self.disc or ("arcface" if unit_length(pairs.target) else "cross-entropy")
 
     def _head(self, pairs: Pairs, disc: Discrimination) -> Head:
-        """Take the given head or fit one: means of classes for ArcFace, else a logistic regression."""
+        """Take the given head or fit one: means of classes for a loss of cosines, else a logistic regression."""
         if self.head == "given" or (self.head is None and pairs.head is not None):
             return given_head(pairs)
-        if disc == "arcface":
+        if disc != "cross-entropy":
             return class_means(pairs)
         return logistic_regression(
             pairs, label_smoothing=self.label_smoothing, seed=self.seed, device=self.torch_device
@@ -104,20 +105,21 @@ def cross_entropy(head: torch.Tensor, *, label_smoothing: float) -> Loss:
     return loss
 
 
-def arcface(head: torch.Tensor, *, margin: float, scale: float) -> Loss:
-    """Cross-entropy of scaled cosines, the true class at an angle larger by a margin (ArcFace, arXiv 1801.07698).
+def margin_loss(head: torch.Tensor, *, margin: float, scale: float, kind: MarginKind = "arcface") -> Loss:
+    """Cross-entropy of scaled cosines with a margin for the true class: ArcFace or CosFace.
 
     Args:
         head: (classes, target dim) float32; rows of any length.
-        margin: Added to the angle between a prediction and its class, in radians, in [0, pi/2].
+        margin: As of `scaled_cosines`.
         scale: Multiplies the cosines, > 0.
+        kind: Of the angle (arXiv 1801.07698, equation 3) or of the cosine (arXiv 1801.09414, equation 4).
 
     Returns:
         The loss of each row.
     """
 
     def loss(prediction: Prediction, batch: Batch) -> torch.Tensor:
-        logits = scaled_cosines(prediction.vectors, head, scale=scale, classes=batch.classes, margin=margin)
+        logits = scaled_cosines(prediction.vectors, head, scale=scale, classes=batch.classes, margin=margin, kind=kind)
         return _entropy(logits, batch.classes, 0.0)
 
     return loss

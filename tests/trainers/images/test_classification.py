@@ -38,7 +38,7 @@ def test_a_model_of_five_digits_is_good_at_them_and_weaker_on_all_ten() -> None:
     assert (source.head.shape, source.head.dtype) == ((5, 16), np.float32)
 
 
-@pytest.mark.parametrize("head", ["linear", "unit-linear", "cosine", "arcface"])
+@pytest.mark.parametrize("head", ["linear", "unit-linear", "cosine", "arcface", "cosface"])
 def test_every_head_classifies_with_its_rows(head: str) -> None:
     few = TRAIN.of_classes(["3", "8"])
     model = Independent(dim=8, width=4, epochs=20, head=head).fit(few)
@@ -47,7 +47,7 @@ def test_every_head_classifies_with_its_rows(head: str) -> None:
     assert np.allclose(lengths, 1, atol=1e-5) == (head != "linear")
     # Where a head's rows are as long as they were trained to be, that length is a part of the logits.
     lengths_of_rows = np.linalg.norm(model.head, axis=1)
-    assert np.allclose(lengths_of_rows, 1, atol=1e-5) == (head in ("cosine", "arcface"))
+    assert np.allclose(lengths_of_rows, 1, atol=1e-5) == (head in ("cosine", "arcface", "cosface"))
 
 
 def test_seeds_repeat_a_run_and_leave_the_callers_random_state_alone() -> None:

@@ -21,7 +21,7 @@ from compatstore.trainers.images.compatible import CompatibleTraining, Views
 from compatstore.trainers.images.source_model import FrozenSource, SourceKnowledge
 
 CLASSES, DIM = 4, 6
-HEADS = ["linear", "unit-linear", "cosine", "arcface"]
+HEADS = ["linear", "unit-linear", "cosine", "arcface", "cosface"]
 
 
 def vectors(n: int, seed: int, dim: int = DIM) -> torch.Tensor:
@@ -78,7 +78,7 @@ def class_loss(method: CompatibleTraining, embedding, rows, label: int) -> float
         else:
             true = math.cos(angles[label]) - method.margin * math.sin(method.margin)
     else:
-        true = math.cos(angles[label])
+        true = math.cos(angles[label]) - (method.margin if method.head == "cosface" else 0)
     logits = [method.scale * (true if index == label else math.cos(angle)) for index, angle in enumerate(angles)]
     return cross_entropy(logits, label)
 

@@ -1,20 +1,21 @@
 """The losses against slow, plain re-statements, and what their gradients reach."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pytorch_metric_learning.losses import ArcFaceLoss
+from pytorch_metric_learning.losses import ArcFaceLoss, CosFaceLoss
 from pytorch_metric_learning.reducers import DoNothingReducer
 from scipy.stats import kendalltau
 
 from compatstore.trainers import FastFill, Pairs
 from compatstore.trainers.pairs.head import Head
 from compatstore.trainers.pairs.loop import Batch, Objective, squared_distance
-from compatstore.trainers.pairs.through_head import arcface, cross_entropy
+from compatstore.trainers.pairs.through_head import cross_entropy, margin_loss
 from compatstore.trainers.pairs.trainer import agreement
 from compatstore.trainers.pairs.two_branch import Prediction
 
@@ -51,9 +52,18 @@ def plain_arcface(vector, head, label):
     return softmax_entropy(logits, [float(row == label) for row in range(len(head))])
 
 
+def plain_cosface(vector, head, label):
+    logits = []
+    for row, weight in enumerate(head):
+        cosine = sum(a * b for a, b in zip(vector, weight, strict=True)) / (math.hypot(*vector) * math.hypot(*weight))
+        logits.append(SCALE * (cosine - MARGIN * (row == label)))
+    return softmax_entropy(logits, [float(row == label) for row in range(len(head))])
+
+
 LOSSES = {
     "cross-entropy": (lambda head: cross_entropy(head, label_smoothing=SMOOTHING), plain_cross_entropy),
-    "arcface": (lambda head: arcface(head, margin=MARGIN, scale=SCALE), plain_arcface),
+    "arcface": (lambda head: margin_loss(head, margin=MARGIN, scale=SCALE), plain_arcface),
+    "cosface": (lambda head: margin_loss(head, margin=MARGIN, scale=SCALE, kind="cosface"), plain_cosface),
 }
 
 
@@ -68,18 +78,21 @@ def test_a_loss_through_the_head_is_its_plain_formula(name, seed):
     assert make(head)(prediction, batch).tolist() == pytest.approx(expected, rel=1e-3, abs=1e-3)
 
 
-def test_arcface_is_that_of_pytorch_metric_learning():
+@pytest.mark.parametrize(
+    ("kind", "theirs"),
+    [("arcface", partial(ArcFaceLoss, margin=math.degrees(MARGIN))), ("cosface", partial(CosFaceLoss, margin=MARGIN))],
+)
+def test_a_loss_with_a_margin_is_that_of_pytorch_metric_learning(kind, theirs):
     prediction, batch, head = drawn(n=64)
-    theirs = ArcFaceLoss(4, 5, margin=math.degrees(MARGIN), scale=SCALE, reducer=DoNothingReducer())
-    theirs.W.data = head.T.clone()
-    expected = theirs(prediction.vectors, batch.classes)["loss"]["losses"]
-    torch.testing.assert_close(
-        arcface(head, margin=MARGIN, scale=SCALE)(prediction, batch), expected, rtol=1e-3, atol=1e-3
-    )
+    loss = theirs(4, 5, scale=SCALE, reducer=DoNothingReducer())
+    loss.W.data = head.T.clone()
+    expected = loss(prediction.vectors, batch.classes)["loss"]["losses"]
+    found = margin_loss(head, margin=MARGIN, scale=SCALE, kind=kind)(prediction, batch)
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3)
 
 
 @pytest.mark.parametrize("loss", ["l2", "disc", "l2+disc"])
-@pytest.mark.parametrize("disc", ["cross-entropy", "arcface"])
+@pytest.mark.parametrize("disc", ["cross-entropy", "arcface", "cosface"])
 @pytest.mark.parametrize("weight", [None, 0.5])
 def test_fastfill_minimises_its_equation_5(loss, disc, weight):
     prediction, batch, head = drawn()
@@ -138,7 +151,7 @@ def test_losses_and_gradients_stay_finite_at_extremes(extreme, aligned):
     vectors = (aligned * head).requires_grad_()
     log_sigma2 = torch.full((3,), extreme, requires_grad=True)
     batch = Batch(source=torch.zeros(3, 1), target=head, classes=torch.arange(3))
-    objective = Objective(error=arcface(head, margin=MARGIN, scale=SCALE), inverse_lambda=3.0)
+    objective = Objective(error=margin_loss(head, margin=MARGIN, scale=SCALE), inverse_lambda=3.0)
     objective(Prediction(vectors, log_sigma2), batch).mean().backward()
     assert torch.isfinite(vectors.grad).all()
     assert torch.isfinite(log_sigma2.grad).all()
