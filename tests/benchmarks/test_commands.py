@@ -57,6 +57,8 @@ SMALLEST = {
     "benchmarks.spread": "{embedded} --page {page} --seeds 1 --items 100 --queries 30 --shares 0.2",
     "benchmarks.memory": "--rows 600 --dim 8",
     "benchmarks.merges": "{embedded} --seeds 1 --items 60 --queries 20",
+    "benchmarks.methods.margins": "--set {glyphs} Glyphs --journal {new}/margins.jsonl --size tiny --seeds 1 "
+    "--page {page}",
     "benchmarks.methods.orders": "--set {glyphs} Glyphs --journal {new}/orders.jsonl --size tiny --seeds 1 "
     "--page {page}",
     "benchmarks.methods.report": "{methods} {page}",

@@ -13,9 +13,10 @@ from sklearn.datasets import load_digits
 
 from benchmarks.methods.data import ImageSet, read, searching
 from benchmarks.methods.lesson import SETTINGS, lesson
-from benchmarks.methods.models import FOURFOLD, QUARTER, Models
+from benchmarks.methods.models import ARCFACE, FOURFOLD, QUARTER, Models
+from benchmarks.methods.other_loss import cosface
 from benchmarks.methods.report import fill
-from benchmarks.methods.rows import FRESH, ROWS, baseline
+from benchmarks.methods.rows import FRESH, ROWS, baseline, target_loss
 from benchmarks.methods.run import run
 from benchmarks.methods.series import OF_FOUR, SERIES
 from benchmarks.methods.settings import SIZES
@@ -25,6 +26,7 @@ from compatstore.trainers import Images
 TINY = replace(SIZES["tiny"], images=200, gallery=80, queries=40, epochs=2, transform_epochs=2)
 CHOSEN = ("independent", "BCT", "BT2", "DMU", "FCT")
 UNSCALED = ("independent, cross-entropy", "BT2, cross-entropy, plain means")
+BY_COSFACE = ("independent, CosFace", "FastFill, scale chosen, CosFace")
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +40,7 @@ def data() -> ImageSet:
 def journal(data: ImageSet, tmp_path_factory) -> Journal:
     journal = Journal(tmp_path_factory.mktemp("run") / "journal.jsonl")
     run(data, TINY, [0], journal, ["classes"], CHOSEN)
-    run(data, TINY, [0], journal, ["classes"], UNSCALED)
+    run(data, TINY, [0], journal, ["classes"], (*UNSCALED, *BY_COSFACE))
     run(data, TINY, [0], journal, ["series"], ["BT2", "DMU, refreshed", "DMU, refreshed three times"])
     return journal
 
@@ -120,7 +122,7 @@ def test_side_information_is_trained_for_equal_steps_where_the_size_says_so(data
 
 def test_each_row_says_how_every_pair_searches(journal: Journal) -> None:
     rows = {record["method"]: record for record in journal.records if record["setting"] == "classes"}
-    assert set(rows) == {*CHOSEN, *UNSCALED} <= set(ROWS)
+    assert set(rows) == {*CHOSEN, *UNSCALED, *BY_COSFACE} <= set(ROWS)
     for name, pairs in {"BCT": {"s/s", "t/s", "t/t"}, "DMU": {"s/s", "t/s", "t/h", "h/h", "t/t"}}.items():
         assert pairs <= set(rows[name])
     assert set(rows["BT2"]["curves"]) == {"compared", "whole"}
@@ -133,11 +135,20 @@ def test_each_row_says_how_every_pair_searches(journal: Journal) -> None:
     assert rows["BT2"]["curves"]["whole"]["curve"]["map"][-1] == pytest.approx(rows["BT2"]["t/t"]["map"], abs=1e-4)
 
 
-def test_rows_without_a_scale_are_measured_against_models_of_their_own(journal: Journal) -> None:
+def test_rows_of_another_loss_are_measured_against_models_of_their_own(journal: Journal) -> None:
     rows = {record["method"]: record for record in journal.records if record["setting"] == "classes"}
     alone, other = (rows[name] for name in UNSCALED)
     assert other["s/s"] == alone["s/s"] != rows["independent"]["s/s"]
     assert [baseline(row) for row in ("BT2", UNSCALED[1])] == ["independent", UNSCALED[0]]
+    alone, other = (rows[name] for name in BY_COSFACE)
+    assert other["t/t"] == alone["t/t"] != rows["independent"]["t/t"]
+    assert baseline(BY_COSFACE[1]) == BY_COSFACE[0]
+
+
+def test_fastfill_s_loss_is_the_target_s_own(data: ImageSet) -> None:
+    models = Models(lesson(data, "classes", TINY, seed=0))
+    assert target_loss(models) == {"batch_size": 1024, "disc": "arcface", **ARCFACE}
+    assert target_loss(cosface(models)) == {"batch_size": 1024, "disc": "cosface", "scale": 30.0, "margin": 0.2}
 
 
 def test_a_series_searches_every_earlier_gallery(journal: Journal) -> None:

@@ -15,9 +15,11 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
+from benchmarks.methods import margins
 from benchmarks.methods.checkpoints import Checkpoints
 from benchmarks.methods.data import ImageSet, read
 from benchmarks.methods.lesson import SETTINGS, lesson
+from benchmarks.methods.measure import own
 from benchmarks.methods.models import Models
 from benchmarks.methods.orders import covering, orders
 from benchmarks.methods.rise import enough, fill, rise, table
@@ -210,6 +212,26 @@ def test_a_rise_is_a_row_for_each_number_of_epochs(data, tmp_path) -> None:
     before = journal.path.read_text()
     rise(data, TINY, [2, 3], 0, Journal(journal.path), checkpoints)
     assert journal.path.read_text() == before
+
+
+def test_where_margins_leave_vectors_is_the_cosine_with_their_own_row(data, tmp_path) -> None:
+    journal, checkpoints = Journal(tmp_path / "margins.jsonl"), Checkpoints(tmp_path / "checkpoints")
+    margins.margins(data, TINY, 0, journal, checkpoints)
+    assert [row["method"] for row in journal.records] == list(margins.LOSSES)
+    alone = Models(lesson(data, "classes", TINY, 0), checkpoints)
+    saved = len(list((tmp_path / "checkpoints").iterdir()))
+    vectors = alone.independent.encoder.encode(list(alone.lesson.gallery.images))
+    assert len(list((tmp_path / "checkpoints").iterdir())) == saved, "ArcFace's target is the one of other rows"
+    labels = np.asarray(alone.lesson.gallery.labels)
+    first = journal.records[0]
+    assert first["own_row"] == pytest.approx(
+        np.mean(np.sum(vectors * alone.independent.head[labels], axis=1)), abs=1e-5
+    )
+    assert first["mean_length"] == pytest.approx(np.linalg.norm(vectors.mean(axis=0)), abs=1e-5)
+    assert first["t/t"] == pytest.approx(own(alone.lesson, alone.independent), abs=1e-5)
+    lines = list(margins.table(journal.records))
+    assert lines[2].startswith("| Digits | ArcFace, margin 0.3 | 1 | ")
+    assert margins.fill("<!-- table: margins -->\n<!-- end -->", journal.records).splitlines()[1:-1] == lines
 
 
 def test_covering_items_are_those_that_the_greedy_choice_by_definition_takes() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +18,7 @@ from torch.nn import functional
 from compatstore.arrays import FloatArray
 from compatstore.boundary import checked
 from compatstore.encoders.network import NetworkEncoder, Preprocessing
-from compatstore.errors import InvalidInput
+from compatstore.errors import CompatStoreWarning, InvalidInput
 from compatstore.trainers.head_losses import scaled_cosines
 from compatstore.trainers.images.augmentation import Augmentation
 from compatstore.trainers.images.images import Images
@@ -24,6 +26,9 @@ from compatstore.trainers.images.trained_model import TrainedModel
 from compatstore.trainers.images.training import ImageTraining, encoder_of
 from compatstore.trainers.settings import Count, Positive, from_to
 from compatstore.trainers.training import OnEpoch, seeded, within_memory
+
+# Images that are asked where a training has left them.
+_ASKED = 500
 
 HeadKind = Literal["linear", "unit-linear", "cosine", "arcface", "cosface"]
 
@@ -176,6 +181,7 @@ class Independent(Classifier, ImageTraining):
         figures = {"loss": loss, "images": len(images), "classes": classes, "seconds": time.perf_counter() - start}
         encoder = encoder_of(backbone, preprocessing, objective.finished(), normalise=self.normalise)
         head = objective.class_rows()
+        warn_of_opposite_rows(self, encoder, head, images)
         if held_out is not None:
             figures["accuracy"] = accuracy(encoder, head, held_out)
         return TrainedModel(encoder=encoder, head=head, class_names=images.class_names, figures=figures)
@@ -238,6 +244,32 @@ def accuracy(encoder: NetworkEncoder, head: FloatArray, images: Images) -> float
     """Share of images whose label is the row of `head` (classes, dim) with the largest product."""
     logits = encoder.encode(list(images.images)) @ head.T
     return float(np.mean(logits.argmax(axis=1) == np.asarray(images.labels)))
+
+
+def warn_of_opposite_rows(classifier: Classifier, encoder: NetworkEncoder, head: FloatArray, images: Images) -> None:
+    """Warn where ArcFace has turned vectors so far from their own class's rows that its margin costs little.
+
+    A margin m costs `2 sin(m / 2) sin(a + m / 2)` of a cosine at the angle a: less than half of the most beyond
+    150 degrees less m / 2.
+
+    Args:
+        classifier: Of which loss.
+        encoder: That was trained.
+        head: (classes, dim) float32.
+        images: That it was trained on; some are asked.
+    """
+    if classifier.head != "arcface":
+        return
+    some = images.take(np.unique(np.linspace(0, len(images) - 1, _ASKED).astype(int)))
+    vectors, rows = encoder.encode(list(some.images)), head[np.asarray(some.labels)]
+    own = functional.cosine_similarity(torch.from_numpy(vectors), torch.from_numpy(rows)).mean().item()
+    if math.acos(min(max(own, -1), 1)) > math.radians(150) - classifier.margin / 2:
+        warnings.warn(
+            f"ArcFace left vectors opposite to the rows of their classes (mean cosine {own:.2f}): there its margin "
+            'costs least, and classes are told apart badly. Train with head="cosface", or with a smaller margin.',
+            CompatStoreWarning,
+            stacklevel=3,
+        )
 
 
 def require_readable(preprocessing: Preprocessing, images: Images, held_out: Images | None) -> None:

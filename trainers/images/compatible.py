@@ -30,6 +30,7 @@ from compatstore.trainers.images.classification import (
     accuracy,
     require_classes,
     require_readable,
+    warn_of_opposite_rows,
 )
 from compatstore.trainers.images.images import Images
 from compatstore.trainers.images.source_model import FrozenSource, SourceKnowledge, SourceRows
@@ -154,6 +155,7 @@ class CompatibleTraining(Classifier, ImageTraining, ABC):
             )
         encoder = encoder_of(backbone, preprocessing, minimised.finished(), normalise=self.normalise)
         model = TrainedModel(encoder=encoder, head=minimised.class_rows(), class_names=images.class_names)
+        warn_of_opposite_rows(self, encoder, model.head, images)
         seconds = time.perf_counter() - start
         figures = {"loss": loss, "images": len(images), "classes": len(images.class_names), "seconds": seconds}
         made = self.model(minimised, source, model, figures, held_out)

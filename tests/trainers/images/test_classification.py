@@ -1,3 +1,4 @@
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -110,3 +111,31 @@ def test_what_cannot_be_trained_is_refused() -> None:
 def test_settings_out_of_range_are_refused(settings: dict[str, object], words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
         Independent(**settings)
+
+
+def test_arcface_that_ends_opposite_to_its_rows_warns_and_cosface_does_not_end_there() -> None:
+    """Labels that images do not tell: ArcFace's margin costs least at an angle of pi - m / 2, CosFace's the same."""
+    rng = np.random.default_rng(0)
+    noise = Images(rng.integers(0, 255, (400, 8, 8), np.uint8), np.arange(400) % 10)
+    own = {}
+    for head in ("arcface", "cosface"):
+        trainer = Independent(
+            dim=8,
+            width=4,
+            epochs=10,
+            learning_rate=2e-2,
+            weight_decay=0,
+            warmup_epochs=0,
+            head=head,
+            scale=64,
+            margin=1.0,
+        )
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            model = trainer.fit(noise)
+        vectors = model.encoder.encode(list(noise.images))
+        own[head] = float(np.einsum("nd,nd->n", vectors, model.head[np.asarray(noise.labels)]).mean())
+        said = [str(each.message) for each in told if "opposite to the rows" in str(each.message)]
+        assert len(said) == (head == "arcface")
+        assert all(f"{own[head]:.2f}" in text and 'head="cosface"' in text for text in said)
+    assert own["arcface"] < -0.5 < own["cosface"]
