@@ -1,7 +1,7 @@
 r"""Where a loss with a margin leaves its vectors: their cosines with the rows of the head, and how they retrieve.
 
     python -m benchmarks.methods.margins --set cifar10 CIFAR-10 --first-seed 9 --seeds 1 --journal margins.jsonl \
-        [--size standard] [--page docs/results/margins.md]
+        [--size standard] [--loss "ArcFace, margin 0.3"] [--page docs/results/margins.md]
 
 ArcFace turns a vector further from its class's row by an angle m. That costs `cos a - cos(a + m)`, which is
 `2 sin(m / 2) sin(a + m / 2)`: most at a right angle, and nearly nothing where a + m / 2 is near pi. CosFace takes m
@@ -53,13 +53,15 @@ def measure(models: Models) -> Record:
     }
 
 
-def margins(data: ImageSet, size: Size, seed: int, journal: Journal, checkpoints: Checkpoints) -> None:
-    """Measure the target of each loss."""
+def margins(
+    data: ImageSet, size: Size, seed: int, journal: Journal, checkpoints: Checkpoints, losses: Sequence[str] = ()
+) -> None:
+    """Measure the target of each loss, or of the named ones."""
     models = Models(lesson(data, "classes", size, seed), checkpoints)
     given = {each.name: getattr(models, each.name) for each in fields(models)}
-    for name, loss in LOSSES.items():
+    for name in losses or LOSSES:
         key = {"size": size.name, "set": data.name, "setting": "classes", "seed": seed, "method": name}
-        journal.once(key, partial(measure, OtherLoss(**given, loss=loss)), partial(origin, size))
+        journal.once(key, partial(measure, OtherLoss(**given, loss=LOSSES[name])), partial(origin, size))
         print(f"{data.name}, seed {seed}, {name}", flush=True)
 
 
@@ -85,11 +87,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_options(parser)
     parser.add_argument("--size", choices=SIZES, default="standard")
+    parser.add_argument("--loss", nargs="+", choices=LOSSES, default=list(LOSSES))
     parser.add_argument("--page", type=Path, help="a document whose table `margins` is filled from the whole journal")
     options = parser.parse_args()
     journal, size, checkpoints = Journal(options.journal), SIZES[options.size], checkpoints_of(options)
     for seed, data in itertools.product(seeds_of(options), sets_of(options, size)):
-        margins(data, size, seed, journal, checkpoints)
+        margins(data, size, seed, journal, checkpoints, options.loss)
     if options.page is not None:
         options.page.write_text(fill(options.page.read_text(), journal.records))
     print(*table(journal.records), sep="\n")
