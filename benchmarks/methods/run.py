@@ -15,9 +15,10 @@ For 60 epochs; one core a process is used best, and a GPU serves many processes,
     OMP_NUM_THREADS=1 python -m benchmarks.methods.run --set glyphs.npz Glyphs --size standard \
         --journal methods.jsonl --setting classes
 
-The papers' size, on a GPU, with CIFAR-10 as folders `train` and `test` of class folders:
+The papers' size, on a GPU, with CIFAR-10 as folders `train` and `test` of class folders; with `--try` on a processor,
+the same networks on 512 images for two epochs:
 
-    python -m benchmarks.methods.run --set cifar10 CIFAR-10 --size gpu --journal methods.jsonl
+    python -m benchmarks.methods.run --set cifar10 CIFAR-10 --size gpu --journal methods.jsonl [--try]
 
 Models that search another set than they have learned from (FCT, table 9):
 
@@ -107,12 +108,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_options(parser)
     parser.add_argument("--size", choices=SIZES, default="quick")
+    parser.add_argument("--try", dest="tried", action="store_true", help="its networks on little data, in minutes")
     here = [name for name in SETTINGS if name != ELSEWHERE]
     parser.add_argument("--setting", choices=here, nargs="+", default=here)
     parser.add_argument("--elsewhere", nargs=2, metavar=("PATH", "NAME"), help="a set that the models of --set search")
     parser.add_argument("--row", nargs="*", default=[], help="rows, all by default")
     options = parser.parse_args()
-    journal, size, checkpoints = Journal(options.journal, EARLIER), SIZES[options.size], checkpoints_of(options)
+    journal, checkpoints = Journal(options.journal, EARLIER), checkpoints_of(options)
+    size = SIZES[options.size].tried() if options.tried else SIZES[options.size]
     sets = sets_of(options, size)
     settings: Sequence[Setting] = options.setting
     if options.elsewhere:

@@ -7,7 +7,7 @@ schedule.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from compatstore.artifacts.network import PrecisionRequest
 from compatstore.errors import InvalidInput
@@ -92,6 +92,14 @@ class Size:
     def __post_init__(self) -> None:
         if min(self.images, self.gallery, self.queries, self.alphas, self.epochs) < 2:
             raise InvalidInput("size the benchmark", expected="2 or more of each", found=repr(self))
+
+    def tried(self) -> Size:
+        """The same networks and rows on little data for two epochs, in minutes: whether a command works."""
+        few = {"images": 512, "gallery": 200, "queries": 100, "alphas": 3, "epochs": 2}
+        few |= dict.fromkeys(("transform_epochs", "residual_epochs", "transformer_epochs"), 2)
+        return replace(
+            self, name=f"{self.name}, tried", **{name: min(n, getattr(self, name)) for name, n in few.items()}
+        )
 
 
 SIZES = {

@@ -65,7 +65,7 @@ SMALLEST = {
     "benchmarks.methods.rise": "--set {glyphs} Glyphs --journal {new}/rise.jsonl --size tiny --seeds 1 --epochs 2 3 "
     "--page {page}",
     "benchmarks.methods.run": "--set {glyphs} Glyphs --set {folder} Digits --leave-out 9 --journal {new}/methods.jsonl "
-    "--size tiny --seeds 1 --setting classes --row independent DMU",
+    "--size tiny --try --seeds 1 --setting classes --row independent DMU",
     "benchmarks.fragments": "--marked 2 --fragment-rows 600 --batches 1 --rows 200 --small 0 2 --dim 8",
     "benchmarks.metrics": "--n 300 --classes 10",
     "benchmarks.natives": "--rows 1000 --dim 32 --shares 0.1 --ways rows columns",

@@ -190,6 +190,15 @@ def test_enough_is_what_no_longer_training_improves_on() -> None:
     assert enough({10: 0.40}) is None
 
 
+@pytest.mark.parametrize("name", SIZES)
+def test_a_size_is_tried_with_its_own_networks_on_less(name: str) -> None:
+    whole, tried = asdict(SIZES[name]), asdict(SIZES[name].tried())
+    differ = {key for key in whole if tried[key] != whole[key]}
+    amounts = {"images", "gallery", "queries", "alphas"} | {key for key in whole if key.endswith("epochs")}
+    assert {"name"} <= differ <= {"name", *amounts}
+    assert all(tried[key] < whole[key] for key in differ - {"name"})
+
+
 def test_a_rise_is_a_row_for_each_number_of_epochs(data, tmp_path) -> None:
     journal, checkpoints = Journal(tmp_path / "rise.jsonl"), Checkpoints(tmp_path / "checkpoints")
     rise(data, TINY, [2, 3], 0, journal, checkpoints)
