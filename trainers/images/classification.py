@@ -268,7 +268,7 @@ def warn_of_opposite_rows(classifier: Classifier, encoder: NetworkEncoder, head:
             f"ArcFace left vectors opposite to the rows of their classes (mean cosine {own:.2f}): there its margin "
             'costs least, and classes are told apart badly. Train with head="cosface", or with a smaller margin.',
             CompatStoreWarning,
-            stacklevel=3,
+            stacklevel=4,  # of `fit`, whose arguments are checked
         )
 
 
