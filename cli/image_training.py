@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from compatstore.trainers import Images, Independent, Refreshed, TrainedModel
     from compatstore.trainers.images.compatible import CompatibleTraining
     from compatstore.trainers.training import EpochProgress
+    from compatstore.versions import HeadLoss
 
 # Name of the verb, trainer, what it is. Torch loads when a verb's options are needed and not before.
 ALONE = (("independent", "Independent", "A classifier that knows nothing of any other model."),)
@@ -47,6 +48,7 @@ class TrainedOnImages:
         metric: To register both versions with, or None for a model that was trained alone.
         normalised: Whether embeddings have unit length.
         artifacts: To link, by folder.
+        head_loss: That the model was trained by.
         figures: What was measured; CMC-1 of source and target queries on either gallery among them.
     """
 
@@ -57,6 +59,7 @@ class TrainedOnImages:
     metric: str | None
     normalised: bool
     artifacts: tuple[str, ...]
+    head_loss: HeadLoss | None
     figures: Mapping[str, float]
 
 
@@ -195,6 +198,7 @@ def result(model: TrainedModel, out: str, metric: str | None, encoder: str) -> T
         metric=metric,
         normalised=model.encoder.normalise,
         artifacts=tuple(f"{out}/{name}.compat" for name in model.artifacts()),
+        head_loss=model.head_loss,
         figures=model.figures,
     )
 
@@ -207,7 +211,9 @@ def trained_on_images(result: TrainedOnImages) -> Iterator[str | Table]:
     metric = f" --metric {result.metric}" if result.metric else ""
     normalised = " --normalised" if result.normalised else ""
     encoder = shlex.quote(result.encoder)
-    yield f"Register it: compatstore register GALLERY VERSION --encoder {encoder}{metric}{normalised}"
+    loss = result.head_loss
+    said = f" --head-loss {loss.kind} --head-margin {loss.margin:g}" if loss else ""
+    yield f"Register it: compatstore register GALLERY VERSION --encoder {encoder}{metric}{normalised}{said}"
     yield from (f"Link: compatstore link GALLERY {shlex.quote(artifact)}" for artifact in result.artifacts)
 
 

@@ -13,7 +13,7 @@ from compatstore.upgrade.requests.backfill import Backfill
 from compatstore.upgrade.requests.details import Details
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.run_settings import RunSettings
-from compatstore.versions import DType, EmbeddingVersion, Metric, SideDType
+from compatstore.versions import DType, EmbeddingVersion, HeadLoss, HeadLossKind, Metric, SideDType
 
 _ORDER = Earlier(flag="--policy")
 _WRITE_MODE = Earlier(flag="--natives", values={"auto": "auto", "rows": "move_rows", "columns": "rewrite_columns"})
@@ -73,6 +73,9 @@ class VersionSettings:
         side_encoder: The side-information model, as an ENCODER spec.
         side_model: Identity of a side-information model that has no encoder here.
         head: File (npy or npz) of the model's frozen classifier head, (classes, dim).
+        head_loss: The loss that the model was trained by through its head; transforms that learn through a head take
+            it for theirs.
+        head_margin: Its margin: of arcface in radians, of cosface as a cosine.
     """
 
     dim: int | None = None
@@ -86,6 +89,8 @@ class VersionSettings:
     side_encoder: str | None = field(default=None, metadata={"unit": "ENCODER"})
     side_model: str = ""
     head: str | None = field(default=None, metadata={"unit": "FILE"})
+    head_loss: HeadLossKind | None = None
+    head_margin: float | None = None
 
     def version(self, name: str, dim: int | None = None) -> EmbeddingVersion:
         """Make the version, and its encoders.
@@ -113,7 +118,15 @@ class VersionSettings:
             side_model=self.side_model,
             side_encoder=side_encoder,
             head=None if self.head is None else read_array(self.head, "head"),
+            head_loss=self._head_loss(name),
         )
+
+    def _head_loss(self, name: str) -> HeadLoss | None:
+        if self.head_loss is None:
+            if self.head_margin is not None:
+                raise InvalidInput(f"make version {name}", expected="--head-loss beside --head-margin", found="none")
+            return None
+        return HeadLoss(self.head_loss, self.head_margin or 0.0)
 
     def _dim(self, name: str, encoder: Encoder | None, otherwise: int | None) -> int:
         dim = self.dim if self.dim is not None else encoder.dim if encoder is not None else otherwise

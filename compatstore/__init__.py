@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from compatstore.upgrade.requests.gates import Gates
     from compatstore.upgrade.requests.queries import Queries
     from compatstore.upgrade.requests.run_settings import RunSettings
-    from compatstore.versions import EmbeddingVersion
+    from compatstore.versions import EmbeddingVersion, HeadLoss
 
 __version__ = "0.1.0"
 
@@ -47,6 +47,7 @@ __all__ = [
     "ExactNeighbours",
     "Gallery",
     "Gates",
+    "HeadLoss",
     "Learn",
     "Nearest",
     "Queries",
@@ -76,6 +77,7 @@ _HOMES = {
     "Cascade": "compatstore.search.cascade",
     "Gallery": "compatstore.gallery",
     "Gates": "compatstore.upgrade.requests.gates",
+    "HeadLoss": "compatstore.versions",
     "Learn": "compatstore.trainers.pairs.learn",
     "Nearest": "compatstore.search.cache",
     "ExactNeighbours": "compatstore.in_memory.nearest",

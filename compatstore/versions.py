@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 from typing import Literal, get_args
@@ -18,6 +19,7 @@ from compatstore.errors import DimensionMismatch, InvalidInput, InvalidName
 
 Metric = Literal["l2", "cosine", "dot"]
 DType = StoredAs
+HeadLossKind = Literal["cross-entropy", "arcface", "cosface"]
 SideDType = Literal["float32", "bits"]
 METRICS: tuple[str, ...] = get_args(Metric)
 DTYPES: tuple[str, ...] = get_args(DType)
@@ -43,6 +45,33 @@ def require_usable_name(name: str, asked: str) -> None:
 
 
 @dataclass(frozen=True)
+class HeadLoss:
+    """The loss that a model was trained by through its classifier head.
+
+    Args:
+        kind: "cross-entropy"; or of scaled cosines, "arcface" with a margin of the angle or "cosface" of the cosine.
+        margin: Of "arcface" in radians, of "cosface" as a cosine, 0 to pi/2; 0 for none.
+
+    Raises:
+        InvalidInput: There is no such loss.
+
+    Examples:
+        >>> loss = cs.HeadLoss("arcface", 0.5)
+        >>> cs.EmbeddingVersion("v2", dim=512, model="faces@3", normalised=True, head_loss=loss).head_loss.margin
+        0.5
+    """
+
+    kind: HeadLossKind
+    margin: float = 0.0
+
+    def __post_init__(self) -> None:
+        require_fields(self)
+        if self.kind not in get_args(HeadLossKind) or not 0 <= self.margin <= math.pi / 2:
+            expected = f"a kind of {', '.join(get_args(HeadLossKind))}, and a margin from 0 to pi/2"
+            raise InvalidInput("describe the loss of a head", expected=expected, found=repr(self))
+
+
+@dataclass(frozen=True)
 class EmbeddingVersion:
     """One embedding model and its space.
 
@@ -62,6 +91,8 @@ class EmbeddingVersion:
         side_model: Identity of the side-information model, as `model`.
         side_encoder: The side-information model, or None when side-information comes from outside.
         head: Frozen classifier head of the model, (classes, dim) float32, or None.
+        head_loss: The loss that the model was trained by through its head, or None where nobody says it. Transforms
+            that learn through a head take it for theirs.
 
     Raises:
         InvalidName: The name cannot be a column.
@@ -86,6 +117,7 @@ class EmbeddingVersion:
     side_model: str = ""
     side_encoder: Encoder | None = field(default=None, compare=False, repr=False)
     head: FloatArray | None = field(default=None, compare=False, repr=False)
+    head_loss: HeadLoss | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         require_fields(self)

@@ -195,6 +195,7 @@ def other_targets():
     good = {
         "export": lambda: {"artifact": "h.compat", "out": "h.onnx", "overwrite": True},
         "EmbeddingVersion": lambda: {"name": "v1", "dim": 4},
+        "HeadLoss": lambda: {"kind": "arcface"},
         "Derivation": lambda: {"dim": 4},
         "Artifact": lambda: {"manifest": linear().manifest, "weights": linear().to_bytes()[1]},
         "Function": lambda: {"fn": lambda sources: np.ones((len(sources), 4)), "dim": 4, "fingerprint": "f"},

@@ -133,8 +133,8 @@ def fct(models: Models, side: str = "", **settings: Any) -> Record:
 
 
 def default_fastfill(models: Models, **settings: Any) -> Record:
-    """FastFill with its default settings: scale and batch are chosen from the pairs."""
-    return transform(FastFill, models, **{"orders": BY_SIGMA, **settings})
+    """FastFill as its default was before versions said their loss: by ArcFace with a margin of 0.5, scale chosen."""
+    return transform(FastFill, models, **{"orders": BY_SIGMA, "disc": "arcface", "margin": 0.5, **settings})
 
 
 def fastfill(models: Models, **settings: Any) -> Record:
@@ -143,9 +143,8 @@ def fastfill(models: Models, **settings: Any) -> Record:
 
 
 def fastfill_of_scale(models: Models, **settings: Any) -> Record:
-    """FastFill by the target's own kind of loss and margin; scale and batch are chosen from the pairs."""
-    own_loss = {**target_loss(models), "scale": None, "batch_size": None}
-    return transform(FastFill, models, **{"orders": BY_SIGMA, **own_loss, **settings})
+    """FastFill with its default settings: the target's own kind of loss and margin; scale and batch are chosen."""
+    return transform(FastFill, models, **{"orders": BY_SIGMA, **settings})
 
 
 def target_loss(models: Models) -> dict[str, Any]:

@@ -169,6 +169,7 @@ class Catalog:
                 encoder=kept.encoder,
                 side_encoder=kept.side_encoder,
                 head=kept.head,
+                head_loss=kept.head_loss or record.head_loss,
                 base_model=kept.base_model,
                 derivation=kept.derivation,
             )

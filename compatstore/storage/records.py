@@ -12,7 +12,7 @@ from compatstore.evaluation.fusion import Fusion, Serving
 from compatstore.evaluation.merging import Merge
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.indexes import SearchSettings
-from compatstore.versions import EmbeddingVersion
+from compatstore.versions import EmbeddingVersion, HeadLoss
 
 STORED = "stored:"  # begins the spec of a model that is kept beside the table; its SHA-256 follows
 
@@ -26,6 +26,7 @@ class VersionRecord:
         encoder: Spec that builds the encoder, or "".
         side_encoder: Spec that builds the side-information encoder, or "".
         head: SHA-256 of the stored classifier head, or None.
+        head_loss: As of the version.
         columns: Where its vectors are, or None while it is only registered.
         adopted: Whether the vector column belongs to the app whose table was adopted.
         retired: Whether its columns were dropped.
@@ -54,6 +55,7 @@ class VersionRecord:
     side_model: str = ""
     side_encoder: str = ""
     head: str | None = None
+    head_loss: HeadLoss | None = None
     columns: VersionColumns | None = None
     adopted: bool = False
     retired: bool = False
@@ -111,6 +113,7 @@ class VersionRecord:
             "side_dtype": version.side_dtype,
             "side_model": version.side_identity,
             "side_encoder": version.side_encoder.spec if version.side_encoder is not None else "",
+            "head_loss": version.head_loss,
         }
         return cls(**{**settings, **more})
 
@@ -128,6 +131,7 @@ class VersionRecord:
             side_dtype=self.side_dtype,  # type: ignore[arg-type]
             side_model=self.side_model,
             side_encoder=side_encoder,
+            head_loss=self.head_loss,
         )
 
 

@@ -60,6 +60,7 @@ def test_people_are_told_how_to_go_on(run, photos, tmp_path):
     shown = run("train", "independent", "--images", photos, "--dim", 4, "--out", out, *SHORT, "--held-out", 0.3).out
     assert "accuracy" in shown
     assert f"compatstore register GALLERY VERSION --encoder network:{out}/encoder.safetensors --normalised" in shown
+    assert "--head-loss cosface --head-margin 0\n" in shown
     again = run("train", "independent", "--images", photos, "--dim", 4, "--out", out, *SHORT)
     assert again.code != 0
     assert "another model" in again.err

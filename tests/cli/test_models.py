@@ -11,11 +11,13 @@ import compatstore as cs
 def test_register_with_all_that_a_version_has(run, gallery, tmp_path):
     np.save(tmp_path / "head.npy", np.ones((10, 32), np.float32))
     words = ("--dim", 32, "--metric", "dot", "--model", "m@2", "--side-dim", 4, "--head", tmp_path / "head.npy")
+    words = (*words, "--head-loss", "cosface", "--head-margin", 0.2)
     registered = run("register", gallery, "v3", *words, "--dtype", "float16", "--json")
     assert registered.code == 0
     assert registered.json["versions"][-1]["state"] == "registered"
     version = cs.Gallery.open(gallery).version("v3")
     assert (version.metric, version.dtype, version.model, version.side_dim) == ("dot", "float16", "m@2", 4)
+    assert version.head_loss == cs.HeadLoss("cosface", 0.2)
 
 
 @pytest.mark.parametrize(
@@ -29,6 +31,9 @@ def test_register_with_all_that_a_version_has(run, gallery, tmp_path):
         (("v3", "--encoder", "timm"), 3),
         (("v3", "--encoder", "precomputed:no-such.npz"), 3),
         (("v3", "--dim", "4", "--head", "no-such.npy"), 3),
+        (("v3", "--dim", "4", "--head-loss", "sphereface"), 2),
+        (("v3", "--dim", "4", "--head-loss", "arcface", "--head-margin", "2"), 2),
+        (("v3", "--dim", "4", "--head-margin", "0.3"), 2),
     ],
 )
 def test_register_refuses(run, gallery, words, code):

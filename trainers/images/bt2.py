@@ -195,7 +195,9 @@ class BT2(CompatibleTraining):
         figures = {"loss": loss, "images": len(images), "classes": classes, "seconds": time.perf_counter() - start}
         if held_out is not None:
             figures["accuracy"] = accuracy(encoder, head, held_out)
-        model = TrainedModel(encoder=encoder, head=head, class_names=images.class_names, figures=figures)
+        model = TrainedModel(
+            encoder=encoder, head=head, class_names=images.class_names, figures=figures, head_loss=self.head_loss
+        )
         artifact = Artifact.create(
             "Prefix",
             method="BT2",
@@ -214,6 +216,7 @@ class BT2(CompatibleTraining):
             head=head,
             class_names=images.class_names,
             figures=figures,
+            head_loss=self.head_loss,
             artifact=artifact,
         )
 

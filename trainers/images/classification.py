@@ -26,6 +26,7 @@ from compatstore.trainers.images.trained_model import TrainedModel
 from compatstore.trainers.images.training import ImageTraining, encoder_of
 from compatstore.trainers.settings import Count, Positive, from_to
 from compatstore.trainers.training import OnEpoch, seeded, within_memory
+from compatstore.versions import HeadLoss
 
 # Images that are asked where a training has left them.
 _ASKED = 500
@@ -67,6 +68,15 @@ class Classifier:
     def takes_cosines(self) -> bool:
         """Whether only the direction of a head's rows counts."""
         return self.head in ("cosine", "arcface", "cosface")
+
+    @property
+    def head_loss(self) -> HeadLoss:
+        """The loss that a model says it was trained by."""
+        if self.head == "arcface":
+            return HeadLoss("arcface", self.margin)
+        if self.takes_cosines:
+            return HeadLoss("cosface", self.margin if self.head == "cosface" else 0.0)
+        return HeadLoss("cross-entropy")
 
     def logits(self, embeddings: torch.Tensor, rows: torch.Tensor, labels: torch.Tensor | None = None) -> torch.Tensor:
         """Logits of each embedding through a head.
@@ -184,7 +194,9 @@ class Independent(Classifier, ImageTraining):
         warn_of_opposite_rows(self, encoder, head, images)
         if held_out is not None:
             figures["accuracy"] = accuracy(encoder, head, held_out)
-        return TrainedModel(encoder=encoder, head=head, class_names=images.class_names, figures=figures)
+        return TrainedModel(
+            encoder=encoder, head=head, class_names=images.class_names, figures=figures, head_loss=self.head_loss
+        )
 
 
 class Classification(nn.Module):

@@ -154,7 +154,9 @@ class CompatibleTraining(Classifier, ImageTraining, ABC):
                 minimised, images, preprocessing, progress=progress, checkpoint=checkpoint, source=belongs
             )
         encoder = encoder_of(backbone, preprocessing, minimised.finished(), normalise=self.normalise)
-        model = TrainedModel(encoder=encoder, head=minimised.class_rows(), class_names=images.class_names)
+        model = TrainedModel(
+            encoder=encoder, head=minimised.class_rows(), class_names=images.class_names, head_loss=self.head_loss
+        )
         warn_of_opposite_rows(self, encoder, model.head, images)
         seconds = time.perf_counter() - start
         figures = {"loss": loss, "images": len(images), "classes": len(images.class_names), "seconds": seconds}
@@ -210,6 +212,7 @@ class CompatibleTraining(Classifier, ImageTraining, ABC):
             head=target.head,
             class_names=target.class_names,
             figures=figures,
+            head_loss=target.head_loss,
             artifact=artifact,
         )
 

@@ -15,7 +15,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from compatstore.documents import parse, read_record
 from compatstore.encoders.network import NetworkEncoder
 from compatstore.errors import AlreadyExists, CompatStoreError, CorruptArtifact, NotFound
 from compatstore.permissions import refused
-from compatstore.versions import EmbeddingVersion, Metric
+from compatstore.versions import EmbeddingVersion, HeadLoss, Metric
 
 FORMAT = "compatstore.model.1"
 ENCODER, HEAD, DESCRIPTION = "encoder.safetensors", "head.npy", "model.json"
@@ -46,12 +46,14 @@ class TrainedModel:
         class_names: The class of each row of `head`.
         figures: What was measured: "loss" (mean of the last epoch), "images", "classes", "seconds", and with
             held-out images "accuracy" (share that the head classifies rightly).
+        head_loss: That it was trained by through its head; None where that is not known.
     """
 
     encoder: NetworkEncoder
     head: FloatArray
     class_names: tuple[str, ...]
     figures: Mapping[str, float] = field(default_factory=dict)
+    head_loss: HeadLoss | None = None
 
     def version(self, name: str, *, metric: Metric = "cosine") -> EmbeddingVersion:
         """Make the embedding version of this model, as artifacts that were trained with it expect it.
@@ -67,6 +69,7 @@ class TrainedModel:
             normalised=self.encoder.normalise,
             encoder=self.encoder,
             head=self.head,
+            head_loss=self.head_loss,
         )
 
     def artifacts(self) -> dict[str, Artifact]:
@@ -120,6 +123,7 @@ class TrainedModel:
             head=head,
             class_names=description.class_names,
             figures=description.figures,
+            head_loss=description.head_loss,
         )
 
     def space(self, metric: Metric) -> Space:
@@ -144,7 +148,13 @@ class TrainedModel:
         (folder / ENCODER).write_bytes(self.encoder.to_bytes())
         np.save(folder / HEAD, self.head, allow_pickle=False)
         files = {name: _digest(folder / name) for name in (ENCODER, HEAD)}
-        description = {"format": FORMAT, "class_names": self.class_names, "figures": dict(self.figures), "files": files}
+        description = {
+            "format": FORMAT,
+            "class_names": self.class_names,
+            "figures": dict(self.figures),
+            "files": files,
+            "head_loss": None if self.head_loss is None else asdict(self.head_loss),
+        }
         (folder / DESCRIPTION).write_text(json.dumps(description, indent=2))
         for name, artifact in self.artifacts().items():
             artifact.save(folder / f"{name}.compat")
@@ -172,12 +182,14 @@ class _Description:
         class_names: Of the head.
         figures: Of the training.
         files: SHA-256 by name.
+        head_loss: Of the training.
     """
 
     format: str
     class_names: tuple[str, ...]
     figures: Mapping[str, Any]
     files: Mapping[str, str]
+    head_loss: HeadLoss | None = None
 
 
 def _description(path: Path) -> _Description:

@@ -60,7 +60,7 @@ class FastFill(HeadTraining):
         disc_weight: Weight of the loss through the head beside the squared distance, > 0. None takes 1 for ArcFace,
             whose `scale` is chosen, and chooses it for cross-entropy. The output is multiplied by its root, so that
             vectors of any length are learned at one learning rate.
-        scale: Of ArcFace's cosines, > 0; None chooses.
+        scale: Multiplies the cosines of a loss with a margin, > 0; None chooses.
         batch_size: Largest batch, >= 2; batches of an epoch are of equal size, up to one row. None chooses.
 
     Raises:

@@ -18,7 +18,7 @@ from compatstore.boundary import array_of, checked, foreign, require_fields, sho
 from compatstore.digests import digest_half
 from compatstore.errors import DimensionMismatch, DuplicateIds, InvalidInput, first_offenders
 from compatstore.trainers.pairs.vector_files import VectorFile, read_vectors
-from compatstore.versions import EmbeddingVersion
+from compatstore.versions import EmbeddingVersion, HeadLoss
 
 if TYPE_CHECKING:
     from compatstore.trainers.pairs.gallery_pairs import GalleryOfPairs
@@ -86,6 +86,11 @@ class Pairs:
 
     def __len__(self) -> int:
         return len(self.source)
+
+    @property
+    def head_loss(self) -> HeadLoss | None:
+        """The loss that the target model was trained by, or None where its version does not say it."""
+        return None if self.target_version is None else self.target_version.head_loss
 
     @classmethod
     def load(

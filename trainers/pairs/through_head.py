@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
@@ -17,11 +18,14 @@ from compatstore.trainers.pairs.pairs import Pairs, unit_length
 from compatstore.trainers.pairs.training import TransformTraining
 from compatstore.trainers.pairs.two_branch import Prediction
 from compatstore.trainers.settings import Count, Positive, Share, from_to
+from compatstore.versions import HeadLossKind
 
 HeadOrigin = Literal["given", "fitted"]
-Discrimination = Literal["cross-entropy", "arcface", "cosface"]
+Discrimination = HeadLossKind
 
-_SCALE = 64.0  # ArcFace's own
+# Those of the losses' papers.
+_SCALE = 64.0
+_MARGINS: Mapping[Discrimination, float] = {"arcface": 0.5, "cosface": 0.35}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,11 +35,13 @@ class HeadTraining(TransformTraining):
     Args:
         head: "given" takes the target model's own head, "fitted" fits one on the target vectors and labels of the
             pairs; None takes the given one where the pairs have it.
-        disc: Loss through the head, "cross-entropy", "arcface" or "cosface"; None takes "arcface" where target vectors
-            have unit length, else the first. It should be the loss that the target model was trained with.
+        disc: Loss through the head, "cross-entropy", "arcface" or "cosface". It should be the loss that the target
+            model was trained by: None takes that of the target's version, and where it says none "arcface" for vectors
+            of unit length, else "cross-entropy".
         label_smoothing: Of the cross-entropy, in [0, 1).
         margin: Of "arcface" in radians, of "cosface" as a cosine, in [0, pi/2]. Another than that of the target's own
-            training can spoil a hop.
+            training can spoil a hop: None takes that of the target's version, and where it says none 0.5 and 0.35, as
+            in the losses' papers.
         scale: Multiplies the cosines of both, > 0; None takes 64.
 
     Raises:
@@ -45,7 +51,7 @@ class HeadTraining(TransformTraining):
     head: HeadOrigin | None = None
     disc: Discrimination | None = None
     label_smoothing: Share = 0.1
-    margin: Annotated[float, from_to(0, math.pi / 2)] = 0.5
+    margin: Annotated[float | None, from_to(0, math.pi / 2)] = None
     scale: Positive | None = None
 
     @property
@@ -70,12 +76,21 @@ class HeadTraining(TransformTraining):
             error = cross_entropy(rows, label_smoothing=self.label_smoothing)
             return Objective(error=error, head=head, resolved=resolved)
         scale = _SCALE if self.scale is None else self.scale
-        error = margin_loss(rows, margin=self.margin, scale=scale, kind=disc)
-        return Objective(error=error, head=head, resolved={**resolved, "scale": scale})
+        margin = self.margin_of(pairs)
+        error = margin_loss(rows, margin=margin, scale=scale, kind=disc)
+        return Objective(error=error, head=head, resolved={**resolved, "margin": margin, "scale": scale})
 
     def disc_of(self, pairs: Pairs) -> Discrimination:
         """The loss through the head on these pairs."""
-        return self.disc or ("arcface" if unit_length(pairs.target) else "cross-entropy")
+        own = pairs.head_loss.kind if pairs.head_loss else None
+        return self.disc or own or ("arcface" if unit_length(pairs.target) else "cross-entropy")
+
+    def margin_of(self, pairs: Pairs) -> float:
+        """The margin of that loss on these pairs."""
+        disc, own = self.disc_of(pairs), pairs.head_loss
+        if self.margin is not None:
+            return self.margin
+        return own.margin if own is not None and own.kind == disc else _MARGINS.get(disc, 0.0)
 
     def _head(self, pairs: Pairs, disc: Discrimination) -> Head:
         """Take the given head or fit one: means of classes for a loss of cosines, else a logistic regression."""

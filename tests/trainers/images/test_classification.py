@@ -1,5 +1,6 @@
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 from sklearn.neighbors import KNeighborsClassifier
 
+import compatstore as cs
 from compatstore.encoders import NetworkEncoder
 from compatstore.errors import InvalidInput
 from compatstore.trainers import Images, Independent
@@ -111,6 +113,21 @@ def test_what_cannot_be_trained_is_refused() -> None:
 def test_settings_out_of_range_are_refused(settings: dict[str, object], words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
         Independent(**settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "loss"),
+    [
+        ({}, cs.HeadLoss("cross-entropy")),
+        ({"head": "unit-linear"}, cs.HeadLoss("cross-entropy")),
+        ({"head": "cosine", "margin": 0.2}, cs.HeadLoss("cosface", 0.0)),
+        ({"head": "arcface", "margin": 0.2}, cs.HeadLoss("arcface", 0.2)),
+        ({"head": "cosface", "margin": 0.2}, cs.HeadLoss("cosface", 0.2)),
+    ],
+)
+def test_a_model_says_the_loss_that_it_was_trained_by(settings: dict[str, Any], loss: cs.HeadLoss) -> None:
+    model = Independent(dim=4, width=4, epochs=1, warmup_epochs=0, **settings).fit(TRAIN.take(range(64)))
+    assert model.head_loss == model.version("v1").head_loss == loss
 
 
 def test_arcface_that_ends_opposite_to_its_rows_warns_and_cosface_does_not_end_there() -> None:

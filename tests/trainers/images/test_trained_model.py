@@ -7,6 +7,7 @@ from compatstore.artifacts import Artifact
 from compatstore.encoders import from_spec
 from compatstore.errors import AlreadyExists, CorruptArtifact, NotFound
 from compatstore.trainers import BCT, DMU, CompatibleModel, Images, Independent, TrainedModel
+from compatstore.versions import HeadLoss
 
 IMAGES = Images(np.random.default_rng(0).integers(0, 255, (40, 8, 8), np.uint8), np.arange(40) % 2, ("cat", "dog"))
 SHORT = {"width": 2, "epochs": 1, "warmup_epochs": 0, "batch_size": 8}
@@ -31,6 +32,7 @@ def test_a_model_is_the_same_after_a_file(tmp_path: Path, source: TrainedModel, 
         assert again.version(name).fingerprint == model.version(name).fingerprint
         assert again.class_names == ("cat", "dog")
         assert again.figures == model.figures
+        assert again.version(name).head_loss == model.head_loss == HeadLoss("cosface", 0.0)
         np.testing.assert_array_equal(again.head, model.head)
         assert from_spec(f"network:{folder}/encoder.safetensors").fingerprint == model.encoder.fingerprint
     artifact = Artifact.load(tmp_path / "models" / "v2.model" / "artifact.compat")

@@ -3,6 +3,7 @@ import pytest
 import torch
 from labelled_spaces import classes
 
+import compatstore as cs
 from compatstore.artifacts import Artifact
 from compatstore.errors import InvalidInput
 from compatstore.evaluation import backfill_curve, kendall_tau
@@ -85,6 +86,27 @@ def test_the_targets_own_head_is_taken_where_there_is_one():
     short = SMALL | {"epochs": 1}
     assert FastFill(**short).fit(pairs).manifest.settings["resolved"]["head"] == "given"
     assert "fitted" in FastFill(**short, head="fitted").fit(pairs).manifest.settings["resolved"]["head"]
+
+
+@pytest.mark.parametrize(
+    ("told", "named", "used"),
+    [
+        (None, {}, ("arcface", 0.5)),
+        (None, {"disc": "cosface"}, ("cosface", 0.35)),
+        (cs.HeadLoss("arcface", 0.3), {}, ("arcface", 0.3)),
+        (cs.HeadLoss("cosface", 0.2), {}, ("cosface", 0.2)),
+        (cs.HeadLoss("cosface", 0.2), {"margin": 0.1}, ("cosface", 0.1)),
+        (cs.HeadLoss("cosface", 0.2), {"disc": "arcface"}, ("arcface", 0.5)),
+        (cs.HeadLoss("cosface"), {}, ("cosface", 0.0)),
+        (cs.HeadLoss("cross-entropy"), {}, ("cross-entropy", None)),
+    ],
+)
+def test_the_loss_through_the_head_is_the_target_s_own_where_its_version_says_it(told, named, used):
+    source, native, labels = classes()
+    version = cs.EmbeddingVersion("v2", dim=native.shape[1], normalised=True, head_loss=told)
+    trainer = FastFill(**SMALL | {"epochs": 1}, **named)
+    resolved = trainer.fit(Pairs(source, native, labels=labels, target_version=version)).manifest.settings["resolved"]
+    assert (resolved["disc"], resolved.get("margin")) == used
 
 
 def test_labels_that_are_no_rows_of_the_head_are_refused_by_name():

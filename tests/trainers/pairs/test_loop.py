@@ -97,9 +97,8 @@ def test_a_loss_with_a_margin_is_that_of_pytorch_metric_learning(kind, theirs):
 def test_fastfill_minimises_its_equation_5(loss, disc, weight):
     prediction, batch, head = drawn()
     pairs = Pairs(batch.target.numpy(), batch.target.numpy(), labels=batch.classes.numpy(), head=head.numpy())
-    trainer = FastFill(
-        loss=loss, disc=disc, label_smoothing=SMOOTHING, inverse_lambda=0.3, disc_weight=weight, device="cpu"
-    )
+    given = {"disc": disc, "margin": MARGIN, "label_smoothing": SMOOTHING, "disc_weight": weight}
+    trainer = FastFill(loss=loss, inverse_lambda=0.3, device="cpu", **given)
     found = trainer.objective(pairs)(prediction, batch)
     expected = []
     for row in range(len(batch)):
