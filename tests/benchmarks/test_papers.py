@@ -43,6 +43,22 @@ def test_a_difference_is_taken_seed_by_seed_from_the_journal():
     assert "**mAP +5.8 ± 1.0** (3 seeds)" in "".join(table([said], "quick"))
 
 
+def test_a_set_with_rows_by_cosface_counts_by_those_alone():
+    said = Said("s", "t", "r", (Above("methods", "classes", ("independent", "t/t"), ("independent", "s/s"), ("map",)),))
+    by_set = {one.of: one for one in found_of(said, "standard")}
+    assert set(by_set) == {"Glyphs", "Caltech-101", "CIFAR-10, CosFace"}
+    rows = [
+        look_up("standard", set(), "classes", "CIFAR-10", "independent, CosFace", path).map for path in ("t/t", "s/s")
+    ]
+    assert by_set["CIFAR-10, CosFace"].difference.by_seed == (rows[0] - rows[1]).by_seed
+    # All orders of a transform are in one row of CosFace's; of settings without such rows the set does not count.
+    sigma, random = (("FastFill, sigma", "curves", "sigma", "area"), ("FCT", "curves", "random", "area"))
+    area = Said("s", "t", "r", (Above("methods", "classes", sigma, random),))
+    assert "CIFAR-10, CosFace" in {one.of for one in found_of(area, "standard")}
+    data = Said("s", "t", "r", (Above("methods", "data", ("FCT", "t/h"), ("BCT", "t/s")),))
+    assert {one.of for one in found_of(data, "standard")} == {"Glyphs", "Caltech-101"}
+
+
 def test_what_no_row_is_about_is_said_to_be_open():
     lines = list(table([Said("s", "t", "r"), Said("s", "t", "r", missing="needs faces")], "quick"))
     assert lines[2].endswith("| no row of this size | not measured |")
