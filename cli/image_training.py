@@ -212,7 +212,8 @@ def trained_on_images(result: TrainedOnImages) -> Iterator[str | Table]:
     normalised = " --normalised" if result.normalised else ""
     encoder = shlex.quote(result.encoder)
     loss = result.head_loss
-    said = f" --head-loss {loss.kind} --head-margin {loss.margin:g}" if loss else ""
+    margin = f" --head-margin {loss.margin:g}" if loss and loss.kind != "cross-entropy" else ""
+    said = f" --head-loss {loss.kind}{margin}" if loss else ""
     yield f"Register it: compatstore register GALLERY VERSION --encoder {encoder}{metric}{normalised}{said}"
     yield from (f"Link: compatstore link GALLERY {shlex.quote(artifact)}" for artifact in result.artifacts)
 

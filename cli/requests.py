@@ -122,10 +122,13 @@ class VersionSettings:
         )
 
     def _head_loss(self, name: str) -> HeadLoss | None:
+        asked = f"make version {name}"
         if self.head_loss is None:
             if self.head_margin is not None:
-                raise InvalidInput(f"make version {name}", expected="--head-loss beside --head-margin", found="none")
+                raise InvalidInput(asked, expected="--head-loss beside --head-margin", found="none")
             return None
+        if self.head_margin is None and self.head_loss != "cross-entropy":
+            raise InvalidInput(asked, expected=f"--head-margin beside --head-loss {self.head_loss}", found="none")
         return HeadLoss(self.head_loss, self.head_margin or 0.0)
 
     def _dim(self, name: str, encoder: Encoder | None, otherwise: int | None) -> int:

@@ -50,7 +50,7 @@ class HeadLoss:
 
     Args:
         kind: "cross-entropy"; or of scaled cosines, "arcface" with a margin of the angle or "cosface" of the cosine.
-        margin: Of "arcface" in radians, of "cosface" as a cosine, 0 to pi/2; 0 for none.
+        margin: Of "arcface" in radians, of "cosface" as a cosine, 0 to pi/2; 0 for none, as of "cross-entropy".
 
     Raises:
         InvalidInput: There is no such loss.
@@ -69,6 +69,10 @@ class HeadLoss:
         if self.kind not in get_args(HeadLossKind) or not 0 <= self.margin <= math.pi / 2:
             expected = f"a kind of {', '.join(get_args(HeadLossKind))}, and a margin from 0 to pi/2"
             raise InvalidInput("describe the loss of a head", expected=expected, found=repr(self))
+        if self.kind == "cross-entropy" and self.margin:
+            raise InvalidInput(
+                "describe the loss of a head", expected="cross-entropy without a margin", found=repr(self)
+            )
 
 
 @dataclass(frozen=True)

@@ -16,14 +16,13 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from benchmarks.methods.checkpoints import Checkpoints
 from benchmarks.methods.data import ImageSet
-from benchmarks.methods.document import filled, line
+from benchmarks.methods.document import add_page, line, publish
 from benchmarks.methods.lesson import lesson
 from benchmarks.methods.measure import own, unit
 from benchmarks.methods.models import ARCFACE, Models, embed
@@ -78,24 +77,17 @@ def table(records: Sequence[Record]) -> Iterator[str]:
         yield line([*group, str(len(mine)), *cells, f"{100 * first:.1f} / {100 * precision:.1f}"])
 
 
-def fill(document: str, records: Sequence[Record]) -> str:
-    """Return a document with its table replaced."""
-    return filled(document, lambda _: table(records))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_options(parser)
     parser.add_argument("--size", choices=SIZES, default="standard")
     parser.add_argument("--loss", nargs="+", choices=LOSSES, default=list(LOSSES))
-    parser.add_argument("--page", type=Path, help="a document whose table `margins` is filled from the whole journal")
+    add_page(parser)
     options = parser.parse_args()
     journal, size, checkpoints = Journal(options.journal), SIZES[options.size], checkpoints_of(options)
     for seed, data in itertools.product(seeds_of(options), sets_of(options, size)):
         margins(data, size, seed, journal, checkpoints, options.loss)
-    if options.page is not None:
-        options.page.write_text(fill(options.page.read_text(), journal.records))
-    print(*table(journal.records), sep="\n")
+    publish(table(journal.records), options.page)
 
 
 if __name__ == "__main__":

@@ -12,13 +12,12 @@ import argparse
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
 from benchmarks.methods.checkpoints import Checkpoints
 from benchmarks.methods.data import ImageSet
-from benchmarks.methods.document import filled, line
+from benchmarks.methods.document import add_page, line, publish
 from benchmarks.methods.lesson import lesson
 from benchmarks.methods.measure import unit
 from benchmarks.methods.models import Models, embed
@@ -134,14 +133,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_options(parser)
     parser.add_argument("--size", choices=SIZES, default="standard")
-    parser.add_argument("--page", type=Path, help="a document whose table `orders` is filled from the whole journal")
+    add_page(parser)
     options = parser.parse_args()
     journal, size, checkpoints = Journal(options.journal), SIZES[options.size], checkpoints_of(options)
     for seed, data in itertools.product(seeds_of(options), sets_of(options, size)):
         run(data, size, seed, journal, checkpoints)
-    if options.page is not None:
-        options.page.write_text(filled(options.page.read_text(), lambda _: table(journal.records)))
-    print(*table(journal.records), sep="\n")
+    publish(table(journal.records), options.page)
 
 
 if __name__ == "__main__":

@@ -16,13 +16,12 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 
 from benchmarks.methods.checkpoints import Checkpoints
 from benchmarks.methods.data import ImageSet
-from benchmarks.methods.document import filled, line
+from benchmarks.methods.document import add_page, line, publish
 from benchmarks.methods.lesson import lesson
 from benchmarks.methods.measure import own
 from benchmarks.methods.models import Models
@@ -91,24 +90,17 @@ def table(records: Sequence[Record]) -> Iterator[str]:
         yield line([*group, str(seeds), *cells, str(enough(by_epochs) or "not found")])
 
 
-def fill(document: str, records: Sequence[Record]) -> str:
-    """Return a document with its table replaced."""
-    return filled(document, lambda _: table(records))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_options(parser)
     parser.add_argument("--size", choices=SIZES, default="standard")
     parser.add_argument("--epochs", type=int, nargs="+", default=EPOCHS)
-    parser.add_argument("--page", type=Path, help="a document whose table `rise` is filled from the whole journal")
+    add_page(parser)
     options = parser.parse_args()
     journal, size, checkpoints = Journal(options.journal), SIZES[options.size], checkpoints_of(options)
     for seed, data in itertools.product(seeds_of(options), sets_of(options, size)):
         rise(data, size, options.epochs, seed, journal, checkpoints)
-    if options.page is not None:
-        options.page.write_text(fill(options.page.read_text(), journal.records))
-    print(*table(journal.records), sep="\n")
+    publish(table(journal.records), options.page)
 
 
 if __name__ == "__main__":

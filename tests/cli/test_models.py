@@ -34,6 +34,8 @@ def test_register_with_all_that_a_version_has(run, gallery, tmp_path):
         (("v3", "--dim", "4", "--head-loss", "sphereface"), 2),
         (("v3", "--dim", "4", "--head-loss", "arcface", "--head-margin", "2"), 2),
         (("v3", "--dim", "4", "--head-margin", "0.3"), 2),
+        (("v3", "--dim", "4", "--head-loss", "arcface"), 2),
+        (("v3", "--dim", "4", "--head-loss", "cross-entropy", "--head-margin", "0.3"), 2),
     ],
 )
 def test_register_refuses(run, gallery, words, code):
