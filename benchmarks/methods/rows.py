@@ -132,7 +132,7 @@ def fct(models: Models, side: str = "", **settings: Any) -> Record:
     return transform(FCT, models, side=side, **settings)
 
 
-def default_fastfill(models: Models, **settings: Any) -> Record:
+def earlier_default_fastfill(models: Models, **settings: Any) -> Record:
     """FastFill as its default was before versions said their loss: by ArcFace with a margin of 0.5, scale chosen."""
     return transform(FastFill, models, **{"orders": BY_SIGMA, "disc": "arcface", "margin": 0.5, **settings})
 
@@ -142,15 +142,14 @@ def fastfill(models: Models, **settings: Any) -> Record:
     return transform(FastFill, models, **{"orders": BY_SIGMA, **target_loss(models), **settings})
 
 
-def fastfill_of_scale(models: Models, **settings: Any) -> Record:
+def default_fastfill(models: Models, **settings: Any) -> Record:
     """FastFill with its default settings: the target's own kind of loss and margin; scale and batch are chosen."""
     return transform(FastFill, models, **{"orders": BY_SIGMA, **settings})
 
 
 def target_loss(models: Models) -> dict[str, Any]:
-    """FastFill's loss through the head where it is the target's own, and its batches."""
-    own_loss = models.classifier()
-    return {"batch_size": 1024, "disc": own_loss["head"], "scale": own_loss["scale"], "margin": own_loss["margin"]}
+    """FastFill's scale where it is the target's own too, as kind and margin are by default, and its batches."""
+    return {"batch_size": 1024, "scale": models.classifier()["scale"]}
 
 
 def _by_cosface(row: Row, models: Models) -> Record:
@@ -186,21 +185,21 @@ ROWS: dict[str, Row] = {
     "FCT + another seed": partial(fct, side="another seed"),
     "FastFill, sigma": fastfill,
     "FastFill balanced, sigma": partial(fastfill, scale=4.0),
-    "FastFill by default, sigma": default_fastfill,
-    "FastFill by default": partial(default_fastfill, orders=ORDERS),
-    "FastFill by default, even": partial(default_fastfill, beta=1.0, orders=ORDERS),
-    "FastFill by default + SimCLR, sigma": partial(default_fastfill, side="SimCLR"),
+    "FastFill by default, sigma": earlier_default_fastfill,
+    "FastFill by default": partial(earlier_default_fastfill, orders=ORDERS),
+    "FastFill by default, even": partial(earlier_default_fastfill, beta=1.0, orders=ORDERS),
+    "FastFill by default + SimCLR, sigma": partial(earlier_default_fastfill, side="SimCLR"),
     "FastFill by distance": partial(fastfill, loss="l2", orders=ORDERS),
     "FastFill by distance, even": partial(fastfill, loss="l2", beta=1.0, orders=ORDERS),
     "FastFill": partial(fastfill, orders=ORDERS),
     "FastFill, even": partial(fastfill, beta=1.0, orders=ORDERS),
-    "FastFill, scale chosen": partial(fastfill_of_scale, orders=ORDERS),
+    "FastFill, scale chosen": partial(default_fastfill, orders=ORDERS),
     "FastFill, margin 0": partial(fastfill, margin=0.0, orders=ORDERS),
     "FastFill, margin 0.5": partial(fastfill, margin=0.5, orders=ORDERS),
     "residual, sigma": partial(transform, Residual, orders=BY_SIGMA),
     f"FCT{FRESH}": partial(fct, fresh=True),
     f"FastFill, sigma{FRESH}": partial(fastfill, fresh=True),
-    f"FastFill by default, sigma{FRESH}": partial(default_fastfill, fresh=True),
+    f"FastFill by default, sigma{FRESH}": partial(earlier_default_fastfill, fresh=True),
     f"residual, sigma{FRESH}": partial(transform, Residual, orders=BY_SIGMA, fresh=True),
     f"FCT + SimCLR{QUARTER}": partial(fct, side=f"SimCLR{QUARTER}"),
     f"FCT + SimCLR{FOURFOLD}": partial(fct, side=f"SimCLR{FOURFOLD}"),

@@ -14,14 +14,14 @@ from sklearn.datasets import load_digits
 from benchmarks.methods.data import ImageSet, read, searching
 from benchmarks.methods.lesson import SETTINGS, lesson
 from benchmarks.methods.models import ARCFACE, FOURFOLD, QUARTER, Models
-from benchmarks.methods.other_loss import cosface
+from benchmarks.methods.other_loss import COSFACE, cosface
 from benchmarks.methods.report import fill
-from benchmarks.methods.rows import FRESH, ROWS, baseline, target_loss
+from benchmarks.methods.rows import FRESH, ROWS, baseline, learned, target_loss
 from benchmarks.methods.run import run
 from benchmarks.methods.series import OF_FOUR, SERIES
 from benchmarks.methods.settings import SIZES
 from benchmarks.pairs.journal import Journal
-from compatstore.trainers import Images
+from compatstore.trainers import FastFill, Images
 
 TINY = replace(SIZES["tiny"], images=200, gallery=80, queries=40, epochs=2, transform_epochs=2)
 CHOSEN = ("independent", "BCT", "BT2", "DMU", "FCT")
@@ -147,8 +147,11 @@ def test_rows_of_another_loss_are_measured_against_models_of_their_own(journal: 
 
 def test_fastfill_s_loss_is_the_target_s_own(data: ImageSet) -> None:
     models = Models(lesson(data, "classes", TINY, seed=0))
-    assert target_loss(models) == {"batch_size": 1024, "disc": "arcface", **ARCFACE}
-    assert target_loss(cosface(models)) == {"batch_size": 1024, "disc": "cosface", "scale": 30.0, "margin": 0.2}
+    for trial, own in ((models, {"disc": "arcface", **ARCFACE}), (cosface(models), {"disc": "cosface", **COSFACE})):
+        resolved = learned(FastFill, trial, **target_loss(trial)).manifest.settings["resolved"]
+        assert {name: resolved[name] for name in ("disc", "scale", "margin")} == {
+            name: own[name] for name in ("disc", "scale", "margin")
+        }
 
 
 def test_a_series_searches_every_earlier_gallery(journal: Journal) -> None:

@@ -32,6 +32,7 @@ from compatstore.trainers.images.classification import (
     accuracy,
     require_classes,
     require_readable,
+    warn_of_opposite_rows,
 )
 from compatstore.trainers.images.compatible import CompatibleModel, CompatibleTraining
 from compatstore.trainers.images.given_vectors import across_figures
@@ -192,6 +193,7 @@ class BT2(CompatibleTraining):
             )
         encoder = encoder_of(backbone, preprocessing, objective.finished(), normalise=True)
         head, classes = objective.class_rows(), len(images.class_names)
+        warn_of_opposite_rows(self, encoder, head, images)
         figures = {"loss": loss, "images": len(images), "classes": classes, "seconds": time.perf_counter() - start}
         if held_out is not None:
             figures["accuracy"] = accuracy(encoder, head, held_out)
