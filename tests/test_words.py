@@ -22,7 +22,7 @@ SOURCES = [
     if not path.is_relative_to(ROOT / "compatstore" / "trainers")
     and not path.is_relative_to(ROOT / "compatstore" / "cli")
 ]
-PAGES = [path for path in sorted(ROOT.rglob("*.md")) if not {".venv", ".ci-venv", "node_modules"} & set(path.parts)]
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])  # not those of an environment within, of any name
 
 # What a reader who knows the field would have to guess at.
 UNWANTED = ("anew", "all the same", "so many", "likewise", "in words", "on your word", "no accident")
