@@ -168,6 +168,14 @@ def id_of(row: int) -> str:
     return f"item-{row:06d}"
 
 
+def served_by(gallery: cs.Gallery, target: str) -> Fusion:
+    """How a gallery is searched while a target is upgraded to; a weight of 0 for the status quo."""
+    registry = gallery._catalog.registry()
+    chosen, serving = registry.fusion_of(target), registry.serving.get(target)
+    fused = serving is not None and serving.serving == "fused"
+    return chosen if chosen is not None and fused else Fusion(weight=0.0)
+
+
 class TaughtGallery:
     """A gallery on disk that is upgraded from one share to the next.
 
@@ -219,10 +227,7 @@ class TaughtGallery:
     @property
     def served(self) -> Fusion:
         """How the gallery is searched now; a weight of 0 for the status quo."""
-        registry = self.gallery._catalog.registry()
-        chosen, serving = registry.fusion_of(NEW), registry.serving.get(NEW)
-        fused = serving is not None and serving.serving == "fused"
-        return chosen if chosen is not None and fused else Fusion(weight=0.0)
+        return served_by(self.gallery, NEW)
 
     @property
     def neighbours(self) -> int:

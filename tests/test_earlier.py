@@ -55,7 +55,7 @@ def test_a_backfill_with_staged_natives_goes_on(earlier):
     gallery = opened(earlier, "backfilling")
     assert [(finding.check, finding.severity) for finding in gallery.verify().findings] == [("staged natives", "note")]
     (run,) = gallery.status().upgrades
-    assert (run.state, run.staged, run.spent.rows) == ("backfill", 48, 48)
+    assert (run.state, run.staged, run.spent.rows, run.left.rows) == ("backfill", 48, 48, 96)
     report = gallery.upgrade("v2")
     assert (report.state, report.backfilled, report.missing) == ("ready", 144, 0)
     (run,) = gallery.status().upgrades

@@ -14,9 +14,9 @@ import compatstore as cs
 from benchmarks.methods.lesson import Lesson
 from benchmarks.methods.models import embed
 from benchmarks.pairs.journal import Record
-from compatstore.arrays import FloatArray
+from compatstore.arrays import Doubles, FloatArray
 from compatstore.encoders import Encoder
-from compatstore.evaluation import Ranking, backfill_curve, rank_queries, summarise
+from compatstore.evaluation import Ranking, backfill_curve, flips, rank_queries, summarise
 from compatstore.trainers import TrainedModel
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
@@ -39,7 +39,13 @@ def unit(vectors: FloatArray) -> FloatArray:
 
 def figures(lesson: Lesson, queries: FloatArray, gallery: FloatArray) -> Record:
     """CMC-1, CMC-5 and mAP of queries (q, d) on a gallery (n, d), by cosine; and the gap between subgroups, if any."""
-    ranking = rank_queries(queries, gallery, lesson.queries.labels, lesson.gallery.labels, metric="cosine")
+    return figures_of(
+        lesson, rank_queries(queries, gallery, lesson.queries.labels, lesson.gallery.labels, metric="cosine")
+    )
+
+
+def figures_of(lesson: Lesson, ranking: Ranking) -> Record:
+    """The same of what queries have found."""
     found = summarise(ranking, (1, 5))
     record: Record = {"cmc1": found.cmc[1], "cmc5": found.cmc[5], "map": found.map}
     return record if lesson.groups is None else record | {"gap": _gap(lesson.groups, ranking)}
@@ -140,23 +146,30 @@ def _check_search(gallery: cs.Gallery, queries: FloatArray, compared: FloatArray
 def _curve(
     lesson: Lesson, queries: FloatArray, before: FloatArray, after: FloatArray, ranked: Any | None = None
 ) -> Record:
-    """Measure a backfill from `before` to `after` by inner products, in a random order where none is given.
-
-    Beside quality, what each share mends and breaks (FastFill, appendix D), and the gap between subgroups, if any.
-    """
+    """Measure a backfill from `before` to `after` by inner products, in a random order where none is given."""
     ranked = np.random.default_rng(lesson.seed).permutation(len(before)) if ranked is None else ranked
     labels, steps = (lesson.queries.labels, lesson.gallery.labels), lesson.size.alphas
     alphas = steps if lesson.groups is None else [*np.linspace(0, 1, steps), QUARTER]
     curve = backfill_curve(queries, before, after, *labels, ranked, alphas=alphas, ks=(1,), metric="dot")
-    flips = curve.flips()
+    return curve_record(lesson, curve.alphas, curve.rankings)
+
+
+def curve_record(lesson: Lesson, shares: Doubles, rankings: Sequence[Ranking]) -> Record:
+    """A curve over ascending shares from 0 to 1: what is found, its area, and what each share mends and breaks.
+
+    With the gap between subgroups, if any (FastFill, section 5.3 and appendix D).
+    """
+    steps = [summarise(ranking, (1,)) for ranking in rankings]
+    curve = {"cmc1": [step.cmc[1] for step in steps], "map": [step.map for step in steps]}
+    changed = [flips(rankings[0], ranking, 1) for ranking in rankings]
     record = {
-        "area": {"cmc1": curve.area["cmc@1"], "map": curve.area["map"]},
-        "curve": {"cmc1": curve.cmc[1].tolist(), "map": curve.map.tolist()},
-        "flips": {"mended": [step.positive for step in flips], "broken": [step.negative for step in flips]},
+        "area": {name: float(np.trapezoid(values, shares)) for name, values in curve.items()},
+        "curve": curve,
+        "flips": {"mended": [one.positive for one in changed], "broken": [one.negative for one in changed]},
     }
     if lesson.groups is None:
         return record
-    gaps = {f"{alpha:.0%}": _gap(lesson.groups, one) for alpha, one in zip(curve.alphas, curve.rankings, strict=True)}
+    gaps = {f"{share:.0%}": _gap(lesson.groups, one) for share, one in zip(shares, rankings, strict=True)}
     return record | {"gap": gaps}
 
 

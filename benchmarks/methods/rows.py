@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from benchmarks.methods.as_one import as_one
 from benchmarks.methods.measure import CLASS, figures, own, searched_as_is, transformed
 from benchmarks.methods.models import FOURFOLD, QUARTER, Models, embed
 from benchmarks.methods.other_loss import cosface, unscaled
@@ -83,16 +84,29 @@ def dmu(models: Models, **settings: Any) -> Record:
     return {**found, **refreshed, "curves": found["curves"] | {"refreshed": refreshed["curves"]["random"]}, **weights}
 
 
-def dmu_by_distance(models: Models) -> Record:
-    """DMU's target, and a gallery refreshed by a transform that is learned by distance, not by DMU's own head."""
+def refreshed_by_distance(method: type[CompatibleTraining], models: Models, **settings: Any) -> Record:
+    """A compatible target, and a gallery refreshed by a transform that is learned by distance; searched as one too."""
     size, start = models.lesson.size, time.perf_counter()
-    trainer = DMU(dim=size.dim, adapter_width=size.adapter_width, **models.classifier())
-    model = models.fit(trainer, models.lesson.target, models.source)
-    pairs = models.pairs(model)
-    artifact = Residual(epochs=size.residual_epochs, seed=models.lesson.seed).fit(pairs)
+    model = models.fit(method(dim=size.dim, **models.classifier(), **settings), models.lesson.target, models.source)
+    artifact = Residual(epochs=size.residual_epochs, seed=models.lesson.seed).fit(models.pairs(model))
     seconds = time.perf_counter() - start
     refreshed = transformed(models.lesson, models.source, model, artifact)
-    return {**refreshed, "t/t": own(models.lesson, model), "seconds": seconds}
+    both = as_one(models.lesson, models.source, model, artifact)
+    curves = {"curves": refreshed["curves"] | both["curves"], "weights": both["weights"]}
+    return {**refreshed, **curves, "t/t": own(models.lesson, model), "seconds": seconds}
+
+
+def dmu_by_distance(models: Models) -> Record:
+    """DMU's target, not refreshed by DMU's own head."""
+    return refreshed_by_distance(DMU, models, adapter_width=models.lesson.size.adapter_width)
+
+
+def searched_as_one(models: Models, trainer: type[Any] | None = None) -> Record:
+    """The independent target beside the source: hopped by a transform; without one the upgrade teaches itself."""
+    start = time.perf_counter()
+    artifact = None if trainer is None else learned(trainer, models)
+    found = as_one(models.lesson, models.source, models.independent, artifact)
+    return {**found, "t/t": own(models.lesson, models.independent), "seconds": time.perf_counter() - start}
 
 
 def transform(
@@ -220,12 +234,17 @@ ROWS: dict[str, Row] = {
     f"BT2{UNSCALED}": lambda models: bt2(unscaled(models)),
     f"BCT{UNSCALED}, plain means": lambda models: compatible(BCT, unscaled(models), weight=10.0, **PLAIN),
     f"BT2{UNSCALED}, plain means": lambda models: bt2(unscaled(models), **PLAIN),
+    "BCT, refreshed by distance": partial(refreshed_by_distance, BCT),
+    "FCT, as one": partial(searched_as_one, trainer=FCT),
+    "residual, as one": partial(searched_as_one, trainer=Residual),
+    "self-teaching": searched_as_one,
 }
 ROWS |= {
     f"{name}{BY_COSFACE}": partial(_by_cosface, ROWS[name])
     for name in (
         "independent", "BCT", "BCT(+d)", "BT2", "DMU", "FCT", "FCT + SimCLR", "FastFill", "FastFill, even",
-        "FastFill, scale chosen", "FastFill by distance, even", "residual, sigma",
+        "FastFill, scale chosen", "FastFill by distance, even", "residual, sigma", f"FCT{FRESH}",
+        "BCT, refreshed by distance", "DMU, refreshed by distance", "FCT, as one", "residual, as one", "self-teaching",
     )
 }  # fmt: skip
 

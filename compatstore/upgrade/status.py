@@ -300,13 +300,15 @@ def _run(context: UpgradeContext, lease: Lease | None) -> RunStatus:
     run, record, ids = context.run, context.target_record, id_arrow_type(context.registry)
     spent, failed = read_account(context)
     refusals, fusion = read_refusals(context, failed), context.registry.fusion_of(run.target)
+    staged = len(Staging(context.store.location, run.target, record.dim, ids, since=run.lease))
+    working = run.state in (EXPAND, HOP, BACKFILL) and not run.ended_by
     return RunStatus(
         source=run.source,
         target=run.target,
         state=run.state,
         waiting_for=_WAITING.get(run.state, "a release that knows this state"),
         activity=activity_of(run, lease),
-        staged=len(Staging(context.store.location, run.target, record.dim, ids, since=run.lease)),
+        staged=staged,
         path=tuple(artifact_id[:12] for artifact_id in run.path),
         serving="single" if context.registry.fusion_served(run.target) is None else "fused",
         weight=None if fusion is None else fusion.weight,
@@ -322,5 +324,5 @@ def _run(context: UpgradeContext, lease: Lease | None) -> RunStatus:
         reasons=refusals.reasons,
         warnings=warnings_of_run(context),
         waves=read_waves(context.catalog, run.target) if run.teaches else (),
-        left=Left.of(context, spent) if run.state in (EXPAND, HOP, BACKFILL) and not run.ended_by else None,
+        left=Left.of(context, spent, staged) if working else None,
     )

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
+from benchmarks.methods.as_one import AS_ONE
 from benchmarks.methods.data import ImageSet, read, searching
 from benchmarks.methods.lesson import SETTINGS, lesson
 from benchmarks.methods.models import ARCFACE, FOURFOLD, QUARTER, Models
@@ -27,6 +28,7 @@ TINY = replace(SIZES["tiny"], images=200, gallery=80, queries=40, epochs=2, tran
 CHOSEN = ("independent", "BCT", "BT2", "DMU", "FCT")
 UNSCALED = ("independent, cross-entropy", "BT2, cross-entropy, plain means")
 BY_COSFACE = ("independent, CosFace", "FastFill, scale chosen, CosFace")
+OURS = ("BCT, refreshed by distance", "FCT, as one", "self-teaching")
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +42,7 @@ def data() -> ImageSet:
 def journal(data: ImageSet, tmp_path_factory) -> Journal:
     journal = Journal(tmp_path_factory.mktemp("run") / "journal.jsonl")
     run(data, TINY, [0], journal, ["classes"], CHOSEN)
-    run(data, TINY, [0], journal, ["classes"], (*UNSCALED, *BY_COSFACE))
+    run(data, TINY, [0], journal, ["classes"], (*UNSCALED, *BY_COSFACE, *OURS))
     run(data, TINY, [0], journal, ["series"], ["BT2", "DMU, refreshed", "DMU, refreshed three times"])
     return journal
 
@@ -122,7 +124,7 @@ def test_side_information_is_trained_for_equal_steps_where_the_size_says_so(data
 
 def test_each_row_says_how_every_pair_searches(journal: Journal) -> None:
     rows = {record["method"]: record for record in journal.records if record["setting"] == "classes"}
-    assert set(rows) == {*CHOSEN, *UNSCALED, *BY_COSFACE} <= set(ROWS)
+    assert set(rows) == {*CHOSEN, *UNSCALED, *BY_COSFACE, *OURS} <= set(ROWS)
     for name, pairs in {"BCT": {"s/s", "t/s", "t/t"}, "DMU": {"s/s", "t/s", "t/h", "h/h", "t/t"}}.items():
         assert pairs <= set(rows[name])
     assert set(rows["BT2"]["curves"]) == {"compared", "whole"}
@@ -152,6 +154,19 @@ def test_fastfill_s_loss_is_the_target_s_own(data: ImageSet) -> None:
         assert {name: resolved[name] for name in ("disc", "scale", "margin")} == {
             name: own[name] for name in ("disc", "scale", "margin")
         }
+
+
+def test_rows_of_ours_are_searched_by_both_versions(journal: Journal) -> None:
+    rows = {record["method"]: record for record in journal.records if record["setting"] == "classes"}
+    for name in OURS:
+        curve, weights = rows[name]["curves"][AS_ONE], rows[name]["weights"]
+        assert len(weights) == len(curve["curve"]["map"]) == TINY.alphas
+        for weight, found in zip(weights, curve["curve"]["map"], strict=True):
+            assert 0 <= weight < 1
+            assert weight or found == pytest.approx(rows["independent"]["s/s"]["map"], abs=1e-4)
+    assert weights[0] == 0, "nothing is learned before anything is embedded"
+    assert {"random", AS_ONE} == set(rows["BCT, refreshed by distance"]["curves"])
+    assert rows["self-teaching"]["t/t"] == rows["independent"]["t/t"]
 
 
 def test_a_series_searches_every_earlier_gallery(journal: Journal) -> None:

@@ -135,8 +135,10 @@ def test_a_refused_cutover_is_an_error_but_no_failed_upgrade(path):
 
 
 def test_natives_that_are_not_folded_yet_are_counted(at):
-    status = cs.Gallery.open(at("backfilling")).status().upgrades[0]
+    found = cs.Gallery.open(at("backfilling")).status()
+    (status,) = found.upgrades
     assert status.staged == status.spent.rows > 0
+    assert status.left.rows == int(status.backfill * found.rows) - status.staged
     assert (status.state, status.activity.doing) == ("backfill", "paused")
 
 

@@ -24,11 +24,17 @@ class Left:
     seconds: float | None
 
     @classmethod
-    def of(cls, context: UpgradeContext, spent: Spent) -> Left:
-        """What the budget of an upgrade allows beside what was spent."""
+    def of(cls, context: UpgradeContext, spent: Spent, staged: int = 0) -> Left:
+        """What the budget of an upgrade allows beside what was spent.
+
+        Args:
+            context: The upgrade as of now.
+            spent: What its backfill has used.
+            staged: Natives that are durable, but not in the table yet.
+        """
         budget, target = Budget.of(context.run), context.target_record.columns
         native = 0 if target is None else context.count(target.native)
-        rows = budget.share_left(context.count(), native)
+        rows = budget.share_left(context.count(), native + staged)
         limit, each = budget.rows_left(spent), spent.seconds / spent.rows if spent.rows else None
         rows = rows if limit is None else min(rows, limit)
         time = budget.seconds_left(spent)

@@ -1,0 +1,109 @@
+"""Measure a gallery that is searched by both versions as one: after a hop, and while it is backfilled."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+import compatstore as cs
+from benchmarks.methods.lesson import Lesson
+from benchmarks.methods.measure import PROBES, curve_record, figures_of
+from benchmarks.methods.models import embed
+from benchmarks.pairs.journal import Record
+from benchmarks.taught import served_by
+from compatstore.arrays import Doubles, FloatArray
+from compatstore.encoders import Encoder
+from compatstore.evaluation.curve import native_count
+from compatstore.evaluation.distances import measure
+from compatstore.evaluation.fusion import Fusion, fused_blocks
+from compatstore.evaluation.ranking import Ranking, rank_blocks
+from compatstore.evaluation.relevance import relevance_from_labels
+from compatstore.trainers import Images, TrainedModel
+
+AS_ONE = "as one"  # the curve of what is served
+BLOCK = 64  # queries
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfItems:
+    """A model that embeds the items of a gallery, whose ids are the rows of `images`."""
+
+    model: Encoder
+    images: Images
+    reads: Literal["source", "id"] = "id"
+    spec: str = ""
+    dim: int = field(init=False)
+    fingerprint: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dim", self.model.dim)
+        object.__setattr__(self, "fingerprint", self.model.fingerprint)
+
+    def encode(self, sources: Sequence[int]) -> FloatArray:
+        """Embed n items: (n, dim) float32."""
+        return self.model.encode([self.images.images[int(row)] for row in sources])
+
+
+def as_one(lesson: Lesson, source: TrainedModel, target: TrainedModel, artifact: cs.Artifact | None = None) -> Record:
+    """What is served by the versions of both models, share by share of a backfill in random order; nothing is told.
+
+    After a hop by an artifact `fuse` chooses how the two are weighed. Without an artifact the upgrade teaches itself
+    from what it embeds; what it serves before it has embedded anything is the status quo.
+    """
+    ids, shares = list(range(len(lesson.gallery))), np.linspace(0, 1, lesson.size.alphas)
+    stored = embed(source.encoder, lesson.gallery)
+    with tempfile.TemporaryDirectory() as folder:
+        gallery = cs.Gallery.create(str(Path(folder, "gallery.lance")), source.version("v1"), id_type="int64")
+        gallery.add({"id": ids, "vector": stored})
+        embedding = OfItems(model=target.encoder, images=lesson.gallery)
+        gallery.register(replace(target.version("v2"), encoder=embedding))
+        if artifact is not None:
+            gallery.link(artifact, "v1", "v2")
+            gallery.upgrade("v2")
+            gallery.fuse("v2", sample=min(len(ids), 1000), seed=lesson.seed)
+        asking = _Asking(lesson, source, target, stored)
+        found, weights = [], []
+        for share in shares:
+            if native_count(share, len(ids)):
+                gallery.upgrade("v2", backfill=cs.Backfill(share=float(share), seed=lesson.seed))
+            fusion = served_by(gallery, "v2")
+            found.append(asking.ranked(gallery, fusion))
+            weights.append(fusion.weight)
+    hop = {} if artifact is None else {"t/h": figures_of(lesson, found[0])}
+    return {**hop, "weights": weights, "curves": {AS_ONE: curve_record(lesson, shares, found)}}
+
+
+class _Asking:
+    """The queries of a trial, by both models, and the items that they search."""
+
+    def __init__(self, lesson: Lesson, source: TrainedModel, target: TrainedModel, stored: FloatArray) -> None:
+        self._queries = {"v1": embed(source.encoder, lesson.queries), "v2": embed(target.encoder, lesson.queries)}
+        self._stored, self._dim = stored, target.encoder.dim
+        self._relevance = relevance_from_labels(lesson.queries.labels, lesson.gallery.labels)
+
+    def ranked(self, gallery: cs.Gallery, fusion: Fusion) -> Ranking:
+        """Rank all items as a fusion of both versions does; its weight is 0 where the source alone is searched."""
+        ids, native = list(range(len(self._stored))), np.zeros(len(self._stored), bool)
+        column = np.zeros((len(ids), self._dim), np.float32)  # what has no vector is found last
+        if fusion.weight:
+            native[gallery.native_ids("v2")] = True
+            column = np.nan_to_num(gallery.vectors(ids, "v2"))
+        source = measure(self._queries["v1"], self._stored, "cosine", block=BLOCK)
+        target = measure(self._queries["v2"], column, "cosine", block=BLOCK, undirected="lose")
+        blocks = list(fused_blocks(source, target, native, self._relevance, [fusion]))
+        self._check(gallery, fusion, np.concatenate([block for _, block in blocks]))
+        return rank_blocks(blocks, len(self._queries["v1"]), self._relevance, [np.arange(len(ids))])[0]
+
+    def _check(self, gallery: cs.Gallery, fusion: Fusion, distances: Doubles) -> None:
+        """The gallery must find for some queries what these distances rank first, or all figures are worthless."""
+        some = {version: queries[:PROBES] for version, queries in self._queries.items()}
+        asked, version = (some, None) if fusion.weight else (some["v1"], "v1")
+        found = gallery.search(asked, k=1, version=version, columns=["id"]).column("id").to_numpy()
+        places = np.argsort(self._relevance.order)[found]
+        first = distances[: len(found)]
+        np.testing.assert_allclose(first[np.arange(len(found)), places], first.min(axis=1), atol=1e-5)
