@@ -26,12 +26,14 @@ class ImageSet:
         training: Images that models learn from.
         test: Images that no model sees: gallery and queries.
         flip: Whether a mirrored image is one of its class: not so for letters.
+        others: Images of another set, which the source learns from; None where it learns from `training`.
     """
 
     name: str
     training: Images
     test: Images
     flip: bool = False
+    others: Images | None = None
 
 
 def read(path: Path, name: str, pixels: int, leave_out: Sequence[str] = ()) -> ImageSet:
@@ -60,6 +62,11 @@ def read(path: Path, name: str, pixels: int, leave_out: Sequence[str] = ()) -> I
 def searching(data: ImageSet, other: ImageSet) -> ImageSet:
     """What models learn from is of one set, and what they search of another, of as many channels."""
     return replace(data, name=f"{data.name}, searching {other.name}", test=other.test)
+
+
+def following(data: ImageSet, other: ImageSet) -> ImageSet:
+    """The source learns from another set, of as many channels; the target learns from this one, which is searched."""
+    return replace(data, name=f"{data.name} after {other.name}", others=other.training)
 
 
 def _folder(path: Path, pixels: int, leave_out: Sequence[str]) -> Images:

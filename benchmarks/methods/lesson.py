@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -13,9 +13,11 @@ from benchmarks.methods.settings import Size
 from compatstore.errors import InvalidInput
 from compatstore.trainers import Images
 
-Setting = Literal["classes", "data", "architecture", "series", "subgroups", "elsewhere"]
-SETTINGS: tuple[Setting, ...] = ("classes", "data", "architecture", "series", "subgroups", "elsewhere")
+Setting = Literal["classes", "data", "architecture", "series", "steps", "subgroups", "elsewhere", "disjoint"]
+SETTINGS: tuple[Setting, ...] = get_args(Setting)
 ELSEWHERE: Setting = "elsewhere"
+DISJOINT: Setting = "disjoint"
+STEPS = 6  # versions that know 50, 60, ..., 100 % of the classes
 SHARE_OF_SOURCE = 0.3
 FRESH_SHARE = 0.1
 FEW = 10  # a biased source knows one in as many classes of the minority
@@ -28,8 +30,10 @@ class Lesson:
     Args:
         setting: "classes": the source knows every second class; "data": all classes, from 30 % of the images;
             "architecture": as "classes", and the target is a transformer; "series": three versions that know every
-            fourth, every second and all classes; "subgroups": every second class is of the majority, and the source
-            knows all of these and every tenth of the others; "elsewhere": as "classes", and another set is searched.
+            fourth, every second and all classes; "steps": six that know the first 50, 60, ..., 100 % of them;
+            "subgroups": every second class is of the majority, and the source knows all of these and every tenth of
+            the others; "elsewhere": as "classes", and another set is searched; "disjoint": the source learns from
+            another set alone.
         sources: What the versions before the target learn from, oldest first.
         target: What the target learns from.
         gallery: What is searched, of all classes.
@@ -74,6 +78,14 @@ def lesson(data: ImageSet, setting: Setting, size: Size, seed: int) -> Lesson:
         sources = (training.take(np.flatnonzero(random.random(len(training)) < SHARE_OF_SOURCE)),)
     elif setting == "series":
         sources = (training.of_classes(classes[::4]), training.of_classes(classes[::2]))
+    elif setting == "steps":
+        known = [round(len(classes) * (STEPS - 1 + step) / (2 * STEPS - 2)) for step in range(STEPS - 1)]
+        sources = tuple(training.of_classes(classes[:count]) for count in known)
+    elif setting == "disjoint":
+        if data.others is None:
+            raise InvalidInput("draw a trial", expected="a set that follows another", found=data.name)
+        drawn = np.random.default_rng(seed).permutation(len(data.others))
+        sources = (data.others.take(np.sort(drawn[: size.images])),)
     elif setting == "subgroups":
         sources = (training.of_classes(sorted((*classes[::2], *classes[1 :: 2 * FEW]))),)
     else:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -135,6 +135,13 @@ class Models:
             source_version=self.source.version("v1"),
             target_version=target.version("v2"),
         )
+
+
+@lru_cache(maxsize=1)
+def wider(models: Models) -> Models:
+    """The same trial by models with twice the values; source and independent target are trained once for all rows."""
+    size = models.lesson.size
+    return replace(models, lesson=replace(models.lesson, size=replace(size, dim=2 * size.dim)))
 
 
 def embed(encoder: Encoder, images: Images) -> FloatArray:

@@ -8,17 +8,18 @@ A table lies between `<!-- table: NAME -->` and `<!-- end -->`; its name is a se
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from benchmarks.methods import paper
 from benchmarks.methods.document import filled, line
-from benchmarks.methods.lesson import SETTINGS
+from benchmarks.methods.lesson import SETTINGS, STEPS
 from benchmarks.methods.rows import ROWS, baseline
 from benchmarks.methods.series import OF_FOUR, SERIES
 from benchmarks.methods.settings import EARLIER, SIZES
+from benchmarks.methods.steps import CHAINS
 from benchmarks.pairs.journal import Journal, Record
 from compatstore.evaluation.compatibility import degradation, upgrade_gain
 
@@ -35,7 +36,10 @@ def tables(setting: str, records: Sequence[Record]) -> Iterator[str]:
         rows = [record for record in mine if record["set"] == name]
         seeds = len({record["seed"] for record in rows})
         yield from ("", f"#### {name}, seeds: {seeds}", "")
-        yield from (_series(rows) if setting == "series" else _methods(rows, grouped=setting == "subgroups"))
+        if setting in (known := {"series": _series, "steps": _steps}):
+            yield from known[setting](rows)
+        else:
+            yield from _methods(rows, grouped=setting == "subgroups")
 
 
 def _methods(records: Sequence[Record], *, grouped: bool) -> Iterator[str]:
@@ -99,12 +103,24 @@ def _series(records: Sequence[Record]) -> Iterator[str]:
     refreshes = ("3/h(h(1))", "3/h(2)", "3/h(1), direct", "3/h(h(1)), from both", "3/h(2), from both")
     four = [name for record in records for name in record if name.startswith(OF_FOUR)]
     extra = [name for name in (*refreshes, *dict.fromkeys(four)) if any(name in record for record in records)]
-    yield line(["row", *pairs, *extra])
-    yield line(["---"] * (1 + len(pairs) + len(extra)))
-    for row in SERIES:
+    yield from _searches(SERIES, (*pairs, *extra), records)
+
+
+def _steps(records: Sequence[Record]) -> Iterator[str]:
+    numbers = range(1, STEPS + 1)
+    yield from _searches(
+        CHAINS, (*(f"{n}/{n}" for n in numbers), f"{STEPS}/1", *(f"{n}/h(1)" for n in numbers[1:])), records
+    )
+
+
+def _searches(rows: Iterable[str], pairs: Sequence[str], records: Sequence[Record]) -> Iterator[str]:
+    """A column for each pair of what is searched with and what is searched."""
+    yield line(["row", *pairs])
+    yield line(["---"] * (1 + len(pairs)))
+    for row in rows:
         found = [record for record in records if record["method"] == row]
         if found:
-            yield line([_name(row, found, records), *(_spread(found, pair) for pair in (*pairs, *extra))])
+            yield line([_name(row, found, records), *(_spread(found, pair) for pair in pairs)])
 
 
 def reported(_records: Sequence[Record]) -> Iterator[str]:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from benchmarks.methods.as_one import as_one
 from benchmarks.methods.measure import CLASS, figures, own, searched_as_is, transformed
-from benchmarks.methods.models import FOURFOLD, QUARTER, Models, embed
+from benchmarks.methods.models import FOURFOLD, QUARTER, Models, embed, wider
 from benchmarks.methods.other_loss import cosface, unscaled
 from benchmarks.pairs.journal import Record
 from compatstore.artifacts import Artifact
@@ -19,7 +22,9 @@ from compatstore.trainers import (
     BT2,
     DMU,
     FCT,
+    LCE,
     RACT,
+    RBT,
     FastFill,
     FocalDistillation,
     LCEAlignment,
@@ -39,6 +44,9 @@ PLAIN = {"source_rows": "plain-means"}
 BY_COSFACE = ", CosFace"
 # Rows whose transform learns from images that no model was trained on, as many; none where a set has no others.
 FRESH = ", fresh pairs"
+# Rows whose models have twice the values.
+WIDER = ", twice the values"
+DIVERGENCES = ("kl", "reversed-kl")  # of FCT, through the target's head
 # Orders of a backfill: one, and those that a row compares with one transform.
 BY_SIGMA = ("sigma",)
 ORDERS = ("random", "sigma", "spread-then-sigma", "spread-sigma", f"spread-sigma:{CLASS}")
@@ -135,9 +143,14 @@ def learned(
     """A transform to the independent target, for as many epochs as the size says."""
     size = models.lesson.size
     epochs = size.residual_epochs if trainer is Residual else size.transform_epochs
-    shape = {} if trainer is Residual else {"branch_width": size.branch_width, "mixer_width": size.transform_width}
+    branches = {"branch_width": size.branch_width, "mixer_width": size.transform_width}
+    shape = branches if trainer in (FCT, FastFill) else {}
     given = {"epochs": epochs, "seed": models.lesson.seed, **shape, **settings}
-    artifact: Artifact = trainer(**given).fit(models.pairs(models.independent, side, fresh=fresh))
+    pairs = models.pairs(models.independent, side, fresh=fresh)
+    if settings.get("loss") in DIVERGENCES:  # of the classes that the head gives: logits, with the target's scale
+        assert pairs.head is not None, "a classifier has a head"
+        pairs = replace(pairs, head=pairs.head * np.float32(models.classifier()["scale"]))
+    artifact: Artifact = trainer(**given).fit(pairs)
     return artifact
 
 
@@ -234,6 +247,14 @@ ROWS: dict[str, Row] = {
     f"BT2{UNSCALED}": lambda models: bt2(unscaled(models)),
     f"BCT{UNSCALED}, plain means": lambda models: compatible(BCT, unscaled(models), weight=10.0, **PLAIN),
     f"BT2{UNSCALED}, plain means": lambda models: bt2(unscaled(models), **PLAIN),
+    "FCT, mixer 256 wide": partial(fct, mixer_width=256),
+    "FCT, mixer 4096 wide": partial(fct, mixer_width=4096),
+    "FCT, KL": partial(fct, loss=DIVERGENCES[0]),
+    "FCT, reversed KL": partial(fct, loss=DIVERGENCES[1]),
+    "RBT": partial(transform, RBT),
+    "LCE, transform": partial(transform, LCE),
+    f"independent{WIDER}": lambda models: independent(wider(models)),
+    f"FCT{WIDER}": lambda models: fct(wider(models)),
     "BCT, refreshed by distance": partial(refreshed_by_distance, BCT),
     "FCT, as one": partial(searched_as_one, trainer=FCT),
     "residual, as one": partial(searched_as_one, trainer=Residual),
@@ -245,10 +266,11 @@ ROWS |= {
         "independent", "BCT", "BCT(+d)", "BT2", "DMU", "FCT", "FCT + SimCLR", "FastFill", "FastFill, even",
         "FastFill, scale chosen", "FastFill by distance, even", "residual, sigma", f"FCT{FRESH}",
         "BCT, refreshed by distance", "DMU, refreshed by distance", "FCT, as one", "residual, as one", "self-teaching",
+        "FCT, mixer 256 wide", "FCT, mixer 4096 wide", "FCT, KL", "FCT, reversed KL", "RBT", "LCE, transform",
     )
 }  # fmt: skip
 
 
 def baseline(row: str) -> str:
     """The row of the source alone and the independent target that a row is measured against."""
-    return next((f"independent{loss}" for loss in (UNSCALED, BY_COSFACE) if loss in row), "independent")
+    return next((f"independent{other}" for other in (UNSCALED, BY_COSFACE, WIDER) if other in row), "independent")

@@ -23,6 +23,10 @@ the same networks on 512 images for two epochs:
 Models that search another set than they have learned from (FCT, table 9):
 
     python -m benchmarks.methods.run --set caltech101 Caltech-101 --elsewhere cifar10 CIFAR-10 --journal methods.jsonl
+
+Sources that have learned from another set than the targets, and no class of it (FCT, appendix I):
+
+    python -m benchmarks.methods.run --set cifar10 CIFAR-10 --disjoint caltech101 Caltech-101 --journal methods.jsonl
 """
 
 from __future__ import annotations
@@ -35,19 +39,20 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.methods.checkpoints import Checkpoints
-from benchmarks.methods.data import ImageSet, read, searching
-from benchmarks.methods.lesson import ELSEWHERE, SETTINGS, Setting, lesson
+from benchmarks.methods.data import ImageSet, following, read, searching
+from benchmarks.methods.lesson import DISJOINT, ELSEWHERE, SETTINGS, Setting, lesson
 from benchmarks.methods.models import Models
 from benchmarks.methods.origin import origin, require_same_settings
 from benchmarks.methods.rows import FRESH, ROWS
 from benchmarks.methods.series import SERIES
 from benchmarks.methods.settings import EARLIER, SIZES, Size
+from benchmarks.methods.steps import CHAINS
 from benchmarks.pairs.journal import Journal, Record
 
 
 def measurements(setting: Setting) -> dict[str, Callable[[Models], Record]]:
     """Name the rows of a setting's table."""
-    return SERIES if setting == "series" else ROWS
+    return {"series": SERIES, "steps": CHAINS}.get(setting, ROWS)
 
 
 def run(
@@ -109,18 +114,21 @@ def main() -> None:
     add_options(parser)
     parser.add_argument("--size", choices=SIZES, default="quick")
     parser.add_argument("--try", dest="tried", action="store_true", help="its networks on little data, in minutes")
-    here = [name for name in SETTINGS if name != ELSEWHERE]
+    here = [name for name in SETTINGS if name not in (ELSEWHERE, DISJOINT)]
     parser.add_argument("--setting", choices=here, nargs="+", default=here)
-    parser.add_argument("--elsewhere", nargs=2, metavar=("PATH", "NAME"), help="a set that the models of --set search")
+    another = parser.add_mutually_exclusive_group()
+    another.add_argument("--elsewhere", nargs=2, metavar=("PATH", "NAME"), help="a set that the models of --set search")
+    another.add_argument("--disjoint", nargs=2, metavar=("PATH", "NAME"), help="a set that sources learn from")
     parser.add_argument("--row", nargs="*", default=[], help="rows, all by default")
     options = parser.parse_args()
     journal, checkpoints = Journal(options.journal, EARLIER), checkpoints_of(options)
     size = SIZES[options.size].tried() if options.tried else SIZES[options.size]
     sets = sets_of(options, size)
     settings: Sequence[Setting] = options.setting
-    if options.elsewhere:
-        other = read(Path(options.elsewhere[0]), options.elsewhere[1], size.pixels, options.leave_out)
-        sets, settings = [searching(data, other) for data in sets], [ELSEWHERE]
+    if second := options.elsewhere or options.disjoint:
+        other = read(Path(second[0]), second[1], size.pixels, options.leave_out)
+        joined, setting = (searching, ELSEWHERE) if options.elsewhere else (following, DISJOINT)
+        sets, settings = [joined(data, other) for data in sets], [setting]
     for seed, data in itertools.product(seeds_of(options), sets):
         run(data, size, [seed], journal, settings, options.row, checkpoints)
 

@@ -12,17 +12,19 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from benchmarks.methods.as_one import AS_ONE
-from benchmarks.methods.data import ImageSet, read, searching
+from benchmarks.methods.data import ImageSet, following, read, searching
 from benchmarks.methods.lesson import SETTINGS, lesson
 from benchmarks.methods.models import ARCFACE, FOURFOLD, QUARTER, Models
 from benchmarks.methods.other_loss import COSFACE, cosface
 from benchmarks.methods.report import fill
-from benchmarks.methods.rows import FRESH, ROWS, baseline, learned, target_loss
+from benchmarks.methods.rows import FRESH, ROWS, WIDER, baseline, learned, target_loss
 from benchmarks.methods.run import run
 from benchmarks.methods.series import OF_FOUR, SERIES
 from benchmarks.methods.settings import SIZES
+from benchmarks.methods.steps import CHAINS, SIDE
 from benchmarks.pairs.journal import Journal
-from compatstore.trainers import FastFill, Images
+from compatstore.errors import InvalidInput
+from compatstore.trainers import FCT, FastFill, Images
 
 TINY = replace(SIZES["tiny"], images=200, gallery=80, queries=40, epochs=2, transform_epochs=2)
 CHOSEN = ("independent", "BCT", "BT2", "DMU", "FCT")
@@ -43,21 +45,23 @@ def journal(data: ImageSet, tmp_path_factory) -> Journal:
     journal = Journal(tmp_path_factory.mktemp("run") / "journal.jsonl")
     run(data, TINY, [0], journal, ["classes"], CHOSEN)
     run(data, TINY, [0], journal, ["classes"], (*UNSCALED, *BY_COSFACE, *OURS))
+    run(data, TINY, [0], journal, ["classes"], (f"independent{WIDER}", f"FCT{WIDER}"))
+    run(data, TINY, [0], journal, ["steps"], [])
     run(data, TINY, [0], journal, ["series"], ["BT2", "DMU, refreshed", "DMU, refreshed three times"])
     return journal
 
 
 def test_nothing_that_is_searched_was_learned_from(data: ImageSet) -> None:
     for setting in SETTINGS:
-        trial = lesson(data, setting, TINY, seed=1)
+        trial = lesson(following(data, data) if setting == "disjoint" else data, setting, TINY, seed=1)
         learned = {image.tobytes() for image in trial.target.images}
         assert len(trial.gallery) == TINY.gallery
         assert len(trial.queries) == TINY.queries
         searched = [image.tobytes() for part in (trial.gallery, trial.queries) for image in part.images]
         assert not learned & set(searched)
-        assert len(trial.sources) == (2 if setting == "series" else 1)
-        shown = {len(images.class_names) for images in trial.sources}
-        assert shown == {"series": {3, 5}, "data": {10}, "subgroups": {6}}.get(setting, {5})
+        shown = [len(images.class_names) for images in trial.sources]
+        every = {"series": [3, 5], "steps": [5, 6, 7, 8, 9], "data": [10], "disjoint": [10], "subgroups": [6]}
+        assert shown == every.get(setting, [5])
 
 
 def test_a_biased_source_knows_the_majority_and_few_of_the_minority(data: ImageSet, tmp_path: Path) -> None:
@@ -93,6 +97,17 @@ def test_models_search_another_set_than_they_have_learned_from(data: ImageSet) -
     assert {image.tobytes() for image in there.gallery.images} <= {image.tobytes() for image in other.images}
 
 
+def test_a_source_of_another_set_knows_nothing_of_the_one_that_is_searched(data: ImageSet) -> None:
+    inverse = Images(255 - np.asarray(data.training.images), data.training.labels, data.training.class_names)
+    made = following(data, ImageSet(name="Inverse", training=inverse, test=data.test))
+    assert made.name == "Digits after Inverse"
+    here, there = lesson(data, "classes", TINY, seed=1), lesson(made, "disjoint", TINY, seed=1)
+    assert there.target.fingerprint == here.target.fingerprint
+    assert {image.tobytes() for image in there.sources[0].images} <= {image.tobytes() for image in inverse.images}
+    with pytest.raises(InvalidInput, match="a set that follows another"):
+        lesson(data, "disjoint", TINY, seed=1)
+
+
 def test_fresh_pairs_are_of_images_that_no_model_learns_from(data: ImageSet, tmp_path: Path) -> None:
     trial = lesson(data, "classes", TINY, seed=1)
     assert trial.fresh is not None
@@ -124,7 +139,8 @@ def test_side_information_is_trained_for_equal_steps_where_the_size_says_so(data
 
 def test_each_row_says_how_every_pair_searches(journal: Journal) -> None:
     rows = {record["method"]: record for record in journal.records if record["setting"] == "classes"}
-    assert set(rows) == {*CHOSEN, *UNSCALED, *BY_COSFACE, *OURS} <= set(ROWS)
+    wide = {f"independent{WIDER}", f"FCT{WIDER}"}
+    assert set(rows) == {*CHOSEN, *UNSCALED, *BY_COSFACE, *OURS, *wide} <= set(ROWS)
     for name, pairs in {"BCT": {"s/s", "t/s", "t/t"}, "DMU": {"s/s", "t/s", "t/h", "h/h", "t/t"}}.items():
         assert pairs <= set(rows[name])
     assert set(rows["BT2"]["curves"]) == {"compared", "whole"}
@@ -174,6 +190,29 @@ def test_a_series_searches_every_earlier_gallery(journal: Journal) -> None:
     assert {"1/1", "2/1", "2/2", "3/1", "3/2", "3/3"} <= set(record)
     assert {"3/h(h(1))", "3/h(h(1)), from both", "3/h(2), from both"} <= set(refreshed)
     assert {record["method"], refreshed["method"]} <= set(SERIES)
+
+
+def test_six_versions_hop_one_gallery_from_each_to_the_next(journal: Journal) -> None:
+    rows = {record["method"]: record for record in journal.records if record["setting"] == "steps"}
+    assert set(rows) == set(CHAINS)
+    assert {f"{n}/{n}" for n in range(1, 7)} | {"6/1"} <= set(rows["independent"])
+    for name in ("FCT", f"FCT + {SIDE}"):
+        assert {f"{n}/h(1)" for n in range(2, 7)} <= set(rows[name])
+    assert rows["FCT"]["6/h(1)"] != rows[f"FCT + {SIDE}"]["6/h(1)"]
+
+
+def test_rows_of_more_values_are_measured_against_models_of_their_own(journal: Journal) -> None:
+    rows = {record["method"]: record for record in journal.records if record["setting"] == "classes"}
+    assert rows[f"FCT{WIDER}"]["t/t"] == rows[f"independent{WIDER}"]["t/t"] != rows["independent"]["t/t"]
+    assert baseline(f"FCT{WIDER}") == f"independent{WIDER}"
+
+
+def test_a_divergence_is_of_the_classes_that_the_head_gives(data: ImageSet, monkeypatch) -> None:
+    models, heads = Models(lesson(data, "classes", TINY, seed=0)), []
+    monkeypatch.setattr(FCT, "fit", lambda trainer, pairs: heads.append(pairs.head))
+    learned(FCT, models)
+    learned(FCT, models, loss="kl")
+    np.testing.assert_allclose(heads[1], ARCFACE["scale"] * heads[0], rtol=1e-6)
 
 
 def test_a_second_run_adds_nothing(data: ImageSet, journal: Journal) -> None:
