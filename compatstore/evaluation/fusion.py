@@ -35,7 +35,6 @@ Serving = Literal["single", "fused"]  # by one version, or by both versions of a
 CANDIDATES = 20
 SAME_SHARE = 0.02  # items that cannot be embedded keep a gallery a little below the share that it was backfilled to
 _LEAST = 1e-6  # of a squared deviation: two versions may be each other's opposite
-AS_MANY_AGAIN = 2  # candidates of each column for each result, where many results are wanted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +147,7 @@ class Fusion(Shown):
         correlation: Of an item's standardised distances in the two versions, in [-1, 1]. Where an item has a vector in
             one version only, what is expected of the other distance takes its place: the correlation times the
             standardised distance that is known.
-        candidates: Items that each version's search brings in, at least; twice the results wanted where that is more.
+        candidates: Items that each version's search brings in at first, at least.
         choices: Weights that were chosen, by ascending native share; none where the caller named the weight.
         native_share: Share of the gallery that was native in the target when the weight was last set.
         measured: What a weight that the caller named gave on the sample; None for a chosen one.
@@ -216,10 +215,6 @@ class Fusion(Shown):
     def named(self, weight: float) -> Fusion:
         """The same with a weight that the caller names."""
         return replace(self, weight=weight, transformed_weight=None, choices=())
-
-    def fetched(self, k: int) -> int:
-        """Candidates that each version's search brings in for k results."""
-        return max(self.candidates, AS_MANY_AGAIN * k)
 
     def distances(
         self,

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from compatstore.arrays import ArrowArray, ArrowSchema, ArrowTable, Digests, FloatArray, RowNumbers
+from compatstore.arrays import ArrowArray, ArrowSchema, ArrowTable, FloatArray, RowNumbers
 from compatstore.search.cached_rows import Among, CachedRows
 from compatstore.search.parts import PartResult, merged, refused_condition
 from compatstore.search.plan import SearchPlan
 from compatstore.search.wanted import result_columns
-from compatstore.storage.addresses import ADDRESS, at_addresses
+from compatstore.storage.addresses import rows_at
 from compatstore.storage.registry import Registry
 from compatstore.storage.row_changes import addresses
 from compatstore.storage.snapshot import Snapshot
@@ -135,7 +135,7 @@ def as_table(state: CacheState, found: FoundRows, wanted: tuple[list[str], Arrow
     """What `Gallery.search` returns: `wanted` and what is computed, the rows of all queries one after the other."""
     (columns, schema), id_column, (queries, k) = wanted, state.registry.id_column, found.places.shape
     rest = [name for name in columns if name != id_column]
-    read = _rows_at(state, found.take(state, "addresses").ravel(), rest) if rest else None
+    read = rows_at(state.snapshot, found.take(state, "addresses").ravel(), rest) if rest else None
     ids = found.take(state, "ids").ravel().tolist() if id_column in columns else []
     arrays = [pa.array(ids, schema.field(n).type) if read is None or n == id_column else read[n] for n in columns]
     arrays += [pa.array(found.distances.ravel()), *_names(state, found)]
@@ -162,16 +162,3 @@ def _texts(names: Sequence[str], codes: Any) -> ArrowArray:
     if len(codes) and (codes == codes[0]).all():
         return pa.repeat(names[codes[0]], len(codes))
     return pa.array(names, pa.string()).take(pa.array(codes.astype(np.int64)))
-
-
-def _rows_at(state: CacheState, wanted: Digests, columns: Sequence[str]) -> ArrowTable:
-    """Columns of the rows at some addresses, in their order."""
-    distinct, place = np.unique(wanted, return_inverse=True)
-    options = {"columns": list(columns), "with_row_address": True}
-    snapshot = state.snapshot
-    tables = [snapshot.scanner(filter=one, **options).to_table() for one in at_addresses(distinct.tolist())]
-    if not tables:
-        return snapshot.to_table(columns=list(columns), limit=0)
-    table = pa.concat_tables(tables)
-    order = np.argsort(table[ADDRESS].to_numpy())
-    return table.select(list(columns)).take(pa.array(order[place]))

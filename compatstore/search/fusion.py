@@ -1,8 +1,9 @@
 """Fused search: the nearest items of both versions, ranked by both of their vectors.
 
-Lance searches the source's and the target's column side by side. The rows of both searches are the candidates. Each
-candidate's two vectors are compared with the query's two embeddings exactly, and the fused distance ranks them: see
-`evaluation/fusion.py` for its definition.
+Lance searches the source's and the target's column side by side. What may be among the nearest by both distances is
+read, its two vectors are compared with the query's two embeddings exactly, and the fused distance ranks it: see
+`evaluation/fusion.py` for its definition. Where something that neither search has found could be nearer, both go deeper
+(`threshold.py`): without an index the result is that of comparing with every item.
 """
 
 from __future__ import annotations
@@ -20,16 +21,20 @@ from compatstore.search.condition import joined
 from compatstore.search.execute import query_of_part, require_as_many, side_by_side
 from compatstore.search.parts import PartResult, search_part
 from compatstore.search.plan import Part, SearchPlan, part_of, plan_search
+from compatstore.search.threshold import DEEPER, RankedLists, first_depth
+from compatstore.storage.addresses import ADDRESS, rows_at
 from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE
-from compatstore.storage.indexes import SearchSettings
+from compatstore.storage.indexes import NEIGHBOURS, SearchSettings, indexes_on
 from compatstore.storage.nearest import AT_ONCE
 from compatstore.storage.registry import Registry
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.vector_form import VectorForm
 
-ROW = "_rowid"  # of Lance, the same in both searches of one snapshot
+ENTRIES = 2_000_000  # rows of lists that are held at once
+FEWEST_OF_INDEX, AS_MANY_AGAIN = 100, 2  # rows of an index's list: at least, and for each result
+ROUNDING, ROUNDING_OF_HALVES = 1e-5, 1e-2  # of Lance's distances, of floats and of half of their bits
 
 
 @dataclass(frozen=True)
@@ -69,6 +74,19 @@ class FusionPlan:
         """Versions that queries are needed in."""
         return self.source.version, self.target.version
 
+    def depth(self, items: int, *, exact: bool) -> int:
+        """Rows of each column's list at first; of an index not more than it compares."""
+        depth = max(first_depth(items, self.k), self.fusion.candidates)
+        if exact:
+            return depth
+        compared = min((part.settings.refine or 1) * NEIGHBOURS for part in self.parts)
+        return max(self.candidates, min(depth, max(compared, FEWEST_OF_INDEX)))
+
+    @property
+    def candidates(self) -> int:
+        """Rows of an index's list that are compared in any case."""
+        return max(AS_MANY_AGAIN * self.k, self.fusion.candidates)
+
     def using(self, settings: SearchSettings) -> FusionPlan:
         """The same plan, with other settings of the indexes."""
         source, target = (replace(part, settings=settings) for part in self.parts)
@@ -84,10 +102,11 @@ class FusionPlan:
             f"{1 - fusion.weight:.4g} {source} + {fusion.weight:.4g} {target}"
             + ("" if less is None else f", {1 - less:.4g} {source} + {less:.4g} {target} where it is transformed"),
             *(
-                f"  {part.metric} on column {part.columns.vector} with the query of {part.version}: "
-                f"{fusion.fetched(self.k)} candidates; {self.where or 'all rows'}{part.index}"
+                f"  {part.metric} on column {part.columns.vector} with the query of {part.version}; "
+                f"{self.where or 'all rows'}{part.index}"
                 for part in self.parts
             ),
+            "  candidates: read on until no other item can be nearer; of an index, what it compares",
             f"  standardised distances: {'; '.join(f'{name} {_shown(kind)}' for name, kind in constants)}",
             f"  an item without one of the two vectors has {fusion.correlation:.4g} of its other distance",
             f"  weight {fusion.choice or 'named by the caller'}",
@@ -114,12 +133,10 @@ def plan_fused(
         return plan_search(registry, source, k, where)
     if left.columns is None or fusion.weight == 1:
         return plan_search(registry, target, k, where)
-    parts = (part_of(left, left.columns), part_of(right, right.columns))
-    first, second = (replace(part, settings=part.settings.fetching(fusion.fetched(k))) for part in parts)
     return FusionPlan(
         k=k,
-        source=first,
-        target=second,
+        source=part_of(left, left.columns),
+        target=part_of(right, right.columns),
         fusion=fusion,
         where=joined(where, f"search {source} and {target}"),
         id_column=registry.id_column,
@@ -153,80 +170,141 @@ def search_fused(
     """
     require_as_many(queries, plan.versions)
     forms = [query_of_part(catalog, part, queries[part.version]) for part in plan.parts]
-    found = _search_both(snapshot, plan, forms, columns)
-    ranked = [
-        _ranked(plan, found[start : start + AT_ONCE], [form[start : start + AT_ONCE] for form in forms], columns, start)
-        for start in range(0, len(found), AT_ONCE)
-    ]
-    rows = pa.concat_tables(ranked)
-    return rows if len(found) > 1 else rows.drop_columns(["_query"])
+    exact = not any(indexes_on(snapshot, part.columns.vector) for part in plan.parts)
+    depth = plan.depth(snapshot.count_rows(), exact=exact)
+    waiting, found = np.arange(len(forms[0])), list[ArrowTable]()
+    while len(waiting):
+        at_once, settled = max(1, min(AT_ONCE, ENTRIES // depth)), []
+        for start in range(0, len(waiting), at_once):
+            asking = waiting[start : start + at_once]
+            lists = _lists(snapshot, plan, [form[asking] for form in forms], depth, exact=exact)
+            rows, last = _nearest(snapshot, plan, lists, [form[asking] for form in forms], columns)
+            sure = last <= np.array([each.unseen(plan.fusion) if exact else np.inf for each in lists])
+            found.append(_of_queries(rows, sure, asking))
+            settled.append(sure)
+        waiting = waiting[~np.concatenate(settled)]
+        depth *= DEEPER
+    ranked = pa.concat_tables(found)
+    if len(forms[0]) == 1:
+        return ranked.drop_columns(["_query"])
+    return ranked if len(found) == 1 else ranked.take(pc.sort_indices(ranked["_query"]))
 
 
-def _search_both(
-    snapshot: Snapshot, plan: FusionPlan, queries: Sequence[FloatArray], columns: Sequence[str]
-) -> list[list[ArrowTable]]:
-    """For each query the nearest rows of each column, with both of their vectors and origins."""
-    held = [name for part in plan.parts for name in (part.columns.vector, part.columns.origin) if name]
-    wanted = list(dict.fromkeys([*columns, plan.id_column, *held, ROW]))
-    fetched = plan.fusion.fetched(plan.k)
+def _of_queries(rows: ArrowTable, sure: BoolArray, asking: Positions) -> ArrowTable:
+    """The rows of queries that are settled, by the numbers that these have in the search."""
+    numbers = rows["_query"].to_numpy()
+    place = rows.schema.get_field_index("_query")
+    rows = rows.set_column(place, "_query", pa.chunked_array([asking[numbers].astype(np.int32)]))
+    return rows if sure.all() else rows.filter(pa.array(sure[numbers]))
+
+
+def _lists(
+    snapshot: Snapshot, plan: FusionPlan, queries: Sequence[FloatArray], depth: int, *, exact: bool
+) -> list[RankedLists]:
+    """For each query what is nearest in each column, without its vectors."""
 
     def find(number: int) -> list[PartResult]:
         part = plan.parts[number]
-        return search_part(snapshot, part, queries[number], fetched, plan.where, wanted, exactly=True)
+        alone = replace(part, settings=part.settings.fetching(depth), columns=replace(part.columns, origin=None))
+        return search_part(snapshot, alone, queries[number], depth, plan.where, [ADDRESS], exactly=True)
 
     searches = [side_by_side().submit(find, number) for number in range(len(plan.parts))]
     found = zip(*(search.result() for search in searches), strict=True)
-    return [[result.rows.select(wanted) for result in results] for results in found]
+    complete = depth if exact else 0  # an index may give fewer rows than there are
+    first = 0 if exact else plan.candidates
+    return [
+        _joined(plan, results, [form[number] for form in queries], complete, first)
+        for number, results in enumerate(found)
+    ]
+
+
+def _joined(
+    plan: FusionPlan, results: Sequence[PartResult], queries: Sequence[FloatArray], complete: int, first: int
+) -> RankedLists:
+    """Both lists of a query; one of fewer than `complete` rows holds all that can be found in its column."""
+    fusion, lists, ends, slack = plan.fusion, [], [], 0.0
+    least = min(kind.deviation for kind in (fusion.native, fusion.transformed, fusion.mixture))
+    for part, result, query, deviation in zip(
+        plan.parts, results, queries, (fusion.source.deviation, least), strict=True
+    ):
+        rows, distances = result.rows[ADDRESS].to_numpy(), result.rows["_distance"].to_numpy().astype(np.float64)
+        held = ~np.isnan(distances)  # what has no direction has no distance
+        # From Lance's squared distance, or 1 less a cosine or product, to that of `distances_to`.
+        distances -= float(np.square(query.astype(np.float64)).sum()) if part.metric == "l2" else 1.0
+        whole = len(rows) < complete or (complete and not held.all())
+        ends.append(np.inf if whole else distances[-1] if len(rows) else -np.inf)
+        lists.append((rows[held].astype(np.int64), distances[held]))
+        rounding = ROUNDING if part.columns.dtype == "float32" else ROUNDING_OF_HALVES
+        slack = max(slack, rounding * (1.0 + float(np.abs(distances[held]).max(initial=0.0))) / deviation)
+    return RankedLists.of(lists, (float(ends[0]), float(ends[1])), slack, first)
+
+
+def _nearest(
+    snapshot: Snapshot,
+    plan: FusionPlan,
+    lists: Sequence[RankedLists],
+    queries: Sequence[FloatArray],
+    columns: Sequence[str],
+) -> tuple[ArrowTable, Doubles]:
+    """The k nearest rows of what the lists of each query hold, compared by their vectors; and how far the last one is.
+
+    Fewer than k rows: infinitely far.
+    """
+    kept = [each.rows[each.near(plan.fusion, plan.k)] for each in lists]
+    asking = np.repeat(np.arange(len(kept)), [len(rows) for rows in kept])
+    numbers, places = np.unique(np.concatenate(kept), return_inverse=True)
+    held = [name for part in plan.parts for name in (part.columns.vector, part.columns.origin) if name]
+    rows = rows_at(snapshot, numbers, list(dict.fromkeys([*columns, plan.id_column, *held])))
+    return _ranked(plan, rows, places, asking, queries, columns)
 
 
 def _ranked(
     plan: FusionPlan,
-    found: Sequence[Sequence[ArrowTable]],
+    rows: ArrowTable,
+    places: Positions,
+    asking: Positions,
     queries: Sequence[FloatArray],
     columns: Sequence[str],
-    first: int,
-) -> ArrowTable:
-    """The k nearest candidates of each of some queries, `first` being the number of the first one."""
-    rows, asking = _candidates(found)
-    compared = [_compared(part, matrix[asking], rows) for part, matrix in zip(plan.parts, queries, strict=True)]
+) -> tuple[ArrowTable, Doubles]:
+    """The k nearest rows of each query, and the fused distance of the last one, infinite where there are fewer.
+
+    Args:
+        plan: Of the search.
+        rows: Rows that queries ask for.
+        places: (m,) the row of each pair of a row and a query.
+        asking: (m,) its query, ascending.
+        queries: Of each version.
+        columns: Columns to return.
+    """
+    compared = [_compared(part, matrix[asking], rows, places) for part, matrix in zip(plan.parts, queries, strict=True)]
     (in_source, near), (in_target, far) = compared
     origins = [_origins(part, rows) for part in plan.parts]
-    native = pc.equal(origins[1], NATIVE).fill_null(False).to_numpy(zero_copy_only=False)
+    native = pc.equal(origins[1], NATIVE).fill_null(False).to_numpy(zero_copy_only=False)[places]
     fused = plan.fusion.distances(near, far, native, in_source, in_target)
-    keys = pa.table({"query": asking, "distance": fused, "id": rows[plan.id_column]})
+    taken = pa.array(places)
+    keys = pa.table({"query": asking, "distance": fused, "id": rows[plan.id_column].take(taken)})
     order = pc.sort_indices(keys, [(name, "ascending") for name in keys.column_names]).to_numpy()
-    starts = np.searchsorted(asking[order], np.arange(len(found)))
-    order = order[np.arange(len(order)) - starts[asking[order]] < plan.k]
-    there = pa.array(in_target)
+    ranks = np.arange(len(order)) - np.searchsorted(asking[order], np.arange(len(queries[0])))[asking[order]]
+    last = np.full(len(queries[0]), np.inf)
+    last[asking[order][ranks == plan.k - 1]] = fused[order][ranks == plan.k - 1]
+    order = order[(ranks < plan.k) & np.isfinite(fused[order])]
+    chosen, there = pa.array(places[order]), pa.array(in_target[order])
     computed = {
-        "_distance": pa.array(fused.astype(np.float32)),
+        "_distance": pa.array(fused[order].astype(np.float32)),
         "_version": pc.if_else(there, plan.target.version, plan.source.version),
-        "_origin": pc.if_else(there, origins[1], origins[0]),
-        "_query": pa.array((first + asking).astype(np.int32)),
+        "_origin": pc.if_else(there, origins[1].take(chosen), origins[0].take(chosen)),
+        "_query": pa.array(asking[order].astype(np.int32)),
     }
-    arrays = [*(rows[name] for name in columns), *computed.values()]
-    return pa.Table.from_arrays(arrays, [*columns, *computed]).take(pa.array(order))
+    arrays = [*(rows[name].take(chosen) for name in columns), *computed.values()]
+    return pa.Table.from_arrays(arrays, [*columns, *computed]), last
 
 
-def _candidates(found: Sequence[Sequence[ArrowTable]]) -> tuple[ArrowTable, Positions]:
-    """The rows of both searches of each query, each row once for a query, and which query asks for each."""
-    tables = [table for searches in found for table in searches]
-    sizes = [sum(table.num_rows for table in searches) for searches in found]
-    rows, asking = pa.concat_tables(tables).combine_chunks(), np.repeat(np.arange(len(found)), sizes)
-    numbers = rows[ROW].to_numpy()
-    order = np.lexsort((numbers, asking))
-    again = (np.diff(numbers[order]) == 0) & (np.diff(asking[order]) == 0)
-    once = order[np.concatenate([[True], ~again])] if len(order) else order
-    return rows.take(pa.array(once)), asking[once]
-
-
-def _compared(part: Part, queries: FloatArray, rows: ArrowTable) -> tuple[BoolArray, Doubles]:
+def _compared(part: Part, queries: FloatArray, rows: ArrowTable, places: Positions) -> tuple[BoolArray, Doubles]:
     """Which rows have a vector of a version that a search can find, and their distances to the queries that ask."""
     vectors, valid = to_matrix(rows[part.columns.vector], part.columns.dim)
     valid = valid & VectorForm(part.columns.dtype, part.metric).searchable(vectors)
-    return valid, distances_to(
-        queries[:, : part.columns.dim], np.where(valid[:, None], vectors, np.float32(1)), part.metric
-    )
+    vectors = np.where(valid[:, None], vectors, np.float32(1))
+    return valid[places], distances_to(queries[:, : part.columns.dim], vectors[places], part.metric)
 
 
 def _origins(part: Part, rows: ArrowTable) -> ArrowArray:

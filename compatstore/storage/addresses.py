@@ -28,6 +28,14 @@ def at_addresses(rows: Sequence[int]) -> Iterator[str]:
         yield f"{ADDRESS} IN ({','.join(map(str, rows[start : start + _CHUNK]))})"
 
 
+def rows_at(snapshot: Snapshot, rows: RowNumbers, columns: Sequence[str]) -> ArrowTable:
+    """Columns of the rows at n addresses, in their order; an address may occur again."""
+    distinct, places = np.unique(rows, return_inverse=True)
+    table = _read(snapshot, columns, at_addresses(distinct.tolist()))
+    order = np.argsort(table[ADDRESS].to_numpy())
+    return table.select(list(columns)).combine_chunks().take(pa.array(order[places]))
+
+
 def read_rows(
     snapshot: Snapshot,
     id_column: str,

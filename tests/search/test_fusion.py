@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Space
 from compatstore.evaluation.fusion import Fusion, Standardisation
+from compatstore.search import fusion as module
 from compatstore.search.execute import execute
-from compatstore.search.fusion import FusionPlan, plan_fused, search_fused
+from compatstore.search.fusion import FEWEST_OF_INDEX, FusionPlan, plan_fused, search_fused
+from compatstore.search.threshold import RankedLists, first_depth
 
 ROWS, SHORT, LONG = 36, 5, 8
 IDS = [f"item-{number:02d}" for number in range(ROWS)]
-ALL = 10 * ROWS  # candidates: every item is one
 EVEN = "number % 2 = 0"
 METRICS = ["l2", "cosine", "dot"]
 FUSION = Fusion(
@@ -32,7 +33,7 @@ FUSION = Fusion(
     per_origin=True,
     correlation=0.8,
     native_share=0.3,
-    candidates=ALL,
+    candidates=1,
 )
 
 
@@ -218,14 +219,20 @@ def one_query(queries, row):
     weight=st.floats(0.01, 0.99),
     own=st.none() | st.floats(0, 1),
     per_origin=st.booleans(),
+    correlation=st.floats(-1, 1),
     k=st.integers(1, ROWS),
+    first=st.integers(1, ROWS),
     deleted=st.sets(st.sampled_from(IDS), max_size=9),
 )
 def test_a_fused_search_ranks_as_comparing_with_every_vector_does(
-    state, seed, metric, dtype, weight, own, per_origin, k, deleted
+    state, seed, metric, dtype, weight, own, per_origin, correlation, k, first, deleted
 ):
-    fusion = replace(FUSION, weight=weight, transformed_weight=own, per_origin=per_origin)
-    with tempfile.TemporaryDirectory() as folder:
+    """However few rows of each column are looked at first, and in whatever blocks the queries are searched."""
+    apart = {"transformed_weight": own, "per_origin": per_origin, "correlation": correlation}
+    fusion = replace(FUSION, weight=weight, **apart)
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
+        patch.setattr(module, "first_depth", lambda items, k: first)
+        patch.setattr(module, "ENTRIES", 2 * first)
         numbers = Numbers(seed, dtype)
         gallery = begun(folder, numbers, metric, dtype, seed)
         state(gallery, folder, numbers)
@@ -249,22 +256,62 @@ def test_a_fused_search_ranks_as_comparing_with_every_vector_does(
             assert found.equals(gallery.search(queries[name], k, name, columns=["id"]))
 
 
-@settings(max_examples=6)
-@given(seed=st.integers(0, 10_000), candidates=st.integers(1, ROWS), k=st.integers(1, 5))
-def test_candidates_are_the_nearest_of_each_column(seed, candidates, k):
-    fusion = replace(FUSION, candidates=candidates)
-    fetched = max(candidates, 2 * k)
-    with tempfile.TemporaryDirectory() as folder:
-        numbers = Numbers(seed)
-        gallery = begun(folder, numbers, seed=seed)
-        part_native(gallery, folder, numbers)
-        among = {
-            item
-            for name in ("v1", "v2")
-            for item in gallery.search(numbers.queries[name][0], fetched, name)["id"].to_pylist()
-        }
-        found = search(gallery, fusion, one_query(numbers.queries, 0), k)
-        assert_nearest(found, reference(gallery, fusion, numbers.queries, 0, among=among), k)
+@given(
+    seed=st.integers(0, 10_000),
+    depth=st.integers(1, 12),
+    weight=st.floats(0.01, 0.99),
+    own=st.none() | st.floats(0, 1),
+    per_origin=st.booleans(),
+    correlation=st.floats(-1, 1),
+)
+def test_what_lists_leave_out_is_no_nearer(seed, depth, weight, own, per_origin, correlation):
+    """Whatever vectors and kinds the rows have: the bounds of `RankedLists` hold for each."""
+    apart = {"transformed_weight": own, "per_origin": per_origin, "correlation": correlation}
+    fusion, k = replace(FUSION, weight=weight, **apart), 3
+    rng = np.random.default_rng(seed)
+    distances, native = rng.normal(size=(2, 20)), rng.random(20) < 0.5
+    has = rng.random((2, 20)) < 0.8
+    fused = fusion.distances(*distances, native, *has)
+    listed = [np.flatnonzero(held)[np.argsort(one[held])][:depth] for one, held in zip(distances, has, strict=True)]
+    ends = [np.inf if len(rows) < depth else one[rows[-1]] for one, rows in zip(distances, listed, strict=True)]
+    held = [(rows, one[rows]) for one, rows in zip(distances, listed, strict=True)]
+    lists = RankedLists.of(held, tuple(ends), slack=0.0)
+    assert lists.unseen(fusion) <= np.delete(fused, lists.rows).min(initial=np.inf) + 1e-9
+    kept = lists.rows[lists.near(fusion, k)]
+    nearest = lists.rows[np.argsort(fused[lists.rows], kind="stable")[:k]]
+    assert set(nearest[np.isfinite(fused[nearest])].tolist()) <= set(kept.tolist())
+
+
+def test_models_that_know_nothing_of_each_other_are_searched_to_the_end(tmp_path, monkeypatch):
+    """Of unrelated vectors the nearest by both is in neither list for long."""
+    rows, rng = 3000, np.random.default_rng(0)
+    ids = [f"item-{number:04d}" for number in range(rows)]
+    source, native = (rng.normal(size=(rows, 8)).astype("f4") for _ in range(2))
+    encoder = cs.encoders.Precomputed(dict(zip(ids, native, strict=True)))
+    gallery = cs.Gallery.create(str(tmp_path / "apart.lance"), cs.EmbeddingVersion("v1", dim=8, metric="cosine"))
+    gallery.add({"id": ids, "vector": source})
+    gallery.register(cs.EmbeddingVersion("v2", dim=8, metric="cosine", encoder=encoder))
+    gallery.link(transform(gallery.version("v1"), gallery.version("v2"), 0))
+    gallery.upgrade("v2", backfill=1.0)
+    queries = {name: rng.normal(size=(5, 8)).astype("f4") for name in ("v1", "v2")}
+    monkeypatch.setattr(module, "first_depth", lambda items, k: 2 * k)
+    fusion = replace(FUSION, weight=0.5, correlation=0.0, per_origin=False)
+    found = search(gallery, fusion, queries, 10)
+    for row in range(5):
+        mine = found.filter(np.array(found["_query"].to_numpy() == row))
+        assert_nearest(mine, reference(gallery, fusion, queries, row, among=ids), 10)
+    single = set(gallery.search(queries["v1"][0], 20, "v1")["id"].to_pylist())
+    assert not set(found["id"].to_pylist()[:10]) <= single
+
+
+def test_of_an_index_no_more_is_listed_than_it_compares(tmp_path, numbers):
+    gallery = begun(tmp_path, numbers)
+    hopped(gallery, tmp_path, numbers)
+    plan = plan_fused(gallery._catalog.registry(), "v1", "v2", FUSION, 10, None)
+    assert plan.depth(10**6, exact=True) == first_depth(10**6, 10) > 1500
+    assert plan.depth(10**6, exact=False) == FEWEST_OF_INDEX
+    assert plan.using(cs.SearchSettings(refine=50)).depth(10**6, exact=False) == 500
+    assert replace(plan, k=90).depth(10**6, exact=False) == 180
 
 
 # ---- single facts
@@ -379,7 +426,8 @@ def test_a_plan_says_what_is_searched_and_what_it_costs(tmp_path, numbers):
     said = str(plan)
     assert plan.version == "v2"
     assert "merge: fused, 0.6 v1 + 0.4 v2" in said
-    assert f"30 candidates; {EVEN}" in said
+    assert f"cosine on column v1 with the query of v1; {EVEN}" in said
+    assert "read on until no other item can be nearer" in said
     assert "native v2 (d - 0.3) / 1.4" in said
     assert "standardised distances: v1 (d - -0.2) / 0.7; v2 (d - -0.26) / 0.9871" in str(
         replace(plan, fusion=replace(FUSION, per_origin=False))

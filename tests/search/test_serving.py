@@ -182,7 +182,8 @@ def test_explain_says_strategy_weight_constants_candidates_and_price(fused):
     fusion = fused.explain().fusion
     for part in (
         f"merge: fused, {1 - fusion.weight:.4g} v1 + {fusion.weight:.4g} v2",
-        "30 candidates; label > 3",
+        "with the query of v2; label > 3",
+        "candidates: read on until no other item can be nearer",
         "correct by labels",
         "two embeddings and two searches",
         "the column of v1 is kept",

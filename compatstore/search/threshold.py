@@ -1,0 +1,128 @@
+"""How far two ranked lists have to be read, and which of their rows may be the nearest by both distances.
+
+The threshold algorithm (Fagin, Lotem and Naor, "Optimal aggregation algorithms for middleware", 2003): what neither
+list holds is at least as far as the ends of both. So a few rows are compared by both vectors, and not all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from compatstore.arrays import BoolArray, Doubles, RowNumbers
+from compatstore.evaluation.fusion import Fusion
+
+FEWEST = 100  # rows of a list at first: reading fewer is no faster
+DEEPER = 4  # times as many where these do not settle it
+
+
+def first_depth(items: int, k: int) -> int:
+    """Rows of each list at first: half of the `sqrt(items * k)` by which two unrelated lists share about k rows."""
+    return max(2 * k, FEWEST, math.isqrt(items * k) // 2)
+
+
+@dataclass(frozen=True, eq=False)
+class RankedLists:
+    """What the lists of both versions say of n rows, to one query.
+
+    Args:
+        rows: (n,) int64, each row once.
+        source: (n,) float64, distances in the source's list, NaN for a row that it does not hold.
+        target: (n,) float64, the same of the target's.
+        ends: What each list does not hold is at least that far in it; infinite where it holds all that it can.
+        slack: How far a fused distance may be from the one by the vectors themselves.
+        first: (n,) bool, rows that are near in any case. An index may leave out what is nearer than the end of its
+            list, and so the first rows of a list may be nearer in the other one than the bounds say.
+    """
+
+    rows: RowNumbers
+    source: Doubles
+    target: Doubles
+    ends: tuple[float, float]
+    slack: float
+    first: BoolArray
+
+    @classmethod
+    def of(
+        cls,
+        lists: Sequence[tuple[RowNumbers, Doubles]],
+        ends: tuple[float, float],
+        slack: float,
+        first: int = 0,
+    ) -> RankedLists:
+        """Put the source's and the target's list together, each as rows and their distances, nearest first.
+
+        Args:
+            lists: Both of them.
+            ends: As of the class.
+            slack: As of the class.
+            first: Rows of each list that are near in any case.
+        """
+        rows, places = np.unique(np.concatenate([held for held, _ in lists]), return_inverse=True)
+        distances, near = np.full((2, len(rows)), np.nan), np.zeros(len(rows), bool)
+        for number, part in enumerate(np.split(places, [len(lists[0][0])])):
+            distances[number, part] = lists[number][1]
+            near[part[:first]] = True
+        return cls(rows, distances[0], distances[1], ends, slack, near)
+
+    def near(self, fusion: Fusion, k: int) -> BoolArray:
+        """(n,) bool, rows that may be among the k nearest of those that the lists hold."""
+        if len(self.rows) <= k:
+            return np.ones(len(self.rows), bool)
+        bar = np.partition(self._most(fusion), k - 1)[k - 1]
+        near: BoolArray = (self._least(fusion) <= bar + self.slack) | self.first
+        return near
+
+    def unseen(self, fusion: Fusion) -> float:
+        """The least fused distance that a row which neither list holds can have."""
+        near, far = self.ends
+        cases = []
+        if np.isfinite(self.ends).all():
+            cases.append(_both(fusion, np.array([near]), np.array([far]))[0].min())
+        for end, in_source in ((near, True), (far, False)):
+            if np.isfinite(end):  # rows without a vector in the other version; one step on tells whether they go on up
+                ahead = np.array([end, end + 1.0])
+                alone = _alone(fusion, ahead, in_source=in_source)
+                cases.append(alone[:, 0].min() if (alone[:, 1] >= alone[:, 0]).all() else -np.inf)
+        return float(min(cases, default=np.inf)) - self.slack
+
+    def _least(self, fusion: Fusion) -> Doubles:
+        """(n,) the least that the fused distance of each row can be."""
+        here, there = ~np.isnan(self.source), ~np.isnan(self.target)
+        near, far = np.where(here, self.source, self.ends[0]), np.where(there, self.target, self.ends[1])
+        least = np.where(np.minimum(near, far) == -np.inf, -np.inf, np.inf)
+        finite = np.isfinite(near) & np.isfinite(far)
+        least[finite] = _both(fusion, near[finite], far[finite]).min(axis=0)
+        for known, distances, in_source in ((here & ~there, near, True), (there & ~here, far, False)):
+            alone = _alone(fusion, distances[known], in_source=in_source).min(axis=0)
+            least[known] = np.minimum(least[known], alone)
+        return least
+
+    def _most(self, fusion: Fusion) -> Doubles:
+        """(n,) the most that it can be; infinite for a row that one list alone holds."""
+        known = ~np.isnan(self.source) & ~np.isnan(self.target)
+        most = np.full(len(self.rows), np.inf)
+        most[known] = _both(fusion, self.source[known], self.target[known]).max(axis=0)
+        return most
+
+
+def _both(fusion: Fusion, source: Doubles, target: Doubles) -> Doubles:
+    """(kinds, n) fused distances of rows with both vectors."""
+    return np.stack([fusion.distances(source, target, np.full(len(source), kind)) for kind in _kinds(fusion)])
+
+
+def _alone(fusion: Fusion, distances: Doubles, *, in_source: bool) -> Doubles:
+    """(kinds, n) the same of rows with a vector in one version only."""
+    here, there = (np.full(len(distances), held) for held in (in_source, not in_source))
+    return np.stack(
+        [fusion.distances(distances, distances, np.full(len(distances), kind), here, there) for kind in _kinds(fusion)]
+    )
+
+
+def _kinds(fusion: Fusion) -> tuple[bool, ...]:
+    """Whether a row's target vector is native, which a list does not tell; either where that makes no difference."""
+    apart = fusion.per_origin or fusion.transformed_weight is not None
+    return (True, False) if apart else (True,)
