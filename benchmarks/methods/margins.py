@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import fields
 from functools import partial
 from typing import Any
 
@@ -27,7 +26,7 @@ from benchmarks.methods.lesson import lesson
 from benchmarks.methods.measure import own, unit
 from benchmarks.methods.models import ARCFACE, Models, embed
 from benchmarks.methods.origin import origin
-from benchmarks.methods.other_loss import COSFACE, OtherLoss
+from benchmarks.methods.other_loss import COSFACE, trained_by
 from benchmarks.methods.run import add_options, checkpoints_of, seeds_of, sets_of
 from benchmarks.methods.settings import SIZES, Size
 from benchmarks.pairs.journal import Journal, Record
@@ -57,10 +56,9 @@ def margins(
 ) -> None:
     """Measure the target of each loss, or of the named ones."""
     models = Models(lesson(data, "classes", size, seed), checkpoints)
-    given = {each.name: getattr(models, each.name) for each in fields(models)}
     for name in losses or LOSSES:
         key = {"size": size.name, "set": data.name, "setting": "classes", "seed": seed, "method": name}
-        journal.once(key, partial(measure, OtherLoss(**given, loss=LOSSES[name])), partial(origin, size))
+        journal.once(key, partial(measure, trained_by(models, LOSSES[name])), partial(origin, size))
         print(f"{data.name}, seed {seed}, {name}", flush=True)
 
 

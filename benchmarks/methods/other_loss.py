@@ -28,14 +28,15 @@ class OtherLoss(Models):
 @lru_cache(maxsize=1)
 def unscaled(models: Models) -> OtherLoss:
     """The same trial by cross-entropy; its source and independent target are trained once for all rows."""
-    return _other(models, UNSCALED)
+    return trained_by(models, UNSCALED)
 
 
 @lru_cache(maxsize=1)
 def cosface(models: Models) -> OtherLoss:
     """The same trial by CosFace; its source and independent target are trained once for all rows."""
-    return _other(models, COSFACE)
+    return trained_by(models, COSFACE)
 
 
-def _other(models: Models, loss: dict[str, Any]) -> OtherLoss:
+def trained_by(models: Models, loss: dict[str, Any]) -> OtherLoss:
+    """The same trial by a loss."""
     return OtherLoss(**{each.name: getattr(models, each.name) for each in fields(models)}, loss=loss)

@@ -45,6 +45,7 @@ SMALLEST = {
     "benchmarks.faiss_cache": "--rows 600 --dim 8 --batches 1 4 --repeats 10",
     "benchmarks.fusion.__main__": "{embedded} --journal {new}/fusion.jsonl --page {page} --seeds 1 --items 60 "
     "--queries 20 --shares 0 0.5",
+    "benchmarks.fused_depth": "{embedded} --journal {new}/depth.jsonl --page {page} --items 200 --queries 20",
     "benchmarks.glove": "--source {glove50} --words {words} --target {glove100} --queries 10",
     "benchmarks.gpu": "--rows 600 --dim 8 --repeats 1 --images 4 --architecture resnet18",
     "benchmarks.growth": "--adds 8 --cycles 1 --rows 600 --dim 8 --queries 2",
@@ -57,6 +58,8 @@ SMALLEST = {
     "benchmarks.spread": "{embedded} --page {page} --seeds 1 --items 100 --queries 30 --shares 0.2",
     "benchmarks.memory": "--rows 600 --dim 8",
     "benchmarks.merges": "{embedded} --seeds 1 --items 60 --queries 20",
+    "benchmarks.methods.embedded": "--set {glyphs} Glyphs --journal {new}/methods.jsonl --size tiny "
+    "--out {new}/set.npz",
     "benchmarks.methods.margins": "--set {glyphs} Glyphs --journal {new}/margins.jsonl --size tiny --seeds 1 "
     "--page {page}",
     "benchmarks.methods.orders": "--set {glyphs} Glyphs --journal {new}/orders.jsonl --size tiny --seeds 1 "
