@@ -1,12 +1,14 @@
-"""Searches through compatstore beside the very same search of one Lance column.
+r"""Searches through compatstore beside the very same search of one Lance column.
 
-    python benchmarks/search.py [--rows 200000] [--dim 128] [--queries 300] [--batches 1 32 256] [--fewest 5]
+    python benchmarks/search.py [--rows 200000] [--dim 128] [--queries 300] [--batches 1 32 256] [--fewest 5] \
+        [--of parts as-one]
 
 The two take turns, batch by batch; prints the medians and the 99th percentiles, the ratio of the medians and its bound,
 with an index and without one. Of one version, in one part. Of a compatible model's version that half of the items are
 native in, the others being searched in the source's column: two parts, merged. And of both versions of an upgrade as
-one: two searches and a ranking, beside one search of the target. Both searches of a row use the same settings of the
-index: Lance's own, and for both versions as one those that were measured when it was built.
+one: two searches and a ranking, beside one search of the target; of a target that turns the source's space, and of one
+that is unrelated to it. Both searches of a row use the same settings of the index: Lance's own, and for both versions
+as one those that were measured when it was built.
 """
 
 from __future__ import annotations
@@ -109,14 +111,15 @@ def half_native(gallery: cs.Gallery) -> None:
     gallery.upgrade("v2", backfill=0.5)
 
 
-def hopped(gallery: cs.Gallery, dim: int, rng: np.random.Generator) -> None:
-    """Begin an upgrade by a rotation, and serve both versions as one."""
+def hopped(gallery: cs.Gallery, dim: int, rng: np.random.Generator) -> np.ndarray:
+    """Begin an upgrade by a rotation, and serve both versions as one; returns the rotation, (dim, dim)."""
     source = rng.normal(size=(4 * dim, dim)).astype(np.float32)
-    turned = source @ np.linalg.qr(rng.normal(size=(dim, dim)))[0].astype(np.float32)
-    pairs = Pairs(source, turned, source_version=gallery.version("v1"), target_version=gallery.version("v2"))
+    rotation = np.linalg.qr(rng.normal(size=(dim, dim)))[0].astype(np.float32)
+    pairs = Pairs(source, source @ rotation, source_version=gallery.version("v1"), target_version=gallery.version("v2"))
     gallery.link(Procrustes().fit(pairs))
     gallery.upgrade("v2")
     gallery.fuse("v2", weight=0.5, sample=100)
+    return rotation
 
 
 def main() -> None:
@@ -126,10 +129,10 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=300, help="cut into batches")
     parser.add_argument("--fewest", type=int, default=5, help="batches of each size at least; queries then come again")
     parser.add_argument("--batches", type=int, nargs="+", default=[1])
+    parser.add_argument("--of", choices=["parts", "as-one"], nargs="+", default=["parts", "as-one"])
     arguments = parser.parse_args()
     rng, dim = np.random.default_rng(0), arguments.dim
     queries = rng.normal(size=(max(arguments.queries, *arguments.batches), dim)).astype(np.float32)
-    own = cs.SearchSettings()  # Lance's
 
     def show(path: Path, *cases: Case) -> None:
         for case in cases:
@@ -138,36 +141,48 @@ def main() -> None:
 
     print("| search | batch | Lance p50, ms | p99 | compatstore p50 | p99 | ratio | bound | share of the bound |")
     print("|---|---:|---:|---:|---:|---:|---:|---:|---:|")
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "compatible.lance")
-        gallery = fill(path, arguments.rows, dim, rng)
+    for name, measure in {"parts": of_parts, "as-one": as_one}.items():
+        if name in arguments.of:
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder, "gallery.lance")
+                measure(path, fill(path, arguments.rows, dim, rng), dim, rng, show)
 
-        def search(version: str) -> Callable[[np.ndarray], object]:
-            return lambda asked: gallery.search(asked, K, version, columns=COLUMNS, settings=own)
 
-        show(path, Case(name="one part, no index", ours=search("v1")))
-        register_target(gallery, dim, rng)
-        half_native(gallery)
-        show(path, Case(name="two parts, no index", ours=search("v2"), bound=BOUND_OF_TWO))
-        gallery.create_index(**INDEX)
-        show(path, Case(name="one part, IVF_PQ", ours=search("v1")))
-        gallery.create_index(version="v2", **INDEX)
-        show(path, Case(name="two parts, IVF_PQ", ours=search("v2"), bound=BOUND_OF_TWO))
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "fused.lance")
-        both = fill(path, arguments.rows, dim, rng)
-        register_target(both, dim, rng)
-        hopped(both, dim, rng)
+def of_parts(path: Path, gallery: cs.Gallery, dim: int, rng: np.random.Generator, show: Callable[..., None]) -> None:
+    """Searches of one version, and of two."""
+    own = cs.SearchSettings()  # Lance's
 
-        def fused(asked: np.ndarray) -> object:
-            return both.search({"v1": asked, "v2": asked}, K, columns=COLUMNS)
+    def search(version: str) -> Callable[[np.ndarray], object]:
+        return lambda asked: gallery.search(asked, K, version, columns=COLUMNS, settings=own)
 
-        show(path, Case(name="both as one, no index", ours=fused, column="v2", bound=BOUND_OF_FUSED))
-        for version in ("v1", "v2"):
-            both.create_index(version=version, **INDEX)
-        chosen = both.explain(version="v2", serving="single").parts[0].settings
-        name = f"both as one, IVF_PQ, {chosen}"
-        show(path, Case(name=name, ours=fused, column="v2", settings=chosen, bound=BOUND_OF_FUSED))
+    show(path, Case(name="one part, no index", ours=search("v1")))
+    register_target(gallery, dim, rng)
+    half_native(gallery)
+    show(path, Case(name="two parts, no index", ours=search("v2"), bound=BOUND_OF_TWO))
+    gallery.create_index(**INDEX)
+    show(path, Case(name="one part, IVF_PQ", ours=search("v1")))
+    gallery.create_index(version="v2", **INDEX)
+    show(path, Case(name="two parts, IVF_PQ", ours=search("v2"), bound=BOUND_OF_TWO))
+
+
+def as_one(path: Path, gallery: cs.Gallery, dim: int, rng: np.random.Generator, show: Callable[..., None]) -> None:
+    """Searches by both versions; and by a target that knows nothing of what the source finds near."""
+    register_target(gallery, dim, rng)
+    rotation = hopped(gallery, dim, rng)
+
+    def alike(asked: np.ndarray) -> object:
+        return gallery.search({"v1": asked, "v2": asked @ rotation}, K, columns=COLUMNS)
+
+    def unrelated(asked: np.ndarray) -> object:
+        return gallery.search({"v1": asked, "v2": asked}, K, columns=COLUMNS)
+
+    show(path, Case(name="both as one, no index", ours=alike, column="v2", bound=BOUND_OF_FUSED))
+    show(path, Case(name="both as one, unrelated, no index", ours=unrelated, column="v2", bound=BOUND_OF_FUSED))
+    for version in ("v1", "v2"):
+        gallery.create_index(version=version, **INDEX)
+    chosen = gallery.explain(version="v2", serving="single").parts[0].settings
+    name = f"both as one, IVF_PQ, {chosen}"
+    show(path, Case(name=name, ours=alike, column="v2", settings=chosen, bound=BOUND_OF_FUSED))
 
 
 if __name__ == "__main__":

@@ -33,7 +33,8 @@ from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.vector_form import VectorForm
 
 ENTRIES = 2_000_000  # rows of lists that are held at once
-FEWEST_OF_INDEX, AS_MANY_AGAIN = 100, 2  # rows of an index's list: at least, and for each result
+AS_MANY_AGAIN = 2  # rows of an index's list that are compared in any case, for each result
+FEWEST_OF_INDEX, LISTED = 100, 4  # rows of that list, where nothing is refined; else one of as many that are refined
 ROUNDING, ROUNDING_OF_HALVES = 1e-5, 1e-2  # of Lance's distances, of floats and of half of their bits
 
 
@@ -79,8 +80,9 @@ class FusionPlan:
         depth = max(first_depth(items, self.k), self.fusion.candidates)
         if exact:
             return depth
-        compared = min((part.settings.refine or 1) * NEIGHBOURS for part in self.parts)
-        return max(self.candidates, min(depth, max(compared, FEWEST_OF_INDEX)))
+        refines = [part.settings.refine for part in self.parts if part.settings.refine is not None]
+        listed = min(refines) * NEIGHBOURS // LISTED if refines else FEWEST_OF_INDEX
+        return max(self.candidates, min(depth, listed))
 
     @property
     def candidates(self) -> int:

@@ -308,9 +308,9 @@ def test_of_an_index_no_more_is_listed_than_it_compares(tmp_path, numbers):
     gallery = begun(tmp_path, numbers)
     hopped(gallery, tmp_path, numbers)
     plan = plan_fused(gallery._catalog.registry(), "v1", "v2", FUSION, 10, None)
-    assert plan.depth(10**6, exact=True) == first_depth(10**6, 10) > 1500
+    assert plan.depth(10**6, exact=True) == first_depth(10**6, 10) > 700
     assert plan.depth(10**6, exact=False) == FEWEST_OF_INDEX
-    assert plan.using(cs.SearchSettings(refine=50)).depth(10**6, exact=False) == 500
+    assert plan.using(cs.SearchSettings(refine=100)).depth(10**6, exact=False) == 250
     assert replace(plan, k=90).depth(10**6, exact=False) == 180
 
 
