@@ -80,7 +80,9 @@ def found_of(said: Said, size: str) -> list[Found]:
 def _differences(above: Above, size: str) -> Iterator[Found]:
     journal = SIZES[size].get(above.journal)
     for name in sets_of(journal) if journal else ():
-        loss = BY_COSFACE if _is_by_cosface(journal, name) else ""
+        loss = (
+            BY_COSFACE if any(_is_by_cosface(journal, setting, name) for setting in ("classes", above.setting)) else ""
+        )
         try:
             rows = [_figures(journal, above.setting, name, path, loss) for path in (above.above, above.below)]
         except NotFound:
@@ -91,10 +93,10 @@ def _differences(above: Above, size: str) -> Iterator[Found]:
                 yield Found(above.setting, f"{name}{loss}", measure, mine - other)
 
 
-def _is_by_cosface(journal: str, name: str) -> bool:
+def _is_by_cosface(journal: str, setting: str, name: str) -> bool:
     """Whether a set counts by its rows of CosFace alone: what ArcFace has trained on it is spoilt (margins.md)."""
     try:
-        own = _figures(journal, "classes", name, ("independent", "t/t"), BY_COSFACE)
+        own = _figures(journal, setting, name, ("independent", "t/t"), BY_COSFACE)
     except NotFound:
         return False
     return len(own.map.by_seed) >= FEWEST_SEEDS

@@ -20,7 +20,7 @@ DEEPER = 4  # times as many where these do not settle it
 
 
 def first_depth(items: int, k: int) -> int:
-    """Rows of each list at first: a quarter of the `sqrt(items * k)` by which two unrelated lists share about k rows."""
+    """Rows of each list at first: a quarter of `sqrt(items * k)`, by which two unrelated lists share about k rows."""
     return max(2 * k, FEWEST, math.isqrt(items * k) // 4)
 
 
