@@ -35,7 +35,7 @@ from compatstore.storage.vector_form import VectorForm
 ENTRIES = 2_000_000  # rows of lists that are held at once
 AS_MANY_AGAIN = 2  # rows of an index's list that are compared in any case, for each result
 FEWEST_OF_INDEX, LISTED = 100, 4  # rows of that list, where nothing is refined; else one of as many that are refined
-ROUNDING, ROUNDING_OF_HALVES = 1e-5, 1e-2  # of Lance's distances, of floats and of half of their bits
+ROUNDING, ROUNDING_OF_HALVES = 1e-5, 1e-3  # of Lance's distances, at the most; it rounds a query of float16 as well
 
 
 @dataclass(frozen=True)
@@ -236,7 +236,7 @@ def _joined(
         whole = len(rows) < complete or (complete and not held.all())
         ends.append(np.inf if whole else distances[-1] if len(rows) else -np.inf)
         lists.append((rows[held].astype(np.int64), distances[held]))
-        rounding = ROUNDING if part.columns.dtype == "float32" else ROUNDING_OF_HALVES
+        rounding = ROUNDING_OF_HALVES if part.columns.dtype == "float16" else ROUNDING
         slack = max(slack, rounding * (1.0 + float(np.abs(distances[held]).max(initial=0.0))) / deviation)
     return RankedLists.of(lists, (float(ends[0]), float(ends[1])), slack, first)
 

@@ -304,6 +304,26 @@ def test_models_that_know_nothing_of_each_other_are_searched_to_the_end(tmp_path
     assert not set(found["id"].to_pylist()[:10]) <= single
 
 
+def test_versions_of_bits_are_searched_to_the_end_too(tmp_path, monkeypatch):
+    rows, rng = 400, np.random.default_rng(3)
+    ids = [f"item-{number:03d}" for number in range(rows)]
+    source, native = (np.where(rng.random((rows, 16)) < 0.5, -1, 1).astype("f4") for _ in range(2))
+    encoder = cs.encoders.Precomputed(dict(zip(ids, native, strict=True)))
+    kinds = {"dim": 16, "metric": "cosine", "dtype": "bits"}
+    gallery = cs.Gallery.create(str(tmp_path / "bits.lance"), cs.EmbeddingVersion("v1", **kinds))
+    gallery.add({"id": ids, "vector": source})
+    gallery.register(cs.EmbeddingVersion("v2", encoder=encoder, **kinds))
+    gallery.link(transform(gallery.version("v1"), gallery.version("v2"), 0))
+    gallery.upgrade("v2", backfill=0.5)
+    queries = {name: rng.normal(size=(4, 16)).astype("f4") for name in ("v1", "v2")}
+    monkeypatch.setattr(module, "first_depth", lambda items, k: 2 * k)
+    found = search(gallery, FUSION, queries, 10)
+    signs = {name: np.sign(matrix) for name, matrix in queries.items()}
+    for row in range(4):
+        mine = found.filter(np.array(found["_query"].to_numpy() == row))
+        assert_nearest(mine, reference(gallery, FUSION, signs, row, among=ids), 10)
+
+
 def test_of_an_index_no_more_is_listed_than_it_compares(tmp_path, numbers):
     gallery = begun(tmp_path, numbers)
     hopped(gallery, tmp_path, numbers)
