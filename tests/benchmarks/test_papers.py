@@ -55,8 +55,8 @@ def test_a_set_with_rows_by_cosface_counts_by_those_alone():
     sigma, random = (("FastFill, sigma", "curves", "sigma", "area"), ("FCT", "curves", "random", "area"))
     area = Said("s", "t", "r", (Above("methods", "classes", sigma, random),))
     assert "CIFAR-10, CosFace" in {one.of for one in found_of(area, "standard")}
-    data = Said("s", "t", "r", (Above("methods", "data", ("FCT", "t/h"), ("BCT", "t/s")),))
-    assert {one.of for one in found_of(data, "standard")} == {"Glyphs", "Caltech-101"}
+    series = Said("s", "t", "r", (Above("methods", "series", ("BCT", "3/1"), ("independent", "1/1")),))
+    assert {one.of for one in found_of(series, "standard")} == {"Glyphs", "Caltech-101"}
 
 
 def test_what_no_row_is_about_is_said_to_be_open():
