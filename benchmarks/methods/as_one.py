@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -37,12 +37,16 @@ class OfItems:
     images: Images
     reads: Literal["source", "id"] = "id"
     spec: str = ""
-    dim: int = field(init=False)
-    fingerprint: str = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "dim", self.model.dim)
-        object.__setattr__(self, "fingerprint", self.model.fingerprint)
+    @property
+    def dim(self) -> int:
+        """Of the model's vectors."""
+        return self.model.dim
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the model."""
+        return self.model.fingerprint
 
     def encode(self, sources: Sequence[int]) -> FloatArray:
         """Embed n items: (n, dim) float32."""

@@ -80,9 +80,8 @@ def found_of(said: Said, size: str) -> list[Found]:
 def _differences(above: Above, size: str) -> Iterator[Found]:
     journal = SIZES[size].get(above.journal)
     for name in sets_of(journal) if journal else ():
-        loss = (
-            BY_COSFACE if any(_is_by_cosface(journal, setting, name) for setting in ("classes", above.setting)) else ""
-        )
+        by_cosface = any(_is_by_cosface(journal, setting, name) for setting in ("classes", above.setting))
+        loss = BY_COSFACE if by_cosface else ""
         try:
             rows = [_figures(journal, above.setting, name, path, loss) for path in (above.above, above.below)]
         except NotFound:

@@ -3,7 +3,8 @@
 Lance searches the source's and the target's column side by side. What may be among the nearest by both distances is
 read, its two vectors are compared with the query's two embeddings exactly, and the fused distance ranks it: see
 `evaluation/fusion.py` for its definition. Where something that neither search has found could be nearer, both go deeper
-(`threshold.py`): without an index the result is that of comparing with every item.
+(`threshold.py`): without an index the result is that of comparing with every item, unless thousands of items are as
+near as the k-th.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from compatstore.search.condition import joined
 from compatstore.search.execute import query_of_part, require_as_many, side_by_side
 from compatstore.search.parts import PartResult, search_part
 from compatstore.search.plan import Part, SearchPlan, part_of, plan_search
-from compatstore.search.threshold import DEEPER, RankedLists, first_depth
+from compatstore.search.threshold import DEEPER, DEEPEST, RankedLists, first_depth
 from compatstore.storage.addresses import ADDRESS, rows_at
 from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.catalog import Catalog
@@ -181,11 +182,12 @@ def search_fused(
             asking = waiting[start : start + at_once]
             lists = _lists(snapshot, plan, [form[asking] for form in forms], depth, exact=exact)
             rows, last = _nearest(snapshot, plan, lists, [form[asking] for form in forms], columns)
-            sure = last <= np.array([each.unseen(plan.fusion) if exact else np.inf for each in lists])
+            open_ended = exact and depth < DEEPEST
+            sure = last <= np.array([each.unseen() if open_ended else np.inf for each in lists])
             found.append(_of_queries(rows, sure, asking))
             settled.append(sure)
         waiting = waiting[~np.concatenate(settled)]
-        depth *= DEEPER
+        depth = min(depth * DEEPER, DEEPEST)
     ranked = pa.concat_tables(found)
     if len(forms[0]) == 1:
         return ranked.drop_columns(["_query"])
@@ -224,21 +226,19 @@ def _joined(
     plan: FusionPlan, results: Sequence[PartResult], queries: Sequence[FloatArray], complete: int, first: int
 ) -> RankedLists:
     """Both lists of a query; one of fewer than `complete` rows holds all that can be found in its column."""
-    fusion, lists, ends, slack = plan.fusion, [], [], 0.0
-    least = min(kind.deviation for kind in (fusion.native, fusion.transformed, fusion.mixture))
-    for part, result, query, deviation in zip(
-        plan.parts, results, queries, (fusion.source.deviation, least), strict=True
-    ):
+    lists, ends, errors = [], [], []
+    for part, result, query in zip(plan.parts, results, queries, strict=True):
         rows, distances = result.rows[ADDRESS].to_numpy(), result.rows["_distance"].to_numpy().astype(np.float64)
         held = ~np.isnan(distances)  # what has no direction has no distance
         # From Lance's squared distance, or 1 less a cosine or product, to that of `distances_to`.
-        distances -= float(np.square(query.astype(np.float64)).sum()) if part.metric == "l2" else 1.0
-        whole = len(rows) < complete or (complete and not held.all())
-        ends.append(np.inf if whole else distances[-1] if len(rows) else -np.inf)
-        lists.append((rows[held].astype(np.int64), distances[held]))
+        added = float(np.square(query.astype(np.float64)).sum()) if part.metric == "l2" else 1.0
         rounding = ROUNDING_OF_HALVES if part.columns.dtype == "float16" else ROUNDING
-        slack = max(slack, rounding * (1.0 + float(np.abs(distances[held]).max(initial=0.0))) / deviation)
-    return RankedLists.of(lists, (float(ends[0]), float(ends[1])), slack, first)
+        errors.append(rounding * (added + float(np.abs(distances[held]).max(initial=0.0))))
+        distances -= added
+        whole = len(rows) < complete or (complete and not held.all())
+        ends.append(np.inf if whole else float(distances[-1]) if len(rows) else -np.inf)
+        lists.append((rows[held].astype(np.int64), distances[held]))
+    return RankedLists.of(plan.fusion, lists, (ends[0], ends[1]), (errors[0], errors[1]), first)
 
 
 def _nearest(
@@ -252,7 +252,7 @@ def _nearest(
 
     Fewer than k rows: infinitely far.
     """
-    kept = [each.rows[each.near(plan.fusion, plan.k)] for each in lists]
+    kept = [each.rows[each.near(plan.k)] for each in lists]
     asking = np.repeat(np.arange(len(kept)), [len(rows) for rows in kept])
     numbers, places = np.unique(np.concatenate(kept), return_inverse=True)
     held = [name for part in plan.parts for name in (part.columns.vector, part.columns.origin) if name]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from compatstore.evaluation.fusion import Fusion
 
 FEWEST = 100  # rows of a list at first: reading fewer is no faster
 DEEPER = 4  # times as many where these do not settle it
+DEEPEST = 20_000  # rows after which that ends: very many equal items would take all memory, and settle nothing
 
 
 def first_depth(items: int, k: int) -> int:
@@ -29,36 +31,40 @@ class RankedLists:
     """What the lists of both versions say of n rows, to one query.
 
     Args:
+        fusion: Weight and constants.
         rows: (n,) int64, each row once.
         source: (n,) float64, distances in the source's list, NaN for a row that it does not hold.
         target: (n,) float64, the same of the target's.
         ends: What each list does not hold is at least that far in it; infinite where it holds all that it can.
-        slack: How far a fused distance may be from the one by the vectors themselves.
+        errors: How far the distances of each list may be from those of the vectors themselves.
         first: (n,) bool, rows that are near in any case. An index may leave out what is nearer than the end of its
             list, and so the first rows of a list may be nearer in the other one than the bounds say.
     """
 
+    fusion: Fusion
     rows: RowNumbers
     source: Doubles
     target: Doubles
     ends: tuple[float, float]
-    slack: float
+    errors: tuple[float, float]
     first: BoolArray
 
     @classmethod
     def of(
         cls,
+        fusion: Fusion,
         lists: Sequence[tuple[RowNumbers, Doubles]],
         ends: tuple[float, float],
-        slack: float,
+        errors: tuple[float, float] = (0.0, 0.0),
         first: int = 0,
     ) -> RankedLists:
         """Put the source's and the target's list together, each as rows and their distances, nearest first.
 
         Args:
+            fusion: As of the class.
             lists: Both of them.
             ends: As of the class.
-            slack: As of the class.
+            errors: As of the class.
             first: Rows of each list that are near in any case.
         """
         rows, places = np.unique(np.concatenate([held for held, _ in lists]), return_inverse=True)
@@ -66,46 +72,57 @@ class RankedLists:
         for number, part in enumerate(np.split(places, [len(lists[0][0])])):
             distances[number, part] = lists[number][1]
             near[part[:first]] = True
-        return cls(rows, distances[0], distances[1], ends, slack, near)
+        return cls(fusion, rows, distances[0], distances[1], ends, errors, near)
 
-    def near(self, fusion: Fusion, k: int) -> BoolArray:
+    def near(self, k: int) -> BoolArray:
         """(n,) bool, rows that may be among the k nearest of those that the lists hold."""
         if len(self.rows) <= k:
             return np.ones(len(self.rows), bool)
-        bar = np.partition(self._most(fusion), k - 1)[k - 1]
-        near: BoolArray = (self._least(fusion) <= bar + self.slack) | self.first
+        bar = np.partition(self._most(), k - 1)[k - 1]
+        near: BoolArray = (self._least() <= bar + self._slack) | self.first
         return near
 
-    def unseen(self, fusion: Fusion) -> float:
+    def unseen(self) -> float:
         """The least fused distance that a row which neither list holds can have."""
         near, far = self.ends
         cases = []
         if np.isfinite(self.ends).all():
-            cases.append(_both(fusion, np.array([near]), np.array([far]))[0].min())
+            cases.append(_both(self.fusion, np.array([near]), np.array([far])).min())
         for end, in_source in ((near, True), (far, False)):
             if np.isfinite(end):  # rows without a vector in the other version; one step on tells whether they go on up
                 ahead = np.array([end, end + 1.0])
-                alone = _alone(fusion, ahead, in_source=in_source)
+                alone = _alone(self.fusion, ahead, in_source=in_source)
                 cases.append(alone[:, 0].min() if (alone[:, 1] >= alone[:, 0]).all() else -np.inf)
-        return float(min(cases, default=np.inf)) - self.slack
+        return float(min(cases, default=np.inf)) - self._slack
 
-    def _least(self, fusion: Fusion) -> Doubles:
+    @cached_property
+    def _slack(self) -> float:
+        """How far a fused distance may be from the one by the vectors themselves: it is linear in both distances."""
+        near, far = (np.array([0.0, error]) for error in self.errors)
+        made = (
+            _both(self.fusion, near, far),
+            _alone(self.fusion, near, in_source=True),
+            _alone(self.fusion, far, in_source=False),
+        )
+        return float(max(np.abs(np.diff(one, axis=1)).max() for one in made))
+
+    def _least(self) -> Doubles:
         """(n,) the least that the fused distance of each row can be."""
         here, there = ~np.isnan(self.source), ~np.isnan(self.target)
         near, far = np.where(here, self.source, self.ends[0]), np.where(there, self.target, self.ends[1])
         least = np.where(np.minimum(near, far) == -np.inf, -np.inf, np.inf)
         finite = np.isfinite(near) & np.isfinite(far)
-        least[finite] = _both(fusion, near[finite], far[finite]).min(axis=0)
+        least[finite] = _both(self.fusion, near[finite], far[finite]).min(axis=0)
         for known, distances, in_source in ((here & ~there, near, True), (there & ~here, far, False)):
-            alone = _alone(fusion, distances[known], in_source=in_source).min(axis=0)
+            alone = _alone(self.fusion, distances[known], in_source=in_source).min(axis=0)
             least[known] = np.minimum(least[known], alone)
         return least
 
-    def _most(self, fusion: Fusion) -> Doubles:
+    def _most(self) -> Doubles:
         """(n,) the most that it can be; infinite for a row that one list alone holds."""
         known = ~np.isnan(self.source) & ~np.isnan(self.target)
         most = np.full(len(self.rows), np.inf)
-        most[known] = _both(fusion, self.source[known], self.target[known]).max(axis=0)
+        most[known] = _both(self.fusion, self.source[known], self.target[known]).max(axis=0)
         return most
 
 

@@ -263,23 +263,48 @@ def test_a_fused_search_ranks_as_comparing_with_every_vector_does(
     own=st.none() | st.floats(0, 1),
     per_origin=st.booleans(),
     correlation=st.floats(-1, 1),
+    shift=st.floats(-5, 5),
 )
-def test_what_lists_leave_out_is_no_nearer(seed, depth, weight, own, per_origin, correlation):
+def test_what_lists_leave_out_is_no_nearer(seed, depth, weight, own, per_origin, correlation, shift):
     """Whatever vectors and kinds the rows have: the bounds of `RankedLists` hold for each."""
     apart = {"transformed_weight": own, "per_origin": per_origin, "correlation": correlation}
     fusion, k = replace(FUSION, weight=weight, **apart), 3
     rng = np.random.default_rng(seed)
-    distances, native = rng.normal(size=(2, 20)), rng.random(20) < 0.5
+    distances, native = rng.normal(size=(2, 20)) + shift, rng.random(20) < 0.5
     has = rng.random((2, 20)) < 0.8
     fused = fusion.distances(*distances, native, *has)
     listed = [np.flatnonzero(held)[np.argsort(one[held])][:depth] for one, held in zip(distances, has, strict=True)]
     ends = [np.inf if len(rows) < depth else one[rows[-1]] for one, rows in zip(distances, listed, strict=True)]
     held = [(rows, one[rows]) for one, rows in zip(distances, listed, strict=True)]
-    lists = RankedLists.of(held, tuple(ends), slack=0.0)
-    assert lists.unseen(fusion) <= np.delete(fused, lists.rows).min(initial=np.inf) + 1e-9
-    kept = lists.rows[lists.near(fusion, k)]
+    lists = RankedLists.of(fusion, held, tuple(ends))
+    assert lists.unseen() <= np.delete(fused, lists.rows).min(initial=np.inf) + 1e-9
+    kept = lists.rows[lists.near(k)]
     nearest = lists.rows[np.argsort(fused[lists.rows], kind="stable")[:k]]
     assert set(nearest[np.isfinite(fused[nearest])].tolist()) <= set(kept.tolist())
+
+
+def test_either_kind_of_vector_may_be_the_nearer_one():
+    """What neither list holds may be native or transformed, and these are standardised apart."""
+    lists = RankedLists.of(FUSION, [(np.arange(2), np.array([-3.0, -2.0]))] * 2, (-2.0, -2.0))
+    kinds = [FUSION.distances(np.array([-2.0]), np.array([-2.0]), np.array([native]))[0] for native in (True, False)]
+    assert kinds[1] < kinds[0]
+    assert lists.unseen() == pytest.approx(kinds[1])
+
+
+def test_very_many_equal_items_end_a_search(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "DEEPEST", 40)
+    rows, vector = 300, np.array([1.0, 2.0, 3.0], "f4")
+    ids = [f"item-{number:03d}" for number in range(rows)]
+    encoder = cs.encoders.Precomputed(dict.fromkeys(ids, vector))
+    gallery = cs.Gallery.create(str(tmp_path / "equal.lance"), cs.EmbeddingVersion("v1", dim=3, metric="cosine"))
+    gallery.add({"id": ids, "vector": np.tile(vector, (rows, 1))})
+    gallery.register(cs.EmbeddingVersion("v2", dim=3, metric="cosine", encoder=encoder))
+    gallery.link(transform(gallery.version("v1"), gallery.version("v2"), 0))
+    gallery.upgrade("v2", backfill=1.0)
+    monkeypatch.setattr(module, "first_depth", lambda items, k: 10)
+    found = search(gallery, FUSION, {"v1": vector[None], "v2": vector[None]}, 5)
+    assert len(set(found["id"].to_pylist())) == 5
+    assert np.ptp(found["_distance"].to_numpy()) == 0
 
 
 def test_models_that_know_nothing_of_each_other_are_searched_to_the_end(tmp_path, monkeypatch):
