@@ -19,7 +19,7 @@ from compatstore.evaluation.fusion import Fusion, Standardisation
 from compatstore.search import fusion as module
 from compatstore.search.execute import execute
 from compatstore.search.fusion import FEWEST_OF_INDEX, FusionPlan, plan_fused, search_fused
-from compatstore.search.threshold import RankedLists, first_depth
+from compatstore.search.threshold import first_depth
 
 ROWS, SHORT, LONG = 36, 5, 8
 IDS = [f"item-{number:02d}" for number in range(ROWS)]
@@ -254,41 +254,6 @@ def test_a_fused_search_ranks_as_comparing_with_every_vector_does(
                 continue
             found = search(gallery, replace(fusion, weight=alone), queries, k)
             assert found.equals(gallery.search(queries[name], k, name, columns=["id"]))
-
-
-@given(
-    seed=st.integers(0, 10_000),
-    depth=st.integers(1, 12),
-    weight=st.floats(0.01, 0.99),
-    own=st.none() | st.floats(0, 1),
-    per_origin=st.booleans(),
-    correlation=st.floats(-1, 1),
-    shift=st.floats(-5, 5),
-)
-def test_what_lists_leave_out_is_no_nearer(seed, depth, weight, own, per_origin, correlation, shift):
-    """Whatever vectors and kinds the rows have: the bounds of `RankedLists` hold for each."""
-    apart = {"transformed_weight": own, "per_origin": per_origin, "correlation": correlation}
-    fusion, k = replace(FUSION, weight=weight, **apart), 3
-    rng = np.random.default_rng(seed)
-    distances, native = rng.normal(size=(2, 20)) + shift, rng.random(20) < 0.5
-    has = rng.random((2, 20)) < 0.8
-    fused = fusion.distances(*distances, native, *has)
-    listed = [np.flatnonzero(held)[np.argsort(one[held])][:depth] for one, held in zip(distances, has, strict=True)]
-    ends = [np.inf if len(rows) < depth else one[rows[-1]] for one, rows in zip(distances, listed, strict=True)]
-    held = [(rows, one[rows]) for one, rows in zip(distances, listed, strict=True)]
-    lists = RankedLists.of(fusion, held, tuple(ends))
-    assert lists.unseen() <= np.delete(fused, lists.rows).min(initial=np.inf) + 1e-9
-    kept = lists.rows[lists.near(k)]
-    nearest = lists.rows[np.argsort(fused[lists.rows], kind="stable")[:k]]
-    assert set(nearest[np.isfinite(fused[nearest])].tolist()) <= set(kept.tolist())
-
-
-def test_either_kind_of_vector_may_be_the_nearer_one():
-    """What neither list holds may be native or transformed, and these are standardised apart."""
-    lists = RankedLists.of(FUSION, [(np.arange(2), np.array([-3.0, -2.0]))] * 2, (-2.0, -2.0))
-    kinds = [FUSION.distances(np.array([-2.0]), np.array([-2.0]), np.array([native]))[0] for native in (True, False)]
-    assert kinds[1] < kinds[0]
-    assert lists.unseen() == pytest.approx(kinds[1])
 
 
 def test_very_many_equal_items_end_a_search(tmp_path, monkeypatch):
