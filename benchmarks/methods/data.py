@@ -11,6 +11,8 @@ import numpy as np
 from PIL import Image
 
 from benchmarks.pairs.glyphs import read as read_glyphs
+from benchmarks.pairs.texts import embed
+from compatstore.arrays import FloatArray
 from compatstore.encoders.images import find_classes
 from compatstore.trainers import Images
 
@@ -27,6 +29,7 @@ class ImageSet:
         test: Images that no model sees: gallery and queries.
         flip: Whether a mirrored image is one of its class: not so for letters.
         others: Images of another set, which the source learns from; None where it learns from `training`.
+        captions: (classes, n) float32, a text model's vector of each class's name; None where no text is stored.
     """
 
     name: str
@@ -34,6 +37,7 @@ class ImageSet:
     test: Images
     flip: bool = False
     others: Images | None = None
+    captions: FloatArray | None = None
 
 
 def read(path: Path, name: str, pixels: int, leave_out: Sequence[str] = ()) -> ImageSet:
@@ -67,6 +71,12 @@ def searching(data: ImageSet, other: ImageSet) -> ImageSet:
 def following(data: ImageSet, other: ImageSet) -> ImageSet:
     """The source learns from another set, of as many channels; the target learns from this one, which is searched."""
     return replace(data, name=f"{data.name} after {other.name}", others=other.training)
+
+
+def captioned(data: ImageSet, model: str) -> ImageSet:
+    """What is stored of an image is the vector of its class's name, by a text model of `benchmarks.pairs.texts`."""
+    names = [f"a photo of {name.replace('_', ' ').lower()}" for name in data.training.class_names]
+    return replace(data, name=f"{data.name}, captions by {model}", captions=embed(model, names))
 
 
 def _folder(path: Path, pixels: int, leave_out: Sequence[str]) -> Images:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -10,13 +10,15 @@ import numpy.typing as npt
 
 from benchmarks.methods.data import ImageSet
 from benchmarks.methods.settings import Size
+from compatstore.arrays import FloatArray
 from compatstore.errors import InvalidInput
 from compatstore.trainers import Images
 
-Setting = Literal["classes", "data", "architecture", "series", "steps", "subgroups", "elsewhere", "disjoint"]
+Setting = Literal["classes", "data", "architecture", "series", "steps", "subgroups", "elsewhere", "disjoint", "texts"]
 SETTINGS: tuple[Setting, ...] = get_args(Setting)
 ELSEWHERE: Setting = "elsewhere"
 DISJOINT: Setting = "disjoint"
+TEXTS: Setting = "texts"
 STEPS = 6  # versions that know 50, 60, ..., 100 % of the classes
 SHARE_OF_SOURCE = 0.3
 FRESH_SHARE = 0.1
@@ -33,8 +35,8 @@ class Lesson:
             fourth, every second and all classes; "steps": six that know the first 50, 60, ..., 100 % of them;
             "subgroups": every second class is of the majority, and the source knows all of these and every tenth of
             the others; "elsewhere": as "classes", and another set is searched; "disjoint": the source learns from
-            another set alone.
-        sources: What the versions before the target learn from, oldest first.
+            another set alone; "texts": the source is a text model.
+        sources: What the versions before the target learn from, oldest first; none where the source is a text model.
         target: What the target learns from.
         gallery: What is searched, of all classes.
         queries: What is searched with.
@@ -43,6 +45,7 @@ class Lesson:
         flip: Whether training may mirror images.
         fresh: Images that no model learns from, to draw pairs from: at most as many as the target learns from, or None
             where there are less than a tenth of that.
+        captions: (classes, n) float32, what a text model stores of each class; None where images are stored.
         groups: (q,) str, the subgroup of each query's class; None where a setting has none.
     """
 
@@ -55,6 +58,7 @@ class Lesson:
     seed: int
     flip: bool = False
     fresh: Images | None = None
+    captions: FloatArray | None = None
     groups: npt.NDArray[np.str_] | None = None
 
 
@@ -62,7 +66,7 @@ def lesson(data: ImageSet, setting: Setting, size: Size, seed: int) -> Lesson:
     """Draw a trial.
 
     Raises:
-        InvalidInput: There is no such setting.
+        InvalidInput: There is no such setting, or the set lacks what the setting needs.
     """
     if setting not in SETTINGS:
         raise InvalidInput("draw a trial", expected=f"one of {SETTINGS}", found=repr(setting))
@@ -74,6 +78,7 @@ def lesson(data: ImageSet, setting: Setting, size: Size, seed: int) -> Lesson:
     searched = random.permutation(len(data.test))[:wanted]
     count = len(searched) * size.queries // wanted
     classes = range(len(training.class_names))
+    sources: tuple[Images, ...]
     if setting == "data":
         sources = (training.take(np.flatnonzero(random.random(len(training)) < SHARE_OF_SOURCE)),)
     elif setting == "series":
@@ -86,6 +91,10 @@ def lesson(data: ImageSet, setting: Setting, size: Size, seed: int) -> Lesson:
             raise InvalidInput("draw a trial", expected="a set that follows another", found=data.name)
         drawn = np.random.default_rng(seed).permutation(len(data.others))
         sources = (data.others.take(np.sort(drawn[: size.images])),)
+    elif setting == "texts":
+        if data.captions is None:
+            raise InvalidInput("draw a trial", expected="a set with captions", found=data.name)
+        sources, size = (), replace(size, dim=data.captions.shape[1])
     elif setting == "subgroups":
         sources = (training.of_classes(sorted((*classes[::2], *classes[1 :: 2 * FEW]))),)
     else:
@@ -102,5 +111,6 @@ def lesson(data: ImageSet, setting: Setting, size: Size, seed: int) -> Lesson:
         seed=seed,
         flip=data.flip,
         fresh=data.training.take(others) if len(others) >= FRESH_SHARE * len(training) else None,
+        captions=data.captions if setting == "texts" else None,
         groups=grouped,
     )

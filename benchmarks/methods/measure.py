@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,17 +62,18 @@ def _gap(groups: npt.NDArray[np.str_], ranking: Ranking) -> Record:
     }
 
 
-def searched_as_is(lesson: Lesson, source: TrainedModel, target: TrainedModel, artifact: cs.Artifact) -> Record:
-    """Search the source's gallery with target queries through Identity or Prefix, then backfill it.
+def searched_as_is(
+    lesson: Lesson, source: cs.EmbeddingVersion, stored: FloatArray, target: TrainedModel, artifact: cs.Artifact
+) -> Record:
+    """Search the source's vectors (n, d) with target queries through Identity or Prefix, then backfill the gallery.
 
     The curve is of the mixed gallery that the search plan ranks: source rows by the compared values, native rows by
     the same ("compared") or by the whole embedding ("whole"), all of unit length.
     """
     queries, native = embed(target.encoder, lesson.queries), embed(target.encoder, lesson.gallery)
-    stored = embed(source.encoder, lesson.gallery)
     compared = artifact.apply(queries).vectors
     with tempfile.TemporaryDirectory() as folder:
-        gallery = _gallery(folder, lesson, source)
+        gallery = _gallery(folder, source, stored)
         gallery.register(target.version("v2"))
         gallery.link(artifact, "v1", "v2")
         _check_search(gallery, queries, compared, stored)
@@ -94,7 +96,11 @@ def transformed(
     """Hop the gallery by a ForwardTransform, and backfill it in one order after the other."""
     queries, native = embed(target.encoder, lesson.queries), embed(target.encoder, lesson.gallery)
     with tempfile.TemporaryDirectory() as folder:
-        gallery = _gallery(folder, lesson, source, side)
+        version = source.version("v1")
+        if side is not None:
+            version = replace(version, side_dim=side.dim, side_encoder=side)
+        of_side = None if side is None else embed(side, lesson.gallery)
+        gallery = _gallery(folder, version, embed(source.encoder, lesson.gallery), of_side)
         gallery.register(target.version("v2"))
         gallery.link(artifact, "v1", "v2")
         gallery.upgrade("v2")
@@ -119,19 +125,13 @@ def _hopped_queries(lesson: Lesson, source: TrainedModel, artifact: cs.Artifact,
     return artifact.apply(embed(source.encoder, lesson.queries), extra).vectors
 
 
-def _gallery(folder: str, lesson: Lesson, source: TrainedModel, side: Encoder | None = None) -> cs.Gallery:
-    """Fill a gallery with the source's embeddings."""
-    version = source.version("v1")
-    if side is not None:
-        version = cs.EmbeddingVersion(
-            "v1", dim=version.dim, metric="cosine", normalised=version.normalised, encoder=source.encoder,
-            side_dim=side.dim, side_encoder=side,
-        )  # fmt: skip
+def _gallery(
+    folder: str, version: cs.EmbeddingVersion, vectors: FloatArray, side: FloatArray | None = None
+) -> cs.Gallery:
+    """Fill a gallery with vectors (n, d) of a version, and its side-information (n, e) if any."""
     gallery = cs.Gallery.create(str(Path(folder, "gallery.lance")), version, id_type="int64")
-    items: dict[str, Any] = {"id": list(range(len(lesson.gallery))), "vector": embed(source.encoder, lesson.gallery)}
-    if side is not None:
-        items["side"] = embed(side, lesson.gallery)
-    gallery.add(items)
+    items: dict[str, Any] = {"id": list(range(len(vectors))), "vector": vectors}
+    gallery.add(items if side is None else items | {"side": side})
     return gallery
 
 

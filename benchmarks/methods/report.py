@@ -20,6 +20,7 @@ from benchmarks.methods.rows import ROWS, baseline
 from benchmarks.methods.series import OF_FOUR, SERIES
 from benchmarks.methods.settings import EARLIER, SIZES
 from benchmarks.methods.steps import CHAINS
+from benchmarks.methods.texts import ACROSS
 from benchmarks.pairs.journal import Journal, Record
 from compatstore.evaluation.compatibility import degradation, upgrade_gain
 
@@ -36,7 +37,7 @@ def tables(setting: str, records: Sequence[Record]) -> Iterator[str]:
         rows = [record for record in mine if record["set"] == name]
         seeds = len({record["seed"] for record in rows})
         yield from ("", f"#### {name}, seeds: {seeds}", "")
-        if setting in (known := {"series": _series, "steps": _steps}):
+        if setting in (known := {"series": _series, "steps": _steps, "texts": _texts}):
             yield from known[setting](rows)
         else:
             yield from _methods(rows, grouped=setting == "subgroups")
@@ -111,6 +112,10 @@ def _steps(records: Sequence[Record]) -> Iterator[str]:
     yield from _searches(
         CHAINS, (*(f"{n}/{n}" for n in numbers), f"{STEPS}/1", *(f"{n}/h(1)" for n in numbers[1:])), records
     )
+
+
+def _texts(records: Sequence[Record]) -> Iterator[str]:
+    yield from _searches(ACROSS, ("t/s", "s/t", "t/t"), records)
 
 
 def _searches(rows: Iterable[str], pairs: Sequence[str], records: Sequence[Record]) -> Iterator[str]:

@@ -185,7 +185,7 @@ def _by_cosface(row: Row, models: Models) -> Record:
 
 def _measured(models: Models, model: Any, seconds: float) -> Record:
     lesson, source = models.lesson, models.source
-    found = searched_as_is(lesson, source, model, model.artifact)
+    found = searched_as_is(lesson, source.version("v1"), embed(source.encoder, lesson.gallery), model, model.artifact)
     return {**found, "s/s": own(lesson, source), "t/t": own(lesson, model), "seconds": seconds}
 
 

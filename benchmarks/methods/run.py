@@ -27,6 +27,10 @@ Models that search another set than they have learned from (FCT, table 9):
 Sources that have learned from another set than the targets, and no class of it (FCT, appendix I):
 
     python -m benchmarks.methods.run --set cifar10 CIFAR-10 --disjoint caltech101 Caltech-101 --journal methods.jsonl
+
+A gallery of captions, by a text model of `benchmarks.pairs.texts`, that an image model searches (BT^2, section 4.7):
+
+    python -m benchmarks.methods.run --set caltech101 Caltech-101 --texts minilm --journal methods.jsonl
 """
 
 from __future__ import annotations
@@ -39,20 +43,21 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks.methods.checkpoints import Checkpoints
-from benchmarks.methods.data import ImageSet, following, read, searching
-from benchmarks.methods.lesson import DISJOINT, ELSEWHERE, SETTINGS, Setting, lesson
+from benchmarks.methods.data import ImageSet, captioned, following, read, searching
+from benchmarks.methods.lesson import DISJOINT, ELSEWHERE, SETTINGS, TEXTS, Setting, lesson
 from benchmarks.methods.models import Models
 from benchmarks.methods.origin import origin, require_same_settings
 from benchmarks.methods.rows import FRESH, ROWS
 from benchmarks.methods.series import SERIES
 from benchmarks.methods.settings import EARLIER, SIZES, Size
 from benchmarks.methods.steps import CHAINS
+from benchmarks.methods.texts import ACROSS
 from benchmarks.pairs.journal import Journal, Record
 
 
 def measurements(setting: Setting) -> dict[str, Callable[[Models], Record]]:
     """Name the rows of a setting's table."""
-    return {"series": SERIES, "steps": CHAINS}.get(setting, ROWS)
+    return {"series": SERIES, "steps": CHAINS, TEXTS: ACROSS}.get(setting, ROWS)
 
 
 def run(
@@ -114,11 +119,12 @@ def main() -> None:
     add_options(parser)
     parser.add_argument("--size", choices=SIZES, default="quick")
     parser.add_argument("--try", dest="tried", action="store_true", help="its networks on little data, in minutes")
-    here = [name for name in SETTINGS if name not in (ELSEWHERE, DISJOINT)]
+    here = [name for name in SETTINGS if name not in (ELSEWHERE, DISJOINT, TEXTS)]
     parser.add_argument("--setting", choices=here, nargs="+", default=here)
     another = parser.add_mutually_exclusive_group()
     another.add_argument("--elsewhere", nargs=2, metavar=("PATH", "NAME"), help="a set that the models of --set search")
     another.add_argument("--disjoint", nargs=2, metavar=("PATH", "NAME"), help="a set that sources learn from")
+    another.add_argument("--texts", metavar="MODEL", help="a model of texts, whose vectors of captions are stored")
     parser.add_argument("--row", nargs="*", default=[], help="rows, all by default")
     options = parser.parse_args()
     journal, checkpoints = Journal(options.journal, EARLIER), checkpoints_of(options)
@@ -129,6 +135,8 @@ def main() -> None:
         other = read(Path(second[0]), second[1], size.pixels, options.leave_out)
         joined, setting = (searching, ELSEWHERE) if options.elsewhere else (following, DISJOINT)
         sets, settings = [joined(data, other) for data in sets], [setting]
+    elif options.texts:
+        sets, settings = [captioned(data, options.texts) for data in sets], [TEXTS]
     for seed, data in itertools.product(seeds_of(options), sets):
         run(data, size, [seed], journal, settings, options.row, checkpoints)
 

@@ -342,6 +342,7 @@ BT2 = (
     Said(
         "A text encoder's gallery is searched by an image model, which keeps its own quality.",
         "table 5", "t/t 77.6 where it has 78.0 alone",
+        (_images("texts", ("BT2", "t/t"), TARGET),),
     ),
 )  # fmt: skip
 

@@ -12,7 +12,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from benchmarks.methods.as_one import AS_ONE
-from benchmarks.methods.data import ImageSet, following, read, searching
+from benchmarks.methods.data import ImageSet, captioned, following, read, searching
 from benchmarks.methods.lesson import SETTINGS, lesson
 from benchmarks.methods.models import ARCFACE, FOURFOLD, QUARTER, Models
 from benchmarks.methods.other_loss import COSFACE, cosface
@@ -52,15 +52,17 @@ def journal(data: ImageSet, tmp_path_factory) -> Journal:
 
 
 def test_nothing_that_is_searched_was_learned_from(data: ImageSet) -> None:
+    given = {"disjoint": following(data, data), "texts": replace(data, captions=np.eye(10, dtype=np.float32))}
     for setting in SETTINGS:
-        trial = lesson(following(data, data) if setting == "disjoint" else data, setting, TINY, seed=1)
+        trial = lesson(given.get(setting, data), setting, TINY, seed=1)
         learned = {image.tobytes() for image in trial.target.images}
         assert len(trial.gallery) == TINY.gallery
         assert len(trial.queries) == TINY.queries
         searched = [image.tobytes() for part in (trial.gallery, trial.queries) for image in part.images]
         assert not learned & set(searched)
         shown = [len(images.class_names) for images in trial.sources]
-        every = {"series": [3, 5], "steps": [5, 6, 7, 8, 9], "data": [10], "disjoint": [10], "subgroups": [6]}
+        every = {"series": [3, 5], "steps": [5, 6, 7, 8, 9], "subgroups": [6], "texts": []}
+        every |= {"data": [10], "disjoint": [10]}
         assert shown == every.get(setting, [5])
 
 
@@ -106,6 +108,32 @@ def test_a_source_of_another_set_knows_nothing_of_the_one_that_is_searched(data:
     assert {image.tobytes() for image in there.sources[0].images} <= {image.tobytes() for image in inverse.images}
     with pytest.raises(InvalidInput, match="a set that follows another"):
         lesson(data, "disjoint", TINY, seed=1)
+
+
+def test_captions_are_stored_and_images_ask_for_them(data: ImageSet, tmp_path: Path) -> None:
+    names = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+    named = replace(data.training, class_names=names)
+    made = captioned(replace(data, training=named), "words@256")
+    assert made.name == "Digits, captions by words@256"
+    assert made.captions is not None
+    assert made.captions.shape == (10, 256)
+    assert len(np.unique(made.captions, axis=0)) == 10
+    trial = lesson(made, "texts", TINY, seed=1)
+    assert trial.size.dim == 256
+    with pytest.raises(InvalidInput, match="a set with captions"):
+        lesson(data, "texts", TINY, seed=1)
+    journal = Journal(tmp_path / "journal.jsonl")
+    longer = replace(TINY, images=600, epochs=8)
+    run(replace(made, captions=np.eye(10, 16, dtype=np.float32)), longer, [0], journal, ["texts"], [])
+    alone, across = journal.records
+    assert set(across) >= {"t/s", "s/t", "t/t", "curves"}
+    assert min(across[way]["map"] for way in ("t/s", "s/t")) > 0.4  # by chance a tenth
+    # Full of native vectors, the gallery is searched by the values that are compared.
+    assert across["curves"]["compared"]["curve"]["map"][0] == pytest.approx(across["t/s"]["map"], abs=1e-4)
+    line = fill("<!-- table: texts -->\n<!-- end -->", journal.records).splitlines()
+    assert line[-5].startswith("| row | t/s | s/t | t/t |")
+    assert line[-2].startswith(f"| BT2 | {100 * across['t/s']['cmc1']:.1f}")
+    assert f"{100 * alone['t/t']['cmc1']:.1f}" in line[-3]
 
 
 def test_fresh_pairs_are_of_images_that_no_model_learns_from(data: ImageSet, tmp_path: Path) -> None:
