@@ -4,6 +4,7 @@ Light to import: torch, scikit-learn and matplotlib load when `run_demo` is call
 """
 
 from compatstore.demo.report import DemoReport, DemoRow
-from compatstore.demo.run import DemoSettings, run_demo
+from compatstore.demo.run import run_demo
+from compatstore.demo.settings import DemoSettings
 
 __all__ = ["DemoReport", "DemoRow", "DemoSettings", "run_demo"]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from compatstore.arrays import FloatArray
 from compatstore.artifacts import Artifact
-from compatstore.demo.run import DemoSettings
+from compatstore.demo.settings import DemoSettings
 from compatstore.encoders import NetworkEncoder
 from compatstore.trainers import FCT, Augmentation, Autoencoder, Images, Independent, Pairs
 from compatstore.versions import EmbeddingVersion

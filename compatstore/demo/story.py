@@ -21,7 +21,7 @@ from compatstore.demo.measure import (
 )
 from compatstore.demo.models import DemoModels, Transforms, train_models, train_transforms
 from compatstore.demo.report import DemoRow
-from compatstore.demo.run import DemoSettings
+from compatstore.demo.settings import DemoSettings
 from compatstore.gallery import Gallery
 from compatstore.upgrade.plan import Plan
 from compatstore.upgrade.requests.backfill import Backfill
