@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from compatstore.search.cache import Cache, Nearest
     from compatstore.search.cache_size import CacheSize
     from compatstore.search.cascade import Cascade
+    from compatstore.search.expected import Expected
     from compatstore.shards import Shards
     from compatstore.storage.indexes import SearchSettings
     from compatstore.trainers.pairs.learn import Learn
@@ -45,6 +46,7 @@ __all__ = [
     "Details",
     "EmbeddingVersion",
     "ExactNeighbours",
+    "Expected",
     "Gallery",
     "Gates",
     "HeadLoss",
@@ -70,17 +72,18 @@ _HOMES = {
     "Cache": "compatstore.search.cache",
     "CacheSettings": "compatstore.in_memory.graph",
     "CacheSize": "compatstore.search.cache_size",
+    "Cascade": "compatstore.search.cascade",
     "CompatStoreError": "compatstore.errors",
     "Derivation": "compatstore.derivation",
     "Details": "compatstore.upgrade.requests.details",
     "EmbeddingVersion": "compatstore.versions",
-    "Cascade": "compatstore.search.cascade",
+    "ExactNeighbours": "compatstore.in_memory.nearest",
+    "Expected": "compatstore.search.expected",
     "Gallery": "compatstore.gallery",
     "Gates": "compatstore.upgrade.requests.gates",
     "HeadLoss": "compatstore.versions",
     "Learn": "compatstore.trainers.pairs.learn",
     "Nearest": "compatstore.search.cache",
-    "ExactNeighbours": "compatstore.in_memory.nearest",
     "Queries": "compatstore.upgrade.requests.queries",
     "RunSettings": "compatstore.upgrade.requests.run_settings",
     "SearchSettings": "compatstore.storage.indexes",

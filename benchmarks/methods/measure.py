@@ -16,6 +16,7 @@ from benchmarks.methods.lesson import Lesson
 from benchmarks.methods.models import embed
 from benchmarks.pairs.journal import Record
 from compatstore.arrays import Doubles, FloatArray
+from compatstore.artifacts.shrinkage import Shrinkage
 from compatstore.encoders import Encoder
 from compatstore.evaluation import Ranking, backfill_curve, flips, rank_queries, summarise
 from compatstore.trainers import TrainedModel
@@ -43,6 +44,12 @@ def figures(lesson: Lesson, queries: FloatArray, gallery: FloatArray) -> Record:
     return figures_of(
         lesson, rank_queries(queries, gallery, lesson.queries.labels, lesson.gallery.labels, metric="cosine")
     )
+
+
+def _by_products(lesson: Lesson, queries: FloatArray, gallery: FloatArray) -> Record:
+    """The same by inner products of unit queries (q, d) with vectors (n, d), whose lengths count."""
+    labels = lesson.queries.labels, lesson.gallery.labels
+    return figures_of(lesson, rank_queries(unit(queries), gallery, *labels, metric="dot"))
 
 
 def figures_of(lesson: Lesson, ranking: Ranking) -> Record:
@@ -92,8 +99,12 @@ def transformed(
     artifact: cs.Artifact,
     side: Encoder | None = None,
     orders: Sequence[str] = ("random",),
+    expected: bool = False,
 ) -> Record:
-    """Hop the gallery by a ForwardTransform, and backfill it in one order after the other."""
+    """Hop the gallery by a ForwardTransform, and backfill it in one order after the other.
+
+    Searched by expected distances, the cosines of hopped vectors are multiplied by their factors.
+    """
     queries, native = embed(target.encoder, lesson.queries), embed(target.encoder, lesson.gallery)
     with tempfile.TemporaryDirectory() as folder:
         version = source.version("v1")
@@ -109,14 +120,19 @@ def transformed(
         rows, stored = gallery.get(ids, ["v2", "v2__uncertainty"]), gallery.vectors(ids, "v1")
         hopped = np.stack(rows.column("v2").to_numpy()).astype(np.float32)[:, : target.encoder.dim]
         sigma2 = rows.column("v2__uncertainty").to_numpy(zero_copy_only=False).astype(np.float32)
-        _check_search(gallery, queries, queries, hopped)
+        stated = unit(hopped)
+        if expected:
+            shrinkage = Shrinkage.of(artifact.manifest.figures)
+            assert shrinkage is not None, "the transform predicts its errors"
+            stated = stated * shrinkage.at(sigma2)[:, None].astype(np.float32)
+        _check_search(gallery, queries, queries, stated, cs.Expected(first=len(hopped)) if expected else None)
     found = {
-        "t/h": figures(lesson, queries, hopped),
-        "h/h": figures(lesson, _hopped_queries(lesson, source, artifact, side), hopped),
+        "t/h": _by_products(lesson, queries, stated),
+        "h/h": _by_products(lesson, _hopped_queries(lesson, source, artifact, side), stated),
     }
     known = None if np.isnan(sigma2).any() else sigma2
     items = ArrayRows(ids=ids, sigma2=known, columns={CLASS: lesson.gallery.labels}, source=stored)
-    both = tuple(map(unit, (queries, hopped, native)))
+    both = (unit(queries), stated, unit(native))
     return found | {"curves": {one: _curve(lesson, *both, order(one, items, lesson.seed)) for one in orders}}
 
 
@@ -135,10 +151,13 @@ def _gallery(
     return gallery
 
 
-def _check_search(gallery: cs.Gallery, queries: FloatArray, compared: FloatArray, stored: FloatArray) -> None:
+def _check_search(
+    gallery: cs.Gallery, queries: FloatArray, compared: FloatArray, stored: FloatArray, serving: Any = None
+) -> None:
     """The gallery must find for some queries what a matrix product finds; anything else makes the figures worthless."""
-    found = gallery.search(queries[:PROBES], k=1, version="v2", columns=["id"]).column("id").to_numpy()
-    cosines = unit(compared[:PROBES]) @ unit(stored).T
+    asked = queries[:PROBES]
+    found = gallery.search(asked, k=1, version="v2", columns=["id"], serving=serving).column("id").to_numpy()
+    cosines = unit(compared[:PROBES]) @ (unit(stored) if serving is None else stored).T
     rows = np.arange(len(found))
     np.testing.assert_allclose(cosines[rows, found], cosines.max(axis=1), atol=1e-5)
 

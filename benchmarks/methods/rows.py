@@ -124,6 +124,7 @@ def transform(
     side: str = "",
     orders: Sequence[str] = ("random",),
     fresh: bool = False,
+    expected: bool = False,
     **settings: Any,
 ) -> Record:
     """Train a transform from the source's embeddings to the independent target's."""
@@ -131,7 +132,7 @@ def transform(
     encoder = models.side_encoder(side) if side else None
     artifact = learned(trainer, models, encoder, fresh=fresh, **settings)
     seconds = time.perf_counter() - start
-    found = transformed(lesson, models.source, models.independent, artifact, encoder, orders)
+    found = transformed(lesson, models.source, models.independent, artifact, encoder, orders, expected)
     chosen = artifact.manifest.settings.get("balance")
     found |= {"balance": chosen} if chosen else {}
     return {**found, "t/t": own(lesson, models.independent), "seconds": seconds}
@@ -259,6 +260,7 @@ ROWS: dict[str, Row] = {
     "FCT, as one": partial(searched_as_one, trainer=FCT),
     "residual, as one": partial(searched_as_one, trainer=Residual),
     "self-teaching": searched_as_one,
+    "FastFill, expected": partial(default_fastfill, orders=("random", *BY_SIGMA), expected=True),
 }
 ROWS |= {
     f"{name}{BY_COSFACE}": partial(_by_cosface, ROWS[name])
@@ -267,6 +269,7 @@ ROWS |= {
         "FastFill, scale chosen", "FastFill by distance, even", "residual, sigma", f"FCT{FRESH}",
         "BCT, refreshed by distance", "DMU, refreshed by distance", "FCT, as one", "residual, as one", "self-teaching",
         "FCT, mixer 256 wide", "FCT, mixer 4096 wide", "FCT, KL", "FCT, reversed KL", "RBT", "LCE, transform",
+        "FastFill, expected",
     )
 }  # fmt: skip
 

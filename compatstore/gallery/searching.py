@@ -15,7 +15,7 @@ from compatstore.asynchronous import awaited
 from compatstore.errors import CompatStoreError
 from compatstore.gallery.core import GalleryCore, verbs
 from compatstore.in_memory.graph import CacheSettings
-from compatstore.search import Cascade
+from compatstore.search import Cascade, Expected
 from compatstore.search.cache import Cache
 from compatstore.search.cache_size import CacheSize, cache_size
 from compatstore.storage.app_columns import refuse_distance
@@ -46,7 +46,7 @@ class SearchVerbs(GalleryCore):
         columns: Sequence[str] | None = None,
         *,
         fingerprint: str | Mapping[str, str] | None = None,
-        serving: searching.Serving | Cascade | None = None,
+        serving: searching.Serving | Cascade | Expected | None = None,
         settings: SearchSettings | None = None,
     ) -> Any:
         """Find the nearest items.
@@ -65,7 +65,9 @@ class SearchVerbs(GalleryCore):
             serving: "fused" ranks by the source's and the target's vectors of an upgrade as one, "single" by those of
                 one version. None does as `fuse` has chosen where both queries are there, or a source that this program
                 can embed by both; vectors of one version are served by that version. A `Cascade` embeds the first
-                candidates of an upgrade natively, within its budget, and ranks them by these vectors.
+                candidates of an upgrade natively, within its budget, and ranks them by these vectors. `Expected` ranks
+                the first candidates of one version by the distance that is expected of their native vectors: what a
+                transform doubts (FastFill's sigma^2) counts less.
             settings: How indexes are used, as `SearchSettings(nprobes=8, refine=10)`; by default as was measured when
                 they were built, with items of the gallery as queries: `status` says the recall.
 
@@ -79,7 +81,8 @@ class SearchVerbs(GalleryCore):
             NonFiniteVectors: NaN or infinite values.
             InvalidInput: k < 1, or a condition is no valid SQL, or more than one expression.
             UnknownVersion: There is no such version, or nothing to search with its queries.
-            UpgradeError: `serving` is "fused" and no fusion was chosen, or a cascade has no upgrade or no encoder.
+            UpgradeError: `serving` is "fused" and no fusion was chosen, a cascade has no upgrade or no encoder, or
+                nothing says what is to be expected of the version's transformed vectors.
 
         Examples:
             >>> gallery.search([0.0, 1.0], k=1, columns=["id"])["id"].to_pylist()
@@ -99,6 +102,8 @@ class SearchVerbs(GalleryCore):
         wanted = searching.result_columns(registry, snapshot.schema.names, columns)
         if isinstance(plan, searching.CascadePlan):
             return self._search_cascade(registry, snapshot, plan, queries, wanted)
+        if isinstance(plan, searching.ExpectedPlan):
+            return searching.search_expected(self._catalog, snapshot, plan, queries, wanted)
         if isinstance(plan, searching.FusionPlan):
             return searching.search_fused(self._catalog, snapshot, plan, queries, wanted)
         return searching.execute(self._catalog, snapshot, plan, queries, wanted)
@@ -110,7 +115,7 @@ class SearchVerbs(GalleryCore):
         version: str | None = None,
         where: str | Sequence[str] | None = None,
         *,
-        serving: searching.Serving | Cascade | None = None,
+        serving: searching.Serving | Cascade | Expected | None = None,
         settings: SearchSettings | None = None,
     ) -> searching.QueryPlan:
         """How `search` with the same arguments would go about it; print it. Nothing is searched.
@@ -124,12 +129,14 @@ class SearchVerbs(GalleryCore):
         """
         registry = self._catalog.registry()
         plan = self._plan_search(registry, query, k, version, where, serving, settings)
-        served = plan.candidates if isinstance(plan, searching.CascadePlan) else plan
-        way = searching.way_of(served)
-        warned = replace(served, warning=warning_of(self._catalog, registry, served.version, way))
+        served = plan if isinstance(plan, searching.SearchPlan | searching.FusionPlan) else plan.candidates
+        warning = warning_of(self._catalog, registry, served.version, searching.way_of(served))
+        if isinstance(plan, searching.ExpectedPlan):
+            return replace(plan, candidates=replace(plan.candidates, warning=warning))
         if isinstance(plan, searching.CascadePlan):
-            return replace(plan, candidates=warned, spent=read_spent(self._catalog.store.location, plan.run).rows)
-        return warned
+            spent = read_spent(self._catalog.store.location, plan.run).rows
+            return replace(plan, candidates=replace(plan.candidates, warning=warning), spent=spent)
+        return replace(plan, warning=warning)
 
     def write_back(self) -> WrittenBack:
         """Write the native vectors that cascades of this process have made into the gallery.
@@ -230,13 +237,15 @@ class SearchVerbs(GalleryCore):
         k: int,
         version: str | None,
         where: str | Sequence[str] | None,
-        serving: searching.Serving | Cascade | None,
+        serving: searching.Serving | Cascade | Expected | None,
         settings: SearchSettings | None,
     ) -> searching.QueryPlan:
         searching.require_count(k)
         plan: searching.QueryPlan
         if isinstance(serving, Cascade):
             plan = searching.plan_cascade(self._catalog, registry, query, k, version, where, serving)
+        elif isinstance(serving, Expected):
+            plan = searching.plan_expected(self._catalog, registry, query, k, version, where, serving)
         else:
             plan = searching.plan_serving(self._catalog, registry, query, k, version, where, serving)
         return plan if settings is None else plan.using(settings)

@@ -9,18 +9,21 @@ from compatstore.search.cascade import Cascade, CascadePlan, plan_cascade
 from compatstore.search.cascade_ranking import Candidates, search_cascade
 from compatstore.search.condition import joined
 from compatstore.search.execute import COMPUTED, as_queries, execute
+from compatstore.search.expected import Expected, ExpectedPlan, plan_expected, search_expected
 from compatstore.search.fusion import FusionPlan, search_fused
 from compatstore.search.plan import Part, SearchPlan, plan_search
 from compatstore.search.serving import plan_serving, read_served, require_fingerprints, way_of
 from compatstore.search.wanted import require_columns, require_count, result_columns
 
-QueryPlan: TypeAlias = SearchPlan | FusionPlan | CascadePlan
+QueryPlan: TypeAlias = SearchPlan | FusionPlan | CascadePlan | ExpectedPlan
 
 __all__ = [
     "COMPUTED",
     "Candidates",
     "Cascade",
     "CascadePlan",
+    "Expected",
+    "ExpectedPlan",
     "FusionPlan",
     "Part",
     "QueryPlan",
@@ -30,6 +33,7 @@ __all__ = [
     "execute",
     "joined",
     "plan_cascade",
+    "plan_expected",
     "plan_search",
     "plan_serving",
     "read_served",
@@ -38,6 +42,7 @@ __all__ = [
     "require_fingerprints",
     "result_columns",
     "search_cascade",
+    "search_expected",
     "search_fused",
     "way_of",
 ]

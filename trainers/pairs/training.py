@@ -8,19 +8,22 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from compatstore.arrays import FloatArray
 from compatstore.artifacts.architecture import Architecture
 from compatstore.artifacts.artifact import Artifact
 from compatstore.artifacts.network import DEVICE, Execution, Network, Precision
+from compatstore.artifacts.shrinkage import FIGURE
 from compatstore.boundary import checked
 from compatstore.errors import InvalidInput
 from compatstore.trainers.pairs.loop import Batch, Objective, squared_distance, tensor, train_on_pairs
 from compatstore.trainers.pairs.pairs import Pairs, unit_length
+from compatstore.trainers.pairs.shrinking import shrinkage_of
 from compatstore.trainers.pairs.trainer import held_out_figures, uncertainty_figures
 from compatstore.trainers.pairs.two_branch import Prediction, Tensors, TwoBranch, fold
 from compatstore.trainers.settings import BatchRows, Count, NotNegative, Positive, Rule, Share, require_settings
@@ -41,7 +44,7 @@ class _Trained:
     name: str
     architecture: Architecture
     tensors: dict[str, FloatArray]
-    figures: dict[str, float]
+    figures: dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,10 +189,12 @@ class TransformTraining(ABC):
             )
         architecture, tensors = self.finish(model.architecture, fold(model))
         arrays = {key: tensor.float().numpy() for key, tensor in tensors.items()}
-        figures = {"training_loss": last}
-        if watched is not None:
+        figures: dict[str, Any] = {"training_loss": last}
+        if watched is not None and held_out is not None:
             metric = pairs.target_space.metric if name == "h" else None
             figures |= _figures(Network(architecture, arrays), watched, objective, metric, self.torch_device)
+            if name == "h" and objective.uncertainty:
+                figures |= _shrinkage(Network(architecture, arrays), watched, metric, held_out.labels)
         return _Trained(name=name, architecture=architecture, tensors=arrays, figures=figures)
 
     def _architecture(self, rows: Batch, objective: Objective) -> Architecture:
@@ -217,11 +222,28 @@ class TransformTraining(ABC):
 def _figures(
     network: Network, held_out: Batch, objective: Objective, metric: Metric | None, device: torch.device
 ) -> dict[str, float]:
-    side = None if held_out.side is None or network.architecture.side_dim is None else held_out.side.numpy()
-    vectors, sigma2 = network.run(held_out.source.numpy(), side, Execution())
+    vectors, sigma2 = _run(network, held_out)
     figures = held_out_figures(vectors, held_out.target.numpy(), metric)
     if sigma2 is not None:
         prediction, rows = Prediction(torch.from_numpy(vectors).to(device), None), held_out.to(device)
         error = objective.error(prediction, rows).cpu().numpy()
         figures |= uncertainty_figures(sigma2, error, squared_distance(prediction, rows).cpu().numpy())
     return figures
+
+
+def _shrinkage(
+    network: Network, held_out: Batch, metric: Metric | None, labels: npt.NDArray[np.generic] | None
+) -> dict[str, Any]:
+    """Where angles rank the target's vectors, what sigma^2 says of them."""
+    native = held_out.target.numpy()
+    if metric != "cosine" and not unit_length(native):
+        return {}
+    vectors, sigma2 = _run(network, held_out)
+    assert sigma2 is not None, "the network says it"
+    shrinkage = shrinkage_of(sigma2, vectors, native, labels)
+    return {} if shrinkage is None else {FIGURE: shrinkage.figure()}
+
+
+def _run(network: Network, rows: Batch) -> tuple[FloatArray, FloatArray | None]:
+    side = None if rows.side is None or network.architecture.side_dim is None else rows.side.numpy()
+    return network.run(rows.source.numpy(), side, Execution())

@@ -1,0 +1,48 @@
+"""How much of its cosine a transformed vector keeps, by its sigma^2: what makes expected cosines of cosines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from compatstore.arrays import Doubles, FloatArray
+
+FIGURE: Final = "shrinkage"  # among the figures of a transform's network h
+
+
+@dataclass(frozen=True)
+class Shrinkage:
+    """Factors of the cosine of a query with a transformed vector; `trainers.pairs.shrinking` measures them.
+
+    Args:
+        log_sigma2: (b,) means of log sigma^2 in parts of the held-out rows, ascending.
+        factors: (b,) of the vectors in each part, >= 0; about 1 in the mean.
+        exponent: The power of E[cos(h, n) | sigma^2] / E[cos(h, n)] that the factors are, 0 to 1; 0 leaves cosines.
+    """
+
+    log_sigma2: tuple[float, ...]
+    factors: tuple[float, ...]
+    exponent: float
+
+    @classmethod
+    def of(cls, figures: Mapping[str, Any]) -> Shrinkage | None:
+        """Read it from the figures of an artifact; None where none was measured."""
+        network = figures.get("h")
+        found = network.get(FIGURE) if isinstance(network, Mapping) else None
+        if found is None:
+            return None
+        return cls(tuple(found["log_sigma2"]), tuple(found["factors"]), found["exponent"])
+
+    def figure(self) -> dict[str, Any]:
+        """JSON-able values, as `of` reads them."""
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+    def at(self, sigma2: FloatArray) -> Doubles:
+        """(n,) float32 -> (n,) float64: the factor of each row; 1 where sigma^2 is NaN."""
+        known = ~np.isnan(sigma2)
+        logs = np.log(np.where(known, np.maximum(sigma2, np.finfo(np.float32).tiny), 1.0).astype(np.float64))
+        found: Doubles = np.where(known, np.interp(logs, self.log_sigma2, self.factors), 1.0)
+        return found

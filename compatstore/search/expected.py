@@ -1,0 +1,199 @@
+"""Search by expected distance: of vectors that a transform made, what it doubts counts less.
+
+The nearest candidates of a search in one version are ranked by the distance that their native vectors are expected to
+have: the cosine of a transformed vector times what `Shrinkage` says of its sigma^2, that of a native vector as it is.
+Nothing is embedded and nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from compatstore.arrays import ArrowTable, Doubles, FloatArray
+from compatstore.artifacts.shrinkage import Shrinkage
+from compatstore.boundary import require_fields
+from compatstore.errors import InvalidInput, UpgradeError
+from compatstore.search.execute import execute, query_of_part
+from compatstore.search.plan import Part, SearchPlan
+from compatstore.search.serving import plan_serving
+from compatstore.storage.arrow_values import to_floats
+from compatstore.storage.catalog import Catalog
+from compatstore.storage.columns import NATIVE
+from compatstore.storage.indexes import SearchSettings
+from compatstore.storage.registry import Registry
+from compatstore.storage.snapshot import Snapshot
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """Candidates of a search in one version are ranked by their expected distance.
+
+    Args:
+        first: Nearest candidates of each query that are ranked, >= 1; k where that is more.
+
+    Raises:
+        InvalidInput: A number is out of its range.
+
+    Examples:
+        >>> cs.Expected().first
+        100
+    """
+
+    first: int = 100
+
+    def __post_init__(self) -> None:
+        require_fields(self)
+        if self.first < 1:
+            raise InvalidInput("make an Expected", expected="first >= 1", found=f"first={self.first}")
+
+
+@dataclass(frozen=True)
+class ExpectedPlan:
+    """How a query is answered by expected distances.
+
+    Attributes:
+        k: Results wanted.
+        candidates: The search that finds the candidates.
+        target: The column whose transformed vectors are doubted, or None where the gallery has none of the version.
+    """
+
+    k: int
+    candidates: SearchPlan
+    target: Part | None
+
+    @property
+    def version(self) -> str:
+        """The version that is searched."""
+        return self.candidates.version
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """All columns that are read."""
+        return self.candidates.parts
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """Versions that queries are needed in."""
+        return self.candidates.versions
+
+    def using(self, settings: SearchSettings) -> ExpectedPlan:
+        """The same plan, with other settings of the indexes."""
+        return replace(self, candidates=self.candidates.using(settings))
+
+    def __str__(self) -> str:
+        return "\n".join(
+            [
+                str(self.candidates),
+                f"  expected: these are ranked by the {self.candidates.parts[0].metric} that is expected of their "
+                f"native vectors, by the sigma^2 of transformed ones; {self.k} results",
+            ]
+        )
+
+
+def plan_expected(
+    catalog: Catalog,
+    registry: Registry,
+    query: Any,
+    k: int,
+    version: str | None,
+    where: str | Sequence[str] | None,
+    expected: Expected,
+) -> ExpectedPlan:
+    """Plan a search by expected distances; read-only.
+
+    In a version whose vectors are native it is the search without it.
+
+    Raises:
+        InvalidInput: The query does not fit the version, or a condition is not one expression.
+        UnknownVersion: There is no such version, or nothing to search with its queries.
+        UpgradeError: The version's vectors come from a transform that says no sigma^2 or was not measured, or have
+            neither unit length nor cosine as their metric.
+    """
+    plan = plan_serving(catalog, registry, query, max(k, expected.first), version, where, "single")
+    assert isinstance(plan, SearchPlan), "one version is asked"
+    record = registry.record(plan.version)
+    target = next((part for part in plan.parts if part.version == plan.version), None)
+    paths = [run.path for run in registry.runs.values() if run.open and run.target == plan.version and run.path]
+    if target is None or not paths:
+        return ExpectedPlan(k, plan, None)
+    asked, fix = f"search by the expected distance in {plan.version}", "Search without it."
+    if target.metric != "cosine" and not record.normalised:
+        raise UpgradeError(asked, expected="unit length, or cosine", found=f"{target.metric}, any length", fix=fix)
+    if all(_shrinkage(catalog, "+".join(path)) is None for path in paths):
+        raise UpgradeError(
+            asked,
+            expected="vectors of one transform that predicts its own errors, as measured on held-out pairs",
+            found=f"those of {' and '.join(part[:12] for part in paths[-1])}, without",
+            fix="Train one, by compatstore train fastfill, or search without it.",
+        )
+    return ExpectedPlan(k, plan, target)
+
+
+def search_expected(
+    catalog: Catalog,
+    snapshot: Snapshot,
+    plan: ExpectedPlan,
+    queries: Mapping[str, FloatArray],
+    columns: Sequence[str],
+) -> ArrowTable:
+    """Search by expected distances.
+
+    Args:
+        catalog: The gallery.
+        snapshot: The table version that the plan was made for.
+        plan: From `plan_expected`.
+        queries: Version -> (q, dim) float32.
+        columns: Columns to return.
+
+    Returns:
+        Arrow table as `execute` gives it; `_distance` is the expected one.
+
+    Raises:
+        InvalidInput: The condition is no valid SQL for this table, or a query has length 0, under cosine.
+    """
+    target = plan.target
+    doubted = None if target is None else target.columns.uncertainty
+    if target is None or doubted is None:
+        return execute(catalog, snapshot, replace(plan.candidates, k=plan.k), queries, columns)
+    found = execute(catalog, snapshot, plan.candidates, queries, list(dict.fromkeys([*columns, doubted])))
+    asked = query_of_part(catalog, target, queries[plan.version])
+    numbers = found["_query"].to_numpy() if "_query" in found.column_names else np.zeros(found.num_rows, np.int64)
+    factors = _factors(catalog, found, target, doubted)
+    lengths = np.square(asked.astype(np.float64)).sum(axis=1)[numbers]
+    distances = _expected(found["_distance"].to_numpy().astype(np.float64), factors, lengths, target.metric)
+    place = found.schema.get_field_index("_distance")
+    found = found.set_column(place, "_distance", pa.chunked_array([distances.astype(np.float32)], pa.float32()))
+    order = np.lexsort((distances, numbers))
+    ranks = np.arange(len(order)) - np.searchsorted(numbers, numbers[order])
+    kept = [name for name in found.column_names if name != doubted or doubted in columns]
+    return found.take(pa.array(order[ranks < plan.k])).select(kept)
+
+
+def _factors(catalog: Catalog, found: ArrowTable, target: Part, doubted: str) -> Doubles:
+    """What each row's cosine is multiplied by: 1 for native vectors and for those of transforms without sigma^2."""
+    sigma2, origins = to_floats(found[doubted]), np.asarray(found["_origin"].to_pylist(), object)
+    mine = np.asarray(found["_version"].to_pylist(), object) == target.version
+    factors = np.ones(found.num_rows)
+    for origin in set(origins[mine]) - {NATIVE}:
+        shrinkage = _shrinkage(catalog, origin)
+        if shrinkage is not None:
+            rows = mine & (origins == origin)
+            factors[rows] = shrinkage.at(sigma2[rows])
+    return factors
+
+
+def _expected(distances: Doubles, factors: Doubles, lengths: Doubles, metric: str) -> Doubles:
+    """Distances with inner products times the factors: of unit vectors and queries of squared lengths, (n,) each."""
+    if metric == "l2":
+        return (1 - factors) * (1 + lengths) + factors * distances
+    return 1 - factors * (1 - distances)
+
+
+def _shrinkage(catalog: Catalog, origin: str) -> Shrinkage | None:
+    """What was measured of an artifact; None of several: sigma^2 is of the last one's error alone."""
+    return None if "+" in origin else Shrinkage.of(catalog.artifact(origin).manifest.figures)

@@ -1,0 +1,93 @@
+"""What is chosen of a transform's doubts: factors that descend, and none that find less on the pairs held out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.isotonic import IsotonicRegression
+
+from compatstore.artifacts.shrinkage import FIGURE, Shrinkage
+from compatstore.trainers import FCT, FastFill, Pairs
+from compatstore.trainers.pairs.shrinking import EXPONENTS, descending, shrinkage_of
+
+
+def unit(vectors):
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+@pytest.fixture
+def doubted():
+    """Half of 600 items are transformed well, the others badly and towards one place; sigma^2 says which."""
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 12, 600)
+    native = unit(random.normal(size=(12, 16))[labels] + 0.4 * random.normal(size=(600, 16)))
+    bad = np.arange(600) % 2 == 1
+    place = random.normal(size=16)
+    transformed = unit(native + np.where(bad, 0.9, 0.2)[:, None] * random.normal(size=(600, 16)) + bad[:, None] * place)
+    return np.where(bad, 2.0, 0.5).astype(np.float32) * random.uniform(0.9, 1.1, 600).astype(np.float32), transformed, (
+        native
+    ), labels
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_factors_descend_as_an_isotonic_regression_does(values):
+    expected = IsotonicRegression(increasing=False).fit_transform(np.arange(len(values)), values)
+    np.testing.assert_allclose(descending(values), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_what_the_transform_doubts_keeps_less(doubted, labelled):
+    sigma2, transformed, native, labels = doubted
+    found = shrinkage_of(sigma2, transformed, native, labels if labelled else None)
+    assert found is not None
+    assert found.exponent > 0
+    certain, doubtful = found.at(np.array([0.5, 2.0], np.float32))
+    assert certain > 1 > doubtful >= 0
+    ratio = [np.einsum("nd,nd->n", transformed[rows], native[rows]).mean() for rows in (sigma2 < 1, sigma2 > 1)]
+    assert doubtful / certain == pytest.approx((ratio[1] / ratio[0]) ** found.exponent, rel=0.1)
+
+
+def test_doubts_that_say_nothing_leave_cosines_nearly_as_they_are(doubted):
+    _, transformed, native, labels = doubted
+    random = np.random.default_rng(1).uniform(0.5, 2, 600).astype(np.float32)
+    found = shrinkage_of(random, transformed, native, labels)
+    assert found is not None
+    assert np.ptp(found.at(random)) < 0.1
+
+
+def test_nothing_is_said_of_few_rows_or_of_vectors_that_point_away(doubted):
+    sigma2, transformed, native, labels = doubted
+    assert shrinkage_of(sigma2[:39], transformed[:39], native[:39], labels[:39]) is None
+    assert shrinkage_of(sigma2, -transformed, native, labels) is None
+    assert shrinkage_of(sigma2[:40], transformed[:40], native[:40], labels[:40]) is not None
+
+
+@pytest.mark.parametrize("labels", [np.zeros(600, int), np.arange(600), np.array([f"it's {n % 7}" for n in range(600)])])
+def test_labels_of_any_kind_will_do(doubted, labels):
+    sigma2, transformed, native, _ = doubted
+    found = shrinkage_of(sigma2, transformed, native, labels)
+    assert found is not None
+    assert found.exponent in EXPONENTS
+
+
+def test_sigma2_outside_what_was_seen_takes_the_nearest_factor():
+    shrinkage = Shrinkage((0.0, 1.0), (1.2, 0.8), 1.0)
+    found = shrinkage.at(np.array([0.0, 1e-30, 1.0, np.e, 1e30, np.inf, np.nan], np.float32))
+    np.testing.assert_allclose(found, [1.2, 1.2, 1.2, 0.8, 0.8, 0.8, 1.0], rtol=1e-6)
+    assert Shrinkage.of({"h": {FIGURE: shrinkage.figure()}}) == shrinkage
+    assert Shrinkage.of({}) is None
+    assert Shrinkage.of({"h": {"rows": 4.0}}) is None
+
+
+def test_a_transform_with_sigma2_records_it_where_angles_rank(doubted):
+    _, transformed, native, labels = doubted
+    small = {"epochs": 2, "branch_width": 8, "mixer_width": 8}
+    pairs = Pairs(transformed, native, labels=labels)
+    made = FastFill(batch_size=128, scale=16.0, **small).fit(pairs)
+    assert Shrinkage.of(made.manifest.figures) is not None
+    assert Shrinkage.of(FCT(**small).fit(pairs).manifest.figures) is None
+    longer = Pairs(transformed, 3 * native, labels=labels)
+    assert Shrinkage.of(FastFill(batch_size=128, loss="l2", **small).fit(longer).manifest.figures) is None
+    assert Shrinkage.of(FastFill(batch_size=128, scale=16.0, holdout=0, **small).fit(pairs).manifest.figures) is None

@@ -1,0 +1,97 @@
+"""Choose how much of its cosine a transformed vector keeps, on pairs that the transform has not learned from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from compatstore.arrays import Doubles, FloatArray
+from compatstore.artifacts.shrinkage import Shrinkage
+from compatstore.evaluation import recall_at_k, retrieval_metrics
+from compatstore.evaluation.distances import measure
+from compatstore.evaluation.ranking import nearest_rows
+
+EXPONENTS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)
+_PARTS, _FEWEST = 10, 20  # parts of the rows by sigma^2, and rows of a part at least
+_MOST_ROWS = 2048  # that exponents are compared on: 32 MB of distances
+
+
+def shrinkage_of(
+    sigma2: FloatArray, transformed: FloatArray, native: FloatArray, labels: npt.NDArray[np.generic] | None = None
+) -> Shrinkage | None:
+    """Measure E[cos(h, n) | sigma^2] / E[cos(h, n)], and choose the power of it that finds most.
+
+    Where the error of a transformed vector h does not depend on the query q, cos(q, n) of its native vector n is
+    expected to be cos(q, h) E[cos(h, n) | sigma^2]. It does depend on it: a query of an item's class lies where its
+    error points. So each power from 0 to 1 is tried: native vectors search the transformed ones, and the sum of CMC-1
+    and mAP decides, or without labels that of the recalls at 1 and 10 of native neighbours.
+
+    Args:
+        sigma2: (n,) float32, predicted, of rows held out from training.
+        transformed: (n, d) float32.
+        native: (n, d) float32, of the same items.
+        labels: (n,) classes, or None.
+
+    Returns:
+        The factors in up to ten parts of the rows, none above that of a part of smaller sigma^2; None of fewer than 40
+        rows, or where cosines are not above 0.
+    """
+    parts = min(_PARTS, len(sigma2) // _FEWEST)
+    if parts < 2:
+        return None
+    native, transformed = _unit(native), _unit(transformed)
+    cosines = np.einsum("nd,nd->n", transformed, native, dtype=np.float64)
+    if cosines.mean() <= 0:
+        return None
+    logs = np.log(np.maximum(sigma2, np.finfo(np.float32).tiny).astype(np.float64))
+    rows = np.array_split(np.argsort(logs, kind="stable"), parts)
+    kept = descending([max(cosines[part].mean(), 0.0) for part in rows]) / cosines.mean()
+    places = tuple(float(logs[part].mean()) for part in rows)
+    tried = [Shrinkage(places, tuple(map(float, kept**power)), power) for power in EXPONENTS]
+    chosen = slice(_MOST_ROWS)
+    found = _finding(native[chosen], labels[chosen] if labels is not None else None)
+    return max(tried, key=lambda one: found(transformed[chosen] * one.at(sigma2[chosen])[:, None].astype(np.float32)))
+
+
+def descending(values: Sequence[float]) -> Doubles:
+    """(b,) -> (b,) float64: the nearest values, by squares, none of which is above the one before (isotonic)."""
+    means: list[float] = []
+    counts: list[int] = []
+    for value in values:
+        mean, count = float(value), 1
+        while means and means[-1] < mean:  # pool adjacent violators
+            mean = (means[-1] * counts[-1] + mean * count) / (counts[-1] + count)
+            count += counts.pop()
+            means.pop()
+        means.append(mean)
+        counts.append(count)
+    return np.repeat(means, counts)
+
+
+def _finding(native: FloatArray, labels: npt.NDArray[np.generic] | None) -> Callable[[FloatArray], float]:
+    """What says how well the native vectors find transformed ones, each item's own left out."""
+    rows = np.arange(len(native))
+    counts = np.zeros(0) if labels is None else np.unique(labels, return_counts=True)[1]
+    if labels is not None and len(counts) > 1 and counts.max() > 1:
+
+        def of_classes(gallery: FloatArray) -> float:
+            found = retrieval_metrics(native, gallery, labels, labels, rows, rows, ks=(1,), metric="dot")
+            return found.cmc[1] + found.map
+
+        return of_classes
+    ks = [k for k in (1, 10) if len(native) > k]
+    true = {k: nearest_rows(measure(native, native, "dot"), k, rows) for k in ks}
+
+    def of_neighbours(gallery: FloatArray) -> float:
+        distances = measure(native, gallery, "dot")
+        return sum(recall_at_k(nearest_rows(distances, k, rows), true[k]) for k in ks)
+
+    return of_neighbours
+
+
+def _unit(vectors: FloatArray) -> FloatArray:
+    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+    unit: FloatArray = vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
+    return unit
