@@ -26,9 +26,12 @@ def doubted():
     bad = np.arange(600) % 2 == 1
     place = random.normal(size=16)
     transformed = unit(native + np.where(bad, 0.9, 0.2)[:, None] * random.normal(size=(600, 16)) + bad[:, None] * place)
-    return np.where(bad, 2.0, 0.5).astype(np.float32) * random.uniform(0.9, 1.1, 600).astype(np.float32), transformed, (
-        native
-    ), labels
+    return (
+        np.where(bad, 2.0, 0.5).astype(np.float32) * random.uniform(0.9, 1.1, 600).astype(np.float32),
+        transformed,
+        (native),
+        labels,
+    )
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
@@ -64,7 +67,9 @@ def test_nothing_is_said_of_few_rows_or_of_vectors_that_point_away(doubted):
     assert shrinkage_of(sigma2[:40], transformed[:40], native[:40], labels[:40]) is not None
 
 
-@pytest.mark.parametrize("labels", [np.zeros(600, int), np.arange(600), np.array([f"it's {n % 7}" for n in range(600)])])
+@pytest.mark.parametrize(
+    "labels", [np.zeros(600, int), np.arange(600), np.array([f"it's {n % 7}" for n in range(600)])]
+)
 def test_labels_of_any_kind_will_do(doubted, labels):
     sigma2, transformed, native, _ = doubted
     found = shrinkage_of(sigma2, transformed, native, labels)

@@ -1,0 +1,182 @@
+"""A search by expected distance ranks what its definition says, in every state of an upgrade."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import compatstore as cs
+from compatstore.artifacts import Architecture, Artifact, Space
+from compatstore.artifacts.shrinkage import FIGURE, Shrinkage
+from compatstore.errors import InvalidInput, UpgradeError
+from compatstore.search import ExpectedPlan
+
+ROWS, SHORT, LONG = 60, 5, 8
+SHRINKAGE = Shrinkage((-1.0, 0.0, 1.0), (1.3, 1.0, 0.4), 0.5)
+
+
+def unit(vectors):
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+class Native:
+    """Looks native vectors up by an item's id."""
+
+    dim, spec, reads, fingerprint = LONG, "", "id", "native"
+
+    def __init__(self, vectors):
+        self.vectors = vectors
+
+    def encode(self, sources):
+        return self.vectors[[int(source) for source in sources]]
+
+
+def transform(seed=0, *, shrinkage=SHRINKAGE, source=None, target=None, uncertainty=True):
+    """A linear transform that says a sigma^2 of about 1."""
+    random = np.random.default_rng(seed)
+    network = Architecture(
+        source_dim=source or SHORT, output_dim=target or LONG, normalise=True, uncertainty=uncertainty
+    )
+    shapes = {name: random.normal(size=shape).astype(np.float32) for name, shape in network.shapes().items()}
+    return Artifact.create(
+        "ForwardTransform",
+        source=Space(dim=source or SHORT, normalised=True),
+        target=Space(dim=target or LONG, normalised=True),
+        networks={"h": network},
+        tensors={f"h.{name}": tensor for name, tensor in shapes.items()},
+        figures={} if shrinkage is None else {"h": {FIGURE: shrinkage.figure()}},
+    )
+
+
+class World:
+    """A gallery of unit vectors that was hopped by an artifact, and queries of its target."""
+
+    def __init__(self, folder, metric="cosine", artifact=None, seed=0):
+        random = np.random.default_rng(seed)
+        self.source, self.native = unit(random.normal(size=(ROWS, SHORT))), unit(random.normal(size=(ROWS, LONG)))
+        self.queries, self.metric = random.normal(size=(4, LONG)).astype(np.float32), metric
+        if metric != "dot":
+            self.queries = unit(self.queries) if metric == "cosine" else self.queries
+        versions = [
+            cs.EmbeddingVersion("v1", dim=SHORT, metric=metric, normalised=True),
+            cs.EmbeddingVersion("v2", dim=LONG, metric=metric, normalised=True, encoder=Native(self.native)),
+        ]
+        self.artifact = artifact or transform(seed)
+        self.gallery = cs.Gallery.create(str(folder / "gallery.lance"), versions[0], id_type="int64")
+        self.gallery.add({"id": list(range(ROWS)), "vector": self.source, "even": [n % 2 == 0 for n in range(ROWS)]})
+        self.gallery.register(versions[1])
+        self.gallery.link(self.artifact, "v1", "v2")
+        self.gallery.upgrade("v2")
+
+    def distances(self, query):
+        """The expected distance of every item, from what the table holds."""
+        found = self.gallery.get(list(range(ROWS)), ["v2", "v2__uncertainty", "v2__origin"])
+        vectors = np.stack(found["v2"].to_numpy()).astype(np.float64)
+        sigma2 = found["v2__uncertainty"].to_numpy(zero_copy_only=False).astype(np.float64)
+        native = np.array([origin == "native" for origin in found["v2__origin"].to_pylist()])
+        kept = np.interp(np.log(sigma2), SHRINKAGE.log_sigma2, SHRINKAGE.factors)
+        products = np.where(native, 1.0, np.nan_to_num(kept, nan=1.0)) * (vectors @ query.astype(np.float64))
+        if self.metric == "l2":
+            return query.astype(np.float64) @ query + 1 - 2 * products
+        return 1 - products / (np.linalg.norm(query) if self.metric == "cosine" else 1.0)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "l2", "dot"])
+@pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
+def test_the_nearest_by_expected_distance_are_found(tmp_path, metric, share):
+    world = World(tmp_path, metric)
+    world.gallery.upgrade("v2", backfill=cs.Backfill(share=share, order="sigma") if share else None)
+    for condition, kept in ((None, np.ones(ROWS, bool)), ("even", np.arange(ROWS) % 2 == 0)):
+        found = world.gallery.search(
+            world.queries, k=7, version="v2", where=condition, columns=["id"], serving=cs.Expected(first=ROWS)
+        )
+        assert found.column_names == ["id", "_distance", "_version", "_origin", "_query"]
+        for number, query in enumerate(world.queries):
+            expected = np.where(kept, world.distances(query), np.inf)
+            mine = found.filter(pa.compute.equal(found["_query"], number))
+            assert mine["id"].to_pylist() == np.argsort(expected, kind="stable")[:7].tolist()
+            np.testing.assert_allclose(mine["_distance"].to_numpy(), np.sort(expected)[:7], atol=2e-6)
+
+
+@settings(max_examples=25)
+@given(first=st.integers(1, 80), k=st.integers(1, 80))
+def test_only_the_first_candidates_change_places(tmp_path_factory, first, k):
+    world = _world(tmp_path_factory)
+    query = world.queries[0]
+    plain = world.gallery.search(query, k=max(first, k), version="v2", columns=["id"])["id"].to_pylist()
+    found = world.gallery.search(query, k=k, version="v2", columns=["id"], serving=cs.Expected(first=first))
+    distances = world.distances(query)
+    assert found["id"].to_pylist() == sorted(plain, key=lambda item: distances[item])[:k]
+
+
+_made: list[World] = []
+
+
+def _world(factory):
+    """One gallery for all examples, as none changes it."""
+    if not _made:
+        _made.append(World(factory.mktemp("world")))
+    return _made[0]
+
+
+def test_columns_are_those_asked_for(tmp_path):
+    world = World(tmp_path)
+    columns = ["v2__uncertainty", "id"]
+    found = world.gallery.search(world.queries[0], k=3, version="v2", columns=columns, serving=cs.Expected())
+    assert found.column_names == [*columns, "_distance", "_version", "_origin"]
+    plain = world.gallery.search(world.queries[0], k=3, version="v2", serving=cs.Expected())
+    assert plain.column_names == world.gallery.search(world.queries[0], k=3, version="v2").column_names
+
+
+def test_native_vectors_are_searched_as_they_are(tmp_path):
+    world = World(tmp_path)
+    for version, query in (("v1", world.source[:2]), ("v2", world.queries)):
+        if version == "v2":
+            world.gallery.upgrade("v2", backfill=1.0)
+            world.gallery.cutover("v2")
+            world.gallery.retire("v1")
+        plain = world.gallery.search(query, k=5, version=version)
+        assert world.gallery.search(query, k=5, version=version, serving=cs.Expected()) == plain
+
+
+def test_the_plan_says_how_it_ranks(tmp_path):
+    world = World(tmp_path)
+    plan = world.gallery.explain(k=5, version="v2", serving=cs.Expected(first=20))
+    assert isinstance(plan, ExpectedPlan)
+    assert (plan.k, plan.candidates.k, plan.version, plan.versions) == (5, 20, "v2", ("v2",))
+    assert "20 nearest" in str(plan)
+    assert "expected of their native vectors" in str(plan)
+    assert str(plan.using(cs.SearchSettings(nprobes=3))).count("nprobes") == 1
+
+
+@pytest.mark.parametrize("artifact", [transform(shrinkage=None), transform(uncertainty=False, shrinkage=None)])
+def test_a_transform_that_says_nothing_of_its_errors_is_refused(tmp_path, artifact):
+    world = World(tmp_path, artifact=artifact)
+    with pytest.raises(UpgradeError, match="predicts its own errors") as refused:
+        world.gallery.search(world.queries, version="v2", serving=cs.Expected())
+    assert artifact.short_id in refused.value.found
+    assert world.gallery.search(world.queries, version="v2").num_rows == 40
+
+
+def test_vectors_of_any_length_are_refused_where_lengths_count(tmp_path):
+    source, target = (cs.EmbeddingVersion(name, dim=SHORT, metric="l2") for name in ("v1", "v2"))
+    gallery = cs.Gallery.create(str(tmp_path / "gallery.lance"), source, id_type="int64")
+    gallery.add({"id": [0, 1, 2], "vector": np.eye(3, SHORT)})
+    gallery.register(target)
+    network = Architecture(source_dim=SHORT, output_dim=SHORT, uncertainty=True)
+    tensors = {f"h.{name}": np.ones(shape, np.float32) for name, shape in network.shapes().items()}
+    space = Space(dim=SHORT)
+    made = {"networks": {"h": network}, "tensors": tensors, "figures": {"h": {FIGURE: SHRINKAGE.figure()}}}
+    gallery.link(Artifact.create("ForwardTransform", source=space, target=space, **made), "v1", "v2")
+    gallery.upgrade("v2")
+    with pytest.raises(UpgradeError, match="unit length, or cosine"):
+        gallery.search(np.ones(SHORT), version="v2", serving=cs.Expected())
+
+
+@pytest.mark.parametrize("first", [0, -1, 1.5, True, None, "10"])
+def test_numbers_of_candidates_are_checked(first):
+    with pytest.raises(InvalidInput):
+        cs.Expected(first=first)
