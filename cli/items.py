@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from compatstore.cli.files import Feed
     from compatstore.gallery import Gallery
     from compatstore.ingest.write import Added
-    from compatstore.search import Cascade, QueryPlan, Serving
+    from compatstore.search import Cascade, Expected, QueryPlan, Serving
 
 
 FAILURES_SHOWN = 20
@@ -106,9 +106,10 @@ def _of_search() -> Mapping[str, Options]:
 )
 @click.option(
     "--serving",
-    type=click.Choice(["fused", "single", "cascade"]),
+    type=click.Choice(["fused", "single", "cascade", "expected"]),
     help="Rank by both versions of an upgrade as one, or by one version; by default as `fuse` has chosen. cascade: the "
-    "first candidates are embedded natively, within a budget, and ranked by these vectors.",
+    "first candidates are embedded natively, within a budget, and ranked by these vectors. expected: the first 100 are "
+    "ranked by what a transform that knows its errors lets expect of their native vectors.",
 )
 @click.option("--nprobes", type=int, help="Cells of the index to read; as was measured when it was built by default.")
 @click.option(
@@ -128,7 +129,7 @@ def search(
     where: tuple[str, ...],
     version: str | None,
     columns: str | None,
-    serving: Literal["fused", "single", "cascade"] | None,
+    serving: Literal["fused", "single", "cascade", "expected"] | None,
     nprobes: int | None,
     refine: int | None,
     explain: bool,
@@ -139,14 +140,14 @@ def search(
 
     Give one of --image, --text, --vector and --id. The options from --candidates on are those of --serving cascade.
     """
-    from compatstore.search import COMPUTED
+    from compatstore.search import COMPUTED, Expected
     from compatstore.storage.indexes import SearchSettings
 
     forms = {"--image": image, "--text": text, "--vector": vector, "--id": id}
     given = [name for name, value in forms.items() if value is not None]
     if len(given) > 1 or not (given or explain):
         raise InvalidInput("search", expected=f"one of {', '.join(forms)}", found=", ".join(given) or "none")
-    asked = cascade if serving == "cascade" else serving
+    asked = cascade if serving == "cascade" else Expected() if serving == "expected" else serving
     if serving != "cascade" and cascade != type(cascade)():
         raise InvalidInput("search", expected="--serving cascade beside the options of one", found=f"{serving}")
     opened = open_gallery(gallery, trust_code=trust_code)
@@ -260,7 +261,7 @@ def _write_back(gallery: Gallery, output: Output) -> None:
         output.note(f"{written.rows} items were embedded natively and written back")
 
 
-def _stored(gallery: Gallery, item: str, version: str | None, serving: Serving | Cascade | None) -> Any:
+def _stored(gallery: Gallery, item: str, version: str | None, serving: Serving | Cascade | Expected | None) -> Any:
     """The vector of an item, or its vectors in all versions that the search asks in."""
     if serving is None or serving == "single":
         return _stored_vector(gallery, item, version)

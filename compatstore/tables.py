@@ -61,7 +61,7 @@ def short(value: float) -> str:
 
 def figures(values: Mapping[str, Any]) -> Iterator[str | Table]:
     """Held-out figures of an artifact: of each network, and a table for each list of candidates."""
-    rows = [(path[0], " ".join(path[1:]), value) for path, value in flat(values) if not _is_list(value)]
+    rows = [(path[0], " ".join(path[1:]), _ends(value)) for path, value in flat(values) if not _is_list(value)]
     if rows:
         yield ""
         yield table(("held out", "figure", "value"), rows)
@@ -78,6 +78,11 @@ def flat(values: Mapping[str, Any], path: tuple[str, ...] = ()) -> Iterator[tupl
             yield from flat(value, (*path, name))
         else:
             yield (*path, name), value
+
+
+def _ends(value: Any) -> Any:
+    """A list of numbers by its first and last one; anything else as it is."""
+    return f"{short(value[0])} ... {short(value[-1])}" if isinstance(value, list | tuple) and value else value
 
 
 def _is_list(value: Any) -> bool:

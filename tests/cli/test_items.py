@@ -256,3 +256,34 @@ def test_options_of_a_cascade_need_one(run, gallery):
     refused = run("search", gallery, "--id", "digit-0007", "--first", 4)
     assert refused.code == 2
     assert "--serving cascade" in refused.err
+
+
+def test_the_first_results_are_ranked_by_what_is_expected_of_them(run, digits, tmp_path):
+    made, path = tmp_path / "fast.artifact", tmp_path / "unit.lance"
+    unit = ("--metric", "cosine")
+    for words in (
+        ("init", path, "--version", "v1", "--dim", 64, *unit),
+        ("add", path, digits / "v1.npz"),
+        ("register", path, "v2", "--encoder", f"precomputed:{digits / 'v2.npz'}", *unit),
+        ("train", "fastfill", "--gallery", path, "--source", "v1", "--target", digits / "v2.npz", "--to", "v2",
+         "--out", made, "--epochs", 3, "--batch-size", 64, "--branch-width", 8, "--mixer-width", 16, "--loss", "l2",
+         "--holdout", 0.4),
+        ("link", path, made),
+        ("upgrade", path, "v2"),
+    ):  # fmt: skip
+        done = run(*words)
+        assert done.code == 0, done.err
+    asked = ("search", path, "--id", "digit-0007", "--version", "v2", "-k", 5)
+    plain, found = run(*asked, "--json").json, run(*asked, "--serving", "expected", "--json").json
+    assert len(found) == 5
+    assert [row["_distance"] for row in found] == sorted(row["_distance"] for row in found)
+    assert {row["_origin"] for row in found} == {row["_origin"] for row in plain}
+    assert "100 nearest" in run(*asked[:2], "--version", "v2", "--explain", "--serving", "expected").out
+
+
+def test_a_transform_without_sigma2_expects_nothing(run, linked):
+    assert run("upgrade", linked, "v2").code == 0
+    refused = run("search", linked, "--id", "digit-0007", "--version", "v2", "--serving", "expected")
+    assert refused.code != 0
+    assert refused.err.count("\n") <= 4
+    assert "Search without it" in refused.err
