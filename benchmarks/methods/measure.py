@@ -46,12 +46,6 @@ def figures(lesson: Lesson, queries: FloatArray, gallery: FloatArray) -> Record:
     )
 
 
-def _by_products(lesson: Lesson, queries: FloatArray, gallery: FloatArray) -> Record:
-    """The same by inner products of unit queries (q, d) with vectors (n, d), whose lengths count."""
-    labels = lesson.queries.labels, lesson.gallery.labels
-    return figures_of(lesson, rank_queries(unit(queries), gallery, *labels, metric="dot"))
-
-
 def figures_of(lesson: Lesson, ranking: Ranking) -> Record:
     """The same of what queries have found."""
     found = summarise(ranking, (1, 5))
@@ -103,7 +97,7 @@ def transformed(
 ) -> Record:
     """Hop the gallery by a ForwardTransform, and backfill it in one order after the other.
 
-    Searched by expected distances, the cosines of hopped vectors are multiplied by their factors.
+    With `expected`, it is searched by expected distances too.
     """
     queries, native = embed(target.encoder, lesson.queries), embed(target.encoder, lesson.gallery)
     with tempfile.TemporaryDirectory() as folder:
@@ -120,20 +114,31 @@ def transformed(
         rows, stored = gallery.get(ids, ["v2", "v2__uncertainty"]), gallery.vectors(ids, "v1")
         hopped = np.stack(rows.column("v2").to_numpy()).astype(np.float32)[:, : target.encoder.dim]
         sigma2 = rows.column("v2__uncertainty").to_numpy(zero_copy_only=False).astype(np.float32)
-        stated = unit(hopped)
-        if expected:
-            shrinkage = Shrinkage.of(artifact.manifest.figures)
-            assert shrinkage is not None, "the transform predicts its errors"
-            stated = stated * shrinkage.at(sigma2)[:, None].astype(np.float32)
-        _check_search(gallery, queries, queries, stated, cs.Expected(first=len(hopped)) if expected else None)
-    found = {
-        "t/h": _by_products(lesson, queries, stated),
-        "h/h": _by_products(lesson, _hopped_queries(lesson, source, artifact, side), stated),
-    }
+        _check_search(gallery, queries, queries, hopped)
+        doubted = _doubted(artifact, hopped, sigma2) if expected else None
+        if doubted is not None:
+            _check_search(gallery, queries, queries, doubted, cs.Expected(first=len(hopped)))
     known = None if np.isnan(sigma2).any() else sigma2
     items = ArrayRows(ids=ids, sigma2=known, columns={CLASS: lesson.gallery.labels}, source=stored)
-    both = (unit(queries), stated, unit(native))
-    return found | {"curves": {one: _curve(lesson, *both, order(one, items, lesson.seed)) for one in orders}}
+    asking, full = unit(queries), unit(native)
+    ranked = {one: order(one, items, lesson.seed) for one in orders}
+    found = {
+        "t/h": figures(lesson, queries, hopped),
+        "h/h": figures(lesson, _hopped_queries(lesson, source, artifact, side), hopped),
+        "curves": {one: _curve(lesson, asking, unit(hopped), full, ranked[one]) for one in orders},
+    }
+    if doubted is not None:
+        labels = lesson.queries.labels, lesson.gallery.labels
+        found["t/h, expected"] = figures_of(lesson, rank_queries(asking, doubted, *labels, metric="dot"))
+        found["curves"] |= {f"{one}, expected": _curve(lesson, asking, doubted, full, ranked[one]) for one in orders}
+    return found
+
+
+def _doubted(artifact: cs.Artifact, hopped: FloatArray, sigma2: FloatArray) -> FloatArray:
+    """Hopped vectors (n, d) whose inner products with unit queries are expected cosines; sigma2 is (n,)."""
+    shrinkage = Shrinkage.of(artifact.manifest.figures)
+    assert shrinkage is not None, "the transform predicts its errors"
+    return unit(hopped) * shrinkage.at(sigma2)[:, None].astype(np.float32)
 
 
 def _hopped_queries(lesson: Lesson, source: TrainedModel, artifact: cs.Artifact, side: Encoder | None) -> FloatArray:

@@ -19,8 +19,8 @@ class Shrinkage:
 
     Args:
         log_sigma2: (b,) means of log sigma^2 in parts of the held-out rows, ascending.
-        factors: (b,) of the vectors in each part, >= 0; about 1 in the mean.
-        exponent: The power of E[cos(h, n) | sigma^2] / E[cos(h, n)] that the factors are, 0 to 1; 0 leaves cosines.
+        factors: (b,) of the vectors in each part, from 0 to 1.
+        exponent: The power of E[cos(h, n) | sigma^2] / E[cos(h, n)] that the factors are, at most 1; 0 leaves cosines.
     """
 
     log_sigma2: tuple[float, ...]

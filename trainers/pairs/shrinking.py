@@ -10,10 +10,12 @@ import numpy.typing as npt
 from compatstore.arrays import Doubles, FloatArray
 from compatstore.artifacts.shrinkage import Shrinkage
 from compatstore.evaluation import recall_at_k, retrieval_metrics
+from compatstore.evaluation.curve import native_rows
 from compatstore.evaluation.distances import measure
 from compatstore.evaluation.ranking import nearest_rows
 
 EXPONENTS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)
+SHARES = (0.0, 0.25, 0.5, 0.75)  # of native rows; with all of them there is nothing to doubt
 _PARTS, _FEWEST = 10, 20  # parts of the rows by sigma^2, and rows of a part at least
 _MOST_ROWS = 2048  # that exponents are compared on: 32 MB of distances
 
@@ -25,8 +27,9 @@ def shrinkage_of(
 
     Where the error of a transformed vector h does not depend on the query q, cos(q, n) of its native vector n is
     expected to be cos(q, h) E[cos(h, n) | sigma^2]. It does depend on it: a query of an item's class lies where its
-    error points. So each power from 0 to 1 is tried: native vectors search the transformed ones, and the sum of CMC-1
-    and mAP decides, or without labels that of the recalls at 1 and 10 of native neighbours.
+    error points. So each power from 0 to 1 is tried: native vectors search a backfill of the transformed ones in the
+    order of sigma^2, and the mean over it of CMC-1 and mAP decides, or without labels that of the recalls at 1 and 10
+    of native neighbours. No factor is above 1: what is doubted least competes with native vectors by its cosine.
 
     Args:
         sigma2: (n,) float32, predicted, of rows held out from training.
@@ -49,10 +52,32 @@ def shrinkage_of(
     rows = np.array_split(np.argsort(logs, kind="stable"), parts)
     kept = descending([max(cosines[part].mean(), 0.0) for part in rows]) / cosines.mean()
     places = tuple(float(logs[part].mean()) for part in rows)
-    tried = [Shrinkage(places, tuple(map(float, kept**power)), power) for power in EXPONENTS]
-    chosen = slice(_MOST_ROWS)
-    found = _finding(native[chosen], labels[chosen] if labels is not None else None)
-    return max(tried, key=lambda one: found(transformed[chosen] * one.at(sigma2[chosen])[:, None].astype(np.float32)))
+    tried = [Shrinkage(places, tuple(map(float, np.minimum(kept, 1.0) ** power)), power) for power in EXPONENTS]
+    some = slice(_MOST_ROWS)
+    trial = _Backfill(sigma2[some], transformed[some], native[some], None if labels is None else labels[some])
+    return max(tried, key=trial.found)
+
+
+class _Backfill:
+    """Native vectors search transformed ones while these give way to native ones, in the order of sigma^2."""
+
+    def __init__(
+        self,
+        sigma2: FloatArray,
+        transformed: FloatArray,
+        native: FloatArray,
+        labels: npt.NDArray[np.generic] | None,
+    ) -> None:
+        self._sigma2, self._transformed, self._native = sigma2, transformed, native
+        order = np.argsort(-sigma2, kind="stable")
+        self._steps = [native_rows(order, share) for share in SHARES]
+        self._finding = _finding(native, labels)
+
+    def found(self, shrinkage: Shrinkage) -> float:
+        """What is found, in the mean over the shares."""
+        doubted = self._transformed * shrinkage.at(self._sigma2)[:, None].astype(np.float32)
+        steps = [np.where(native[:, None], self._native, doubted) for native in self._steps]
+        return float(np.mean([self._finding(gallery) for gallery in steps]))
 
 
 def descending(values: Sequence[float]) -> Doubles:
