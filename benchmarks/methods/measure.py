@@ -97,7 +97,7 @@ def transformed(
 ) -> Record:
     """Hop the gallery by a ForwardTransform, and backfill it in one order after the other.
 
-    With `expected`, it is searched by expected distances too.
+    With `expected`, it is searched by expected distances too, where the transform was measured on 40 pairs or more.
     """
     queries, native = embed(target.encoder, lesson.queries), embed(target.encoder, lesson.gallery)
     with tempfile.TemporaryDirectory() as folder:
@@ -134,11 +134,10 @@ def transformed(
     return found
 
 
-def _doubted(artifact: cs.Artifact, hopped: FloatArray, sigma2: FloatArray) -> FloatArray:
-    """Hopped vectors (n, d) whose inner products with unit queries are expected cosines; sigma2 is (n,)."""
+def _doubted(artifact: cs.Artifact, hopped: FloatArray, sigma2: FloatArray) -> FloatArray | None:
+    """Hopped vectors (n, d) whose products with unit queries are expected cosines; None where nothing was measured."""
     shrinkage = Shrinkage.of(artifact.manifest.figures)
-    assert shrinkage is not None, "the transform predicts its errors"
-    return unit(hopped) * shrinkage.at(sigma2)[:, None].astype(np.float32)
+    return None if shrinkage is None else unit(hopped) * shrinkage.at(sigma2)[:, None].astype(np.float32)
 
 
 def _hopped_queries(lesson: Lesson, source: TrainedModel, artifact: cs.Artifact, side: Encoder | None) -> FloatArray:

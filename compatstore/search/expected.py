@@ -59,12 +59,14 @@ class ExpectedPlan:
     Attributes:
         k: Results wanted.
         candidates: The search that finds the candidates.
-        target: The column whose transformed vectors are doubted, or None where the gallery has none of the version.
+        target: The column whose transformed vectors are doubted.
+        doubted: Its column of sigma^2.
     """
 
     k: int
     candidates: SearchPlan
-    target: Part | None
+    target: Part
+    doubted: str
 
     @property
     def version(self) -> str:
@@ -89,7 +91,7 @@ class ExpectedPlan:
         return "\n".join(
             [
                 str(self.candidates),
-                f"  expected: these are ranked by the {self.candidates.parts[0].metric} that is expected of their "
+                f"  expected: these are ranked by the {self.target.metric} that is expected of their "
                 f"native vectors, by the sigma^2 of transformed ones; {self.k} results",
             ]
         )
@@ -103,35 +105,39 @@ def plan_expected(
     version: str | None,
     where: str | Sequence[str] | None,
     expected: Expected,
-) -> ExpectedPlan:
+) -> ExpectedPlan | SearchPlan:
     """Plan a search by expected distances; read-only.
 
-    In a version whose vectors are native it is the search without it.
+    It is the search without them where no vector of the version was made by a transform, and where the rows of two
+    versions are merged by rank.
 
     Raises:
         InvalidInput: The query does not fit the version, or a condition is not one expression.
         UnknownVersion: There is no such version, or nothing to search with its queries.
-        UpgradeError: The version's vectors come from a transform that says no sigma^2 or was not measured, or have
-            neither unit length nor cosine as their metric.
+        UpgradeError: The version's vectors come from a transform that says no sigma^2 or was not measured, are bits, or
+            have neither unit length nor cosine as their metric.
     """
-    plan = plan_serving(catalog, registry, query, max(k, expected.first), version, where, "single")
+    plan = plan_serving(catalog, registry, query, k, version, where, "single")
     assert isinstance(plan, SearchPlan), "one version is asked"
     record = registry.record(plan.version)
     target = next((part for part in plan.parts if part.version == plan.version), None)
     paths = [run.path for run in registry.runs.values() if run.open and run.target == plan.version and run.path]
-    if target is None or not paths:
-        return ExpectedPlan(k, plan, None)
+    if target is None or not paths or plan.merge == "reciprocal rank":
+        return plan
     asked, fix = f"search by the expected distance in {plan.version}", "Search without it."
+    if target.columns.dtype == "bits":
+        raise UpgradeError(asked, expected="vectors of values", found="bits", fix=fix)
     if target.metric != "cosine" and not record.normalised:
         raise UpgradeError(asked, expected="unit length, or cosine", found=f"{target.metric}, any length", fix=fix)
-    if all(_shrinkage(catalog, "+".join(path)) is None for path in paths):
+    doubted = target.columns.uncertainty
+    if doubted is None or all(_shrinkage(catalog, "+".join(path)) is None for path in paths):
         raise UpgradeError(
             asked,
             expected="vectors of one transform that predicts its own errors, as measured on held-out pairs",
             found=f"those of {' and '.join(part[:12] for part in paths[-1])}, without",
             fix="Train one, by compatstore train fastfill, or search without it.",
         )
-    return ExpectedPlan(k, plan, target)
+    return ExpectedPlan(k, replace(plan, k=max(k, expected.first)), target, doubted)
 
 
 def search_expected(
@@ -156,10 +162,7 @@ def search_expected(
     Raises:
         InvalidInput: The condition is no valid SQL for this table, or a query has length 0, under cosine.
     """
-    target = plan.target
-    doubted = None if target is None else target.columns.uncertainty
-    if target is None or doubted is None:
-        return execute(catalog, snapshot, replace(plan.candidates, k=plan.k), queries, columns)
+    target, doubted = plan.target, plan.doubted
     found = execute(catalog, snapshot, plan.candidates, queries, list(dict.fromkeys([*columns, doubted])))
     asked = query_of_part(catalog, target, queries[plan.version])
     numbers = found["_query"].to_numpy() if "_query" in found.column_names else np.zeros(found.num_rows, np.int64)

@@ -110,6 +110,19 @@ def test_a_source_of_another_set_knows_nothing_of_the_one_that_is_searched(data:
         lesson(data, "disjoint", TINY, seed=1)
 
 
+def test_a_gallery_is_searched_by_expected_distances_too(data: ImageSet, tmp_path: Path) -> None:
+    small, large = Journal(tmp_path / "small.jsonl"), Journal(tmp_path / "large.jsonl")
+    run(data, TINY, [0], small, ["classes"], ["FastFill, expected"])
+    run(data, replace(TINY, images=700, transform_epochs=20), [0], large, ["classes"], ["FastFill, expected"])
+    (few,), (row,) = small.records, large.records
+    assert set(few["curves"]) == {"random", "sigma"}  # 20 pairs held out say nothing
+    assert set(row["curves"]) == {"random", "sigma", "random, expected", "sigma, expected"}
+    for order in ("random", "sigma"):
+        curves = [row["curves"][f"{order}{way}"]["curve"]["map"] for way in ("", ", expected")]
+        assert curves[0][-1] == curves[1][-1]  # a full gallery has nothing to doubt
+        assert curves[1][0] == pytest.approx(row["t/h, expected"]["map"], abs=1e-4)
+
+
 def test_captions_are_stored_and_images_ask_for_them(data: ImageSet, tmp_path: Path) -> None:
     names = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
     named = replace(data.training, class_names=names)

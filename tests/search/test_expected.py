@@ -161,6 +161,45 @@ def test_a_transform_that_says_nothing_of_its_errors_is_refused(tmp_path, artifa
     assert world.gallery.search(world.queries, version="v2").num_rows == 40
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bits"])
+def test_vectors_of_other_types(tmp_path, dtype):
+    random = np.random.default_rng(0)
+    gallery = cs.Gallery.create(str(tmp_path / "g.lance"), cs.EmbeddingVersion("v1", dim=8, metric="cosine"))
+    gallery.add({"id": [f"it's {n}" for n in range(30)], "vector": random.normal(size=(30, 8))})
+    gallery.register(cs.EmbeddingVersion("v2", dim=16, metric="cosine", dtype=dtype))
+    gallery.link(transform(source=8, target=16), "v1", "v2")
+    gallery.upgrade("v2")
+    query = random.normal(size=16)
+    if dtype == "bits":
+        with pytest.raises(UpgradeError, match="vectors of values"):
+            gallery.search(query, version="v2", serving=cs.Expected())
+        return
+    found = gallery.search(query, k=30, version="v2", serving=cs.Expected())
+    plain = gallery.search(query, k=30, version="v2")
+    assert sorted(found["id"].to_pylist()) == sorted(plain["id"].to_pylist())
+    cosines = {
+        item: 1 - distance
+        for item, distance in zip(*(plain[name].to_pylist() for name in ("id", "_distance")), strict=True)
+    }
+    kept = [
+        (1 - one) / cosines[item]
+        for item, one in zip(*(found[name].to_pylist() for name in ("id", "_distance")), strict=True)
+    ]
+    assert np.ptp(kept) > 0.01
+    assert min(kept) >= 0.4 - 1e-3
+    assert max(kept) <= 1.3 + 1e-3
+
+
+def test_queries_of_both_versions_are_ranked_in_one(tmp_path):
+    world = World(tmp_path)
+    both = {"v1": world.source[:4], "v2": world.queries}
+    world.gallery.cutover("v2")
+    asked = {"k": 5, "columns": ["id"], "serving": cs.Expected()}
+    assert world.gallery.search(both, **asked) == world.gallery.search(world.queries, **asked)
+    with pytest.raises(InvalidInput):
+        world.gallery.search(both, version="v2", serving=cs.Expected())
+
+
 def test_vectors_of_any_length_are_refused_where_lengths_count(tmp_path):
     source, target = (cs.EmbeddingVersion(name, dim=SHORT, metric="l2") for name in ("v1", "v2"))
     gallery = cs.Gallery.create(str(tmp_path / "gallery.lance"), source, id_type="int64")
