@@ -18,7 +18,7 @@ from compatstore.arrays import ArrowTable, Doubles, FloatArray
 from compatstore.artifacts.shrinkage import Shrinkage
 from compatstore.boundary import require_fields
 from compatstore.errors import InvalidInput, UpgradeError
-from compatstore.search.execute import execute, query_of_part
+from compatstore.search.execute import execute
 from compatstore.search.plan import Part, SearchPlan
 from compatstore.search.serving import plan_serving
 from compatstore.storage.arrow_values import to_floats
@@ -60,13 +60,11 @@ class ExpectedPlan:
         k: Results wanted.
         candidates: The search that finds the candidates.
         target: The column whose transformed vectors are doubted.
-        doubted: Its column of sigma^2.
     """
 
     k: int
     candidates: SearchPlan
     target: Part
-    doubted: str
 
     @property
     def version(self) -> str:
@@ -129,15 +127,14 @@ def plan_expected(
         raise UpgradeError(asked, expected="vectors of values", found="bits", fix=fix)
     if target.metric != "cosine" and not record.normalised:
         raise UpgradeError(asked, expected="unit length, or cosine", found=f"{target.metric}, any length", fix=fix)
-    doubted = target.columns.uncertainty
-    if doubted is None or all(_shrinkage(catalog, "+".join(path)) is None for path in paths):
+    if target.columns.uncertainty is None or all(_shrinkage(catalog, "+".join(path)) is None for path in paths):
         raise UpgradeError(
             asked,
             expected="vectors of one transform that predicts its own errors, as measured on held-out pairs",
             found=f"those of {' and '.join(part[:12] for part in paths[-1])}, without",
-            fix="Train one, by compatstore train fastfill, or search without it.",
+            fix="Train one on 400 pairs or more: compatstore train fastfill --gallery GALLERY. Or search without it.",
         )
-    return ExpectedPlan(k, replace(plan, k=max(k, expected.first)), target, doubted)
+    return ExpectedPlan(k, replace(plan, k=max(k, expected.first)), target)
 
 
 def search_expected(
@@ -162,12 +159,12 @@ def search_expected(
     Raises:
         InvalidInput: The condition is no valid SQL for this table, or a query has length 0, under cosine.
     """
-    target, doubted = plan.target, plan.doubted
+    target, doubted = plan.target, plan.target.columns.uncertainty
+    assert doubted is not None, "the plan has seen to it"
     found = execute(catalog, snapshot, plan.candidates, queries, list(dict.fromkeys([*columns, doubted])))
-    asked = query_of_part(catalog, target, queries[plan.version])
     numbers = found["_query"].to_numpy() if "_query" in found.column_names else np.zeros(found.num_rows, np.int64)
     factors = _factors(catalog, found, target, doubted)
-    lengths = np.square(asked.astype(np.float64)).sum(axis=1)[numbers]
+    lengths = np.square(queries[plan.version].astype(np.float64)).sum(axis=1)[numbers]
     distances = _expected(found["_distance"].to_numpy().astype(np.float64), factors, lengths, target.metric)
     place = found.schema.get_field_index("_distance")
     found = found.set_column(place, "_distance", pa.chunked_array([distances.astype(np.float32)], pa.float32()))

@@ -13,6 +13,7 @@ from compatstore.evaluation import recall_at_k, retrieval_metrics
 from compatstore.evaluation.curve import native_rows
 from compatstore.evaluation.distances import measure
 from compatstore.evaluation.ranking import nearest_rows
+from compatstore.trainers.pairs.trainer import unit
 
 EXPONENTS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)
 SHARES = (0.0, 0.25, 0.5, 0.75)  # of native rows; with all of them there is nothing to doubt
@@ -44,7 +45,7 @@ def shrinkage_of(
     parts = min(_PARTS, len(sigma2) // _FEWEST)
     if parts < 2:
         return None
-    native, transformed = _unit(native), _unit(transformed)
+    native, transformed = unit(native), unit(transformed)
     cosines = np.einsum("nd,nd->n", transformed, native, dtype=np.float64)
     if cosines.mean() <= 0:
         return None
@@ -114,9 +115,3 @@ def _finding(native: FloatArray, labels: npt.NDArray[np.generic] | None) -> Call
         return sum(recall_at_k(nearest_rows(distances, k, rows), true[k]) for k in ks)
 
     return of_neighbours
-
-
-def _unit(vectors: FloatArray) -> FloatArray:
-    lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
-    unit: FloatArray = vectors / np.maximum(lengths, np.finfo(np.float32).tiny)
-    return unit

@@ -81,7 +81,7 @@ def held_out_figures(
         "rows": float(len(target)),
         "mean_squared_error": float(np.square(predicted - target).mean()),
         "mean_squared_error_of_mean": float(np.square(target - target.mean(axis=0)).mean()),
-        "cosine_similarity": float((_unit(predicted) * _unit(target)).sum(axis=1).mean()),
+        "cosine_similarity": float((unit(predicted) * unit(target)).sum(axis=1).mean()),
     }
     predicted, target = predicted[:_MOST_ROWS], target[:_MOST_ROWS]
     searched = (target, predicted) if transformed == "gallery" else (predicted, target)
@@ -118,7 +118,7 @@ def _recalls(
 
 def _distances(queries: FloatArray, gallery: FloatArray, metric: Metric) -> Distances:
     # Vectors without a direction count as orthogonal to all others here, where a search would refuse them.
-    return measure(_unit(queries), _unit(gallery), "dot") if metric == "cosine" else measure(queries, gallery, metric)
+    return measure(unit(queries), unit(gallery), "dot") if metric == "cosine" else measure(queries, gallery, metric)
 
 
 def agreement(one: npt.ArrayLike, other: npt.ArrayLike) -> float:
@@ -126,6 +126,7 @@ def agreement(one: npt.ArrayLike, other: npt.ArrayLike) -> float:
     return kendall_tau(one, other) if np.ptp(np.asarray(one)) > 0 and np.ptp(np.asarray(other)) > 0 else 0.0
 
 
-def _unit(vectors: FloatArray) -> FloatArray:
+def unit(vectors: FloatArray) -> FloatArray:
+    """(n, d) -> (n, d): of unit length; vectors without a direction stay near 0."""
     lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
     return cast(FloatArray, vectors / np.maximum(lengths, np.finfo(np.float32).tiny))

@@ -192,9 +192,10 @@ class TransformTraining(ABC):
         figures: dict[str, Any] = {"training_loss": last}
         if watched is not None and held_out is not None:
             metric = pairs.target_space.metric if name == "h" else None
-            figures |= _figures(Network(architecture, arrays), watched, objective, metric, self.torch_device)
-            if name == "h" and objective.uncertainty:
-                figures |= _shrinkage(Network(architecture, arrays), watched, metric, held_out.labels)
+            vectors, sigma2 = _run(Network(architecture, arrays), watched)
+            figures |= _figures(vectors, sigma2, watched, objective, metric, self.torch_device)
+            if name == "h" and sigma2 is not None:
+                figures |= _shrinkage(vectors, sigma2, watched.target.numpy(), metric, held_out.labels)
         return _Trained(name=name, architecture=architecture, tensors=arrays, figures=figures)
 
     def _architecture(self, rows: Batch, objective: Objective) -> Architecture:
@@ -219,10 +220,19 @@ class TransformTraining(ABC):
         )
 
 
+def _run(network: Network, rows: Batch) -> tuple[FloatArray, FloatArray | None]:
+    side = None if rows.side is None or network.architecture.side_dim is None else rows.side.numpy()
+    return network.run(rows.source.numpy(), side, Execution())
+
+
 def _figures(
-    network: Network, held_out: Batch, objective: Objective, metric: Metric | None, device: torch.device
+    vectors: FloatArray,
+    sigma2: FloatArray | None,
+    held_out: Batch,
+    objective: Objective,
+    metric: Metric | None,
+    device: torch.device,
 ) -> dict[str, float]:
-    vectors, sigma2 = _run(network, held_out)
     figures = held_out_figures(vectors, held_out.target.numpy(), metric)
     if sigma2 is not None:
         prediction, rows = Prediction(torch.from_numpy(vectors).to(device), None), held_out.to(device)
@@ -232,18 +242,14 @@ def _figures(
 
 
 def _shrinkage(
-    network: Network, held_out: Batch, metric: Metric | None, labels: npt.NDArray[np.generic] | None
+    vectors: FloatArray,
+    sigma2: FloatArray,
+    native: FloatArray,
+    metric: Metric | None,
+    labels: npt.NDArray[np.generic] | None,
 ) -> dict[str, Any]:
-    """Where angles rank the target's vectors, what sigma^2 says of them."""
-    native = held_out.target.numpy()
-    if metric != "cosine" and not unit_length(native):
+    """What sigma^2 says of cosines; nothing where lengths rank too. Bare arrays, of no metric, may be for cosine."""
+    if metric not in ("cosine", None) and not unit_length(native):
         return {}
-    vectors, sigma2 = _run(network, held_out)
-    assert sigma2 is not None, "the network says it"
     shrinkage = shrinkage_of(sigma2, vectors, native, labels)
     return {} if shrinkage is None else {FIGURE: shrinkage.figure()}
-
-
-def _run(network: Network, rows: Batch) -> tuple[FloatArray, FloatArray | None]:
-    side = None if rows.side is None or network.architecture.side_dim is None else rows.side.numpy()
-    return network.run(rows.source.numpy(), side, Execution())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -11,6 +13,7 @@ from sklearn.isotonic import IsotonicRegression
 from compatstore.artifacts.shrinkage import FIGURE, Shrinkage
 from compatstore.trainers import FCT, FastFill, Pairs
 from compatstore.trainers.pairs.shrinking import EXPONENTS, descending, shrinkage_of
+from compatstore.versions import EmbeddingVersion
 
 
 def unit(vectors):
@@ -94,6 +97,9 @@ def test_a_transform_with_sigma2_records_it_where_angles_rank(doubted):
     made = FastFill(batch_size=128, scale=16.0, **small).fit(pairs)
     assert Shrinkage.of(made.manifest.figures) is not None
     assert Shrinkage.of(FCT(**small).fit(pairs).manifest.figures) is None
-    longer = Pairs(transformed, 3 * native, labels=labels)
-    assert Shrinkage.of(FastFill(batch_size=128, loss="l2", **small).fit(longer).manifest.figures) is None
+    fast = FastFill(batch_size=128, loss="l2", **small)
+    bare = Pairs(transformed, 3 * native, labels=labels)
+    assert Shrinkage.of(fast.fit(bare).manifest.figures) is not None  # they may be searched by cosine
+    longer = replace(bare, target_version=EmbeddingVersion("v2", dim=16, metric="l2"))
+    assert Shrinkage.of(fast.fit(longer).manifest.figures) is None
     assert Shrinkage.of(FastFill(batch_size=128, scale=16.0, holdout=0, **small).fit(pairs).manifest.figures) is None
