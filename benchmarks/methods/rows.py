@@ -266,11 +266,11 @@ ROWS: dict[str, Row] = {
 ROWS |= {
     f"{name}{BY_COSFACE}": partial(_by_cosface, ROWS[name])
     for name in (
-        "independent", "BCT", "BCT(+d)", "BT2", "DMU", "FCT", "FCT + SimCLR", "FastFill", "FastFill, even",
-        "FastFill, scale chosen", "FastFill by distance, even", "residual, sigma", f"FCT{FRESH}",
-        "BCT, refreshed by distance", "DMU, refreshed by distance", "FCT, as one", "residual, as one", "self-teaching",
-        "FCT, mixer 256 wide", "FCT, mixer 4096 wide", "FCT, KL", "FCT, reversed KL", "RBT", "LCE, transform",
-        "FastFill, expected", "FastFill, even, expected",
+        "independent", "BCT", "BCT(+d)", "BT2", "DMU", "FCT", "FCT + SimCLR", "FCT + autoencoder", "FCT + another seed",
+        "FastFill", "FastFill, even", "FastFill, scale chosen", "FastFill by distance, even", "residual, sigma",
+        f"FCT{FRESH}", "BCT, refreshed by distance", "DMU, refreshed by distance", "FCT, as one", "residual, as one",
+        "self-teaching", "FCT, mixer 256 wide", "FCT, mixer 4096 wide", "FCT, KL", "FCT, reversed KL", "RBT",
+        "LCE, transform", "FastFill, expected", "FastFill, even, expected",
     )
 }  # fmt: skip
 
