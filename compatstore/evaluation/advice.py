@@ -93,18 +93,40 @@ def better_fused(fused: Sequence[Option], options: Sequence[Option], advice: Adv
         advice: What is advised.
         metric: Name of the figure.
     """
-    advised = next((option for option in options if option.name == advice.row), None)
-    if advised is None or not fused:
+    first = _better(fused, options, advice)
+    if first is None:
         return ""
-    gains = gains_together([option.figure for option in fused], advised.figure)
-    better = [option for option, gain in zip(fused, gains, strict=True) if gain.low > 0]
-    if not better:
-        return ""
-    first = min(better, key=lambda option: option.share)
     return (
         f" Both versions searched as one ({first.name}) have {metric} {first.value:.1%}, for two embeddings and two "
         "searches a query."
     )
+
+
+def better_expected(doubted: Sequence[Option], options: Sequence[Option], advice: Advice, metric: str) -> str:
+    """A sentence about searches by expected distances, where one is better than what is advised for certain; or "".
+
+    It is no reason for or against an upgrade: each search has to ask for it.
+
+    Args:
+        doubted: The target searched by expected distances, at some shares of natives.
+        options: The other strategies, the one that is advised among them.
+        advice: What is advised.
+        metric: Name of the figure.
+    """
+    first = _better(doubted, options, advice)
+    if first is None:
+        return ""
+    return f" Searched by expected distances ({first.name}) the target has {metric} {first.value:.1%}."
+
+
+def _better(ways: Sequence[Option], options: Sequence[Option], advice: Advice) -> Option | None:
+    """Of other ways to search the one of the smallest share that is better than what is advised, for certain."""
+    advised = next((option for option in options if option.name == advice.row), None)
+    if advised is None or not ways:
+        return None
+    gains = gains_together([option.figure for option in ways], advised.figure)
+    better = [option for option, gain in zip(ways, gains, strict=True) if gain.low > 0]
+    return min(better, key=lambda option: option.share, default=None)
 
 
 def advise_without_labels(

@@ -9,7 +9,7 @@ import numpy as np
 
 from compatstore.boundary import checked
 from compatstore.errors import InvalidInput
-from compatstore.evaluation.advice import Advice, Option, advise, advise_without_labels, better_fused
+from compatstore.evaluation.advice import Advice, Option, advise, advise_without_labels, better_expected, better_fused
 from compatstore.evaluation.bootstrap import (
     Estimate,
     Resampled,
@@ -321,12 +321,16 @@ def _advice(
     told: bool,
 ) -> Advice:
     metric = settings.criterion
-    options, fused = list[Option](), list[Option]()
+    options, fused, doubted = list[Option](), list[Option](), list[Option]()
     for strategy, own in zip(strategies, figures, strict=True):
         if metric in own:
             option = Option(name=strategy.name, share=strategy.share, figure=own[metric])
-            (fused if strategy.fused else options).append(option)
+            (fused if strategy.fused else doubted if strategy.expected else options).append(option)
     if not told:
         return advise_without_labels(options[-1], options[:-1], metric, settings.keep, trust=settings.trust)
     advice = advise(options[0], options[1:], metric)
-    return replace(advice, text=advice.text + better_fused(fused, options, advice, metric))
+    found_better = (
+        better_expected(doubted, options, advice, metric),
+        better_fused(fused, options, advice, metric),
+    )
+    return replace(advice, text=advice.text + "".join(found_better))

@@ -132,6 +132,24 @@ def measure(
     )
 
 
+def expected(vectors: npt.ArrayLike, factors: Doubles) -> Doubles:
+    """Make inner products order as cosines times a factor of each item do.
+
+    Args:
+        vectors: (n, d) floats.
+        factors: (n,) float64.
+
+    Returns:
+        (n, d) float64 of these lengths, to be searched with the metric "dot".
+
+    Raises:
+        DimensionMismatch: Not a table of vectors.
+        NonFiniteVectors: A value is NaN or infinite.
+        InvalidInput: A vector has length 0.
+    """
+    return _directions(checked_vectors(vectors, "the gallery")) * factors[:, None]
+
+
 def checked_vectors(vectors: npt.ArrayLike, name: str) -> Doubles:
     """Return vectors as (n, d) float64, refusing what cannot be ranked.
 

@@ -57,6 +57,8 @@ class EvaluationSample:
         served: How both versions are searched as one now, measured beside the other strategies; None where they are
             not.
         judged: Which items are correct for which query, in place of labels; None where nobody has judged.
+        factors: (n,) floats, what the cosine of a query with each of `transformed` is multiplied by to be what is
+            expected of its native vector; 1 where `transformed` holds that. None where nobody knows.
         drawn: (n,) bool, items that were drawn at random and stand for the rest of the population; the others were
             taken for certain, and stand for themselves. None for all.
 
@@ -89,6 +91,7 @@ class EvaluationSample:
     served: ServedFusion | None = None
     judged: Judgements | None = None
     drawn: BoolArray | None = None
+    factors: Doubles | None = None
 
     def __post_init__(self) -> None:
         require_fields(self)
@@ -104,6 +107,11 @@ class EvaluationSample:
         if self.judged is not None:
             self.judged.require_within(len(self.source_queries), len(self.source))
         require_length(self.drawn, len(self.source), "drawn")
+        require_length(self.factors, len(self.source), "factors")
+        if self.factors is not None:
+            object.__setattr__(
+                self, "factors", array_of(self.factors, "try an upgrade", "factors", ndim=1, dtype=np.float64)
+            )
         if not self.complete and self.drawn is not None and not self.drawn.any():
             raise InvalidInput("try an upgrade", expected="an item that was drawn", found="none")
         if self.population is not None and self.population < len(self.source):
@@ -176,6 +184,8 @@ class DecisionSettings:
         shares: Budgets between a hop alone and a full backfill, in (0, 1).
         fused_shares: Shares of natives at which both versions are also searched as one, in [0, 1]; the weight is chosen
             by the criterion, or by mAP where the items are a sample. Each takes about as long as eight budgets.
+        expected_shares: Shares of natives at which the target is also searched by expected distances, in [0, 1], where
+            the sample has factors.
         merges: How native rows, searched by the target, and the others, searched by the source, become one list; by
             distance only where both spaces have one distance. See `mixed_blocks`.
         merge_share: Share of the gallery that is native in these merges, in (0, 1].
@@ -205,6 +215,7 @@ class DecisionSettings:
     criterion: str = "map"
     shares: tuple[float, ...] = (0.1, 0.25, 0.5)
     fused_shares: tuple[float, ...] = ()
+    expected_shares: tuple[float, ...] = ()
     merges: tuple[RankMerge, ...] = ("distance", "calibrated", "reciprocal rank")
     merge_share: float = 0.25
     source_metric: Metric = "l2"
@@ -225,6 +236,11 @@ class DecisionSettings:
             (self.criterion in self.metrics, f"a criterion of {self.metrics}", repr(self.criterion)),
             (all(0 < share < 1 for share in self.shares), "shares between 0 and 1", f"{self.shares}"),
             (all(0 <= share <= 1 for share in self.fused_shares), "fused_shares from 0 to 1", f"{self.fused_shares}"),
+            (
+                all(0 <= share <= 1 for share in self.expected_shares),
+                "expected_shares from 0 to 1",
+                f"{self.expected_shares}",
+            ),
             (0 < self.merge_share <= 1, "a merge_share above 0, up to 1", f"{self.merge_share}"),
             (0 < self.trust <= 1, "a trust above 0, up to 1", f"{self.trust}"),
             (0 < self.confidence < 1, "a confidence between 0 and 1", f"{self.confidence}"),

@@ -10,7 +10,7 @@ import numpy as np
 from compatstore.arrays import Doubles, FloatArray, Positions
 from compatstore.evaluation.compatibility import fit_length
 from compatstore.evaluation.cross_fitting import of_queries, own_rows
-from compatstore.evaluation.distances import Distances, measure
+from compatstore.evaluation.distances import Distances, expected, measure
 from compatstore.evaluation.fusion import FusedDistances, standardise
 from compatstore.evaluation.fusion_choice import FusionTrial
 from compatstore.evaluation.merge_choice import MergeTrial
@@ -36,6 +36,7 @@ MERGE_NAMES: Mapping[RankMerge, str] = {
     "reciprocal rank": "rank merge",
 }
 FUSED, FUSED_PARTLY = {0.0: "s/s & t/h", 1.0: "s/s & t/t"}, "s/s & t/h+t"
+EXPECTED, EXPECTED_PARTLY = "t/E[h]", "t/E[h]+t"  # what is in the target, searched by expected distances
 AS_FUSED = "s/s & t"  # what the table has in the target, by the fusion that is served
 
 
@@ -54,6 +55,11 @@ class ServingStrategy:
         """Whether both versions are searched as one: a way to serve, whatever the upgrade embeds."""
         return is_fused(self.notation)
 
+    @property
+    def expected(self) -> bool:
+        """Whether the target is searched by expected distances: a way to serve, whatever the upgrade embeds."""
+        return self.notation in (EXPECTED, EXPECTED_PARTLY)
+
 
 def is_fused(notation: str) -> bool:
     """Whether a strategy searches both versions as one."""
@@ -63,7 +69,7 @@ def is_fused(notation: str) -> bool:
 def rank_strategies(
     sample: EvaluationSample, settings: DecisionSettings, trial: FusionTrial | None = None
 ) -> list[ServingStrategy]:
-    """Rank by the status quo, naive swap, merges, hop alone, budgets, fusions and full backfill, in this order.
+    """Rank by the status quo, naive swap, merges, hop alone, budgets, other ways to search these, and full backfill.
 
     Args:
         sample: Queries and items.
@@ -74,7 +80,8 @@ def rank_strategies(
     search = _Search(relevance=_correct(sample, native, settings), ks=settings.ks, sampling=_sampling(sample))
     *budgets, full = _backfills(sample, search, settings)
     fused = _fused(sample, search, settings, trial)
-    strategies = [*_without_transform(sample, native, search, settings), *budgets, *fused, full]
+    doubted = _by_expected_distance(sample, search, settings)
+    strategies = [*_without_transform(sample, native, search, settings), *budgets, *doubted, *fused, full]
     if sample.complete:
         return strategies
     founds = [strategy.found for strategy in strategies]
@@ -237,6 +244,28 @@ def _backfills(sample: EvaluationSample, search: _Search, settings: DecisionSett
         for name, notation, share, found in zip(
             names, notations, shares, search.galleries(both, galleries), strict=True
         )
+    ]
+
+
+def _by_expected_distance(
+    sample: EvaluationSample, search: _Search, settings: DecisionSettings
+) -> list[ServingStrategy]:
+    """Galleries of some native shares, searched by the distances that native vectors are expected to have."""
+    if sample.factors is None or not settings.expected_shares:
+        return []
+    shares, rows = sorted(set(settings.expected_shares)), np.arange(len(sample.source))
+    known = expected(sample.native, np.ones(len(rows)))
+    both = measure(sample.target_queries, np.concatenate([expected(sample.transformed, sample.factors), known]), "dot")
+    galleries = [np.where(sample.filled(share), rows + len(rows), rows) for share in shares]
+    founds = search.galleries(both, galleries)
+    return [
+        ServingStrategy(
+            name=f"expected {100 * share:.4g}%",
+            notation=EXPECTED_PARTLY if share else EXPECTED,
+            share=share,
+            found=found,
+        )
+        for share, found in zip(shares, founds, strict=True)
     ]
 
 

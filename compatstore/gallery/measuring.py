@@ -42,7 +42,8 @@ class MeasuringVerbs(SearchVerbs):
     ) -> DecisionTable:
         """Measure on a sample what an upgrade gains, with intervals; read-only.
 
-        The ways that are measured: status quo, naive swap, merges, hop alone, backfills, full backfill.
+        The ways that are measured: status quo, naive swap, merges, hop alone, backfills, both versions searched as one,
+        full backfill; and hop and backfills searched by expected distances, where the transform was measured for that.
 
         Args:
             target: A registered version.
@@ -76,7 +77,14 @@ class MeasuringVerbs(SearchVerbs):
             'status quo'
         """
         context = resolve_run(self._catalog, target, via=via, backfill=Backfill(order=order))
-        settings = SampleSettings(sample=sample, labels=labels, criterion=criterion, shares=tuple(shares), seed=seed)
+        settings = SampleSettings(
+            sample=sample,
+            labels=labels,
+            criterion=criterion,
+            shares=tuple(shares),
+            seed=seed,
+            expected_shares=(0.0, *shares),
+        )
         return try_upgrade(context, settings).showing(settings.shares)
 
     def fuse(

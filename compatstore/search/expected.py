@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 
 from compatstore.arrays import ArrowTable, Doubles, FloatArray
-from compatstore.artifacts.shrinkage import Shrinkage
 from compatstore.boundary import require_fields
 from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.search.execute import execute
@@ -23,7 +22,7 @@ from compatstore.search.plan import Part, SearchPlan
 from compatstore.search.serving import plan_serving
 from compatstore.storage.arrow_values import to_floats
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.columns import NATIVE
+from compatstore.storage.doubts import kept_cosines, shrinkage_of
 from compatstore.storage.indexes import SearchSettings
 from compatstore.storage.registry import Registry
 from compatstore.storage.snapshot import Snapshot
@@ -127,7 +126,7 @@ def plan_expected(
         raise UpgradeError(asked, expected="vectors of values", found="bits", fix=fix)
     if target.metric != "cosine" and not record.normalised:
         raise UpgradeError(asked, expected="unit length, or cosine", found=f"{target.metric}, any length", fix=fix)
-    if target.columns.uncertainty is None or all(_shrinkage(catalog, "+".join(path)) is None for path in paths):
+    if target.columns.uncertainty is None or all(shrinkage_of(catalog, "+".join(path)) is None for path in paths):
         raise UpgradeError(
             asked,
             expected="vectors of one transform that predicts its own errors, as measured on held-out pairs",
@@ -175,15 +174,11 @@ def search_expected(
 
 
 def _factors(catalog: Catalog, found: ArrowTable, target: Part, doubted: str) -> Doubles:
-    """What each row's cosine is multiplied by: 1 for native vectors and for those of transforms without sigma^2."""
+    """What each row's cosine is multiplied by: 1 for what was found in another version."""
     sigma2, origins = to_floats(found[doubted]), np.asarray(found["_origin"].to_pylist(), object)
     mine = np.asarray(found["_version"].to_pylist(), object) == target.version
     factors = np.ones(found.num_rows)
-    for origin in set(origins[mine]) - {NATIVE}:
-        shrinkage = _shrinkage(catalog, origin)
-        if shrinkage is not None:
-            rows = mine & (origins == origin)
-            factors[rows] = shrinkage.at(sigma2[rows])
+    factors[mine] = kept_cosines(catalog, origins[mine], sigma2[mine])
     return factors
 
 
@@ -192,8 +187,3 @@ def _expected(distances: Doubles, factors: Doubles, lengths: Doubles, metric: st
     if metric == "l2":
         return (1 - factors) * (1 + lengths) + factors * distances
     return 1 - factors * (1 - distances)
-
-
-def _shrinkage(catalog: Catalog, origin: str) -> Shrinkage | None:
-    """What was measured of an artifact; None of several: sigma^2 is of the last one's error alone."""
-    return None if "+" in origin else Shrinkage.of(catalog.artifact(origin).manifest.figures)

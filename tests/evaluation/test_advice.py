@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from compatstore.evaluation.advice import Option, advise, advise_without_labels
+from compatstore.evaluation.advice import Option, advise, advise_without_labels, better_expected
 from compatstore.evaluation.bootstrap import resample
 
 QUERIES = 400
@@ -55,3 +55,14 @@ def test_without_labels_the_cheapest_that_keeps_enough():
     none = advise_without_labels(full, others, "map", 1.01)
     assert (none.row, none.share) == (None, None)
     assert "no way keeps" in none.text
+
+
+def test_searches_by_expected_distances_are_named_where_they_are_better_for_certain():
+    quo, hop, full, *doubted = options(quo_0=200, hop_0=260, full_100=300, level_0=301, much_25=350, more_50=390)
+    found = advise(quo, [hop, full], "cmc@1")
+    said = better_expected(doubted, [hop, full], found, "cmc@1")
+    assert said == " Searched by expected distances (much) the target has cmc@1 87.5%."
+    assert better_expected(doubted[:1], [hop, full], found, "cmc@1") == ""
+    assert better_expected([], [hop, full], found, "cmc@1") == ""
+    unsure = advise(quo, [options(none_0=0)[0]], "cmc@1")  # what is advised is none of the options
+    assert better_expected(doubted, [hop, full], unsure, "cmc@1") == ""

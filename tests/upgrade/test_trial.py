@@ -1,9 +1,16 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
-from digit_galleries import DIGITS, gallery_of
+from digit_galleries import DIGITS, IDS, LABELS, gallery_of
 
 import compatstore as cs
+from compatstore.artifacts import Architecture, Artifact, Space
+from compatstore.artifacts.shrinkage import FIGURE, Shrinkage
+from compatstore.evaluation import rank_queries, summarise
+
+SOME = DIGITS[:600]
+SHRINKAGE = Shrinkage((-2.0, 0.0, 2.0), (1.0, 0.6, 0.2), 0.5)
 
 
 def test_a_better_target_is_advised_and_nothing_is_written(tmp_path):
@@ -40,3 +47,82 @@ def test_what_cannot_be_tried_says_what_is_missing(tmp_path):
         gallery.evaluate("v2", labels="colour")
     with pytest.raises(cs.errors.InvalidInput, match="sample >= 40"):
         gallery.evaluate("v2", sample=3)
+
+
+def doubted_gallery(path, metric="cosine", shrinkage=SHRINKAGE):
+    """Digits by a seventh of their pixels, hopped by a linear map that says a sigma^2 of its own making."""
+    source, native = SOME[:, ::7], SOME / np.linalg.norm(SOME, axis=1, keepdims=True)
+    versions = [
+        cs.EmbeddingVersion("v1", dim=source.shape[1], metric="l2"),
+        cs.EmbeddingVersion(
+            "v2",
+            dim=native.shape[1],
+            metric=metric,
+            normalised=True,
+            encoder=cs.encoders.Precomputed(dict(zip(IDS, native, strict=False))),
+        ),
+    ]
+    weight = np.linalg.lstsq(source, native, rcond=None)[0].T.astype(np.float32)
+    random = np.random.default_rng(0)
+    tensors = {
+        "mixer.0.weight": weight,
+        "mixer.0.bias": np.zeros(len(weight), np.float32),
+        "log_sigma2.weight": random.normal(size=(1, len(weight))).astype(np.float32) * 8,
+        "log_sigma2.bias": np.zeros(1, np.float32),
+    }
+    network = Architecture(source_dim=source.shape[1], output_dim=len(weight), normalise=True, uncertainty=True)
+    artifact = Artifact.create(
+        "ForwardTransform",
+        source=Space.of(versions[0]),
+        target=Space.of(versions[1]),
+        networks={"h": network},
+        tensors={f"h.{name}": tensor for name, tensor in tensors.items()},
+        figures={} if shrinkage is None else {"h": {FIGURE: shrinkage.figure()}},
+    ).having_seen(np.array([], np.uint64))
+    gallery = cs.Gallery.create(str(path), versions[0])
+    gallery.add({"id": IDS[: len(SOME)], "vector": source, "digit": LABELS[: len(SOME)]})
+    gallery.register(versions[1])
+    gallery.link(artifact)
+    return gallery, native, artifact.apply(source)
+
+
+def kept(sigma2):
+    return np.interp(np.log(sigma2.astype(np.float64)), SHRINKAGE.log_sigma2, SHRINKAGE.factors)[:, None]
+
+
+@pytest.mark.parametrize("metric", ["cosine", "l2"])
+@pytest.mark.parametrize("sample", [600, 200])
+def test_searches_by_expected_distances_are_measured(tmp_path, metric, sample):
+    gallery, native, hopped = doubted_gallery(tmp_path / "g.lance", metric)
+    table = gallery.evaluate("v2", labels="digit", sample=sample, shares=(0.25,), criterion="map")
+    names = [row.notation for row in table.rows if "E[h]" in row.notation]
+    assert names == ["t/E[h]", "t/E[h]+t"]
+    doubted = hopped.vectors * kept(hopped.uncertainty)
+    labels = LABELS[: len(SOME)]
+    places = np.arange(len(SOME))
+    if sample == 600:
+        hop, quarter = table.row("expected 0%"), table.row("expected 25%")
+        found = summarise(rank_queries(native, doubted, labels, labels, places, places, metric="dot"), (1, 5))
+        assert hop.figures["map"].value == pytest.approx(found.map, abs=1e-4)
+        assert hop.figures["cmc@1"].value == pytest.approx(found.cmc[1], abs=2 / len(SOME))
+        assert hop.figures["map"].value != table.row("hop alone").figures["map"].value
+        gallery.upgrade("v2", backfill=cs.Backfill(share=0.25))
+        now = np.array(
+            [origin == "native" for origin in gallery.get(IDS[:600], ["v2__origin"])["v2__origin"].to_pylist()]
+        )
+        mixed = np.where(now[:, None], native, doubted)
+        found = summarise(rank_queries(native, mixed, labels, labels, places, places, metric="dot"), (1, 5))
+        assert quarter.figures["map"].value == pytest.approx(found.map, abs=1e-4)
+    else:  # the hop is searched in the whole gallery, where CMC is known too
+        hop = table.row("expected 0%")
+        complete = gallery.evaluate("v2", labels="digit", sample=600, shares=(0.25,)).row("expected 0%")
+        assert hop.figures["map"].low <= complete.figures["map"].value <= hop.figures["map"].high
+        assert {"cmc@1", "cmc@5"} <= set(hop.figures)
+        assert "cmc@1" not in table.row("expected 25%").figures
+
+
+@pytest.mark.parametrize("shrinkage", [None, SHRINKAGE])
+def test_a_transform_that_was_not_measured_is_not_doubted(tmp_path, shrinkage):
+    gallery, _, _ = doubted_gallery(tmp_path / "g.lance", shrinkage=shrinkage)
+    table = gallery.evaluate("v2", labels="digit", sample=300)
+    assert any(row.name.startswith("expected") for row in table.rows) == (shrinkage is not None)

@@ -122,7 +122,7 @@ def take_measurement(
     if promised is not None:
         settings = replace(settings, trust=promised.trust, neighbours=promised.neighbours)
     order = np.arange(len(fresh.native))
-    ranked = rank_on_sample(context, fresh, fresh.served.vectors, order, settings, served=True)
+    ranked = rank_on_sample(context, fresh, fresh.served, order, settings, served=True)
     return Measurement(sample=fresh, ranked=ranked)
 
 

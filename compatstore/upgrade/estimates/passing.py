@@ -7,8 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from compatstore.arrays import BoolArray, FloatArray, Positions
-from compatstore.storage.columns import NATIVE, VersionColumns
+from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
+from compatstore.storage.catalog import Catalog
+from compatstore.storage.columns import NATIVE, VersionColumns, VersionValues
+from compatstore.storage.doubts import kept_cosines
 from compatstore.storage.snapshot import Snapshot
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.transform import Transformer, transformer_of
@@ -27,6 +29,7 @@ class Passed:
         in_source: (b,) bool, items that have a vector in the source.
         in_target: (b,) bool, items that have one in the target.
         native: (b,) bool, items whose vector in the target is native.
+        factors: (b,) float64, as of `EvaluationSample`; 1 where the catalog was not asked.
     """
 
     places: Positions
@@ -35,6 +38,7 @@ class Passed:
     in_source: BoolArray
     in_target: BoolArray
     native: BoolArray
+    factors: Doubles
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -47,6 +51,7 @@ class GalleryPass:
         target: Columns of the target where these are read, or None: then the source's are transformed.
         transformer: What transforms them; without an artifact no item has a vector in the target.
         dim: Values of a vector in the target.
+        catalog: What says how far transformed vectors are to be doubted, or None.
     """
 
     snapshot: Snapshot
@@ -54,16 +59,24 @@ class GalleryPass:
     target: VersionColumns | None
     transformer: Transformer
     dim: int
+    catalog: Catalog | None = None
 
     @classmethod
-    def of(cls, context: UpgradeContext, *, served: bool) -> GalleryPass:
-        """The gallery of an upgrade; `served` as the table has it in the target, else as a hop makes it."""
+    def of(cls, context: UpgradeContext, *, served: bool, doubted: bool = False) -> GalleryPass:
+        """The gallery of an upgrade.
+
+        Args:
+            context: The upgrade.
+            served: As the table has it in the target, else as a hop makes it.
+            doubted: With what is expected of transformed vectors.
+        """
         return cls(
             snapshot=context.snapshot,
             source=context.source,
             target=context.target if served else None,
             transformer=transformer_of(context.catalog, context.run),
             dim=context.target_record.dim,
+            catalog=context.catalog if doubted else None,
         )
 
     def batches(self, rows: int) -> Iterator[Passed]:
@@ -74,17 +87,19 @@ class GalleryPass:
             columns=list(dict.fromkeys(columns)), filter=source.present, batch_size=min(rows, MOST_ROWS)
         ):
             stored = source.read_items(batch)
-            native = np.zeros(len(stored.valid), bool)
+            native, factors = np.zeros(len(stored.valid), bool), np.ones(len(stored.valid))
             if target is not None:
                 values = target.decode(batch)
                 made, there = values.vectors, values.valid
                 native = there & (values.origin == NATIVE)
+                factors[there] = self._factors(values.take(there))
             else:
                 there = native.copy() if not self.transformer.artifacts else self.transformer.possible(stored)
                 made = np.zeros((len(there), self.dim), np.float32)
                 if there.any():
                     hopped = self.transformer.apply(stored.take(there))
                     made[there] = hopped.vectors
+                    factors[there] = self._factors(hopped)
                     there[there] = hopped.valid
             yield Passed(
                 places=np.arange(start, start + len(there)),
@@ -93,8 +108,14 @@ class GalleryPass:
                 in_source=stored.valid,
                 in_target=there,
                 native=native,
+                factors=factors,
             )
             start += len(there)
+
+    def _factors(self, made: VersionValues) -> Doubles:
+        if self.catalog is None:
+            return np.ones(len(made.valid))
+        return kept_cosines(self.catalog, made.origin, made.uncertainty)
 
 
 def _findable(vectors: FloatArray, there: BoolArray) -> FloatArray:

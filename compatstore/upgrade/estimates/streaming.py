@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from compatstore.evaluation.compatibility import fit_length
+from compatstore.evaluation.distances import expected
 from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.whole import FusedWay, Passing, WholeFigures, WholeSearch
 from compatstore.upgrade.context import UpgradeContext
@@ -17,6 +18,7 @@ from compatstore.versions import Metric
 
 SOURCE_WAYS = ("s/s", "t/s")
 TARGET_WAY = "t/h"
+EXPECTED_WAY = "t/E[h]"
 FUSED_WAY = "s/s & t"
 
 
@@ -42,12 +44,12 @@ class Streaming:
 
     def _batches(self) -> Iterator[Passing]:
         for batch in self.passing.batches(self.search.batch_rows):
-            yield Passing(
-                places=batch.places,
-                vectors={**dict.fromkeys(SOURCE_WAYS, batch.source), TARGET_WAY: batch.target},
-                there={**dict.fromkeys(SOURCE_WAYS, batch.in_source), TARGET_WAY: batch.in_target},
-                native=batch.native,
-            )
+            vectors = {**dict.fromkeys(SOURCE_WAYS, batch.source), TARGET_WAY: batch.target}
+            if EXPECTED_WAY in self.search.queries:
+                vectors[EXPECTED_WAY] = expected(batch.target, batch.factors).astype(np.float32)
+            there = dict.fromkeys(SOURCE_WAYS, batch.in_source)
+            there |= dict.fromkeys((TARGET_WAY, EXPECTED_WAY), batch.in_target)
+            yield Passing(places=batch.places, vectors=vectors, there=there, native=batch.native)
 
 
 def search_whole(
@@ -59,6 +61,7 @@ def search_whole(
     served: bool,
     fusion: Fusion | None,
     seed: int,
+    doubted: bool = False,
 ) -> Streaming:
     """Let the queries of a sample search all items that have a vector in the source; read-only.
 
@@ -70,6 +73,7 @@ def search_whole(
         served: Search what the table has in the target, rather than what a hop makes.
         fusion: How both versions are searched as one, where what is served is searched by that too.
         seed: Of the items that stand for large classes.
+        doubted: Search the target by expected distances too.
     """
     queries, nothing = sample.target_queries, np.full(sample.population, -1)
     classes = nothing if sample.classes is None else sample.classes
@@ -78,8 +82,9 @@ def search_whole(
             "s/s": sample.source_queries,
             "t/s": fit_length(queries, context.source.dim),
             TARGET_WAY: queries,
+            **({EXPECTED_WAY: queries} if doubted else {}),
         },
-        metrics=metrics,
+        metrics={**metrics, EXPECTED_WAY: "dot"},
         query_classes=classes[sample.query_places],
         classes=classes,
         itself=sample.query_places,
@@ -89,4 +94,4 @@ def search_whole(
         swapped={"t/s"},
         fused={} if fusion is None else {FUSED_WAY: FusedWay(source="s/s", target=TARGET_WAY, fusion=fusion)},
     )
-    return Streaming(passing=GalleryPass.of(context, served=served), search=search)
+    return Streaming(passing=GalleryPass.of(context, served=served, doubted=doubted), search=search)

@@ -17,6 +17,7 @@ from compatstore.evaluation.judgements import places_among
 from compatstore.evaluation.sample import ServedFusion
 from compatstore.evaluation.strategies import ServingStrategy, rank_strategies
 from compatstore.storage.columns import NATIVE, VersionValues
+from compatstore.storage.doubts import can_doubt, kept_cosines
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import COSINE_SCALE, ArrayRows, TableRows
 from compatstore.upgrade.context import UpgradeContext
@@ -47,6 +48,8 @@ class SampleSettings:
         shares: Budgets to measure beside `BUDGETS`, in (0, 1).
         seed: Of the sample and of the bootstrap.
         fused_shares: Shares of natives at which both versions are also searched as one.
+        expected_shares: Shares of natives at which the target is also searched by expected distances, where its
+            transform was measured for that.
         trust: Without labels: as of `DecisionSettings`.
         neighbours: Without labels: the same.
         by_both: As of `DecisionSettings`.
@@ -61,6 +64,7 @@ class SampleSettings:
     shares: tuple[float, ...] = ()
     seed: int = 0
     fused_shares: tuple[float, ...] = FUSED_SHARES
+    expected_shares: tuple[float, ...] = ()
     trust: float = 1.0
     neighbours: int = 10
     by_both: bool = False
@@ -119,26 +123,13 @@ def try_upgrade(context: UpgradeContext, settings: SampleSettings) -> DecisionTa
     hopped = transformer_of(context.catalog, context.run).apply(sample.source)
     urgent = order_of_sample(context, sample, hopped)
     shares = tuple(sorted({*BUDGETS, *settings.shares}))
-    return decide_on_sample(context, sample, hopped.vectors, urgent, replace(settings, shares=shares))
-
-
-def decide_on_sample(
-    context: UpgradeContext,
-    sample: Sample,
-    transformed: FloatArray,
-    urgent: npt.NDArray[np.intp],
-    settings: SampleSettings,
-    *,
-    served: bool = False,
-) -> DecisionTable:
-    """Let the queries of a sample search its items; as `rank_on_sample`, the table alone."""
-    return rank_on_sample(context, sample, transformed, urgent, settings, served=served).table
+    return rank_on_sample(context, sample, hopped, urgent, replace(settings, shares=shares)).table
 
 
 def rank_on_sample(
     context: UpgradeContext,
     sample: Sample,
-    transformed: FloatArray,
+    made: VersionValues,
     urgent: npt.NDArray[np.intp],
     settings: SampleSettings,
     *,
@@ -149,29 +140,44 @@ def rank_on_sample(
     Args:
         context: The upgrade.
         sample: n items.
-        transformed: (n, dim) float32, what serves where nothing more is embedded natively.
+        made: Values of n items in the target, what serves where nothing more is embedded natively.
         urgent: (n,) rows of the sample in the order of the backfill.
         settings: What decides.
-        served: Whether `transformed` is what the table has in the target now, rather than a hop. Then the fusion that
+        served: Whether `made` is what the table has in the target now, rather than a hop. Then the fusion that
             the gallery is served with is measured too, where there is one.
     """
     metrics, whole, decided = _metrics(context), None, decision_settings(context, settings)
     complete = sample.population == len(sample.places)
+    doubted = settings.expected_shares != () and can_doubt(context.catalog, context.target_record, context.run.path)
     fusion = context.registry.fusion_served(context.run.target) if served else None
     if sample.told and not complete:
         whole = search_whole(
-            context, sample, metrics, depth=decided.depth, served=served, fusion=fusion, seed=settings.seed
+            context,
+            sample,
+            metrics,
+            depth=decided.depth,
+            served=served,
+            fusion=fusion,
+            seed=settings.seed,
+            doubted=doubted,
         ).figures(KS)
     native = sample.served.valid & (sample.served.origin == NATIVE)
     now = None if fusion is None else ServedFusion(fusion=fusion, native=native)
-    trial = replace(as_evaluation_sample(sample, transformed, urgent), whole=whole, served=now)
+    factors = kept_cosines(context.catalog, made.origin, made.uncertainty) if doubted else None
+    trial = replace(as_evaluation_sample(sample, made.vectors, urgent), whole=whole, served=now, factors=factors)
     strategies = tuple(rank_strategies(trial, decided))
     table = replace(decide_between(trial, decided, strategies), provenance=sample.provenance)
     return Ranked(table=table, strategies=strategies, metrics=decided.metrics)
 
 
 def as_evaluation_sample(sample: Sample, transformed: FloatArray, urgent: npt.NDArray[np.intp]) -> EvaluationSample:
-    """The sample as strategies are measured on it; arguments as in `rank_on_sample`."""
+    """The sample as strategies are measured on it.
+
+    Args:
+        sample: n items.
+        transformed: (n, dim) float32, what serves where nothing more is embedded natively.
+        urgent: (n,) rows of the sample in the order of the backfill.
+    """
     labels = None if sample.classes is None else sample.classes[sample.places]
     ids, judged = np.arange(len(sample.places)), None if sample.queries is None else sample.queries.judged
     return EvaluationSample(
@@ -201,6 +207,7 @@ def decision_settings(context: UpgradeContext, settings: SampleSettings) -> Deci
         criterion=settings.criterion,
         shares=settings.shares,
         fused_shares=settings.fused_shares,
+        expected_shares=settings.expected_shares,
         trust=settings.trust,
         neighbours=settings.neighbours,
         by_both=settings.by_both,

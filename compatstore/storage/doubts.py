@@ -1,0 +1,45 @@
+"""What artifacts say of vectors that they made: how much of its cosine each is expected to keep."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from compatstore.arrays import Doubles, FloatArray
+from compatstore.artifacts.shrinkage import Shrinkage
+from compatstore.storage.catalog import Catalog
+from compatstore.storage.columns import NATIVE
+from compatstore.storage.records import VersionRecord
+
+
+def shrinkage_of(catalog: Catalog, origin: str) -> Shrinkage | None:
+    """What was measured of the artifact that an origin names; None of several: sigma^2 is of the last one's error."""
+    return None if "+" in origin else Shrinkage.of(catalog.artifact(origin).manifest.figures)
+
+
+def can_doubt(catalog: Catalog, record: VersionRecord, path: Sequence[str]) -> bool:
+    """Whether a version that a path of artifacts leads to can be searched by expected distances."""
+    by_cosine = record.metric == "cosine" or record.normalised
+    return by_cosine and record.dtype != "bits" and shrinkage_of(catalog, "+".join(path)) is not None
+
+
+def kept_cosines(catalog: Catalog, origins: npt.NDArray[np.object_], sigma2: FloatArray) -> Doubles:
+    """What the cosine of a query with each vector is multiplied by, to be what is expected of its native vector.
+
+    Args:
+        catalog: The gallery's.
+        origins: (n,) object, `NATIVE` or ids of artifacts.
+        sigma2: (n,) float32, NaN where it is not known.
+
+    Returns:
+        (n,) float64 from 0 to 1; 1 of native vectors, and of those of artifacts that were not measured.
+    """
+    factors = np.ones(len(sigma2))
+    for origin in set(origins) - {NATIVE}:
+        shrinkage = shrinkage_of(catalog, origin)
+        if shrinkage is not None:
+            rows = origins == origin
+            factors[rows] = shrinkage.at(sigma2[rows])
+    return factors
