@@ -221,6 +221,8 @@ ROWS: dict[str, Row] = {
     "FastFill by distance, even": partial(fastfill, loss="l2", beta=1.0, orders=ORDERS),
     "FastFill": partial(fastfill, orders=ORDERS),
     "FastFill, even": partial(fastfill, beta=1.0, orders=ORDERS),
+    "FastFill, no sigma": partial(fastfill, uncertainty=False, orders=("random",)),
+    "FastFill, no distance": partial(fastfill, loss="disc"),
     "FastFill, scale chosen": partial(default_fastfill, orders=ORDERS),
     "FastFill, margin 0": partial(fastfill, margin=0.0, orders=ORDERS),
     "FastFill, margin 0.5": partial(fastfill, margin=0.5, orders=ORDERS),

@@ -210,7 +210,10 @@ FASTFILL = (
     Said(
         "In random order, the target's own loss beside the distance is above the distance alone.",
         "table 5", "65.06 / 41.95 and 62.80 / 40.47",
-        (_pairs("seen", _order("FastFill l2+disc", "random"), _order("FCT", "random")),),
+        (
+            _pairs("seen", _order("FastFill l2+disc", "random"), _order("FCT", "random")),
+            _images("classes", _area("FastFill, no sigma", "random"), _area("FCT", "random")),
+        ),
     ),
     Said(
         "Without the target's loss, sigma's order is above FCT in random order too.",
@@ -223,12 +226,18 @@ FASTFILL = (
     Said(
         "All three parts of the loss are above two of them.",
         "table 5", "66.49 / 44.84, without the target's loss 65.76 / 43.61",
-        (_pairs("seen", _order("FastFill", "sigma"), _order("FastFill l2 + sigma", "sigma")),),
+        (
+            _pairs("seen", _order("FastFill", "sigma"), _order("FastFill l2 + sigma", "sigma")),
+            _images("classes", _area("FastFill", "sigma"), _area("FastFill by distance", "sigma")),
+        ),
     ),
     Said(
         "Without the distance sigma's order is far below FCT in random order.",
         "table 5", "55.21 / 27.59 and 62.80 / 40.47",
-        (_pairs("seen", _order("FCT", "random"), _order("FastFill disc + sigma", "sigma")),),
+        (
+            _pairs("seen", _order("FCT", "random"), _order("FastFill disc + sigma", "sigma")),
+            _images("classes", _area("FCT", "random"), _area("FastFill, no distance", "sigma")),
+        ),
     ),
     Said(
         "On classes that the transform has not seen, sigma's order is above one by the entropy of the head.",
