@@ -118,7 +118,7 @@ def plan_expected(
     assert isinstance(plan, SearchPlan), "one version is asked"
     record = registry.record(plan.version)
     target = next((part for part in plan.parts if part.version == plan.version), None)
-    paths = [run.path for run in registry.runs.values() if run.open and run.target == plan.version and run.path]
+    paths = [run.path for run in registry.runs.values() if run.target == plan.version and run.path]
     if target is None or not paths or plan.merge == "reciprocal rank":
         return plan
     asked, fix = f"search by the expected distance in {plan.version}", "Search without it."

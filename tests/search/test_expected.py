@@ -142,6 +142,18 @@ def test_native_vectors_are_searched_as_they_are(tmp_path):
         assert world.gallery.search(query, k=5, version=version, serving=cs.Expected()) == plain
 
 
+@pytest.mark.parametrize("share", [0.0, 0.4])
+def test_what_stays_transformed_is_doubted_after_the_source_is_retired(tmp_path, share):
+    world = World(tmp_path)
+    world.gallery.upgrade("v2", backfill=share or None)
+    world.gallery.cutover("v2")
+    for retired in (False, True):
+        if retired:
+            world.gallery.retire("v1")
+        found = world.gallery.search(world.queries[0], k=7, columns=["id"], serving=cs.Expected(first=ROWS))
+        assert found["id"].to_pylist() == np.argsort(world.distances(world.queries[0]), kind="stable")[:7].tolist()
+
+
 def test_the_plan_says_how_it_ranks(tmp_path):
     world = World(tmp_path)
     plan = world.gallery.explain(k=5, version="v2", serving=cs.Expected(first=20))
