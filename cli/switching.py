@@ -18,7 +18,7 @@ from compatstore.shown import view
 from compatstore.tables import Table
 
 if TYPE_CHECKING:
-    from compatstore.evaluation.fusion import Serving
+    from compatstore.evaluation.fusion import Served
     from compatstore.upgrade.states import VersionChange
 
 
@@ -54,9 +54,9 @@ class CutoverCheck:
 @click.option("--force", is_flag=True, help="Do it while items have no vector in TARGET; searches will not find them.")
 @click.option(
     "--serving",
-    type=click.Choice(["fused", "single"]),
-    help="fused: searches use both versions as one, as `fuse` has chosen; single: TARGET alone. By default as they do "
-    "before the cutover.",
+    type=click.Choice(["fused", "single", "expected"]),
+    help="fused: searches use both versions as one, as `fuse` has chosen; single: TARGET alone; expected: the same, "
+    "ranked by expected distances, as `evaluate` measures. By default as they do before the cutover.",
 )
 @trust_code_option
 @pass_output
@@ -68,7 +68,7 @@ def cutover(
     target: str,
     check: bool,
     force: bool,
-    serving: Serving | None,
+    serving: Served | None,
     trust_code: bool,
 ) -> None:
     """Make TARGET the version that searches use; atomic.

@@ -32,6 +32,7 @@ from compatstore.evaluation.relevance import Relevance
 from compatstore.shown import Shown
 
 Serving = Literal["single", "fused"]  # by one version, or by both versions of an upgrade as one
+Served = Literal["single", "fused", "expected"]  # or by one version, with what was transformed by expected distances
 CANDIDATES = 20
 SAME_SHARE = 0.02  # items that cannot be embedded keep a gallery a little below the share that it was backfilled to
 _LEAST = 1e-6  # of a squared deviation: two versions may be each other's opposite

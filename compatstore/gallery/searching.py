@@ -12,7 +12,7 @@ from typing import Any
 from compatstore import search as searching
 from compatstore.arrays import FloatArray
 from compatstore.asynchronous import awaited
-from compatstore.errors import CompatStoreError
+from compatstore.errors import CompatStoreError, UpgradeError
 from compatstore.gallery.core import GalleryCore, verbs
 from compatstore.in_memory.graph import CacheSettings
 from compatstore.search import Cascade, Expected
@@ -248,6 +248,11 @@ class SearchVerbs(GalleryCore):
             plan = searching.plan_expected(self._catalog, registry, query, k, version, where, serving)
         else:
             plan = searching.plan_serving(self._catalog, registry, query, k, version, where, serving)
+            first = registry.record(plan.version).expected if serving is None else None
+            if first is not None and isinstance(plan, searching.SearchPlan):
+                with suppress(UpgradeError):  # of another transform by now, which was not measured
+                    doubted = Expected(first=first)
+                    plan = searching.plan_expected(self._catalog, registry, query, k, version, where, doubted)
         return plan if settings is None else plan.using(settings)
 
 

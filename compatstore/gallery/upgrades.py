@@ -7,9 +7,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from compatstore import search as searching
 from compatstore.asynchronous import awaited
 from compatstore.errors import InvalidInput
+from compatstore.evaluation.fusion import Served
 from compatstore.gallery.core import GalleryCore, verbs
 from compatstore.trainers.pairs.learn import Learn
 from compatstore.upgrade.abort import abort
@@ -182,7 +182,7 @@ class UpgradeVerbs(GalleryCore):
         target: str,
         *,
         force: bool = False,
-        serving: searching.Serving | None = None,
+        serving: Served | None = None,
         progress: Callable[[Progress], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> VersionChange:
@@ -192,12 +192,14 @@ class UpgradeVerbs(GalleryCore):
             target: The upgrade's target.
             force: Do so while rows have no vector in it; searches will not find them.
             serving: "fused": searches use both versions as one, as `fuse` has chosen. "single": they use the target
-                alone. By default they go on as before the cutover.
+                alone. "expected": the same, and rank by expected distances (`Expected`) until the same call says
+                otherwise, also once the source is retired. By default they go on as before the cutover.
             progress: Called after each batch of what is caught up with.
             should_stop: Asked before each batch, until the switch.
 
         Raises:
-            UpgradeError: The upgrade is not ready, or it is to be fused and no fusion was chosen.
+            UpgradeError: The upgrade is not ready, it is to be fused and no fusion was chosen, or its transform was not
+                measured for expected distances.
             LeaseHeld: Somebody works on it.
             RowsMissing: Rows have no vector in the target, and `force` is false.
             Interrupted: `should_stop` said so, or somebody asked for a pause; nothing was switched.

@@ -22,7 +22,7 @@ from compatstore.search.plan import Part, SearchPlan
 from compatstore.search.serving import plan_serving
 from compatstore.storage.arrow_values import to_floats
 from compatstore.storage.catalog import Catalog
-from compatstore.storage.doubts import kept_cosines, shrinkage_of
+from compatstore.storage.doubts import FIRST, kept_cosines, shrinkage_of
 from compatstore.storage.indexes import SearchSettings
 from compatstore.storage.registry import Registry
 from compatstore.storage.snapshot import Snapshot
@@ -43,7 +43,7 @@ class Expected:
         100
     """
 
-    first: int = 100
+    first: int = FIRST
 
     def __post_init__(self) -> None:
         require_fields(self)

@@ -13,6 +13,8 @@ from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.records import VersionRecord
 
+FIRST = 100  # candidates of a search that are ranked by expected distances, where nobody names a number
+
 
 def shrinkage_of(catalog: Catalog, origin: str) -> Shrinkage | None:
     """What was measured of the artifact that an origin names; None of several: sigma^2 is of the last one's error."""
@@ -21,8 +23,9 @@ def shrinkage_of(catalog: Catalog, origin: str) -> Shrinkage | None:
 
 def can_doubt(catalog: Catalog, record: VersionRecord, path: Sequence[str]) -> bool:
     """Whether a version that a path of artifacts leads to can be searched by expected distances."""
-    by_cosine = record.metric == "cosine" or record.normalised
-    return by_cosine and record.dtype != "bits" and shrinkage_of(catalog, "+".join(path)) is not None
+    by_angle = record.metric == "cosine" or record.normalised
+    measured = len(path) == 1 and shrinkage_of(catalog, path[0]) is not None
+    return measured and by_angle and record.dtype != "bits"
 
 
 def kept_cosines(catalog: Catalog, origins: npt.NDArray[np.object_], sigma2: FloatArray) -> Doubles:

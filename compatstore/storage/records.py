@@ -36,6 +36,7 @@ class VersionRecord:
         recall_at: When that was measured, ISO 8601, UTC, "" where it was not.
         compared: Share of the indexed rows that such a search compared then, about, in [0, 1], or None.
         cells: Cells that its index was built with, or None; Lance joins cells that have become small.
+        expected: Candidates of a search that are ranked by expected distances where it names no way, or None for none.
         base_model: Identity of the model that this version is derived of, and `encoder` builds; "" where its vectors
             are the model's own.
         derivation: The steps from that model's vectors to this version's.
@@ -65,6 +66,7 @@ class VersionRecord:
     recall_at: str = ""
     compared: float | None = None
     cells: int | None = None
+    expected: int | None = None
     base_model: str = ""
     derivation: tuple[Derivation, ...] = ()
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compatstore.errors import RowsMissing, UpgradeError
-from compatstore.evaluation.fusion import Serving
+from compatstore.evaluation.fusion import Served
 from compatstore.storage.catalog import Catalog
+from compatstore.storage.doubts import can_doubt
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import first_of, named
 from compatstore.storage.records import RunRecord
@@ -56,7 +57,7 @@ def cut_over(
     target: str,
     *,
     force: bool = False,
-    serving: Serving | None = None,
+    serving: Served | None = None,
     controls: Controls | None = None,
 ) -> VersionChange:
     """Make the target the active version, after catching up with what came or changed meanwhile.
@@ -65,11 +66,11 @@ def cut_over(
         catalog: The gallery.
         target: An upgrade's target, in state ready.
         force: Do so while rows are missing; they are not found until they are filled.
-        serving: How searches use both versions from then on; None as before.
+        serving: How searches use both versions, or the target, from then on; None as before.
         controls: Progress and stop.
 
     Raises:
-        UpgradeError: The upgrade is not ready, or it is to be fused and no fusion was chosen.
+        UpgradeError: The upgrade is not ready, or it cannot be served as asked.
         RowsMissing: Rows have no vector in the target.
         LeaseHeld: Somebody else works on that upgrade.
         Interrupted: A stop was asked for before anything was switched.
@@ -77,15 +78,15 @@ def cut_over(
     controls = controls or Controls()
     missing = check_cutover(catalog, target)
     if run_of(catalog.registry(), target) is None:  # it is active, and the version before it is retired
-        return VersionChange(target, target, missing, changed=False)
+        return VersionChange(target, target, missing, changed=serve(catalog, target, serving))
     with hold_lease(catalog, target, "cutover", controls.progress, controls.should_stop) as work:
         controls = replace(controls, progress=work.progress, should_stop=work.should_stop)
         return _cut_over(work.catalog, target, force, serving, controls)
 
 
-def _cut_over(catalog: Catalog, target: str, force: bool, serving: Serving | None, controls: Controls) -> VersionChange:
+def _cut_over(catalog: Catalog, target: str, force: bool, serving: Served | None, controls: Controls) -> VersionChange:
     registry = catalog.registry()
-    require_servable(registry, target, serving)
+    require_servable(catalog, registry, target, serving)
     run = require_open(registry, target)
     missing = _catch_up_fully(catalog, run, controls)
     if missing and not force:
@@ -104,11 +105,13 @@ def _cut_over(catalog: Catalog, target: str, force: bool, serving: Serving | Non
     context = UpgradeContext.of(catalog, run)
     for index in (build_target, refresh_target):  # so that the first search is fast already
         index(context, controls.progress, controls.should_stop)
-    previous = registry.active
+    previous, doubted = registry.active, can_doubt(catalog, registry.record(target), run.path)
 
     def flip(state: Registry) -> Registry:
         run = require_open(state, target)
         active = replace(state, active=target).with_run(replace(run, state=CUTOVER, previous=previous))
+        if not doubted:  # chosen before, for another transform
+            active = active.with_version(replace(active.record(target), expected=None))
         return served_as(active, target, serving)
 
     edit(catalog.store, flip, HistoryEntry("cutover", target, note=f"from {previous}", figures={"missing": missing}))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from compatstore.evaluation.fusion import Serving, WeightChoice
+from compatstore.evaluation.fusion import Served, WeightChoice
 from compatstore.shown import Shown
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.ids import first_of
@@ -123,6 +123,7 @@ class VersionStatus:
         bridged: Rows without a vector of this version that its queries find through an artifact.
         missing: Rows that no query of this version finds.
         recall: Share of the 10 nearest items that searches found when the index was built, or None without one.
+        expected: Candidates of a search that are ranked by expected distances where it names no way, or None for none.
     """
 
     name: str
@@ -136,6 +137,7 @@ class VersionStatus:
     bridged: int
     missing: int
     recall: float | None = None
+    expected: int | None = None
 
 
 @dataclass(frozen=True)
@@ -150,7 +152,8 @@ class RunStatus(Shown):
         activity: Who works on it and how fast, or why nobody does.
         staged: Natives that are durable, but not in the table yet.
         path: Short ids of the artifacts applied.
-        serving: How searches that do not name a way are served: fused, by both versions as one, or single.
+        serving: How searches that do not name a way are served: fused, by both versions as one; single; or expected, by
+            expected distances.
         weight: Weight of the target's distances in the fusion that was chosen; None where none was.
         choice: What that weight was chosen on, what it gained, and what is lost when the source is retired; None where
             the caller named the weight.
@@ -176,7 +179,7 @@ class RunStatus(Shown):
     activity: Activity
     staged: int
     path: tuple[str, ...]
-    serving: Serving
+    serving: Served
     weight: float | None
     choice: WeightChoice | None
     backfill: float
@@ -238,6 +241,12 @@ def read_status(catalog: Catalog) -> Status:
     )
 
 
+def _served(context: UpgradeContext) -> Served:
+    if context.registry.fusion_served(context.run.target) is not None:
+        return "fused"
+    return "single" if context.target_record.expected is None else "expected"
+
+
 def _version(
     snapshot: Snapshot, registry: Registry, record: VersionRecord, contexts: Sequence[UpgradeContext]
 ) -> VersionStatus:
@@ -267,6 +276,7 @@ def _version(
         bridged=bridged,
         missing=absent - bridged,
         recall=record.recall,
+        expected=record.expected,
     )
 
 
@@ -310,7 +320,7 @@ def _run(context: UpgradeContext, lease: Lease | None) -> RunStatus:
         activity=activity_of(run, lease),
         staged=staged,
         path=tuple(artifact_id[:12] for artifact_id in run.path),
-        serving="single" if context.registry.fusion_served(run.target) is None else "fused",
+        serving=_served(context),
         weight=None if fusion is None else fusion.weight,
         choice=None if fusion is None else fusion.choice,
         backfill=run.backfill,

@@ -13,6 +13,7 @@ from compatstore.artifacts import Architecture, Artifact, Space
 from compatstore.artifacts.shrinkage import FIGURE, Shrinkage
 from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.search import ExpectedPlan
+from compatstore.shown import view
 
 ROWS, SHORT, LONG = 60, 5, 8
 SHRINKAGE = Shrinkage((-1.0, 0.0, 1.0), (1.3, 1.0, 0.4), 0.5)
@@ -231,3 +232,64 @@ def test_vectors_of_any_length_are_refused_where_lengths_count(tmp_path):
 def test_numbers_of_candidates_are_checked(first):
     with pytest.raises(InvalidInput):
         cs.Expected(first=first)
+
+
+def ids(world, query, **asked):
+    return world.gallery.search(query, k=ROWS, columns=["id"], **asked)["id"].to_pylist()
+
+
+def test_searches_that_name_no_way_take_the_one_that_was_chosen(tmp_path):
+    world = World(tmp_path)
+    query = world.queries[0]
+    world.gallery.upgrade("v2", backfill=0.4)
+    switched = world.gallery.cutover("v2", serving="expected")
+    assert (switched.active, switched.changed) == ("v2", True)
+    assert not world.gallery.cutover("v2", serving="expected").changed
+    plain, doubted = ids(world, query, serving="single"), ids(world, query, serving=cs.Expected())
+    assert plain != doubted
+    for retired in (False, True):
+        if retired:
+            world.gallery.retire("v1")
+        else:
+            assert world.gallery.status().upgrades[0].serving == "expected"
+            assert ids(world, {"v2": query}) == doubted
+            assert isinstance(world.gallery.explain(k=5, version="v1"), cs.search.SearchPlan)
+        again = cs.Gallery.open(world.gallery.status().gallery)
+        assert again.search(query, k=ROWS, columns=["id"])["id"].to_pylist() == doubted
+        assert again.status().versions[1].expected == 100
+        assert "searches in v2 rank their first 100 candidates by expected distances" in view(again.status())
+        assert ids(world, query, serving="single") == plain
+    assert world.gallery.cutover("v2", serving="single").changed
+    assert ids(world, query) == plain
+
+
+def test_a_way_that_was_chosen_ends_with_the_version(tmp_path):
+    world = World(tmp_path)
+    world.gallery.cutover("v2", serving="expected")
+    world.gallery.rollback("v2")
+    world.gallery.abort("v2")
+    world.gallery.upgrade("v2")
+    assert world.gallery.status().versions[1].expected is None
+
+
+def test_only_what_can_be_doubted_is_served_so(tmp_path):
+    world = World(tmp_path, artifact=transform(shrinkage=None))
+    with pytest.raises(UpgradeError, match="serve v2 by expected distances") as refused:
+        world.gallery.cutover("v2", serving="expected")
+    assert world.artifact.short_id in refused.value.found
+    assert world.gallery.status().active == "v1"
+    assert world.gallery.cutover("v2").active == "v2"
+
+
+def test_searches_go_on_where_another_transform_has_taken_the_place_of_the_one_that_was_measured(tmp_path):
+    world = World(tmp_path)
+    world.gallery.cutover("v2", serving="expected")
+    world.gallery.rollback("v2")
+    other = transform(seed=1, shrinkage=None)
+    world.gallery.link(other, "v1", "v2")
+    world.gallery.upgrade("v2", via=other.id)
+    query = world.queries[0]
+    assert ids(world, query, version="v2") == ids(world, query, version="v2", serving="single")
+    world.gallery.cutover("v2")
+    assert ids(world, query) == ids(world, query, serving="single")
+    assert world.gallery.status().versions[1].expected is None

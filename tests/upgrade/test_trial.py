@@ -8,6 +8,7 @@ import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Space
 from compatstore.artifacts.shrinkage import FIGURE, Shrinkage
 from compatstore.evaluation import rank_queries, summarise
+from compatstore.upgrade.estimates.measured import as_served, what_matters
 
 SOME = DIGITS[:600]
 SHRINKAGE = Shrinkage((-2.0, 0.0, 2.0), (1.0, 0.6, 0.2), 0.5)
@@ -126,3 +127,23 @@ def test_a_transform_that_was_not_measured_is_not_doubted(tmp_path, shrinkage):
     gallery, _, _ = doubted_gallery(tmp_path / "g.lance", shrinkage=shrinkage)
     table = gallery.evaluate("v2", labels="digit", sample=300)
     assert any(row.name.startswith("expected") for row in table.rows) == (shrinkage is not None)
+
+
+def test_a_report_measures_searches_as_they_are_served(tmp_path):
+    gallery, native, hopped = doubted_gallery(tmp_path / "g.lance")
+    gallery.upgrade("v2", backfill=0.25)
+    alone = gallery.report("v2", sample=600, labels="digit").measured
+    assert as_served(alone).notation == "t/h"
+    gallery.cutover("v2", serving="expected")
+    report = gallery.report("v2", sample=600, labels="digit", details=cs.Details(worst=2))
+    assert [row.notation for _, row in what_matters(report.measured)] == ["s/s", "t/E[h]", "t/h", "t/t"]
+    origins = gallery.get(IDS[:600], ["v2__origin"])["v2__origin"].to_pylist()
+    now = np.array([origin == "native" for origin in origins])
+    mixed = np.where(now[:, None], native, hopped.vectors * kept(hopped.uncertainty))
+    labels, places = LABELS[: len(SOME)], np.arange(len(SOME))
+    found = summarise(rank_queries(native, mixed, labels, labels, places, places, metric="dot"), (1, 5))
+    assert as_served(report.measured).figures["map"].value == pytest.approx(found.map, abs=1e-4)
+    assert report.measured.row("t/h").figures["map"].value == alone.row("t/h").figures["map"].value
+    query = native[[7]]
+    served = gallery.search(query, k=5, columns=["id"])["id"].to_pylist()
+    assert served == [IDS[place] for place in np.argsort(-(mixed @ query[0]), kind="stable")[:5]]

@@ -9,10 +9,11 @@ import numpy as np
 from compatstore.arrays import BoolArray, Positions
 from compatstore.errors import UpgradeError
 from compatstore.evaluation.curve import native_count
-from compatstore.evaluation.fusion import SAME_SHARE, Fusion, Serving
+from compatstore.evaluation.fusion import SAME_SHARE, Fusion, Served, Serving
 from compatstore.evaluation.strategies import trial_of_fusions
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE
+from compatstore.storage.doubts import FIRST, can_doubt
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.records import RunRecord, ServingRecord
 from compatstore.storage.registry import Registry, edit
@@ -144,12 +145,20 @@ def follow_natives(catalog: Catalog, target: str) -> None:
     save_fusion(catalog, run, now, known.labels, known.serving)
 
 
-def require_servable(registry: Registry, target: str, serving: Serving | None) -> None:
-    """Refuse to serve both versions of an upgrade as one where no fusion was chosen for it.
+def require_servable(catalog: Catalog, registry: Registry, target: str, serving: Served | None) -> None:
+    """Refuse to serve both versions of an upgrade as one where no fusion was chosen for it, and the like.
 
     Raises:
-        UpgradeError: None was.
+        UpgradeError: None was; or the transform was not measured for expected distances.
     """
+    run = registry.runs.get(target)
+    if serving == "expected" and (run is None or not can_doubt(catalog, registry.record(target), run.path)):
+        raise UpgradeError(
+            f"serve {target} by expected distances",
+            expected="vectors that one transform made, which predicts its own errors, compared by their angles",
+            found="none" if run is None else " then ".join(part[:12] for part in run.path) or "no transform",
+            fix="Train one on 400 pairs or more: compatstore train fastfill --gallery GALLERY. Or serve it alone.",
+        )
     if serving == "fused" and registry.fusion_of(target) is None:
         raise UpgradeError(
             f"serve the upgrade to {target} by both of its versions",
@@ -159,27 +168,34 @@ def require_servable(registry: Registry, target: str, serving: Serving | None) -
         )
 
 
-def served_as(registry: Registry, target: str, serving: Serving | None) -> Registry:
-    """A copy that says how searches use an upgrade whose fusion was chosen; None as before."""
-    if serving is None or registry.fusion_of(target) is None:
+def served_as(registry: Registry, target: str, serving: Served | None) -> Registry:
+    """A copy that says how searches use an upgrade's target, and its fusion where one was chosen; None as before."""
+    if serving is None:
         return registry
-    return registry.with_serving(replace(registry.serving[target], serving=serving))
+    expected = FIRST if serving == "expected" else None
+    registry = registry.with_version(replace(registry.record(target), expected=expected))
+    if registry.fusion_of(target) is None:
+        return registry
+    way: Serving = "fused" if serving == "fused" else "single"
+    return registry.with_serving(replace(registry.serving[target], serving=way))
 
 
-def serve(catalog: Catalog, target: str, serving: Serving | None) -> bool:
-    """Say how searches use an upgrade whose fusion was chosen, and whether that is a change.
+def serve(catalog: Catalog, target: str, serving: Served | None) -> bool:
+    """Say how searches use an upgrade's target, also once its source is retired, and whether that is a change.
 
     Raises:
-        UpgradeError: It is to be fused, and no fusion was chosen for it.
-        Interrupted: The upgrade ended meanwhile.
+        UpgradeError: It is to be fused, and no fusion was chosen for it; or the transform was not measured for expected
+            distances.
+        Interrupted: The fusion ended meanwhile.
     """
     registry = catalog.registry()
-    require_servable(registry, target, serving)
+    require_servable(catalog, registry, target, serving)
     if served_as(registry, target, serving) == registry:
         return False
 
     def change(state: Registry) -> Registry:
-        require_open(state, target)
+        if serving == "fused":
+            require_open(state, target)
         return served_as(state, target, serving)
 
     edit(catalog.store, change, HistoryEntry(STEP, target, note=f"searches are {serving}"))

@@ -11,6 +11,7 @@ import numpy as np
 from compatstore.arrays import Doubles
 from compatstore.errors import UpgradeError
 from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
+from compatstore.evaluation.strategies import EXPECTED
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.asked import SMALLEST_SAMPLE
 from compatstore.upgrade.estimates.estimate import SAMPLE, UpgradeEstimate
@@ -119,6 +120,8 @@ def take_measurement(
     settings = SampleSettings(
         sample=size, labels=terms.labels, criterion=terms.criterion, seed=run.seed, fused_shares=()
     )
+    if context.target_record.expected is not None:
+        settings = replace(settings, expected_shares=(0.0,))
     if promised is not None:
         settings = replace(settings, trust=promised.trust, neighbours=promised.neighbours)
     order = np.arange(len(fresh.native))
@@ -148,8 +151,9 @@ def compare(estimate: UpgradeEstimate, measured: DecisionTable) -> tuple[Compare
 
 
 def as_served(measured: DecisionTable) -> DecisionRow:
-    """The row of what searches give now: the fusion that is served, or else the target's vectors."""
-    return next(iter(measured.served("fused")), measured.row(AS_SERVED))
+    """The row of what searches give now: the fusion that is served, expected distances, or the target's vectors."""
+    others = (*measured.served("fused"), *(row for row in measured.rows if row.notation == EXPECTED))
+    return next(iter(others), measured.row(AS_SERVED))
 
 
 def what_matters(measured: DecisionTable) -> tuple[tuple[str, DecisionRow], ...]:

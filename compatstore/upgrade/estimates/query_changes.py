@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from compatstore.arrays import ArrowTable, FloatArray, Positions
+from compatstore.evaluation.fusion import Serving
 from compatstore.evaluation.qrels_files import Qrels
 from compatstore.storage.ids import find
 from compatstore.upgrade.context import UpgradeContext
@@ -175,12 +176,12 @@ class _Asking:
         source, target = sample.source_queries[rows], sample.target_queries[rows]
         fused = self.context.registry.fusion_served(run.target) is not None
         now = {run.source: source, run.target: target} if fused else {run.target: target}
-        pairs = ((search, {run.source: source}, "single"), (search, now, "fused" if fused else "single"))
-        was, served = (self._find(rows, *pair) for pair in pairs)
+        was = self._find(rows, search, {run.source: source}, "single")
+        served = self._find(rows, search, now, "fused" if fused else None)
         return list(zip(was, served, strict=True))
 
     def _find(
-        self, rows: Positions, search: Search, query: Mapping[str, FloatArray], serving: str
+        self, rows: Positions, search: Search, query: Mapping[str, FloatArray], serving: Serving | None
     ) -> list[tuple[ShownItem, ...]]:
         found = search(query, self.neighbours + 1, columns=self._read, serving=serving).to_pylist()
         shown, own = self.shown(rows), self._own(rows)

@@ -10,6 +10,7 @@ import numpy as np
 from compatstore.evaluation.compatibility import fit_length
 from compatstore.evaluation.distances import expected
 from compatstore.evaluation.fusion import Fusion
+from compatstore.evaluation.strategies import EXPECTED
 from compatstore.evaluation.whole import FusedWay, Passing, WholeFigures, WholeSearch
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.passing import GalleryPass
@@ -18,7 +19,6 @@ from compatstore.versions import Metric
 
 SOURCE_WAYS = ("s/s", "t/s")
 TARGET_WAY = "t/h"
-EXPECTED_WAY = "t/E[h]"
 FUSED_WAY = "s/s & t"
 
 
@@ -45,10 +45,10 @@ class Streaming:
     def _batches(self) -> Iterator[Passing]:
         for batch in self.passing.batches(self.search.batch_rows):
             vectors = {**dict.fromkeys(SOURCE_WAYS, batch.source), TARGET_WAY: batch.target}
-            if EXPECTED_WAY in self.search.queries:
-                vectors[EXPECTED_WAY] = expected(batch.target, batch.factors).astype(np.float32)
+            if EXPECTED in self.search.queries:
+                vectors[EXPECTED] = expected(batch.target, batch.factors).astype(np.float32)
             there = dict.fromkeys(SOURCE_WAYS, batch.in_source)
-            there |= dict.fromkeys((TARGET_WAY, EXPECTED_WAY), batch.in_target)
+            there |= dict.fromkeys((TARGET_WAY, EXPECTED), batch.in_target)
             yield Passing(places=batch.places, vectors=vectors, there=there, native=batch.native)
 
 
@@ -82,9 +82,9 @@ def search_whole(
             "s/s": sample.source_queries,
             "t/s": fit_length(queries, context.source.dim),
             TARGET_WAY: queries,
-            **({EXPECTED_WAY: queries} if doubted else {}),
+            **({EXPECTED: queries} if doubted else {}),
         },
-        metrics={**metrics, EXPECTED_WAY: "dot"},
+        metrics={**metrics, EXPECTED: "dot"},
         query_classes=classes[sample.query_places],
         classes=classes,
         itself=sample.query_places,
