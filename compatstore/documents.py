@@ -11,6 +11,7 @@ import dataclasses
 import json
 import types
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -50,9 +51,9 @@ def read_record(kind: type[Record], values: Any, name: str, made: Mapping[str, A
     """Make a dataclass of a JSON object, and of the objects within it.
 
     Args:
-        kind: A dataclass whose fields are text, numbers, truth values, `None`, `Literal`s, dataclasses, and tuples and
-            mappings of these. With an attribute `LEAVES_OUT` that is true, fields that it does not have are left out.
-            An attribute `STORED_AS` says which fields have another name in the object.
+        kind: A dataclass whose fields are text, numbers, truth values, `None`, `Literal`s, dataclasses, tuples and
+            mappings of these, or one of several of these. With an attribute `LEAVES_OUT` that is true, fields that it
+            does not have are left out. An attribute `STORED_AS` says which fields have another name in the object.
         values: The object.
         name: What to call it in messages.
         made: Fields that are no JSON any more, by their names; of any type.
@@ -108,7 +109,13 @@ def _fit(value: Any, hint: Any, name: str) -> Any:
         return value
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
-        return None if value is None and types.NoneType in arguments else _fit(value, arguments[0], name)
+        if value is None and types.NoneType in arguments:
+            return None
+        *others, last = (one for one in arguments if one is not types.NoneType)
+        for one in others:
+            with suppress(Malformed):
+                return _fit(value, one, name)
+        return _fit(value, last, name)
     if origin is Literal:
         if not isinstance(value, str) or value not in arguments:
             raise Malformed(f"{name} is {_shown(value)}, none of {', '.join(map(str, arguments))}")

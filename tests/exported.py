@@ -71,6 +71,7 @@ ARTIFACTS = {
     "side-information as bits": forward(dtype="bits", skip=False),
     "one layer": plain(),
     "deep, unit length": plain(source_branch=(30, 20), mixer=(16, 16), normalise=True),
+    "sigma of the length": plain(mixer=(16,), normalise=True, uncertainty="length"),
     "radial layer": plain(mixer=(16, 12), radial=True, skip=True, normalise=True),
     "query adapter": plain(kind="QueryAdapter", mixer=(16,), uncertainty=True),
     "prefix": Artifact.create("Prefix", source=space(5), target=space(DIM)),

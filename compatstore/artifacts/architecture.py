@@ -3,7 +3,8 @@
     source --[source branch]--+
                               +--> [mixer] --> (+ skip source, side) --> output --> (unit length)
     side ----[side branch]----+                                            |
-                                                                           +--> (log sigma^2, one linear unit)
+                                                                           +--> (log sigma^2: one linear unit, or of the
+                                                                                 length: -2 log |output|)
 
 Every layer is dense and is followed by a ReLU, except the last of the mixer. Batch normalisation is no part of it:
 trainers fold it into the dense layers. The first layer of the mixer may be radial instead: unit i gives
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Literal
 
 from compatstore.arrays import FloatArray
 from compatstore.documents import WIDEST
@@ -37,7 +38,8 @@ class Architecture:
         side_branch: Widths of the side branch, possibly none.
         mixer: Widths of the hidden layers of the mixer, possibly none; its output layer comes on top.
         skip: Whether a linear map of the source, and of the side-information, is added to the output.
-        uncertainty: Whether a linear unit on the output (before it is normalised) gives log sigma^2.
+        uncertainty: Whether a linear unit on the output (before it is normalised) gives log sigma^2; "length" where
+            sigma^2 is 1 / |output|^2.
         normalise: Whether the output is scaled to unit length.
         radial: Whether the first layer of the mixer is radial; it then reads the source as it is.
 
@@ -52,7 +54,7 @@ class Architecture:
     side_branch: tuple[int, ...] = ()
     mixer: tuple[int, ...] = ()
     skip: bool = False
-    uncertainty: bool = False
+    uncertainty: bool | Literal["length"] = False
     normalise: bool = False
     radial: bool = False
 
@@ -64,6 +66,9 @@ class Architecture:
             raise InvalidInput("describe a network", expected=expected, found=f"{widths!s:.200}")
         if self.side_dim is None and self.side_branch:
             raise InvalidInput("describe a network", expected="no side branch without side_dim", found="one")
+        if self.uncertainty not in (False, True, "length") or (self.uncertainty == "length" and not self.normalise):
+            expected = 'an uncertainty of false, true or, where outputs are normalised, "length"'
+            raise InvalidInput("describe a network", expected=expected, found=f"{self.uncertainty!s:.200}")
         if self.radial and (not self.mixer or self.source_branch or self.side_dim is not None):
             expected = "a radial layer that is the first of the mixer, and reads the source alone"
             raise InvalidInput("describe a network", expected=expected, found=f"{self.to_dict()!s:.300}")
@@ -85,7 +90,7 @@ class Architecture:
             shapes["skip.weight"] = (self.output_dim, self.source_dim)
             if self.side_dim is not None:
                 shapes["skip_side.weight"] = (self.output_dim, self.side_dim)
-        if self.uncertainty:
+        if self.uncertainty is True:
             shapes |= {"log_sigma2.weight": (1, self.output_dim), "log_sigma2.bias": (1,)}
         return shapes
 

@@ -107,10 +107,12 @@ class NumpyRunner:
             output += self._product("skip.weight", source)
             if side is not None:
                 output += self._product("skip_side.weight", side)
-        log_sigma2 = self._dense("log_sigma2", output, relu=False)[:, 0] if network.uncertainty else None
+        log_sigma2 = self._dense("log_sigma2", output, relu=False)[:, 0] if network.uncertainty is True else None
         if network.normalise:
             norms = np.maximum(np.linalg.norm(output, axis=1, keepdims=True), np.finfo(np.float32).tiny)
             output /= np.where(np.isfinite(norms), norms, np.float32(np.nan))  # what overflows must not become zero
+            if network.uncertainty == "length":
+                log_sigma2 = -2 * np.log(norms[:, 0])
         return output, log_sigma2
 
     def _branch(self, part: str, depth: int, values: FloatArray, *, radial: bool = False) -> FloatArray:

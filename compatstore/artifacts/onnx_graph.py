@@ -76,6 +76,12 @@ class OnnxGraph:
         infinite = self.add("IsInf", length)
         return self.add("Div", vectors, self.add("Where", infinite, self._number(np.nan), divisor))
 
+    def log_inverse_square_length(self, vectors: str) -> str:
+        """(n, d) -> (n, 1): -2 log of the length of each row, in float32."""
+        length = self.add("ReduceL2", vectors, self._axis(), keepdims=1)
+        log = self.add("Log", self.add("Max", length, self._number(np.finfo(np.float32).tiny)))
+        return self.add("Mul", log, self._number(-2.0))
+
     def exact_unit_length(self, vectors: str) -> str:
         """Scale rows to unit length as derivations do, by lengths in float64; a row of zeros becomes NaN."""
         wide = self._wide(vectors)
@@ -171,7 +177,9 @@ def add_network(
     if network.skip:
         output = added(output, "skip.weight", source)
         output = output if side is None else added(output, "skip_side.weight", side)
-    log_sigma2 = dense("log_sigma2", output) if network.uncertainty else None
+    log_sigma2 = dense("log_sigma2", output) if network.uncertainty is True else None
+    if network.uncertainty == "length":
+        log_sigma2 = graph.log_inverse_square_length(output)
     return graph.unit_length(output) if network.normalise else output, log_sigma2
 
 

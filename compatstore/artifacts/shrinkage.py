@@ -19,13 +19,18 @@ class Shrinkage:
 
     Args:
         log_sigma2: (b,) means of log sigma^2 in parts of the held-out rows, ascending.
-        factors: (b,) of the vectors in each part, from 0 to 1.
-        exponent: The power of E[cos(h, n) | sigma^2] / E[cos(h, n)] that the factors are, at most 1; 0 leaves cosines.
+        factors: (b,) of the vectors in each part, 0 or more; above 1 where what is doubted least is to be found before
+            native vectors.
+        exponent: The power of E[cos(h, n) | sigma^2] / E[cos(h, n)]^level that the factors are, at most 1; 0 leaves
+            cosines.
+        level: 0 where native vectors compete with what transformed ones are expected to have, 1 where these are taken
+            to be as near on average.
     """
 
     log_sigma2: tuple[float, ...]
     factors: tuple[float, ...]
     exponent: float
+    level: float = 1.0
 
     @classmethod
     def of(cls, figures: Mapping[str, Any]) -> Shrinkage | None:
@@ -34,7 +39,7 @@ class Shrinkage:
         found = network.get(FIGURE) if isinstance(network, Mapping) else None
         if found is None:
             return None
-        return cls(tuple(found["log_sigma2"]), tuple(found["factors"]), found["exponent"])
+        return cls(tuple(found["log_sigma2"]), tuple(found["factors"]), found["exponent"], found.get("level", 1.0))
 
     def figure(self) -> dict[str, Any]:
         """JSON-able values, as `of` reads them."""

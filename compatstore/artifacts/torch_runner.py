@@ -84,10 +84,12 @@ class TorchRunner:
             output += torch.nn.functional.linear(source, self._tensors["skip.weight"])
             if side is not None:
                 output += torch.nn.functional.linear(side, self._tensors["skip_side.weight"])
-        log_sigma2 = self._dense("log_sigma2", output)[:, 0] if network.uncertainty else None
+        log_sigma2 = self._dense("log_sigma2", output)[:, 0] if network.uncertainty is True else None
         if network.normalise:
             norms = output.norm(dim=1, keepdim=True).clamp_min(torch.finfo(torch.float32).tiny)
             output = output / torch.where(norms.isfinite(), norms, torch.nan)  # what overflows must not become zero
+            if network.uncertainty == "length":
+                log_sigma2 = -2 * norms[:, 0].log()
         return output, log_sigma2
 
     def _branch(self, part: str, depth: int, values: torch.Tensor, *, first: int = 0) -> torch.Tensor:

@@ -243,7 +243,7 @@ def _manifest(chain: Sequence[Artifact], precision: str, loss: Int8Loss | None) 
         "writes": asdict(last.behaviour.writes(last.manifest)),
         "side_reads": _side(first.manifest.side_source),
         "side_writes": _side(last.manifest.side_target),
-        "uncertainty": network is not None and network.uncertainty,
+        "uncertainty": network is not None and bool(network.uncertainty),
         "int8_loss": None if loss is None else asdict(loss),
         "artifacts": [_listed(artifact.manifest) for artifact in chain],
     }

@@ -133,3 +133,32 @@ def test_an_architecture_survives_its_dictionary(architecture):
         read_record(Architecture, architecture.to_dict() | {"depth": 3}, "h")
     with pytest.raises(Malformed, match=r"h.mixer\[0\] is 'wide', not of type int"):
         read_record(Architecture, architecture.to_dict() | {"mixer": ["wide"]}, "h")
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_the_length_of_the_output_says_sigma2(precision):
+    architecture = Architecture(source_dim=5, output_dim=4, normalise=True, uncertainty="length")
+    assert set(architecture.shapes()) == {"mixer.0.weight", "mixer.0.bias"}
+    rng = np.random.default_rng(0)
+    tensors = {name: rng.normal(size=shape).astype(np.float32) for name, shape in architecture.shapes().items()}
+    source = rng.normal(size=(40, 5)).astype(np.float32)
+    output = source @ tensors["mixer.0.weight"].T + tensors["mixer.0.bias"]
+    lengths = np.linalg.norm(output, axis=1)
+    vectors, sigma2 = Network(architecture, tensors).run(source, None, Execution(precision=precision))
+    apart = 1e-5 if precision == "float32" else 2e-2
+    np.testing.assert_allclose(vectors, output / lengths[:, None], atol=apart)
+    np.testing.assert_allclose(sigma2, lengths**-2.0, rtol=3 * apart)
+    nothing = {name: np.zeros_like(tensor) for name, tensor in tensors.items()}
+    vectors, sigma2 = Network(architecture, nothing).run(source, None, Execution(precision=precision))
+    assert np.isfinite(sigma2).all()
+    assert (sigma2 > 1e30).all()
+    assert not vectors.any()
+
+
+@pytest.mark.parametrize("uncertainty", ["length", "Length", 2, None, []])
+def test_only_what_can_say_sigma2_is_described(uncertainty):
+    with pytest.raises(InvalidInput, match="uncertainty"):
+        Architecture(source_dim=2, output_dim=2, uncertainty=uncertainty)
+    if uncertainty == "length":
+        described = Architecture(source_dim=2, output_dim=2, uncertainty=uncertainty, normalise=True)
+        assert described.to_dict()["uncertainty"] == "length"

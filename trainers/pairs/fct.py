@@ -13,7 +13,7 @@ from compatstore.arrays import FloatArray
 from compatstore.artifacts.architecture import Architecture
 from compatstore.errors import InvalidInput
 from compatstore.trainers.pairs.loop import Batch, Loss, Objective, tensor
-from compatstore.trainers.pairs.pairs import Pairs
+from compatstore.trainers.pairs.pairs import Pairs, unit_length
 from compatstore.trainers.pairs.training import TransformTraining
 from compatstore.trainers.pairs.two_branch import Prediction, Tensors, TwoBranch
 from compatstore.trainers.settings import Count
@@ -34,6 +34,9 @@ class FCT(TransformTraining):
         bias: Whether layers before a batch normalisation have a bias.
         loss: "l2", the squared distance summed over dimensions and averaged over the batch; "kl" or "reversed-kl"
             between the classes that the target's head gives, as ablations: they need `Pairs.head`.
+        uncertainty: Whether the output's length says sigma^2 (not in the paper): the squared distance to vectors of
+            unit length is least at their mean, which is the shorter the less the source says of them. Outputs are then
+            scaled to unit length in use alone, and sigma^2 = 1 / |output|^2.
         zero_side: Feed zeros to a side branch, as the paper does without side-information (section 5.1): an ablation.
 
     Raises:
@@ -44,11 +47,13 @@ class FCT(TransformTraining):
     mixer_width: Count = 2048
     bias: bool = True
     loss: LossName = "l2"
+    uncertainty: bool = False
     zero_side: bool = False
 
     def architecture(self, linear: Architecture) -> Architecture:
         """Describe the paper's network."""
-        return two_branches(linear, self.branch_width, self.mixer_width)
+        described = two_branches(linear, self.branch_width, self.mixer_width)
+        return replace(described, uncertainty="length") if self.uncertainty and linear.normalise else described
 
     def network(self, architecture: Architecture, rows: Batch) -> TwoBranch:
         """Build the network, from random weights."""
@@ -58,8 +63,13 @@ class FCT(TransformTraining):
         """Return what to minimise.
 
         Raises:
-            InvalidInput: A divergence through a head that the pairs lack.
+            InvalidInput: A divergence through a head that the pairs lack, or sigma^2 without the squared distance to
+                vectors of unit length.
         """
+        if self.uncertainty and (self.loss != "l2" or not unit_length(pairs.target)):
+            found = f"loss {self.loss}" if self.loss != "l2" else "vectors of other lengths"
+            expected = "the loss l2, and target vectors of unit length"
+            raise InvalidInput("train FCT with uncertainty", expected=expected, found=found)
         if self.loss == "l2":
             return Objective()
         if pairs.head is None:

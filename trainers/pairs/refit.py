@@ -159,7 +159,8 @@ class Layers:
     def raw(self, pairs: Pairs) -> FloatArray:
         """z: (n, target dim) float32."""
         side = None if self.architecture.side_dim is None else pairs.side
-        plain = replace(self.architecture, normalise=False)
+        told = self.architecture.uncertainty
+        plain = replace(self.architecture, normalise=False, uncertainty=False if told == "length" else told)
         return Network(plain, dict(self.tensors)).run(pairs.source, side, Execution())[0]
 
     def errors(self, pairs: Pairs) -> FloatArray:
@@ -180,7 +181,7 @@ class Layers:
 
     def with_sigma_of(self, pairs: Pairs) -> Layers:
         """Fit the sigma head again, where there is one: ridge of the log of the squared error per dimension on z."""
-        if not self.architecture.uncertainty:
+        if self.architecture.uncertainty is not True:  # a length says it, and is kept
             return self
         errors = np.square(self.errors(pairs)).mean(axis=1, keepdims=True)
         logs = np.log(np.maximum(errors, np.finfo(np.float32).tiny)).astype(np.float32)
@@ -191,7 +192,7 @@ class Layers:
         """Add a step, (target dim,) float32, to z; sigma is not changed."""
         bias = f"{self._last}.bias"
         changed = {bias: self.tensors[bias] + step}
-        if self.architecture.uncertainty:
+        if self.architecture.uncertainty is True:
             changed["log_sigma2.bias"] = self.tensors["log_sigma2.bias"] - self.tensors["log_sigma2.weight"] @ step
         return self._with(changed)
 

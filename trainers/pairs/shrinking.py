@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -15,7 +16,8 @@ from compatstore.evaluation.distances import measure
 from compatstore.evaluation.ranking import nearest_rows
 from compatstore.trainers.pairs.trainer import unit
 
-EXPONENTS = (0.0, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)
+EXPONENTS = (0.2, 0.5, 1.0)
+LEVELS = (1.0, 0.5, 0.0)
 SHARES = (0.0, 0.25, 0.5, 0.75)  # of native rows; with all of them there is nothing to doubt
 _PARTS, _FEWEST = 10, 20  # parts of the rows by sigma^2, and rows of a part at least
 _MOST_ROWS = 2048  # that exponents are compared on: 32 MB of distances
@@ -24,13 +26,14 @@ _MOST_ROWS = 2048  # that exponents are compared on: 32 MB of distances
 def shrinkage_of(
     sigma2: FloatArray, transformed: FloatArray, native: FloatArray, labels: npt.NDArray[np.generic] | None = None
 ) -> Shrinkage | None:
-    """Measure E[cos(h, n) | sigma^2] / E[cos(h, n)], and choose the power of it that finds most.
+    """Measure E[cos(h, n) | sigma^2], and choose the power and the level of it that find most.
 
     Where the error of a transformed vector h does not depend on the query q, cos(q, n) of its native vector n is
     expected to be cos(q, h) E[cos(h, n) | sigma^2]. It does depend on it: a query of an item's class lies where its
-    error points. So each power from 0 to 1 is tried: native vectors search a backfill of the transformed ones in the
-    order of sigma^2, and the mean over it of CMC-1 and mAP decides, or without labels that of the recalls at 1 and 10
-    of native neighbours. No factor is above 1: what is doubted least competes with native vectors by its cosine.
+    error points. So powers of E[cos(h, n) | sigma^2] / E[cos(h, n)]^level are tried: at level 0 transformed vectors
+    stand back behind native ones as far as they are expected to; at level 1 they do not on average, and what is doubted
+    least is found before them. Native vectors search a backfill of the transformed ones in the order of sigma^2, and
+    the mean over it of CMC-1 and mAP decides, or without labels that of the recalls at 1 and 10 of native neighbours.
 
     Args:
         sigma2: (n,) float32, predicted, of rows held out from training.
@@ -51,9 +54,12 @@ def shrinkage_of(
         return None
     logs = np.log(np.maximum(sigma2, np.finfo(np.float32).tiny).astype(np.float64))
     rows = np.array_split(np.argsort(logs, kind="stable"), parts)
-    kept = descending([max(cosines[part].mean(), 0.0) for part in rows]) / cosines.mean()
+    kept, mean = descending([max(cosines[part].mean(), 0.0) for part in rows]), cosines.mean()
     places = tuple(float(logs[part].mean()) for part in rows)
-    tried = [Shrinkage(places, tuple(map(float, np.minimum(kept, 1.0) ** power)), power) for power in EXPONENTS]
+    tried = [Shrinkage(places, (1.0,) * parts, exponent=0.0)]
+    for level, power in itertools.product(LEVELS, EXPONENTS):
+        factors = (kept / mean**level) ** power
+        tried.append(Shrinkage(places, tuple(map(float, factors)), exponent=power, level=level))
     some = slice(_MOST_ROWS)
     trial = _Backfill(sigma2[some], transformed[some], native[some], None if labels is None else labels[some])
     return max(tried, key=trial.found)

@@ -18,7 +18,8 @@ class Prediction(NamedTuple):
     """What the network predicts for n items.
 
     Attributes:
-        vectors: (n, output_dim), of unit length where the architecture says so.
+        vectors: (n, output_dim), of unit length where the architecture says so; but in training not where the length
+            says sigma^2.
         log_sigma2: (n,), or None for an architecture without uncertainty.
     """
 
@@ -67,7 +68,7 @@ class TwoBranch(nn.Module):
         self.skip = nn.Linear(source_dim, output_dim, bias=False) if architecture.skip else None
         has_skip_side = architecture.skip and side_dim is not None
         self.skip_side = nn.Linear(side_dim or 0, output_dim, bias=False) if has_skip_side else None
-        self.log_sigma2 = nn.Linear(output_dim, 1) if architecture.uncertainty else None
+        self.log_sigma2 = nn.Linear(output_dim, 1) if architecture.uncertainty is True else None
 
     def forward(self, source: torch.Tensor, side: torch.Tensor | None) -> Prediction:
         """Map source vectors (n, source_dim) and side-information (n, side_dim) or None."""
@@ -88,6 +89,10 @@ class TwoBranch(nn.Module):
             vectors = vectors + self.skip_side(side)
         log_sigma2 = None if self.log_sigma2 is None else self.log_sigma2(vectors)[:, 0]
         vectors = self.gain * vectors
+        if self.architecture.uncertainty == "length":
+            if self.training:  # the length is what is learned
+                return Prediction(vectors, None)
+            log_sigma2 = -2 * vectors.norm(dim=1).clamp_min(torch.finfo(torch.float32).tiny).log()
         if self.architecture.normalise:
             vectors = nn.functional.normalize(vectors, dim=1)
         return Prediction(vectors, log_sigma2)

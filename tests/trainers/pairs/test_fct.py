@@ -3,6 +3,7 @@ import pytest
 import torch
 
 from compatstore.artifacts import Artifact
+from compatstore.artifacts.shrinkage import Shrinkage
 from compatstore.errors import DimensionMismatch, InvalidInput, WrongDirection
 from compatstore.trainers import FCT, Pairs
 from compatstore.versions import EmbeddingVersion
@@ -186,3 +187,33 @@ def test_warm_up_and_freeze_scale_with_the_epochs():
     assert (FCT().warmup, FCT().freeze_after) == (5, 40)
     assert (FCT(epochs=8).warmup, FCT(epochs=8).freeze_after) == (0.5, 4)
     assert (FCT(epochs=8, warmup_epochs=2, freeze_statistics_at=3).freeze_after) == 3
+
+
+def test_the_length_of_what_it_predicts_says_what_it_does_not_know():
+    rng = np.random.default_rng(0)
+    source = rng.normal(size=(2000, 6))
+    known = source[:, 0] > 0  # of the others the source says half of the target
+    target = np.tanh(source @ rng.normal(size=(6, 8))) + np.where(known, 0.1, 1.5)[:, None] * rng.normal(size=(2000, 8))
+    target /= np.linalg.norm(target, axis=1, keepdims=True)
+    made = FCT(**SMALL, uncertainty=True).fit(Pairs(source, target))
+    found = made.apply(source)
+    np.testing.assert_allclose(np.linalg.norm(found.vectors, axis=1), 1, atol=1e-6)
+    assert np.median(found.uncertainty[~known]) > 1.3 * np.median(found.uncertainty[known])
+    # The mean of unit vectors is as long as they are near to it.
+    lengths, cosines = found.uncertainty**-0.5, np.einsum("nd,nd->n", found.vectors, target)
+    for rows in (known, ~known):
+        assert lengths[rows].mean() == pytest.approx(cosines[rows].mean(), abs=0.1)
+    assert made.manifest.figures["h"]["kendall_tau"] > 0.2
+    assert Shrinkage.of(made.manifest.figures) is not None
+    assert Artifact.from_bytes(*made.to_bytes()).apply(source).uncertainty.tolist() == found.uncertainty.tolist()
+    chained = FCT(**SMALL | {"epochs": 1}, uncertainty=True, side_transform=True)
+    adapted = chained.fit(Pairs(source, target, side=source, target_side=target))
+    assert adapted.apply(source[:5], source[:5]).side.shape == (5, 8)
+
+
+@pytest.mark.parametrize("wrong", [{"loss": "kl"}, {"scale": 3.0}])
+def test_lengths_say_something_of_squared_distances_to_unit_vectors_alone(wrong):
+    source, _, target = made_up(200)
+    pairs = Pairs(source, wrong.get("scale", 1.0) * target, labels=np.arange(200) % 3, head=np.eye(3, 6))
+    with pytest.raises(InvalidInput, match="unit length"):
+        FCT(epochs=1, uncertainty=True, loss=wrong.get("loss", "l2")).fit(pairs)

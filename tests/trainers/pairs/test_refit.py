@@ -43,6 +43,15 @@ def test_gathered_rows_mend_what_the_first_pairs_did_not_know(side):
     assert again.artifact.manifest.method == "FCT+refit"
 
 
+def test_lengths_go_on_saying_sigma2():
+    small = {"epochs": 8, "branch_width": 32, "mixer_width": 64, "batch_size": 64}
+    current = FCT(**small, uncertainty=True).fit(world(0, 800, 0.0, blur=0.5))
+    refitted = Refit().fit(current, gathered(world(1, 400, 0.7, blur=0.5))).artifact
+    source = world(2, 500, 0.7, blur=0.5).source
+    assert refitted.manifest.networks["h"].uncertainty == "length"
+    assert np.corrcoef(*(np.log(one.apply(source).uncertainty) for one in (current, refitted)))[0, 1] > 0.3
+
+
 def test_rows_that_follow_the_same_map_are_no_reason_to_hop_again():
     current = Residual(epochs=6, width=64).fit(world(0, 800, 0.0))
     for seed in (1, 2, 3):
