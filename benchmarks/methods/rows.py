@@ -262,9 +262,9 @@ ROWS: dict[str, Row] = {
     "FCT, as one": partial(searched_as_one, trainer=FCT),
     "residual, as one": partial(searched_as_one, trainer=Residual),
     "self-teaching": searched_as_one,
-    "FastFill, expected": partial(default_fastfill, orders=("random", *BY_SIGMA), expected=True),
+    "FastFill, level chosen": partial(default_fastfill, orders=("random", *BY_SIGMA), expected=True),
     "FCT, by length": partial(transform, FCT, uncertainty=True, orders=("random", *BY_SIGMA), expected=True),
-    "FastFill, even, expected": partial(fastfill, beta=1.0, orders=("random", *BY_SIGMA), expected=True),
+    "FastFill, even, level chosen": partial(fastfill, beta=1.0, orders=("random", *BY_SIGMA), expected=True),
 }
 ROWS |= {
     f"{name}{BY_COSFACE}": partial(_by_cosface, ROWS[name])
@@ -273,7 +273,7 @@ ROWS |= {
         "FastFill", "FastFill, even", "FastFill, scale chosen", "FastFill by distance, even", "residual, sigma",
         f"FCT{FRESH}", "BCT, refreshed by distance", "DMU, refreshed by distance", "FCT, as one", "residual, as one",
         "self-teaching", "FCT, mixer 256 wide", "FCT, mixer 4096 wide", "FCT, KL", "FCT, reversed KL", "RBT",
-        "LCE, transform", "FastFill, expected", "FastFill, even, expected", "FCT, by length",
+        "LCE, transform", "FastFill, level chosen", "FastFill, even, level chosen", "FCT, by length",
     )
 }  # fmt: skip
 

@@ -112,8 +112,8 @@ def test_a_source_of_another_set_knows_nothing_of_the_one_that_is_searched(data:
 
 def test_a_gallery_is_searched_by_expected_distances_too(data: ImageSet, tmp_path: Path) -> None:
     small, large = Journal(tmp_path / "small.jsonl"), Journal(tmp_path / "large.jsonl")
-    run(data, TINY, [0], small, ["classes"], ["FastFill, expected"])
-    run(data, replace(TINY, images=700, transform_epochs=20), [0], large, ["classes"], ["FastFill, expected"])
+    run(data, TINY, [0], small, ["classes"], ["FastFill, level chosen"])
+    run(data, replace(TINY, images=700, transform_epochs=20), [0], large, ["classes"], ["FastFill, level chosen"])
     (few,), (row,) = small.records, large.records
     assert set(few["curves"]) == {"random", "sigma"}  # 20 pairs held out say nothing
     assert set(row["curves"]) == {"random", "sigma", "random, expected", "sigma, expected"}
