@@ -7,6 +7,7 @@ from typing import Literal
 
 import numpy as np
 import torch
+from torch import nn
 from torch.nn import functional
 
 from compatstore.arrays import FloatArray
@@ -56,8 +57,17 @@ class FCT(TransformTraining):
         return replace(described, uncertainty="length") if self.uncertainty and linear.normalise else described
 
     def network(self, architecture: Architecture, rows: Batch) -> TwoBranch:
-        """Build the network, from random weights."""
-        return TwoBranch(architecture, bias=self.bias)
+        """Build the network, from random weights.
+
+        Where the length says sigma^2, its first output is the mean of the targets: an output of random weights would be
+        unlearned first, as its length is taken for knowledge.
+        """
+        network = TwoBranch(architecture, bias=self.bias)
+        if architecture.uncertainty == "length":
+            nn.init.zeros_(network.output.weight)
+            with torch.no_grad():
+                network.output.bias.copy_(rows.target.mean(dim=0))
+        return network
 
     def objective(self, pairs: Pairs) -> Objective:
         """Return what to minimise.

@@ -1,11 +1,14 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
-from compatstore.artifacts import Artifact
+from compatstore.artifacts import Architecture, Artifact
 from compatstore.artifacts.shrinkage import Shrinkage
 from compatstore.errors import DimensionMismatch, InvalidInput, WrongDirection
 from compatstore.trainers import FCT, Pairs
+from compatstore.trainers.pairs.loop import Batch
 from compatstore.versions import EmbeddingVersion
 
 SMALL = {"epochs": 24, "branch_width": 32, "mixer_width": 64, "batch_size": 128, "learning_rate": 4e-3}
@@ -217,3 +220,15 @@ def test_lengths_say_something_of_squared_distances_to_unit_vectors_alone(wrong)
     pairs = Pairs(source, wrong.get("scale", 1.0) * target, labels=np.arange(200) % 3, head=np.eye(3, 6))
     with pytest.raises(InvalidInput, match="unit length"):
         FCT(epochs=1, uncertainty=True, loss=wrong.get("loss", "l2")).fit(pairs)
+
+
+def test_what_says_its_lengths_starts_from_the_mean():
+    source, _, target = made_up(300)
+    asked = FCT(**SMALL, uncertainty=True)
+    linear = Architecture(source_dim=4, output_dim=6, normalise=True)
+    rows = Batch(source=torch.from_numpy(source), target=torch.from_numpy(target.astype(np.float32)))
+    network = asked.network(asked.architecture(linear), rows).train()
+    started = network(rows.source.float(), None).vectors.detach().numpy()
+    np.testing.assert_allclose(started, np.broadcast_to(target.mean(axis=0), started.shape), atol=1e-6)
+    plain = replace(asked, uncertainty=False)
+    assert plain.network(plain.architecture(linear), rows).output.weight.abs().min() > 0
