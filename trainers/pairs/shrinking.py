@@ -54,7 +54,7 @@ def shrinkage_of(
         return None
     logs = np.log(np.maximum(sigma2, np.finfo(np.float32).tiny).astype(np.float64))
     rows = np.array_split(np.argsort(logs, kind="stable"), parts)
-    kept, mean = descending([max(cosines[part].mean(), 0.0) for part in rows]), cosines.mean()
+    kept, mean = descending(_shrunk([cosines[part] for part in rows])), cosines.mean()
     places = tuple(float(logs[part].mean()) for part in rows)
     tried = [Shrinkage(places, (1.0,) * parts, exponent=0.0)]
     for level, power in itertools.product(LEVELS, EXPONENTS):
@@ -63,6 +63,19 @@ def shrinkage_of(
     some = slice(_MOST_ROWS)
     trial = _Backfill(sigma2[some], transformed[some], native[some], None if labels is None else labels[some])
     return max(tried, key=trial.found)
+
+
+def _shrunk(parts: Sequence[Doubles]) -> Doubles:
+    """Means of parts, (b,) float64, at least 0: nearer to the mean of all by what chance alone makes them differ.
+
+    As of James and Stein: where sigma^2 says nothing of cosines, the means of its parts differ as much as means of so
+    few rows do, and nothing is left of that.
+    """
+    means = np.array([part.mean() for part in parts])
+    chance, spread = np.mean([part.var() / len(part) for part in parts]), means.var()
+    share = max(1.0 - chance / spread, 0.0) if spread > 0 else 0.0
+    shrunk: Doubles = np.maximum(means.mean() + share * (means - means.mean()), 0.0)
+    return shrunk
 
 
 class _Backfill:
