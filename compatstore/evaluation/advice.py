@@ -82,51 +82,34 @@ def advise(status_quo: Option, options: Sequence[Option], metric: str) -> Advice
     return Advice(verdict="upgrade", row=best.name, share=best.share, text=text)
 
 
-def better_fused(fused: Sequence[Option], options: Sequence[Option], advice: Advice, metric: str) -> str:
-    """A sentence about searching both versions as one, where that is better than what is advised for certain; or "".
+def searched_better(
+    fused: Sequence[Option], doubted: Sequence[Option], options: Sequence[Option], advice: Advice, metric: str
+) -> str:
+    """Sentences about other ways to search that are better than what is advised, for certain; or "".
 
-    It is no reason for or against an upgrade: it needs both models for every query.
+    They are no reason for or against an upgrade: one needs both models for every query, the other has to be asked for.
 
     Args:
         fused: Both versions searched as one, at some shares of natives.
-        options: The other strategies, the one that is advised among them.
-        advice: What is advised.
-        metric: Name of the figure.
-    """
-    first = _better(fused, options, advice)
-    if first is None:
-        return ""
-    return (
-        f" Both versions searched as one ({first.name}) have {metric} {first.value:.1%}, for two embeddings and two "
-        "searches a query."
-    )
-
-
-def better_expected(doubted: Sequence[Option], options: Sequence[Option], advice: Advice, metric: str) -> str:
-    """A sentence about searches by expected distances, where one is better than what is advised for certain; or "".
-
-    It is no reason for or against an upgrade: each search has to ask for it.
-
-    Args:
         doubted: The target searched by expected distances, at some shares of natives.
         options: The other strategies, the one that is advised among them.
         advice: What is advised.
         metric: Name of the figure.
     """
-    first = _better(doubted, options, advice)
-    if first is None:
-        return ""
-    return f" Searched by expected distances ({first.name}) the target has {metric} {first.value:.1%}."
-
-
-def _better(ways: Sequence[Option], options: Sequence[Option], advice: Advice) -> Option | None:
-    """Of other ways to search the one of the smallest share that is better than what is advised, for certain."""
     advised = next((option for option in options if option.name == advice.row), None)
-    if advised is None or not ways:
-        return None
-    gains = gains_together([option.figure for option in ways], advised.figure)
-    better = [option for option, gain in zip(ways, gains, strict=True) if gain.low > 0]
-    return min(better, key=lambda option: option.share, default=None)
+    if advised is None:
+        return ""
+    said = ""
+    for ways, how, price in (
+        (doubted, "Searched by expected distances ({}) the target has", ""),
+        (fused, "Both versions searched as one ({}) have", ", for two embeddings and two searches a query"),
+    ):
+        gains = gains_together([way.figure for way in ways], advised.figure) if ways else []
+        better = [way for way, gain in zip(ways, gains, strict=True) if gain.low > 0]
+        if better:
+            first = min(better, key=lambda way: way.share)
+            said += f" {how.format(first.name)} {metric} {first.value:.1%}{price}."
+    return said
 
 
 def advise_without_labels(

@@ -9,7 +9,7 @@ import numpy as np
 
 from compatstore.boundary import checked
 from compatstore.errors import InvalidInput
-from compatstore.evaluation.advice import Advice, Option, advise, advise_without_labels, better_expected, better_fused
+from compatstore.evaluation.advice import Advice, Option, advise, advise_without_labels, searched_better
 from compatstore.evaluation.bootstrap import (
     Estimate,
     Resampled,
@@ -37,7 +37,7 @@ class DecisionRow:
 
     Args:
         name: Text for people, as in "backfill 25%".
-        notation: Query / gallery: s source, t target, h transformed, + mixed.
+        notation: Query / gallery: s source, t target, h transformed, E[h] by expected distances, + mixed.
         share: Share of the gallery that it embeds natively.
         figures: "cmc@1", ..., "map" -> the figure with its interval. What cannot be told from a sample is left out: CMC
             of strategies that need native vectors which do not exist yet.
@@ -329,8 +329,4 @@ def _advice(
     if not told:
         return advise_without_labels(options[-1], options[:-1], metric, settings.keep, trust=settings.trust)
     advice = advise(options[0], options[1:], metric)
-    found_better = (
-        better_expected(doubted, options, advice, metric),
-        better_fused(fused, options, advice, metric),
-    )
-    return replace(advice, text=advice.text + "".join(found_better))
+    return replace(advice, text=advice.text + searched_better(fused, doubted, options, advice, metric))

@@ -244,16 +244,24 @@ class SearchVerbs(GalleryCore):
         plan: searching.QueryPlan
         if isinstance(serving, Cascade):
             plan = searching.plan_cascade(self._catalog, registry, query, k, version, where, serving)
-        elif isinstance(serving, Expected):
-            plan = searching.plan_expected(self._catalog, registry, query, k, version, where, serving)
         else:
-            plan = searching.plan_serving(self._catalog, registry, query, k, version, where, serving)
-            first = registry.record(plan.version).expected if serving is None else None
-            if first is not None and isinstance(plan, searching.SearchPlan):
-                with suppress(UpgradeError):  # of another transform by now, which was not measured
-                    doubted = Expected(first=first)
-                    plan = searching.plan_expected(self._catalog, registry, query, k, version, where, doubted)
+            way = "single" if isinstance(serving, Expected) else serving
+            plan = searching.plan_serving(self._catalog, registry, query, k, version, where, way)
+            if isinstance(plan, searching.SearchPlan):
+                plan = self._doubting(registry, plan, serving)
         return plan if settings is None else plan.using(settings)
+
+    def _doubting(
+        self, registry: Registry, plan: searching.SearchPlan, serving: searching.Serving | Expected | None
+    ) -> searching.QueryPlan:
+        """The search by expected distances where it asks for them, or where it names no way and they were chosen."""
+        if isinstance(serving, Expected):
+            return searching.plan_expected(self._catalog, registry, plan, serving)
+        first = registry.record(plan.version).expected
+        if serving is None and first is not None:
+            with suppress(UpgradeError):  # of another transform by now, which was not measured
+                return searching.plan_expected(self._catalog, registry, plan, Expected(first=first))
+        return plan
 
 
 @cache

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +18,6 @@ from compatstore.boundary import require_fields
 from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.search.execute import execute
 from compatstore.search.plan import Part, SearchPlan
-from compatstore.search.serving import plan_serving
 from compatstore.storage.arrow_values import to_floats
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.doubts import FIRST, kept_cosines, shrinkage_of
@@ -95,27 +93,23 @@ class ExpectedPlan:
 
 
 def plan_expected(
-    catalog: Catalog,
-    registry: Registry,
-    query: Any,
-    k: int,
-    version: str | None,
-    where: str | Sequence[str] | None,
-    expected: Expected,
+    catalog: Catalog, registry: Registry, plan: SearchPlan, expected: Expected
 ) -> ExpectedPlan | SearchPlan:
     """Plan a search by expected distances; read-only.
 
     It is the search without them where no vector of the version was made by a transform, and where the rows of two
     versions are merged by rank.
 
+    Args:
+        catalog: The gallery.
+        registry: Its state.
+        plan: The search in one version, of k results.
+        expected: How many candidates are ranked.
+
     Raises:
-        InvalidInput: The query does not fit the version, or a condition is not one expression.
-        UnknownVersion: There is no such version, or nothing to search with its queries.
         UpgradeError: The version's vectors come from a transform that says no sigma^2 or was not measured, are bits, or
             have neither unit length nor cosine as their metric.
     """
-    plan = plan_serving(catalog, registry, query, k, version, where, "single")
-    assert isinstance(plan, SearchPlan), "one version is asked"
     record = registry.record(plan.version)
     target = next((part for part in plan.parts if part.version == plan.version), None)
     paths = [run.path for run in registry.runs.values() if run.target == plan.version and run.path]
@@ -133,7 +127,7 @@ def plan_expected(
             found=f"those of {' and '.join(part[:12] for part in paths[-1])}, without",
             fix="Train one on 400 pairs or more: compatstore train fastfill --gallery GALLERY. Or search without it.",
         )
-    return ExpectedPlan(k, replace(plan, k=max(k, expected.first)), target)
+    return ExpectedPlan(plan.k, replace(plan, k=max(plan.k, expected.first)), target)
 
 
 def search_expected(

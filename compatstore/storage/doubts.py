@@ -37,7 +37,7 @@ def kept_cosines(catalog: Catalog, origins: npt.NDArray[np.object_], sigma2: Flo
         sigma2: (n,) float32, NaN where it is not known.
 
     Returns:
-        (n,) float64 from 0 to 1; 1 of native vectors, and of those of artifacts that were not measured.
+        (n,) float64, 0 or more; 1 of native vectors, and of those of artifacts that were not measured.
     """
     factors = np.ones(len(sigma2))
     for origin in set(origins) - {NATIVE}:

@@ -78,7 +78,8 @@ def cut_over(
     controls = controls or Controls()
     missing = check_cutover(catalog, target)
     if run_of(catalog.registry(), target) is None:  # it is active, and the version before it is retired
-        return VersionChange(target, target, missing, changed=serve(catalog, target, serving))
+        # A fusion ended with its source.
+        return VersionChange(target, target, missing, changed=serving != "fused" and serve(catalog, target, serving))
     with hold_lease(catalog, target, "cutover", controls.progress, controls.should_stop) as work:
         controls = replace(controls, progress=work.progress, should_stop=work.should_stop)
         return _cut_over(work.catalog, target, force, serving, controls)

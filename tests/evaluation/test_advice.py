@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from compatstore.evaluation.advice import Option, advise, advise_without_labels, better_expected
+from compatstore.evaluation.advice import Option, advise, advise_without_labels, searched_better
 from compatstore.evaluation.bootstrap import resample
 
 QUERIES = 400
@@ -60,9 +60,14 @@ def test_without_labels_the_cheapest_that_keeps_enough():
 def test_searches_by_expected_distances_are_named_where_they_are_better_for_certain():
     quo, hop, full, *doubted = options(quo_0=200, hop_0=260, full_100=300, level_0=301, much_25=350, more_50=390)
     found = advise(quo, [hop, full], "cmc@1")
-    said = better_expected(doubted, [hop, full], found, "cmc@1")
+    said = searched_better([], doubted, [hop, full], found, "cmc@1")
     assert said == " Searched by expected distances (much) the target has cmc@1 87.5%."
-    assert better_expected(doubted[:1], [hop, full], found, "cmc@1") == ""
-    assert better_expected([], [hop, full], found, "cmc@1") == ""
+    assert searched_better([], doubted[:1], [hop, full], found, "cmc@1") == ""
+    assert searched_better([], [], [hop, full], found, "cmc@1") == ""
+    both = searched_better(doubted[1:], doubted, [hop, full], found, "cmc@1")
+    assert (
+        both
+        == f"{said} Both versions searched as one (much) have cmc@1 87.5%, for two embeddings and two searches a query."
+    )
     unsure = advise(quo, [options(none_0=0)[0]], "cmc@1")  # what is advised is none of the options
-    assert better_expected(doubted, [hop, full], unsure, "cmc@1") == ""
+    assert searched_better(doubted, doubted, [hop, full], unsure, "cmc@1") == ""

@@ -259,6 +259,7 @@ def test_searches_that_name_no_way_take_the_one_that_was_chosen(tmp_path):
         assert again.status().versions[1].expected == 100
         assert "searches in v2 rank their first 100 candidates by expected distances" in view(again.status())
         assert ids(world, query, serving="single") == plain
+    assert not world.gallery.cutover("v2", serving="fused").changed  # a fusion ended with its source
     assert world.gallery.cutover("v2", serving="single").changed
     assert ids(world, query) == plain
 

@@ -59,8 +59,8 @@ class FCT(TransformTraining):
     def network(self, architecture: Architecture, rows: Batch) -> TwoBranch:
         """Build the network, from random weights.
 
-        Where the length says sigma^2, its first output is the mean of the targets: an output of random weights would be
-        unlearned first, as its length is taken for knowledge.
+        Where the length says sigma^2, its first output is the mean of the targets: after few steps it is nearer to them
+        than one that starts from random weights.
         """
         network = TwoBranch(architecture, bias=self.bias)
         if architecture.uncertainty == "length":

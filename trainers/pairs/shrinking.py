@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -100,7 +100,7 @@ class _Backfill:
         return float(np.mean([self._finding(gallery) for gallery in steps]))
 
 
-def descending(values: Sequence[float]) -> Doubles:
+def descending(values: Iterable[float]) -> Doubles:
     """(b,) -> (b,) float64: the nearest values, by squares, none of which is above the one before (isotonic)."""
     means: list[float] = []
     counts: list[int] = []

@@ -157,7 +157,8 @@ def require_servable(catalog: Catalog, registry: Registry, target: str, serving:
             f"serve {target} by expected distances",
             expected="vectors that one transform made, which predicts its own errors, compared by their angles",
             found="none" if run is None else " then ".join(part[:12] for part in run.path) or "no transform",
-            fix="Train one on 400 pairs or more: compatstore train fastfill --gallery GALLERY. Or serve it alone.",
+            fix="Train one on 400 pairs or more: compatstore train fastfill --gallery GALLERY. Or serve it alone: "
+            f"compatstore cutover GALLERY {target} --serving single",
         )
     if serving == "fused" and registry.fusion_of(target) is None:
         raise UpgradeError(

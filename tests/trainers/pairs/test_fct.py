@@ -3,12 +3,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_digits
 
 from compatstore.artifacts import Architecture, Artifact
 from compatstore.artifacts.shrinkage import Shrinkage
 from compatstore.errors import DimensionMismatch, InvalidInput, WrongDirection
 from compatstore.trainers import FCT, Pairs
 from compatstore.trainers.pairs.loop import Batch
+from compatstore.trainers.pairs.two_branch import TwoBranch
 from compatstore.versions import EmbeddingVersion
 
 SMALL = {"epochs": 24, "branch_width": 32, "mixer_width": 64, "batch_size": 128, "learning_rate": 4e-3}
@@ -232,3 +234,23 @@ def test_what_says_its_lengths_starts_from_the_mean():
     np.testing.assert_allclose(started, np.broadcast_to(target.mean(axis=0), started.shape), atol=1e-6)
     plain = replace(asked, uncertainty=False)
     assert plain.network(plain.architecture(linear), rows).output.weight.abs().min() > 0
+
+
+class FromRandomWeights(FCT):
+    """Without the start from the mean."""
+
+    def network(self, architecture, rows):
+        return TwoBranch(architecture, bias=self.bias)
+
+
+def test_few_steps_from_the_mean_come_nearer_than_from_random_weights():
+    digits, labels = load_digits(return_X_y=True)
+    native = digits / np.linalg.norm(digits, axis=1, keepdims=True)
+    pairs = Pairs(digits[:900, ::5], native[:900], labels=labels[:900])
+    small = {"branch_width": 64, "mixer_width": 256, "epochs": 40}
+    cosines = {
+        (trainer, told): trainer(uncertainty=told, **small).fit(pairs).manifest.figures["h"]["cosine_similarity"]
+        for trainer, told in ((FCT, True), (FCT, False), (FromRandomWeights, True))
+    }
+    assert cosines[FCT, True] > cosines[FromRandomWeights, True] + 0.1
+    assert cosines[FCT, True] > cosines[FCT, False]
