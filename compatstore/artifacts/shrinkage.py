@@ -18,8 +18,8 @@ class Shrinkage:
     """Factors of the cosine of a query with a transformed vector; `trainers.pairs.shrinking` measures them.
 
     Args:
-        log_sigma2: (b,) means of log sigma^2 in parts of the held-out rows, ascending.
-        factors: (b,) of the vectors in each part, 0 or more; above 1 where what is doubted least is to be found before
+        log_sigma2: (b,) log sigma^2, ascending, among those of the held-out rows.
+        factors: (b,) of vectors with these, 0 or more; above 1 where what is doubted least is to be found before
             native vectors.
         exponent: The power of E[cos(h, n) | sigma^2] / E[cos(h, n)]^level that the factors are, at most 1; 0 leaves
             cosines.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,8 @@ from compatstore.trainers.pairs.trainer import unit
 EXPONENTS = (0.2, 0.5, 1.0)
 LEVELS = (1.0, 0.5, 0.0)
 SHARES = (0.0, 0.25, 0.5, 0.75)  # of native rows; with all of them there is nothing to doubt
-_PARTS, _FEWEST = 10, 20  # parts of the rows by sigma^2, and rows of a part at least
+_FEWEST = 40  # rows held out
+_PLACES = 33  # of sigma^2 that factors are kept at
 _MOST_ROWS = 2048  # that exponents are compared on: 32 MB of distances
 
 
@@ -35,6 +36,9 @@ def shrinkage_of(
     least is found before them. Native vectors search a backfill of the transformed ones in the order of sigma^2, and
     the mean over it of CMC-1 and mAP decides, or without labels that of the recalls at 1 and 10 of native neighbours.
 
+    E[cos(h, n) | sigma^2] is a line in log sigma^2: means of parts of the rows, with as many rows each, would not tell
+    the few vectors that are doubted least from the tenth of the rows that they are in.
+
     Args:
         sigma2: (n,) float32, predicted, of rows held out from training.
         transformed: (n, d) float32.
@@ -42,40 +46,52 @@ def shrinkage_of(
         labels: (n,) classes, or None.
 
     Returns:
-        The factors in up to ten parts of the rows, none above that of a part of smaller sigma^2; None of fewer than 40
-        rows, or where cosines are not above 0.
+        The factors between the first and the last hundredth of sigma^2, none above that of a smaller sigma^2; None of
+        fewer than 40 rows, or where cosines are not above 0.
     """
-    parts = min(_PARTS, len(sigma2) // _FEWEST)
-    if parts < 2:
+    if len(sigma2) < _FEWEST:
         return None
     native, transformed = unit(native), unit(transformed)
     cosines = np.einsum("nd,nd->n", transformed, native, dtype=np.float64)
-    if cosines.mean() <= 0:
+    mean = cosines.mean()
+    if mean <= 0:
         return None
-    logs = np.log(np.maximum(sigma2, np.finfo(np.float32).tiny).astype(np.float64))
-    rows = np.array_split(np.argsort(logs, kind="stable"), parts)
-    kept, mean = descending(_shrunk([cosines[part] for part in rows])), cosines.mean()
-    places = tuple(float(logs[part].mean()) for part in rows)
-    tried = [Shrinkage(places, (1.0,) * parts, exponent=0.0)]
+    logs = _logs(sigma2)
+    places = np.unique(np.linspace(logs.min(), logs.max(), _PLACES))
+    kept = np.clip(mean + _slope(logs, cosines) * (places - logs.mean()), 0.0, 1.0)
+    at = tuple(map(float, places))
+    tried = [Shrinkage(at, (1.0,) * len(at), exponent=0.0)]
     for level, power in itertools.product(LEVELS, EXPONENTS):
         factors = (kept / mean**level) ** power
-        tried.append(Shrinkage(places, tuple(map(float, factors)), exponent=power, level=level))
+        tried.append(Shrinkage(at, tuple(map(float, factors)), exponent=power, level=level))
     some = slice(_MOST_ROWS)
     trial = _Backfill(sigma2[some], transformed[some], native[some], None if labels is None else labels[some])
     return max(tried, key=trial.found)
 
 
-def _shrunk(parts: Sequence[Doubles]) -> Doubles:
-    """Means of parts, (b,) float64, at least 0: nearer to the mean of all by what chance alone makes them differ.
+def _logs(sigma2: FloatArray) -> Doubles:
+    """(n,) -> (n,) float64: log sigma^2; beyond the hundredths, those: no row tilts the line alone."""
+    known = np.finfo(np.float32)
+    logs = np.log(np.clip(sigma2.astype(np.float64), known.tiny, known.max))
+    least, most = np.quantile(logs, 0.01, method="higher"), np.quantile(logs, 0.99, method="lower")
+    clipped: Doubles = np.clip(logs, least, most)
+    return clipped
 
-    As of James and Stein: where sigma^2 says nothing of cosines, the means of its parts differ as much as means of so
-    few rows do, and nothing is left of that.
+
+def _slope(logs: Doubles, cosines: Doubles) -> float:
+    """Slope of cosines by log sigma^2, (n,) float64 each, at most 0: nearer to 0 by what chance alone would make of it.
+
+    As of James and Stein: where sigma^2 says nothing of cosines, the square of the slope of least squares is that of
+    its own error, and nothing is left of that.
     """
-    means = np.array([part.mean() for part in parts])
-    chance, spread = np.mean([part.var() / len(part) for part in parts]), means.var()
-    share = max(1.0 - chance / spread, 0.0) if spread > 0 else 0.0
-    shrunk: Doubles = np.maximum(means.mean() + share * (means - means.mean()), 0.0)
-    return shrunk
+    centred = logs - logs.mean()
+    spread = float(centred @ centred)
+    if spread == 0:
+        return 0.0
+    slope = float(centred @ cosines) / spread
+    left = cosines - cosines.mean() - slope * centred
+    chance = float(left @ left) / (len(logs) - 2) / spread
+    return min(slope - chance / slope, 0.0) if slope < 0 else 0.0
 
 
 class _Backfill:
@@ -98,21 +114,6 @@ class _Backfill:
         doubted = self._transformed * shrinkage.at(self._sigma2)[:, None].astype(np.float32)
         steps = [np.where(native[:, None], self._native, doubted) for native in self._steps]
         return float(np.mean([self._finding(gallery) for gallery in steps]))
-
-
-def descending(values: Iterable[float]) -> Doubles:
-    """(b,) -> (b,) float64: the nearest values, by squares, none of which is above the one before (isotonic)."""
-    means: list[float] = []
-    counts: list[int] = []
-    for value in values:
-        mean, count = float(value), 1
-        while means and means[-1] < mean:  # pool adjacent violators
-            mean = (means[-1] * counts[-1] + mean * count) / (counts[-1] + count)
-            count += counts.pop()
-            means.pop()
-        means.append(mean)
-        counts.append(count)
-    return np.repeat(means, counts)
 
 
 def _finding(native: FloatArray, labels: npt.NDArray[np.generic] | None) -> Callable[[FloatArray], float]:

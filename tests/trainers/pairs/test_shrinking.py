@@ -6,13 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from sklearn.isotonic import IsotonicRegression
+from sklearn.linear_model import LinearRegression
 
 from compatstore.artifacts.shrinkage import FIGURE, Shrinkage
 from compatstore.trainers import FCT, FastFill, Pairs
-from compatstore.trainers.pairs.shrinking import EXPONENTS, LEVELS, _Backfill, _shrunk, descending, shrinkage_of
+from compatstore.trainers.pairs.shrinking import EXPONENTS, LEVELS, _Backfill, _slope, shrinkage_of
 from compatstore.versions import EmbeddingVersion
 
 
@@ -37,22 +35,33 @@ def doubted():
     )
 
 
-@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
-def test_factors_descend_as_an_isotonic_regression_does(values):
-    expected = IsotonicRegression(increasing=False).fit_transform(np.arange(len(values)), values)
-    np.testing.assert_allclose(descending(values), expected, atol=1e-12)
+def test_what_cosines_keep_is_the_line_of_least_squares():
+    random = np.random.default_rng(0)
+    logs = random.normal(size=500)
+    cosines = 0.7 - 0.2 * logs + random.normal(0, 0.01, 500)
+    assert _slope(logs, cosines) == pytest.approx(LinearRegression().fit(logs[:, None], cosines).coef_[0], rel=1e-3)
+    assert _slope(logs, -cosines) == 0  # what is doubted most never keeps more
+    assert _slope(np.zeros(500), cosines) == 0
+    assert _slope(logs, np.full(500, 0.5)) == pytest.approx(0, abs=1e-15)
+
+
+def test_one_row_does_not_tilt_the_line(doubted):
+    sigma2, transformed, native, labels = doubted
+    for rows in (40, 600):
+        for extreme in (0.0, 1e38, np.inf):
+            odd = np.r_[np.float32(extreme), sigma2[1:rows]].astype(np.float32)
+            found = [shrinkage_of(of, transformed[:rows], native[:rows], labels[:rows]) for of in (sigma2[:rows], odd)]
+            at = np.array([0.6, 1.9], np.float32)
+            np.testing.assert_allclose(*[shrinkage.at(at) for shrinkage in found], atol=0.05)
 
 
 def test_what_chance_makes_of_few_rows_is_not_taken_for_doubt():
     random = np.random.default_rng(0)
-    drawn = [[random.normal(0.7, 0.3, 60) for _ in range(10)] for _ in range(40)]
-    ranges = np.array([[np.ptp([part.mean() for part in parts]), np.ptp(_shrunk(parts))] for parts in drawn])
-    assert ranges[:, 0].mean() > 0.1
-    assert ranges[:, 1].mean() < 0.03
-    told = [random.normal(mean, 0.3, 60) for mean in np.linspace(0.9, 0.3, 10)]
-    np.testing.assert_allclose(_shrunk(told), [part.mean() for part in told], atol=0.02)
-    assert (_shrunk([np.full(20, 0.5), np.full(20, 0.5)]) == 0.5).all()
-    assert (_shrunk([np.full(20, 0.5), np.full(20, -0.3)]) == [0.5, 0.0]).all()
+    drawn = [(random.normal(size=60), random.normal(0.7, 0.3, 60)) for _ in range(400)]
+    least = [abs(LinearRegression().fit(logs[:, None], cosines).coef_[0]) for logs, cosines in drawn]
+    kept = [abs(_slope(logs, cosines)) for logs, cosines in drawn]
+    assert np.mean(least) > 0.03
+    assert np.mean(kept) < np.mean(least) / 4
 
 
 @pytest.mark.parametrize("labelled", [True, False])
