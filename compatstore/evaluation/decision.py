@@ -21,10 +21,17 @@ from compatstore.evaluation.bootstrap import (
     share_of_queries,
 )
 from compatstore.evaluation.cross_fitting import drawn_as_items
-from compatstore.evaluation.fusion import Serving
+from compatstore.evaluation.fusion import Served
 from compatstore.evaluation.metrics import Flips, require_counted
 from compatstore.evaluation.sample import DecisionSettings, EvaluationSample
-from compatstore.evaluation.strategies import ServingStrategy, is_fused, neighbours_of, rank_strategies, truth_of
+from compatstore.evaluation.strategies import (
+    ServingStrategy,
+    is_expected,
+    is_fused,
+    neighbours_of,
+    rank_strategies,
+    truth_of,
+)
 from compatstore.shown import Shown
 
 SAME_SHARE = 1e-6
@@ -120,12 +127,13 @@ class DecisionTable(Shown):
         names = ", ".join(row.name for row in self.rows)
         raise InvalidInput("read a decision table", expected=f"one of {names}", found=repr(name))
 
-    def smallest_share(self, quality: float, serving: Serving = "single") -> float | None:
+    def smallest_share(self, quality: float, serving: Served = "single") -> float | None:
         """The smallest budget of the backfill that is sure to keep a share of the full backfill's figure.
 
         Args:
             quality: Share of the full backfill's figure, such as 0.98.
-            serving: "fused": searched by both versions as one; "single": by the target alone.
+            serving: "fused": searched by both versions as one; "single": by the target alone; "expected": by the
+                target, with what was transformed by expected distances.
 
         Returns:
             The share to embed natively, or None when none of those measured is sure to reach it.
@@ -150,11 +158,26 @@ class DecisionTable(Shown):
         """Rows that differ by the share of native vectors alone: hop alone, backfills, full backfill."""
         return tuple(row for row in self.rows if row.notation.startswith("t/h") or row.notation == "t/t")
 
-    def served(self, serving: Serving) -> tuple[DecisionRow, ...]:
-        """Rows that differ by the share of native vectors alone, searched by the target or by both versions as one."""
-        return self.budgets if serving == "single" else tuple(row for row in self.rows if is_fused(row.notation))
+    def served(self, serving: Served) -> tuple[DecisionRow, ...]:
+        """Rows that differ by the share of native vectors alone, searched in one way.
 
-    def budget(self, share: float, serving: Serving = "single") -> DecisionRow:
+        Raises:
+            InvalidInput: Expected distances were not measured.
+        """
+        if serving == "single":
+            return self.budgets
+        if serving == "fused":
+            return tuple(row for row in self.rows if is_fused(row.notation))
+        doubted = tuple(row for row in self.rows if is_expected(row.notation))
+        if not doubted:
+            raise InvalidInput(
+                "read a decision table",
+                expected="rows by expected distances",
+                found="none: no transform that was measured for them, or no share of natives that they were asked at",
+            )
+        return *doubted, *(row for row in self.budgets if row.notation == "t/t")  # where nothing is left to doubt
+
+    def budget(self, share: float, serving: Served = "single") -> DecisionRow:
         """The row of a budget.
 
         Raises:
@@ -172,7 +195,7 @@ class DecisionTable(Shown):
         """The budget with the best figure, of equals the smallest; more is not always better."""
         return self.best_of("single")
 
-    def best_of(self, serving: Serving) -> DecisionRow:
+    def best_of(self, serving: Served) -> DecisionRow:
         """The same among the budgets that are searched in one way."""
         judged = [row for row in self.served(serving) if self.criterion in row.figures]
         return max(judged, key=lambda row: (row.figures[self.criterion].value, -row.share))

@@ -58,12 +58,17 @@ class ServingStrategy:
     @property
     def expected(self) -> bool:
         """Whether the target is searched by expected distances: a way to serve, whatever the upgrade embeds."""
-        return self.notation in (EXPECTED, EXPECTED_PARTLY)
+        return is_expected(self.notation)
 
 
 def is_fused(notation: str) -> bool:
     """Whether a strategy searches both versions as one."""
     return notation in (*FUSED.values(), FUSED_PARTLY, AS_FUSED)
+
+
+def is_expected(notation: str) -> bool:
+    """Whether a strategy searches the target by expected distances."""
+    return notation in (EXPECTED, EXPECTED_PARTLY)
 
 
 def rank_strategies(

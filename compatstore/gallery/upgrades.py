@@ -23,7 +23,7 @@ from compatstore.upgrade.estimates.estimate import (
     require_within_reach,
     save_estimate,
 )
-from compatstore.upgrade.estimates.fusing import fuse_as_asked
+from compatstore.upgrade.estimates.fusing import serve_as_asked
 from compatstore.upgrade.estimates.merging import follow_parts
 from compatstore.upgrade.leases.holding import hold_lease
 from compatstore.upgrade.leases.stop_request import Paused, pause
@@ -173,7 +173,7 @@ class UpgradeVerbs(GalleryCore):
                 save_estimate(work.catalog, target, estimate)
             report = run_upgrade(resolved(work.catalog, backfill=request), controls)
             if not planned.run.teaches:
-                fuse_as_asked(work.catalog, target, asked)
+                serve_as_asked(work.catalog, target, asked)
             follow_parts(work.catalog, target)
         return self._tended(report)
 

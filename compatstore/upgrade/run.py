@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from compatstore.artifacts.network import HopPrecision
 from compatstore.devices.fixed_int8 import FixedInt8
-from compatstore.errors import CompatStoreError, CompatStoreWarning
+from compatstore.errors import CompatStoreError, CompatStoreWarning, InvalidInput
 from compatstore.evaluation.curve import native_count
 from compatstore.shown import Shown
 from compatstore.storage.history import HistoryEntry
@@ -28,6 +28,7 @@ from compatstore.upgrade.backfilling.policies import AT_RANDOM, RANDOM, reads_si
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.engines.engine import Engine, LocalEngine
+from compatstore.upgrade.estimates.fusing import require_doubts
 from compatstore.upgrade.estimates.waves import WaveFigures, read_waves
 from compatstore.upgrade.expand import expand
 from compatstore.upgrade.hop import Hop
@@ -142,9 +143,10 @@ def require_startable(
         refits: Whether its transform is to be corrected as it goes on.
 
     Raises:
-        UpgradeError: A backfill without an encoder.
-        InvalidInput: The upgrade teaches itself, and a gate is of a figure that it cannot tell; or its hop cannot be in
-            int8, as was asked for.
+        UpgradeError: A backfill without an encoder; or searches are to go by expected distances, and the transform was
+            not measured for that.
+        InvalidInput: The upgrade teaches itself, and a gate is of a figure that it cannot tell; its hop cannot be in
+            int8, as was asked for; or its transform will not stay the one whose expected distances were asked for.
         MissingExtra: `onnx` or `onnxruntime` is not installed, for int8.
     """
     if settings is not None and settings.precision == "int8":
@@ -152,6 +154,16 @@ def require_startable(
         require_int8(artifacts, settings.device, relearns=refits or context.run.teaches)
     if context.run.teaches:
         require_known(context, gates)
+    if gates.serving == "expected":
+        if refits or context.run.teaches:
+            raise InvalidInput(
+                f"serve {context.run.target} by expected distances",
+                expected="a transform that stays, as it was measured for them",
+                found="one that learns as the upgrade goes on",
+                fix="Leave out --refit; where no artifact leads there, train one: compatstore train fastfill --gallery "
+                "GALLERY",
+            )
+        require_doubts(context.catalog, context.target_record, context.run.path)
     if context.run.backfill > 0 and context.target_record.columns is None:
         require_encoder(context.catalog, context.run.target)
 

@@ -7,7 +7,9 @@ from digit_galleries import DIGITS, IDS, LABELS, gallery_of
 import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Space
 from compatstore.artifacts.shrinkage import FIGURE, Shrinkage
+from compatstore.errors import GateFailed, InvalidInput, UpgradeError
 from compatstore.evaluation import rank_queries, summarise
+from compatstore.trainers import Refit
 from compatstore.upgrade.estimates.measured import as_served, what_matters
 
 SOME = DIGITS[:600]
@@ -147,3 +149,54 @@ def test_a_report_measures_searches_as_they_are_served(tmp_path):
     query = native[[7]]
     served = gallery.search(query, k=5, columns=["id"])["id"].to_pylist()
     assert served == [IDS[place] for place in np.argsort(-(mixed @ query[0]), kind="stable")[:5]]
+
+
+def test_gates_are_checked_by_expected_distances_and_the_upgrade_is_served_so(tmp_path):
+    gallery, native, hopped = doubted_gallery(tmp_path / "g.lance")
+    asked = {"labels": "digit", "sample": 600}
+    alone = gallery.plan("v2", gates=cs.Gates(require=("map>=0",), **asked)).estimate
+    doubted = gallery.plan("v2", gates=cs.Gates(require=("map>=0",), serving="expected", **asked)).estimate
+    vectors, labels, places = hopped.vectors * kept(hopped.uncertainty), LABELS[: len(SOME)], np.arange(len(SOME))
+    found = summarise(rank_queries(native, vectors, labels, labels, places, places, metric="dot"), (1, 5))
+    assert doubted.row.notation == "t/E[h]"
+    assert doubted.row.figures["map"].value == pytest.approx(found.map, abs=1e-4)
+    assert doubted.row.figures["map"].value != alone.row.figures["map"].value
+    assert "searched by expected distances" in doubted.promise
+    bound = (alone.row.figures["map"].low + doubted.row.figures["map"].low) / 2
+    worse, better = sorted([("single", alone), ("expected", doubted)], key=lambda way: way[1].row.figures["map"].low)
+    with pytest.raises(GateFailed):
+        gallery.upgrade("v2", gates=cs.Gates(require=(f"map>={bound:.5f}",), serving=worse[0], **asked))
+    assert gallery.status().upgrades == ()
+    gallery.upgrade("v2", gates=cs.Gates(require=(f"map>={bound:.5f}",), serving=better[0], **asked))
+    gallery.upgrade("v2", gates=cs.Gates(require=("map>=0",), serving="expected", **asked))
+    assert gallery.status().upgrades[0].serving == "expected"
+    served = gallery.search(native[[7]], k=5, version="v2", columns=["id"])["id"].to_pylist()
+    assert served == [IDS[place] for place in np.argsort(-(vectors @ native[7]), kind="stable")[:5]]
+
+
+def test_a_target_quality_is_kept_by_expected_distances(tmp_path):
+    gallery, _, _ = doubted_gallery(tmp_path / "g.lance")
+    asked = cs.Gates(target_quality=0.9, serving="expected", labels="digit", sample=600)
+    estimate = gallery.plan("v2", gates=asked).estimate
+    rows = estimate.table.served("expected")
+    assert [row.notation for row in rows] == ["t/E[h]", *["t/E[h]+t"] * 12, "t/t"]
+    enough = [row.share for row in rows if row.kept["map"].low >= 0.9]
+    assert estimate.share == min(enough)
+    assert gallery.upgrade("v2", gates=asked).backfilled == round(estimate.share * 600)
+    assert gallery.upgrade("v2", gates=asked).backfilled == 0
+    report = gallery.report("v2", measure=False)
+    assert report.estimate.terms.serving == "expected"
+
+
+@pytest.mark.parametrize("learns", [False, True])
+def test_expected_distances_are_not_promised_of_a_transform_that_says_none(tmp_path, learns):
+    gallery, _, _ = doubted_gallery(tmp_path / "g.lance", shrinkage=SHRINKAGE if learns else None)
+    asked = cs.Gates(serving="expected", labels="digit", sample=300)
+    with pytest.raises(InvalidInput if learns else UpgradeError, match="by expected distances"):
+        gallery.upgrade("v2", backfill=0.2, gates=asked, learn=Refit() if learns else None)
+    assert gallery.status().upgrades == ()
+    if not learns:
+        with pytest.raises(UpgradeError, match="by expected distances"):
+            gallery.plan("v2", gates=asked)
+        with pytest.raises(InvalidInput, match="expected distances"):
+            gallery.evaluate("v2", labels="digit", sample=300).served("expected")

@@ -16,6 +16,7 @@ from typing import Any
 from compatstore.errors import GateFailed
 from compatstore.evaluation import Advice, DecisionRow, DecisionTable, Estimate, Flips
 from compatstore.evaluation.curve import native_count
+from compatstore.evaluation.fusion import Served
 from compatstore.shown import Shown
 from compatstore.storage import registry as registry_module
 from compatstore.storage.catalog import Catalog
@@ -26,7 +27,7 @@ from compatstore.storage.registry import edit
 from compatstore.upgrade.backfilling.account import read_account
 from compatstore.upgrade.backfilling.embeddable import ask_embeddable
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.fusing import SHARES
+from compatstore.upgrade.estimates.fusing import SHARES, require_doubts
 from compatstore.upgrade.estimates.gates import (
     Gate,
     check_gates,
@@ -34,7 +35,7 @@ from compatstore.upgrade.estimates.gates import (
     require_measurable,
     require_passed,
 )
-from compatstore.upgrade.estimates.trial import FUSED_SHARES, TRUST, SampleSettings, try_upgrade
+from compatstore.upgrade.estimates.trial import BUDGETS, FUSED_SHARES, TRUST, SampleSettings, try_upgrade
 from compatstore.upgrade.requests.backfill import Budget
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.queries import Queries
@@ -43,6 +44,11 @@ from compatstore.upgrade.states import run_of
 STEP = "estimate"
 SAMPLE = 2000
 _DIGITS = 5
+_SEARCHED: Mapping[Served, str] = {
+    "single": "",
+    "fused": ", with both versions searched as one,",
+    "expected": ", searched by expected distances,",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,8 +94,7 @@ class UpgradeEstimate(Shown):
     def promise(self) -> str:
         """The promise as a sentence: "A backfill of 0.25 keeps 98.4% (97.1% to 99.2%) of the full ..."."""
         table, kept = self.table, self.row.kept.get(self.table.criterion)
-        as_one = ", with both versions searched as one," if self.terms.fused else ""
-        served = f"A backfill of {self.share:.4g}{as_one}"
+        served = f"A backfill of {self.share:.4g}{_SEARCHED[self.terms.serving]}"
         if kept is None:
             return f"{served} has {table.criterion} {self.row.percent_of(table.criterion)} %."
         asking = "those asked" if isinstance(self.terms.labels, Queries) else "the gallery's items"
@@ -103,11 +108,14 @@ def estimate_upgrade(context: UpgradeContext, terms: Gates) -> UpgradeEstimate:
     """Estimate every budget on a sample and choose the smallest that is sure of the target quality; read-only.
 
     Raises:
-        UpgradeError: There is nothing to transform with, or too few items can be queries.
+        UpgradeError: There is nothing to transform with, too few items can be queries, or the transform was not
+            measured for expected distances.
         InvalidInput: There is no such column of labels, the sample is too small, or a term is of a figure that a sample
             cannot tell.
     """
     run, asked = context.run, asked_share(context)
+    if terms.serving == "expected":
+        require_doubts(context.catalog, context.target_record, run.path)
     settings = SampleSettings(
         sample=terms.sample or SAMPLE,
         labels=terms.labels,
@@ -115,6 +123,7 @@ def estimate_upgrade(context: UpgradeContext, terms: Gates) -> UpgradeEstimate:
         shares=(asked,) if 0 < asked < 1 else (),
         seed=run.seed,
         fused_shares=tuple(sorted({0.0, *SHARES, asked})) if terms.fused else FUSED_SHARES,
+        expected_shares=tuple(sorted({0.0, *BUDGETS, asked} - {1.0})) if terms.serving == "expected" else (),
         trust=TRUST if terms.fused else 1.0,
     )
     items = context.count(context.source.present)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,7 +16,7 @@ from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.doubts import FIRST, can_doubt
 from compatstore.storage.history import HistoryEntry
-from compatstore.storage.records import RunRecord, ServingRecord
+from compatstore.storage.records import RunRecord, ServingRecord, VersionRecord
 from compatstore.storage.registry import Registry, edit
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.sample import draw_sample
@@ -151,21 +152,31 @@ def require_servable(catalog: Catalog, registry: Registry, target: str, serving:
     Raises:
         UpgradeError: None was; or the transform was not measured for expected distances.
     """
-    run = registry.runs.get(target)
-    if serving == "expected" and (run is None or not can_doubt(catalog, registry.record(target), run.path)):
-        raise UpgradeError(
-            f"serve {target} by expected distances",
-            expected="vectors that one transform made, which predicts its own errors, compared by their angles",
-            found="none" if run is None else " then ".join(part[:12] for part in run.path) or "no transform",
-            fix="Train one on 400 pairs or more: compatstore train fastfill --gallery GALLERY. Or serve it alone: "
-            f"compatstore cutover GALLERY {target} --serving single",
-        )
+    if serving == "expected":
+        run = registry.runs.get(target)
+        require_doubts(catalog, registry.record(target), () if run is None else run.path)
     if serving == "fused" and registry.fusion_of(target) is None:
         raise UpgradeError(
             f"serve the upgrade to {target} by both of its versions",
             expected="a fusion that was chosen for it",
             found="none",
             fix=f"Choose one: compatstore fuse GALLERY {target}",
+        )
+
+
+def require_doubts(catalog: Catalog, record: VersionRecord, path: Sequence[str]) -> None:
+    """Refuse to search a version by expected distances where nobody knows what to expect of its vectors.
+
+    Raises:
+        UpgradeError: The path is not one transform that was measured for that, or angles do not rank.
+    """
+    if not can_doubt(catalog, record, path):
+        raise UpgradeError(
+            f"serve {record.name} by expected distances",
+            expected="vectors that one transform made, which predicts its own errors, compared by their angles",
+            found=" then ".join(part[:12] for part in path) or "no transform",
+            fix="Train one on 400 pairs or more: compatstore train fastfill --gallery GALLERY. Or serve it alone: "
+            f"compatstore cutover GALLERY {record.name} --serving single",
         )
 
 
@@ -203,7 +214,7 @@ def serve(catalog: Catalog, target: str, serving: Served | None) -> bool:
     return True
 
 
-def fuse_as_asked(catalog: Catalog, target: str, asked: Gates) -> None:
+def serve_as_asked(catalog: Catalog, target: str, asked: Gates) -> None:
     """Serve an upgrade as its gates ask for: choose a fusion where none was chosen yet, or follow the native share.
 
     Raises:
@@ -219,5 +230,5 @@ def fuse_as_asked(catalog: Catalog, target: str, asked: Gates) -> None:
             sample=asked.sample or SAMPLE, labels=asked.labels, criterion=asked.criterion, seed=context.run.seed
         )
         save_fusion(catalog, context.run, choose_fusion(context, settings), column_of(asked.labels))
-    if asked.fused:
-        serve(catalog, target, "fused")
+    if asked.serving != "single":
+        serve(catalog, target, asked.serving)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from compatstore.errors import GateFailed, InvalidInput
 from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
-from compatstore.evaluation.fusion import Serving
+from compatstore.evaluation.fusion import Served
 from compatstore.upgrade.requests.gates import Gates, read_requirement
 from compatstore.upgrade.requests.queries import is_told
 
@@ -86,10 +86,10 @@ def check_gates(row: DecisionRow, asked: Gates) -> tuple[Gate, ...]:
     return tuple(gates)
 
 
-def gate_of_advice(table: DecisionTable, serving: Serving) -> Gate:
+def gate_of_advice(table: DecisionTable, serving: Served) -> Gate:
     """The gate of an upgrade that picks its own budget: something must beat the status quo."""
     gain = table.best_of(serving).gains[table.criterion]
-    passed = gain.low > 0 if serving == "fused" else table.advice.verdict != "do not upgrade"
+    passed = table.advice.verdict != "do not upgrade" if serving == "single" else gain.low > 0
     return Gate(name=f"{table.criterion} above the status quo", estimate=gain, passed=passed)
 
 

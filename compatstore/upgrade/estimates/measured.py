@@ -132,10 +132,10 @@ def take_measurement(
 def compare(estimate: UpgradeEstimate, measured: DecisionTable) -> tuple[Compared, ...]:
     """Set figures of the budget that was taken beside what was measured, as far as both are known.
 
-    What was estimated for both versions as one is compared with the fusion that is served, and what was estimated for
-    the target alone with the target alone.
+    What was estimated for both versions as one, or by expected distances, is compared with what is served, and what was
+    estimated for the target alone with the target alone.
     """
-    served = as_served(measured) if estimate.terms.fused else measured.row(AS_SERVED)
+    served = as_served(measured) if estimate.terms.serving != "single" else measured.row(AS_SERVED)
     pairs = (
         ("status quo", estimate.table.row("s/s"), measured.row("s/s")),
         ("as served" if served is as_served(measured) else "target alone", estimate.row, served),

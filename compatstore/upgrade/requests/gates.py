@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from compatstore.boundary import require_fields
 from compatstore.errors import InvalidInput
-from compatstore.evaluation.fusion import Serving
+from compatstore.evaluation.fusion import Served
 from compatstore.upgrade.requests.queries import Queries
 
 Criterion = Literal["map", "cmc@1", "cmc@5", "recall@10", "ndcg@10", "mrr@10"]
@@ -33,7 +33,8 @@ class Gates:
         criterion: Figure that quality is measured by; recall, nDCG and MRR need --qrels.
         sample: Items to estimate from, 2000 by default; to name a number asks for an estimate.
         serving: What is estimated, and how the upgrade is served: single by the target alone, fused by both versions as
-            one. For fused a fusion is chosen when the upgrade is ready.
+            one, expected by the target with what was transformed by expected distances. For fused a fusion is chosen
+            when the upgrade is ready.
 
     Raises:
         InvalidInput: A gate is out of its range.
@@ -49,7 +50,7 @@ class Gates:
     labels: str | Queries | None = field(default=None, metadata={"unit": "COLUMN"})
     criterion: Criterion = "map"
     sample: int | None = field(default=None, metadata={"unit": "ITEMS"})
-    serving: Serving = "single"
+    serving: Served = "single"
 
     def __post_init__(self) -> None:
         require_fields(self)
@@ -57,7 +58,7 @@ class Gates:
         quality, flips = self.target_quality, self.max_negative_flips
         for holds, expected, found in (
             (self.criterion in get_args(Criterion), f"a criterion of {', '.join(METRICS)}", self.criterion),
-            (self.serving in get_args(Serving), f"serving of {', '.join(get_args(Serving))}", self.serving),
+            (self.serving in get_args(Served), f"serving of {', '.join(get_args(Served))}", self.serving),
             (quality is None or 0 < quality <= 1, "a target quality above 0, up to 1", quality),
             (flips is None or 0 <= flips <= 1, "negative flips between 0 and 1", flips),
         ):
@@ -70,7 +71,8 @@ class Gates:
         """Whether anything is to be estimated."""
         named = (self.sample, self.target_quality, self.max_negative_flips)
         by_queries = isinstance(self.labels, Queries)
-        return bool(self.require) or self.fused or by_queries or any(gate is not None for gate in named)
+        served = self.serving != "single"
+        return bool(self.require) or served or by_queries or any(gate is not None for gate in named)
 
     @property
     def fused(self) -> bool:
