@@ -10,7 +10,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import compatstore as cs
@@ -166,6 +166,7 @@ def fused_distance(fusion, source, target, native):
     own = fusion.transformed_weight
     weight = fusion.weight if native or own is None else own
     moment = (1 - weight) ** 2 + weight**2 + 2 * weight * (1 - weight) * fusion.correlation
+    moment = max(moment, 1e-6)  # 0 of two versions that are each other's opposite
     return ((1 - weight) * left + weight * right) / (1 if own is None else moment**0.5)
 
 
@@ -223,6 +224,18 @@ def one_query(queries, row):
     k=st.integers(1, ROWS),
     first=st.integers(1, ROWS),
     deleted=st.sets(st.sampled_from(IDS), max_size=9),
+)
+@example(
+    seed=0,
+    metric="l2",
+    dtype="float32",
+    weight=0.5,
+    own=0.0,
+    per_origin=False,
+    correlation=-1.0,
+    k=5,
+    first=1,
+    deleted=set(),
 )
 def test_a_fused_search_ranks_as_comparing_with_every_vector_does(
     state, seed, metric, dtype, weight, own, per_origin, correlation, k, first, deleted
