@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from compatstore.artifacts.network import HopPrecision
 from compatstore.devices.fixed_int8 import FixedInt8
-from compatstore.errors import CompatStoreError, CompatStoreWarning, InvalidInput
+from compatstore.errors import CompatStoreError, CompatStoreWarning
 from compatstore.evaluation.curve import native_count
 from compatstore.shown import Shown
 from compatstore.storage.history import HistoryEntry
@@ -28,7 +28,7 @@ from compatstore.upgrade.backfilling.policies import AT_RANDOM, RANDOM, reads_si
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.engines.engine import Engine, LocalEngine
-from compatstore.upgrade.estimates.fusing import require_doubts
+from compatstore.upgrade.estimates.fusing import require_lasting_doubts
 from compatstore.upgrade.estimates.waves import WaveFigures, read_waves
 from compatstore.upgrade.expand import expand
 from compatstore.upgrade.hop import Hop
@@ -155,15 +155,7 @@ def require_startable(
     if context.run.teaches:
         require_known(context, gates)
     if gates.serving == "expected":
-        if refits or context.run.teaches:
-            raise InvalidInput(
-                f"serve {context.run.target} by expected distances",
-                expected="a transform that stays, as it was measured for them",
-                found="one that learns as the upgrade goes on",
-                fix="Leave out --refit; where no artifact leads there, train one: compatstore train fastfill --gallery "
-                "GALLERY",
-            )
-        require_doubts(context.catalog, context.target_record, context.run.path)
+        require_lasting_doubts(context, relearns=refits or context.run.teaches)
     if context.run.backfill > 0 and context.target_record.columns is None:
         require_encoder(context.catalog, context.run.target)
 

@@ -27,7 +27,7 @@ from compatstore.storage.registry import edit
 from compatstore.upgrade.backfilling.account import read_account
 from compatstore.upgrade.backfilling.embeddable import ask_embeddable
 from compatstore.upgrade.context import UpgradeContext
-from compatstore.upgrade.estimates.fusing import SHARES, require_doubts
+from compatstore.upgrade.estimates.fusing import SHARES
 from compatstore.upgrade.estimates.gates import (
     Gate,
     check_gates,
@@ -108,14 +108,11 @@ def estimate_upgrade(context: UpgradeContext, terms: Gates) -> UpgradeEstimate:
     """Estimate every budget on a sample and choose the smallest that is sure of the target quality; read-only.
 
     Raises:
-        UpgradeError: There is nothing to transform with, too few items can be queries, or the transform was not
-            measured for expected distances.
+        UpgradeError: There is nothing to transform with, or too few items can be queries.
         InvalidInput: There is no such column of labels, the sample is too small, or a term is of a figure that a sample
             cannot tell.
     """
     run, asked = context.run, asked_share(context)
-    if terms.serving == "expected":
-        require_doubts(context.catalog, context.target_record, run.path)
     settings = SampleSettings(
         sample=terms.sample or SAMPLE,
         labels=terms.labels,

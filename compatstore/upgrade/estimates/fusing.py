@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from compatstore.arrays import BoolArray, Positions
-from compatstore.errors import UpgradeError
+from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.evaluation.curve import native_count
 from compatstore.evaluation.fusion import SAME_SHARE, Fusion, Served, Serving
 from compatstore.evaluation.strategies import trial_of_fusions
@@ -154,7 +154,7 @@ def require_servable(catalog: Catalog, registry: Registry, target: str, serving:
     """
     if serving == "expected":
         run = registry.runs.get(target)
-        require_doubts(catalog, registry.record(target), () if run is None else run.path)
+        _require_doubts(catalog, registry.record(target), () if run is None else run.path)
     if serving == "fused" and registry.fusion_of(target) is None:
         raise UpgradeError(
             f"serve the upgrade to {target} by both of its versions",
@@ -164,19 +164,36 @@ def require_servable(catalog: Catalog, registry: Registry, target: str, serving:
         )
 
 
-def require_doubts(catalog: Catalog, record: VersionRecord, path: Sequence[str]) -> None:
-    """Refuse to search a version by expected distances where nobody knows what to expect of its vectors.
+def require_lasting_doubts(context: UpgradeContext, *, relearns: bool) -> None:
+    """Refuse gates of expected distances of an upgrade that could not be searched so in the end.
+
+    Args:
+        context: The upgrade.
+        relearns: Whether its transform is learned or corrected as it goes on.
 
     Raises:
-        UpgradeError: The path is not one transform that was measured for that, or angles do not rank.
+        InvalidInput: It is.
+        UpgradeError: Its transform was not measured for expected distances.
     """
+    if relearns:
+        raise InvalidInput(
+            f"serve {context.run.target} by expected distances",
+            expected="a transform that stays, as it was measured for them",
+            found="one that learns as the upgrade goes on",
+            fix="Leave out --refit; where no artifact leads there, train one: compatstore train fastfill --gallery "
+            "GALLERY. Or leave out --serving expected.",
+        )
+    _require_doubts(context.catalog, context.target_record, context.run.path)
+
+
+def _require_doubts(catalog: Catalog, record: VersionRecord, path: Sequence[str]) -> None:
     if not can_doubt(catalog, record, path):
         raise UpgradeError(
             f"serve {record.name} by expected distances",
             expected="vectors that one transform made, which predicts its own errors, compared by their angles",
             found=" then ".join(part[:12] for part in path) or "no transform",
-            fix="Train one on 400 pairs or more: compatstore train fastfill --gallery GALLERY. Or serve it alone: "
-            f"compatstore cutover GALLERY {record.name} --serving single",
+            fix="Train one on 400 pairs or more: compatstore train fastfill --gallery GALLERY. Or leave out "
+            "--serving expected.",
         )
 
 
