@@ -11,6 +11,8 @@ from compatstore.trainers.images.training import ImageTraining, deciding_setting
 
 # Steps between two saves: some five seconds of one core at size "standard", four of them an epoch.
 EVERY = 50
+# Of networks of timm, whose files have hundreds of megabytes: ten epochs of size "gpu".
+SELDOM = 2000
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,8 @@ class Checkpoint:
 
     Args:
         path: One safetensors file. It is replaced as a whole, so that a kill leaves the one before.
-        every: Steps between two saves; None saves after each epoch only.
+        every: Steps between two saves; None saves after each epoch only. Epochs that are longer than that are saved
+            at their end too; of shorter ones those in which such a step falls, at their end.
         belongs_to: What has to be the same to continue, JSON-able: trainer, settings, data, source model.
         defaults: Of settings, JSON-able. A file of an earlier version may lack a setting, which had this value then.
     """
@@ -56,6 +57,14 @@ class Checkpoint:
     every: int | None
     belongs_to: Mapping[str, Any]
     defaults: Mapping[str, Any] = field(default_factory=dict)
+
+    def within_epoch(self, step: int, steps: int) -> bool:
+        """Whether to save after this step, from 1, of a training with epochs of `steps`, before the epoch's end."""
+        return self.every is not None and self.every < steps and step % self.every == 0 and step % steps > 0
+
+    def after_epoch(self, step: int, steps: int) -> bool:
+        """Whether to save at the end of an epoch of `steps`, after this step."""
+        return self.every is None or self.every < steps or step // self.every > (step - steps) // self.every
 
     def write(self, tensors: State, note: Mapping[str, Any]) -> None:
         """Replace the file atomically. The note is JSON-able."""
