@@ -176,7 +176,7 @@ def training_lines(architecture: str, batches: int = 30, repeats: int = 5) -> It
                 rates.append(batches / statistics.median(np.diff(ends)))
             what = f"training {name or 'the small network'}, batches of {size}{', random views' if views else ''}"
             yield f"| {what}, launched | {rates[1]:,.1f} steps | |"
-            yield f"| the same, recorded | {rates[0]:,.1f} steps | {rates[0] / rates[1]:.2f} of launched |"
+            yield f"| {what}, recorded | {rates[0]:,.1f} steps | {rates[0] / rates[1]:.2f} of launched |"
 
 
 def search_lines(rows: int, dim: int, repeats: int, device: str) -> Iterator[str]:

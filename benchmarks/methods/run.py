@@ -6,9 +6,9 @@ r"""Every method of the papers on a folder of class folders, in real galleries, 
 
 Each measurement is written to the journal as it is finished and never taken again, with the settings of its size, the
 commit and the hardware. Each training on images is saved to a file of its own, every 50 steps (2,000 of networks of
-timm; `--checkpoints DIR`, by default beside the journal): a run that was stopped goes on within the epoch, and rows share
-what they have in common, such as the source. A row's seconds are those of the process that finished it. Checkpoints do
-not know the code that made them: after a change to a trainer name another folder, or pass `--no-resume`.
+timm; `--checkpoints DIR`, by default beside the journal): a run that was stopped goes on within the epoch, and rows
+share what they have in common, such as the source. A row's seconds are those of the process that finished it.
+Checkpoints do not know the code that made them: after a change to a trainer name another folder, or pass `--no-resume`.
 
 For 60 epochs; one core a process is used best, and a GPU serves many processes, each with a journal of its own:
 

@@ -31,9 +31,24 @@ def recorded(objective: nn.Module) -> Iterator[None]:
     """
     networks = {id(part): part for part in _networks(objective)}
     with ExitStack() as stack:
+        stack.enter_context(_without_word_of_streams())
         for network in networks.values():
             stack.enter_context(_Recorder(network).in_place())
         yield
+
+
+@contextmanager
+def _without_word_of_streams() -> Iterator[None]:
+    """Torch warns that gradients come from the stream of a recording, and waits for that stream, as it should."""
+    warn = getattr(torch.autograd.graph, "set_warn_on_accumulate_grad_stream_mismatch", None)  # from torch 2.11
+    if warn is None or not torch.cuda.is_available():
+        yield
+        return
+    warn(False)
+    try:
+        yield
+    finally:
+        warn(True)
 
 
 def _networks(objective: nn.Module) -> Iterator[nn.Module]:
@@ -74,11 +89,12 @@ class _Recorder:
             self.fits = asked
             self._record(pixels, trained)
         if self.replay is None or self.fits != asked or self.awaited:
-            return self.launch(pixels)
-        embeddings = self.replay(pixels).clone()  # the next replay writes to the same memory
+            launched: torch.Tensor = self.launch(pixels)
+            return launched
+        embeddings: torch.Tensor = self.replay(pixels).clone()  # the next replay writes to the same memory
         if embeddings.requires_grad:
             self.awaited = True
-            embeddings.register_hook(self._answer)
+            embeddings.register_hook(self._answer)  # type: ignore[no-untyped-call]
         return embeddings
 
     def _answer(self, gradient: torch.Tensor) -> None:
@@ -92,7 +108,7 @@ class _Recorder:
             with torch.autocast("cuda", dtype, enabled=enabled, cache_enabled=False):
                 self.replay = self._with_gradients(pixels) if trained else self._without(pixels)
         except RuntimeError as error:
-            message = f"A network cannot be recorded on this GPU, so each step launches it anew: {error}"
+            message = f"A network cannot be recorded on this GPU, so each step launches it: {error}"
             warnings.warn(message, CompatStoreWarning, stacklevel=2)
         finally:
             # The calls before a recording count into running statistics; no step has happened.
@@ -111,14 +127,15 @@ class _Recorder:
             self.network.forward = self
 
     def _without(self, pixels: torch.Tensor) -> Forward:
-        given, aside, graph = pixels.clone(), torch.cuda.Stream(), torch.cuda.CUDAGraph()
+        given, graph = pixels.clone(), torch.cuda.CUDAGraph()
+        aside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         aside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(aside):
             for _ in range(_WARM_UP):
                 self.launch(given)
         torch.cuda.current_stream().wait_stream(aside)
         with torch.cuda.graph(graph):
-            made = self.launch(given)
+            made: torch.Tensor = self.launch(given)
 
         def replay(pixels: torch.Tensor) -> torch.Tensor:
             given.copy_(pixels)

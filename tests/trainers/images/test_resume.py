@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +74,18 @@ def test_where_it_stops_and_how_often_it_is_saved_change_nothing(
     resumed = short.fit(IMAGES, checkpoint=path, progress=lambda progress: seen.append(progress.epoch))
     assert resumed.encoder.fingerprint == short.fit(IMAGES).encoder.fingerprint
     assert seen == list(range(epoch + 1, 5))
+
+
+def test_with_more_steps_than_an_epoch_has_some_epochs_are_saved_and_the_last(tmp_path: Path) -> None:
+    steps, path, saved = len(IMAGES) // 16, tmp_path / "training.safetensors", list[int]()
+
+    def note(progress: EpochProgress) -> None:
+        with safe_open(path, "pt") if path.exists() else nullcontext() as file:
+            saved.append(0 if file is None else json.loads(file.metadata()["compatstore"])["note"]["step"])
+
+    long = Independent(dim=4, width=2, epochs=5, batch_size=16, checkpoint_steps=2 * steps)
+    long.fit(IMAGES, checkpoint=path, progress=note)
+    assert saved == [0, 2 * steps, 2 * steps, 4 * steps, 5 * steps]
 
 
 def test_a_setting_that_came_later_counts_as_its_default(tmp_path: Path) -> None:
