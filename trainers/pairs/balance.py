@@ -10,7 +10,7 @@ import numpy as np
 
 from compatstore.errors import InvalidInput
 from compatstore.trainers.pairs.candidates import Tried, attempt, ranked
-from compatstore.trainers.pairs.comparison import Comparison, interval
+from compatstore.trainers.pairs.comparison import Comparison
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.retrieval import RetrievalTest
 from compatstore.trainers.training import EpochProgress, OnEpoch
@@ -28,10 +28,9 @@ BATCHES = (256, 1024)
 NOT_COMPARED = "Too few pairs to keep some apart and compare candidates on them."
 UNTRIED_SCALE = 4.0  # where nothing can be compared
 
-# A trial trains half the epochs on four fifths of this many pairs at most, and is asked by the rest.
-ROWS, EPOCHS, HELD_OUT, GALLERY, K = 6000, 0.5, 0.2, 2000, 10
+# A trial trains half the epochs on four fifths of this many pairs at most, and is asked by some of the rest.
+ROWS, EPOCHS, HELD_OUT, QUERIES, GALLERY, K = 6000, 0.5, 0.2, 500, 2000, 10
 RESAMPLES = 1000
-ONE_DEVIATION = 0.6827  # of a normal distribution lies within it
 
 Setting = Mapping[str, Any]
 
@@ -56,11 +55,9 @@ def balanced(trainer: FastFill, pairs: Pairs, progress: OnEpoch | None = None) -
 
     First the scale of ArcFace, or the weight of a cross-entropy, with batches of 256; then the batch, with the best of
     these. Each candidate is trained on a part of the pairs, for half the epochs, and asked with the native vectors of
-    pairs that are kept apart, rows or whole classes as `holdout_by` says. What counts is how it serves while the gallery
-    is backfilled in the order of sigma^2: the mean of the areas of CMC-1 and mAP where there are labels, otherwise the
-    area of the recall of the target's own neighbours. The first is taken that the best is not above by more than a
-    standard error (the rule of Breiman et al., 1984), in the order of `SCALES`, of the weights and of `BATCHES`: what
-    chance in the trials can have made does not move the balance from the loss's own scale.
+    pairs that are kept apart, rows or whole classes as `holdout_by` says. The one is chosen that serves best while its
+    gallery is backfilled in the order of sigma^2: by the mean of the areas of CMC-1 and mAP where there are labels,
+    otherwise by the area of the recall of the target's own neighbours.
 
     Where too few pairs are kept apart to compare anything, a scale of 4 (a weight of a tenth of the variance) and
     batches of 256 are taken, and the manifest says that.
@@ -77,15 +74,14 @@ def balanced(trainer: FastFill, pairs: Pairs, progress: OnEpoch | None = None) -
     try:
         trials = Trials(trainer, pairs, progress)
         tried = [trials.run({**loss, **batches[0]}) for loss in losses]
-        taken = trials.taken(tried)
+        best, _ = trials.ranked(tried)
         if len(trials.fitted) > BATCHES[0]:  # fewer rows are one batch either way
-            others = [trials.run({**trials.settings[taken.candidate.name], **batch}) for batch in batches[1:]]
-            taken, tried = trials.taken([taken, *others]), [*tried, *others]
-        comparison = trials.compared(tried)
+            tried += [trials.run({**trials.settings[best.candidate.name], **batch}) for batch in batches[1:]]
+        best, comparison = trials.ranked(tried)
     except InvalidInput:
         settings = {**_untried(losses), **batches[0]}
         return Balanced(trainer=replace(trainer, **settings), settings={**settings, "note": NOT_COMPARED})
-    settings = dict(trials.settings[taken.candidate.name])
+    settings = dict(trials.settings[best.candidate.name])
     return Balanced(trainer=replace(trainer, **settings), settings=settings, figures={"balance": comparison.to_dict()})
 
 
@@ -138,7 +134,7 @@ class Trials:
             self.fitted,
             {"held_out": held_out},
             k=K,
-            queries=GALLERY,
+            queries=QUERIES,
             rows=GALLERY,
             metric=pairs.target_space.metric or "l2",
             seed=trainer.seed,
@@ -152,29 +148,8 @@ class Trials:
         trainer = replace(self._trainer, **settings)
         return attempt(name, trainer, self.fitted, self._test, self._named(name))
 
-    def compared(self, tried: Sequence[Tried]) -> Comparison:
-        """The table of what was tried."""
-        return self._ranked(tried)[1]
-
-    def taken(self, tried: Sequence[Tried]) -> Tried:
-        """The first of what was tried that the best is not above by more than a standard error."""
-        best, _ = self._ranked(tried)
-        return next(one for one in tried if one is best or self._near(best, one))
-
-    def _near(self, best: Tried, other: Tried) -> bool:
-        if other.candidate.skipped:
-            return False
-        lead = interval(
-            best.scores - other.scores,
-            self._test.groups,
-            self._test.clusters,
-            resamples=RESAMPLES,
-            confidence=ONE_DEVIATION,
-            seed=self._trainer.seed,
-        )
-        return lead.low <= 0
-
-    def _ranked(self, tried: Sequence[Tried]) -> tuple[Tried, Comparison]:
+    def ranked(self, tried: Sequence[Tried]) -> tuple[Tried, Comparison]:
+        """The best, and the table."""
         return ranked(tried, self._test, resamples=RESAMPLES, seed=self._trainer.seed)
 
     def _named(self, name: str) -> OnEpoch | None:

@@ -1,7 +1,5 @@
 """FastFill's balance: what is chosen where nothing is named, by what, and what is left as it was named."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from labelled_spaces import classes
@@ -36,37 +34,14 @@ def test_the_scale_and_the_batch_are_chosen_by_the_area_and_the_artifact_says_ho
     scores = tried(figures)
     assert figures["balance"]["decided_by"] == "area"
     assert {f"scale {scale:g}, batch_size 256" for scale in SCALES} <= scores.keys()
-    assert ", ".join(f"{name} {value:g}" for name, value in settings["balance"].items()) in scores
+    best = max(scores, key=scores.get)
+    assert best == ", ".join(f"{name} {value:g}" for name, value in settings["balance"].items())
     assert settings["scale"] == settings["resolved"]["scale"] == settings["balance"]["scale"]
     assert settings["batch_size"] == settings["balance"]["batch_size"]
     held_out = figures["balance"]["candidates"][0]["groups"]["held_out"]
     assert figures["balance"]["candidates"][0]["score"] == pytest.approx(
         (held_out["area_cmc_1"] + held_out["area_map"]) / 2
     )
-
-
-def test_the_first_is_taken_that_the_best_is_not_above_by_more_than_a_standard_error():
-    trials = Trials(FastFill(**QUICK), pairs_of(), None)
-    some = trials.run({"scale": 64.0})
-    random = np.random.default_rng(0)
-    noise = random.permuted(np.linspace(-0.3, 0.3, len(some.scores)))
-
-    def scored(name, better):
-        candidate = replace(some.candidate, name=name, score=float(np.nanmean(some.scores + better)))
-        return some._replace(candidate=candidate, scores=some.scores + better)
-
-    deviation = 0.3 / np.sqrt(3 * len(noise))
-    level, ahead = scored("level", noise + 0.3 * deviation), scored("ahead", noise + 4 * deviation)
-    assert trials.taken([some, level]) is some
-    assert trials.taken([level, some]) is level
-    assert trials.taken([some, level, ahead]) is ahead
-    skipped = some._replace(candidate=replace(some.candidate, skipped="no"), scores=np.empty(0))
-    assert trials.taken([skipped, some, level]) is some
-    assert [one.name for one in trials.compared([some, level, ahead]).candidates] == [
-        "ahead",
-        "level",
-        some.candidate.name,
-    ]
 
 
 def test_what_was_chosen_is_then_trained_as_if_it_had_been_named(by_default):
