@@ -53,6 +53,7 @@ RESULTS = {
         "Estimate",
         "Flips",
         "Neighbour",
+        "Cache",
         "CacheSize",
         "ExactNeighbours",
         "Nearest",

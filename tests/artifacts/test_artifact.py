@@ -211,3 +211,8 @@ def test_processes_that_save_the_same_artifact_all_succeed(forward, tmp_path):
         list(pool.map(lambda _: forward.save(path), range(16)))
     assert Artifact.load(path).id == forward.id
     assert [entry.name for entry in path.parent.iterdir()] == ["h.compat"]
+
+
+def test_a_path_that_no_file_system_takes_is_no_artifact():
+    with pytest.raises(UnknownArtifact, match="expected a directory written by"):
+        Artifact.load("x" * 5000)
