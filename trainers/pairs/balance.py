@@ -28,8 +28,8 @@ BATCHES = (256, 1024)
 NOT_COMPARED = "Too few pairs to keep some apart and compare candidates on them."
 UNTRIED_SCALE = 4.0  # where nothing can be compared
 
-# A trial trains half the epochs on four fifths of this many pairs at most, and is asked by some of the rest.
-ROWS, EPOCHS, HELD_OUT, QUERIES, GALLERY, K = 6000, 0.5, 0.2, 500, 2000, 10
+# A trial trains half the epochs on four fifths of this many pairs at most, and is asked by the rest.
+ROWS, EPOCHS, HELD_OUT, GALLERY, K = 6000, 0.5, 0.2, 2000, 10
 RESAMPLES = 1000
 
 Setting = Mapping[str, Any]
@@ -134,7 +134,7 @@ class Trials:
             self.fitted,
             {"held_out": held_out},
             k=K,
-            queries=QUERIES,
+            queries=GALLERY,
             rows=GALLERY,
             metric=pairs.target_space.metric or "l2",
             seed=trainer.seed,
