@@ -241,6 +241,10 @@ class EncoderFailed(UpgradeError):
     """The encoder hangs, is refused by its endpoint, or embeds nothing at all; what was embedded before is kept."""
 
 
+class AllowanceSpent(EncoderFailed):
+    """Another try of a call would be billed more than its caller allows; see `encoders.Meter`."""
+
+
 class EngineFailed(UpgradeError):
     """The cluster that an upgrade runs on cannot be started or reached, or loses its workers again and again."""
 

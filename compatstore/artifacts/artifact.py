@@ -266,6 +266,7 @@ class Artifact:
 
         Raises:
             AlreadyExists: Something else is there.
+            StorageError: The directory cannot be written; nothing of it is left.
         """
         if self._is_stored(Path(path)):
             return

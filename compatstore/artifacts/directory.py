@@ -12,11 +12,12 @@ import shutil
 import uuid
 from pathlib import Path
 
-from compatstore.errors import AlreadyExists, CorruptArtifact, UnknownArtifact
+from compatstore.errors import AlreadyExists, CorruptArtifact, StorageError, UnknownArtifact
 from compatstore.permissions import refused
 
 MANIFEST = "manifest.json"
 WEIGHTS = "weights.safetensors"
+NAME_KEPT = 50  # characters, of up to 4 bytes: the longest name that a file system takes has 255 bytes
 
 
 def read_directory(path: Path) -> tuple[bytes, bytes]:
@@ -48,16 +49,27 @@ def write_directory(path: Path, manifest: bytes, weights: bytes, *, replace: boo
 
     Raises:
         AlreadyExists: Something stands there that may not be replaced.
+        StorageError: The directory cannot be written there: no permission, a full disk, a name that is too long.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    staged = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    staged.mkdir()
     try:
-        _write(staged / MANIFEST, manifest)
-        _write(staged / WEIGHTS, weights)
-        _move_into_place(staged, path, replace=replace)
-    finally:
-        shutil.rmtree(staged, ignore_errors=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        staged = path.with_name(f".{path.name[:NAME_KEPT]}.{uuid.uuid4().hex}")
+        staged.mkdir()
+        try:
+            _write(staged / MANIFEST, manifest)
+            _write(staged / WEIGHTS, weights)
+            _move_into_place(staged, path, replace=replace)
+        finally:
+            shutil.rmtree(staged, ignore_errors=True)
+    except PermissionError as error:
+        raise refused(f"save an artifact as {path}", path, error) from error
+    except OSError as error:
+        raise StorageError(
+            f"save an artifact as {path}",
+            expected="a place that can be written",
+            found=error.strerror or str(error),
+            fix="Choose another path, or make room there. Nothing was written.",
+        ) from error
 
 
 def _move_into_place(staged: Path, path: Path, *, replace: bool) -> None:

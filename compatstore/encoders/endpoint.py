@@ -27,7 +27,7 @@ from urllib.request import getproxies, proxy_bypass
 
 from compatstore.boundary import checked
 from compatstore.encoders.metering import Bill, Meter, meter
-from compatstore.errors import EncoderFailed, InvalidInput
+from compatstore.errors import AllowanceSpent, EncoderFailed, InvalidInput
 
 if TYPE_CHECKING:
     import urllib3
@@ -94,17 +94,18 @@ class Endpoint:
         Raises:
             Refused: What was sent is at fault.
             EncoderFailed: No try can help, or none of them did; or the caller is not ready to wait that long.
+            AllowanceSpent: Answers were lost, and another try would cost more than the caller allows.
             Interrupted: The caller was asked to stop while the endpoint made it wait.
         """
         tries = _Tries()
         try:
-            return self._until_answered(json.dumps(document).encode(), tries), tries.lost
+            return self._until_answered(json.dumps(document).encode(), expected, tries), tries.lost
         except BaseException:
             for _ in range(tries.lost):
                 meter().charge(expected)
             raise
 
-    def _until_answered(self, body: bytes, tries: _Tries) -> Any:
+    def _until_answered(self, body: bytes, expected: Bill, tries: _Tries) -> Any:
         call = meter()
         while True:
             answer, fault, lost = self._send(body)
@@ -129,6 +130,7 @@ class Endpoint:
                 raise Refused(fault)
             else:
                 raise self._refusal(fault)
+            self._require_money(call, expected, tries.lost, fault)
             self._wait(call, wait, fault)
 
     def _send(self, body: bytes) -> tuple[urllib3.BaseHTTPResponse | None, str, bool]:
@@ -173,6 +175,16 @@ class Endpoint:
     def _step(self, tries: int) -> float:
         """Seconds before another try where the endpoint does not say: doubling, with a random part."""
         return float(min(FIRST_WAIT * 2 ** min(tries, 30), LONGEST_WAIT) * self._random.uniform(0.5, 1.0))
+
+    def _require_money(self, call: Meter, expected: Bill, lost: int, fault: str) -> None:
+        """Refuse another try beyond the caller's money, where it pays for the lost ones as well."""
+        if lost and not call.may_pay(sum([expected] * lost, expected)):
+            raise AllowanceSpent(
+                f"ask {self._place}",
+                expected="an answer, for the money that the caller allows",
+                found=f"{fault}; another try is billed again",
+                fix="Allow more money.",
+            )
 
     def _wait(self, call: Meter, seconds: float, fault: str) -> None:
         if not call.may_rest(seconds):

@@ -1,8 +1,9 @@
 """What a call of an encoder costs and how long it may wait: told by the encoder, read by whoever called.
 
-An encoder that is paid for says at each answer what was billed. An encoder that must wait, for a rate limit, waits
-through its caller, who may be asked to stop. Both go through the meter of the call, so that an encoder within an
-encoder, or a plain function, tells its caller no less than one that the caller knows.
+An encoder that is paid for says at each answer what was billed, and asks before it pays for the same answer again. An
+encoder that must wait, for a rate limit, waits through its caller, who may be asked to stop. All go through the meter
+of the call, so that an encoder within an encoder, or a plain function, tells its caller no less than one that the
+caller knows.
 """
 
 from __future__ import annotations
@@ -77,6 +78,8 @@ class Meter:
     Args:
         sleep: Waits the given seconds; raises where the caller is asked to stop.
         patience: Seconds that the call may wait in all.
+        money: What the call may be billed in all, as far as it is known beforehand.
+        around: The meter of the call that this one is made in, whose money this call spends too.
 
     Attributes:
         bill: What was billed so far.
@@ -89,8 +92,14 @@ class Meter:
         (0.01, False)
     """
 
-    def __init__(self, sleep: Callable[[float], None] = time.sleep, patience: float = inf) -> None:
-        self._sleep, self.patience = sleep, patience
+    def __init__(
+        self,
+        sleep: Callable[[float], None] = time.sleep,
+        patience: float = inf,
+        money: float = inf,
+        around: Meter | None = None,
+    ) -> None:
+        self._sleep, self._around, self.patience, self.money = sleep, around, patience, money
         self.bill, self.waited = Bill(), 0.0
 
     def charge(self, bill: Bill) -> None:
@@ -100,6 +109,11 @@ class Meter:
     def may_rest(self, seconds: float) -> bool:
         """Whether the caller is ready to wait that long."""
         return self.waited + seconds <= self.patience
+
+    def may_pay(self, bill: Bill) -> bool:
+        """Whether the caller is ready to be billed that much more."""
+        whole = self.bill + bill
+        return (whole.cost or 0.0) <= self.money and (self._around is None or self._around.may_pay(whole))
 
     def rest(self, seconds: float) -> None:
         """Wait, as a rate limit asks for or before another try.
@@ -131,12 +145,13 @@ def meter() -> Meter:
 
 
 @contextmanager
-def metered(sleep: Callable[[float], None] = time.sleep, patience: float = inf) -> Iterator[Meter]:
+def metered(sleep: Callable[[float], None] = time.sleep, patience: float = inf, money: float = inf) -> Iterator[Meter]:
     """Read what calls of encoders within this block are billed; a meter around the block is charged with it as well.
 
     Args:
         sleep: How they wait, see `Meter`.
         patience: Seconds that they may wait in all.
+        money: What they may be billed in all, see `Meter`.
 
     Examples:
         >>> with cs.encoders.metered() as call:
@@ -144,7 +159,8 @@ def metered(sleep: Callable[[float], None] = time.sleep, patience: float = inf) 
         >>> call.bill
         Bill(items=0, tokens=0, cost=None)
     """
-    call, outer = Meter(sleep, patience), _METER.get()
+    outer = _METER.get()
+    call = Meter(sleep, patience, money, outer)
     token = _METER.set(call)
     try:
         yield call

@@ -16,6 +16,7 @@ from compatstore.errors import (
     DimensionMismatch,
     InvalidInput,
     NonFiniteVectors,
+    StorageError,
     UnknownArtifact,
 )
 
@@ -216,3 +217,32 @@ def test_processes_that_save_the_same_artifact_all_succeed(forward, tmp_path):
 def test_a_path_that_no_file_system_takes_is_no_artifact():
     with pytest.raises(UnknownArtifact, match="expected a directory written by"):
         Artifact.load("x" * 5000)
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, f"{'x' * 256}.compat", "a file/h.compat"])
+def test_a_place_that_cannot_be_written_is_refused(forward, tmp_path, name):
+    (tmp_path / "a file").write_text("not a folder")
+    with pytest.raises(StorageError, match=r"expected a place that can be written.*Choose another path"):
+        forward.save(tmp_path / name)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a file"]
+
+
+def test_the_longest_name_that_a_file_system_takes_can_be_written(forward, tmp_path):
+    path = tmp_path / ("é" * 124 + ".compat")
+    assert len(path.name.encode()) == 255
+    forward.save(path)
+    assert Artifact.load(path).id == forward.id
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of a process are of Unix")
+def test_a_disk_that_is_full_leaves_nothing(forward, tmp_path):
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))  # more than that is too large for any file
+    try:
+        with pytest.raises(StorageError, match="make room there"):
+            forward.save(tmp_path / "h.compat")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not list(tmp_path.iterdir())

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import inf
 
 import numpy as np
 import pyarrow as pa
@@ -62,23 +64,46 @@ class Account:
         self._listed: set[Id] = set(failed["id"].to_pylist())
         self._doubtful = failed.schema.empty_table()
         self._seconds_before, self._started = spent.seconds, time.monotonic()
+        self._next_too_dear, self._knows_price = False, False
 
     @property
     def ended_by(self) -> Limit:
         """The limit of items, seconds or money that is reached; "" while none is."""
-        return self.budget.ended_by(self.spent, self._price)
+        return self.budget.ended_by(self.spent, self._price) or ("max_cost" if self._next_too_dear else "")
 
     @property
     def rows_left(self) -> int | None:
         """Items that the limits of items and money still allow; None without such a limit."""
-        return self.budget.rows_left(self.spent, self._price)
+        return 0 if self._next_too_dear else self.budget.rows_left(self.spent, self._price)
+
+    @property
+    def money_left(self) -> float:
+        """What may still be spent; infinite without a limit of money."""
+        return inf if self.budget.max_cost is None else max(self.budget.max_cost - self.spent.cost, 0.0)
+
+    def affordable(self, rows: int, bill_of: Callable[[int], Bill]) -> int:
+        """How many of the next items the money that is left pays for; where that is not all, nothing follows them.
+
+        Args:
+            rows: The next items.
+            bill_of: What the first so many of them will cost.
+        """
+        if (bill_of(rows).cost or 0.0) <= self.money_left:
+            return rows
+        self._next_too_dear = True
+        return bisect_right(range(1, rows), self.money_left, key=lambda first: bill_of(first).cost or 0.0)
 
     @property
     def next_rows(self) -> int | None:
-        """Items of the next batch at most. What is billed is known afterwards: half of what is left is tried first."""
+        """Items of the next batch at most, half of what the money pays for: what is billed is known afterwards."""
         left = self.rows_left
         halved = left is not None and self._billed and self.budget.max_cost is not None
         return left if left is None or not halved else -(-left // 2)
+
+    @property
+    def knows_price(self) -> bool:
+        """Whether money is no limit, or this call was billed before: an encoder's estimate is good after an answer."""
+        return self._knows_price or self.budget.max_cost is None
 
     @property
     def _price(self) -> float | None:
@@ -116,13 +141,14 @@ class Account:
             bill: What the encoder said that it was billed.
 
         Returns:
-            Ids that failed for the first time, worth another try later.
+            Ids that failed for the first time, or were not tried to the end for want of money: worth another try later.
 
         Raises:
             EncoderFailed: Too many items failed in a row.
         """
         ids, rows = made.batch.ids, len(made.rows)
         self._billed |= bill.cost is not None
+        self._knows_price |= bill.cost is not None
         bill = bill if bill.cost is not None else replace(bill, items=rows)
         self.spent = replace(self._with(bill), rows=self.spent.rows + rows)
         self.tick()
@@ -131,6 +157,8 @@ class Account:
         certain = [i for i in made.failures if i not in set(doubtful)]
         again = [ids[i] for i in doubtful if ids[i] not in self._tried]
         self._tried.update(again)
+        done = {*made.rows.tolist(), *made.failures}
+        again += [ids[i] for i in range(len(ids)) if i not in done]  # their tries were billed and brought nothing
         self._doubtful = pa.concat_tables([without(self._doubtful, ids), self._rows(made, doubtful)])
         self._list(without(self.failed, ids), self._rows(made, certain))
         if rows:

@@ -29,7 +29,7 @@ from compatstore.upgrade.backfilling.embeddable import inputs_of, without_source
 from compatstore.upgrade.backfilling.embedding import Embedded, Embedder, EmbeddingRecipe, ItemBatch, Paid
 from compatstore.upgrade.backfilling.natives import BATCH_ROWS, Natives
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
-from compatstore.upgrade.backfilling.pricing import expected_bill
+from compatstore.upgrade.backfilling.pricing import expected_bill, knows_its_price
 from compatstore.upgrade.backfilling.throttle import MOST_ROWS, BatchSize, Pace
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.engines.engine import Engine, LocalEngine, Pool
@@ -248,6 +248,7 @@ class _Call:
         rows = self._size.within(account.budget.seconds_left(account.spent))
         left = account.next_rows
         rows = rows if left is None else min(rows, left - sum(self._promised))
+        rows = rows if account.knows_price or not knows_its_price(self._encoder) else min(rows, 1)
         if rows < 1 or account.ended_by:
             return None
         named = self._todo.slice(self._position, rows)
@@ -270,10 +271,14 @@ class _Call:
         self._monitor.rest(self._pace.delay())
         self._pace.begin(len(batch.ids))
         if self._paid_for:
-            inputs = [value for value in batch.inputs if value is not None]
-            self._account.promise(expected_bill(self._encoder, inputs))
+            whole = batch
+            batch = whole.first(self._account.affordable(len(whole.ids), lambda rows: self._bill_of(whole.first(rows))))
+            self._account.promise(self._bill_of(batch))
         embedded = self._pool.begin(batch)
         return lambda: self._enter(embedded)
+
+    def _bill_of(self, batch: ItemBatch) -> Bill:
+        return expected_bill(self._encoder, [value for value in batch.inputs if value is not None])
 
     def _enter(self, embedded: Callable[[], Paid]) -> _Made:
         """Wait for a batch and enter it into the account."""
@@ -291,7 +296,7 @@ class _Call:
 
     def _pay(self, embedded: Callable[[], Paid]) -> Paid:
         """Pay for a batch whatever comes out: a limit of money holds in spite of failures and kills."""
-        with metered(self._monitor.rest) as call:
+        with metered(self._monitor.rest, money=self._account.money_left) as call:
             try:
                 return embedded()
             except BaseException:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from compatstore.arrays import Digests, FloatArray, Id, RowNumbers
-from compatstore.encoders import Bill, Encoded, Encoder, encode_readable, meter, metered
+from compatstore.encoders import Bill, Encoded, Encoder, Metered, encode_readable, meter, metered
 from compatstore.encoders.portable import PortableEncoder
 from compatstore.encoders.protocol import NOT_FINITE
-from compatstore.errors import EncoderFailed, InvalidInput, NonFiniteVectors, first_offenders
+from compatstore.errors import AllowanceSpent, EncoderFailed, InvalidInput, NonFiniteVectors, first_offenders
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.backfilling.throttle import Backoff, Hangs, may_pass, with_retries, within
 from compatstore.upgrade.requests.run_settings import RunSettings
@@ -43,10 +44,20 @@ class ItemBatch:
     side_inputs: list[Any] = field(default_factory=list)
     addresses: RowNumbers | None = None
 
+    def first(self, rows: int) -> ItemBatch:
+        """Its first items."""
+        return ItemBatch(
+            ids=self.ids[:rows],
+            inputs=self.inputs[:rows],
+            input_hash=self.input_hash[:rows],
+            side_inputs=self.side_inputs[:rows],
+            addresses=None if self.addresses is None else self.addresses[:rows],
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class Embedded:
-    """What became of a batch.
+    """What became of a batch. Items that are neither embedded nor failed were not tried to the end, for want of money.
 
     Args:
         batch: The items.
@@ -88,7 +99,7 @@ class Embedder:
     form: VectorForm = field(default_factory=lambda: VectorForm("float32", "dot"))
 
     def embed(self, batch: ItemBatch) -> Embedded:
-        """Embed a batch.
+        """Embed a batch, as far as the money of the call allows where tries are billed again.
 
         Raises:
             EncoderFailed: The encoder hangs, or fails on every part of the batch.
@@ -99,12 +110,13 @@ class Embedder:
         usable = [i for i, value in enumerate(batch.inputs) if value is not None]
         delays = Backoff(retries=self.settings.retries).delays(self.rng)
         if usable:
-            try:
-                with_retries(lambda: attempt.encode(usable), delays, self.rest)
-            except Exception as error:
-                if not may_pass(error):
-                    raise
-                attempt.take_apart(usable, error)
+            with suppress(AllowanceSpent):
+                try:
+                    with_retries(lambda: attempt.encode(usable), delays, self.rest)
+                except Exception as error:
+                    if not may_pass(error):
+                        raise
+                    attempt.take_apart(usable, error)
         return attempt.result()
 
     def embed_once(self, batch: ItemBatch) -> Embedded:
@@ -203,6 +215,9 @@ class _Attempt:
         rested = call.waited
         inputs = [self._batch.inputs[i] for i in part]
         encoder, limit = self._embedder.encoder, self._embedder.settings.encoder_timeout
+        if call.bill.cost and isinstance(encoder, Metered) and not call.may_pay(encoder.expected_bill(inputs)):
+            found = "what was billed for tries that failed"
+            raise AllowanceSpent(self._asked(part), expected="money for another try", found=found)
         try:
             encoded = within(limit, lambda: self._embedder.form.keep(encode_readable(encoder, inputs)))
             rows = np.asarray(part, np.int64)[encoded.readable]

@@ -198,7 +198,7 @@ class SearchedItems:
                 return
             with metered(patience=PATIENCE) as call:
                 try:
-                    made = embedder.embed_once(_first(batch, allowed))
+                    made = embedder.embed_once(batch.first(allowed))
                 except BaseException:
                     self._charge(session, -allowed, budget, price)
                     self._correct(session, call.bill.cost, 0.0, budget)
@@ -249,15 +249,6 @@ def _batch(chosen: list[int], ids: list[Id], inputs: list[Any], hashes: Digests,
         inputs=[inputs[row] for row in chosen],
         input_hash=hashes[chosen],
         side_inputs=[side[row] for row in chosen] if side else [],
-    )
-
-
-def _first(batch: ItemBatch, rows: int) -> ItemBatch:
-    return ItemBatch(
-        ids=batch.ids[:rows],
-        inputs=batch.inputs[:rows],
-        input_hash=batch.input_hash[:rows],
-        side_inputs=batch.side_inputs[:rows],
     )
 
 
