@@ -86,7 +86,7 @@ class Account:
 
         Args:
             rows: The next items.
-            bill_of: What the first so many of them will cost.
+            bill_of: Says what the first rows of them will cost, by their number.
         """
         if (bill_of(rows).cost or 0.0) <= self.money_left:
             return rows
