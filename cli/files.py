@@ -19,6 +19,7 @@ import pyarrow.parquet as parquet
 from compatstore.encoders.images import SUFFIXES as IMAGES
 from compatstore.encoders.images import find_images
 from compatstore.errors import InvalidInput, NotFound
+from compatstore.paths import exists, is_file, is_folder
 
 ARRAYS = (".json", ".npy", ".npz")
 IMAGE_BATCH = 1_024
@@ -44,7 +45,7 @@ def read_array(path: str, *names: str) -> npt.NDArray[Any]:
     file, asked = Path(path), f"read {path}"
     if file.suffix not in ARRAYS:
         raise InvalidInput(asked, expected=f"a file of {', '.join(ARRAYS)}", found=file.suffix or "no suffix")
-    if not file.is_file():
+    if not is_file(file):
         raise NotFound(asked, expected="a file", found="nothing", fix="Check the path.")
     try:
         array = _read_array(file, names)
@@ -99,16 +100,16 @@ def open_feeds(paths: Sequence[str], id_type: str) -> list[Feed]:
         InvalidInput: A file is of another type or damaged.
     """
     files = [Path(path) for path in paths]
-    images = [path for path in files if path.suffix.lower() in IMAGES and path.is_file()]
+    images = [path for path in files if path.suffix.lower() in IMAGES and is_file(path)]
     feeds = [_open(path, id_type) for path in files if path not in images]
     return [*feeds, *([_image_feed([(path.name, path, None) for path in images])] if images else [])]
 
 
 def _open(path: Path, id_type: str) -> Feed:
     asked = f"add {path}"
-    if path.is_dir():
+    if is_folder(path):
         return _folder_feed(path)
-    if not path.exists():
+    if not exists(path):
         raise NotFound(asked, expected="a file or a folder", found="nothing", fix="Check the path.")
     if path.suffix not in VECTORS:
         expected = f"a folder, or a file of {', '.join((*sorted(IMAGES), *VECTORS))}"

@@ -10,7 +10,7 @@ from compatstore.cli.files import read_array
 from compatstore.errors import InvalidInput
 from compatstore.gallery import Gallery
 from compatstore.trainers import Pairs
-from compatstore.trainers.pairs.gallery_pairs import is_file, match_pairs
+from compatstore.trainers.pairs.gallery_pairs import match_pairs, names_a_file
 from compatstore.versions import EmbeddingVersion
 
 _SIDES = ("--source", "--target")
@@ -83,7 +83,7 @@ class PairFiles:
             return self._from_files(None, None, head)
         gallery = Gallery.open(self.gallery, trust_code=self.trust_code)
         source, target = (str(side) for side in self.sides)
-        if is_file(gallery, source) and is_file(gallery, target):
+        if names_a_file(gallery, source) and names_a_file(gallery, target):
             left, right = (None if name is None else gallery.version(name) for name in self._versions)
             return self._from_files(left, right, head)
         matched = match_pairs(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -24,6 +23,7 @@ from compatstore.cli.verb import (
     verb,
     wait_option,
 )
+from compatstore.paths import exists
 from compatstore.shown import view
 from compatstore.tables import Table
 
@@ -275,7 +275,7 @@ def _register_first(gallery: Gallery, target: str, encoder: str, output: Output)
 
 def _link_first(gallery: Gallery, via: str | None, target: str, output: Output) -> str | None:
     """Link an artifact that is given by its path; ids pass as they are."""
-    if via is None or (_ARTIFACT_ID.fullmatch(via) and not Path(via).exists()):
+    if via is None or (_ARTIFACT_ID.fullmatch(via) and not exists(via)):
         return via
     from compatstore.artifacts import Artifact
 

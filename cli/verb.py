@@ -6,7 +6,6 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +14,7 @@ from compatstore.cli.logs import log_option
 from compatstore.cli.output import Output
 from compatstore.cli.settings import Options
 from compatstore.errors import AlreadyExists
+from compatstore.paths import exists
 
 if TYPE_CHECKING:
     from compatstore.encoders import Encoder
@@ -166,7 +166,7 @@ def require_free(out: str, overwrite: bool) -> None:
     Raises:
         AlreadyExists: Something is there, and is not to be replaced.
     """
-    if Path(out).exists() and not overwrite:
+    if exists(out) and not overwrite:
         fix = "Choose another name, or pass --overwrite."
         raise AlreadyExists(f"write {out}", expected="nothing there", found="something", fix=fix)
 

@@ -372,7 +372,7 @@ def _sequence(value: Any) -> Any:
     kind = type(value)
     if isinstance(value, str | bytes | Mapping) or not (hasattr(kind, "__len__") and hasattr(kind, "__getitem__")):
         raise Unfit("a list, tuple or array")
-    if isinstance(value, np.ndarray) and not value.ndim:
+    if hasattr(kind, "ndim") and not value.ndim:  # an array of whatever library
         raise Unfit("a list, tuple or array of one dimension or more")
     if isinstance(value, range) and len(value) > MOST_ITEMS:  # whoever counts its items would fill the memory
         raise Unfit(f"a range of {MOST_ITEMS} items at most")

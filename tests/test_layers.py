@@ -19,6 +19,7 @@ LAYERS = [
     "boundary",
     "asynchronous",
     "permissions",
+    "paths",
     "documents",
     "visible",
     "html",

@@ -13,6 +13,7 @@ import uuid
 from pathlib import Path
 
 from compatstore.errors import AlreadyExists, CorruptArtifact, StorageError, UnknownArtifact
+from compatstore.paths import exists, is_folder
 from compatstore.permissions import refused
 
 MANIFEST = "manifest.json"
@@ -28,7 +29,7 @@ def read_directory(path: Path) -> tuple[bytes, bytes]:
         CorruptArtifact: A file is missing.
         StorageError: A file may not be read.
     """
-    if not os.path.isdir(path):  # false too for a name that no file system takes
+    if not is_folder(path):
         raise UnknownArtifact(
             f"load artifact {path}",
             expected="a directory written by Artifact.save",
@@ -73,20 +74,20 @@ def write_directory(path: Path, manifest: bytes, weights: bytes, *, replace: boo
 
 
 def _move_into_place(staged: Path, path: Path, *, replace: bool) -> None:
-    if replace and path.exists() and _is_artifact(path):
+    if replace and exists(path) and _is_artifact(path):
         # Two renames: a reader in between finds nothing, never a mixture.
         old = staged.with_name(f"{staged.name}.old")
         path.rename(old)
         staged.rename(path)
         shutil.rmtree(old)
         return
-    if path.exists():
+    if exists(path):
         raise _taken(path)
     try:
         staged.rename(path)
     except OSError as error:
         # Another process may have come first: renaming onto its directory fails, for it is not empty.
-        if path.exists():
+        if exists(path):
             raise _taken(path) from error
         raise
 
@@ -102,7 +103,7 @@ def _taken(path: Path) -> AlreadyExists:
 
 
 def _is_artifact(path: Path) -> bool:
-    return path.is_dir() and {entry.name for entry in path.iterdir()} <= {MANIFEST, WEIGHTS}
+    return is_folder(path) and {entry.name for entry in path.iterdir()} <= {MANIFEST, WEIGHTS}
 
 
 def _read(path: Path) -> bytes:

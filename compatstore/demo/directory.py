@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compatstore.errors import AlreadyExists, StorageError
+from compatstore.paths import exists, is_folder
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class DemoDirectory:
         root = Path(path).expanduser().absolute()
         asked = f"run the demo in {root}"
         try:
-            if root.exists():
+            if exists(root):
                 _require_empty(root, asked)
             root.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=root):
@@ -89,9 +90,9 @@ class DemoDirectory:
 
 def _require_empty(root: Path, asked: str) -> None:
     expected = "a new or an empty folder"
-    if not root.is_dir():
+    if not is_folder(root):
         raise AlreadyExists(asked, expected=expected, found="a file", fix="Choose another folder: compatstore demo DIR")
-    if (root / "gallery.lance").exists():
+    if exists(root / "gallery.lance"):
         fix = f"Look at it: compatstore status {root / 'gallery.lance'}; or choose another folder, or remove this one."
         raise AlreadyExists(asked, expected=expected, found="an earlier demo", fix=fix)
     if any(root.iterdir()):

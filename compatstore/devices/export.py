@@ -31,6 +31,7 @@ from compatstore.errors import (
     MissingExtra,
     StorageError,
 )
+from compatstore.paths import exists, is_folder
 from compatstore.permissions import refused
 
 LARGEST = 2**31 - (1 << 20)  # bytes of one protocol buffer, which an ONNX file is
@@ -172,8 +173,8 @@ def _require_free(path: Path | None, suffix: str, overwrite: bool, asked: str) -
         return
     if path.suffix != suffix:
         raise InvalidInput(asked, expected=f"a name that ends in {suffix}", found=path.name)
-    if path.is_dir() or (path.exists() and not overwrite):
-        fix = "Choose another name" + ("." if path.is_dir() else ", or pass --overwrite.")
+    if is_folder(path) or (exists(path) and not overwrite):
+        fix = "Choose another name" + ("." if is_folder(path) else ", or pass --overwrite.")
         raise AlreadyExists(asked, expected=f"nothing at {path}", found="something", fix=fix)
 
 
@@ -312,5 +313,5 @@ def _write(path: Path, content: bytes) -> None:
     except OSError as error:
         raise StorageError(f"write {path}", expected="a folder with room", found=str(error.strerror)) from error
     finally:
-        if staged.parent.is_dir():
+        if is_folder(staged.parent):
             staged.unlink(missing_ok=True)

@@ -11,6 +11,7 @@ from compatstore.boundary import checked
 from compatstore.encoders.protocol import Encoder, QueryEncoder
 from compatstore.encoders.specs import join_spec
 from compatstore.errors import InvalidInput, NotFound, SourceError
+from compatstore.paths import is_file, is_folder
 
 # What reads files, and neither runs code that a spec names nor sends anything away.
 READS_FILES = ("network:", "timm:", "torchvision:", "open_clip:")
@@ -47,7 +48,7 @@ class FilesById:
 
     def __init__(self, folder: str | Path, *, encoder: Encoder | str, suffix: str = "") -> None:
         asked = f"embed the files of {folder} by id"
-        if not Path(folder).is_dir():
+        if not is_folder(folder):
             raise NotFound(asked, expected="a folder", found="none", fix="Check the path.")
         self.encoder = _built(asked, encoder) if isinstance(encoder, str) else encoder
         if self.encoder.reads != "source":
@@ -101,7 +102,7 @@ class FilesById:
         """The file of an id; None where there is none, or it lies elsewhere, by ".." or by a link."""
         try:
             path = (self.folder / f"{item}{self.suffix}").resolve()
-            return path if path.is_file() and path.is_relative_to(self.folder.resolve()) else None
+            return path if is_file(path) and path.is_relative_to(self.folder.resolve()) else None
         except (OSError, ValueError):  # a name that no file can have
             return None
 

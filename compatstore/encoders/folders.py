@@ -9,6 +9,7 @@ from pathlib import Path
 
 from compatstore.boundary import shown
 from compatstore.errors import CompatStoreError, CorruptArtifact, NotFound, StorageError
+from compatstore.paths import is_file, is_folder
 
 # What stands beside a model and changes no vector.
 ASIDE = frozenset({".md", ".txt.license", ".png", ".jpg", ".svg", ".pdf"})
@@ -23,7 +24,7 @@ def require_folder(kind: str, folder: str | Path) -> Path:
         NotFound: There is none. A model is never downloaded.
     """
     path = Path(folder).expanduser()
-    if not path.is_dir():
+    if not is_folder(path):
         fix = "Download the model first, and name the folder that holds it."
         raise NotFound(f"load a model of {kind}", expected="a folder", found=shown(f"{folder}"), fix=fix)
     return path
@@ -71,5 +72,5 @@ def _files(folder: Path) -> Iterator[Path]:
     for path in folder.rglob("*"):
         hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
         aside = path.suffix.lower() in ASIDE or path.stem.lower() in ASIDE_NAMES
-        if path.is_file() and not hidden and not aside:
+        if is_file(path) and not hidden and not aside:
             yield path

@@ -14,6 +14,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from compatstore.errors import InvalidInput, NotFound, SourceError
+from compatstore.paths import is_file, is_folder
 
 Mode = Literal["L", "RGB"]
 MODES: tuple[str, ...] = get_args(Mode)
@@ -74,9 +75,9 @@ def find_images(folder: str | Path) -> list[Path]:
         NotFound: There is no such folder, or it holds no image.
     """
     folder = Path(folder)
-    if not folder.is_dir():
+    if not is_folder(folder):
         raise NotFound("find images", expected="a folder", found=str(folder), fix="Check the path.")
-    paths = [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in SUFFIXES and path.is_file()]
+    paths = [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in SUFFIXES and is_file(path)]
     visible = [path for path in paths if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
     if not visible:
         raise NotFound(

@@ -24,6 +24,7 @@ from compatstore.encoders.backbones import (
 from compatstore.encoders.images import MODES, Mode, read_image
 from compatstore.encoders.module import Module, require_torch
 from compatstore.errors import CorruptArtifact, InvalidInput, NotFound, first_offenders
+from compatstore.paths import is_file, is_folder
 from compatstore.permissions import refused
 
 if TYPE_CHECKING:
@@ -226,11 +227,11 @@ class NetworkEncoder(Module):
             StorageError: The file may not be read.
         """
         path = Path(path).absolute()
-        if not path.is_file():
+        if not is_file(path):
             raise NotFound(
                 "load a network encoder",
                 expected="a file",
-                found=f"a folder, {path}" if path.is_dir() else f"nothing at {path}",
+                found=f"a folder, {path}" if is_folder(path) else f"nothing at {path}",
                 fix="In the folder of a model that `train` wrote it is encoder.safetensors.",
             )
         try:

@@ -18,6 +18,7 @@ from compatstore.encoders.module import Module, require_torch
 from compatstore.encoders.specs import Value, join_spec
 from compatstore.encoders.texts import unit
 from compatstore.errors import InvalidInput, MissingExtra, NotFound, SourceError
+from compatstore.paths import is_folder
 
 if TYPE_CHECKING:
     import torch
@@ -71,18 +72,18 @@ class OpenClipModel(Module):
         except ImportError as error:
             raise MissingExtra("open_clip", "clip") from error
         folder = Path(model).expanduser()
-        name = f"{IN_FOLDER}{folder}" if folder.is_dir() else model
-        _require_model(open_clip, model, weights, in_folder=folder.is_dir())
+        name = f"{IN_FOLDER}{folder}" if is_folder(folder) else model
+        _require_model(open_clip, model, weights, in_folder=is_folder(folder))
         with loading("open_clip", folder):
             built, _, transform = open_clip.create_model_and_transforms(name, pretrained=weights or None)
             self._tokenize = open_clip.get_tokenizer(name)
-        self._text_identity = hash_folder(folder) if folder.is_dir() else model
+        self._text_identity = hash_folder(folder) if is_folder(folder) else model
 
         def preprocess(source: Any) -> torch.Tensor:
             tensor: torch.Tensor = transform(read_image(source, "RGB", roots))
             return tensor
 
-        argument = f"{folder.absolute()}" if folder.is_dir() else model
+        argument = f"{folder.absolute()}" if is_folder(folder) else model
         settings: dict[str, Value | None] = {"weights": weights, "normalise": normalise, "batch_size": batch_size}
         super().__init__(
             _image_tower(built),

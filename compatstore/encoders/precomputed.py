@@ -24,6 +24,7 @@ from compatstore.errors import (
     SourceError,
     first_offenders,
 )
+from compatstore.paths import is_file
 from compatstore.permissions import refused
 
 
@@ -96,7 +97,7 @@ def _read(path: Path, id: str, vector: str) -> tuple[list[Id], npt.NDArray[Any]]
     asked = f"read vectors from {path}"
     if path.suffix not in readers:
         raise InvalidInput(asked, expected=f"a file of {', '.join(readers)}", found=path.suffix or "no suffix")
-    if not path.is_file():
+    if not is_file(path):
         raise NotFound(asked, expected="a file", found="nothing", fix="Check the path.")
     try:
         return readers[path.suffix](path, id, vector)

@@ -11,6 +11,7 @@ from compatstore.encoders.images import read_image
 from compatstore.encoders.module import Module, require_torch
 from compatstore.encoders.weight_files import read_weights
 from compatstore.errors import CorruptArtifact, InvalidInput, MissingExtra, NotFound, first_offenders
+from compatstore.paths import is_file
 
 if TYPE_CHECKING:
     import torch
@@ -223,7 +224,7 @@ def load_checkpoint(network: nn.Module, path: str | Path) -> None:
     """
     path = Path(path)
     asked = f"load the weights {path}"
-    if not path.is_file():
+    if not is_file(path):
         raise NotFound(asked, expected="a file", found="nothing", fix="Check the path.")
     state = read_weights(path, asked)
     wanted = network.state_dict()

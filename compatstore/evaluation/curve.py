@@ -18,6 +18,8 @@ from compatstore.evaluation.ranking import Ranking, rank_galleries
 from compatstore.evaluation.relevance import relevance_from_labels, require_length
 from compatstore.versions import Metric
 
+MOST_ALPHAS = 10_001
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BackfillCurve:
@@ -101,7 +103,8 @@ def backfill_curve(
         query_labels: (q,) integers or strings.
         gallery_labels: (n,) of the same kind.
         order: (n,) integers, a permutation of the gallery's rows: which are backfilled first.
-        alphas: Number of equal steps including 0 and 1, or the shares themselves; 0 and 1 are added if missing.
+        alphas: Number of equal steps including 0 and 1, from 2 to 10,001, or the shares themselves; 0 and 1 are added
+            if missing.
         query_ids: (q,) integers or strings, or None.
         gallery_ids: (n,) of the same kind, each once, or None.
         ks: The k of CMC@k.
@@ -158,8 +161,9 @@ def native_count(alpha: float, items: int) -> int:
 
 def _shares(alphas: int | Sequence[float]) -> Doubles:
     if isinstance(alphas, int):
-        if alphas < 2:
-            raise InvalidInput("measure a backfill", expected="at least 2 alphas", found=str(alphas))
+        if not 2 <= alphas <= MOST_ALPHAS:
+            expected = f"from 2 to {MOST_ALPHAS} alphas"
+            raise InvalidInput("measure a backfill", expected=expected, found=str(alphas))
         return np.linspace(0.0, 1.0, alphas)
     shares = np.unique([0.0, *alphas, 1.0])
     if not (shares[0] == 0.0 and shares[-1] == 1.0):  # NaN sorts last

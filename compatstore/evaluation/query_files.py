@@ -29,6 +29,7 @@ from compatstore.errors import (
     NotFound,
     first_offenders,
 )
+from compatstore.paths import is_file
 from compatstore.permissions import refused
 
 IDS = ("id", "_id", "query-id", "query_id", "qid")
@@ -131,7 +132,7 @@ def require_file(file: Path, asked: str, suffixes: Sequence[str]) -> None:
     """
     if suffixes and file.suffix.lower() not in suffixes:
         raise InvalidInput(asked, expected=f"a file of {', '.join(suffixes)}", found=file.suffix or "no suffix")
-    if not file.is_file():
+    if not is_file(file):
         raise NotFound(asked, expected="a file", found="nothing", fix="Check the path.")
 
 

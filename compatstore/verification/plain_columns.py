@@ -16,6 +16,7 @@ import pyarrow.parquet as parquet
 from compatstore.arrays import ArrowBatch, ArrowSchema, ArrowTable
 from compatstore.boundary import foreign
 from compatstore.errors import CompatStoreError, InvalidInput
+from compatstore.paths import is_file
 from compatstore.storage.location import locate
 from compatstore.storage.registry import KEY
 from compatstore.storage.store import Store, storage_errors
@@ -56,7 +57,7 @@ def open_plain(gallery: object, storage_options: dict[str, str] | None) -> Plain
         return _of_arrays("the arrays", {str(name): _array(values) for name, values in gallery.items()})
     if isinstance(gallery, np.ndarray) or hasattr(gallery, "detach"):
         return _of_arrays("the array", {MATRIX: _array(gallery)})
-    if isinstance(gallery, str | os.PathLike) and Path(gallery).suffix in FILES and Path(gallery).is_file():
+    if isinstance(gallery, str | os.PathLike) and Path(gallery).suffix in FILES and is_file(gallery):
         return _of_file(Path(gallery))
     try:
         store = Store.open(locate(gallery, storage_options))

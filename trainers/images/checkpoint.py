@@ -16,6 +16,7 @@ from torch import nn
 
 from compatstore.documents import parse, read_record
 from compatstore.errors import CorruptArtifact, Incompatible, InvalidInput
+from compatstore.paths import is_file, is_folder
 from compatstore.permissions import refused
 
 FORMAT = "compatstore.training.1"
@@ -86,7 +87,7 @@ class Checkpoint:
             StorageError: The folder of the file cannot be made or read.
         """
         self._require_place()
-        if not self.path.is_file():
+        if not is_file(self.path):
             return None
         tensors, description = self._parse()
         self._require_same(description.belongs_to)
@@ -97,7 +98,7 @@ class Checkpoint:
         asked = f"save a training to {self.path}"
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            if self.path.is_dir():
+            if is_folder(self.path):
                 raise InvalidInput(asked, expected="a file", found="a folder", fix="Name a file in it.")
         except OSError as error:
             raise refused(asked, self.path.parent, error) from error

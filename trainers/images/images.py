@@ -20,6 +20,7 @@ from compatstore.digests import fingerprint
 from compatstore.encoders.images import FIX, Mode, find_classes, read_image
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import DimensionMismatch, InvalidInput, NotFound, SourceError
+from compatstore.paths import is_file
 
 Item = tuple[torch.Tensor, torch.Tensor]
 Collated = TypeVar("Collated")
@@ -222,7 +223,7 @@ def _holds_images(images: npt.NDArray[np.uint8] | Sequence[object]) -> bool:
 
 def _identity(source: str | Path) -> list[str | int]:
     """What tells a source from others: path and size of a file, or a digest of the pixels of anything else."""
-    if isinstance(source, str | Path) and Path(source).is_file():
+    if isinstance(source, str | Path) and is_file(source):
         return [str(source), Path(source).stat().st_size]
     return [hashlib.sha256(np.asarray(read_image(source)).data).hexdigest()]
 

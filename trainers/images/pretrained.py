@@ -15,6 +15,7 @@ from torch import nn
 from compatstore.encoders.backbones import Backbone, TimmBackbone, TorchvisionBackbone
 from compatstore.encoders.weight_files import read_weights
 from compatstore.errors import Incompatible, InvalidInput, NotFound, first_offenders
+from compatstore.paths import is_file, is_folder
 from compatstore.trainers.images.stages import Published, published
 
 DOWNLOAD, PACKAGE = "download", "package:"
@@ -78,14 +79,14 @@ def find_weights(pretrained: str) -> Path:
     asked = f"find the weights {pretrained}"
     packaged = pretrained.startswith(PACKAGE)
     place = _package(pretrained, asked) if packaged else Path(pretrained).expanduser()
-    if place.is_file():
+    if is_file(place):
         return place
-    if not place.is_dir():
+    if not is_folder(place):
         fix = f'Check the path; "{DOWNLOAD}" takes the published weights, "{PACKAGE}NAME" those of a package.'
         raise NotFound(asked, expected="a file or a folder", found="nothing", fix=fix)
     # A package keeps its files anywhere; below a folder of the user's there may be millions.
     inside = place.rglob("*") if packaged else place.iterdir()
-    files = sorted(file for file in inside if file.suffix in SUFFIXES and file.is_file())
+    files = sorted(file for file in inside if file.suffix in SUFFIXES and is_file(file))
     if not files:
         raise NotFound(asked, expected=f"a file that ends in {', '.join(SUFFIXES)}", found="none")
     if len(files) > 1:

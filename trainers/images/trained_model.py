@@ -28,6 +28,7 @@ from compatstore.boundary import checked
 from compatstore.documents import parse, read_record
 from compatstore.encoders.network import NetworkEncoder
 from compatstore.errors import AlreadyExists, CompatStoreError, CorruptArtifact, NotFound
+from compatstore.paths import exists, is_file
 from compatstore.permissions import refused
 from compatstore.versions import EmbeddingVersion, HeadLoss, Metric
 
@@ -112,7 +113,7 @@ class TrainedModel:
             )
         description = _description(path)
         for name in (ENCODER, HEAD):
-            if not (path / name).is_file() or _digest(path / name) != description.files.get(name):
+            if not is_file(path / name) or _digest(path / name) != description.files.get(name):
                 raise _corrupt(path, f"{name} missing, truncated or edited")
         try:
             head = np.load(path / HEAD, allow_pickle=False)
@@ -138,7 +139,7 @@ class TrainedModel:
         staged.mkdir()
         try:
             self._write(staged)
-            if path.exists():
+            if exists(path):
                 shutil.rmtree(path)
             staged.rename(path)
         finally:
@@ -166,8 +167,8 @@ def require_free(path: str | Path, *, overwrite: bool) -> None:
     Raises:
         AlreadyExists: A model is there that is not to be replaced, or something else.
     """
-    is_model = (Path(path) / DESCRIPTION).is_file()
-    if Path(path).exists() and not (overwrite and is_model):
+    is_model = is_file(Path(path) / DESCRIPTION)
+    if exists(path) and not (overwrite and is_model):
         fix = "Choose another name" + (", or overwrite it." if is_model else ".")
         found = "another model" if is_model else "something that is no model"
         raise AlreadyExists(f"write model {path}", expected="nothing there", found=found, fix=fix)

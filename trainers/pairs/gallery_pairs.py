@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
-from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy.typing as npt
 
 from compatstore.arrays import ArrowTable, FloatArray, Id
 from compatstore.errors import InvalidInput, NotFound, UnknownVersion, first_offenders
+from compatstore.paths import is_file
 from compatstore.trainers.pairs.pairs import Pairs, require_unique
 from compatstore.trainers.pairs.vector_files import as_array, is_list, read_vectors
 from compatstore.versions import EmbeddingVersion
@@ -160,9 +160,9 @@ def match_pairs(
     )
 
 
-def is_file(gallery: GalleryOfPairs, name: str) -> bool:
+def names_a_file(gallery: GalleryOfPairs, name: str) -> bool:
     """Whether a name is that of a file, and of no version or column."""
-    return name not in gallery.versions() and name not in gallery.get([]).column_names and Path(name).is_file()
+    return name not in gallery.versions() and name not in gallery.get([]).column_names and is_file(name)
 
 
 def _read(gallery: GalleryOfPairs, name: str | PathLike[str], version: str | None) -> _Side:
@@ -174,7 +174,7 @@ def _read(gallery: GalleryOfPairs, name: str | PathLike[str], version: str | Non
         return _of_version(gallery, text)
     if text in columns:
         return _of_column(gallery, text, known)
-    if Path(text).is_file():
+    if is_file(text):
         return _of_file(text, known)
     schema = gallery.get([]).schema
     vectors = ", ".join(field.name for field in schema if is_list(field.type) and field.name not in gallery.versions())
