@@ -1,4 +1,4 @@
-"""Fill one page a paper: what it says, our rows for it, and whether it holds.
+"""Fill one page a paper, and one across them: what is said, our rows for it, and whether it holds.
 
     python -m benchmarks.papers docs/results/papers
 
@@ -13,9 +13,11 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks.papers.chosen_by import CHOSEN_BY
 from benchmarks.papers.said import PAPERS
 from benchmarks.papers.verdicts import Said, found_of, table, verdict
 
+PAGES = {**PAPERS, "across": CHOSEN_BY}
 _MARKED = re.compile(r"(<!-- size: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
@@ -36,7 +38,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="of the pages")
     folder = parser.parse_args().folder
-    for name, sentences in PAPERS.items():
+    for name, sentences in PAGES.items():
         page = folder / f"{name}.md"
         page.write_text(fill(page.read_text(), sentences))
         print(f"filled {page}: {len(sentences)} sentences")

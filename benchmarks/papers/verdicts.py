@@ -41,12 +41,12 @@ class Above:
 
 @dataclass(frozen=True)
 class Said:
-    """A sentence of a paper.
+    """A sentence of a paper, or across them.
 
     Args:
         what: It.
-        where: Table or section.
-        reported: The paper's own figures for it.
+        where: Table or section; across papers, the method.
+        reported: The paper's own figures for it; across papers, which are compared.
         settled_by: What has to hold; none where no row of ours is about it.
         missing: What would be needed where no row is about it.
     """
@@ -119,7 +119,7 @@ def verdict(found: Sequence[Found]) -> str:
 
 def table(sentences: Sequence[Said], size: str) -> Iterator[str]:
     """Markdown: a line for each sentence."""
-    yield "| the paper says | its figures | ours: the difference in points ± 95 % interval | |"
+    yield "| what is said | of which figures | ours: the difference in points ± 95 % interval | |"
     yield "|---|---|---|---|"
     for said in sentences:
         found = found_of(said, size)

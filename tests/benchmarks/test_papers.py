@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks.claims import Figure, look_up
-from benchmarks.papers.__main__ import fill
-from benchmarks.papers.said import PAPERS
+from benchmarks.papers.__main__ import PAGES, fill
 from benchmarks.papers.verdicts import SIZES, Above, Found, Said, found_of, table, verdict
 
-PAGES = Path(__file__).parents[2] / "docs" / "results" / "papers"
+FOLDER = Path(__file__).parents[2] / "docs" / "results" / "papers"
 
 
 def found(*by_seed):
@@ -65,8 +64,8 @@ def test_what_no_row_is_about_is_said_to_be_open():
     assert lines[3].endswith("| needs faces | cannot be run here |")
 
 
-@pytest.mark.parametrize("name", PAPERS)
+@pytest.mark.parametrize("name", PAGES)
 def test_pages_are_as_the_journals_are(name):
-    page = (PAGES / f"{name}.md").read_text()
-    assert fill(page, PAPERS[name]) == page
+    page = (FOLDER / f"{name}.md").read_text()
+    assert fill(page, PAGES[name]) == page
     assert all(f"<!-- size: {size} -->" in page for size in SIZES)
