@@ -197,7 +197,8 @@ class Artifact:
             vectors: (n, d) array or torch tensor, in the space that the kind reads.
             side: (n, d_side) array or torch tensor, for an artifact that reads side-information; else None. For one
                 that reads bits also packed codes, (n, d_side / 8) uint8; of values only the signs count.
-            batch_size: Rows of a batch, >= 1; None takes what is fast on the device. Every batch is padded to it.
+            batch_size: Rows of a batch, from 1 to 1,048,576; None takes what is fast on the device. Every batch is
+                padded to it.
             device: "cpu" (the default) or "cuda".
             precision: "float32" or "bfloat16".
 

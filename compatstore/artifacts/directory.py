@@ -52,6 +52,13 @@ def write_directory(path: Path, manifest: bytes, weights: bytes, *, replace: boo
         AlreadyExists: Something stands there that may not be replaced.
         StorageError: The directory cannot be written there: no permission, a full disk, a name that is too long.
     """
+    if not path.name:
+        raise AlreadyExists(
+            f"save an artifact as {path}",
+            expected="a path with a name",
+            found="the folder that this process is in, or the root",
+            fix="Name a folder to make.",
+        )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         staged = path.with_name(f".{path.name[:NAME_KEPT]}.{uuid.uuid4().hex}")

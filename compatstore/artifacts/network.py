@@ -37,6 +37,7 @@ Runner = Callable[[FloatArray, FloatArray | None], tuple[FloatArray, FloatArray 
 # As fast as any larger batch on CPUs, and a single row, padded, costs least.
 _CPU_ROWS = 512
 _CUDA_ROWS = 16384
+MOST_ROWS = 2**20  # of a batch, whose buffers are made before the first
 
 LARGEST_LOG = 80.0  # of sigma^2
 
@@ -46,7 +47,7 @@ class Execution:
     """How to run a network.
 
     Args:
-        batch_size: Rows of a batch, >= 1; None takes 512 on the CPU and 16,384 on CUDA.
+        batch_size: Rows of a batch, from 1 to 1,048,576; None takes 512 on the CPU and 16,384 on CUDA.
         device: "cpu", "cuda" or "cuda:<n>".
         precision: "float32", or "bfloat16" where speed matters more than the last digits.
 
@@ -59,8 +60,9 @@ class Execution:
     precision: Precision = "float32"
 
     def __post_init__(self) -> None:
-        if self.batch_size is not None and self.batch_size < 1:
-            raise InvalidInput("apply an artifact", expected="batch_size >= 1", found=str(self.batch_size))
+        if self.batch_size is not None and not 1 <= self.batch_size <= MOST_ROWS:
+            expected = f"batch_size from 1 to {MOST_ROWS}"
+            raise InvalidInput("apply an artifact", expected=expected, found=str(self.batch_size))
         if not DEVICE.fullmatch(self.device):
             raise InvalidInput("apply an artifact", expected="device cpu or cuda", found=repr(self.device))
         if self.precision not in get_args(Precision):

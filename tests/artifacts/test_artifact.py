@@ -214,6 +214,19 @@ def test_processes_that_save_the_same_artifact_all_succeed(forward, tmp_path):
     assert [entry.name for entry in path.parent.iterdir()] == ["h.compat"]
 
 
+@pytest.mark.parametrize("rows", [0, 2**20 + 1, 2**63])
+def test_a_batch_that_no_memory_holds_is_refused(forward, rows):
+    with pytest.raises(InvalidInput, match="batch_size from 1 to 1048576"):
+        forward.apply(np.zeros((2, 6)), np.zeros((2, 3)), batch_size=rows)
+
+
+@pytest.mark.parametrize("path", ["", ".", "/"])
+def test_a_folder_without_a_name_is_no_place_for_an_artifact(forward, tmp_path, monkeypatch, path):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(AlreadyExists, match="Name a folder to make"):
+        forward.save(path)
+
+
 def test_a_path_that_no_file_system_takes_is_no_artifact():
     with pytest.raises(UnknownArtifact, match="expected a directory written by"):
         Artifact.load("x" * 5000)

@@ -70,7 +70,7 @@ class Checkpoint:
     def write(self, tensors: State, note: Mapping[str, Any]) -> None:
         """Replace the file atomically. The note is JSON-able."""
         description = {"format": FORMAT, "belongs_to": self.belongs_to, "note": note}
-        unfinished = self.path.with_name(f".{self.path.name}.unfinished")
+        unfinished = self._unfinished
         self.path.parent.mkdir(parents=True, exist_ok=True)
         save_file(tensors, unfinished, metadata={"compatstore": json.dumps(description)})
         with unfinished.open("rb") as file:
@@ -93,6 +93,11 @@ class Checkpoint:
         self._require_same(description.belongs_to)
         return tensors, dict(description.note)
 
+    @property
+    def _unfinished(self) -> Path:
+        """Where the file is written before it is moved into its place."""
+        return self.path.with_name(f".{self.path.name}.unfinished")
+
     def _require_place(self) -> None:
         """Refuse a path that cannot be written before hours are spent on what is to be saved there."""
         asked = f"save a training to {self.path}"
@@ -100,6 +105,8 @@ class Checkpoint:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             if is_folder(self.path):
                 raise InvalidInput(asked, expected="a file", found="a folder", fix="Name a file in it.")
+            self._unfinished.touch()
+            self._unfinished.unlink(missing_ok=True)  # another process of the same training may have been faster
         except OSError as error:
             raise refused(asked, self.path.parent, error) from error
 

@@ -12,7 +12,7 @@ from torch import nn
 
 from compatstore.arrays import FloatArray
 from compatstore.artifacts import Artifact
-from compatstore.boundary import checked
+from compatstore.boundary import checked, require_fields
 from compatstore.digests import fingerprint
 from compatstore.errors import Incompatible, InvalidInput
 from compatstore.trainers.images.images import Images
@@ -45,6 +45,7 @@ class Refreshed:
     adaptations: Sequence[Artifact]
 
     def __post_init__(self) -> None:
+        require_fields(self)
         given = list(self.adaptations)
         if not given or not all(map(_adapts_vectors_alone, given)):
             found = ", ".join(getattr(one, "kind", type(one).__name__) for one in given) or "none"

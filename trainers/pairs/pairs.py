@@ -65,6 +65,9 @@ class Pairs:
     def __post_init__(self) -> None:
         require_fields(self)
         source, target = self.source_version, self.target_version
+        for name in ("source", "target"):
+            if getattr(self, name) is None:
+                raise InvalidInput(f"pair vectors, {name}", expected="a matrix", found="None")
         self._check_matrix("source", None if source is None else source.dim)
         self._check_matrix("target", None if target is None else target.dim)
         self._check_side("side", source)
@@ -210,16 +213,19 @@ class Pairs:
             The pairs kept and the pairs held out, both in the order of the pairs and neither empty.
 
         Raises:
-            InvalidInput: The fraction is out of range, labels are missing, or there is too little to split.
+            InvalidInput: The fraction is out of range, the seed is negative, labels are missing, or there is too little
+                to split.
         """
         if not 0 < fraction < 1:
             raise InvalidInput("split pairs", expected="a fraction between 0 and 1", found=str(fraction))
+        with foreign("split pairs", "a seed from 0"):
+            random = np.random.default_rng(seed)
         units = self._units(by)
         names = np.unique(units)
         if len(names) < 2:
             raise InvalidInput("split pairs", expected=f"at least 2 of: {by}", found=str(len(names)))
         count = min(max(1, round(fraction * len(names))), len(names) - 1)
-        held_out = np.isin(units, np.random.default_rng(seed).permutation(names)[:count])
+        held_out = np.isin(units, random.permutation(names)[:count])
         return self.subset(np.flatnonzero(~held_out)), self.subset(np.flatnonzero(held_out))
 
     @property

@@ -262,6 +262,8 @@ def test_a_gallery_refreshed_twice_is_learned_from_and_measured(split, generatio
         Refreshed(first, [second.artifact])
     with pytest.raises(InvalidInput, match="found none"):
         Refreshed(first, [])
+    with pytest.raises(InvalidInput, match="adaptations"):
+        Refreshed(first, None)  # type: ignore[arg-type]
     without = DMU(dim=12, width=4, adaptation_weight=0.0)
     with pytest.raises(InvalidInput, match="trains no adaptation"):
         without.fit(few, second, refreshed=[refreshed])

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from compatstore.errors import CompatStoreError, CorruptArtifact, Incompatible
+from compatstore.errors import CompatStoreError, CorruptArtifact, Incompatible, StorageError
 from compatstore.trainers import Augmentation, Images, Independent
 from compatstore.trainers.training import EpochProgress
 
@@ -111,6 +111,15 @@ def test_a_finished_training_is_not_repeated(tmp_path: Path) -> None:
     assert seen == []
     assert again.encoder.fingerprint == first.encoder.fingerprint
     assert again.figures["loss"] == first.figures["loss"]
+
+
+@pytest.mark.parametrize("name", ["x" * 250, "x" * 300])
+def test_a_place_that_cannot_be_written_is_refused_before_the_training(tmp_path: Path, name: str) -> None:
+    epochs = list[EpochProgress]()
+    with pytest.raises(StorageError, match="save a training to"):
+        Independent(dim=4, width=2, epochs=2).fit(IMAGES, progress=epochs.append, checkpoint=tmp_path / name)
+    assert not epochs
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:

@@ -31,6 +31,8 @@ def test_arrays_and_tensors_are_the_same_pairs():
     ("wrong", "error"),
     [
         ({"target": TARGET[:3]}, InvalidInput),
+        ({"target": None}, InvalidInput),
+        ({"source": None}, InvalidInput),
         ({"side": SOURCE[:1]}, InvalidInput),
         ({"labels": [1, 2]}, InvalidInput),
         ({"labels": [[1], [2], [3], [4]]}, InvalidInput),
@@ -72,6 +74,11 @@ def test_a_split_is_a_partition(n, fraction, seed):
     assert sorted([*kept.ids, *held_out.ids]) == list(range(n))
     assert np.array_equal(held_out.source, -held_out.target)
     assert np.array_equal(held_out.ids, pairs.split(fraction, seed)[1].ids)
+
+
+def test_a_split_by_a_negative_seed_is_refused():
+    with pytest.raises(InvalidInput, match="a seed from 0"):
+        Pairs(SOURCE, TARGET).split(0.5, -1)
 
 
 def test_a_split_by_class_keeps_classes_whole():
