@@ -17,7 +17,7 @@ CompatStoreError
 │   └── WrongDirection                   an artifact used from target to source
 ├── CorruptArtifact (ValueError)         a file is truncated, edited or of an unknown format
 ├── SourceError (OSError)                some sources cannot be read (lists which, and why)
-├── StorageError (OSError)               the table cannot be read or written
+├── StorageError (OSError)               the table, or a file, cannot be read or written
 │   ├── CommitConflict                   another writer kept winning
 │   └── TableChanged                     columns of the gallery were dropped, renamed or replaced behind its back
 ├── UpgradeError (RuntimeError)          an upgrade cannot take that step now
@@ -26,6 +26,7 @@ CompatStoreError
 │   ├── LeaseHeld                        somebody else works on that upgrade (says who, since when, until when)
 │   ├── LeaseLost                        somebody else took the upgrade over while this process did not answer
 │   ├── EncoderFailed                    the encoder hangs, is refused, or embeds nothing at all
+│   │   └── AllowanceSpent               another try would be billed more than is allowed
 │   ├── EngineFailed                     the cluster cannot be started or reached, or loses its workers
 │   └── Interrupted                      a stop was asked for; the same command goes on from here
 └── MissingExtra (ImportError)           an optional dependency is not installed
