@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import getpass
 import os
 import stat
@@ -10,15 +11,24 @@ from pathlib import Path
 
 from compatstore.errors import StorageError
 
+_NOT_PERMITTED = {errno.EACCES, errno.EPERM, errno.EROFS}
 
-def refused(asked: str, path: str | PathLike[str], error: OSError) -> StorageError:
-    """The error for a file or folder that this process may not read or write.
+
+def refused(asked: str, path: str | PathLike[str], error: Exception) -> StorageError:
+    """The error for a file or folder that this process may not, or cannot, read or write.
 
     Args:
         asked: What the caller wanted.
         path: What may not be touched.
-        error: What the system said.
+        error: What the system said; of a library where it hides that.
     """
+    if not isinstance(error, OSError) or error.errno not in _NOT_PERMITTED:  # a full disk, a name that is too long
+        return StorageError(
+            asked,
+            expected=f"a place that can be written at {path}",
+            found=getattr(error, "strerror", None) or f"{error}",
+            fix="Choose another path, or make room there.",
+        )
     return StorageError(
         asked,
         expected=f"access to {path}",

@@ -12,7 +12,7 @@ import shutil
 import uuid
 from pathlib import Path
 
-from compatstore.errors import AlreadyExists, CorruptArtifact, StorageError, UnknownArtifact
+from compatstore.errors import AlreadyExists, CorruptArtifact, UnknownArtifact
 from compatstore.paths import exists, is_folder
 from compatstore.permissions import refused
 
@@ -69,15 +69,8 @@ def write_directory(path: Path, manifest: bytes, weights: bytes, *, replace: boo
             _move_into_place(staged, path, replace=replace)
         finally:
             shutil.rmtree(staged, ignore_errors=True)
-    except PermissionError as error:
-        raise refused(f"save an artifact as {path}", path, error) from error
     except OSError as error:
-        raise StorageError(
-            f"save an artifact as {path}",
-            expected="a place that can be written",
-            found=error.strerror or str(error),
-            fix="Choose another path, or make room there. Nothing was written.",
-        ) from error
+        raise refused(f"save an artifact as {path}", path, error) from error
 
 
 def _move_into_place(staged: Path, path: Path, *, replace: bool) -> None:

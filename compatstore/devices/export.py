@@ -29,7 +29,6 @@ from compatstore.errors import (
     Incompatible,
     InvalidInput,
     MissingExtra,
-    StorageError,
 )
 from compatstore.paths import exists, is_folder
 from compatstore.permissions import refused
@@ -308,10 +307,8 @@ def _write(path: Path, content: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         staged.write_bytes(content)
         os.replace(staged, path)
-    except PermissionError as error:
-        raise refused(f"write {path}", path, error) from error
     except OSError as error:
-        raise StorageError(f"write {path}", expected="a folder with room", found=str(error.strerror)) from error
+        raise refused(f"write {path}", path, error) from error
     finally:
         if is_folder(staged.parent):
             staged.unlink(missing_ok=True)

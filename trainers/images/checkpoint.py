@@ -68,14 +68,22 @@ class Checkpoint:
         return self.every is None or self.every < steps or step // self.every > (step - steps) // self.every
 
     def write(self, tensors: State, note: Mapping[str, Any]) -> None:
-        """Replace the file atomically. The note is JSON-able."""
+        """Replace the file atomically. The note is JSON-able.
+
+        Raises:
+            StorageError: The file cannot be written; the one before is still there.
+        """
         description = {"format": FORMAT, "belongs_to": self.belongs_to, "note": note}
         unfinished = self._unfinished
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        save_file(tensors, unfinished, metadata={"compatstore": json.dumps(description)})
-        with unfinished.open("rb") as file:
-            os.fsync(file.fileno())
-        unfinished.replace(self.path)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            save_file(tensors, unfinished, metadata={"compatstore": json.dumps(description)})
+            with unfinished.open("rb") as file:
+                os.fsync(file.fileno())
+            unfinished.replace(self.path)
+        except (OSError, SafetensorError) as error:
+            unfinished.unlink(missing_ok=True)
+            raise refused(f"save a training to {self.path}", self.path, error) from error
 
     def read(self) -> tuple[State, dict[str, Any]] | None:
         """Return what was written, or None where nothing was.

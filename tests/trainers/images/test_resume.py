@@ -122,6 +122,29 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_training(tmp_path:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="limits of a process are of Unix")
+def test_a_disk_that_is_full_leaves_the_checkpoint_before_it(tmp_path: Path) -> None:
+    import resource
+
+    path = tmp_path / "training.safetensors"
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def fill(at: EpochProgress) -> None:
+        if at.epoch == 2:  # saved after epochs; more than this is too large for any file
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+
+    training = Independent(dim=4, width=2, epochs=4)
+    try:
+        with pytest.raises(StorageError, match="make room there"):
+            training.fit(IMAGES, progress=fill, checkpoint=path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+    epochs = list[EpochProgress]()
+    training.fit(IMAGES, progress=epochs.append, checkpoint=path)
+    assert 0 < len(epochs) < 4
+
+
 def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
     short, path = Independent(dim=4, width=2, epochs=2), tmp_path / "training.safetensors"
     short.fit(IMAGES, checkpoint=path)
