@@ -7,6 +7,7 @@ import os
 import tempfile
 import uuid
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from os import PathLike
@@ -310,5 +311,5 @@ def _write(path: Path, content: bytes) -> None:
     except OSError as error:
         raise refused(f"write {path}", path, error) from error
     finally:
-        if is_folder(staged.parent):
-            staged.unlink(missing_ok=True)
+        with suppress(OSError):  # what was never made, where no such name can be
+            staged.unlink()

@@ -56,7 +56,7 @@ def test_a_chain(run, saved):
         (("plain.compat", "h.onnx", "--int8", "--vectors", "no.npy"), 2, "readable file"),
         (("plain.compat", "h.onnx", "--then", "plain.compat"), 2, f"expected {DIM} values"),
         (("first.compat", "h.onnx", "--runner", "up.txt"), 2, "ends in .py"),
-        (("plain.compat", "vectors.npy/h.onnx"), 6, "folder"),
+        (("plain.compat", "vectors.npy/h.onnx"), 6, "a place that can be written"),
         (("plain.compat",), 2, "OUT.onnx"),
     ],
 )

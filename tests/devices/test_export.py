@@ -21,6 +21,7 @@ from compatstore.errors import (
     FingerprintMismatch,
     Incompatible,
     InvalidInput,
+    StorageError,
     UnknownArtifact,
 )
 from exported import ARTIFACTS, DIM, NEXT, SIDE, TO, forward, plain, rows, second
@@ -164,6 +165,14 @@ def test_int8_without_vectors_to_measure_on_is_refused(given, error, said, tmp_p
     with pytest.raises(error, match=said):
         cs.export(plain(), tmp_path / "h.onnx", int8=True, **given)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "x" * 240, "a file/h"])
+def test_a_place_that_cannot_be_written_is_refused(name, tmp_path):
+    (tmp_path / "a file").write_text("not a folder")
+    with pytest.raises(StorageError, match="Choose another path"):
+        cs.export(plain(), tmp_path / f"{name}.onnx")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a file"]
 
 
 def test_nothing_is_replaced_unless_asked(tmp_path):

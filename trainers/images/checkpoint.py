@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,8 @@ class Checkpoint:
                 os.fsync(file.fileno())
             unfinished.replace(self.path)
         except (OSError, SafetensorError) as error:
-            unfinished.unlink(missing_ok=True)
+            with suppress(OSError):
+                unfinished.unlink()
             raise refused(f"save a training to {self.path}", self.path, error) from error
 
     def read(self) -> tuple[State, dict[str, Any]] | None:

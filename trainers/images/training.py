@@ -120,7 +120,9 @@ class ImageTraining:
         """
         array = images.images if isinstance(images.images, np.ndarray) else None
         if self.size is None and array is None:
-            raise InvalidInput("train on files", expected="a size in pixels", found="none", fix="Set size=64, say.")
+            raise InvalidInput(
+                "train on files", expected="a size in pixels", found="none", fix="Set size=64, say (--size 64)."
+            )
         grey = array is not None and (array.ndim == 3 or array.shape[3] == 1)
         height = 0 if array is None else array.shape[1]
         plain = Preprocessing(size=self.size or height, mode=self.mode or ("L" if grey else "RGB"))
