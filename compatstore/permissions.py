@@ -22,6 +22,8 @@ def refused(asked: str, path: str | PathLike[str], error: Exception) -> StorageE
         path: What may not be touched.
         error: What the system said; of a library where it hides that.
     """
+    if isinstance(error, StorageError):  # said already
+        return error
     if not isinstance(error, OSError) or error.errno not in _NOT_PERMITTED:  # a full disk, a name that is too long
         return StorageError(
             asked,

@@ -9,6 +9,7 @@ import pytest
 
 from compatstore.errors import StorageError
 from compatstore.paths import exists, is_file, is_folder
+from compatstore.permissions import refused
 
 
 def test_files_folders_and_nothing(tmp_path):
@@ -42,3 +43,8 @@ def test_a_folder_that_may_not_be_looked_into_is_refused(tmp_path):
             exists(tmp_path / "closed" / "a")
     finally:
         (tmp_path / "closed").chmod(0o700)
+
+
+def test_what_is_said_already_is_not_said_again(tmp_path):
+    error = StorageError("look at it", fix="Give this process access.")
+    assert refused("save it", tmp_path, error) is error

@@ -216,8 +216,12 @@ class _Attempt:
         inputs = [self._batch.inputs[i] for i in part]
         encoder, limit = self._embedder.encoder, self._embedder.settings.encoder_timeout
         if call.bill.cost and isinstance(encoder, Metered) and not call.may_pay(encoder.expected_bill(inputs)):
-            found = "what was billed for tries that failed"
-            raise AllowanceSpent(self._asked(part), expected="money for another try", found=found)
+            raise AllowanceSpent(
+                self._asked(part),
+                expected="money for another try",
+                found="what was billed for tries that failed",
+                fix="Allow more money.",
+            )
         try:
             encoded = within(limit, lambda: self._embedder.form.keep(encode_readable(encoder, inputs)))
             rows = np.asarray(part, np.int64)[encoded.readable]
