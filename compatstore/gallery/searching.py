@@ -12,11 +12,11 @@ from typing import Any
 from compatstore import search as searching
 from compatstore.arrays import FloatArray
 from compatstore.asynchronous import awaited
-from compatstore.errors import CompatStoreError, UpgradeError
+from compatstore.errors import CompatStoreError
 from compatstore.gallery.core import GalleryCore, verbs
 from compatstore.in_memory.graph import CacheSettings
 from compatstore.search import Cascade, Expected
-from compatstore.search.cache import Cache
+from compatstore.search.cache import Cache, CachedServing
 from compatstore.search.cache_size import CacheSize, cache_size
 from compatstore.storage.app_columns import refuse_distance
 from compatstore.storage.catalog import Catalog
@@ -26,6 +26,8 @@ from compatstore.upgrade.backfilling.search_account import read_spent
 from compatstore.upgrade.backfilling.searched import SearchBudget, SearchedItems
 from compatstore.upgrade.backfilling.write_back import WrittenBack
 from compatstore.upgrade.estimates.below import warning_of
+
+_Served = searching.SearchPlan | searching.FusionPlan | searching.ExpectedPlan
 
 
 @verbs
@@ -129,14 +131,10 @@ class SearchVerbs(GalleryCore):
         """
         registry = self._catalog.registry()
         plan = self._plan_search(registry, query, k, version, where, serving, settings)
-        served = plan if isinstance(plan, searching.SearchPlan | searching.FusionPlan) else plan.candidates
-        warning = warning_of(self._catalog, registry, served.version, searching.way_of(served))
-        if isinstance(plan, searching.ExpectedPlan):
-            return replace(plan, candidates=replace(plan.candidates, warning=warning))
         if isinstance(plan, searching.CascadePlan):
             spent = read_spent(self._catalog.store.location, plan.run).rows
-            return replace(plan, candidates=replace(plan.candidates, warning=warning), spent=spent)
-        return replace(plan, warning=warning)
+            return replace(plan, candidates=self._warned(registry, plan.candidates), spent=spent)
+        return self._warned(registry, plan)
 
     def write_back(self) -> WrittenBack:
         """Write the native vectors that cascades of this process have made into the gallery.
@@ -159,7 +157,12 @@ class SearchVerbs(GalleryCore):
         return self._tended(self._searched.write_back())
 
     def cache(
-        self, version: str | None = None, *, max_bytes: int | None = None, settings: CacheSettings | None = None
+        self,
+        version: str | None = None,
+        *,
+        max_bytes: int | None = None,
+        settings: CacheSettings | None = None,
+        serving: CachedServing | None = None,
     ) -> Cache:
         """Keep a version's vectors in memory, in a graph (HNSW) that finds nearly all of the nearest items fast.
 
@@ -170,6 +173,8 @@ class SearchVerbs(GalleryCore):
             version: The active one by default.
             max_bytes: Memory that it may take, now and as the gallery grows; None for any.
             settings: How the graph is built and searched.
+            serving: `Expected` ranks the first candidates by expected distances, "single" does not. By default as
+                `cutover` has chosen for the version, and from the next search on as a later one chooses.
 
         Returns:
             The cache; a context manager that gives the memory back.
@@ -177,6 +182,7 @@ class SearchVerbs(GalleryCore):
         Raises:
             UnknownVersion: There is no such version, or nothing to search with its queries.
             InvalidInput: It would take more than `max_bytes`; nothing was built.
+            UpgradeError: The version cannot be searched by expected distances.
             MissingExtra: FAISS is not installed.
 
         Examples:
@@ -185,7 +191,7 @@ class SearchVerbs(GalleryCore):
             ['a', 'd']
         """
         name = version or self._catalog.recorded().active
-        return Cache(self._catalog, name, max_bytes, settings or CacheSettings())
+        return Cache(self._catalog, name, max_bytes, settings or CacheSettings(), serving)
 
     def cache_size(self, version: str | None = None, *, settings: CacheSettings | None = None) -> CacheSize:
         """What `cache` with the same arguments would take in memory; read-only, no vector is read.
@@ -230,6 +236,14 @@ class SearchVerbs(GalleryCore):
         with suppress(CompatStoreError):
             self.write_back()
 
+    def _warned(self, registry: Registry, plan: _Served) -> _Served:
+        """The same plan, with what was measured to be below the status quo."""
+        served = plan.candidates if isinstance(plan, searching.ExpectedPlan) else plan
+        warning = warning_of(self._catalog, registry, served.version, searching.way_of(served))
+        if isinstance(plan, searching.ExpectedPlan):
+            return replace(plan, candidates=replace(plan.candidates, warning=warning))
+        return replace(plan, warning=warning)
+
     def _plan_search(
         self,
         registry: Registry,
@@ -246,22 +260,9 @@ class SearchVerbs(GalleryCore):
             plan = searching.plan_cascade(self._catalog, registry, query, k, version, where, serving)
         else:
             way = "single" if isinstance(serving, Expected) else serving
-            plan = searching.plan_serving(self._catalog, registry, query, k, version, where, way)
-            if isinstance(plan, searching.SearchPlan):
-                plan = self._doubting(registry, plan, serving)
+            served = searching.plan_serving(self._catalog, registry, query, k, version, where, way)
+            plan = searching.plan_served(self._catalog, registry, served, serving)
         return plan if settings is None else plan.using(settings)
-
-    def _doubting(
-        self, registry: Registry, plan: searching.SearchPlan, serving: searching.Serving | Expected | None
-    ) -> searching.QueryPlan:
-        """The search by expected distances where it asks for them, or where it names no way and they were chosen."""
-        if isinstance(serving, Expected):
-            return searching.plan_expected(self._catalog, registry, plan, serving)
-        first = registry.record(plan.version).expected
-        if serving is None and first is not None:
-            with suppress(UpgradeError):  # of another transform by now, which was not measured
-                return searching.plan_expected(self._catalog, registry, plan, Expected(first=first))
-        return plan
 
 
 @cache

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -24,10 +24,18 @@ from compatstore.in_memory.faiss_engine import load_faiss
 from compatstore.in_memory.graph import CacheSettings
 from compatstore.search.cache_size import cache_size, in_mebibytes, size_of
 from compatstore.search.cached_reading import CachedIds, Reader, as_ids, query_as_compared
-from compatstore.search.cached_results import CacheState, FoundRows, as_table, merge_parts, rows_among
+from compatstore.search.cached_results import (
+    CacheState,
+    FoundRows,
+    as_table,
+    by_expected_distance,
+    merge_parts,
+    rows_among,
+)
 from compatstore.search.cached_rows import CachedRows
 from compatstore.search.condition import joined
 from compatstore.search.execute import as_queries
+from compatstore.search.expected import Expected, ExpectedPlan, plan_served
 from compatstore.search.plan import plan_search
 from compatstore.search.serving import require_fingerprints
 from compatstore.search.wanted import require_count
@@ -36,6 +44,7 @@ from compatstore.storage.catalog import Catalog
 from compatstore.storage.failures import answering, answers
 from compatstore.storage.snapshot import Snapshot
 
+CachedServing: TypeAlias = Literal["single"] | Expected
 AT_ONCE = 512  # vectors that are put into a graph while searches wait
 
 
@@ -71,9 +80,21 @@ class Cache:
         ['a']
     """
 
-    def __init__(self, catalog: Catalog, version: str, max_bytes: int | None, settings: CacheSettings) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        version: str,
+        max_bytes: int | None,
+        settings: CacheSettings,
+        serving: CachedServing | None,
+    ) -> None:
+        if not (serving is None or serving == "single" or isinstance(serving, Expected)):
+            raise InvalidInput(
+                f"keep {version} in memory", expected='serving: "single", Expected or None', found=f"{serving!r:.200}"
+            )
         load_faiss()
         self._catalog, self._version, self._settings, self._max_bytes = catalog, version, settings, max_bytes
+        self._serving = serving
         self._following = threading.Lock()
         self._searching = _SharedLock()
         self._state: CacheState | None = None
@@ -83,6 +104,8 @@ class Cache:
     def __repr__(self) -> str:
         state = self._state
         what = "closed" if state is None else f"{len(self)} items, table version {state.version}"
+        if state is not None and state.doubted is not None:
+            what += ", by expected distances"
         return f"<Cache of {self._version} in {self._catalog.store.location.name}: {what}>"
 
     # ---- searching
@@ -185,6 +208,14 @@ class Cache:
     def _find(
         self, state: CacheState, queries: FloatArray, k: int, where: str | Sequence[str] | None, *, exact: bool
     ) -> FoundRows:
+        if state.doubted is None:
+            return self._nearest(state, queries, k, where, exact=exact)
+        found = self._nearest(state, queries, max(k, state.doubted.candidates.k), where, exact=exact)
+        return by_expected_distance(self._catalog, state, state.doubted, found, queries, k)
+
+    def _nearest(
+        self, state: CacheState, queries: FloatArray, k: int, where: str | Sequence[str] | None, *, exact: bool
+    ) -> FoundRows:
         if where is None and not exact and len(state.held) == 1 and state.held[0].in_graph:
             rows = state.held[0]
             distances, places = rows.graph.search(query_as_compared(self._catalog, rows.reader, queries), k)
@@ -274,8 +305,16 @@ class Cache:
                 held.append(CachedRows.empty(reader, ids, self._settings, size.rows).built(snapshot))
             else:
                 held.append(rows.following(snapshot, partial(self._require, others)))
-        dim = registry.record(self._version).dim
-        return CacheState(snapshot, int(snapshot.version), registry, plan, dim, tuple(held))
+        served = plan_served(self._catalog, registry, plan, self._serving)
+        return CacheState(
+            snapshot=snapshot,
+            version=int(snapshot.version),
+            registry=registry,
+            plan=plan,
+            doubted=served if isinstance(served, ExpectedPlan) else None,
+            dim=registry.record(self._version).dim,
+            held=tuple(held),
+        )
 
     def _require(self, others: int, more: int) -> None:
         """Refuse to take more memory than was allowed, for some parts and one more."""

@@ -20,10 +20,10 @@ class CacheSize:
         vectors: Bytes of the vectors, as float32.
         graph: Bytes of the graph.
         ids: Bytes of the ids.
-        beside: Bytes of where the items lie in the table, and of what searches with conditions need.
+        beside: Bytes of where the items lie in the table, and of what searches with conditions or doubts need.
 
     Examples:
-        >>> print(cs.CacheSize(rows=1000, vectors=512_000, graph=144_267, ids=16_000, beside=12_000))
+        >>> print(cs.CacheSize(rows=1000, vectors=512_000, graph=144_267, ids=16_000, beside=16_000))
         1000 items in 0.7 MiB: vectors 0.5 MiB, graph 0.1 MiB, ids 0.0 MiB, beside 0.0 MiB
     """
 

@@ -11,12 +11,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compatstore.arrays import ArrowArray, BoolArray, Digests, FloatArray
+from compatstore.arrays import ArrowArray, ArrowBatch, BoolArray, Digests, FloatArray
 from compatstore.in_memory.faiss_engine import as_compared
 from compatstore.search.execute import query_of_part
 from compatstore.search.plan import Part
 from compatstore.storage.addresses import ADDRESS
-from compatstore.storage.arrow_values import to_matrix
+from compatstore.storage.arrow_values import to_floats, to_matrix
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.row_changes import read_fragments
@@ -26,7 +26,8 @@ from compatstore.versions import Metric
 
 CachedIds = npt.NDArray[Any]  # (n,) int64 or NumPy's texts of variable length
 OriginCodes = npt.NDArray[np.uint16]
-BESIDE = 12  # bytes of a row: its address (8), its origin (2), whether it counts (1), and a bit that FAISS looks at
+# Bytes of a row: address (8), sigma^2 (4), origin (2), whether it counts (1), and a bit that FAISS looks at.
+BESIDE = 16
 _TINY = float(np.finfo(np.float32).tiny)
 TEXT, INLINE = 16, 15  # bytes of a text in NumPy's array, and the longest that fits into them
 
@@ -39,6 +40,7 @@ class Rows:
         ids: (n,) their ids.
         addresses: (n,) uint64, where they lie in the table.
         origins: (n,) uint16, numbers of their vectors' origins.
+        sigma2: (n,) float32, sigma^2 of transformed vectors, NaN of the others.
         vectors: (n, dim) float32, as they are compared.
         id_bytes: Memory of the ids.
     """
@@ -46,13 +48,21 @@ class Rows:
     ids: CachedIds
     addresses: Digests
     origins: OriginCodes
+    sigma2: FloatArray
     vectors: FloatArray
     id_bytes: int
 
     def take(self, rows: BoolArray) -> Rows:
         """Some of them."""
         share = self.id_bytes * int(np.count_nonzero(rows)) // max(len(rows), 1)
-        return Rows(self.ids[rows], self.addresses[rows], self.origins[rows], self.vectors[rows], share)
+        return Rows(
+            ids=self.ids[rows],
+            addresses=self.addresses[rows],
+            origins=self.origins[rows],
+            sigma2=self.sigma2[rows],
+            vectors=self.vectors[rows],
+            id_bytes=share,
+        )
 
 
 @dataclass(frozen=True)
@@ -78,11 +88,12 @@ class Reader:
     def columns(self) -> list[str]:
         """Columns that decide what is read."""
         of_part = self.part.columns
-        return [
+        found = [
             name
-            for name in dict.fromkeys([self.id_column, of_part.vector, of_part.origin, self.part.excluded_column])
+            for name in (self.id_column, of_part.vector, of_part.origin, of_part.uncertainty, self.part.excluded_column)
             if name
         ]
+        return list(dict.fromkeys(found))
 
     @property
     def condition(self) -> str:
@@ -107,10 +118,15 @@ class Reader:
                 ids=as_ids(batch[self.id_column]),
                 addresses=batch[ADDRESS].to_numpy(),
                 origins=self._codes(origins),
+                sigma2=self._sigma2(batch),
                 vectors=as_compared(vectors, self.metric),
                 id_bytes=id_bytes(batch[self.id_column]),
             )
             yield rows if found.all() else rows.take(found)
+
+    def _sigma2(self, batch: ArrowBatch) -> FloatArray:
+        name = self.part.columns.uncertainty
+        return to_floats(batch[name]) if name else np.full(batch.num_rows, np.nan, np.float32)
 
     def _codes(self, origins: ArrowArray) -> OriginCodes:
         encoded = origins.dictionary_encode()

@@ -11,10 +11,13 @@ import pyarrow as pa
 
 from compatstore.arrays import ArrowArray, ArrowSchema, ArrowTable, FloatArray, RowNumbers
 from compatstore.search.cached_rows import Among, CachedRows
+from compatstore.search.expected import ExpectedPlan, expected_distances, squared_lengths
 from compatstore.search.parts import PartResult, merged, refused_condition
 from compatstore.search.plan import SearchPlan
 from compatstore.search.wanted import result_columns
 from compatstore.storage.addresses import rows_at
+from compatstore.storage.catalog import Catalog
+from compatstore.storage.doubts import kept_cosines
 from compatstore.storage.registry import Registry
 from compatstore.storage.row_changes import addresses
 from compatstore.storage.snapshot import Snapshot
@@ -33,6 +36,7 @@ class CacheState:
         version: Its number.
         registry: The gallery's registry in it.
         plan: How a query is answered.
+        doubted: The same by expected distances; None where it is answered without them.
         dim: Values of a query.
         held: The rows of each part of the plan.
         among: Condition -> the rows that fulfil it, in each part.
@@ -43,6 +47,7 @@ class CacheState:
     version: int
     registry: Registry
     plan: SearchPlan
+    doubted: ExpectedPlan | None
     dim: int
     held: tuple[CachedRows, ...]
     among: dict[str, tuple[Among, ...]] = field(default_factory=dict)
@@ -116,6 +121,26 @@ def merge_parts(found: Sequence[tuple[FloatArray, RowNumbers]], plan: SearchPlan
         np.stack([table[name].to_numpy() for table in ranked]) for name in ("_part", "_place", "_distance")
     )
     return FoundRows(parts, places, distances)
+
+
+def by_expected_distance(
+    catalog: Catalog, state: CacheState, plan: ExpectedPlan, found: FoundRows, queries: FloatArray, k: int
+) -> FoundRows:
+    """Rank candidates by their expected distances, as `search_expected` does, and keep k of each query."""
+    number = next(number for number, part in enumerate(state.plan.parts) if part.version == plan.version)
+    rows, factors = state.held[number], np.ones(found.places.shape)
+    mine = np.ones(found.places.shape, bool) if found.parts is None else found.parts == number
+    places = found.places[mine]
+    origins = np.array(rows.reader.names, object)[rows.origins[places]]
+    factors[mine] = kept_cosines(catalog, origins, rows.sigma2[places])
+    lengths = squared_lengths(queries)[:, None]
+    distances = expected_distances(found.distances, factors, lengths, plan.target.metric)
+    order = np.argsort(distances, axis=1, kind="stable")[:, :k]
+    return FoundRows(
+        parts=None if found.parts is None else np.take_along_axis(found.parts, order, axis=1),
+        places=np.take_along_axis(found.places, order, axis=1),
+        distances=np.take_along_axis(distances, order, axis=1).astype(np.float32),
+    )
 
 
 def rows_among(state: CacheState, condition: str | None) -> tuple[Among, ...]:

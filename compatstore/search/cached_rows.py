@@ -45,6 +45,7 @@ class CachedRows:
         ids: (n,) ids.
         addresses: (n,) uint64, where rows lie in the table; of rows that do not count where they lay.
         origins: (n,) uint16, numbers of origins.
+        sigma2: (n,) float32, sigma^2 of transformed vectors, NaN of the others.
         live: (n,) bool, whether a row counts.
         graph: The first g vectors.
         tail: The other n - g vectors, all of rows that count.
@@ -56,6 +57,7 @@ class CachedRows:
     ids: CachedIds
     addresses: Digests
     origins: OriginCodes
+    sigma2: FloatArray
     live: BoolArray
     graph: Graph
     tail: Flat
@@ -71,6 +73,7 @@ class CachedRows:
             ids=ids,
             addresses=np.zeros(0, np.uint64),
             origins=np.zeros(0, np.uint16),
+            sigma2=np.zeros(0, np.float32),
             live=np.zeros(0, bool),
             graph=Graph(dim, reader.metric, settings, rows),
             tail=Flat(np.zeros((0, dim), np.float32), reader.metric),
@@ -141,9 +144,9 @@ class CachedRows:
             self.graph.add(rows.vectors)
             read.append(replace(rows, vectors=rows.vectors[:0].copy()))
         self.graph.measure(min(QUERIES, len(self.graph)), NEIGHBOURS, GOAL)
-        ids, addresses, origins = (
+        ids, addresses, origins, sigma2 = (
             np.concatenate([getattr(self, name), *(getattr(rows, name) for rows in read)])
-            for name in ("ids", "addresses", "origins")
+            for name in ("ids", "addresses", "origins", "sigma2")
         )
         return replace(
             self,
@@ -151,6 +154,7 @@ class CachedRows:
             ids=ids,
             addresses=addresses,
             origins=origins,
+            sigma2=sigma2,
             live=np.ones(len(ids), bool),
             id_bytes=sum(rows.id_bytes for rows in read),
         )
@@ -169,7 +173,7 @@ class CachedRows:
         live = self.live & ~self._gone(snapshot, changed)
         gone = np.flatnonzero(self.live & ~live)
         moved = dict(zip(self.ids[gone].tolist(), gone.tolist(), strict=True))
-        addresses, origins = self.addresses.copy(), self.origins.copy()
+        addresses, origins, sigma2 = self.addresses.copy(), self.origins.copy(), self.sigma2.copy()
         fresh: list[Rows] = []
         needed = self.bytes
         for rows in self.reader.read(snapshot, changed.fresh):
@@ -178,11 +182,13 @@ class CachedRows:
             kept[kept] = (self._vectors(places[kept]) == rows.vectors[kept]).all(axis=1)
             live[places[kept]] = True
             addresses[places[kept]], origins[places[kept]] = rows.addresses[kept], rows.origins[kept]
+            sigma2[places[kept]] = rows.sigma2[kept]
             new = rows.take(~kept)
             needed += new.vectors.nbytes + len(new.ids) * BESIDE + new.id_bytes
             require(needed)
             fresh.append(new)
-        return self._with(now, live, addresses, origins, fresh)
+        moved_rows = replace(self, addresses=addresses, origins=origins, sigma2=sigma2)
+        return moved_rows._with(now, live, fresh)
 
     def _gone(self, snapshot: Snapshot, changed: ChangedFragments) -> BoolArray:
         """Rows that lie no more where they lay, or whose fragment has to be read again."""
@@ -193,14 +199,7 @@ class CachedRows:
             gone |= np.isin(fragments, np.array(changed.shrunk, np.uint64)) & ~np.isin(self.addresses, there)
         return gone
 
-    def _with(
-        self,
-        fragments: Mapping[int, HeldFragment],
-        live: BoolArray,
-        addresses: Digests,
-        origins: OriginCodes,
-        fresh: Sequence[Rows],
-    ) -> CachedRows:
+    def _with(self, fragments: Mapping[int, HeldFragment], live: BoolArray, fresh: Sequence[Rows]) -> CachedRows:
         """The same with other rows that count, and new ones behind them."""
         g = len(self.graph)
         stays = live.copy()
@@ -210,8 +209,9 @@ class CachedRows:
             self,
             fragments=fragments,
             ids=np.concatenate([self.ids[stays], *(rows.ids for rows in fresh)]),
-            addresses=np.concatenate([addresses[stays], *(rows.addresses for rows in fresh)]),
-            origins=np.concatenate([origins[stays], *(rows.origins for rows in fresh)]),
+            addresses=np.concatenate([self.addresses[stays], *(rows.addresses for rows in fresh)]),
+            origins=np.concatenate([self.origins[stays], *(rows.origins for rows in fresh)]),
+            sigma2=np.concatenate([self.sigma2[stays], *(rows.sigma2 for rows in fresh)]),
             live=np.concatenate([live[stays], *(np.ones(len(rows.ids), bool) for rows in fresh)]),
             tail=Flat(np.concatenate(tail), self.reader.metric),
             id_bytes=self.id_bytes + sum(rows.id_bytes for rows in fresh),
@@ -244,6 +244,7 @@ class CachedRows:
             ids=self.ids[places],
             addresses=self.addresses[places],
             origins=self.origins[places],
+            sigma2=self.sigma2[places],
             live=self.live[places],
             graph=graph,
             tail=Flat(self.tail.vectors(slice(0)).copy(), self.reader.metric),

@@ -17,15 +17,17 @@ from compatstore.boundary import require_fields
 from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.evaluation.fusion import Fusion
 from compatstore.search.execute import is_vectors
+from compatstore.search.expected import Expected, ExpectedPlan, plan_expected, plan_served
 from compatstore.search.fusion import FusionPlan, plan_fused
 from compatstore.search.plan import Part, SearchPlan, part_of, plan_search
 from compatstore.search.serving import plan_serving, versions_of
 from compatstore.storage.catalog import Catalog
+from compatstore.storage.doubts import FIRST
 from compatstore.storage.indexes import SearchSettings
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 
-CandidateSearch = Literal["source", "target", "fused"]
+CandidateSearch = Literal["source", "target", "fused", "expected"]
 Rank = Literal["target", "fused"]
 
 
@@ -35,7 +37,8 @@ class Cascade:
 
     Args:
         candidates: Search that finds the candidates: the source's, the target's (the vectors that the hop made), the
-            fused one, or by default the one that serves the query without a cascade.
+            fused one, the target's by expected distances, or by default the one that serves the query without a
+            cascade.
         first: Candidates of each query that are ranked by native vectors, >= 1.
         per_query: Items that are embedded for a query at most, >= 0. Those that have a native vector cost nothing.
         in_all: Items that searches embed for an upgrade at most, in all processes together, >= 0.
@@ -88,7 +91,7 @@ class CascadePlan:
 
     k: int
     run: RunRecord
-    candidates: SearchPlan | FusionPlan
+    candidates: SearchPlan | FusionPlan | ExpectedPlan
     target: Part
     source: Part
     cascade: Cascade
@@ -141,7 +144,7 @@ def plan_cascade(
     version: str | None,
     where: str | Sequence[str] | None,
     cascade: Cascade,
-) -> CascadePlan | SearchPlan | FusionPlan:
+) -> CascadePlan | SearchPlan | FusionPlan | ExpectedPlan:
     """Plan a cascade; read-only.
 
     Where the upgrade is over (retired, rolled back, aborted) it is the search without one: nothing can be written back
@@ -169,11 +172,15 @@ def plan_cascade(
         known = (name,)
     run = _run_of(registry, known, name)
     if not run.open or any(registry.record(each).columns is None for each in (run.source, run.target)):
-        return plan_serving(catalog, registry, query, k, version, where, None)
+        return plan_served(catalog, registry, plan_serving(catalog, registry, query, k, version, where, None), None)
     fetched = max(k, cascade.first)
-    found: SearchPlan | FusionPlan
+    found: SearchPlan | FusionPlan | ExpectedPlan
     if cascade.candidates is None:
-        found = plan_serving(catalog, registry, query, fetched, version, where, None)
+        plain = plan_serving(catalog, registry, query, fetched, version, where, None)
+        found = plan_served(catalog, registry, plain, None)
+    elif cascade.candidates == "expected":
+        hopped = plan_search(registry, run.target, fetched, where)
+        found = plan_expected(catalog, registry, hopped, Expected(first=max(fetched, FIRST)))
     elif cascade.candidates == "fused":
         found = plan_fused(registry, run.source, run.target, _fusion_of(registry, run), fetched, where)
     else:

@@ -14,6 +14,7 @@ from compatstore.errors import DimensionMismatch
 from compatstore.evaluation.fusion import distances_to
 from compatstore.search.cascade import CascadePlan
 from compatstore.search.execute import execute, query_of_part
+from compatstore.search.expected import ExpectedPlan, search_expected
 from compatstore.search.fusion import FusionPlan, search_fused
 from compatstore.search.plan import Part
 from compatstore.storage.arrow_values import to_matrix, to_strings
@@ -103,6 +104,8 @@ def _candidates(
     """The candidates of all queries, each query's nearest first."""
     if isinstance(plan.candidates, FusionPlan):
         return search_fused(catalog, snapshot, plan.candidates, queries, columns)
+    if isinstance(plan.candidates, ExpectedPlan):
+        return search_expected(catalog, snapshot, plan.candidates, queries, columns)
     return execute(catalog, snapshot, plan.candidates, queries, columns)
 
 

@@ -8,7 +8,9 @@ Nothing is embedded and nothing is written.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +18,9 @@ import pyarrow as pa
 from compatstore.arrays import ArrowTable, Doubles, FloatArray
 from compatstore.boundary import require_fields
 from compatstore.errors import InvalidInput, UpgradeError
+from compatstore.evaluation.fusion import Serving
 from compatstore.search.execute import execute
+from compatstore.search.fusion import FusionPlan
 from compatstore.search.plan import Part, SearchPlan
 from compatstore.storage.arrow_values import to_floats
 from compatstore.storage.catalog import Catalog
@@ -24,6 +28,8 @@ from compatstore.storage.doubts import FIRST, kept_cosines, shrinkage_of
 from compatstore.storage.indexes import SearchSettings
 from compatstore.storage.registry import Registry
 from compatstore.storage.snapshot import Snapshot
+
+_Plan = TypeVar("_Plan", SearchPlan, SearchPlan | FusionPlan)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,6 +136,31 @@ def plan_expected(
     return ExpectedPlan(plan.k, replace(plan, k=max(plan.k, expected.first)), target)
 
 
+def plan_served(
+    catalog: Catalog, registry: Registry, plan: _Plan, serving: Serving | Expected | None
+) -> _Plan | ExpectedPlan:
+    """Plan a search by expected distances where it asks for them, or names no way and they were chosen; read-only.
+
+    Args:
+        catalog: The gallery.
+        registry: Its state.
+        plan: The search without them; one by two versions stays as it is.
+        serving: The way that the search names; None for the one that `cutover` has chosen for the version.
+
+    Raises:
+        UpgradeError: As `plan_expected`, where they are asked for.
+    """
+    if not isinstance(plan, SearchPlan):
+        return plan
+    if isinstance(serving, Expected):
+        return plan_expected(catalog, registry, plan, serving)
+    first = registry.record(plan.version).expected
+    if serving is None and first is not None:
+        with suppress(UpgradeError):  # of another transform by now, which was not measured
+            return plan_expected(catalog, registry, plan, Expected(first=first))
+    return plan
+
+
 def search_expected(
     catalog: Catalog,
     snapshot: Snapshot,
@@ -157,8 +188,8 @@ def search_expected(
     found = execute(catalog, snapshot, plan.candidates, queries, list(dict.fromkeys([*columns, doubted])))
     numbers = found["_query"].to_numpy() if "_query" in found.column_names else np.zeros(found.num_rows, np.int64)
     factors = _factors(catalog, found, target, doubted)
-    lengths = np.square(queries[plan.version].astype(np.float64)).sum(axis=1)[numbers]
-    distances = _expected(found["_distance"].to_numpy().astype(np.float64), factors, lengths, target.metric)
+    lengths = squared_lengths(queries[plan.version])[numbers]
+    distances = expected_distances(found["_distance"].to_numpy(), factors, lengths, target.metric)
     place = found.schema.get_field_index("_distance")
     found = found.set_column(place, "_distance", pa.chunked_array([distances.astype(np.float32)], pa.float32()))
     order = np.lexsort((distances, numbers))
@@ -176,8 +207,23 @@ def _factors(catalog: Catalog, found: ArrowTable, target: Part, doubted: str) ->
     return factors
 
 
-def _expected(distances: Doubles, factors: Doubles, lengths: Doubles, metric: str) -> Doubles:
-    """Distances with inner products times the factors: of unit vectors and queries of squared lengths, (n,) each."""
-    if metric == "l2":
-        return (1 - factors) * (1 + lengths) + factors * distances
-    return 1 - factors * (1 - distances)
+def squared_lengths(queries: FloatArray) -> Doubles:
+    """(q, dim) float32 -> (q,) float64."""
+    lengths: Doubles = np.square(queries.astype(np.float64)).sum(axis=1)
+    return lengths
+
+
+def expected_distances(distances: FloatArray, factors: Doubles, lengths: Doubles, metric: str) -> Doubles:
+    """Distances of unit vectors with inner products times factors.
+
+    Args:
+        distances: (n,) or (q, k) float32.
+        factors: As many, what the inner products are multiplied by.
+        lengths: As many, or (q, 1): the squared lengths of the queries, which "l2" needs.
+        metric: Of the distances.
+
+    Returns:
+        As many, float64.
+    """
+    found = distances.astype(np.float64)
+    return (1 - factors) * (1 + lengths) + factors * found if metric == "l2" else 1 - factors * (1 - found)

@@ -257,7 +257,7 @@ def test_memory_is_said_before_it_is_taken_and_bounded(tmp_path, vectors):
     said = gallery.cache_size()
     assert said.total == said.vectors + said.graph + said.ids + said.beside
     assert (said.rows, said.vectors) == (1000, 64_000)
-    assert "1000 items in 0.2 MiB" in str(said)
+    assert "1000 items in 0.3 MiB" in str(said)
     with pytest.raises(cs.errors.InvalidInput, match="at most max_bytes"):
         gallery.cache(max_bytes=said.total - 1)
     with gallery.cache(max_bytes=said.total + 10_000) as cache:

@@ -294,3 +294,86 @@ def test_searches_go_on_where_another_transform_has_taken_the_place_of_the_one_t
     world.gallery.cutover("v2")
     assert ids(world, query) == ids(world, query, serving="single")
     assert world.gallery.status().versions[1].expected is None
+
+
+def same(cache, world, k=7, **asked):
+    """A cache finds what a search finds that compares the same candidates."""
+    for query in (world.queries, world.queries[0]):
+        expected = world.gallery.search(query, k=k, version="v2", columns=["id"], **asked)
+        found = cache.search(query, k=k, columns=["id"], exact=True)
+        assert found.drop_columns("_distance").equals(expected.drop_columns("_distance"))
+        np.testing.assert_allclose(found["_distance"].to_numpy(), expected["_distance"].to_numpy(), atol=2e-6)
+        near = cache.nearest(query, k=k)
+        assert near.ids.ravel().tolist() == expected["id"].to_pylist()
+        np.testing.assert_allclose(near.distances.ravel(), expected["_distance"].to_numpy(), atol=2e-6)
+
+
+@pytest.mark.parametrize("metric", ["cosine", "l2", "dot"])
+@pytest.mark.parametrize("first", [1, 20, ROWS])
+def test_a_cache_ranks_by_expected_distances_through_an_upgrade(tmp_path, metric, first):
+    world = World(tmp_path, metric)
+    doubting, gallery = cs.Expected(first=first), world.gallery
+    with gallery.cache("v2", serving=doubting) as cache:
+        same(cache, world, serving=doubting)
+        gallery.upgrade("v2", backfill=cs.Backfill(share=0.4, order="sigma"))
+        same(cache, world, serving=doubting)
+        where = cache.search(world.queries[0], k=3, where="even", columns=["id"], exact=True)["id"].to_pylist()
+        asked = {"version": "v2", "where": "even", "columns": ["id"], "serving": doubting}
+        assert where == gallery.search(world.queries[0], k=3, **asked)["id"].to_pylist()
+        gallery.delete([1, 2])
+        gallery.optimize()
+        cache.sync()
+        same(cache, world, serving=doubting)
+        gallery.cutover("v2")
+        gallery.retire("v1")
+        same(cache, world, serving=doubting)
+        assert "by expected distances" in repr(cache)
+
+
+def test_a_cache_searches_by_the_way_that_was_chosen_from_the_next_search_on(tmp_path):
+    world = World(tmp_path)
+    world.gallery.upgrade("v2", backfill=0.4)
+    with world.gallery.cache("v2") as cache, world.gallery.cache("v2", serving="single") as single:
+        graph = cache._state.held[0].graph
+        same(cache, world, serving="single")
+        for way in ("expected", "single", "expected"):
+            cs.Gallery.open(world.gallery.status().gallery).cutover("v2", serving=way)
+            same(cache, world)
+            same(cache, world, serving=cs.Expected() if way == "expected" else "single")
+            same(single, world, serving="single")
+        assert cache._state.held[0].graph is graph  # what is read beside the vectors is there already
+
+
+def test_a_cache_refuses_what_cannot_be_doubted(tmp_path):
+    world = World(tmp_path, artifact=transform(shrinkage=None))
+    with pytest.raises(UpgradeError, match="predicts its own errors"):
+        world.gallery.cache("v2", serving=cs.Expected())
+    for word in ("fused", "cascade", "expected", 3, cs.Cascade()):
+        with pytest.raises(InvalidInput):
+            world.gallery.cache("v2", serving=word)
+
+
+def test_a_cascade_embeds_the_first_candidates_by_expected_distance(tmp_path):
+    world = World(tmp_path)
+    gallery, query = world.gallery, world.queries[0]
+    doubted, plain = ids(world, query, version="v2", serving=cs.Expected()), ids(world, query, version="v2")
+    first = next(n for n in range(2, ROWS) if set(doubted[:n]) != set(plain[:n]))
+    ways = (("expected", doubted), ("target", plain), (None, plain))
+    for candidates, order in ways:
+        asked = cs.Cascade(candidates=candidates, first=first, per_query=0)
+        assert ids(world, query, version="v2", serving=asked) == order
+    native = np.argsort(-(world.native @ query), kind="stable").tolist()
+    for candidates, order in ways:
+        asked = cs.Cascade(candidates=candidates, first=first, per_query=first, write_back=False)
+        found = ids(world, query, version="v2", serving=asked)
+        assert found[:first] == [item for item in native if item in order[:first]]
+        assert found[first:] == order[first:]
+    gallery = world.gallery = cs.Gallery.open(gallery.status().gallery, encoders={"v2": Native(world.native)})
+    gallery.cutover("v2", serving="expected")
+    asked = cs.Cascade(first=first, per_query=0, write_back=False)
+    assert ids(world, query, serving=asked) == doubted
+    plan = gallery.explain(k=5, serving=asked)
+    assert isinstance(plan.candidates, ExpectedPlan)
+    assert "expected of their native vectors" in str(plan)
+    gallery.retire("v1")
+    assert ids(world, query, serving=asked) == ids(world, query) == doubted
