@@ -27,6 +27,7 @@ from compatstore.trainers import (
     RBT,
     FastFill,
     FocalDistillation,
+    KernelRidge,
     LCEAlignment,
     Regression,
     Residual,
@@ -141,12 +142,13 @@ def transform(
 def learned(
     trainer: type[Any], models: Models, side: Encoder | None = None, *, fresh: bool = False, **settings: Any
 ) -> Artifact:
-    """A transform to the independent target, for as many epochs as the size says."""
+    """A transform to the independent target, for as many epochs as the size says where it has any."""
     size = models.lesson.size
     epochs = size.residual_epochs if trainer is Residual else size.transform_epochs
+    passes = {"epochs": epochs} if "epochs" in trainer.__dataclass_fields__ else {}
     branches = {"branch_width": size.branch_width, "mixer_width": size.transform_width}
     shape = branches if trainer in (FCT, FastFill) else {}
-    given = {"epochs": epochs, "seed": models.lesson.seed, **shape, **settings}
+    given = {**passes, "seed": models.lesson.seed, **shape, **settings}
     pairs = models.pairs(models.independent, side, fresh=fresh)
     if settings.get("loss") in DIVERGENCES:  # of the classes that the head gives: logits, with the target's scale
         assert pairs.head is not None, "a classifier has a head"
@@ -264,6 +266,7 @@ ROWS: dict[str, Row] = {
     "self-teaching": searched_as_one,
     "FastFill, level chosen": partial(default_fastfill, orders=("random", *BY_SIGMA), expected=True),
     "FCT, by length": partial(transform, FCT, uncertainty=True, orders=("random", *BY_SIGMA), expected=True),
+    "kernel ridge": partial(transform, KernelRidge, orders=("random", *BY_SIGMA), expected=True),
     "FastFill, even, level chosen": partial(fastfill, beta=1.0, orders=("random", *BY_SIGMA), expected=True),
 }
 ROWS |= {
@@ -273,7 +276,7 @@ ROWS |= {
         "FastFill", "FastFill, even", "FastFill, scale chosen", "FastFill by distance, even", "residual, sigma",
         f"FCT{FRESH}", "BCT, refreshed by distance", "DMU, refreshed by distance", "FCT, as one", "residual, as one",
         "self-teaching", "FCT, mixer 256 wide", "FCT, mixer 4096 wide", "FCT, KL", "FCT, reversed KL", "RBT",
-        "LCE, transform", "FastFill, level chosen", "FastFill, even, level chosen", "FCT, by length",
+        "LCE, transform", "FastFill, level chosen", "FastFill, even, level chosen", "FCT, by length", "kernel ridge",
     )
 }  # fmt: skip
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
-from typing import ClassVar, NamedTuple
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,8 @@ from compatstore.artifacts.network import Execution, Network
 from compatstore.boundary import checked
 from compatstore.errors import InvalidInput
 from compatstore.trainers.pairs.pairs import Pairs, unit_length
-from compatstore.trainers.pairs.trainer import held_out_figures
+from compatstore.trainers.pairs.shrinking import shrinkage_figure
+from compatstore.trainers.pairs.trainer import held_out_figures, uncertainty_figures
 from compatstore.trainers.settings import Share, require_settings
 from compatstore.trainers.training import OnEpoch
 
@@ -119,6 +120,8 @@ class ClosedForm(ABC):
     Affine ones are one dense layer; there side-information, where the pairs have it, stands behind the source vector.
 
     Args:
+        uncertainty: Whether the length before that says sigma^2, where target vectors have unit length: least squares
+            predicts no more of a target vector than follows from the source, so what is short is doubted.
         holdout: Share of the rows kept out of the solution to measure on, in [0, 1); 0 measures nothing.
         seed: Of the choice of rows held out.
 
@@ -126,6 +129,7 @@ class ClosedForm(ABC):
         InvalidInput: A setting is out of its range.
     """
 
+    uncertainty: bool = True
     holdout: Share = 0.1
     seed: int = 0
     reads_side: ClassVar[bool] = True
@@ -158,8 +162,10 @@ class ClosedForm(ABC):
         kept, held_out = pairs.split(self.holdout, self.seed) if self.holdout else (pairs, None)
         found = self.solve(kept)
         architecture, solved, chosen = self._one_layer(found, pairs) if isinstance(found, AffineMap) else found
+        if self.uncertainty and architecture.normalise:
+            architecture = replace(architecture, uncertainty="length")
         tensors = {name: np.ascontiguousarray(tensor, dtype=np.float32) for name, tensor in solved.items()}
-        figures = dict(chosen)
+        figures: dict[str, Any] = dict(chosen)
         if held_out is not None:
             figures |= self._figures(Network(architecture, tensors), held_out)
         return Artifact.create(
@@ -184,10 +190,15 @@ class ClosedForm(ABC):
         )
         return Solution(architecture, {"mixer.0.weight": found.weight, "mixer.0.bias": found.bias}, found.chosen)
 
-    def _figures(self, network: Network, held_out: Pairs) -> dict[str, float]:
-        side = held_out.side if self.reads_side else None
-        predicted, _ = network.run(held_out.source, side, Execution())
-        return held_out_figures(predicted, held_out.target, held_out.target_space.metric)
+    def _figures(self, network: Network, held_out: Pairs) -> dict[str, Any]:
+        side, native, metric = held_out.side if self.reads_side else None, held_out.target, held_out.target_space.metric
+        predicted, sigma2 = network.run(held_out.source, side, Execution())
+        figures: dict[str, Any] = held_out_figures(predicted, native, metric)
+        if sigma2 is None:
+            return figures
+        apart = np.square(predicted - native).sum(axis=1)
+        told = uncertainty_figures(sigma2, apart, apart)
+        return figures | told | shrinkage_figure(sigma2, predicted, native, metric, held_out.labels)
 
 
 def require_equal_dims(form: str, pairs: Pairs) -> None:

@@ -16,9 +16,10 @@ from compatstore.trainers.pairs.pairs import Pairs
 class MeanShift(ClosedForm):
     """y = x + (mean of targets - mean of sources), between spaces of one dimension; side-information is not read.
 
-    For a model that was only fine-tuned, and as the baseline of other forms.
+    For a model that was only fine-tuned, and as the baseline of other forms. Lengths say nothing of its errors.
     """
 
+    uncertainty: bool = False
     reads_side: ClassVar[bool] = False
 
     def solve(self, pairs: Pairs) -> AffineMap:
@@ -39,11 +40,14 @@ class Procrustes(ClosedForm):
     R = U V^T of the singular value decomposition of the cross-covariance maximises the agreement
     (Schoenemann 1966); between different dimensions this equals filling the shorter vectors up with zeros.
 
+    Lengths say nothing of its errors, as a rotation keeps them.
+
     Args:
         scale: Whether to fit s by least squares; else s = 1 and distances within the gallery are kept.
     """
 
     scale: bool = True
+    uncertainty: bool = False
 
     def solve(self, pairs: Pairs) -> AffineMap:
         """Solve on all rows given."""

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from compatstore.arrays import Doubles, FloatArray
-from compatstore.artifacts.shrinkage import Shrinkage
+from compatstore.artifacts.shrinkage import FIGURE, Shrinkage
 from compatstore.evaluation import recall_at_k, retrieval_metrics
 from compatstore.evaluation.curve import native_rows
 from compatstore.evaluation.distances import measure
 from compatstore.evaluation.ranking import nearest_rows
+from compatstore.trainers.pairs.pairs import unit_length
 from compatstore.trainers.pairs.trainer import unit
+from compatstore.versions import Metric
 
 EXPONENTS = (0.2, 0.5, 1.0)
 LEVELS = (1.0, 0.5, 0.0)
@@ -67,6 +70,28 @@ def shrinkage_of(
     some = slice(_MOST_ROWS)
     trial = _Backfill(sigma2[some], transformed[some], native[some], None if labels is None else labels[some])
     return max(tried, key=trial.found)
+
+
+def shrinkage_figure(
+    sigma2: FloatArray,
+    transformed: FloatArray,
+    native: FloatArray,
+    metric: Metric | None,
+    labels: npt.NDArray[np.generic] | None = None,
+) -> dict[str, Any]:
+    """What `shrinkage_of` measures, as a figure of h; none where lengths rank too, or nothing could be measured.
+
+    Args:
+        sigma2: As of `shrinkage_of`, with the vectors and the labels.
+        transformed: (n, d) float32.
+        native: (n, d) float32.
+        metric: Of the target space; None, of bare arrays, may be cosine.
+        labels: (n,), or None.
+    """
+    if metric not in ("cosine", None) and not unit_length(native):
+        return {}
+    found = shrinkage_of(sigma2, transformed, native, labels)
+    return {} if found is None else {FIGURE: found.figure()}
 
 
 def _logs(sigma2: FloatArray) -> Doubles:

@@ -11,19 +11,17 @@ from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 
 from compatstore.arrays import FloatArray
 from compatstore.artifacts.architecture import Architecture
 from compatstore.artifacts.artifact import Artifact
 from compatstore.artifacts.network import DEVICE, Execution, Network, Precision
-from compatstore.artifacts.shrinkage import FIGURE
 from compatstore.boundary import checked
 from compatstore.errors import InvalidInput
 from compatstore.trainers.pairs.loop import Batch, Objective, squared_distance, tensor, train_on_pairs
 from compatstore.trainers.pairs.pairs import Pairs, unit_length
-from compatstore.trainers.pairs.shrinking import shrinkage_of
+from compatstore.trainers.pairs.shrinking import shrinkage_figure
 from compatstore.trainers.pairs.trainer import held_out_figures, uncertainty_figures
 from compatstore.trainers.pairs.two_branch import Prediction, Tensors, TwoBranch, fold
 from compatstore.trainers.settings import BatchRows, Count, NotNegative, Positive, Rule, Share, require_settings
@@ -195,7 +193,7 @@ class TransformTraining(ABC):
             vectors, sigma2 = _run(Network(architecture, arrays), watched)
             figures |= _figures(vectors, sigma2, watched, objective, metric, self.torch_device)
             if name == "h" and sigma2 is not None:
-                figures |= _shrinkage(vectors, sigma2, watched.target.numpy(), metric, held_out.labels)
+                figures |= shrinkage_figure(sigma2, vectors, watched.target.numpy(), metric, held_out.labels)
         return _Trained(name=name, architecture=architecture, tensors=arrays, figures=figures)
 
     def _architecture(self, rows: Batch, objective: Objective) -> Architecture:
@@ -239,17 +237,3 @@ def _figures(
         error = objective.error(prediction, rows).cpu().numpy()
         figures |= uncertainty_figures(sigma2, error, squared_distance(prediction, rows).cpu().numpy())
     return figures
-
-
-def _shrinkage(
-    vectors: FloatArray,
-    sigma2: FloatArray,
-    native: FloatArray,
-    metric: Metric | None,
-    labels: npt.NDArray[np.generic] | None,
-) -> dict[str, Any]:
-    """What sigma^2 says of cosines; nothing where lengths rank too. Bare arrays, of no metric, may be for cosine."""
-    if metric not in ("cosine", None) and not unit_length(native):
-        return {}
-    shrinkage = shrinkage_of(sigma2, vectors, native, labels)
-    return {} if shrinkage is None else {FIGURE: shrinkage.figure()}

@@ -5,9 +5,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import compatstore as cs
 from compatstore.artifacts import Artifact
+from compatstore.artifacts.network import Execution, Network
+from compatstore.artifacts.shrinkage import Shrinkage
 from compatstore.errors import DimensionMismatch, InvalidInput, WrongDirection
-from compatstore.trainers import DiagonalScale, LowRankAffine, LowRankRidge, MeanShift, Pairs, Procrustes, Ridge
+from compatstore.trainers import (
+    DiagonalScale,
+    KernelRidge,
+    LowRankAffine,
+    LowRankRidge,
+    MeanShift,
+    Pairs,
+    Procrustes,
+    Ridge,
+)
 from compatstore.trainers.pairs.closed_form import Moments
 from compatstore.trainers.pairs.ridge import LeastSquares
 from compatstore.versions import EmbeddingVersion
@@ -210,3 +222,63 @@ def test_few_rows_are_solved_in_their_span_to_the_same_map(rows, dim, out, seed)
         for rank in {1, min(2, squares.full_rank), squares.full_rank}:
             np.testing.assert_allclose(squares.weight(penalty, rank), whole.weight(penalty, rank), atol=1e-7)
         np.testing.assert_allclose(squares.errors(penalty, held_out), whole.errors(penalty, held_out), atol=1e-7)
+
+
+@pytest.mark.parametrize("form", [Ridge(), LowRankRidge(), LowRankAffine(rank=4), DiagonalScale(), KernelRidge()])
+def test_the_length_of_what_it_predicts_says_what_it_does_not_know(form):
+    rng = np.random.default_rng(0)
+    source = rng.normal(size=(2000, 6)).astype(np.float32)
+    known = source[:, 0] > 0  # of the others the source says little of the target
+    target = np.tanh(source @ rng.normal(size=(6, 8))) + np.where(known, 0.1, 3)[:, None] * rng.normal(size=(2000, 8))
+    target /= np.linalg.norm(target, axis=1, keepdims=True)
+    made = form.fit(Pairs(source, target, labels=np.arange(2000) % 5))
+    found = made.apply(source)
+    np.testing.assert_allclose(np.linalg.norm(found.vectors, axis=1), 1, atol=1e-6)
+    plain = made.manifest.networks["h"]
+    assert plain.uncertainty == "length"
+    raw = Network(replace(plain, uncertainty=False, normalise=False), {n[2:]: t for n, t in made.tensors.items()})
+    lengths = np.linalg.norm(raw.run(source, None, Execution())[0], axis=1)
+    np.testing.assert_allclose(found.uncertainty, lengths**-2.0, rtol=1e-4)
+    assert np.median(found.uncertainty[~known]) > np.median(found.uncertainty[known])
+    figures = made.manifest.figures
+    assert figures["h"]["kendall_tau"] == figures["h"]["kendall_tau_l2"] > 0.1
+    assert Shrinkage.of(figures) is not None
+    assert Artifact.from_bytes(*made.to_bytes()).apply(source).uncertainty.tolist() == found.uncertainty.tolist()
+    silent = replace(form, uncertainty=False).fit(Pairs(source, target))
+    assert silent.apply(source).uncertainty is None
+    assert silent.apply(source).vectors.tolist() == found.vectors.tolist()
+
+
+@pytest.mark.parametrize("form", [*FORMS, KernelRidge()])
+def test_lengths_say_nothing_of_vectors_of_other_lengths_or_of_a_rotation(form):
+    source, target = vectors(200, 5), vectors(200, 5, seed=1)
+    made = form.fit(Pairs(source, target))
+    assert made.apply(source).uncertainty is None
+    assert Shrinkage.of(made.manifest.figures) is None
+    unit = target / np.linalg.norm(target, axis=1, keepdims=True)
+    for rigid in (Procrustes(), MeanShift()):
+        assert rigid.fit(Pairs(source, unit)).apply(source).uncertainty is None
+
+
+def test_a_gallery_is_backfilled_and_searched_by_what_a_closed_form_doubts(tmp_path):
+    rng = np.random.default_rng(0)
+    native = rng.normal(size=(300, 8)).astype(np.float32)
+    native /= np.linalg.norm(native, axis=1, keepdims=True)
+    source = native @ rng.normal(size=(8, 6)).astype(np.float32) + rng.normal(size=(300, 6)).astype(np.float32)
+    source /= np.linalg.norm(source, axis=1, keepdims=True)
+    encoder = cs.encoders.Precomputed(dict(enumerate(native)))
+    versions = [
+        EmbeddingVersion("v1", dim=6, metric="cosine", normalised=True),
+        EmbeddingVersion("v2", dim=8, metric="cosine", normalised=True, encoder=encoder),
+    ]
+    made = Ridge(holdout=0.2).fit(Pairs(source, native, source_version=versions[0], target_version=versions[1]))
+    gallery = cs.Gallery.create(str(tmp_path / "g.lance"), versions[0], id_type="int64")
+    gallery.add({"id": range(300), "vector": source})
+    gallery.register(versions[1])
+    gallery.link(made, "v1", "v2")
+    gallery.upgrade("v2", backfill=cs.Backfill(share=0.3, order="sigma"))
+    table = gallery.get(list(range(300)), ["v2__origin"])
+    embedded = np.flatnonzero([origin == "native" for origin in table["v2__origin"].to_pylist()])
+    assert set(embedded) == set(np.argsort(-made.apply(source).uncertainty, kind="stable")[:90])
+    found = gallery.search(native[0], version="v2", columns=["id"], serving=cs.Expected())
+    assert found.num_rows == 10
