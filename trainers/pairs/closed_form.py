@@ -120,8 +120,8 @@ class ClosedForm(ABC):
     Affine ones are one dense layer; there side-information, where the pairs have it, stands behind the source vector.
 
     Args:
-        uncertainty: Whether the length before that says sigma^2, where target vectors have unit length: least squares
-            predicts no more of a target vector than follows from the source, so what is short is doubted.
+        uncertainty: Whether the length of a prediction says its sigma^2, where target vectors have unit length: least
+            squares predicts no more of a vector than follows from the source, so what is short is doubted.
         holdout: Share of the rows kept out of the solution to measure on, in [0, 1); 0 measures nothing.
         seed: Of the choice of rows held out.
 

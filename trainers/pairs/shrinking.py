@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -78,7 +77,7 @@ def shrinkage_figure(
     native: FloatArray,
     metric: Metric | None,
     labels: npt.NDArray[np.generic] | None = None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """What `shrinkage_of` measures, as a figure of h; none where lengths rank too, or nothing could be measured.
 
     Args:
