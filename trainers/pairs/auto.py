@@ -17,6 +17,7 @@ from compatstore.trainers.pairs.procrustes import DiagonalScale, MeanShift, Proc
 from compatstore.trainers.pairs.residual import DriftAdapter, Residual
 from compatstore.trainers.pairs.retrieval import RetrievalTest
 from compatstore.trainers.pairs.ridge import LowRankRidge, Ridge
+from compatstore.trainers.pairs.shrinking import shrinkage_figure
 from compatstore.trainers.pairs.trainer import PairTrainer, describe, without_holdout
 from compatstore.trainers.settings import NOT_EMPTY, Count, OpenShare, at_least, require_settings
 from compatstore.trainers.training import OnEpoch
@@ -43,7 +44,7 @@ class Auto:
     neighbours decides.
 
     The winner is then fitted again on all pairs. The figures of the artifact are those measured before, on pairs that
-    the first fit had not seen.
+    the first fit had not seen; so is what its sigma^2, where it says one, lets expect of cosines (`Expected`).
 
     Args:
         candidates: Trainers to choose from; those that cannot run on the pairs are skipped, and the table says why.
@@ -89,14 +90,14 @@ class Auto:
         Raises:
             InvalidInput: No candidate can run, or there is too little to hold out.
         """
-        best, comparison = self._compare(pairs, progress)
+        best, comparison, held_out = self._compare(pairs, progress)
         fitted = without_holdout(best.trainer).fit(pairs, progress)
         manifest = fitted.manifest
         return fitted.amended(
             settings={**manifest.settings, "auto": self._settings()},
             figures={
                 **manifest.figures,
-                "h": {**manifest.figures.get("h", {}), **comparison.best.figures},
+                "h": {**manifest.figures.get("h", {}), **comparison.best.figures, **_doubts(best, held_out)},
                 "auto": comparison.to_dict(),
             },
             seen=pairs.seen,
@@ -110,7 +111,8 @@ class Auto:
     def _settings(self) -> dict[str, Any]:
         return asdict(self) | {"candidates": [describe(trainer) for trainer in self.candidates]}
 
-    def _compare(self, pairs: Pairs, progress: OnEpoch | None) -> tuple[Tried, Comparison]:
+    def _compare(self, pairs: Pairs, progress: OnEpoch | None) -> tuple[Tried, Comparison, Pairs]:
+        """The best, the table, and rows held out of classes that it was fitted on."""
         fitted, groups = self._split(pairs)
         test = RetrievalTest(
             fitted,
@@ -122,7 +124,8 @@ class Auto:
             seed=self.seed,
         )
         trials = [attempt(describe(trainer), trainer, fitted, test, progress) for trainer in self.candidates]
-        return ranked(trials, test, resamples=self.resamples, seed=self.seed)
+        best, comparison = ranked(trials, test, resamples=self.resamples, seed=self.seed)
+        return best, comparison, next(iter(groups.values()))
 
     def _split(self, pairs: Pairs) -> tuple[Pairs, Mapping[str, Pairs]]:
         has_classes = pairs.labels is not None and len(np.unique(pairs.labels)) > 1
@@ -132,3 +135,14 @@ class Auto:
             return fitted, {"held_out": held_out}
         fitted, seen = fitted.split(self.holdout, self.seed)
         return fitted, {"seen": seen, "unseen": held_out}
+
+
+def _doubts(best: Tried, held_out: Pairs) -> Mapping[str, object]:
+    """What the sigma^2 of the first fit says of cosines on rows that it has not seen."""
+    if best.artifact is None:
+        return {}
+    side = None if best.artifact.manifest.side_source is None else held_out.side
+    made, metric = best.artifact.apply(held_out.source, side), held_out.target_space.metric
+    if made.uncertainty is None:
+        return {}
+    return shrinkage_figure(made.uncertainty, made.vectors, held_out.target, metric, held_out.labels)

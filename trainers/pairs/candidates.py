@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from compatstore.arrays import Doubles
+from compatstore.artifacts.artifact import Artifact
 from compatstore.errors import CompatStoreError, InvalidInput
 from compatstore.trainers.pairs.comparison import (
     Candidate,
@@ -39,11 +40,13 @@ class Tried(NamedTuple):
         trainer: The trainer.
         candidate: What it gave, for the table.
         scores: (q,) float64, the figure that decides, of each query; empty where it could not run.
+        artifact: What was tried; None where it could not run.
     """
 
     trainer: PairTrainer
     candidate: Candidate
     scores: Doubles
+    artifact: Artifact | None = None
 
 
 def attempt(
@@ -65,7 +68,7 @@ def attempt(
         seconds=cost.seconds,
         peak_mib=cost.peak_mib,
     )
-    return Tried(trainer, candidate, scores)
+    return Tried(trainer, candidate, scores, artifact)
 
 
 def ranked(trials: Sequence[Tried], test: RetrievalTest, *, resamples: int, seed: int) -> tuple[Tried, Comparison]:

@@ -2,11 +2,13 @@ import numpy as np
 import pytest
 
 from compatstore.artifacts import Artifact
+from compatstore.artifacts.shrinkage import Shrinkage
 from compatstore.errors import InvalidInput
 from compatstore.trainers import Auto, DiagonalScale, DriftAdapter, MeanShift, Pairs, Procrustes, Ridge
 from compatstore.trainers.pairs.auto import DEFAULT
 from compatstore.trainers.pairs.comparison import interval
 from compatstore.trainers.pairs.retrieval import RetrievalTest
+from compatstore.trainers.pairs.shrinking import shrinkage_of
 
 FORMS = (MeanShift(), Procrustes(), DiagonalScale(), Ridge())
 
@@ -175,3 +177,21 @@ def test_the_default_candidates_run_with_side_information():
 def test_settings_out_of_range_are_refused(wrong):
     with pytest.raises(InvalidInput, match=next(iter(wrong))):
         Auto(**wrong)
+
+
+@pytest.mark.parametrize("by", ["row", "class"])
+def test_what_a_winner_lets_expect_of_cosines_is_measured_on_rows_that_the_first_fit_has_not_seen(by):
+    source, target = linear(600)
+    target /= np.linalg.norm(target, axis=1, keepdims=True)
+    pairs = Pairs(source, target, labels=np.arange(600) % 8)
+    found = Auto(candidates=(Ridge(),), queries=50, by=by).fit(pairs)
+    assert found.manifest.method == "Ridge"
+    shrinkage = Shrinkage.of(found.manifest.figures)
+    assert shrinkage is not None
+    fitted, held_out = pairs.split(0.2, 0, by)
+    if by == "class":
+        fitted, held_out = fitted.split(0.2, 0)
+    made = Ridge(holdout=0).fit(fitted).apply(held_out.source)
+    assert shrinkage == shrinkage_of(made.uncertainty, made.vectors, held_out.target, held_out.labels)
+    of_one = Auto(candidates=(Procrustes(),), queries=50, by=by).fit(pairs)
+    assert Shrinkage.of(of_one.manifest.figures) is None
