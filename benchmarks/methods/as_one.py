@@ -23,9 +23,13 @@ from compatstore.evaluation.distances import measure
 from compatstore.evaluation.fusion import Fusion, fused_blocks
 from compatstore.evaluation.ranking import Ranking, rank_blocks
 from compatstore.evaluation.relevance import relevance_from_labels
+from compatstore.storage.arrow_values import to_floats, to_matrix
+from compatstore.storage.doubts import kept_cosines
 from compatstore.trainers import Images, TrainedModel
 
 AS_ONE = "as one"  # the curve of what is served
+# The curves of what a cutover would serve: of the target's vectors as they are, and by expected distances.
+ALONE: dict[str, Literal["single"] | cs.Expected] = {"alone": "single", "alone, expected": cs.Expected(first=10**6)}
 BLOCK = 64  # queries
 
 
@@ -53,11 +57,19 @@ class OfItems:
         return self.model.encode([self.images.images[int(row)] for row in sources])
 
 
-def as_one(lesson: Lesson, source: TrainedModel, target: TrainedModel, artifact: cs.Artifact | None = None) -> Record:
+def as_one(
+    lesson: Lesson,
+    source: TrainedModel,
+    target: TrainedModel,
+    artifact: cs.Artifact | None = None,
+    *,
+    alone: bool = False,
+) -> Record:
     """What is served by the versions of both models, share by share of a backfill in random order; nothing is told.
 
     After a hop by an artifact `fuse` chooses how the two are weighed. Without an artifact the upgrade teaches itself
-    from what it embeds; what it serves before it has embedded anything is the status quo.
+    from what it embeds; what it serves before it has embedded anything is the status quo. With `alone` the target is
+    searched by itself too, by its vectors as they are and by expected distances; before it has any, the source is.
     """
     ids, shares = list(range(len(lesson.gallery))), np.linspace(0, 1, lesson.size.alphas)
     stored = embed(source.encoder, lesson.gallery)
@@ -71,15 +83,19 @@ def as_one(lesson: Lesson, source: TrainedModel, target: TrainedModel, artifact:
             gallery.upgrade("v2")
             gallery.fuse("v2", sample=min(len(ids), 1000), seed=lesson.seed)
         asking = _Asking(lesson, source, target, stored)
-        found, weights = [], []
+        found, weights, by_itself = [], [], dict[str, list[Ranking]]()
         for share in shares:
             if native_count(share, len(ids)):
                 gallery.upgrade("v2", backfill=cs.Backfill(share=float(share), seed=lesson.seed))
             fusion = served_by(gallery, "v2")
             found.append(asking.ranked(gallery, fusion))
             weights.append(fusion.weight)
+            for way, serving in ALONE.items() if alone else ():
+                ranked = asking.alone(gallery, serving) if share else found[-1]
+                by_itself.setdefault(way, []).append(ranked)
     hop = {} if artifact is None else {"t/h": figures_of(lesson, found[0])}
-    return {**hop, "weights": weights, "curves": {AS_ONE: curve_record(lesson, shares, found)}}
+    curves = {way: curve_record(lesson, shares, each) for way, each in {AS_ONE: found, **by_itself}.items()}
+    return {**hop, "weights": weights, "curves": curves}
 
 
 class _Asking:
@@ -102,6 +118,23 @@ class _Asking:
         blocks = list(fused_blocks(source, target, native, self._relevance, [fusion]))
         self._check(gallery, fusion, np.concatenate([block for _, block in blocks]))
         return rank_blocks(blocks, len(self._queries["v1"]), self._relevance, [np.arange(len(ids))])[0]
+
+    def alone(self, gallery: cs.Gallery, serving: Literal["single"] | cs.Expected) -> Ranking:
+        """Rank all items as a search of the target alone does."""
+        order, queries = self._relevance.order, self._queries["v2"]
+        table = gallery.get(order.tolist(), ["v2", "v2__uncertainty", "v2__origin"])
+        vectors, there = to_matrix(table["v2"], self._dim)
+        factors = np.ones(len(order))
+        if serving != "single":
+            origins = np.asarray(table["v2__origin"].to_pylist(), object)
+            factors[there] = kept_cosines(gallery._catalog, origins[there], to_floats(table["v2__uncertainty"])[there])
+        distances = 1 - (queries.astype(np.float64) @ vectors.T.astype(np.float64)) * factors
+        distances[:, ~there] = np.inf
+        asked = queries[:PROBES]
+        found = gallery.search(asked, k=1, version="v2", columns=["id"], serving=serving).column("id").to_numpy()
+        first = distances[: len(found)]
+        np.testing.assert_allclose(first[np.arange(len(found)), np.argsort(order)[found]], first.min(axis=1), atol=1e-5)
+        return rank_blocks([(0, distances)], len(queries), self._relevance, [np.arange(len(order))])[0]
 
     def _check(self, gallery: cs.Gallery, fusion: Fusion, distances: Doubles) -> None:
         """The gallery must find for some queries what these distances rank first, or all figures are worthless."""

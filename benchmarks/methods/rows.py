@@ -110,11 +110,11 @@ def dmu_by_distance(models: Models) -> Record:
     return refreshed_by_distance(DMU, models, adapter_width=models.lesson.size.adapter_width)
 
 
-def searched_as_one(models: Models, trainer: type[Any] | None = None) -> Record:
+def searched_as_one(models: Models, trainer: type[Any] | None = None, *, alone: bool = False) -> Record:
     """The independent target beside the source: hopped by a transform; without one the upgrade teaches itself."""
     start = time.perf_counter()
     artifact = None if trainer is None else learned(trainer, models)
-    found = as_one(models.lesson, models.source, models.independent, artifact)
+    found = as_one(models.lesson, models.source, models.independent, artifact, alone=alone)
     return {**found, "t/t": own(models.lesson, models.independent), "seconds": time.perf_counter() - start}
 
 
@@ -266,6 +266,7 @@ ROWS: dict[str, Row] = {
     "self-teaching": searched_as_one,
     "FastFill, level chosen": partial(default_fastfill, orders=("random", *BY_SIGMA), expected=True),
     "FCT, by length": partial(transform, FCT, uncertainty=True, orders=("random", *BY_SIGMA), expected=True),
+    "self-teaching, doubted": partial(searched_as_one, alone=True),
     "kernel ridge": partial(transform, KernelRidge, orders=("random", *BY_SIGMA), expected=True),
     "FastFill, even, level chosen": partial(fastfill, beta=1.0, orders=("random", *BY_SIGMA), expected=True),
 }
@@ -277,6 +278,7 @@ ROWS |= {
         f"FCT{FRESH}", "BCT, refreshed by distance", "DMU, refreshed by distance", "FCT, as one", "residual, as one",
         "self-teaching", "FCT, mixer 256 wide", "FCT, mixer 4096 wide", "FCT, KL", "FCT, reversed KL", "RBT",
         "LCE, transform", "FastFill, level chosen", "FastFill, even, level chosen", "FCT, by length", "kernel ridge",
+        "self-teaching, doubted",
     )
 }  # fmt: skip
 

@@ -10,7 +10,7 @@ import pytest
 import compatstore as cs
 from compatstore.errors import GateFailed, Interrupted, InvalidInput, UnknownArtifact
 from compatstore.evaluation.fusion import Fusion
-from compatstore.trainers import MeanShift, Residual
+from compatstore.trainers import MeanShift, Procrustes, Residual, Ridge
 from compatstore.trainers.pairs.learn import CLOSED_FORMS
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
@@ -339,9 +339,10 @@ def test_an_order_by_sigma_waits_until_sigma_is_learned(world, tmp_path):
     native = set(gallery.native_ids("v2"))
     assert result.backfilled == len(native) == 160
     assert len(native & at_random) < 160
-    plain = world.gallery(tmp_path / "closed")
-    plain.upgrade("v2", backfill=cs.Backfill(share=0.2, order="sigma"), learn=FIRST)
-    assert set(plain.native_ids("v2")) == at_random
+    for name, candidate, drawn in (("ridge", Ridge(), False), ("rotation", Procrustes(), True)):
+        gallery, learn = world.gallery(tmp_path / name), cs.Learn(first=100, candidates=(candidate,))
+        gallery.upgrade("v2", backfill=cs.Backfill(share=0.2, order="sigma"), learn=learn)
+        assert (set(gallery.native_ids("v2")) == at_random) == drawn
 
 
 def test_labels_are_learned_from_where_they_are_named(world, tmp_path):

@@ -21,12 +21,14 @@ from compatstore.trainers.pairs.kernel_ridge import KernelRidge
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.procrustes import Procrustes
 from compatstore.trainers.pairs.ridge import LowRankRidge, Ridge
+from compatstore.trainers.pairs.shrinking import shrinkage_figure
 from compatstore.trainers.pairs.trainer import PairTrainer, describe, without_holdout
 from compatstore.trainers.settings import NOT_EMPTY, Count, above, at_least, from_to, require_settings
 from compatstore.trainers.training import one_thread
 from compatstore.upgrade.lesson import FEWEST_PAIRS, Lesson, Taught
 
 NO_LABEL = -1  # class of a pair without a label
+MOST_DOUBTED = 1_000  # pairs that measure what a sigma^2 lets expect of cosines: a second
 FINER, FEW = 20, 2_000  # folds in which closed forms are judged, and up to how many pairs
 FIRST_SHARE, FEWEST_FIRST, MOST_FIRST = 0.02, 100, 2_000
 
@@ -66,6 +68,7 @@ def networks(*, labelled: bool) -> tuple[PairTrainer, ...]:
 class _Fitted(NamedTuple):
     trainer: PairTrainer
     transformed: FloatArray
+    sigma2: FloatArray | None
     error: float
 
     @property
@@ -161,7 +164,8 @@ class Learn:
                 again = isinstance(one.trainer, ClosedForm) and len(finer) > len(folds)
                 judged = _cross_fitted(one.trainer, pairs, finer) if again else one
             if artifact is not None and judged is not None:
-                taught.append(Taught(name=describe(one.trainer), artifact=artifact, transformed=judged.transformed))
+                doubted = _doubted(artifact, judged, pairs)
+                taught.append(Taught(name=describe(one.trainer), artifact=doubted, transformed=judged.transformed))
         return taught
 
 
@@ -177,16 +181,38 @@ def _calm() -> AbstractContextManager[None]:
 
 def _cross_fitted(trainer: PairTrainer, pairs: Pairs, folds: Sequence[np.ndarray]) -> _Fitted | None:
     """Each source by a transform of the other folds' pairs; None where the trainer cannot run on them."""
-    made = np.empty_like(pairs.target)
+    made, sigma2, told = np.empty_like(pairs.target), np.empty(len(pairs), np.float32), True
     for fold in folds:
         artifact = _fitted(trainer, pairs.subset(np.setdiff1d(np.arange(len(pairs)), fold)))
         if artifact is None:
             return None
         asked = pairs.subset(fold)
-        made[fold] = artifact.apply(asked.source, asked.side).vectors
+        found = artifact.apply(asked.source, asked.side)
+        made[fold] = found.vectors
+        if told := told and found.uncertainty is not None:
+            sigma2[fold] = found.uncertainty
     apart = made.astype(np.float64) - pairs.target
     error = float(np.einsum("nd,nd->", apart, apart) / len(pairs))
-    return _Fitted(trainer, made, error) if np.isfinite(error) else None
+    return _Fitted(trainer, made, sigma2 if told else None, error) if np.isfinite(error) else None
+
+
+def _doubted(artifact: Artifact, judged: _Fitted, pairs: Pairs) -> Artifact:
+    """The same with what its sigma^2, where it says one, lets expect of cosines, by the pairs that judge it."""
+    if judged.sigma2 is None:
+        return artifact
+    labels, rows = pairs.labels, np.arange(len(pairs))
+    if labels is not None:
+        rows = np.flatnonzero(labels != NO_LABEL)
+    rows = rows[:MOST_DOUBTED]
+    figure = shrinkage_figure(
+        judged.sigma2[rows],
+        judged.transformed[rows],
+        pairs.target[rows],
+        pairs.target_space.metric,
+        None if labels is None else labels[rows],
+    )
+    figures = artifact.manifest.figures
+    return artifact.amended(figures={**figures, "h": {**figures.get("h", {}), **figure}})
 
 
 def _fitted(trainer: PairTrainer, pairs: Pairs) -> Artifact | None:

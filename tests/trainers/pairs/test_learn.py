@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import compatstore as cs
-from compatstore.trainers import Ridge
-from compatstore.trainers.pairs.learn import FINER
+from compatstore.artifacts.shrinkage import Shrinkage
+from compatstore.digests import seed_of
+from compatstore.storage.doubts import shrinkage_of as recorded
+from compatstore.trainers import Procrustes, Ridge
+from compatstore.trainers.pairs.learn import FINER, NO_LABEL
+from compatstore.trainers.pairs.shrinking import shrinkage_of
+from compatstore.trainers.pairs.trainer import describe
 from compatstore.upgrade.learning import Lesson
 
 DIM, PAIRS = 32, 60
@@ -43,3 +49,75 @@ def test_what_closed_forms_are_judged_by_errs_as_they_do_on_pairs_that_are_new_t
         apart[2].append(error(coarse, lesson.target) / truth)
     assert np.mean(apart[2]) > 1.5
     assert 0.9 < np.mean(apart[FINER]) < 1.15
+
+
+def unit(vectors):
+    return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+
+
+def pairs_of(rows, seed=0):
+    """Source and target of unit length, of 12 classes; the source of every second class says little of the target."""
+    rng = np.random.default_rng(seed)
+    classes = rng.integers(0, 12, rows)
+    target = unit(rng.normal(size=(12, 16))[classes] + 0.4 * rng.normal(size=(rows, 16)))
+    noise = np.where(classes % 2, 2.0, 0.1)[:, None] * rng.normal(size=(rows, 12))
+    return unit(target @ rng.normal(size=(16, 12)) + noise), target, classes
+
+
+@pytest.mark.parametrize("labelled", [0.0, 0.5, 1.0])
+def test_what_it_learned_says_what_is_expected_of_cosines_by_pairs_that_it_was_learned_without(labelled):
+    source, target, classes = pairs_of(400)
+    v1, v2 = (
+        cs.EmbeddingVersion(name, dim=dim, metric="cosine", normalised=True) for name, dim in (("v1", 12), ("v2", 16))
+    )
+    known = np.where(np.arange(400) < labelled * 400, classes, NO_LABEL)
+    lesson = Lesson(
+        source=source,
+        target=target,
+        side=None,
+        source_version=v1,
+        target_version=v2,
+        seed=0,
+        classes=known if labelled else None,
+    )
+    candidates = (Ridge(penalties=(0.1,)), Ridge(penalties=(0.1,), uncertainty=False), Procrustes())
+    taught = {one.name: one for one in cs.Learn(candidates=candidates).teach(lesson)}
+    doubted, *silent = (taught[describe(candidate)] for candidate in candidates)
+    for one in silent:
+        assert Shrinkage.of(one.artifact.manifest.figures) is None
+    shrinkage = Shrinkage.of(doubted.artifact.manifest.figures)
+    sigma2 = doubted.artifact.apply(source).uncertainty
+    assert np.median(sigma2[classes % 2 == 1]) > np.median(sigma2[classes % 2 == 0])
+    order = np.random.default_rng(seed_of("lesson folds", 0)).permutation(400)
+    crossed, made = np.empty(400, np.float32), np.empty_like(target)
+    for fold in (np.sort(order[start::FINER]) for start in range(FINER)):
+        rest = np.setdiff1d(np.arange(400), fold)
+        pairs = cs.trainers.Pairs(source[rest], target[rest], source_version=v1, target_version=v2)
+        found = Ridge(penalties=(0.1,), holdout=0.0).fit(pairs).apply(source[fold])
+        crossed[fold], made[fold] = found.uncertainty, found.vectors
+    rows = np.flatnonzero(known != NO_LABEL) if labelled else np.arange(400)
+    measured = shrinkage_of(crossed[rows], made[rows], target[rows], known[rows] if labelled else None)
+    np.testing.assert_allclose(shrinkage.at(sigma2), measured.at(sigma2), rtol=1e-6)
+
+
+def test_an_upgrade_that_teaches_itself_is_searched_by_expected_distances(tmp_path):
+    source, target, _ = pairs_of(600)
+    encoder = cs.encoders.Precomputed(dict(enumerate(target)))
+    gallery = cs.Gallery.create(
+        str(tmp_path / "g.lance"),
+        cs.EmbeddingVersion("v1", dim=12, metric="cosine", normalised=True),
+        id_type="int64",
+    )
+    gallery.add({"id": range(600), "vector": source})
+    gallery.register(cs.EmbeddingVersion("v2", dim=16, metric="cosine", normalised=True, encoder=encoder))
+    learn = cs.Learn(candidates=(Ridge(penalties=(0.1,)),), first=100)
+    gallery.upgrade("v2", backfill=0.25, learn=learn)
+    asked = {"k": 600, "version": "v2", "columns": ["id"]}
+    plain, doubted = (gallery.search(target[0], serving=way, **asked) for way in ("single", cs.Expected(first=600)))
+    assert set(plain["id"].to_pylist()) == set(doubted["id"].to_pylist())
+    made = set(doubted["_origin"].to_pylist()) - {"native"}
+    assert [recorded(gallery._catalog, origin) is None for origin in made] == [False]
+    gallery.cutover("v2", serving="expected")
+    assert gallery.search(target[0], k=600, columns=["id"]).num_rows == 600
+    assert gallery.status().versions[1].expected == 100
+    assert gallery.verify().findings == ()
