@@ -8,6 +8,7 @@ from sklearn.datasets import load_digits
 
 import compatstore as cs
 from compatstore.errors import Interrupted
+from compatstore.storage.doubts import shrinkage_of as recorded
 from compatstore.trainers import FastFill, Pairs, Refit, Ridge
 
 PIXELS, LABELS = load_digits(return_X_y=True)
@@ -151,3 +152,25 @@ def test_a_chain_is_corrected_at_its_end(tmp_path):
     gallery.upgrade("v2", backfill=0.3, learn=Refit())
     assert error(gallery) < 0.5 * before
     assert set(origins(gallery)) == {"native", f"{first.short_id}+{gallery.artifacts()[-1].id[:12]}"}
+
+
+def test_what_a_refit_has_corrected_is_searched_by_expected_distances(tmp_path):
+    source, native = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True) for vectors in (SOURCE, NATIVE))
+    encoder = cs.encoders.Precomputed(dict(zip(IDS, native, strict=True)))
+    v1 = cs.EmbeddingVersion("v1", dim=24, metric="cosine", normalised=True)
+    v2 = cs.EmbeddingVersion("v2", dim=32, metric="cosine", normalised=True, encoder=encoder)
+    gallery = cs.Gallery.create(str(tmp_path / "g.lance"), v1)
+    gallery.add({"id": IDS, "vector": source})
+    gallery.register(v2)
+    few = KNOWN[:200]
+    first = Ridge(penalties=(1.0,)).fit(Pairs(source[few], native[few], source_version=v1, target_version=v2))
+    gallery.link(first)
+    gallery.upgrade("v2", backfill=cs.Backfill(share=0.3, order="sigma"), learn=Refit())
+    corrected = gallery.artifacts()[-1]
+    assert corrected.method == "Ridge+refit"
+    asked = {"k": len(IDS), "version": "v2", "columns": ["id"]}
+    plain, doubted = (gallery.search(native[0], serving=way, **asked) for way in ("single", cs.Expected(first=10**4)))
+    assert sorted(plain["id"].to_pylist()) == sorted(doubted["id"].to_pylist())
+    assert recorded(gallery._catalog, corrected.id) is not None
+    gallery.cutover("v2", serving="expected")
+    assert gallery.search(native[0], k=5, columns=["id"])["id"].to_pylist() == doubted["id"].to_pylist()[:5]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from compatstore.arrays import FloatArray
+from compatstore.arrays import FloatArray, Positions
 from compatstore.artifacts.architecture import Architecture
 from compatstore.artifacts.artifact import Artifact
 from compatstore.artifacts.network import Execution, Network
@@ -16,6 +16,7 @@ from compatstore.boundary import checked
 from compatstore.errors import InvalidInput
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.ridge import Ridge
+from compatstore.trainers.pairs.shrinking import shrinkage_figure
 from compatstore.trainers.settings import OpenShare, from_to, require_settings
 from compatstore.upgrade.refit import FEWEST_ROWS, FEWEST_VALIDATION_ROWS, Gathered, Refitted
 
@@ -35,7 +36,8 @@ class Refit:
     The expected squared distance of the native vector is that of the estimate plus the held-out squared error. s^2 is
     a share of that error, as large as the native share of the gallery; u is the direction in which native vectors vary
     least, so that s u changes no order among transformed vectors. All of it folds into h's layers: the result is a
-    transform like any other, and as fast. A sigma head is fitted again, on the log of the remaining error.
+    transform like any other, and as fast. A sigma head is fitted again, on the log of the remaining error, and what
+    sigma^2 lets expect of cosines (`Expected`) is measured again, on 40 validation rows or more.
 
     Args:
         holdout: Share of a backfill's budget that is drawn at random first, in (0, 1), for validation: the rows that
@@ -74,28 +76,33 @@ class Refit:
             )
         layers, pairs = Layers.of(current, self.seed), Pairs(gathered.source, gathered.target, side=gathered.side)
         before = _squares(layers.errors(pairs.subset(gathered.validation_rows)), about_mean=_was_refitted(current))
-        after = self._cross_fitted(layers, pairs, gathered)
-        corrected = layers.corrected(pairs).with_sigma_of(pairs)
-        if current.manifest.target.metric != "dot":  # the expected product is the product with the estimate
-            corrected = _kept_away(corrected, pairs, min(gathered.native, self.farthest) * float(after.mean()))
+        folds = self._folds(layers, pairs, gathered)
+        after = np.concatenate([_squares(fold.corrected.errors(fold.asked)) for fold in folds])
+        before = before[np.concatenate([fold.places for fold in folds])]
+        # Of "dot" the expected product is the product with the estimate.
+        kept = min(gathered.native, self.farthest) * float(after.mean())
+        square = 0.0 if current.manifest.target.metric == "dot" else kept
+        corrected = _kept_away(layers.corrected(pairs).with_sigma_of(pairs), pairs, square)
         return Refitted(
-            artifact=self._artifact(current, corrected, pairs),
+            artifact=self._artifact(current, corrected, pairs, _doubts(current, folds, square)),
             before=float(before.mean()),
             after=float(after.mean()),
             standard_error=float((before - after).std() / len(after) ** 0.5),
         )
 
-    def _cross_fitted(self, layers: Layers, pairs: Pairs, gathered: Gathered) -> FloatArray:
-        """Squared distance of each validation row to its native vector, corrected by the other folds: (rows,)."""
-        fold = np.random.default_rng(self.seed).permutation(len(gathered.validation_rows)) % self.folds
-        errors = np.zeros(len(fold), np.float32)
+    def _folds(self, layers: Layers, pairs: Pairs, gathered: Gathered) -> list[_Fold]:
+        """The validation rows in folds, each with the correction that was learned without it."""
+        fold, found = np.random.default_rng(self.seed).permutation(len(gathered.validation_rows)) % self.folds, []
         for number in range(self.folds):
-            asked = gathered.validation_rows[fold == number]
-            others = np.setdiff1d(np.arange(len(pairs)), asked)
-            errors[fold == number] = _squares(layers.corrected(pairs.subset(others)).errors(pairs.subset(asked)))
-        return errors
+            places = np.flatnonzero(fold == number)
+            asked = gathered.validation_rows[places]
+            rest = pairs.subset(np.setdiff1d(np.arange(len(pairs)), asked))
+            found.append(_Fold(places, pairs.subset(asked), rest, layers.corrected(rest)))
+        return found
 
-    def _artifact(self, current: Artifact, layers: Layers, pairs: Pairs) -> Artifact:
+    def _artifact(
+        self, current: Artifact, layers: Layers, pairs: Pairs, figures: Mapping[str, Mapping[str, object]]
+    ) -> Artifact:
         manifest = current.manifest
         others = {name: tensor for name, tensor in current.tensors.items() if not name.startswith("h.")}
         return Artifact.create(
@@ -108,8 +115,41 @@ class Refit:
             networks={**manifest.networks, "h": layers.architecture},
             tensors=others | {f"h.{name}": tensor for name, tensor in layers.tensors.items()},
             settings={**dict(manifest.settings), "refit": asdict(self), "of": current.id},
+            figures=figures,
             seen=None if current.seen is None else np.union1d(current.seen, pairs.seen),
         )
+
+
+class _Fold(NamedTuple):
+    """A part of the validation rows.
+
+    Attributes:
+        places: (k,) intp, which of the validation rows.
+        asked: These.
+        rest: All other rows.
+        corrected: Learned from the rest.
+    """
+
+    places: Positions
+    asked: Pairs
+    rest: Pairs
+    corrected: Layers
+
+
+def _doubts(current: Artifact, folds: Sequence[_Fold], square: float) -> dict[str, Mapping[str, object]]:
+    """What sigma^2 lets expect of cosines, as figures: of each fold under the correction of the rest, kept as far."""
+    made = []
+    for fold in folds:
+        layers = _kept_away(fold.corrected.with_sigma_of(fold.rest), fold.rest, square)
+        side = None if layers.architecture.side_dim is None else fold.asked.side
+        made.append(Network(layers.architecture, dict(layers.tensors)).run(fold.asked.source, side, Execution()))
+    vectors, sigma2 = ([part for part in parts if part is not None] for parts in zip(*made, strict=True))
+    if not sigma2:
+        return {}
+    native = np.concatenate([fold.asked.target for fold in folds])
+    metric = current.manifest.target.metric
+    figure = shrinkage_figure(np.concatenate(sigma2), np.concatenate(vectors), native, metric)
+    return {"h": figure} if figure else {}
 
 
 def _was_refitted(artifact: Artifact) -> bool:
@@ -124,6 +164,8 @@ def _squares(errors: FloatArray, *, about_mean: bool = False) -> FloatArray:
 
 def _kept_away(layers: Layers, pairs: Pairs, square: float) -> Layers:
     """Move all vectors by the root of `square` in the direction along which natives vary least."""
+    if not square:
+        return layers
     step = _least_direction(pairs.target) * np.float32(square**0.5)
     return layers.moved(
         step * np.linalg.norm(layers.raw(pairs), axis=1).mean() if layers.architecture.normalise else step

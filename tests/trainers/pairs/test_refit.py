@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import compatstore as cs
-from compatstore.trainers import FCT, Pairs, Refit, Residual
+from compatstore.artifacts.shrinkage import Shrinkage
+from compatstore.trainers import FCT, Pairs, Refit, Residual, Ridge
 from compatstore.upgrade.refit import Gathered
 
 
@@ -115,3 +116,25 @@ def test_too_few_rows_and_other_kinds_are_refused():
         Refit(farthest=1.1)
     with pytest.raises(cs.errors.InvalidInput, match="folds"):
         Refit(folds=1)
+
+
+@pytest.mark.parametrize("native", [0.01, 0.3])
+def test_what_sigma_lets_expect_of_cosines_is_measured_again_by_rows_that_a_correction_was_learned_without(native):
+    small = {"epochs": 8, "branch_width": 32, "mixer_width": 64, "batch_size": 64}
+    first, later = world(0, 800, 0.0, blur=0.5), world(2, 500, 0.7, blur=0.5)
+    for trainer in (FCT(**small, uncertainty=True), Residual(epochs=6, width=64), Ridge()):
+        current = trainer.fit(first)
+        refitted = Refit().fit(current, gathered(world(1, 400, 0.7, blur=0.5), native)).artifact
+        shrinkage = Shrinkage.of(refitted.manifest.figures)
+        assert shrinkage is not None
+        made = refitted.apply(later.source)
+        cosines = np.einsum("nd,nd->n", made.vectors, later.target)
+        kept = (shrinkage.at(made.uncertainty) * cosines.mean() ** shrinkage.level) ** (1 / (shrinkage.exponent or 1))
+        if shrinkage.exponent:  # the factors are what is expected of cosines, of rows that are new to all of it
+            assert kept.mean() == pytest.approx(cosines.mean(), abs=0.1)
+            halves = made.uncertainty < np.median(made.uncertainty)
+            assert (kept[halves].mean() > kept[~halves].mean()) == (cosines[halves].mean() > cosines[~halves].mean())
+    few = gathered(world(1, 400, 0.7, blur=0.5), validation_rows=np.arange(39))
+    assert Shrinkage.of(Refit().fit(Ridge().fit(first), few).artifact.manifest.figures) is None
+    silent = FCT(**small).fit(first)
+    assert Refit().fit(silent, gathered(world(1, 400, 0.7))).artifact.manifest.figures == {}
