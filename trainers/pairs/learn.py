@@ -202,7 +202,8 @@ def _doubted(artifact: Artifact, judged: _Fitted, pairs: Pairs) -> Artifact:
         return artifact
     labels, rows = pairs.labels, np.arange(len(pairs))
     if labels is not None:
-        rows = np.flatnonzero(labels != NO_LABEL)
+        labelled = np.flatnonzero(labels != NO_LABEL)
+        labels, rows = (labels, labelled) if len(labelled) >= FEWEST_PAIRS else (None, rows)
     rows = rows[:MOST_DOUBTED]
     figure = shrinkage_figure(
         judged.sigma2[rows],
