@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -28,8 +27,6 @@ from compatstore.storage.doubts import FIRST, kept_cosines, shrinkage_of
 from compatstore.storage.indexes import SearchSettings
 from compatstore.storage.registry import Registry
 from compatstore.storage.snapshot import Snapshot
-
-_Plan = TypeVar("_Plan", SearchPlan, SearchPlan | FusionPlan)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,8 +134,8 @@ def plan_expected(
 
 
 def plan_served(
-    catalog: Catalog, registry: Registry, plan: _Plan, serving: Serving | Expected | None
-) -> _Plan | ExpectedPlan:
+    catalog: Catalog, registry: Registry, plan: SearchPlan | FusionPlan, serving: Serving | Expected | None
+) -> SearchPlan | FusionPlan | ExpectedPlan:
     """Plan a search by expected distances where it asks for them, or names no way and they were chosen; read-only.
 
     Args:

@@ -152,7 +152,7 @@ def learn(context: UpgradeContext, learner: Learner, asked: Gates, monitor: Moni
     tried = replace(tried, ended_by="" if pays else GAIN)
     record = None
     if taken:
-        record = context.catalog.add_artifact(best.taught.artifact, run.source, run.target)
+        record = context.catalog.add_artifact(best.taught.finished, run.source, run.target)
         state = CUTOVER if run.state == CUTOVER else BACKFILL
         tried = replace(tried, path=(record.id,), state=state)
     _promise(context.with_run(tried), best, fusion, share, asked)  # first: once a lesson is over it is not made again

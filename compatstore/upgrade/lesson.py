@@ -64,11 +64,18 @@ class Taught:
         name: The method and its settings.
         artifact: Learned from all pairs.
         transformed: (n, target dim) float32, the pairs' sources, each by a transform that was learned without it.
+        finish: Gives the artifact with the figures that only what is taken needs; None where it has all.
     """
 
     name: str
     artifact: Artifact
     transformed: FloatArray
+    finish: Callable[[], Artifact] | None = None
+
+    @property
+    def finished(self) -> Artifact:
+        """The artifact as it is stored; measured at each call."""
+        return self.artifact if self.finish is None else self.finish()
 
 
 class Learner(Protocol):

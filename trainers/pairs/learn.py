@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from importlib.util import find_spec
 from typing import Annotated, NamedTuple
 
@@ -164,8 +165,10 @@ class Learn:
                 again = isinstance(one.trainer, ClosedForm) and len(finer) > len(folds)
                 judged = _cross_fitted(one.trainer, pairs, finer) if again else one
             if artifact is not None and judged is not None:
-                doubted = _doubted(artifact, judged, pairs)
-                taught.append(Taught(name=describe(one.trainer), artifact=doubted, transformed=judged.transformed))
+                finish = partial(_doubted, artifact, judged, pairs)
+                taught.append(
+                    Taught(name=describe(one.trainer), artifact=artifact, transformed=judged.transformed, finish=finish)
+                )
         return taught
 
 

@@ -83,12 +83,15 @@ class Refit:
         kept = min(gathered.native, self.farthest) * float(after.mean())
         square = 0.0 if current.manifest.target.metric == "dot" else kept
         corrected = _kept_away(layers.corrected(pairs).with_sigma_of(pairs), pairs, square)
-        return Refitted(
-            artifact=self._artifact(current, corrected, pairs, _doubts(current, folds, square)),
+        refitted = Refitted(
+            artifact=self._artifact(current, corrected, pairs),
             before=float(before.mean()),
             after=float(after.mean()),
             standard_error=float((before - after).std() / len(after) ** 0.5),
         )
+        if not refitted.improved:  # nothing is hopped by it
+            return refitted
+        return replace(refitted, artifact=refitted.artifact.amended(figures=_doubts(current, folds, square)))
 
     def _folds(self, layers: Layers, pairs: Pairs, gathered: Gathered) -> list[_Fold]:
         """The validation rows in folds, each with the correction that was learned without it."""
@@ -100,9 +103,7 @@ class Refit:
             found.append(_Fold(places, pairs.subset(asked), rest, layers.corrected(rest)))
         return found
 
-    def _artifact(
-        self, current: Artifact, layers: Layers, pairs: Pairs, figures: Mapping[str, Mapping[str, object]]
-    ) -> Artifact:
+    def _artifact(self, current: Artifact, layers: Layers, pairs: Pairs) -> Artifact:
         manifest = current.manifest
         others = {name: tensor for name, tensor in current.tensors.items() if not name.startswith("h.")}
         return Artifact.create(
@@ -115,7 +116,6 @@ class Refit:
             networks={**manifest.networks, "h": layers.architecture},
             tensors=others | {f"h.{name}": tensor for name, tensor in layers.tensors.items()},
             settings={**dict(manifest.settings), "refit": asdict(self), "of": current.id},
-            figures=figures,
             seen=None if current.seen is None else np.union1d(current.seen, pairs.seen),
         )
 

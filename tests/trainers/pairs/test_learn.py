@@ -85,8 +85,8 @@ def test_what_it_learned_says_what_is_expected_of_cosines_by_pairs_that_it_was_l
     taught = {one.name: one for one in cs.Learn(candidates=candidates).teach(lesson)}
     doubted, *silent = (taught[describe(candidate)] for candidate in candidates)
     for one in silent:
-        assert Shrinkage.of(one.artifact.manifest.figures) is None
-    shrinkage = Shrinkage.of(doubted.artifact.manifest.figures)
+        assert Shrinkage.of(one.finished.manifest.figures) is None
+    shrinkage = Shrinkage.of(doubted.finished.manifest.figures)
     sigma2 = doubted.artifact.apply(source).uncertainty
     assert np.median(sigma2[classes % 2 == 1]) > np.median(sigma2[classes % 2 == 0])
     order = np.random.default_rng(seed_of("lesson folds", 0)).permutation(400)
