@@ -16,7 +16,7 @@ from benchmarks.methods.measure import PROBES, curve_record, figures_of
 from benchmarks.methods.models import embed
 from benchmarks.pairs.journal import Record
 from benchmarks.taught import served_by
-from compatstore.arrays import Doubles, FloatArray
+from compatstore.arrays import BoolArray, Doubles, FloatArray
 from compatstore.encoders import Encoder
 from compatstore.evaluation.curve import native_count
 from compatstore.evaluation.distances import measure
@@ -31,6 +31,7 @@ AS_ONE = "as one"  # the curve of what is served
 # The curves of what a cutover would serve: of the target's vectors as they are, and by expected distances.
 ALONE: dict[str, Literal["single"] | cs.Expected] = {"alone": "single", "alone, expected": cs.Expected(first=10**6)}
 BLOCK = 64  # queries
+Order = Literal["random", "sigma"]  # of a backfill
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +65,9 @@ def as_one(
     artifact: cs.Artifact | None = None,
     *,
     alone: bool = False,
+    order: Order = "random",
 ) -> Record:
-    """What is served by the versions of both models, share by share of a backfill in random order; nothing is told.
+    """What is served by the versions of both models, share by share of a backfill in one order; nothing is told.
 
     After a hop by an artifact `fuse` chooses how the two are weighed. Without an artifact the upgrade teaches itself
     from what it embeds; what it serves before it has embedded anything is the status quo. With `alone` the target is
@@ -86,7 +88,7 @@ def as_one(
         found, weights, by_itself = [], [], dict[str, list[Ranking]]()
         for share in shares:
             if native_count(share, len(ids)):
-                gallery.upgrade("v2", backfill=cs.Backfill(share=float(share), seed=lesson.seed))
+                gallery.upgrade("v2", backfill=cs.Backfill(share=float(share), order=order, seed=lesson.seed))
             fusion = served_by(gallery, "v2")
             found.append(asking.ranked(gallery, fusion))
             weights.append(fusion.weight)
@@ -109,12 +111,13 @@ class _Asking:
     def ranked(self, gallery: cs.Gallery, fusion: Fusion) -> Ranking:
         """Rank all items as a fusion of both versions does; its weight is 0 where the source alone is searched."""
         ids, native = list(range(len(self._stored))), np.zeros(len(self._stored), bool)
-        column = np.zeros((len(ids), self._dim), np.float32)  # what has no vector is found last
+        column, factors = np.zeros((len(ids), self._dim), np.float32), None  # what has no vector is found last
         if fusion.weight:
             native[gallery.native_ids("v2")] = True
-            column = np.nan_to_num(gallery.vectors(ids, "v2"))
+            vectors, there, kept = self._target(gallery, ids)
+            column, factors = np.where(there[:, None], vectors, 0), kept if fusion.expected else None
         source = measure(self._queries["v1"], self._stored, "cosine", block=BLOCK)
-        target = measure(self._queries["v2"], column, "cosine", block=BLOCK, undirected="lose")
+        target = measure(self._queries["v2"], column, "cosine", block=BLOCK, undirected="lose", factors=factors)
         blocks = list(fused_blocks(source, target, native, self._relevance, [fusion]))
         self._check(gallery, fusion, np.concatenate([block for _, block in blocks]))
         return rank_blocks(blocks, len(self._queries["v1"]), self._relevance, [np.arange(len(ids))])[0]
@@ -122,19 +125,23 @@ class _Asking:
     def alone(self, gallery: cs.Gallery, serving: Literal["single"] | cs.Expected) -> Ranking:
         """Rank all items as a search of the target alone does."""
         order, queries = self._relevance.order, self._queries["v2"]
-        table = gallery.get(order.tolist(), ["v2", "v2__uncertainty", "v2__origin"])
-        vectors, there = to_matrix(table["v2"], self._dim)
-        factors = np.ones(len(order))
-        if serving != "single":
-            origins = np.asarray(table["v2__origin"].to_pylist(), object)
-            factors[there] = kept_cosines(gallery._catalog, origins[there], to_floats(table["v2__uncertainty"])[there])
-        distances = 1 - (queries.astype(np.float64) @ vectors.T.astype(np.float64)) * factors
+        vectors, there, factors = self._target(gallery, order.tolist())
+        products = queries.astype(np.float64) @ vectors.T.astype(np.float64)
+        distances = 1 - products * (1.0 if serving == "single" else factors)
         distances[:, ~there] = np.inf
         asked = queries[:PROBES]
         found = gallery.search(asked, k=1, version="v2", columns=["id"], serving=serving).column("id").to_numpy()
         first = distances[: len(found)]
         np.testing.assert_allclose(first[np.arange(len(found)), np.argsort(order)[found]], first.min(axis=1), atol=1e-5)
         return rank_blocks([(0, distances)], len(queries), self._relevance, [np.arange(len(order))])[0]
+
+    def _target(self, gallery: cs.Gallery, ids: list[int]) -> tuple[FloatArray, BoolArray, Doubles]:
+        """What items have in the target: (n, dim) vectors, (n,) whether they have one, (n,) the factors of cosines."""
+        table = gallery.get(ids, ["v2", "v2__uncertainty", "v2__origin"])
+        vectors, there = to_matrix(table["v2"], self._dim)
+        origins, factors = np.asarray(table["v2__origin"].to_pylist(), object), np.ones(len(ids))
+        factors[there] = kept_cosines(gallery._catalog, origins[there], to_floats(table["v2__uncertainty"])[there])
+        return vectors, there, factors
 
     def _check(self, gallery: cs.Gallery, fusion: Fusion, distances: Doubles) -> None:
         """The gallery must find for some queries what these distances rank first, or all figures are worthless."""

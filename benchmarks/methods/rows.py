@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.methods.as_one import as_one
+from benchmarks.methods.as_one import AS_ONE, as_one
 from benchmarks.methods.measure import CLASS, figures, own, searched_as_is, transformed
 from benchmarks.methods.models import FOURFOLD, QUARTER, Models, embed, wider
 from benchmarks.methods.other_loss import cosface, unscaled
@@ -115,6 +115,28 @@ def searched_as_one(models: Models, trainer: type[Any] | None = None, *, alone: 
     start = time.perf_counter()
     artifact = None if trainer is None else learned(trainer, models)
     found = as_one(models.lesson, models.source, models.independent, artifact, alone=alone)
+    return {**found, "t/t": own(models.lesson, models.independent), "seconds": time.perf_counter() - start}
+
+
+def doubted_as_one(models: Models, trainer: type[Any], **settings: Any) -> Record:
+    """The independent target beside the source, backfilled in random order and in sigma's.
+
+    Searched as one, by expected distances as the transform has measured them, and by a transform that has measured
+    nothing.
+    """
+    start = time.perf_counter()
+    artifact = learned(trainer, models, **settings)
+    nothing = artifact.amended(figures={})
+    taken: dict[str, Record] = {
+        f"{way}{'' if order == 'random' else ', sigma'}": as_one(
+            models.lesson, models.source, models.independent, transform, order=order
+        )
+        for way, transform in ((AS_ONE, artifact), (f"{AS_ONE}, plain", nothing))
+        for order in ("random", "sigma")
+    }
+    curves = {way: found["curves"][AS_ONE] for way, found in taken.items()}
+    weights = {way: found["weights"] for way, found in taken.items()}
+    found = {"t/h": taken[AS_ONE]["t/h"], "curves": curves, "weights": weights}
     return {**found, "t/t": own(models.lesson, models.independent), "seconds": time.perf_counter() - start}
 
 
@@ -268,6 +290,8 @@ ROWS: dict[str, Row] = {
     "FCT, by length": partial(transform, FCT, uncertainty=True, orders=("random", *BY_SIGMA), expected=True),
     "self-teaching, doubted": partial(searched_as_one, alone=True),
     "kernel ridge": partial(transform, KernelRidge, orders=("random", *BY_SIGMA), expected=True),
+    "kernel ridge, as one": partial(doubted_as_one, trainer=KernelRidge),
+    "FastFill, level chosen, as one": partial(doubted_as_one, trainer=FastFill),
     "FastFill, even, level chosen": partial(fastfill, beta=1.0, orders=("random", *BY_SIGMA), expected=True),
 }
 ROWS |= {
@@ -278,7 +302,7 @@ ROWS |= {
         f"FCT{FRESH}", "BCT, refreshed by distance", "DMU, refreshed by distance", "FCT, as one", "residual, as one",
         "self-teaching", "FCT, mixer 256 wide", "FCT, mixer 4096 wide", "FCT, KL", "FCT, reversed KL", "RBT",
         "LCE, transform", "FastFill, level chosen", "FastFill, even, level chosen", "FCT, by length", "kernel ridge",
-        "self-teaching, doubted",
+        "self-teaching, doubted", "kernel ridge, as one", "FastFill, level chosen, as one",
     )
 }  # fmt: skip
 

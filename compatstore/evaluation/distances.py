@@ -37,6 +37,7 @@ class Distances:
         left: The q queries as the product wants them.
         right: The n vectors of the gallery, as `left`.
         added: (n,) float64, what is added to the products with each of them; None for nothing.
+        factors: (n,) float64, what these products are multiplied by before that; None for nothing.
         block: Queries compared at a time; bounds memory, decides nothing else.
         offsets: (q,) float64, what is to be added to a query's entries to make them distances as Lance gives them:
             squared (l2), 1 - cosine, 1 - product (dot). Needed only where distances of two spaces are merged.
@@ -49,6 +50,7 @@ class Distances:
     added: Doubles | None
     block: int
     offsets: Doubles
+    factors: Doubles | None = None
     lost: BoolArray | None = None
     hidden: BoolArray | None = None
 
@@ -66,6 +68,8 @@ class Distances:
         memory = np.empty((2, min(self.block, len(self.left)), len(self.right)))
         for start in range(0, len(self.left), self.block):
             found = multiply(self.left[start : start + self.block], self.right, memory)
+            if self.factors is not None:
+                found *= self.factors
             if self.added is not None:
                 found += self.added
             if self.lost is not None:
@@ -82,6 +86,7 @@ def measure(
     *,
     block: int | None = None,
     undirected: Literal["refuse", "lose"] = "refuse",
+    factors: Doubles | None = None,
 ) -> Distances:
     """Check queries and gallery and get them ready.
 
@@ -92,6 +97,7 @@ def measure(
         block: Queries at a time; None keeps a block near 128 MiB.
         undirected: What becomes of zero vectors under cosine: "refuse" all, or "lose" them, as a search does: such a
             query finds nothing, and such an item is not found. For vectors that were cut or transformed, not given.
+        factors: (n,) float64, of each item: distances are then those of `expected_distances`. None for 1.
 
     Raises:
         DimensionMismatch: Not two tables of vectors of one length.
@@ -120,34 +126,36 @@ def measure(
     asked, found = cut(left), cut(right)
     if metric == "l2":
         lengths, offsets = found.squared_lengths(), asked.squared_lengths()
-        return Distances(left=asked.times(-2.0), right=found, added=lengths, block=block, offsets=offsets)
+        if factors is not None:
+            lengths = expected_distances(lengths, factors, metric)
+        return Distances(
+            left=asked.times(-2.0), right=found, added=lengths, block=block, offsets=offsets, factors=factors
+        )
     return Distances(
         left=asked.times(-1.0),
         right=found,
         added=None,
         block=block,
         offsets=np.ones(len(left)),
+        factors=factors,
         lost=lost,
         hidden=hidden,
     )
 
 
-def expected(vectors: npt.ArrayLike, factors: Doubles) -> Doubles:
-    """Make inner products order as cosines times a factor of each item do.
+def expected_distances(distances: Doubles, factors: Doubles | float, metric: str) -> Doubles:
+    """Distances, as `measure` defines them, to unit vectors whose products with the queries are multiplied by factors.
 
     Args:
-        vectors: (n, d) floats.
-        factors: (n,) float64.
+        distances: (..., n) float64.
+        factors: (n,) float64 or one, 0 or more.
+        metric: Of the distances.
 
     Returns:
-        (n, d) float64 of these lengths, to be searched with the metric "dot".
-
-    Raises:
-        DimensionMismatch: Not a table of vectors.
-        NonFiniteVectors: A value is NaN or infinite.
-        InvalidInput: A vector has length 0.
+        (..., n) float64.
     """
-    return _directions(checked_vectors(vectors, "the gallery")) * factors[:, None]
+    scaled: Doubles = factors * distances
+    return scaled + (1.0 - factors) if metric == "l2" else scaled
 
 
 def checked_vectors(vectors: npt.ArrayLike, name: str) -> Doubles:

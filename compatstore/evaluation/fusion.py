@@ -154,6 +154,8 @@ class Fusion(Shown):
         measured: What a weight that the caller named gave on the sample; None for a chosen one.
         transformed_weight: Weight of the target's distance of items without a native vector of the target, in [0, 1];
             None for `weight`.
+        expected: Whether the target's distances are those that native vectors are expected to have, by the sigma^2 of
+            transformed ones (`expected_distances`). The constants and weights are of them.
 
     Raises:
         InvalidInput: A number is out of range.
@@ -175,6 +177,7 @@ class Fusion(Shown):
     native_share: float = 0.0
     measured: WeightChoice | None = None
     transformed_weight: float | None = None
+    expected: bool = False
 
     def __post_init__(self) -> None:
         require_fields(self)
@@ -229,7 +232,7 @@ class Fusion(Shown):
 
         Args:
             source: (..., n) float64, distances to source vectors.
-            target: (..., n) float64, distances to target vectors.
+            target: (..., n) float64, distances to target vectors, the expected ones where the fusion is by these.
             native: (n,) bool, items whose target vector is native.
             in_source: (n,) bool, items that have a source vector; None for all. The distances of others may be
                 anything.

@@ -64,7 +64,10 @@ class FusionTrial(Trial):
     _fitted: dict[tuple[bytes, Fusion], FittedFusion] = field(default_factory=dict, init=False, repr=False)
 
     def constants(self) -> Fusion:
-        """The constants of the sample, over items that were drawn; what is correct has no part in them."""
+        """The constants of the sample, over items that were drawn; what is correct has no part in them.
+
+        They are of expected distances where the sample says what these are.
+        """
         sample, settings = self.sample, self.settings
         drawn = np.arange(len(sample.source)) if sample.drawn is None else np.flatnonzero(sample.drawn)
         galleries = (
@@ -73,8 +76,13 @@ class FusionTrial(Trial):
             (sample.target_queries, sample.transformed[drawn], settings.target_metric),
         )
         block = max(_BLOCK_CELLS // len(drawn), 1)
-        source, native, transformed = (measure(*gallery, block=block) for gallery in galleries)
-        return standardise(source, native, transformed, places_among(own_rows(sample), drawn))
+        kept = None if sample.factors is None else sample.factors[drawn]
+        source, native, transformed = (
+            measure(*gallery, block=block, factors=factors)
+            for gallery, factors in zip(galleries, (None, None, kept), strict=True)
+        )
+        constants = standardise(source, native, transformed, places_among(own_rows(sample), drawn))
+        return replace(constants, expected=kept is not None)
 
     def fit(self, native: BoolArray, constants: Fusion, *, against_target: bool = False) -> FittedFusion:
         """Choose a weight for a gallery of which some rows are native.
@@ -198,12 +206,13 @@ class FusionTrial(Trial):
     def _blocks(
         self, rows: Positions, native: BoolArray, fusions: Sequence[Fusion]
     ) -> tuple[Relevance, Iterator[tuple[int, Doubles]]]:
-        """What is correct for some queries, and their fused distances, block by block."""
+        """What is correct for some queries, and their fused distances, block by block; all by expected ones or none."""
         sample, settings, correct = self.sample, self.settings, self.relevance
         target = np.where(native[:, None], sample.native, sample.transformed)
         block = max(_BLOCK_CELLS // (len(target) * len(fusions)), 1)
         left = measure(sample.source_queries[rows], sample.source, settings.source_metric, block=block)
-        right = measure(sample.target_queries[rows], target, settings.target_metric, block=block)
+        factors = sample.factors_of(native) if fusions[0].expected else None
+        right = measure(sample.target_queries[rows], target, settings.target_metric, block=block, factors=factors)
         relevance = of_queries(correct, rows)
         return relevance, fused_blocks(left, right, native, relevance, fusions)
 

@@ -149,6 +149,10 @@ class EvaluationSample:
             return float(rows.mean())
         return float(self._stands_for[rows].sum() / self._stands_for.sum())
 
+    def factors_of(self, native: BoolArray) -> Doubles | None:
+        """(n,) float64, `factors` where some rows, (n,) bool, are native; None where nobody knows."""
+        return None if self.factors is None else np.where(native, 1.0, self.factors)
+
     def filled(self, share: float, native: BoolArray | None = None) -> BoolArray:
         """Rows that are native when a backfill has reached a share of the gallery: (n,) bool.
 

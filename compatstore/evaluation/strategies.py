@@ -10,7 +10,7 @@ import numpy as np
 from compatstore.arrays import Doubles, FloatArray, Positions
 from compatstore.evaluation.compatibility import fit_length
 from compatstore.evaluation.cross_fitting import of_queries, own_rows
-from compatstore.evaluation.distances import Distances, expected, measure
+from compatstore.evaluation.distances import Distances, measure
 from compatstore.evaluation.fusion import FusedDistances, standardise
 from compatstore.evaluation.fusion_choice import FusionTrial
 from compatstore.evaluation.merge_choice import MergeTrial
@@ -259,8 +259,12 @@ def _by_expected_distance(
     if sample.factors is None or not settings.expected_shares:
         return []
     shares, rows = sorted(set(settings.expected_shares)), np.arange(len(sample.source))
-    known = expected(sample.native, np.ones(len(rows)))
-    both = measure(sample.target_queries, np.concatenate([expected(sample.transformed, sample.factors), known]), "dot")
+    both = measure(
+        sample.target_queries,
+        np.concatenate([sample.transformed, sample.native]),
+        settings.target_metric,
+        factors=np.concatenate([sample.factors, np.ones(len(rows))]),
+    )
     galleries = [np.where(sample.filled(share), rows + len(rows), rows) for share in shares]
     founds = search.galleries(both, galleries)
     return [

@@ -39,12 +39,14 @@ class Passing:
         vectors: Strategy -> (b, d) floats.
         there: Strategy -> (b,) bool, items that a search by that strategy can find.
         native: (b,) bool, items whose vector in the target is native; None where no fusion is searched.
+        factors: Strategy -> (b,) float64, as of `measure`; none for one that searches by distances as they are.
     """
 
     places: Positions
     vectors: Mapping[str, FloatArray]
     there: Mapping[str, BoolArray]
     native: BoolArray | None = None
+    factors: Mapping[str, Doubles] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -198,7 +200,13 @@ class _Strategy:
     def _distances(self, batch: Passing, name: str) -> Distances:
         search = self._search
         undirected: Literal["refuse", "lose"] = "lose" if name in search.swapped else "refuse"
-        return measure(search.queries[name], batch.vectors[name], search.metrics[name], undirected=undirected)
+        return measure(
+            search.queries[name],
+            batch.vectors[name],
+            search.metrics[name],
+            undirected=undirected,
+            factors=batch.factors.get(name),
+        )
 
     def _note(self, query: int, distances: Doubles, places: Positions) -> None:
         """Remember correct items."""

@@ -259,9 +259,7 @@ class SearchVerbs(GalleryCore):
         if isinstance(serving, Cascade):
             plan = searching.plan_cascade(self._catalog, registry, query, k, version, where, serving)
         else:
-            way = "single" if isinstance(serving, Expected) else serving
-            served = searching.plan_serving(self._catalog, registry, query, k, version, where, way)
-            plan = searching.plan_served(self._catalog, registry, served, serving)
+            plan = searching.plan_serving(self._catalog, registry, query, k, version, where, serving)
         return plan if settings is None else plan.using(settings)
 
 

@@ -9,7 +9,7 @@ from compatstore.search.cascade import Cascade, CascadePlan, plan_cascade
 from compatstore.search.cascade_ranking import Candidates, search_cascade
 from compatstore.search.condition import joined
 from compatstore.search.execute import COMPUTED, as_queries, execute
-from compatstore.search.expected import Expected, ExpectedPlan, plan_expected, plan_served, search_expected
+from compatstore.search.expected import Expected, ExpectedPlan, plan_expected, search_expected
 from compatstore.search.fusion import FusionPlan, search_fused
 from compatstore.search.plan import Part, SearchPlan, plan_search
 from compatstore.search.serving import plan_serving, read_served, require_fingerprints, way_of
@@ -35,7 +35,6 @@ __all__ = [
     "plan_cascade",
     "plan_expected",
     "plan_search",
-    "plan_served",
     "plan_serving",
     "read_served",
     "require_columns",

@@ -35,9 +35,9 @@ from compatstore.search.cached_results import (
 from compatstore.search.cached_rows import CachedRows
 from compatstore.search.condition import joined
 from compatstore.search.execute import as_queries
-from compatstore.search.expected import Expected, ExpectedPlan, plan_served
+from compatstore.search.expected import Expected, ExpectedPlan
 from compatstore.search.plan import plan_search
-from compatstore.search.serving import require_fingerprints
+from compatstore.search.serving import plan_served, require_fingerprints
 from compatstore.search.wanted import require_count
 from compatstore.storage.app_columns import refuse_distance
 from compatstore.storage.catalog import Catalog

@@ -10,8 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from compatstore.arrays import ArrowArray, ArrowSchema, ArrowTable, FloatArray, RowNumbers
+from compatstore.evaluation.distances import expected_distances
 from compatstore.search.cached_rows import Among, CachedRows
-from compatstore.search.expected import ExpectedPlan, expected_distances, squared_lengths
+from compatstore.search.expected import ExpectedPlan, added_by
 from compatstore.search.parts import PartResult, merged, refused_condition
 from compatstore.search.plan import SearchPlan
 from compatstore.search.wanted import result_columns
@@ -133,8 +134,8 @@ def by_expected_distance(
     places = found.places[mine]
     origins = np.array(rows.reader.names, object)[rows.origins[places]]
     factors[mine] = kept_cosines(catalog, origins, rows.sigma2[places])
-    lengths = squared_lengths(queries)[:, None]
-    distances = expected_distances(found.distances, factors, lengths, plan.target.metric)
+    added = added_by(queries, plan.target.metric)[:, None]
+    distances = expected_distances(found.distances - added, factors, plan.target.metric) + added
     order = np.argsort(distances, axis=1, kind="stable")[:, :k]
     return FoundRows(
         parts=None if found.parts is None else np.take_along_axis(found.parts, order, axis=1),

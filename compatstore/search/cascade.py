@@ -17,7 +17,7 @@ from compatstore.boundary import require_fields
 from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.evaluation.fusion import Fusion
 from compatstore.search.execute import is_vectors
-from compatstore.search.expected import Expected, ExpectedPlan, plan_expected, plan_served
+from compatstore.search.expected import Expected, ExpectedPlan, plan_expected
 from compatstore.search.fusion import FusionPlan, plan_fused
 from compatstore.search.plan import Part, SearchPlan, part_of, plan_search
 from compatstore.search.serving import plan_serving, versions_of
@@ -172,12 +172,11 @@ def plan_cascade(
         known = (name,)
     run = _run_of(registry, known, name)
     if not run.open or any(registry.record(each).columns is None for each in (run.source, run.target)):
-        return plan_served(catalog, registry, plan_serving(catalog, registry, query, k, version, where, None), None)
+        return plan_serving(catalog, registry, query, k, version, where, None)
     fetched = max(k, cascade.first)
     found: SearchPlan | FusionPlan | ExpectedPlan
     if cascade.candidates is None:
-        plain = plan_serving(catalog, registry, query, fetched, version, where, None)
-        found = plan_served(catalog, registry, plain, None)
+        found = plan_serving(catalog, registry, query, fetched, version, where, None)
     elif cascade.candidates == "expected":
         hopped = plan_search(registry, run.target, fetched, where)
         found = plan_expected(catalog, registry, hopped, Expected(first=max(fetched, FIRST)))

@@ -8,7 +8,6 @@ Nothing is embedded and nothing is written.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,9 +16,8 @@ import pyarrow as pa
 from compatstore.arrays import ArrowTable, Doubles, FloatArray
 from compatstore.boundary import require_fields
 from compatstore.errors import InvalidInput, UpgradeError
-from compatstore.evaluation.fusion import Serving
+from compatstore.evaluation.distances import expected_distances
 from compatstore.search.execute import execute
-from compatstore.search.fusion import FusionPlan
 from compatstore.search.plan import Part, SearchPlan
 from compatstore.storage.arrow_values import to_floats
 from compatstore.storage.catalog import Catalog
@@ -130,32 +128,15 @@ def plan_expected(
             found=f"those of {' and '.join(part[:12] for part in paths[-1])}, without",
             fix="Train one on 400 pairs or more: compatstore train fastfill --gallery GALLERY. Or search without it.",
         )
-    return ExpectedPlan(plan.k, replace(plan, k=max(plan.k, expected.first)), target)
+    return among_candidates(plan, expected)
 
 
-def plan_served(
-    catalog: Catalog, registry: Registry, plan: SearchPlan | FusionPlan, serving: Serving | Expected | None
-) -> SearchPlan | FusionPlan | ExpectedPlan:
-    """Plan a search by expected distances where it asks for them, or names no way and they were chosen; read-only.
-
-    Args:
-        catalog: The gallery.
-        registry: Its state.
-        plan: The search without them; one by two versions stays as it is.
-        serving: The way that the search names; None for the one that `cutover` has chosen for the version.
-
-    Raises:
-        UpgradeError: As `plan_expected`, where they are asked for.
-    """
-    if not isinstance(plan, SearchPlan):
+def among_candidates(plan: SearchPlan, expected: Expected) -> ExpectedPlan | SearchPlan:
+    """The search of a version by expected distances; as it is where its vectors have no sigma^2."""
+    target = next((part for part in plan.parts if part.version == plan.version), None)
+    if target is None or target.columns.uncertainty is None or plan.merge == "reciprocal rank":
         return plan
-    if isinstance(serving, Expected):
-        return plan_expected(catalog, registry, plan, serving)
-    first = registry.record(plan.version).expected
-    if serving is None and first is not None:
-        with suppress(UpgradeError):  # of another transform by now, which was not measured
-            return plan_expected(catalog, registry, plan, Expected(first=first))
-    return plan
+    return ExpectedPlan(plan.k, replace(plan, k=max(plan.k, expected.first)), target)
 
 
 def search_expected(
@@ -185,8 +166,8 @@ def search_expected(
     found = execute(catalog, snapshot, plan.candidates, queries, list(dict.fromkeys([*columns, doubted])))
     numbers = found["_query"].to_numpy() if "_query" in found.column_names else np.zeros(found.num_rows, np.int64)
     factors = _factors(catalog, found, target, doubted)
-    lengths = squared_lengths(queries[plan.version])[numbers]
-    distances = expected_distances(found["_distance"].to_numpy(), factors, lengths, target.metric)
+    added = added_by(queries[plan.version], target.metric)[numbers]
+    distances = expected_distances(found["_distance"].to_numpy() - added, factors, target.metric) + added
     place = found.schema.get_field_index("_distance")
     found = found.set_column(place, "_distance", pa.chunked_array([distances.astype(np.float32)], pa.float32()))
     order = np.lexsort((distances, numbers))
@@ -204,23 +185,9 @@ def _factors(catalog: Catalog, found: ArrowTable, target: Part, doubted: str) ->
     return factors
 
 
-def squared_lengths(queries: FloatArray) -> Doubles:
-    """(q, dim) float32 -> (q,) float64."""
+def added_by(queries: FloatArray, metric: str) -> Doubles:
+    """What a query adds to the distances of `measure` in those of Lance: (q, dim) float32 -> (q,) float64."""
+    if metric != "l2":
+        return np.ones(len(queries))
     lengths: Doubles = np.square(queries.astype(np.float64)).sum(axis=1)
     return lengths
-
-
-def expected_distances(distances: FloatArray, factors: Doubles, lengths: Doubles, metric: str) -> Doubles:
-    """Distances of unit vectors with inner products times factors.
-
-    Args:
-        distances: (n,) or (q, k) float32.
-        factors: As many, what the inner products are multiplied by.
-        lengths: As many, or (q, 1): the squared lengths of the queries, which "l2" needs.
-        metric: Of the distances.
-
-    Returns:
-        As many, float64.
-    """
-    found = distances.astype(np.float64)
-    return (1 - factors) * (1 + lengths) + factors * found if metric == "l2" else 1 - factors * (1 - found)

@@ -17,16 +17,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowArray, ArrowTable, BoolArray, Doubles, FloatArray, Positions
+from compatstore.evaluation.distances import expected_distances
 from compatstore.evaluation.fusion import Fusion, Standardisation, distances_to
 from compatstore.search.condition import joined
 from compatstore.search.execute import query_of_part, require_as_many, side_by_side
+from compatstore.search.expected import Expected, ExpectedPlan, among_candidates
 from compatstore.search.parts import PartResult, search_part
 from compatstore.search.plan import Part, SearchPlan, part_of, plan_search
-from compatstore.search.threshold import DEEPER, DEEPEST, RankedLists, first_depth
+from compatstore.search.threshold import DEEPER, DEEPEST, NO_DOUBT, Doubt, RankedLists, first_depth
 from compatstore.storage.addresses import ADDRESS, rows_at
-from compatstore.storage.arrow_values import to_matrix
+from compatstore.storage.arrow_values import to_floats, to_matrix, to_strings
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE
+from compatstore.storage.doubts import kept_cosines, range_of_factors
 from compatstore.storage.indexes import NEIGHBOURS, SearchSettings, indexes_on
 from compatstore.storage.nearest import AT_ONCE
 from compatstore.storage.registry import Registry
@@ -76,6 +79,11 @@ class FusionPlan:
         """Versions that queries are needed in."""
         return self.source.version, self.target.version
 
+    @property
+    def doubted(self) -> str | None:
+        """The column of sigma^2 where the target's distances are the expected ones, else None."""
+        return self.target.columns.uncertainty if self.fusion.expected else None
+
     def depth(self, items: int, *, exact: bool) -> int:
         """Rows of each column's list at first; of an index not more than it compares."""
         depth = max(first_depth(items, self.k), self.fusion.candidates)
@@ -99,7 +107,7 @@ class FusionPlan:
         source, target, fusion = self.source.version, self.target.version, self.fusion
         apart = ((f"native {target}", fusion.native), (f"transformed {target}", fusion.transformed))
         constants = ((source, fusion.source), *(apart if fusion.per_origin else ((target, fusion.mixture),)))
-        less = fusion.transformed_weight
+        less, kind = fusion.transformed_weight, "standardised expected" if self.doubted else "standardised"
         lines = [
             f"query in {source} and {target}, {self.k} nearest, 2 part(s), merge: fused, "
             f"{1 - fusion.weight:.4g} {source} + {fusion.weight:.4g} {target}"
@@ -110,7 +118,7 @@ class FusionPlan:
                 for part in self.parts
             ),
             "  candidates: read on until no other item can be nearer; of an index, what it compares",
-            f"  standardised distances: {'; '.join(f'{name} {_shown(kind)}' for name, kind in constants)}",
+            f"  {kind} distances: {'; '.join(f'{name} {_shown(each)}' for name, each in constants)}",
             f"  an item without one of the two vectors has {fusion.correlation:.4g} of its other distance",
             f"  weight {fusion.choice or 'named by the caller'}",
             f"  price: two embeddings and two searches for a query, and the column of {source} is kept",
@@ -121,11 +129,12 @@ class FusionPlan:
 
 def plan_fused(
     registry: Registry, source: str, target: str, fusion: Fusion, k: int, where: str | Sequence[str] | None
-) -> FusionPlan | SearchPlan:
+) -> FusionPlan | SearchPlan | ExpectedPlan:
     """Plan a fused search; read-only.
 
     It is the search of one version where the weight is 0 or 1, and where the other version has no vectors in the table:
-    the target before its upgrade has begun, the source after it is retired.
+    the target before its upgrade has begun, the source after it is retired. A fusion by expected distances searches the
+    target so then.
 
     Raises:
         UnknownVersion: Neither version has vectors.
@@ -135,7 +144,8 @@ def plan_fused(
     if right.columns is None or fusion.weight == 0:
         return plan_search(registry, source, k, where)
     if left.columns is None or fusion.weight == 1:
-        return plan_search(registry, target, k, where)
+        alone = plan_search(registry, target, k, where)
+        return among_candidates(alone, Expected()) if fusion.expected else alone
     return FusionPlan(
         k=k,
         source=part_of(left, left.columns),
@@ -174,14 +184,14 @@ def search_fused(
     require_as_many(queries, plan.versions)
     forms = [query_of_part(catalog, part, queries[part.version]) for part in plan.parts]
     exact = not any(indexes_on(snapshot, part.columns.vector) for part in plan.parts)
-    depth = plan.depth(snapshot.count_rows(), exact=exact)
+    depth, doubt = plan.depth(snapshot.count_rows(), exact=exact), _doubt(catalog, plan)
     waiting, found = np.arange(len(forms[0])), list[ArrowTable]()
     while len(waiting):
         at_once, settled = max(1, min(AT_ONCE, ENTRIES // depth)), []
         for start in range(0, len(waiting), at_once):
             asking = waiting[start : start + at_once]
-            lists = _lists(snapshot, plan, [form[asking] for form in forms], depth, exact=exact)
-            rows, last = _nearest(snapshot, plan, lists, [form[asking] for form in forms], columns)
+            lists = _lists(snapshot, plan, [form[asking] for form in forms], depth, doubt, exact=exact)
+            rows, last = _nearest(catalog, snapshot, plan, lists, [form[asking] for form in forms], columns)
             open_ended = exact and depth < DEEPEST
             sure = last <= np.array([each.unseen() if open_ended else np.inf for each in lists])
             found.append(_of_queries(rows, sure, asking))
@@ -202,8 +212,15 @@ def _of_queries(rows: ArrowTable, sure: BoolArray, asking: Positions) -> ArrowTa
     return rows if sure.all() else rows.filter(pa.array(sure[numbers]))
 
 
+def _doubt(catalog: Catalog, plan: FusionPlan) -> Doubt:
+    """How far expected distances may be from those of the target's list."""
+    if plan.doubted is None:
+        return NO_DOUBT
+    return Doubt(plan.target.metric, *range_of_factors(catalog, plan.target.version))
+
+
 def _lists(
-    snapshot: Snapshot, plan: FusionPlan, queries: Sequence[FloatArray], depth: int, *, exact: bool
+    snapshot: Snapshot, plan: FusionPlan, queries: Sequence[FloatArray], depth: int, doubt: Doubt, *, exact: bool
 ) -> list[RankedLists]:
     """For each query what is nearest in each column, without its vectors."""
 
@@ -217,13 +234,18 @@ def _lists(
     complete = depth if exact else 0  # an index may give fewer rows than there are
     first = 0 if exact else plan.candidates
     return [
-        _joined(plan, results, [form[number] for form in queries], complete, first)
+        _joined(plan, results, [form[number] for form in queries], complete, first, doubt)
         for number, results in enumerate(found)
     ]
 
 
 def _joined(
-    plan: FusionPlan, results: Sequence[PartResult], queries: Sequence[FloatArray], complete: int, first: int
+    plan: FusionPlan,
+    results: Sequence[PartResult],
+    queries: Sequence[FloatArray],
+    complete: int,
+    first: int,
+    doubt: Doubt,
 ) -> RankedLists:
     """Both lists of a query; one of fewer than `complete` rows holds all that can be found in its column."""
     lists, ends, errors = [], [], []
@@ -238,10 +260,11 @@ def _joined(
         whole = len(rows) < complete or (complete and not held.all())
         ends.append(np.inf if whole else float(distances[-1]) if len(rows) else -np.inf)
         lists.append((rows[held].astype(np.int64), distances[held]))
-    return RankedLists.of(plan.fusion, lists, (ends[0], ends[1]), (errors[0], errors[1]), first)
+    return RankedLists.of(plan.fusion, lists, (ends[0], ends[1]), (errors[0], errors[1]), first, doubt)
 
 
 def _nearest(
+    catalog: Catalog,
     snapshot: Snapshot,
     plan: FusionPlan,
     lists: Sequence[RankedLists],
@@ -256,11 +279,13 @@ def _nearest(
     asking = np.repeat(np.arange(len(kept)), [len(rows) for rows in kept])
     numbers, places = np.unique(np.concatenate(kept), return_inverse=True)
     held = [name for part in plan.parts for name in (part.columns.vector, part.columns.origin) if name]
+    held += [plan.doubted] if plan.doubted else []
     rows = rows_at(snapshot, numbers, list(dict.fromkeys([*columns, plan.id_column, *held])))
-    return _ranked(plan, rows, places, asking, queries, columns)
+    return _ranked(catalog, plan, rows, places, asking, queries, columns)
 
 
 def _ranked(
+    catalog: Catalog,
     plan: FusionPlan,
     rows: ArrowTable,
     places: Positions,
@@ -271,6 +296,7 @@ def _ranked(
     """The k nearest rows of each query, and the fused distance of the last one, infinite where there are fewer.
 
     Args:
+        catalog: The gallery.
         plan: Of the search.
         rows: Rows that queries ask for.
         places: (m,) the row of each pair of a row and a query.
@@ -282,6 +308,9 @@ def _ranked(
     (in_source, near), (in_target, far) = compared
     origins = [_origins(part, rows) for part in plan.parts]
     native = pc.equal(origins[1], NATIVE).fill_null(False).to_numpy(zero_copy_only=False)[places]
+    if plan.doubted is not None:
+        factors = _factors(catalog, origins[1], to_floats(rows[plan.doubted]))[places]
+        far = expected_distances(far, factors, plan.target.metric)
     fused = plan.fusion.distances(near, far, native, in_source, in_target)
     taken = pa.array(places)
     keys = pa.table({"query": asking, "distance": fused, "id": rows[plan.id_column].take(taken)})
@@ -307,6 +336,13 @@ def _compared(part: Part, queries: FloatArray, rows: ArrowTable, places: Positio
     valid = valid & VectorForm(part.columns.dtype, part.metric).searchable(vectors)
     vectors = np.where(valid[:, None], vectors, np.float32(1))
     return valid[places], distances_to(queries[:, : part.columns.dim], vectors[places], part.metric)
+
+
+def _factors(catalog: Catalog, origins: ArrowArray, sigma2: FloatArray) -> Doubles:
+    """(n,) float64, what each row's product with a query is multiplied by, 1 where it has no vector."""
+    made, factors = origins.is_valid().to_numpy(zero_copy_only=False), np.ones(len(sigma2))
+    factors[made] = kept_cosines(catalog, to_strings(origins)[made], sigma2[made])
+    return factors
 
 
 def _origins(part: Part, rows: ArrowTable) -> ArrowArray:

@@ -12,6 +12,7 @@ from compatstore.errors import Incompatible, InvalidInput, UpgradeError
 from compatstore.evaluation.fusion import Fusion, Serving
 from compatstore.evaluation.merging import Merge
 from compatstore.search.execute import as_queries, is_vectors
+from compatstore.search.expected import Expected, ExpectedPlan, plan_expected
 from compatstore.search.fusion import FusionPlan, plan_fused
 from compatstore.search.plan import SearchPlan, plan_merged, plan_search
 from compatstore.storage.catalog import Catalog
@@ -27,8 +28,8 @@ def plan_serving(
     k: int,
     version: str | None,
     where: str | Sequence[str] | None,
-    serving: Serving | None,
-) -> SearchPlan | FusionPlan:
+    serving: Serving | Expected | None,
+) -> SearchPlan | FusionPlan | ExpectedPlan:
     """Plan a search by one version or by two; read-only.
 
     Args:
@@ -38,14 +39,28 @@ def plan_serving(
         k: Results wanted.
         version: Version of the query; the active one by default.
         where: The caller's conditions.
-        serving: "fused": by both versions of an upgrade. "single": by one version. None: fused where a fusion was
-            chosen for an upgrade of the version and both of its queries are there, or can be made of a source.
+        serving: "fused": by both versions of an upgrade. "single": by one version. `Expected`: by one version and by
+            expected distances. None: fused where a fusion was chosen for an upgrade of the version and both of its
+            queries are there, or can be made of a source; else as `plan_served`.
 
     Raises:
         InvalidInput: The query does not fit what is asked for, or a condition is not one expression.
         UnknownVersion: There is no such version, or nothing to search with its queries.
-        UpgradeError: No fusion was chosen.
+        UpgradeError: No fusion was chosen; or as `plan_expected`.
     """
+    way: Serving | None = "single" if isinstance(serving, Expected) else serving
+    return plan_served(catalog, registry, _plan(catalog, registry, query, k, version, where, way), serving)
+
+
+def _plan(
+    catalog: Catalog,
+    registry: Registry,
+    query: Any,
+    k: int,
+    version: str | None,
+    where: str | Sequence[str] | None,
+    serving: Serving | None,
+) -> SearchPlan | FusionPlan | ExpectedPlan:
     names = versions_of(registry, query, version)
     if len(names) == 2:
         return _plan_pair(registry, names, k, where, serving)
@@ -69,6 +84,34 @@ def plan_serving(
     if decided and run is not None and taken and (value is None or _both_embed(catalog, run)):
         return _plan_run(registry, run, k, where)
     return plan_search(registry, name, k, where)
+
+
+def plan_served(
+    catalog: Catalog,
+    registry: Registry,
+    plan: SearchPlan | FusionPlan | ExpectedPlan,
+    serving: Serving | Expected | None,
+) -> SearchPlan | FusionPlan | ExpectedPlan:
+    """Plan a search by expected distances where it asks for them, or names no way and they were chosen; read-only.
+
+    Args:
+        catalog: The gallery.
+        registry: Its state.
+        plan: The search without them; one that is not by distances of one version as they are stays as it is.
+        serving: The way that the search names; None for the one that `cutover` has chosen for the version.
+
+    Raises:
+        UpgradeError: As `plan_expected`, where they are asked for.
+    """
+    if not isinstance(plan, SearchPlan):
+        return plan
+    if isinstance(serving, Expected):
+        return plan_expected(catalog, registry, plan, serving)
+    first = registry.record(plan.version).expected
+    if serving is None and first is not None:
+        with suppress(UpgradeError):  # of another transform by now, which was not measured
+            return plan_expected(catalog, registry, plan, Expected(first=first))
+    return plan
 
 
 def read_served(catalog: Catalog, registry: Registry, versions: Iterable[str], query: Any) -> dict[str, FloatArray]:
@@ -144,7 +187,7 @@ def _plan_pair(
     k: int,
     where: str | Sequence[str] | None,
     serving: Serving | None,
-) -> SearchPlan | FusionPlan:
+) -> SearchPlan | FusionPlan | ExpectedPlan:
     """Plan a search with queries of two versions."""
     runs = [run for run in registry.runs.values() if {run.source, run.target} == set(names)]
     run = max(runs, key=lambda run: run.started_at, default=None)
@@ -162,7 +205,9 @@ def _plan_pair(
     return plan_search(registry, registry.active if registry.active in names else run.target, k, where)
 
 
-def _plan_run(registry: Registry, run: RunRecord, k: int, where: str | Sequence[str] | None) -> SearchPlan | FusionPlan:
+def _plan_run(
+    registry: Registry, run: RunRecord, k: int, where: str | Sequence[str] | None
+) -> SearchPlan | FusionPlan | ExpectedPlan:
     chosen = _chosen(registry, run)
     assert chosen is not None
     if isinstance(chosen, Merge):

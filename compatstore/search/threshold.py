@@ -10,10 +10,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 from compatstore.arrays import BoolArray, Doubles, RowNumbers
+from compatstore.evaluation.distances import expected_distances
 from compatstore.evaluation.fusion import Fusion
 
 FEWEST = 100  # rows of a list at first: reading fewer is no faster
@@ -24,6 +26,24 @@ DEEPEST = 20_000  # rows after which that ends: very many equal items would take
 def first_depth(items: int, k: int) -> int:
     """Rows of each list at first: a quarter of `sqrt(items * k)`, by which two unrelated lists share about k rows."""
     return max(2 * k, FEWEST, math.isqrt(items * k) // 4)
+
+
+@dataclass(frozen=True)
+class Doubt:
+    """How far the target's distances in a list may be from those that are expected of native vectors.
+
+    Args:
+        metric: Of the target's distances.
+        least: The least factor of a transformed vector's product with a query, >= 0; see `expected_distances`.
+        most: The largest.
+    """
+
+    metric: str
+    least: float = 1.0
+    most: float = 1.0
+
+
+NO_DOUBT = Doubt("dot")
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +59,7 @@ class RankedLists:
         errors: How far the distances of each list may be from those of the vectors themselves.
         first: (n,) bool, rows that are near in any case. An index may leave out what is nearer than the end of its
             list, and so the first rows of a list may be nearer in the other one than the bounds say.
+        doubt: Of the rows of the target's list, whose sigma^2 a list does not tell.
     """
 
     fusion: Fusion
@@ -48,6 +69,7 @@ class RankedLists:
     ends: tuple[float, float]
     errors: tuple[float, float]
     first: BoolArray
+    doubt: Doubt = NO_DOUBT
 
     @classmethod
     def of(
@@ -57,6 +79,7 @@ class RankedLists:
         ends: tuple[float, float],
         errors: tuple[float, float] = (0.0, 0.0),
         first: int = 0,
+        doubt: Doubt = NO_DOUBT,
     ) -> RankedLists:
         """Put the source's and the target's list together, each as rows and their distances, nearest first.
 
@@ -66,13 +89,14 @@ class RankedLists:
             ends: As of the class.
             errors: As of the class.
             first: Rows of each list that are near in any case.
+            doubt: As of the class.
         """
         rows, places = np.unique(np.concatenate([held for held, _ in lists]), return_inverse=True)
         distances, near = np.full((2, len(rows)), np.nan), np.zeros(len(rows), bool)
         for number, part in enumerate(np.split(places, [len(lists[0][0])])):
             distances[number, part] = lists[number][1]
             near[part[:first]] = True
-        return cls(fusion, rows, distances[0], distances[1], ends, errors, near)
+        return cls(fusion, rows, distances[0], distances[1], ends, errors, near, doubt)
 
     def near(self, k: int) -> BoolArray:
         """(n,) bool, rows that may be among the k nearest of those that the lists hold."""
@@ -87,11 +111,11 @@ class RankedLists:
         near, far = self.ends
         cases = []
         if np.isfinite(self.ends).all():
-            cases.append(_both(self.fusion, np.array([near]), np.array([far])).min())
+            cases.append(self._both(np.array([near]), np.array([far])).min())
         for end, in_source in ((near, True), (far, False)):
             if np.isfinite(end):  # rows without a vector in the other version; one step on tells whether they go on up
                 ahead = np.array([end, end + 1.0])
-                alone = _alone(self.fusion, ahead, in_source=in_source)
+                alone = self._alone(ahead, in_source=in_source)
                 cases.append(alone[:, 0].min() if (alone[:, 1] >= alone[:, 0]).all() else -np.inf)
         return float(min(cases, default=np.inf)) - self._slack
 
@@ -99,11 +123,7 @@ class RankedLists:
     def _slack(self) -> float:
         """How far a fused distance may be from the one by the vectors themselves: it is linear in both distances."""
         near, far = (np.array([0.0, error]) for error in self.errors)
-        made = (
-            _both(self.fusion, near, far),
-            _alone(self.fusion, near, in_source=True),
-            _alone(self.fusion, far, in_source=False),
-        )
+        made = (self._both(near, far), self._alone(near, in_source=True), self._alone(far, in_source=False))
         return float(max(np.abs(np.diff(one, axis=1)).max() for one in made))
 
     def _least(self) -> Doubles:
@@ -112,9 +132,9 @@ class RankedLists:
         near, far = np.where(here, self.source, self.ends[0]), np.where(there, self.target, self.ends[1])
         least = np.where(np.minimum(near, far) == -np.inf, -np.inf, np.inf)
         finite = np.isfinite(near) & np.isfinite(far)
-        least[finite] = _both(self.fusion, near[finite], far[finite]).min(axis=0)
+        least[finite] = self._both(near[finite], far[finite]).min(axis=0)
         for known, distances, in_source in ((here & ~there, near, True), (there & ~here, far, False)):
-            alone = _alone(self.fusion, distances[known], in_source=in_source).min(axis=0)
+            alone = self._alone(distances[known], in_source=in_source).min(axis=0)
             least[known] = np.minimum(least[known], alone)
         return least
 
@@ -122,24 +142,46 @@ class RankedLists:
         """(n,) the most that it can be; infinite for a row that one list alone holds."""
         known = ~np.isnan(self.source) & ~np.isnan(self.target)
         most = np.full(len(self.rows), np.inf)
-        most[known] = _both(self.fusion, self.source[known], self.target[known]).max(axis=0)
+        most[known] = self._both(self.source[known], self.target[known]).max(axis=0)
         return most
 
+    def _both(self, source: Doubles, target: Doubles) -> Doubles:
+        """(kinds, n) fused distances of rows with both vectors."""
+        return np.stack(
+            [self.fusion.distances(source, kind.of(target), np.full(len(source), kind.native)) for kind in self._kinds]
+        )
 
-def _both(fusion: Fusion, source: Doubles, target: Doubles) -> Doubles:
-    """(kinds, n) fused distances of rows with both vectors."""
-    return np.stack([fusion.distances(source, target, np.full(len(source), kind)) for kind in _kinds(fusion)])
+    def _alone(self, distances: Doubles, *, in_source: bool) -> Doubles:
+        """(kinds, n) the same of rows with a vector in one version only."""
+        here, there = (np.full(len(distances), held) for held in (in_source, not in_source))
+        return np.stack(
+            [
+                self.fusion.distances(distances, kind.of(distances), np.full(len(distances), kind.native), here, there)
+                for kind in self._kinds
+            ]
+        )
+
+    @cached_property
+    def _kinds(self) -> tuple[_Kind, ...]:
+        """What a row's target vector may be, which a list does not tell; one where that makes no difference.
+
+        A fused distance is linear in the factor: of all factors the least and the largest are enough.
+        """
+        doubt, fusion = self.doubt, self.fusion
+        apart = fusion.per_origin or fusion.transformed_weight is not None or doubt.least < 1 or doubt.most > 1
+        native = _Kind(True, 1.0, doubt.metric)
+        if not apart:
+            return (native,)
+        return native, *(_Kind(False, factor, doubt.metric) for factor in sorted({doubt.least, doubt.most}))
 
 
-def _alone(fusion: Fusion, distances: Doubles, *, in_source: bool) -> Doubles:
-    """(kinds, n) the same of rows with a vector in one version only."""
-    here, there = (np.full(len(distances), held) for held in (in_source, not in_source))
-    return np.stack(
-        [fusion.distances(distances, distances, np.full(len(distances), kind), here, there) for kind in _kinds(fusion)]
-    )
+class _Kind(NamedTuple):
+    """A kind of target vectors."""
 
+    native: bool
+    factor: float
+    metric: str
 
-def _kinds(fusion: Fusion) -> tuple[bool, ...]:
-    """Whether a row's target vector is native, which a list does not tell; either where that makes no difference."""
-    apart = fusion.per_origin or fusion.transformed_weight is not None
-    return (True, False) if apart else (True,)
+    def of(self, distances: Doubles) -> Doubles:
+        """The expected distances of vectors at these distances."""
+        return expected_distances(distances, self.factor, self.metric)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -46,3 +47,11 @@ def kept_cosines(catalog: Catalog, origins: npt.NDArray[np.object_], sigma2: Flo
             rows = origins == origin
             factors[rows] = shrinkage.at(sigma2[rows])
     return factors
+
+
+def range_of_factors(catalog: Catalog, version: str) -> tuple[float, float]:
+    """The least and the largest factor that `kept_cosines` can give for vectors of a version; 1 is between the two."""
+    ids = [found.id for found in catalog.recorded().artifacts.values() if found.target == version]
+    known = [shrinkage for shrinkage in map(partial(shrinkage_of, catalog), ids) if shrinkage is not None]
+    factors = [1.0, *(factor for shrinkage in known for factor in shrinkage.factors)]
+    return min(factors), max(factors)

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compatstore.evaluation.distances import expected_distances
 from compatstore.evaluation.fusion import Fusion, Standardisation
-from compatstore.search.threshold import FEWEST, RankedLists, first_depth
+from compatstore.search.threshold import FEWEST, NO_DOUBT, Doubt, RankedLists, first_depth
 
 FUSION = Fusion(
     weight=0.4,
@@ -31,23 +32,28 @@ FUSION = Fusion(
     per_origin=st.booleans(),
     correlation=st.floats(-1, 1),
     shift=st.floats(-5, 5),
+    metric=st.sampled_from(["l2", "cosine", "dot"]),
+    factors=st.none() | st.tuples(st.floats(0, 1), st.floats(1, 2)),
 )
-def test_what_lists_leave_out_is_no_nearer(seed, depth, weight, own, per_origin, correlation, shift):
-    """Whatever vectors and kinds the rows have: the bounds of `RankedLists` hold for each."""
+def test_what_lists_leave_out_is_no_nearer(seed, depth, weight, own, per_origin, correlation, shift, metric, factors):
+    """Whatever vectors, kinds and doubts the rows have: the bounds of `RankedLists` hold for each."""
     apart = {"transformed_weight": own, "per_origin": per_origin, "correlation": correlation}
     fusion, k = replace(FUSION, weight=weight, **apart), 3
     rng = np.random.default_rng(seed)
     distances, native = rng.normal(size=(2, 20)) + shift, rng.random(20) < 0.5
     has = rng.random((2, 20)) < 0.8
-    fused = fusion.distances(*distances, native, *has)
+    doubt = NO_DOUBT if factors is None else Doubt(metric, *factors)
+    kept = np.where(native, 1.0, rng.uniform(doubt.least, doubt.most, size=20))
+    doubted = expected_distances(distances[1], kept, doubt.metric)
+    fused = fusion.distances(distances[0], doubted, native, *has)
     listed = [np.flatnonzero(held)[np.argsort(one[held])][:depth] for one, held in zip(distances, has, strict=True)]
     ends = [np.inf if len(rows) < depth else one[rows[-1]] for one, rows in zip(distances, listed, strict=True)]
     held = [(rows, one[rows]) for one, rows in zip(distances, listed, strict=True)]
-    lists = RankedLists.of(fusion, held, tuple(ends))
+    lists = RankedLists.of(fusion, held, tuple(ends), doubt=doubt)
     assert lists.unseen() <= np.delete(fused, lists.rows).min(initial=np.inf) + 1e-9
-    kept = lists.rows[lists.near(k)]
+    near = lists.rows[lists.near(k)]
     nearest = lists.rows[np.argsort(fused[lists.rows], kind="stable")[:k]]
-    assert set(nearest[np.isfinite(fused[nearest])].tolist()) <= set(kept.tolist())
+    assert set(nearest[np.isfinite(fused[nearest])].tolist()) <= set(near.tolist())
 
 
 def test_either_kind_of_vector_may_be_the_nearer_one():

@@ -25,6 +25,7 @@ from compatstore.upgrade.estimates.trial import (
     SampleSettings,
     as_evaluation_sample,
     decision_settings,
+    factors_of,
     order_of_sample,
     require_path,
 )
@@ -56,11 +57,12 @@ def choose_fusion(context: UpgradeContext, settings: SampleSettings, weight: flo
     sample = draw_sample(context, settings.sample, labels=settings.labels, seed=settings.seed)
     native = sample.served.valid & (sample.served.origin == NATIVE)
     made = transformer_of(context.catalog, context.run).apply(sample.source)
-    stored = sample.served.valid & ~native
-    transformed = np.where(stored[:, None], sample.served.vectors, made.vectors)
     urgent = order_of_sample(context, sample, made)
+    stored = sample.served.valid & ~native
+    made.put(stored, sample.served.take(stored))
     by_both = decision_settings(context, replace(settings, trust=TRUST))
-    trial = trial_of_fusions(as_evaluation_sample(sample, transformed, urgent), by_both)
+    transformed = replace(as_evaluation_sample(sample, made.vectors, urgent), factors=factors_of(context, made))
+    trial = trial_of_fusions(transformed, by_both)
     constants = trial.constants()
     share = native_share(context)
     if weight is not None:

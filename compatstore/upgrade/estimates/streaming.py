@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from compatstore.evaluation.compatibility import fit_length
-from compatstore.evaluation.distances import expected
 from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.strategies import EXPECTED
 from compatstore.evaluation.whole import FusedWay, Passing, WholeFigures, WholeSearch
@@ -44,12 +43,14 @@ class Streaming:
 
     def _batches(self) -> Iterator[Passing]:
         for batch in self.passing.batches(self.search.batch_rows):
-            vectors = {**dict.fromkeys(SOURCE_WAYS, batch.source), TARGET_WAY: batch.target}
-            if EXPECTED in self.search.queries:
-                vectors[EXPECTED] = expected(batch.target, batch.factors).astype(np.float32)
-            there = dict.fromkeys(SOURCE_WAYS, batch.in_source)
-            there |= dict.fromkeys((TARGET_WAY, EXPECTED), batch.in_target)
-            yield Passing(places=batch.places, vectors=vectors, there=there, native=batch.native)
+            ways = (TARGET_WAY, EXPECTED)
+            yield Passing(
+                places=batch.places,
+                vectors=dict.fromkeys(SOURCE_WAYS, batch.source) | dict.fromkeys(ways, batch.target),
+                there=dict.fromkeys(SOURCE_WAYS, batch.in_source) | dict.fromkeys(ways, batch.in_target),
+                native=batch.native,
+                factors={EXPECTED: batch.factors},
+            )
 
 
 def search_whole(
@@ -77,6 +78,8 @@ def search_whole(
     """
     queries, nothing = sample.target_queries, np.full(sample.population, -1)
     classes = nothing if sample.classes is None else sample.classes
+    by_expected = fusion is not None and fusion.expected
+    doubted = doubted or by_expected
     search = WholeSearch(
         queries={
             "s/s": sample.source_queries,
@@ -84,7 +87,7 @@ def search_whole(
             TARGET_WAY: queries,
             **({EXPECTED: queries} if doubted else {}),
         },
-        metrics={**metrics, EXPECTED: "dot"},
+        metrics={**metrics, EXPECTED: metrics[TARGET_WAY]},
         query_classes=classes[sample.query_places],
         classes=classes,
         itself=sample.query_places,
@@ -92,6 +95,8 @@ def search_whole(
         judged=None if sample.queries is None else sample.queries.judged,
         depth=depth,
         swapped={"t/s"},
-        fused={} if fusion is None else {FUSED_WAY: FusedWay(source="s/s", target=TARGET_WAY, fusion=fusion)},
+        fused={}
+        if fusion is None
+        else {FUSED_WAY: FusedWay(source="s/s", target=EXPECTED if by_expected else TARGET_WAY, fusion=fusion)},
     )
     return Streaming(passing=GalleryPass.of(context, served=served, doubted=doubted), search=search)

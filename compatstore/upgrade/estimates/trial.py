@@ -148,7 +148,7 @@ def rank_on_sample(
     """
     metrics, whole, decided = _metrics(context), None, decision_settings(context, settings)
     complete = sample.population == len(sample.places)
-    doubted = settings.expected_shares != () and can_doubt(context.catalog, context.target_record, context.run.path)
+    factors, asked = factors_of(context, made), settings.expected_shares != ()
     fusion = context.registry.fusion_served(context.run.target) if served else None
     if sample.told and not complete:
         whole = search_whole(
@@ -159,15 +159,21 @@ def rank_on_sample(
             served=served,
             fusion=fusion,
             seed=settings.seed,
-            doubted=doubted,
+            doubted=asked and factors is not None,
         ).figures(KS)
     native = sample.served.valid & (sample.served.origin == NATIVE)
     now = None if fusion is None else ServedFusion(fusion=fusion, native=native)
-    factors = kept_cosines(context.catalog, made.origin, made.uncertainty) if doubted else None
     trial = replace(as_evaluation_sample(sample, made.vectors, urgent), whole=whole, served=now, factors=factors)
     strategies = tuple(rank_strategies(trial, decided))
     table = replace(decide_between(trial, decided, strategies), provenance=sample.provenance)
     return Ranked(table=table, strategies=strategies, metrics=decided.metrics)
+
+
+def factors_of(context: UpgradeContext, made: VersionValues) -> Doubles | None:
+    """What the cosines of n items' vectors in the target are multiplied by, as of `EvaluationSample`."""
+    if not can_doubt(context.catalog, context.target_record, context.run.path):
+        return None
+    return kept_cosines(context.catalog, made.origin, made.uncertainty)
 
 
 def as_evaluation_sample(sample: Sample, transformed: FloatArray, urgent: npt.NDArray[np.intp]) -> EvaluationSample:
