@@ -24,12 +24,12 @@ from compatstore.search.execute import query_of_part, require_as_many, side_by_s
 from compatstore.search.expected import Expected, ExpectedPlan, among_candidates
 from compatstore.search.parts import PartResult, search_part
 from compatstore.search.plan import Part, SearchPlan, part_of, plan_search
-from compatstore.search.threshold import DEEPER, DEEPEST, NO_DOUBT, Doubt, RankedLists, first_depth
+from compatstore.search.threshold import DEEPER, DEEPEST, ListFactors, RankedLists, first_depth
 from compatstore.storage.addresses import ADDRESS, rows_at
 from compatstore.storage.arrow_values import to_floats, to_matrix, to_strings
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE
-from compatstore.storage.doubts import kept_cosines, range_of_factors
+from compatstore.storage.doubts import Doubt, kept_cosines
 from compatstore.storage.indexes import NEIGHBOURS, SearchSettings, indexes_on
 from compatstore.storage.nearest import AT_ONCE
 from compatstore.storage.registry import Registry
@@ -184,7 +184,8 @@ def search_fused(
     require_as_many(queries, plan.versions)
     forms = [query_of_part(catalog, part, queries[part.version]) for part in plan.parts]
     exact = not any(indexes_on(snapshot, part.columns.vector) for part in plan.parts)
-    depth, doubt = plan.depth(snapshot.count_rows(), exact=exact), _doubt(catalog, plan)
+    depth = plan.depth(snapshot.count_rows(), exact=exact)
+    doubt = Doubt.of(catalog, plan.target.version) if plan.doubted else None
     waiting, found = np.arange(len(forms[0])), list[ArrowTable]()
     while len(waiting):
         at_once, settled = max(1, min(AT_ONCE, ENTRIES // depth)), []
@@ -212,22 +213,16 @@ def _of_queries(rows: ArrowTable, sure: BoolArray, asking: Positions) -> ArrowTa
     return rows if sure.all() else rows.filter(pa.array(sure[numbers]))
 
 
-def _doubt(catalog: Catalog, plan: FusionPlan) -> Doubt:
-    """How far expected distances may be from those of the target's list."""
-    if plan.doubted is None:
-        return NO_DOUBT
-    return Doubt(plan.target.metric, *range_of_factors(catalog, plan.target.version))
-
-
 def _lists(
-    snapshot: Snapshot, plan: FusionPlan, queries: Sequence[FloatArray], depth: int, doubt: Doubt, *, exact: bool
+    snapshot: Snapshot, plan: FusionPlan, queries: Sequence[FloatArray], depth: int, doubt: Doubt | None, *, exact: bool
 ) -> list[RankedLists]:
-    """For each query what is nearest in each column, without its vectors."""
+    """For each query what is nearest in each column, without its vectors; with sigma^2 where that is to count."""
 
     def find(number: int) -> list[PartResult]:
         part = plan.parts[number]
         alone = replace(part, settings=part.settings.fetching(depth), columns=replace(part.columns, origin=None))
-        return search_part(snapshot, alone, queries[number], depth, plan.where, [ADDRESS], exactly=True)
+        columns = [ADDRESS, *([plan.doubted] if plan.doubted and part is plan.target else [])]
+        return search_part(snapshot, alone, queries[number], depth, plan.where, columns, exactly=True)
 
     searches = [side_by_side().submit(find, number) for number in range(len(plan.parts))]
     found = zip(*(search.result() for search in searches), strict=True)
@@ -245,7 +240,7 @@ def _joined(
     queries: Sequence[FloatArray],
     complete: int,
     first: int,
-    doubt: Doubt,
+    doubt: Doubt | None,
 ) -> RankedLists:
     """Both lists of a query; one of fewer than `complete` rows holds all that can be found in its column."""
     lists, ends, errors = [], [], []
@@ -260,7 +255,11 @@ def _joined(
         whole = len(rows) < complete or (complete and not held.all())
         ends.append(np.inf if whole else float(distances[-1]) if len(rows) else -np.inf)
         lists.append((rows[held].astype(np.int64), distances[held]))
-    return RankedLists.of(plan.fusion, lists, (ends[0], ends[1]), (errors[0], errors[1]), first, doubt)
+    factors = None
+    if doubt is not None and plan.doubted is not None:
+        listed = results[1].rows[plan.doubted].filter(pa.array(held))
+        factors = ListFactors(plan.target.metric, *doubt.bounds(to_floats(listed)), rest=doubt.range)
+    return RankedLists.of(plan.fusion, lists, (ends[0], ends[1]), (errors[0], errors[1]), first, factors)
 
 
 def _nearest(

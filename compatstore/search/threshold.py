@@ -28,22 +28,20 @@ def first_depth(items: int, k: int) -> int:
     return max(2 * k, FEWEST, math.isqrt(items * k) // 4)
 
 
-@dataclass(frozen=True)
-class Doubt:
-    """How far the target's distances in a list may be from those that are expected of native vectors.
+class ListFactors(NamedTuple):
+    """What the products of the target's list may have to be multiplied by (`expected_distances`).
 
-    Args:
+    Attributes:
         metric: Of the target's distances.
-        least: The least factor of a transformed vector's product with a query, >= 0; see `expected_distances`.
-        most: The largest.
+        least: (m,) float64, the least factor of each row of the list, as far as the list tells.
+        most: (m,) float64, the largest.
+        rest: The least and the largest factor of a row that it does not hold.
     """
 
     metric: str
-    least: float = 1.0
-    most: float = 1.0
-
-
-NO_DOUBT = Doubt("dot")
+    least: Doubles
+    most: Doubles
+    rest: tuple[float, float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +57,9 @@ class RankedLists:
         errors: How far the distances of each list may be from those of the vectors themselves.
         first: (n,) bool, rows that are near in any case. An index may leave out what is nearer than the end of its
             list, and so the first rows of a list may be nearer in the other one than the bounds say.
-        doubt: Of the rows of the target's list, whose sigma^2 a list does not tell.
+        factors: (2, n) float64, the least and the largest factor of each row's product in the target.
+        rest: The same of a row that neither list holds.
+        metric: Of the target's distances.
     """
 
     fusion: Fusion
@@ -69,7 +69,9 @@ class RankedLists:
     ends: tuple[float, float]
     errors: tuple[float, float]
     first: BoolArray
-    doubt: Doubt = NO_DOUBT
+    factors: Doubles
+    rest: tuple[float, float] = (1.0, 1.0)
+    metric: str = "dot"
 
     @classmethod
     def of(
@@ -79,7 +81,7 @@ class RankedLists:
         ends: tuple[float, float],
         errors: tuple[float, float] = (0.0, 0.0),
         first: int = 0,
-        doubt: Doubt = NO_DOUBT,
+        factors: ListFactors | None = None,
     ) -> RankedLists:
         """Put the source's and the target's list together, each as rows and their distances, nearest first.
 
@@ -89,14 +91,18 @@ class RankedLists:
             ends: As of the class.
             errors: As of the class.
             first: Rows of each list that are near in any case.
-            doubt: As of the class.
+            factors: Where the fusion is by expected distances.
         """
         rows, places = np.unique(np.concatenate([held for held, _ in lists]), return_inverse=True)
         distances, near = np.full((2, len(rows)), np.nan), np.zeros(len(rows), bool)
         for number, part in enumerate(np.split(places, [len(lists[0][0])])):
             distances[number, part] = lists[number][1]
             near[part[:first]] = True
-        return cls(fusion, rows, distances[0], distances[1], ends, errors, near, doubt)
+        if factors is None:
+            return cls(fusion, rows, distances[0], distances[1], ends, errors, near, np.ones((2, len(rows))))
+        known = np.repeat(np.array(factors.rest)[:, None], len(rows), axis=1)
+        known[:, places[len(lists[0][0]) :]] = factors.least, factors.most
+        return cls(fusion, rows, distances[0], distances[1], ends, errors, near, known, factors.rest, factors.metric)
 
     def near(self, k: int) -> BoolArray:
         """(n,) bool, rows that may be among the k nearest of those that the lists hold."""
@@ -111,11 +117,11 @@ class RankedLists:
         near, far = self.ends
         cases = []
         if np.isfinite(self.ends).all():
-            cases.append(self._both(np.array([near]), np.array([far])).min())
+            cases.append(self._both(np.array([near]), np.array([far]), self._rest).min())
         for end, in_source in ((near, True), (far, False)):
             if np.isfinite(end):  # rows without a vector in the other version; one step on tells whether they go on up
                 ahead = np.array([end, end + 1.0])
-                alone = self._alone(ahead, in_source=in_source)
+                alone = self._alone(ahead, self._rest, in_source=in_source)
                 cases.append(alone[:, 0].min() if (alone[:, 1] >= alone[:, 0]).all() else -np.inf)
         return float(min(cases, default=np.inf)) - self._slack
 
@@ -123,7 +129,11 @@ class RankedLists:
     def _slack(self) -> float:
         """How far a fused distance may be from the one by the vectors themselves: it is linear in both distances."""
         near, far = (np.array([0.0, error]) for error in self.errors)
-        made = (self._both(near, far), self._alone(near, in_source=True), self._alone(far, in_source=False))
+        made = (
+            self._both(near, far, self._rest),
+            self._alone(near, self._rest, in_source=True),
+            self._alone(far, self._rest, in_source=False),
+        )
         return float(max(np.abs(np.diff(one, axis=1)).max() for one in made))
 
     def _least(self) -> Doubles:
@@ -132,9 +142,9 @@ class RankedLists:
         near, far = np.where(here, self.source, self.ends[0]), np.where(there, self.target, self.ends[1])
         least = np.where(np.minimum(near, far) == -np.inf, -np.inf, np.inf)
         finite = np.isfinite(near) & np.isfinite(far)
-        least[finite] = self._both(near[finite], far[finite]).min(axis=0)
+        least[finite] = self._both(near[finite], far[finite], self.factors[:, finite]).min(axis=0)
         for known, distances, in_source in ((here & ~there, near, True), (there & ~here, far, False)):
-            alone = self._alone(distances[known], in_source=in_source).min(axis=0)
+            alone = self._alone(distances[known], self.factors[:, known], in_source=in_source).min(axis=0)
             least[known] = np.minimum(least[known], alone)
         return least
 
@@ -142,46 +152,45 @@ class RankedLists:
         """(n,) the most that it can be; infinite for a row that one list alone holds."""
         known = ~np.isnan(self.source) & ~np.isnan(self.target)
         most = np.full(len(self.rows), np.inf)
-        most[known] = self._both(self.source[known], self.target[known]).max(axis=0)
+        most[known] = self._both(self.source[known], self.target[known], self.factors[:, known]).max(axis=0)
         return most
 
-    def _both(self, source: Doubles, target: Doubles) -> Doubles:
-        """(kinds, n) fused distances of rows with both vectors."""
+    @property
+    def _rest(self) -> Doubles:
+        """(2, 1) float64, `rest` as `factors` are given."""
+        return np.array(self.rest)[:, None]
+
+    def _both(self, source: Doubles, target: Doubles, factors: Doubles) -> Doubles:
+        """(kinds, n) fused distances of rows with both vectors, by their factors, (2, n) or (2, 1)."""
         return np.stack(
-            [self.fusion.distances(source, kind.of(target), np.full(len(source), kind.native)) for kind in self._kinds]
+            [
+                self.fusion.distances(source, self._expected(target, factor), np.full(len(source), native))
+                for native, factor in self._kinds(factors)
+            ]
         )
 
-    def _alone(self, distances: Doubles, *, in_source: bool) -> Doubles:
+    def _alone(self, distances: Doubles, factors: Doubles, *, in_source: bool) -> Doubles:
         """(kinds, n) the same of rows with a vector in one version only."""
         here, there = (np.full(len(distances), held) for held in (in_source, not in_source))
         return np.stack(
             [
-                self.fusion.distances(distances, kind.of(distances), np.full(len(distances), kind.native), here, there)
-                for kind in self._kinds
+                self.fusion.distances(
+                    distances, self._expected(distances, factor), np.full(len(distances), native), here, there
+                )
+                for native, factor in self._kinds(factors)
             ]
         )
 
-    @cached_property
-    def _kinds(self) -> tuple[_Kind, ...]:
-        """What a row's target vector may be, which a list does not tell; one where that makes no difference.
+    def _kinds(self, factors: Doubles) -> list[tuple[bool, Doubles | float]]:
+        """What a row's target vector may be, native or not, and its factor; one where that makes no difference.
 
         A fused distance is linear in the factor: of all factors the least and the largest are enough.
         """
-        doubt, fusion = self.doubt, self.fusion
-        apart = fusion.per_origin or fusion.transformed_weight is not None or doubt.least < 1 or doubt.most > 1
-        native = _Kind(True, 1.0, doubt.metric)
-        if not apart:
-            return (native,)
-        return native, *(_Kind(False, factor, doubt.metric) for factor in sorted({doubt.least, doubt.most}))
+        made: list[tuple[bool, Doubles | float]] = [(False, factor) for factor in factors]
+        if (factors[0] == factors[1]).all():
+            made = made[:1]
+        apart = self.fusion.per_origin or self.fusion.transformed_weight is not None
+        return [(True, 1.0), *made] if apart else made
 
-
-class _Kind(NamedTuple):
-    """A kind of target vectors."""
-
-    native: bool
-    factor: float
-    metric: str
-
-    def of(self, distances: Doubles) -> Doubles:
-        """The expected distances of vectors at these distances."""
-        return expected_distances(distances, self.factor, self.metric)
+    def _expected(self, distances: Doubles, factor: Doubles | float) -> Doubles:
+        return expected_distances(distances, factor, self.metric)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -49,9 +49,36 @@ def kept_cosines(catalog: Catalog, origins: npt.NDArray[np.object_], sigma2: Flo
     return factors
 
 
-def range_of_factors(catalog: Catalog, version: str) -> tuple[float, float]:
-    """The least and the largest factor that `kept_cosines` can give for vectors of a version; 1 is between the two."""
-    ids = [found.id for found in catalog.recorded().artifacts.values() if found.target == version]
-    known = [shrinkage for shrinkage in map(partial(shrinkage_of, catalog), ids) if shrinkage is not None]
-    factors = [1.0, *(factor for shrinkage in known for factor in shrinkage.factors)]
-    return min(factors), max(factors)
+@dataclass(frozen=True)
+class Doubt:
+    """What the factors of a version's vectors can be, as far as their sigma^2 tells it, whichever artifact made them.
+
+    Args:
+        shrinkages: Of the artifacts that lead to the version and were measured.
+        unmeasured: Whether other artifacts, or chains of several, may have made some: their factor is 1.
+    """
+
+    shrinkages: tuple[Shrinkage, ...]
+    unmeasured: bool
+
+    @classmethod
+    def of(cls, catalog: Catalog, version: str) -> Doubt:
+        """That of a version as its gallery knows artifacts now."""
+        records = catalog.recorded().artifacts.values()
+        leading = [record for record in records if record.target == version]
+        found = [shrinkage_of(catalog, record.id) for record in leading]
+        chained = {record.source for record in leading} & {record.target for record in records}
+        return cls(tuple(one for one in found if one is not None), None in found or bool(chained))
+
+    @property
+    def range(self) -> tuple[float, float]:
+        """The least and the largest factor of any vector; 1, of native vectors, is between the two."""
+        factors = [1.0, *(factor for shrinkage in self.shrinkages for factor in shrinkage.factors)]
+        return min(factors), max(factors)
+
+    def bounds(self, sigma2: FloatArray) -> tuple[Doubles, Doubles]:
+        """The least and the largest factor by sigma^2, NaN of native vectors: (n,) float32 -> two (n,) float64."""
+        found = [shrinkage.at(sigma2) for shrinkage in self.shrinkages]
+        if self.unmeasured or not found:
+            found.append(np.ones(len(sigma2)))
+        return np.min(found, axis=0), np.max(found, axis=0)

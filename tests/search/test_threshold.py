@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from compatstore.evaluation.distances import expected_distances
 from compatstore.evaluation.fusion import Fusion, Standardisation
-from compatstore.search.threshold import FEWEST, NO_DOUBT, Doubt, RankedLists, first_depth
+from compatstore.search.threshold import FEWEST, ListFactors, RankedLists, first_depth
 
 FUSION = Fusion(
     weight=0.4,
@@ -42,14 +42,16 @@ def test_what_lists_leave_out_is_no_nearer(seed, depth, weight, own, per_origin,
     rng = np.random.default_rng(seed)
     distances, native = rng.normal(size=(2, 20)) + shift, rng.random(20) < 0.5
     has = rng.random((2, 20)) < 0.8
-    doubt = NO_DOUBT if factors is None else Doubt(metric, *factors)
-    kept = np.where(native, 1.0, rng.uniform(doubt.least, doubt.most, size=20))
-    doubted = expected_distances(distances[1], kept, doubt.metric)
+    low, high = factors or (1.0, 1.0)
+    kept = np.where(native, 1.0, rng.uniform(low, high, size=20))
+    known = np.stack([np.where(rng.random(20) < 0.5, kept, end) for end in (low, high)])
+    doubted = expected_distances(distances[1], kept, metric) if factors else distances[1]
     fused = fusion.distances(distances[0], doubted, native, *has)
     listed = [np.flatnonzero(held)[np.argsort(one[held])][:depth] for one, held in zip(distances, has, strict=True)]
     ends = [np.inf if len(rows) < depth else one[rows[-1]] for one, rows in zip(distances, listed, strict=True)]
     held = [(rows, one[rows]) for one, rows in zip(distances, listed, strict=True)]
-    lists = RankedLists.of(fusion, held, tuple(ends), doubt=doubt)
+    told = ListFactors(metric, *known[:, listed[1]], (low, high)) if factors else None
+    lists = RankedLists.of(fusion, held, tuple(ends), factors=told)
     assert lists.unseen() <= np.delete(fused, lists.rows).min(initial=np.inf) + 1e-9
     near = lists.rows[lists.near(k)]
     nearest = lists.rows[np.argsort(fused[lists.rows], kind="stable")[:k]]
