@@ -115,10 +115,10 @@ class _Asking:
         if fusion.weight:
             native[gallery.native_ids("v2")] = True
             vectors, there, kept = self._target(gallery, ids)
-            column, factors = np.where(there[:, None], vectors, 0), kept if fusion.expected else None
+            column, factors = np.where(there[:, None], vectors, 0), kept
         source = measure(self._queries["v1"], self._stored, "cosine", block=BLOCK)
-        target = measure(self._queries["v2"], column, "cosine", block=BLOCK, undirected="lose", factors=factors)
-        blocks = list(fused_blocks(source, target, native, self._relevance, [fusion]))
+        target = measure(self._queries["v2"], column, "cosine", block=BLOCK, undirected="lose")
+        blocks = list(fused_blocks(source, target, native, self._relevance, [fusion], factors))
         self._check(gallery, fusion, np.concatenate([block for _, block in blocks]))
         return rank_blocks(blocks, len(self._queries["v1"]), self._relevance, [np.arange(len(ids))])[0]
 

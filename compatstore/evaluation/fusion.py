@@ -27,9 +27,10 @@ from compatstore.boundary import require_fields
 from compatstore.documents import read_record, to_document
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.bootstrap import Estimate
-from compatstore.evaluation.distances import Distances
+from compatstore.evaluation.distances import Distances, expected_distances
 from compatstore.evaluation.relevance import Relevance
 from compatstore.shown import Shown
+from compatstore.versions import Metric
 
 Serving = Literal["single", "fused"]  # by one version, or by both versions of an upgrade as one
 Served = Literal["single", "fused", "expected"]  # or by one version, with what was transformed by expected distances
@@ -155,7 +156,7 @@ class Fusion(Shown):
         transformed_weight: Weight of the target's distance of items without a native vector of the target, in [0, 1];
             None for `weight`.
         expected: Whether the target's distances are those that native vectors are expected to have, by the sigma^2 of
-            transformed ones (`expected_distances`). The constants and weights are of them.
+            transformed ones. The constants and weights between 0 and 1 are of them.
 
     Raises:
         InvalidInput: A number is out of range.
@@ -232,7 +233,7 @@ class Fusion(Shown):
 
         Args:
             source: (..., n) float64, distances to source vectors.
-            target: (..., n) float64, distances to target vectors, the expected ones where the fusion is by these.
+            target: (..., n) float64, distances to target vectors, as `doubted` gives them.
             native: (n,) bool, items whose target vector is native.
             in_source: (n,) bool, items that have a source vector; None for all. The distances of others may be
                 anything.
@@ -253,6 +254,20 @@ class Fusion(Shown):
             np.where(there, right, self.correlation * left),
         )
         return np.where(here | there, self._weighed(left, right, native), np.inf)
+
+    def doubted(self, target: Doubles, factors: Doubles | float | None, metric: str) -> Doubles:
+        """Distances to target vectors as the fusion compares them: where it is by expected distances, these.
+
+        Args:
+            target: (..., n) float64.
+            factors: (n,) float64 or one, as of `expected_distances`; None where nobody knows.
+            metric: Of the target.
+        """
+        return (
+            target
+            if self.single or not self.expected or factors is None
+            else expected_distances(target, factors, metric)
+        )
 
     def _weighed(self, left: Doubles, right: Doubles, native: BoolArray) -> Doubles:
         """Standardised distances of both versions as one."""
@@ -329,7 +344,13 @@ def standardise(source: Distances, native: Distances, transformed: Distances, it
 
 
 def fused_blocks(
-    source: Distances, target: Distances, native: BoolArray, relevance: Relevance, fusions: Sequence[Fusion]
+    source: Distances,
+    target: Distances,
+    native: BoolArray,
+    relevance: Relevance,
+    fusions: Sequence[Fusion],
+    factors: Doubles | None = None,
+    metric: Metric = "cosine",
 ) -> Iterator[tuple[int, Doubles]]:
     """Fused distances of n items by several fusions, block by block: (b, fusions * n) float64, fusion after fusion.
 
@@ -339,11 +360,15 @@ def fused_blocks(
         native: (n,) bool, items whose target vector is native.
         relevance: The correct items; items are in the order that breaks ties.
         fusions: What is compared.
+        factors: (n,) float64, as of `Fusion.doubted`.
+        metric: Of the target, where there are factors.
     """
-    native = native[relevance.order]
+    native, kept = native[relevance.order], None if factors is None else factors[relevance.order]
     for (start, left), (_, right) in zip(source.blocks(), target.blocks(), strict=True):
         near, far = (np.take(block, relevance.order, axis=1) for block in (left, right))
-        found = np.stack([fusion.distances(near, far, native) for fusion in fusions], axis=1)
+        found = np.stack(
+            [fusion.distances(near, fusion.doubted(far, kept, metric), native) for fusion in fusions], axis=1
+        )
         yield start, found.reshape(len(found), -1)
 
 

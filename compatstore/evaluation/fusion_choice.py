@@ -206,15 +206,14 @@ class FusionTrial(Trial):
     def _blocks(
         self, rows: Positions, native: BoolArray, fusions: Sequence[Fusion]
     ) -> tuple[Relevance, Iterator[tuple[int, Doubles]]]:
-        """What is correct for some queries, and their fused distances, block by block; all by expected ones or none."""
+        """What is correct for some queries, and their fused distances, block by block."""
         sample, settings, correct = self.sample, self.settings, self.relevance
         target = np.where(native[:, None], sample.native, sample.transformed)
         block = max(_BLOCK_CELLS // (len(target) * len(fusions)), 1)
         left = measure(sample.source_queries[rows], sample.source, settings.source_metric, block=block)
-        factors = sample.factors_of(native) if fusions[0].expected else None
-        right = measure(sample.target_queries[rows], target, settings.target_metric, block=block, factors=factors)
-        relevance = of_queries(correct, rows)
-        return relevance, fused_blocks(left, right, native, relevance, fusions)
+        right = measure(sample.target_queries[rows], target, settings.target_metric, block=block)
+        relevance, factors = of_queries(correct, rows), sample.factors_of(native)
+        return relevance, fused_blocks(left, right, native, relevance, fusions, factors, settings.target_metric)
 
     def _values(self, native: BoolArray, fusions: Sequence[Fusion]) -> Doubles:
         """What each query finds by each fusion, as `find_in_blocks` gives it: (fusions, metrics, q) float64."""

@@ -39,7 +39,8 @@ class Passing:
         vectors: Strategy -> (b, d) floats.
         there: Strategy -> (b,) bool, items that a search by that strategy can find.
         native: (b,) bool, items whose vector in the target is native; None where no fusion is searched.
-        factors: Strategy -> (b,) float64, as of `measure`; none for one that searches by distances as they are.
+        factors: Strategy -> (b,) float64, as of `measure` or, of a fusion, of `Fusion.doubted`; none for one that
+            searches by distances as they are.
     """
 
     places: Positions
@@ -194,8 +195,9 @@ class _Strategy:
         assert batch.native is not None
         there = batch.there[way.source], batch.there[way.target]
         left, right = self._distances(batch, way.source), self._distances(batch, way.target)
+        factors, metric = batch.factors.get(self._name), self._search.metrics[way.target]
         for (start, near), (_, far) in zip(left.blocks(), right.blocks(), strict=True):
-            yield start, way.fusion.distances(near, far, batch.native, *there)
+            yield start, way.fusion.distances(near, way.fusion.doubted(far, factors, metric), batch.native, *there)
 
     def _distances(self, batch: Passing, name: str) -> Distances:
         search = self._search

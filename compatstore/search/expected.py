@@ -128,14 +128,6 @@ def plan_expected(
             found=f"those of {' and '.join(part[:12] for part in paths[-1])}, without",
             fix="Train one on 400 pairs or more: compatstore train fastfill --gallery GALLERY. Or search without it.",
         )
-    return among_candidates(plan, expected)
-
-
-def among_candidates(plan: SearchPlan, expected: Expected) -> ExpectedPlan | SearchPlan:
-    """The search of a version by expected distances; as it is where its vectors have no sigma^2."""
-    target = next((part for part in plan.parts if part.version == plan.version), None)
-    if target is None or target.columns.uncertainty is None or plan.merge == "reciprocal rank":
-        return plan
     return ExpectedPlan(plan.k, replace(plan, k=max(plan.k, expected.first)), target)
 
 

@@ -17,11 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowArray, ArrowTable, BoolArray, Doubles, FloatArray, Positions
-from compatstore.evaluation.distances import expected_distances
 from compatstore.evaluation.fusion import Fusion, Standardisation, distances_to
 from compatstore.search.condition import joined
 from compatstore.search.execute import query_of_part, require_as_many, side_by_side
-from compatstore.search.expected import Expected, ExpectedPlan, among_candidates
 from compatstore.search.parts import PartResult, search_part
 from compatstore.search.plan import Part, SearchPlan, part_of, plan_search
 from compatstore.search.threshold import DEEPER, DEEPEST, ListFactors, RankedLists, first_depth
@@ -129,12 +127,11 @@ class FusionPlan:
 
 def plan_fused(
     registry: Registry, source: str, target: str, fusion: Fusion, k: int, where: str | Sequence[str] | None
-) -> FusionPlan | SearchPlan | ExpectedPlan:
+) -> FusionPlan | SearchPlan:
     """Plan a fused search; read-only.
 
     It is the search of one version where the weight is 0 or 1, and where the other version has no vectors in the table:
-    the target before its upgrade has begun, the source after it is retired. A fusion by expected distances searches the
-    target so then.
+    the target before its upgrade has begun, the source after it is retired.
 
     Raises:
         UnknownVersion: Neither version has vectors.
@@ -144,8 +141,7 @@ def plan_fused(
     if right.columns is None or fusion.weight == 0:
         return plan_search(registry, source, k, where)
     if left.columns is None or fusion.weight == 1:
-        alone = plan_search(registry, target, k, where)
-        return among_candidates(alone, Expected()) if fusion.expected else alone
+        return plan_search(registry, target, k, where)
     return FusionPlan(
         k=k,
         source=part_of(left, left.columns),
@@ -309,7 +305,7 @@ def _ranked(
     native = pc.equal(origins[1], NATIVE).fill_null(False).to_numpy(zero_copy_only=False)[places]
     if plan.doubted is not None:
         factors = _factors(catalog, origins[1], to_floats(rows[plan.doubted]))[places]
-        far = expected_distances(far, factors, plan.target.metric)
+        far = plan.fusion.doubted(far, factors, plan.target.metric)
     fused = plan.fusion.distances(near, far, native, in_source, in_target)
     taken = pa.array(places)
     keys = pa.table({"query": asking, "distance": fused, "id": rows[plan.id_column].take(taken)})

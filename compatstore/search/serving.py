@@ -60,7 +60,7 @@ def _plan(
     version: str | None,
     where: str | Sequence[str] | None,
     serving: Serving | None,
-) -> SearchPlan | FusionPlan | ExpectedPlan:
+) -> SearchPlan | FusionPlan:
     names = versions_of(registry, query, version)
     if len(names) == 2:
         return _plan_pair(registry, names, k, where, serving)
@@ -97,7 +97,7 @@ def plan_served(
     Args:
         catalog: The gallery.
         registry: Its state.
-        plan: The search without them; one that is not by distances of one version as they are stays as it is.
+        plan: The search without them; one by two versions stays as it is.
         serving: The way that the search names; None for the one that `cutover` has chosen for the version.
 
     Raises:
@@ -187,7 +187,7 @@ def _plan_pair(
     k: int,
     where: str | Sequence[str] | None,
     serving: Serving | None,
-) -> SearchPlan | FusionPlan | ExpectedPlan:
+) -> SearchPlan | FusionPlan:
     """Plan a search with queries of two versions."""
     runs = [run for run in registry.runs.values() if {run.source, run.target} == set(names)]
     run = max(runs, key=lambda run: run.started_at, default=None)
@@ -205,9 +205,7 @@ def _plan_pair(
     return plan_search(registry, registry.active if registry.active in names else run.target, k, where)
 
 
-def _plan_run(
-    registry: Registry, run: RunRecord, k: int, where: str | Sequence[str] | None
-) -> SearchPlan | FusionPlan | ExpectedPlan:
+def _plan_run(registry: Registry, run: RunRecord, k: int, where: str | Sequence[str] | None) -> SearchPlan | FusionPlan:
     chosen = _chosen(registry, run)
     assert chosen is not None
     if isinstance(chosen, Merge):

@@ -15,7 +15,6 @@ from typing import NamedTuple
 import numpy as np
 
 from compatstore.arrays import BoolArray, Doubles, RowNumbers
-from compatstore.evaluation.distances import expected_distances
 from compatstore.evaluation.fusion import Fusion
 
 FEWEST = 100  # rows of a list at first: reading fewer is no faster
@@ -193,4 +192,4 @@ class RankedLists:
         return [(True, 1.0), *made] if apart else made
 
     def _expected(self, distances: Doubles, factor: Doubles | float) -> Doubles:
-        return expected_distances(distances, factor, self.metric)
+        return self.fusion.doubted(distances, factor, self.metric)

@@ -495,17 +495,13 @@ def test_fuse_measures_expected_distances_where_the_transform_says_them(tmp_path
     assert chosen.native.mean == pytest.approx(-(world.native @ world.native.T)[others].mean(), abs=1e-6)
 
 
-def test_of_weight_one_the_target_is_searched_by_expected_distances(tmp_path):
+def test_a_weight_of_one_version_is_its_search_as_it_is(tmp_path):
     world = World(tmp_path)
-    world.gallery.fuse("v2", sample=ROWS, weight=1.0)
-    both = {"v1": world.source[:4], "v2": world.queries}
-    asked = {"k": 5, "columns": ["id"]}
-    found = world.gallery.search(both, serving="fused", **asked)
-    assert found.equals(world.gallery.search(world.queries, version="v2", serving=cs.Expected(), **asked))
-    assert isinstance(world.gallery.explain(both, k=5, serving="fused"), ExpectedPlan)
-    cascade = cs.Cascade(candidates="fused", first=5, per_query=0)
-    query = {name: matrix[0] for name, matrix in both.items()}
-    assert world.gallery.search(query, serving=cascade, **asked)["id"].to_pylist() == found["id"].to_pylist()[:5]
+    both, asked = {"v1": world.source[:4], "v2": world.queries}, {"k": 5, "columns": ["id"]}
+    for weight, (version, query) in zip((0.0, 1.0), both.items(), strict=True):
+        assert world.gallery.fuse("v2", sample=ROWS, weight=weight).expected
+        found = world.gallery.search(both, serving="fused", **asked)
+        assert found.equals(world.gallery.search(query, version=version, **asked))
 
 
 def test_a_transform_that_says_nothing_is_fused_by_its_distances(tmp_path):
@@ -530,12 +526,12 @@ def test_a_whole_gallery_is_measured_as_it_is_searched(tmp_path):
     passing = Streaming(
         passing=GalleryPass.of(context, served=True, doubted=True),
         search=WholeSearch(
-            queries={"s/s": world.source, "t/h": world.native, "t/E[h]": world.native},
-            metrics=dict.fromkeys(("s/s", "t/h", "t/E[h]"), "cosine"),
+            queries={"s/s": world.source, "t/h": world.native},
+            metrics=dict.fromkeys(("s/s", "t/h"), "cosine"),
             query_classes=classes,
             classes=classes[stored],
             itself=np.argsort(stored),
-            fused={"s/s & t": FusedWay(source="s/s", target="t/E[h]", fusion=chosen)},
+            fused={"s/s & t": FusedWay(source="s/s", target="t/h", fusion=chosen)},
         ),
     )
     found = passing.figures((1, 5)).values["s/s & t"]

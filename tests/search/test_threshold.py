@@ -38,7 +38,7 @@ FUSION = Fusion(
 def test_what_lists_leave_out_is_no_nearer(seed, depth, weight, own, per_origin, correlation, shift, metric, factors):
     """Whatever vectors, kinds and doubts the rows have: the bounds of `RankedLists` hold for each."""
     apart = {"transformed_weight": own, "per_origin": per_origin, "correlation": correlation}
-    fusion, k = replace(FUSION, weight=weight, **apart), 3
+    fusion, k = replace(FUSION, weight=weight, expected=factors is not None, **apart), 3
     rng = np.random.default_rng(seed)
     distances, native = rng.normal(size=(2, 20)) + shift, rng.random(20) < 0.5
     has = rng.random((2, 20)) < 0.8

@@ -49,7 +49,7 @@ class Streaming:
                 vectors=dict.fromkeys(SOURCE_WAYS, batch.source) | dict.fromkeys(ways, batch.target),
                 there=dict.fromkeys(SOURCE_WAYS, batch.in_source) | dict.fromkeys(ways, batch.in_target),
                 native=batch.native,
-                factors={EXPECTED: batch.factors},
+                factors=dict.fromkeys((EXPECTED, FUSED_WAY), batch.factors),
             )
 
 
@@ -78,8 +78,6 @@ def search_whole(
     """
     queries, nothing = sample.target_queries, np.full(sample.population, -1)
     classes = nothing if sample.classes is None else sample.classes
-    by_expected = fusion is not None and fusion.expected
-    doubted = doubted or by_expected
     search = WholeSearch(
         queries={
             "s/s": sample.source_queries,
@@ -95,8 +93,7 @@ def search_whole(
         judged=None if sample.queries is None else sample.queries.judged,
         depth=depth,
         swapped={"t/s"},
-        fused={}
-        if fusion is None
-        else {FUSED_WAY: FusedWay(source="s/s", target=EXPECTED if by_expected else TARGET_WAY, fusion=fusion)},
+        fused={} if fusion is None else {FUSED_WAY: FusedWay(source="s/s", target=TARGET_WAY, fusion=fusion)},
     )
+    doubted = doubted or (fusion is not None and fusion.expected)
     return Streaming(passing=GalleryPass.of(context, served=served, doubted=doubted), search=search)
