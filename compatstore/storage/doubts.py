@@ -24,9 +24,12 @@ def shrinkage_of(catalog: Catalog, origin: str) -> Shrinkage | None:
 
 def can_doubt(catalog: Catalog, record: VersionRecord, path: Sequence[str]) -> bool:
     """Whether a version that a path of artifacts leads to can be searched by expected distances."""
-    by_angle = record.metric == "cosine" or record.normalised
-    measured = len(path) == 1 and shrinkage_of(catalog, path[0]) is not None
-    return measured and by_angle and record.dtype != "bits"
+    return len(path) == 1 and by_angle(record) and shrinkage_of(catalog, path[0]) is not None
+
+
+def by_angle(record: VersionRecord) -> bool:
+    """Whether angles alone rank the vectors of a version."""
+    return (record.metric == "cosine" or record.normalised) and record.dtype != "bits"
 
 
 def kept_cosines(catalog: Catalog, origins: npt.NDArray[np.object_], sigma2: FloatArray) -> Doubles:

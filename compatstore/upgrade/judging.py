@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from compatstore.arrays import BoolArray, FloatArray
+from compatstore.arrays import BoolArray, Doubles, FloatArray
 from compatstore.artifacts.artifact import Artifact
+from compatstore.artifacts.shrinkage import Shrinkage
 from compatstore.evaluation import DecisionRow, DecisionTable, Estimate
 from compatstore.evaluation.decision import decide_between
 from compatstore.evaluation.distances import measure
@@ -147,6 +148,7 @@ def judge_by_queries(
     artifact: Artifact,
     pairs: tuple[FloatArray, FloatArray, FloatArray],
     asked: Gates,
+    factors: Doubles | None = None,
 ) -> JudgedTransform:
     """Let the app's own queries search a gallery as it would be served by a transform.
 
@@ -157,13 +159,16 @@ def judge_by_queries(
         pairs: Vectors of items in the source, in the target, and transformed by what was learned without them: (m,
             source dim), (m, target dim) and (m, target dim) float32. What makes distances comparable is taken of them.
         asked: The figure that decides; mAP where the items are a sample.
+        factors: (m,) float64, of the pairs' transformed vectors, as of `EvaluationSample`; None for none.
     """
     transformer = Transformer((artifact,), form=VectorForm.of(context.target_record))
-    made, found = sample.native.copy(), sample.embedded.copy()
+    shrinkage = None if factors is None else Shrinkage.of(artifact.manifest.figures)
+    made, found, kept = sample.native.copy(), sample.embedded.copy(), np.ones(len(sample.native))
     hopped = np.flatnonzero(~found & transformer.possible(sample.source))
     if len(hopped):
         values = transformer.apply(sample.source.take(hopped))
         made[hopped], found[hopped] = values.vectors, values.valid
+        kept[hopped] = 1.0 if shrinkage is None else shrinkage.at(values.uncertainty)
     searched, made = sample.only(found), made[found]
     native = searched.embedded
     first = np.argsort(~native, kind="stable")
@@ -173,13 +178,15 @@ def judge_by_queries(
         labels=asked.labels, criterion=criterion, seed=context.run.seed, trust=TRUST, by_both=True
     )
     decided = decision_settings(context, settings)
-    trial = trial_of_fusions(as_evaluation_sample(searched, made, first), decided)
+    as_served = replace(as_evaluation_sample(searched, made, first), factors=None if shrinkage is None else kept[found])
+    trial = trial_of_fusions(as_served, decided)
     constants = standardise(
         measure(searched.source_queries, pairs[0], decided.source_metric, block=1024),
         measure(searched.target_queries, pairs[1], decided.target_metric, block=1024),
-        measure(searched.target_queries, pairs[2], decided.target_metric, block=1024),
+        measure(searched.target_queries, pairs[2], decided.target_metric, block=1024, factors=factors),
         np.full(len(searched.source_queries), -1),
     )
+    constants = replace(constants, expected=shrinkage is not None)
     fitted = trial.fit(native, constants, against_target=True)
     return JudgedTransform(trial=trial, native=native, fitted=fitted, provenance=searched.provenance)
 

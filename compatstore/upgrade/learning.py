@@ -22,6 +22,7 @@ from compatstore.evaluation.fusion_choice import FittedFusion, FusionTrial
 from compatstore.evaluation.sample import EvaluationSample
 from compatstore.evaluation.sampled import QueryFigures
 from compatstore.evaluation.strategies import rank_strategies, trial_of_fusions
+from compatstore.storage.doubts import by_angle
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.records import ArtifactRecord, RunRecord, ServingRecord
 from compatstore.storage.registry import Registry, edit
@@ -152,7 +153,7 @@ def learn(context: UpgradeContext, learner: Learner, asked: Gates, monitor: Moni
     tried = replace(tried, ended_by="" if pays else GAIN)
     record = None
     if taken:
-        record = context.catalog.add_artifact(best.taught.finished, run.source, run.target)
+        record = context.catalog.add_artifact(best.taught.artifact, run.source, run.target)
         state = CUTOVER if run.state == CUTOVER else BACKFILL
         tried = replace(tried, path=(record.id,), state=state)
     _promise(context.with_run(tried), best, fusion, share, asked)  # first: once a lesson is over it is not made again
@@ -246,7 +247,8 @@ def _judge_by_queries(
 ) -> _Judged:
     """What the app's own queries find in the gallery as it is, where the rest was made by a transform."""
     pairs = (lesson.source[judges], lesson.target[judges], taught.transformed[judges])
-    judged = judge_by_queries(context, searched, taught.artifact, pairs, asked)
+    factors = _factors_of(context, taught, judges)
+    judged = judge_by_queries(context, searched, taught.artifact, pairs, asked, factors)
     return _Judged(taught, judged.trial, judged.fitted, judged)
 
 
@@ -265,7 +267,13 @@ def _sample_of(context: UpgradeContext, lesson: Lesson, taught: Taught, judges: 
         query_ids=ids,
         gallery_ids=ids,
         population=max(context.count(context.source.present), len(judges)),
+        factors=_factors_of(context, taught, judges),
     )
+
+
+def _factors_of(context: UpgradeContext, taught: Taught, judges: Positions) -> Doubles | None:
+    """What is expected to be left of the judges' cosines; None where searches rank by more than angles."""
+    return taught.factors[judges] if taught.factors is not None and by_angle(context.target_record) else None
 
 
 def _native_rows(items: int, share: float) -> BoolArray:

@@ -11,8 +11,9 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from compatstore.arrays import BoolArray, FloatArray, Positions
+from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
 from compatstore.artifacts.artifact import Artifact
+from compatstore.artifacts.shrinkage import Shrinkage
 from compatstore.digests import digest_half
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.vector_form import VectorForm
@@ -64,18 +65,14 @@ class Taught:
         name: The method and its settings.
         artifact: Learned from all pairs.
         transformed: (n, target dim) float32, the pairs' sources, each by a transform that was learned without it.
-        finish: Gives the artifact with the figures that only what is taken needs; None where it has all.
+        factors: (n,) float64, what is expected to be left of the cosines of these, as of `EvaluationSample`, by pairs
+            other than the one at hand; None where the transform says nothing of its errors.
     """
 
     name: str
     artifact: Artifact
     transformed: FloatArray
-    finish: Callable[[], Artifact] | None = None
-
-    @property
-    def finished(self) -> Artifact:
-        """The artifact as it is stored; measured at each call."""
-        return self.artifact if self.finish is None else self.finish()
+    factors: Doubles | None = None
 
 
 class Learner(Protocol):
@@ -190,6 +187,9 @@ def transform_at_hand(context: UpgradeContext, lesson: Lesson) -> TransformAtHan
     with_side = artifact.manifest.side_source is not None
     if with_side and lesson.side is None:
         return None
-    made = artifact.apply(lesson.source, lesson.side if with_side else None).vectors
+    made = artifact.apply(lesson.source, lesson.side if with_side else None)
+    shrinkage = Shrinkage.of(artifact.manifest.figures)
+    factors = None if shrinkage is None or made.uncertainty is None else shrinkage.at(made.uncertainty)
     seen = np.zeros(len(lesson), bool) if artifact.seen is None else np.isin(digest_half(lesson.source), artifact.seen)
-    return TransformAtHand(Taught(name=artifact.manifest.kind, artifact=artifact, transformed=made), ~seen)
+    taught = Taught(name=artifact.manifest.kind, artifact=artifact, transformed=made.vectors, factors=factors)
+    return TransformAtHand(taught, ~seen)

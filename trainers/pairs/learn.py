@@ -6,14 +6,14 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from functools import partial
 from importlib.util import find_spec
 from typing import Annotated, NamedTuple
 
 import numpy as np
 
-from compatstore.arrays import FloatArray, Positions
+from compatstore.arrays import Doubles, FloatArray, Positions
 from compatstore.artifacts.artifact import Artifact
+from compatstore.artifacts.shrinkage import Shrinkage
 from compatstore.boundary import checked
 from compatstore.digests import seed_of
 from compatstore.errors import CompatStoreError
@@ -22,14 +22,14 @@ from compatstore.trainers.pairs.kernel_ridge import KernelRidge
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.procrustes import Procrustes
 from compatstore.trainers.pairs.ridge import LowRankRidge, Ridge
-from compatstore.trainers.pairs.shrinking import shrinkage_figure
+from compatstore.trainers.pairs.shrinking import cross_fitted_factors, shrinkage_figure
 from compatstore.trainers.pairs.trainer import PairTrainer, describe, without_holdout
 from compatstore.trainers.settings import NOT_EMPTY, Count, above, at_least, from_to, require_settings
 from compatstore.trainers.training import one_thread
 from compatstore.upgrade.lesson import FEWEST_PAIRS, Lesson, Taught
 
 NO_LABEL = -1  # class of a pair without a label
-MOST_DOUBTED = 1_000  # pairs that measure what a sigma^2 lets expect of cosines: a second
+MOST_DOUBTED = 1_000  # pairs that measure what a sigma^2 lets expect of cosines: two seconds
 FINER, FEW = 20, 2_000  # folds in which closed forms are judged, and up to how many pairs
 FIRST_SHARE, FEWEST_FIRST, MOST_FIRST = 0.02, 100, 2_000
 
@@ -165,9 +165,10 @@ class Learn:
                 again = isinstance(one.trainer, ClosedForm) and len(finer) > len(folds)
                 judged = _cross_fitted(one.trainer, pairs, finer) if again else one
             if artifact is not None and judged is not None:
-                finish = partial(_doubted, artifact, judged, pairs)
+                artifact, factors = _doubted(artifact, judged, pairs)
+                name = describe(one.trainer)
                 taught.append(
-                    Taught(name=describe(one.trainer), artifact=artifact, transformed=judged.transformed, finish=finish)
+                    Taught(name=name, artifact=artifact, transformed=judged.transformed, factors=factors)
                 )
         return taught
 
@@ -199,24 +200,29 @@ def _cross_fitted(trainer: PairTrainer, pairs: Pairs, folds: Sequence[np.ndarray
     return _Fitted(trainer, made, sigma2 if told else None, error) if np.isfinite(error) else None
 
 
-def _doubted(artifact: Artifact, judged: _Fitted, pairs: Pairs) -> Artifact:
-    """The same with what its sigma^2, where it says one, lets expect of cosines, by the pairs that judge it."""
+def _doubted(artifact: Artifact, judged: _Fitted, pairs: Pairs) -> tuple[Artifact, Doubles | None]:
+    """The same with what its sigma^2, where it says one, lets expect of cosines, and the factors of all pairs.
+
+    Pairs measure it that the transform has not learned from, and none has a part in its own factor.
+    """
     if judged.sigma2 is None:
-        return artifact
+        return artifact, None
     labels, rows = pairs.labels, np.arange(len(pairs))
     if labels is not None:
         labelled = np.flatnonzero(labels != NO_LABEL)
         labels, rows = (labels, labelled) if len(labelled) >= FEWEST_PAIRS else (None, rows)
     rows = rows[:MOST_DOUBTED]
-    figure = shrinkage_figure(
-        judged.sigma2[rows],
-        judged.transformed[rows],
-        pairs.target[rows],
-        pairs.target_space.metric,
-        None if labels is None else labels[rows],
-    )
+    told = None if labels is None else labels[rows]
+    measured = judged.sigma2[rows], judged.transformed[rows], pairs.target[rows]
+    figure = shrinkage_figure(*measured, pairs.target_space.metric, told)
     figures = artifact.manifest.figures
-    return artifact.amended(figures={**figures, "h": {**figures.get("h", {}), **figure}})
+    artifact = artifact.amended(figures={**figures, "h": {**figures.get("h", {}), **figure}})
+    shrinkage, apart = Shrinkage.of(artifact.manifest.figures), cross_fitted_factors(*measured, told)
+    if shrinkage is None or apart is None:
+        return artifact, None
+    factors = shrinkage.at(judged.sigma2)
+    factors[rows] = apart
+    return artifact, factors
 
 
 def _fitted(trainer: PairTrainer, pairs: Pairs) -> Artifact | None:

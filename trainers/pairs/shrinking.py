@@ -71,6 +71,30 @@ def shrinkage_of(
     return max(tried, key=trial.found)
 
 
+def cross_fitted_factors(
+    sigma2: FloatArray, transformed: FloatArray, native: FloatArray, labels: npt.NDArray[np.generic] | None = None
+) -> Doubles | None:
+    """The factor of each row, as the other half of the rows has measured it: so the same rows can judge what it gives.
+
+    Args:
+        sigma2: (n,) float32, as of `shrinkage_of`, with the vectors and the labels; in random order.
+        transformed: (n, d) float32.
+        native: (n, d) float32.
+        labels: (n,), or None.
+
+    Returns:
+        (n,) float64; None of fewer than 80 rows, or where cosines are not above 0.
+    """
+    factors, halves = np.empty(len(sigma2)), (slice(None, None, 2), slice(1, None, 2))
+    for half, other in zip(halves, reversed(halves), strict=True):
+        told = None if labels is None else labels[half]
+        measured = shrinkage_of(sigma2[half], transformed[half], native[half], told)
+        if measured is None:
+            return None
+        factors[other] = measured.at(sigma2[other])
+    return factors
+
+
 def shrinkage_figure(
     sigma2: FloatArray,
     transformed: FloatArray,

@@ -11,7 +11,7 @@ from compatstore.digests import seed_of
 from compatstore.storage.doubts import shrinkage_of as recorded
 from compatstore.trainers import Procrustes, Ridge
 from compatstore.trainers.pairs.learn import FINER, NO_LABEL
-from compatstore.trainers.pairs.shrinking import shrinkage_of
+from compatstore.trainers.pairs.shrinking import cross_fitted_factors, shrinkage_of
 from compatstore.trainers.pairs.trainer import describe
 from compatstore.upgrade.learning import Lesson
 from compatstore.upgrade.lesson import FEWEST_PAIRS
@@ -85,8 +85,9 @@ def test_what_it_learned_says_what_is_expected_of_cosines_by_pairs_that_it_was_l
     taught = {one.name: one for one in cs.Learn(candidates=candidates).teach(lesson)}
     doubted, *silent = (taught[describe(candidate)] for candidate in candidates)
     for one in silent:
-        assert Shrinkage.of(one.finished.manifest.figures) is None
-    shrinkage = Shrinkage.of(doubted.finished.manifest.figures)
+        assert Shrinkage.of(one.artifact.manifest.figures) is None
+        assert one.factors is None
+    shrinkage = Shrinkage.of(doubted.artifact.manifest.figures)
     sigma2 = doubted.artifact.apply(source).uncertainty
     assert np.median(sigma2[classes % 2 == 1]) > np.median(sigma2[classes % 2 == 0])
     order = np.random.default_rng(seed_of("lesson folds", 0)).permutation(400)
@@ -98,8 +99,11 @@ def test_what_it_learned_says_what_is_expected_of_cosines_by_pairs_that_it_was_l
         crossed[fold], made[fold] = found.uncertainty, found.vectors
     enough = labelled * 400 >= FEWEST_PAIRS
     rows = np.flatnonzero(known != NO_LABEL) if enough else np.arange(400)
-    measured = shrinkage_of(crossed[rows], made[rows], target[rows], known[rows] if enough else None)
-    np.testing.assert_allclose(shrinkage.at(sigma2), measured.at(sigma2), rtol=1e-6)
+    pairs = crossed[rows], made[rows], target[rows], known[rows] if enough else None
+    np.testing.assert_allclose(shrinkage.at(sigma2), shrinkage_of(*pairs).at(sigma2), rtol=1e-6)
+    np.testing.assert_allclose(doubted.factors[rows], cross_fitted_factors(*pairs), rtol=1e-6)
+    rest = np.setdiff1d(np.arange(400), rows)
+    np.testing.assert_allclose(doubted.factors[rest], shrinkage.at(crossed[rest]), rtol=1e-6)
 
 
 def test_an_upgrade_that_teaches_itself_is_searched_by_expected_distances(tmp_path):
@@ -114,6 +118,8 @@ def test_an_upgrade_that_teaches_itself_is_searched_by_expected_distances(tmp_pa
     gallery.register(cs.EmbeddingVersion("v2", dim=16, metric="cosine", normalised=True, encoder=encoder))
     learn = cs.Learn(candidates=(Ridge(penalties=(0.1,)),), first=100)
     gallery.upgrade("v2", backfill=0.25, learn=learn)
+    fusion = gallery._catalog.registry().fusion_of("v2")
+    assert fusion.expected  # it was judged as it is served
     asked = {"k": 600, "version": "v2", "columns": ["id"]}
     plain, doubted = (gallery.search(target[0], serving=way, **asked) for way in ("single", cs.Expected(first=600)))
     assert set(plain["id"].to_pylist()) == set(doubted["id"].to_pylist())

@@ -10,7 +10,14 @@ from sklearn.linear_model import LinearRegression
 
 from compatstore.artifacts.shrinkage import FIGURE, Shrinkage
 from compatstore.trainers import FCT, FastFill, Pairs
-from compatstore.trainers.pairs.shrinking import EXPONENTS, LEVELS, _Backfill, _slope, shrinkage_of
+from compatstore.trainers.pairs.shrinking import (
+    EXPONENTS,
+    LEVELS,
+    _Backfill,
+    _slope,
+    cross_fitted_factors,
+    shrinkage_of,
+)
 from compatstore.versions import EmbeddingVersion
 
 
@@ -139,3 +146,29 @@ def test_a_transform_with_sigma2_records_it_where_angles_rank(doubted):
     longer = replace(bare, target_version=EmbeddingVersion("v2", dim=16, metric="l2"))
     assert Shrinkage.of(fast.fit(longer).manifest.figures) is None
     assert Shrinkage.of(FastFill(batch_size=128, scale=16.0, holdout=0, **small).fit(pairs).manifest.figures) is None
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_no_row_has_a_part_in_its_own_factor(doubted, labelled):
+    """Another target of a row changes what the other half's rows are multiplied by, and nothing of its own half's."""
+    order = np.random.default_rng(1).permutation(600)
+    sigma2, transformed, native, labels = (values[order] for values in doubted)
+    labels = labels if labelled else None
+    found = cross_fitted_factors(sigma2, transformed, native, labels)
+    moved = native.copy()
+    moved[::2] = np.roll(native[::2], 1, axis=0)
+    again = cross_fitted_factors(sigma2, transformed, moved, labels)
+    assert np.array_equal(found[::2], again[::2])
+    assert not np.allclose(found[1::2], again[1::2])
+    for half, other in ((slice(None, None, 2), slice(1, None, 2)), (slice(1, None, 2), slice(None, None, 2))):
+        alone = shrinkage_of(
+            sigma2[other], transformed[other], native[other], None if labels is None else labels[other]
+        )
+        np.testing.assert_allclose(found[half], alone.at(sigma2[half]))
+
+
+def test_nothing_is_said_where_a_half_is_too_small(doubted):
+    assert cross_fitted_factors(*(values[:79] for values in doubted)) is None
+    assert cross_fitted_factors(*(values[:80] for values in doubted)).shape == (80,)
+    sigma2, transformed, native, labels = doubted
+    assert cross_fitted_factors(sigma2, -transformed, native, labels) is None
