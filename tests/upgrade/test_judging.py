@@ -24,7 +24,7 @@ FIRST = cs.Learn(first=50, candidates=(Ridge(), MeanShift()))
 class Questions:
     """Items that two models see, and questions from outside, each near two or three items that are correct for it."""
 
-    def __init__(self, noise=0.5, seed=0):
+    def __init__(self, noise=0.5, seed=0, *, unit=False):
         random = np.random.default_rng(seed)
         items = random.normal(size=(ITEMS, LATENT))
         self.correct = [random.choice(ITEMS, random.integers(1, 4), replace=False) for _ in range(ASKED)]
@@ -34,6 +34,8 @@ class Questions:
             (latent @ random.normal(size=(LATENT, dim)) + error * random.normal(size=(len(latent), dim))).astype("f4")
             for dim, error in ((12, noise * 3), (16, 0.3))
         ]
+        if unit:
+            self.spaces = [space / np.linalg.norm(space, axis=1, keepdims=True) for space in self.spaces]
         self.native = self.spaces[1][:ITEMS]
         self.asked = []
 
@@ -63,7 +65,9 @@ def fusion(gallery):
     return gallery._catalog.registry().serving["v2"].fusion
 
 
-def test_what_is_served_is_chosen_by_the_queries_and_promised_for_them(world, tmp_path):
+@pytest.mark.parametrize("unit", [False, True])
+def test_what_is_served_is_chosen_by_the_queries_and_promised_for_them(unit, tmp_path):
+    world = Questions(unit=unit)
     gallery = world.gallery(tmp_path)
     asked = world.queries()
     gates = cs.Gates(labels=asked, criterion="ndcg@10", require=("ndcg@10>=0.05",))
@@ -80,6 +84,17 @@ def test_what_is_served_is_chosen_by_the_queries_and_promised_for_them(world, tm
     assert wave.served.low <= served.value <= wave.served.high
     assert told.measured.row("s/s").figures["ndcg@10"].value == pytest.approx(wave.status_quo.value, abs=1e-4)
     assert served.value > wave.status_quo.value
+    assert (
+        fusion(gallery).expected == unit
+    )  # where least squares has sigma^2 the transform's doubts count in what is judged, reported and searched
+    both = {name: space[ITEMS:] for name, space in zip(("v1", "v2"), world.spaces, strict=True)}
+    found = np.reshape(gallery.search(both, k=10, columns=["id"])["id"].to_pylist(), (ASKED, 10))
+    right = [{IDS[item] for item in own} for own in world.correct]
+    discounts = 1 / np.log2(np.arange(10) + 2)
+    gained = [discounts @ [item in own for item in first] for first, own in zip(found, right, strict=True)]
+    assert served.value == pytest.approx(
+        np.mean(gained / np.array([discounts[: len(own)].sum() for own in right])), abs=1e-6
+    )
 
 
 def test_a_promise_holds_for_queries_that_had_no_part_in_it(world, tmp_path):
