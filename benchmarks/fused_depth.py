@@ -7,7 +7,7 @@ r"""How many rows of each column a fused search has to look at, to find what com
 A gallery of a set's items is hopped by a ridge regression, partly backfilled, and searched by both versions as one,
 without an index. What it finds is held against the fused distances of all items. Beside it stands what the first 20,
 100 or 500 rows of each column would give, ranked by the same distances, and how many rows of each column hold all that
-is to be found.
+is to be found. By distances as they are, and by expected distances, which a transform that says sigma^2 has measured.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ import compatstore as cs
 from benchmarks.methods.document import add_page, line, publish
 from benchmarks.pairs.embedded import SOURCE, TARGET, EmbeddedSet
 from benchmarks.pairs.journal import Journal, Record
-from benchmarks.taught import served_by, unit
+from benchmarks.taught import factors_of, served_by, unit
 from compatstore.arrays import Doubles, Positions
 from compatstore.evaluation.distances import measure
 from compatstore.search.threshold import first_depth
 from compatstore.trainers import Pairs, Ridge
 
 K, SHARE, WEIGHT, PAIRS = 10, 0.3, 0.5, 2000
+PLAIN, EXPECTED = f"first {K}", f"first {K}, expected"
 LISTS = (20, 100, 500)  # rows of each column that a search could stop at
 
 
-def measured(data: EmbeddedSet, items: int, queries: int) -> Record:
+def measured(data: EmbeddedSet, items: int, queries: int, *, expected: bool) -> Record:
     """A gallery of some items of a set; queries and the pairs of the transform are of others."""
     chosen = np.random.default_rng(0).permutation(len(data.labels))
     asked, rows, others = np.split(chosen, [queries, queries + items])
@@ -49,18 +50,21 @@ def measured(data: EmbeddedSet, items: int, queries: int) -> Record:
             cs.EmbeddingVersion("v2", dim=target.shape[1], metric="cosine", normalised=True, encoder=native)
         )
         versions = {f"{role}_version": gallery.version(name) for role, name in (("source", "v1"), ("target", "v2"))}
-        gallery.link(Ridge().fit(Pairs(*learned, **versions)))
+        gallery.link(Ridge(uncertainty=expected).fit(Pairs(*learned, **versions)))
         gallery.upgrade("v2", backfill=SHARE)
         gallery.fuse("v2", weight=WEIGHT, sample=min(items, 1000))
         found = gallery.search(both, k=K, columns=["id"])["id"].to_numpy().reshape(queries, K)
         fusion = served_by(gallery, "v2")
+        if fusion.expected != expected:
+            raise RuntimeError(f"searched by expected distances: {fusion.expected}")
+        factors = factors_of(gallery, "v2", list(range(items)))
         natives, column = gallery.native_ids("v2"), gallery.vectors(list(range(items)), "v2")
     there = np.isin(np.arange(items), natives)
     near, far = (
         np.concatenate([block.copy() for _, block in measure(both[name], vectors, "cosine").blocks()])
         for name, vectors in (("v1", source), ("v2", column))
     )
-    fused = fusion.distances(near, far, there)
+    fused = fusion.distances(near, fusion.doubted(far, factors, "cosine"), there)
     best = np.argsort(fused, axis=1, kind="stable")[:, :K]
     ranks = np.minimum(*(np.argsort(np.argsort(one, axis=1), axis=1) for one in (near, far)))
     held = {str(depth): _held(np.where(ranks < depth, fused, np.inf), best) for depth in LISTS}
@@ -80,6 +84,7 @@ def table(records: list[Record]) -> list[str]:
     header = [
         "set",
         "items",
+        "distances",
         *(f"first {depth} of each" for depth in LISTS),
         "served",
         "depth: 50, 90, 100 %",
@@ -91,7 +96,8 @@ def table(records: list[Record]) -> list[str]:
         cells = [f"{100 * record['held'][str(depth)]:.1f}" for depth in LISTS]
         depths = ", ".join(f"{value:,.0f}" for value in record["depth"].values())
         served = f"{100 * record['served']:.1f}"
-        lines.append(line([record["set"], f"{items:,}", *cells, served, depths, f"{first_depth(items, K):,}"]))
+        by = "expected" if record["method"] == EXPECTED else "as they are"
+        lines.append(line([record["set"], f"{items:,}", by, *cells, served, depths, f"{first_depth(items, K):,}"]))
     return lines
 
 
@@ -107,14 +113,16 @@ def main() -> None:
     for path in options.sets:
         data = EmbeddedSet.load(path)
         for items in options.items:
-            key = {
-                "size": f"{options.queries} queries",
-                "set": data.name,
-                "setting": str(items),
-                "seed": 0,
-                "method": f"first {K}",
-            }
-            journal.once(key, partial(measured, data, items, options.queries))
+            for method in (PLAIN, EXPECTED):
+                key = {
+                    "size": f"{options.queries} queries",
+                    "set": data.name,
+                    "setting": str(items),
+                    "seed": 0,
+                    "method": method,
+                }
+                task = partial(measured, data, items, options.queries, expected=method == EXPECTED)
+                journal.once(key, task)
     publish(table(journal.records), options.page)
 
 

@@ -72,9 +72,9 @@ class Curve:
             "chosen": written(fusion),
         }
         ways = {STATUS_QUO: replace(fusion, weight=0.0), SERVED: fusion, COLUMN: replace(fusion, weight=1.0)}
-        found |= self._fused(ways, taught.stored(native), native)
+        found |= self._fused(ways, taught.stored(native), native, taught.factors)
         full = {FULL: replace(fusion, weight=1.0)}
-        found |= self._fused(full, taught.vectors(TARGET), np.ones(len(native), bool))
+        found |= self._fused(full, taught.vectors(TARGET), np.ones(len(native), bool), np.ones(len(native)))
         return found | {MERGED: self._merged(native)}
 
     def beforehand(self, share: float, rebasis: str | None) -> Record:
@@ -109,11 +109,13 @@ class Curve:
     def _order(self) -> Positions:
         return self._outside.relevance.order
 
-    def _fused(self, ways: Mapping[str, Fusion], stored: FloatArray, native: BoolArray) -> dict[str, Any]:
+    def _fused(
+        self, ways: Mapping[str, Fusion], stored: FloatArray, native: BoolArray, factors: Doubles
+    ) -> dict[str, Any]:
         outside = self._outside
         source = measure(outside.source, self._taught.vectors(SOURCE), "cosine", block=_BLOCK)
         target = measure(outside.target, stored, "cosine", block=_BLOCK, undirected="lose")
-        blocks = fused_blocks(source, target, native, outside.relevance, list(ways.values()))
+        blocks = fused_blocks(source, target, native, outside.relevance, list(ways.values()), factors)
         return dict(zip(ways, outside.figures(blocks, len(ways)), strict=True))
 
     def _merged(self, native: BoolArray) -> dict[str, float]:

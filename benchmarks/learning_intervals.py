@@ -86,6 +86,7 @@ def _outside(taught: TaughtGallery, wave: WaveFigures, native: BoolArray) -> Fus
         query_labels=outside.labels if told == "label" else None,
         gallery_labels=taught.data.labels[taught.draw.rows] if told == "label" else None,
         judged=outside.judged,
+        factors=taught.factors,
     )
     if told is None:
         settings = replace(settings, neighbours=taught.neighbours)

@@ -19,6 +19,8 @@ from compatstore.evaluation import Judgements
 from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.ranking import rank_blocks
 from compatstore.evaluation.relevance import Relevance, relevance_from_judgements, relevance_from_labels
+from compatstore.storage.arrow_values import to_floats
+from compatstore.storage.doubts import kept_cosines
 from compatstore.upgrade.estimates.estimate import load_estimate
 from compatstore.upgrade.estimates.waves import WaveFigures
 from compatstore.upgrade.run import UpgradeResult
@@ -176,6 +178,15 @@ def served_by(gallery: cs.Gallery, target: str) -> Fusion:
     return chosen if chosen is not None and fused else Fusion(weight=0.0)
 
 
+def factors_of(gallery: cs.Gallery, target: str, ids: Sequence[str] | Sequence[int]) -> Doubles:
+    """What the cosine of a query with each item in a target is multiplied by where it is doubted: (n,) float64."""
+    table = gallery.get(ids, [f"{target}__uncertainty", f"{target}__origin"])
+    origins, factors = np.asarray(table[f"{target}__origin"].to_pylist(), object), np.ones(len(ids))
+    made = np.array([origin is not None for origin in origins])
+    factors[made] = kept_cosines(gallery._catalog, origins[made], to_floats(table[f"{target}__uncertainty"])[made])
+    return factors
+
+
 class TaughtGallery:
     """A gallery on disk that is upgraded from one share to the next.
 
@@ -228,6 +239,12 @@ class TaughtGallery:
     def served(self) -> Fusion:
         """How the gallery is searched now; a weight of 0 for the status quo."""
         return served_by(self.gallery, NEW)
+
+    @property
+    def factors(self) -> Doubles:
+        """(n,) float64, as of `factors_of`; 1 where no transform was learned."""
+        learned = self.gallery._catalog.registry().runs[NEW].path
+        return factors_of(self.gallery, NEW, self.ids) if learned else np.ones(len(self.ids))
 
     @property
     def neighbours(self) -> int:

@@ -15,7 +15,7 @@ from benchmarks.methods.lesson import Lesson
 from benchmarks.methods.measure import PROBES, curve_record, figures_of
 from benchmarks.methods.models import embed
 from benchmarks.pairs.journal import Record
-from benchmarks.taught import served_by
+from benchmarks.taught import factors_of, served_by
 from compatstore.arrays import BoolArray, Doubles, FloatArray
 from compatstore.encoders import Encoder
 from compatstore.evaluation.curve import native_count
@@ -23,8 +23,7 @@ from compatstore.evaluation.distances import measure
 from compatstore.evaluation.fusion import Fusion, fused_blocks
 from compatstore.evaluation.ranking import Ranking, rank_blocks
 from compatstore.evaluation.relevance import relevance_from_labels
-from compatstore.storage.arrow_values import to_floats, to_matrix
-from compatstore.storage.doubts import kept_cosines
+from compatstore.storage.arrow_values import to_matrix
 from compatstore.trainers import Images, TrainedModel
 
 AS_ONE = "as one"  # the curve of what is served
@@ -137,11 +136,8 @@ class _Asking:
 
     def _target(self, gallery: cs.Gallery, ids: list[int]) -> tuple[FloatArray, BoolArray, Doubles]:
         """What items have in the target: (n, dim) vectors, (n,) whether they have one, (n,) the factors of cosines."""
-        table = gallery.get(ids, ["v2", "v2__uncertainty", "v2__origin"])
-        vectors, there = to_matrix(table["v2"], self._dim)
-        origins, factors = np.asarray(table["v2__origin"].to_pylist(), object), np.ones(len(ids))
-        factors[there] = kept_cosines(gallery._catalog, origins[there], to_floats(table["v2__uncertainty"])[there])
-        return vectors, there, factors
+        vectors, there = to_matrix(gallery.get(ids, ["v2"])["v2"], self._dim)
+        return vectors, there, factors_of(gallery, "v2", ids)
 
     def _check(self, gallery: cs.Gallery, fusion: Fusion, distances: Doubles) -> None:
         """The gallery must find for some queries what these distances rank first, or all figures are worthless."""
