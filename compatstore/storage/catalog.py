@@ -13,6 +13,7 @@ import safetensors.numpy
 
 from compatstore.arrays import ArrowType, FloatArray
 from compatstore.artifacts import Artifact, Space
+from compatstore.artifacts.manifest import Manifest
 from compatstore.encoders import Derived, Encoder, from_spec
 from compatstore.errors import (
     AlreadyExists,
@@ -74,6 +75,7 @@ class Catalog:
         self._encoders: dict[str, Encoder] = {}
         self._side_encoders: dict[str, Encoder] = {}
         self._artifacts: dict[str, Artifact] = {}
+        self._manifests: dict[str, Manifest] = {}
         # A search reads the registry of its snapshot; parsing it again for the same table version would be waste.
         self._read: tuple[int, Registry | None, tuple[Misfit, ...]] = (0, None, ())
         self._given_up: str | None = None
@@ -268,6 +270,14 @@ class Catalog:
                 self.blobs.get(record.manifest), self.blobs.get(record.weights)
             )
         return self._artifacts[artifact_id]
+
+    def manifest(self, artifact_id: str) -> Manifest:
+        """Read what a linked artifact says of itself, without its weights; errors as of `artifact`."""
+        if artifact_id not in self._manifests:
+            self._manifests[artifact_id] = Manifest.from_bytes(
+                self.blobs.get(self.artifact_record(artifact_id).manifest)
+            )
+        return self._manifests[artifact_id]
 
     def artifact_record(self, artifact_id: str) -> ArtifactRecord:
         """Find a linked artifact by its id or the first digits of it.

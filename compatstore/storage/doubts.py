@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 
 from compatstore.arrays import Doubles, FloatArray
 from compatstore.artifacts.shrinkage import Shrinkage
+from compatstore.errors import CorruptArtifact
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE
 from compatstore.storage.records import VersionRecord
@@ -19,7 +21,7 @@ FIRST = 100  # candidates of a search that are ranked by expected distances, whe
 
 def shrinkage_of(catalog: Catalog, origin: str) -> Shrinkage | None:
     """What was measured of the artifact that an origin names; None of several: sigma^2 is of the last one's error."""
-    return None if "+" in origin else Shrinkage.of(catalog.artifact(origin).manifest.figures)
+    return None if "+" in origin else Shrinkage.of(catalog.manifest(origin).figures)
 
 
 def can_doubt(catalog: Catalog, record: VersionRecord, path: Sequence[str]) -> bool:
@@ -69,7 +71,10 @@ class Doubt:
         """That of a version as its gallery knows artifacts now."""
         records = catalog.recorded().artifacts.values()
         leading = [record for record in records if record.target == version]
-        found = [shrinkage_of(catalog, record.id) for record in leading]
+        found = list[Shrinkage | None]()
+        for record in leading:
+            with suppress(CorruptArtifact):  # if it has made vectors, these say so
+                found.append(shrinkage_of(catalog, record.id))
         chained = {record.source for record in leading} & {record.target for record in records}
         return cls(tuple(one for one in found if one is not None), None in found or bool(chained))
 

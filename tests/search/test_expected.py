@@ -15,7 +15,7 @@ from sklearn.metrics import average_precision_score
 import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Space
 from compatstore.artifacts.shrinkage import FIGURE, Shrinkage
-from compatstore.errors import InvalidInput, UpgradeError
+from compatstore.errors import CorruptArtifact, InvalidInput, UpgradeError
 from compatstore.evaluation.fusion import Fusion, Standardisation
 from compatstore.evaluation.whole import FusedWay, WholeSearch
 from compatstore.search import ExpectedPlan, FusionPlan
@@ -539,3 +539,28 @@ def test_a_whole_gallery_is_measured_as_it_is_searched(tmp_path):
     asked = [(right[row][others[row]], -distances[row][others[row]]) for row in range(ROWS)]
     np.testing.assert_allclose(found[-1], [average_precision_score(*one) for one in asked], atol=1e-9)
     assert found[0].tolist() == [float(correct[np.argmax(scores)]) for correct, scores in asked]
+
+
+def test_artifacts_that_made_nothing_do_not_stand_in_the_way(tmp_path):
+    """Another artifact between the same versions widens the bounds; one whose files are damaged is not needed."""
+    world = World(tmp_path)
+    fusion = Fusion(weight=0.5, expected=True, **APART)
+    found = search_as_one(world, fusion, slice(0, 4), 7)
+    for other in (
+        transform(seed=5, shrinkage=None),
+        transform(seed=6, shrinkage=replace(SHRINKAGE, factors=(9, 3, 0))),
+    ):
+        world.gallery.link(other, "v1", "v2")
+        world.gallery = cs.Gallery.open(world.gallery.status().gallery)
+        assert search_as_one(world, fusion, slice(0, 4), 7).equals(found)
+    record = world.gallery._catalog.recorded().artifacts[other.id]
+    (damaged,) = tmp_path.rglob(record.manifest)
+    damaged.write_bytes(b"{}")
+    world.gallery = cs.Gallery.open(world.gallery.status().gallery)
+    assert search_as_one(world, fusion, slice(0, 4), 7).equals(found)
+    used = world.gallery._catalog.recorded().artifacts[world.artifact.id]
+    (gone,) = tmp_path.rglob(used.manifest)
+    gone.unlink()
+    world.gallery = cs.Gallery.open(world.gallery.status().gallery)
+    with pytest.raises(CorruptArtifact, match=used.manifest[:12]):
+        search_as_one(world, fusion, slice(0, 4), 7)
