@@ -288,7 +288,9 @@ ROWS: dict[str, Row] = {
     "self-teaching": searched_as_one,
     "FastFill, level chosen": partial(default_fastfill, orders=("random", *BY_SIGMA), expected=True),
     "FCT, by length": partial(transform, FCT, uncertainty=True, orders=("random", *BY_SIGMA), expected=True),
+    # Journaled while lessons judged by distances as they are; the same as the next today.
     "self-teaching, doubted": partial(searched_as_one, alone=True),
+    "self-teaching, doubted lessons": partial(searched_as_one, alone=True),
     "kernel ridge": partial(transform, KernelRidge, orders=("random", *BY_SIGMA), expected=True),
     "kernel ridge, as one": partial(doubted_as_one, trainer=KernelRidge),
     "FastFill, level chosen, as one": partial(doubted_as_one, trainer=FastFill),
@@ -302,7 +304,7 @@ ROWS |= {
         f"FCT{FRESH}", "BCT, refreshed by distance", "DMU, refreshed by distance", "FCT, as one", "residual, as one",
         "self-teaching", "FCT, mixer 256 wide", "FCT, mixer 4096 wide", "FCT, KL", "FCT, reversed KL", "RBT",
         "LCE, transform", "FastFill, level chosen", "FastFill, even, level chosen", "FCT, by length", "kernel ridge",
-        "self-teaching, doubted", "kernel ridge, as one", "FastFill, level chosen, as one",
+        "self-teaching, doubted", "self-teaching, doubted lessons", "kernel ridge, as one", "FastFill, level chosen, as one",
     )
 }  # fmt: skip
 
