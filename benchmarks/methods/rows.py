@@ -304,7 +304,8 @@ ROWS |= {
         f"FCT{FRESH}", "BCT, refreshed by distance", "DMU, refreshed by distance", "FCT, as one", "residual, as one",
         "self-teaching", "FCT, mixer 256 wide", "FCT, mixer 4096 wide", "FCT, KL", "FCT, reversed KL", "RBT",
         "LCE, transform", "FastFill, level chosen", "FastFill, even, level chosen", "FCT, by length", "kernel ridge",
-        "self-teaching, doubted", "self-teaching, doubted lessons", "kernel ridge, as one", "FastFill, level chosen, as one",
+        "self-teaching, doubted", "self-teaching, doubted lessons", "kernel ridge, as one",
+        "FastFill, level chosen, as one",
     )
 }  # fmt: skip
 
