@@ -31,6 +31,7 @@ from compatstore.trainers import Pairs, Ridge
 
 K, SHARE, WEIGHT, PAIRS = 10, 0.3, 0.5, 2000
 PLAIN, EXPECTED = f"first {K}", f"first {K}, expected"
+FEWEST = 400  # pairs by which expected distances are measured
 LISTS = (20, 100, 500)  # rows of each column that a search could stop at
 
 
@@ -113,7 +114,8 @@ def main() -> None:
     for path in options.sets:
         data = EmbeddedSet.load(path)
         for items in options.items:
-            for method in (PLAIN, EXPECTED):
+            others = len(data.labels) - options.queries - items
+            for method in (PLAIN, EXPECTED)[: 1 + (others >= FEWEST)]:
                 key = {
                     "size": f"{options.queries} queries",
                     "set": data.name,
