@@ -263,11 +263,9 @@ class Fusion(Shown):
             factors: (n,) float64 or one, as of `expected_distances`; None where nobody knows.
             metric: Of the target.
         """
-        return (
-            target
-            if self.single or not self.expected or factors is None
-            else expected_distances(target, factors, metric)
-        )
+        if self.single or not self.expected or factors is None:
+            return target
+        return expected_distances(target, factors, metric)
 
     def _weighed(self, left: Doubles, right: Doubles, native: BoolArray) -> Doubles:
         """Standardised distances of both versions as one."""

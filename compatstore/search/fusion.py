@@ -239,7 +239,7 @@ def _joined(
     doubt: Doubt | None,
 ) -> RankedLists:
     """Both lists of a query; one of fewer than `complete` rows holds all that can be found in its column."""
-    lists, ends, errors = [], [], []
+    lists, ends, errors, factors = [], [], [], None
     for part, result, query in zip(plan.parts, results, queries, strict=True):
         rows, distances = result.rows[ADDRESS].to_numpy(), result.rows["_distance"].to_numpy().astype(np.float64)
         held = ~np.isnan(distances)  # what has no direction has no distance
@@ -251,10 +251,9 @@ def _joined(
         whole = len(rows) < complete or (complete and not held.all())
         ends.append(np.inf if whole else float(distances[-1]) if len(rows) else -np.inf)
         lists.append((rows[held].astype(np.int64), distances[held]))
-    factors = None
-    if doubt is not None and plan.doubted is not None:
-        listed = results[1].rows[plan.doubted].filter(pa.array(held))
-        factors = ListFactors(plan.target.metric, *doubt.bounds(to_floats(listed)), rest=doubt.range)
+        if doubt is not None and plan.doubted is not None and part is plan.target:
+            sigma2 = to_floats(result.rows[plan.doubted])[held]
+            factors = ListFactors(part.metric, *doubt.bounds(sigma2), rest=doubt.range)
     return RankedLists.of(plan.fusion, lists, (ends[0], ends[1]), (errors[0], errors[1]), first, factors)
 
 

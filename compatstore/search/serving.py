@@ -87,10 +87,7 @@ def _plan(
 
 
 def plan_served(
-    catalog: Catalog,
-    registry: Registry,
-    plan: SearchPlan | FusionPlan | ExpectedPlan,
-    serving: Serving | Expected | None,
+    catalog: Catalog, registry: Registry, plan: SearchPlan | FusionPlan, serving: Serving | Expected | None
 ) -> SearchPlan | FusionPlan | ExpectedPlan:
     """Plan a search by expected distances where it asks for them, or names no way and they were chosen; read-only.
 
