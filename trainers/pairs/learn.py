@@ -167,9 +167,7 @@ class Learn:
             if artifact is not None and judged is not None:
                 artifact, factors = _doubted(artifact, judged, pairs)
                 name = describe(one.trainer)
-                taught.append(
-                    Taught(name=name, artifact=artifact, transformed=judged.transformed, factors=factors)
-                )
+                taught.append(Taught(name=name, artifact=artifact, transformed=judged.transformed, factors=factors))
         return taught
 
 
