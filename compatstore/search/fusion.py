@@ -78,7 +78,7 @@ class FusionPlan:
         return self.source.version, self.target.version
 
     @property
-    def doubted(self) -> str | None:
+    def uncertainty(self) -> str | None:
         """The column of sigma^2 where the target's distances are the expected ones, else None."""
         return self.target.columns.uncertainty if self.fusion.expected else None
 
@@ -105,7 +105,7 @@ class FusionPlan:
         source, target, fusion = self.source.version, self.target.version, self.fusion
         apart = ((f"native {target}", fusion.native), (f"transformed {target}", fusion.transformed))
         constants = ((source, fusion.source), *(apart if fusion.per_origin else ((target, fusion.mixture),)))
-        less, kind = fusion.transformed_weight, "standardised expected" if self.doubted else "standardised"
+        less, kind = fusion.transformed_weight, "standardised expected" if self.uncertainty else "standardised"
         lines = [
             f"query in {source} and {target}, {self.k} nearest, 2 part(s), merge: fused, "
             f"{1 - fusion.weight:.4g} {source} + {fusion.weight:.4g} {target}"
@@ -181,7 +181,7 @@ def search_fused(
     forms = [query_of_part(catalog, part, queries[part.version]) for part in plan.parts]
     exact = not any(indexes_on(snapshot, part.columns.vector) for part in plan.parts)
     depth = plan.depth(snapshot.count_rows(), exact=exact)
-    doubt = Doubt.of(catalog, plan.target.version) if plan.doubted else None
+    doubt = Doubt.of(catalog, plan.target.version) if plan.uncertainty else None
     waiting, found = np.arange(len(forms[0])), list[ArrowTable]()
     while len(waiting):
         at_once, settled = max(1, min(AT_ONCE, ENTRIES // depth)), []
@@ -217,7 +217,7 @@ def _lists(
     def find(number: int) -> list[PartResult]:
         part = plan.parts[number]
         alone = replace(part, settings=part.settings.fetching(depth), columns=replace(part.columns, origin=None))
-        columns = [ADDRESS, *([plan.doubted] if plan.doubted and part is plan.target else [])]
+        columns = [ADDRESS, *([plan.uncertainty] if plan.uncertainty and part is plan.target else [])]
         return search_part(snapshot, alone, queries[number], depth, plan.where, columns, exactly=True)
 
     searches = [side_by_side().submit(find, number) for number in range(len(plan.parts))]
@@ -251,8 +251,8 @@ def _joined(
         whole = len(rows) < complete or (complete and not held.all())
         ends.append(np.inf if whole else float(distances[-1]) if len(rows) else -np.inf)
         lists.append((rows[held].astype(np.int64), distances[held]))
-        if doubt is not None and plan.doubted is not None and part is plan.target:
-            sigma2 = to_floats(result.rows[plan.doubted])[held]
+        if doubt is not None and plan.uncertainty is not None and part is plan.target:
+            sigma2 = to_floats(result.rows[plan.uncertainty])[held]
             factors = ListFactors(part.metric, *doubt.bounds(sigma2), rest=doubt.range)
     return RankedLists.of(plan.fusion, lists, (ends[0], ends[1]), (errors[0], errors[1]), first, factors)
 
@@ -273,7 +273,7 @@ def _nearest(
     asking = np.repeat(np.arange(len(kept)), [len(rows) for rows in kept])
     numbers, places = np.unique(np.concatenate(kept), return_inverse=True)
     held = [name for part in plan.parts for name in (part.columns.vector, part.columns.origin) if name]
-    held += [plan.doubted] if plan.doubted else []
+    held += [plan.uncertainty] if plan.uncertainty else []
     rows = rows_at(snapshot, numbers, list(dict.fromkeys([*columns, plan.id_column, *held])))
     return _ranked(catalog, plan, rows, places, asking, queries, columns)
 
@@ -302,8 +302,8 @@ def _ranked(
     (in_source, near), (in_target, far) = compared
     origins = [_origins(part, rows) for part in plan.parts]
     native = pc.equal(origins[1], NATIVE).fill_null(False).to_numpy(zero_copy_only=False)[places]
-    if plan.doubted is not None:
-        factors = _factors(catalog, origins[1], to_floats(rows[plan.doubted]))[places]
+    if plan.uncertainty is not None:
+        factors = _factors(catalog, origins[1], to_floats(rows[plan.uncertainty]))[places]
         far = plan.fusion.doubted(far, factors, plan.target.metric)
     fused = plan.fusion.distances(near, far, native, in_source, in_target)
     taken = pa.array(places)

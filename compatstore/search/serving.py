@@ -49,41 +49,15 @@ def plan_serving(
         UpgradeError: No fusion was chosen; or as `plan_expected`.
     """
     way: Serving | None = "single" if isinstance(serving, Expected) else serving
-    return plan_served(catalog, registry, _plan(catalog, registry, query, k, version, where, way), serving)
-
-
-def _plan(
-    catalog: Catalog,
-    registry: Registry,
-    query: Any,
-    k: int,
-    version: str | None,
-    where: str | Sequence[str] | None,
-    serving: Serving | None,
-) -> SearchPlan | FusionPlan:
     names = versions_of(registry, query, version)
+    plan: SearchPlan | FusionPlan
     if len(names) == 2:
-        return _plan_pair(registry, names, k, where, serving)
-    name = names[0] if names else version or registry.active
-    value = query[name] if names else query
-    source = value is None or not is_vectors(value, registry.record(name).dim)
-    run = _fused_run(registry, name)
-    if serving == "fused":
-        if run is None:
-            raise _unfused(name)
-        if not source or names:
-            raise InvalidInput(
-                f"search {run.source} and {run.target} as one",
-                expected="a query of each version, or a source that both embed",
-                found=f"a query of {name}",
-                fix=f"Hand both over: search({{'{run.source}': ..., '{run.target}': ...}}).",
-            )
-        return _plan_run(registry, run, k, where)
-    decided = serving is None and version is None and source and not names and run is not None
-    taken = run is not None and _as_one(registry, run)
-    if decided and run is not None and taken and (value is None or _both_embed(catalog, run)):
-        return _plan_run(registry, run, k, where)
-    return plan_search(registry, name, k, where)
+        plan = _plan_pair(registry, names, k, where, way)
+    else:
+        name = names[0] if names else version or registry.active
+        run = _run_as_one(catalog, registry, name, query, way, named=bool(names), decides=version is None and not names)
+        plan = plan_search(registry, name, k, where) if run is None else _plan_run(registry, run, k, where)
+    return plan_served(catalog, registry, plan, serving)
 
 
 def plan_served(
@@ -200,6 +174,42 @@ def _plan_pair(
     if not retired and (serving == "fused" or (serving is None and _as_one(registry, run))):
         return _plan_run(registry, run, k, where)
     return plan_search(registry, registry.active if registry.active in names else run.target, k, where)
+
+
+def _run_as_one(
+    catalog: Catalog, registry: Registry, name: str, query: Any, way: Serving | None, *, named: bool, decides: bool
+) -> RunRecord | None:
+    """The upgrade of a version whose both versions answer a query of one; None where the version does alone.
+
+    Args:
+        catalog: The gallery.
+        registry: Its state.
+        name: Version of the query.
+        query: The query, or a mapping that has it alone.
+        way: "fused" and "single" as asked; None for the one that was chosen.
+        named: Whether it is such a mapping.
+        decides: Whether what was chosen decides, as the search names no version.
+
+    Raises:
+        UpgradeError: Both are asked for, and no fusion was chosen.
+        InvalidInput: Both are asked for, and one of them has no query.
+    """
+    value, run = query[name] if named else query, _fused_run(registry, name)
+    source = value is None or not is_vectors(value, registry.record(name).dim)
+    if way == "fused":
+        if run is None:
+            raise _unfused(name)
+        if not source or named:
+            raise InvalidInput(
+                f"search {run.source} and {run.target} as one",
+                expected="a query of each version, or a source that both embed",
+                found=f"a query of {name}",
+                fix=f"Hand both over: search({{'{run.source}': ..., '{run.target}': ...}}).",
+            )
+        return run
+    if way is not None or not decides or not source or run is None or not _as_one(registry, run):
+        return None
+    return run if value is None or _both_embed(catalog, run) else None
 
 
 def _plan_run(registry: Registry, run: RunRecord, k: int, where: str | Sequence[str] | None) -> SearchPlan | FusionPlan:
