@@ -26,9 +26,9 @@ from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
 from compatstore.boundary import require_fields
 from compatstore.documents import read_record, to_document
 from compatstore.errors import InvalidInput
-from compatstore.evaluation.bootstrap import Estimate
 from compatstore.evaluation.distances import Distances, expected_distances
 from compatstore.evaluation.relevance import Relevance
+from compatstore.evaluation.weight_choice import WeightChoice, require_share, weights_in_words
 from compatstore.shown import Shown
 from compatstore.versions import Metric
 
@@ -66,72 +66,6 @@ class Standardisation:
         """Standardised distances, of the same shape."""
         standardised: Doubles = (distances - self.mean) / self.deviation
         return standardised
-
-
-@dataclass(frozen=True, kw_only=True)
-class WeightChoice:
-    """A weight and what it was chosen on.
-
-    Args:
-        weight: Weight of the target's distance, in [0, 1].
-        per_origin: Whether native and transformed vectors of the target are standardised apart.
-        native_share: Share of the gallery that was native in the target, from 0 to 1.
-        criterion: Figure that decided, such as "map".
-        truth: What counted as right: "labels", or "the target's 10 nearest neighbours".
-        num_queries: Queries that decided.
-        gain: Difference of the criterion to the status quo, from -1 to 1.
-        low: Lower end of its interval, which is simultaneous for all weights that were compared.
-        over_target: Difference of the criterion to the target alone, each query by the weight that other queries chose:
-            what is lost when the source is retired. Where queries judge an upgrade that teaches itself, the interval
-            reaches up to where it ends by the weight that is served. None where it was not measured.
-        target_gain: Difference of the target alone to the status quo. None where it was not measured.
-        transformed_weight: Weight of the target's distance where it is not of a native vector; None for `weight`.
-
-    Raises:
-        InvalidInput: A weight or the share is out of range.
-    """
-
-    weight: float
-    per_origin: bool
-    native_share: float
-    criterion: str
-    truth: str
-    num_queries: int
-    gain: float
-    low: float
-    over_target: Estimate | None = None
-    target_gain: Estimate | None = None
-    transformed_weight: float | None = None
-
-    def __post_init__(self) -> None:
-        require_fields(self)
-        for weight in (self.weight, self.transformed_weight or 0.0):
-            _require_share("choose the weight of a fusion", "a weight", weight)
-        _require_share("choose the weight of a fusion", "a native share", self.native_share)
-
-    @property
-    def weights(self) -> str:
-        """Of native and of transformed vectors, as text: "0.5", or "0.5, 0.15 transformed"."""
-        return _weights(self.weight, self.transformed_weight)
-
-    def __str__(self) -> str:
-        return (
-            f"{self.weights} chosen by {self.criterion} of {self.num_queries} queries, correct by {self.truth}, for "
-            f"a native share of {self.native_share:.4g}: {100 * self.gain:+.1f} points to the status quo, "
-            f"{100 * self.low:+.1f} at least"
-        )
-
-    @property
-    def loss(self) -> str:
-        """What searches lose when the source is retired, as text for people; "" where it was not measured."""
-        over = self.over_target
-        if over is None:
-            return ""
-        value, low, high = (0.0 - 100 * end for end in (over.value, over.high, over.low))  # 0.0: no "-0.0"
-        return (
-            f"{self.criterion} of the target alone is {value:+.1f} points ({low:+.1f} to {high:+.1f}) from that of "
-            f"both versions as one, measured at a native share of {self.native_share:.4g}"
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,8 +117,8 @@ class Fusion(Shown):
     def __post_init__(self) -> None:
         require_fields(self)
         for weight in (self.weight, self.transformed_weight or 0.0):
-            _require_share("fuse two versions", "a weight", weight)
-        _require_share("fuse two versions", "a native share", self.native_share)
+            require_share("fuse two versions", "a weight", weight)
+        require_share("fuse two versions", "a native share", self.native_share)
         for holds, expected, found in (
             (-1 <= self.correlation <= 1, "a correlation from -1 to 1", self.correlation),
             (self.candidates >= 1, "1 candidate or more", self.candidates),
@@ -195,7 +129,7 @@ class Fusion(Shown):
     @property
     def weights(self) -> str:
         """Of native and of transformed vectors, as text: "0.5", or "0.5, 0.15 transformed"."""
-        return _weights(self.weight, None if self.single else self.transformed_weight)
+        return weights_in_words(self.weight, None if self.single else self.transformed_weight)
 
     @property
     def single(self) -> bool:
@@ -422,12 +356,3 @@ def distances_to(query: FloatArray, vectors: FloatArray, metric: str) -> Doubles
     with np.errstate(invalid="ignore", divide="ignore"):
         cosines: Doubles = products / (np.sqrt(lengths) * np.sqrt(np.einsum("nd,nd->n", asked, asked)))
     return -cosines
-
-
-def _weights(native: float, transformed: float | None) -> str:
-    return f"{native:.4g}" if transformed is None else f"{native:.4g}, {transformed:.4g} transformed"
-
-
-def _require_share(asked: str, what: str, value: float) -> None:
-    if not 0 <= value <= 1:
-        raise InvalidInput(asked, expected=f"{what} from 0 to 1", found=f"{value}")

@@ -19,14 +19,15 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from compatstore.arrays import BoolArray, Doubles, Positions
+from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
 from compatstore.evaluation.bootstrap import Estimate
 from compatstore.evaluation.cross_fitting import Trial, folds_of, of_queries, own_rows
 from compatstore.evaluation.distances import measure
-from compatstore.evaluation.fusion import Fusion, WeightChoice, fused_blocks, standardise
+from compatstore.evaluation.fusion import Fusion, fused_blocks, standardise
 from compatstore.evaluation.judgements import places_among
 from compatstore.evaluation.relevance import Relevance
-from compatstore.evaluation.sampled import QueryFigures, find_in_blocks
+from compatstore.evaluation.sampled import QueryFigures, find_in_blocks, find_in_galleries
+from compatstore.evaluation.weight_choice import WeightChoice
 
 WEIGHTS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
 DOUBT = 0.3  # weight of transformed vectors, as a part of that of native ones, where they are weighed apart
@@ -118,7 +119,6 @@ class FusionTrial(Trial):
             self._confirmed(place, rows, folds, tried, few) for place, rows in zip(places[1:], others, strict=True)
         ]
         found = self.joined(folds, [tried[chosen.place][fold] for fold, chosen in enumerate(taken)])
-        target = self.joined(folds, tried[alone[0]]) if alone else None
         fusion = fusions[best.place]
         choice = WeightChoice(
             weight=fusion.weight,
@@ -130,9 +130,10 @@ class FusionTrial(Trial):
             num_queries=int(np.isfinite(values[0, -1]).sum()),
             gain=best.gain,
             low=best.low,
-            over_target=None if target is None else self.over(found, target),
-            target_gain=None if target is None else self.over(target, self.joined(folds, tried[0])),
         )
+        if alone:
+            before, target = (self.joined(folds, tried[place]) for place in (0, *alone))
+            choice = self._beside_target(choice, native, found, before, target)
         return FittedFusion(
             fusion=replace(fusion, choices=(choice,)),
             found=found,
@@ -140,19 +141,24 @@ class FusionTrial(Trial):
             fold_weights=tuple(fusions[chosen.place].weight for chosen in taken),
         )
 
-    def most_gained(self, native: BoolArray, constants: Fusion, found: QueryFigures) -> float:
+    def most_gained(self, native: BoolArray, constants: Fusion, found: QueryFigures, *, alone: bool = False) -> float:
         """The most that any weight may gain over what is found now: the highest upper end of simultaneous intervals.
 
         Args:
             native: (n,) bool, rows with a native vector then.
             constants: Of `constants`.
             found: What the queries find now.
+            alone: Whether the target alone is searched, by expected distances, rather than both versions as one.
 
         Returns:
             In the criterion, from -1 to 1; infinite where no query counts.
         """
-        fusions = self._candidates(replace(constants, native_share=float(native.mean())))
-        values = np.concatenate([found.values[None], self._values(native, fusions)])
+        expected = self.find_expected(native) if alone else None
+        if expected is None:
+            tried = self._values(native, self._candidates(replace(constants, native_share=float(native.mean()))))
+        else:
+            tried = expected.values[None]
+        values = np.concatenate([found.values[None], tried])
         counted = np.isfinite(values[0, -1])
         if not counted.any():
             return float("inf")
@@ -170,13 +176,27 @@ class FusionTrial(Trial):
         relevance, blocks = self._blocks(np.arange(queries), native, [fusion])
         return find_in_blocks(blocks, queries, relevance, [np.arange(items)], self.settings.ks, self.sampling)[0]
 
+    def find_expected(self, native: BoolArray) -> QueryFigures | None:
+        """What the queries find in the target alone by expected distances; None where nobody knows these.
+
+        Args:
+            native: (n,) bool, rows with a native vector.
+        """
+        factors = self.sample.factors_of(native)
+        if factors is None:
+            return None
+        metric = self.settings.target_metric
+        distances = measure(self.sample.target_queries, self._target(native), metric, factors=factors)
+        rows = [np.arange(len(native))]
+        return find_in_galleries(distances, self.relevance, rows, self.settings.ks, self.sampling)[0]
+
     def measure(self, native: BoolArray, fusion: Fusion) -> WeightChoice:
         """What a weight that nobody chose gives; arguments as of `find`."""
         before, found, target = (
             self.find(native, replace(fusion, weight=weight)) for weight in (0.0, fusion.weight, 1.0)
         )
         gain = self.over(found, before) or Estimate(value=0.0, low=0.0, high=0.0)
-        return WeightChoice(
+        choice = WeightChoice(
             weight=fusion.weight,
             transformed_weight=fusion.transformed_weight,
             per_origin=fusion.per_origin,
@@ -186,8 +206,28 @@ class FusionTrial(Trial):
             num_queries=int(before.counted.sum()),
             gain=gain.value,
             low=gain.low,
+        )
+        return self._beside_target(choice, native, found, before, target)
+
+    def _beside_target(
+        self, choice: WeightChoice, native: BoolArray, found: QueryFigures, before: QueryFigures, target: QueryFigures
+    ) -> WeightChoice:
+        """A choice with what it gives over the target alone, and what that gives.
+
+        Args:
+            choice: Without these.
+            native: (n,) bool, rows with a native vector.
+            found: What the queries find by the weight.
+            before: By the status quo.
+            target: In the target alone.
+        """
+        expected = self.find_expected(native)
+        return replace(
+            choice,
             over_target=self.over(found, target),
             target_gain=self.over(target, before),
+            over_expected=None if expected is None else self.over(found, expected),
+            expected_gain=None if expected is None else self.over(expected, before),
         )
 
     def _candidates(self, constants: Fusion) -> list[Fusion]:
@@ -203,12 +243,16 @@ class FusionTrial(Trial):
         apart = [replace(fusion, per_origin=True) for fusion in together if not fusion.single]
         return [*together, *apart, *(replace(fusion, transformed_weight=DOUBT * fusion.weight) for fusion in apart)]
 
+    def _target(self, native: BoolArray) -> FloatArray:
+        """(n, target dim) float32, the sample's vectors in the target where some rows are native."""
+        return np.where(native[:, None], self.sample.native, self.sample.transformed)
+
     def _blocks(
         self, rows: Positions, native: BoolArray, fusions: Sequence[Fusion]
     ) -> tuple[Relevance, Iterator[tuple[int, Doubles]]]:
         """What is correct for some queries, and their fused distances, block by block."""
         sample, settings, correct = self.sample, self.settings, self.relevance
-        target = np.where(native[:, None], sample.native, sample.transformed)
+        target = self._target(native)
         block = max(_BLOCK_CELLS // (len(target) * len(fusions)), 1)
         left = measure(sample.source_queries[rows], sample.source, settings.source_metric, block=block)
         right = measure(sample.target_queries[rows], target, settings.target_metric, block=block)

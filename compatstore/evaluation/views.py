@@ -74,3 +74,5 @@ def _(result: Fusion) -> Iterator[str | Table]:
         yield "searches go on as before: the target alone is best, when it is cut over to"
     else:
         yield "price: two embeddings and two searches for a query, until the source is retired"
+        if result.choice is not None and result.choice.loss:
+            yield f"without them: {result.choice.loss}"

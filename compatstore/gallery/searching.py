@@ -238,8 +238,7 @@ class SearchVerbs(GalleryCore):
 
     def _warned(self, registry: Registry, plan: _Served) -> _Served:
         """The same plan, with what was measured to be below the status quo."""
-        served = plan.candidates if isinstance(plan, searching.ExpectedPlan) else plan
-        warning = warning_of(self._catalog, registry, served.version, searching.way_of(served))
+        warning = warning_of(self._catalog, registry, plan.version, searching.way_of(plan))
         if isinstance(plan, searching.ExpectedPlan):
             return replace(plan, candidates=replace(plan.candidates, warning=warning))
         return replace(plan, warning=warning)

@@ -129,11 +129,13 @@ def require_fingerprints(
             require_fingerprint(f"search with a query of {name}", wanted, given[name], fix)
 
 
-def way_of(plan: SearchPlan | FusionPlan) -> Literal["fused", "merged", "target"]:
+def way_of(plan: SearchPlan | FusionPlan | ExpectedPlan) -> Literal["fused", "merged", "target", "expected"]:
     """How a plan searches the upgrade to its version."""
     if isinstance(plan, FusionPlan):
         return "fused"
-    return "merged" if len(plan.parts) > 1 else "target"
+    if len(plan.parts) > 1:
+        return "merged"
+    return "expected" if isinstance(plan, ExpectedPlan) else "target"
 
 
 def versions_of(registry: Registry, query: Any, version: str | None) -> tuple[str, ...]:

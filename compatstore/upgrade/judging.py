@@ -22,6 +22,8 @@ from compatstore.evaluation.fusion import Fusion, standardise
 from compatstore.evaluation.fusion_choice import FittedFusion, FusionTrial
 from compatstore.evaluation.sampled import QueryFigures
 from compatstore.evaluation.strategies import (
+    EXPECTED,
+    EXPECTED_PARTLY,
     FUSED,
     FUSED_PARTLY,
     ServingStrategy,
@@ -29,6 +31,7 @@ from compatstore.evaluation.strategies import (
     map_alone,
     trial_of_fusions,
 )
+from compatstore.evaluation.weight_choice import WeightChoice
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.asked import MOST_QUERIES
@@ -61,42 +64,54 @@ class JudgedTransform:
     def table(self, share: float) -> DecisionTable:
         """The status quo, both versions as one and the target alone, at the native share that there is.
 
+        The target alone is also searched by expected distances, where these are known.
+
         Figures of both versions as one are of queries that search with the weight that others chose. Those are fewer
         than all: where a gain is hardly sure they choose the status quo, and the figures are of a part of what is
         served. So intervals reach up to where they end by the weight that is served; lower ends stay.
         """
         fused = self.fitted.fusion
         alone = [self.trial.find(self.native, replace(fused, weight=weight)) for weight in (0.0, 1.0)]
-        made, served = (self._compared(share, alone, found) for found in (self.fitted.found, self.fitted.served))
+        expected = self.trial.find_expected(self.native)
+        made, served = (
+            self._compared(share, alone, expected, found) for found in (self.fitted.found, self.fitted.served)
+        )
         rows = (
             _up_to(row, again) if is_fused(row.notation) else row
             for row, again in zip(made.rows, served.rows, strict=True)
         )
         return replace(made, rows=tuple(rows))
 
-    @property
-    def over_target(self) -> Estimate | None:
-        """What both versions as one have over the target alone; the interval reaches up as those of the table do."""
-        fused = self.fitted.fusion
-        known = None if fused.choice is None else fused.choice.over_target
-        if known is None:
-            return None
-        served = self.trial.over(self.fitted.served, self.trial.find(self.native, replace(fused, weight=1.0)))
-        return known if served is None else _reaching(known, served)
-
-    def _compared(self, share: float, alone: Sequence[QueryFigures], fused: QueryFigures) -> DecisionTable:
-        founds = [alone[0], fused, alone[1]]
-        if not self.trial.sample.complete:
-            founds = [map_alone(found) for found in founds]
-        by_target = {0.0: ("hop alone", "t/h"), 1.0: ("full backfill", "t/t")}
-        names = (
-            ("status quo", "s/s"),
-            (f"fused {100 * share:.4g}%", FUSED.get(share, FUSED_PARTLY)),
-            by_target.get(share, (f"backfill {100 * share:.4g}%", "t/h+t")),
+    def over_target(self, choice: WeightChoice) -> WeightChoice:
+        """A choice whose differences to the target alone reach up as the intervals of the table do."""
+        target = self.trial.find(self.native, replace(self.fitted.fusion, weight=1.0))
+        return replace(
+            choice,
+            over_target=self._up_to_served(choice.over_target, target),
+            over_expected=self._up_to_served(choice.over_expected, self.trial.find_expected(self.native)),
         )
+
+    def _up_to_served(self, known: Estimate | None, other: QueryFigures | None) -> Estimate | None:
+        served = None if known is None or other is None else self.trial.over(self.fitted.served, other)
+        return known if known is None or served is None else _reaching(known, served)
+
+    def _compared(
+        self, share: float, alone: Sequence[QueryFigures], expected: QueryFigures | None, fused: QueryFigures
+    ) -> DecisionTable:
+        by_target = {0.0: ("hop alone", "t/h"), 1.0: ("full backfill", "t/t")}
+        ways = [
+            ("status quo", "s/s", alone[0]),
+            (f"fused {100 * share:.4g}%", FUSED.get(share, FUSED_PARTLY), fused),
+            (*by_target.get(share, (f"backfill {100 * share:.4g}%", "t/h+t")), alone[1]),
+        ]
+        if expected is not None and share < 1:
+            name = f"expected {100 * share:.4g}%"
+            ways.insert(2, (name, EXPECTED_PARTLY if share else EXPECTED, expected))
+        if not self.trial.sample.complete:
+            ways = [(name, notation, map_alone(found)) for name, notation, found in ways]
         strategies = [
             ServingStrategy(name=name, notation=notation, share=share if place else 0.0, found=found)
-            for place, ((name, notation), found) in enumerate(zip(names, founds, strict=True))
+            for place, (name, notation, found) in enumerate(ways)
         ]
         made = decide_between(self.trial.sample, self.trial.settings, strategies)
         rows = made.rows if share == 1 else tuple(replace(row, kept={}) for row in made.rows)  # of no full backfill
@@ -159,7 +174,8 @@ def judge_by_queries(
         pairs: Vectors of items in the source, in the target, and transformed by what was learned without them: (m,
             source dim), (m, target dim) and (m, target dim) float32. What makes distances comparable is taken of them.
         asked: The figure that decides; mAP where the items are a sample.
-        factors: (m,) float64, of the pairs' transformed vectors, as of `EvaluationSample`; None for none.
+        factors: (m,) float64, of the pairs' transformed vectors, as of `EvaluationSample`; None for none. Where the
+            artifact was not measured, those of the gallery's are 1.
     """
     transformer = Transformer((artifact,), form=VectorForm.of(context.target_record))
     shrinkage = None if factors is None else Shrinkage.of(artifact.manifest.figures)
@@ -178,7 +194,7 @@ def judge_by_queries(
         labels=asked.labels, criterion=criterion, seed=context.run.seed, trust=TRUST, by_both=True
     )
     decided = decision_settings(context, settings)
-    as_served = replace(as_evaluation_sample(searched, made, first), factors=None if shrinkage is None else kept[found])
+    as_served = replace(as_evaluation_sample(searched, made, first), factors=None if factors is None else kept[found])
     trial = trial_of_fusions(as_served, decided)
     constants = standardise(
         measure(searched.source_queries, pairs[0], decided.source_metric, block=1024),
@@ -186,7 +202,7 @@ def judge_by_queries(
         measure(searched.target_queries, pairs[2], decided.target_metric, block=1024, factors=factors),
         np.full(len(searched.source_queries), -1),
     )
-    constants = replace(constants, expected=shrinkage is not None)
+    constants = replace(constants, expected=factors is not None)
     fitted = trial.fit(native, constants, against_target=True)
     return JudgedTransform(trial=trial, native=native, fitted=fitted, provenance=searched.provenance)
 
@@ -194,6 +210,5 @@ def judge_by_queries(
 def fusion_as_it_is(judged: JudgedTransform, share: float) -> Fusion:
     """The fusion with the weight for the native share that there is: of larger ones nothing is known."""
     fusion = judged.fitted.fusion
-    over = judged.over_target
-    choices = tuple(replace(choice, native_share=share, over_target=over) for choice in fusion.choices)
+    choices = tuple(replace(judged.over_target(choice), native_share=share) for choice in fusion.choices)
     return replace(fusion, choices=choices).at(share)

@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import replace
 
 from compatstore.errors import RowsMissing, UpgradeError
-from compatstore.evaluation.fusion import WeightChoice
+from compatstore.evaluation.weight_choice import WeightChoice
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.fragment_counts import forget_counts
 from compatstore.storage.history import HistoryEntry

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from compatstore.errors import Interrupted
-from compatstore.evaluation.fusion import WeightChoice
+from compatstore.evaluation.weight_choice import WeightChoice
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.records import RunRecord

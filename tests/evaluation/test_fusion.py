@@ -17,7 +17,6 @@ from compatstore.evaluation.distances import measure
 from compatstore.evaluation.fusion import (
     Fusion,
     Standardisation,
-    WeightChoice,
     distances_to,
     fused_blocks,
     standardise,
@@ -26,6 +25,7 @@ from compatstore.evaluation.fusion_choice import FusionTrial
 from compatstore.evaluation.ranking import rank_blocks
 from compatstore.evaluation.relevance import relevance_from_labels, relevance_from_neighbours
 from compatstore.evaluation.sampled import WHOLE, Sampling, find_in_blocks
+from compatstore.evaluation.weight_choice import WeightChoice
 
 METRICS = ["l2", "cosine", "dot"]
 
