@@ -23,7 +23,7 @@ from compatstore.upgrade.estimates.estimate import (
     require_within_reach,
     save_estimate,
 )
-from compatstore.upgrade.estimates.fusing import require_lasting_doubts, serve_as_asked
+from compatstore.upgrade.estimates.fusing import require_doubts, serve_as_asked
 from compatstore.upgrade.estimates.merging import follow_parts
 from compatstore.upgrade.leases.holding import hold_lease
 from compatstore.upgrade.leases.stop_request import Paused, pause
@@ -85,7 +85,7 @@ class UpgradeVerbs(GalleryCore):
         holdout = None if refit is None else refit.holdout
         context = resolve_run(self._catalog, target, via=via, backfill=request, holdout=holdout, learner=learner)
         if asked.serving == "expected":
-            require_lasting_doubts(context, relearns=refit is not None or context.run.teaches)
+            require_doubts(context)
         if not asked.asked or context.run.teaches:  # nothing is known before there is something to learn from
             return make_plan(context, precision)
         estimate = estimate_upgrade(context, asked)

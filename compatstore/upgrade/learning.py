@@ -17,12 +17,12 @@ from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
 from compatstore.errors import InvalidInput
 from compatstore.evaluation import DecisionTable
 from compatstore.evaluation.decision import decide_between
-from compatstore.evaluation.fusion import SAME_SHARE, Fusion, Serving
+from compatstore.evaluation.fusion import SAME_SHARE, Fusion, Served
 from compatstore.evaluation.fusion_choice import FittedFusion, FusionTrial
 from compatstore.evaluation.sample import EvaluationSample
 from compatstore.evaluation.sampled import QueryFigures
 from compatstore.evaluation.strategies import rank_strategies, trial_of_fusions
-from compatstore.storage.doubts import by_angle
+from compatstore.storage.doubts import by_angle, can_doubt
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.records import ArtifactRecord, RunRecord, ServingRecord
 from compatstore.storage.registry import Registry, edit
@@ -67,11 +67,8 @@ class _Judged(NamedTuple):
     taught: Taught
     trial: FusionTrial
     fitted: FittedFusion
+    found: QueryFigures
     by_queries: JudgedTransform | None = None
-
-    @property
-    def found(self) -> QueryFigures:
-        return self.fitted.found
 
     @property
     def values(self) -> Doubles:
@@ -147,7 +144,7 @@ def learn(context: UpgradeContext, learner: Learner, asked: Gates, monitor: Moni
             # More queries have chosen how it is searched, for larger shares too, than could now.
             return _note(context, tried, f"kept, after {len(lesson)} pairs, too few of them new to judge it again")
     if best.by_queries is None:
-        fusion, pays = _with_larger_shares(context, best, share, learner.least_gain)
+        fusion, pays = _with_larger_shares(context, best, share, learner.least_gain, asked)
     else:
         fusion, pays = fusion_as_it_is(best.by_queries, share), True
     tried = replace(tried, ended_by="" if pays else GAIN)
@@ -167,22 +164,47 @@ def _left_to_transform(context: UpgradeContext) -> int:
     return context.count(present) - context.count(f"({present}) AND ({native})")
 
 
-def serve_as_learned(context: UpgradeContext) -> None:
-    """Serve by both versions as one where that was found to be sure of a gain, else as before."""
-    fusion = context.catalog.registry().fusion_of(context.run.target)
-    if fusion is not None:
-        serve(context.catalog, context.run.target, "fused" if fusion.weight > 0 else "single")
+def serve_as_learned(context: UpgradeContext, asked: Gates) -> None:
+    """Serve by both versions as one where that was found to be sure of a gain, else as before.
+
+    Where the target alone is to be searched by expected distances, searches go on as before until the cutover. A
+    transform that says nothing of its errors was judged without them, and is searched so.
+    """
+    catalog, target = context.catalog, context.run.target
+    fusion = catalog.registry().fusion_of(target)
+    if fusion is None:
+        return
+    if asked.serving == "expected":
+        serve(catalog, target, "expected" if can_doubt(catalog, context.target_record, context.run.path) else "single")
+    else:
+        serve(catalog, target, "fused" if fusion.weight > 0 else "single")
 
 
 def how_searched(context: UpgradeContext) -> str:
     """How searches use the upgrade until its cutover, as a sentence."""
     run, registry = context.run, context.catalog.registry()
     fusion = registry.fusion_served(run.target)
-    if fusion is None:
-        return f"searches go on in {registry.active} alone: nothing that was learned is sure to be better"
-    over = None if fusion.choice is None else fusion.choice.over_target
-    better = f"; {run.target} alone is better still, after a cutover" if over is not None and over.high < 0 else ""
-    return f"searches with queries of both versions rank by {run.source} and {run.target} as one{better}"
+    if registry.record(run.target).expected is not None:
+        later = "" if registry.active == run.target else f" alone; after a cutover in {run.target}"
+        return f"searches go on in {registry.active}{later} alone, by expected distances"
+    alone = _better_alone(registry, run.target)
+    if fusion is not None:
+        still = f"; {alone[0]} is better still, {alone[1]}" if alone else ""
+        return f"searches with queries of both versions rank by {run.source} and {run.target} as one{still}"
+    if alone:
+        return f"searches go on in {registry.active} alone: {alone[0]} is sure to be better, but only {alone[1]}"
+    return f"searches go on in {registry.active} alone: nothing that was learned is sure to be better"
+
+
+def _better_alone(registry: Registry, target: str) -> tuple[str, str] | None:
+    """How the target alone is sure to find more than searches do now, and when: by expected distances, or as it is."""
+    fusion = registry.fusion_of(target)
+    choice = None if fusion is None else fusion.choice
+    if choice is not None and choice.over_expected is not None and choice.over_expected.high < 0:
+        return f"{target} alone by expected distances", "after a cutover with serving expected"
+    if choice is not None and choice.over_target is not None and choice.over_target.high < 0:
+        return f"{target} alone", "after a cutover"
+    return None
 
 
 def require_known(context: UpgradeContext, asked: Gates) -> None:
@@ -236,10 +258,11 @@ def _judge(
 ) -> _Judged:
     """What the judges find in a gallery of which a share is native and the rest was made by a transform."""
     trial = trial_of_fusions(
-        _sample_of(context, lesson, taught, judges), decision_settings(context, _settings(asked, context.run))
+        _sample_of(context, lesson, taught, judges, asked), decision_settings(context, _settings(asked, context.run))
     )
-    fitted = trial.fit(_native_rows(len(judges), share), trial.constants(), against_target=True)
-    return _Judged(taught, trial, fitted)
+    native = _native_rows(len(judges), share)
+    fitted = trial.fit(native, trial.constants(), against_target=True)
+    return _Judged(taught, trial, fitted, _found(trial, native, fitted, asked))
 
 
 def _judge_by_queries(
@@ -247,12 +270,21 @@ def _judge_by_queries(
 ) -> _Judged:
     """What the app's own queries find in the gallery as it is, where the rest was made by a transform."""
     pairs = (lesson.source[judges], lesson.target[judges], taught.transformed[judges])
-    factors = _factors_of(context, taught, judges)
+    factors = _factors_of(context, taught, judges, asked)
     judged = judge_by_queries(context, searched, taught.artifact, pairs, asked, factors)
-    return _Judged(taught, judged.trial, judged.fitted, judged)
+    found = _found(judged.trial, judged.native, judged.fitted, asked)
+    return _Judged(taught, judged.trial, judged.fitted, found, judged)
 
 
-def _sample_of(context: UpgradeContext, lesson: Lesson, taught: Taught, judges: Positions) -> EvaluationSample:
+def _found(trial: FusionTrial, native: BoolArray, fitted: FittedFusion, asked: Gates) -> QueryFigures:
+    """What the queries find as the upgrade is to be served: by both versions as one, or by expected distances."""
+    expected = trial.find_expected(native) if asked.serving == "expected" else None
+    return fitted.found if expected is None else expected
+
+
+def _sample_of(
+    context: UpgradeContext, lesson: Lesson, taught: Taught, judges: Positions, asked: Gates
+) -> EvaluationSample:
     ids = np.arange(len(judges))
     labels = None if lesson.classes is None else lesson.classes[judges]
     return EvaluationSample(
@@ -267,13 +299,20 @@ def _sample_of(context: UpgradeContext, lesson: Lesson, taught: Taught, judges: 
         query_ids=ids,
         gallery_ids=ids,
         population=max(context.count(context.source.present), len(judges)),
-        factors=_factors_of(context, taught, judges),
+        factors=_factors_of(context, taught, judges, asked),
     )
 
 
-def _factors_of(context: UpgradeContext, taught: Taught, judges: Positions) -> Doubles | None:
-    """What is expected to be left of the judges' cosines; None where searches rank by more than angles."""
-    return taught.factors[judges] if taught.factors is not None and by_angle(context.target_record) else None
+def _factors_of(context: UpgradeContext, taught: Taught, judges: Positions, asked: Gates) -> Doubles | None:
+    """What is expected to be left of the judges' cosines; None where searches rank by more than angles.
+
+    Where searches are to go by expected distances and the transform says nothing of its errors, all is left.
+    """
+    if not by_angle(context.target_record):
+        return None
+    if taught.factors is not None:
+        return taught.factors[judges]
+    return np.ones(len(judges)) if asked.serving == "expected" else None
 
 
 def _native_rows(items: int, share: float) -> BoolArray:
@@ -286,7 +325,7 @@ def _settings(asked: Gates, run: RunRecord) -> SampleSettings:
 
 
 def _with_larger_shares(
-    context: UpgradeContext, best: _Judged, share: float, least_gain: float | None
+    context: UpgradeContext, best: _Judged, share: float, least_gain: float | None, asked: Gates
 ) -> tuple[Fusion, bool]:
     """The fusion with the weights for larger native shares, which a backfill comes to; and whether one of them pays.
 
@@ -302,9 +341,9 @@ def _with_larger_shares(
         for choice in one.fusion.choices
     )
     masks = [_native_rows(items, other) for other in larger if other <= end + SAME_SHARE]
-    found = best.fitted.found
-    pays = least_gain is None or not masks
-    pays = pays or any(best.trial.most_gained(mask, constants, found) > (least_gain or 0.0) for mask in masks)
+    found, alone = best.found, asked.serving == "expected"
+    gains = (best.trial.most_gained(mask, constants, found, alone=alone) for mask in masks)
+    pays = least_gain is None or not masks or any(gain > least_gain for gain in gains)
     return replace(constants, choices=choices).at(share), pays
 
 
@@ -373,8 +412,12 @@ def _promise(context: UpgradeContext, best: _Judged, fusion: Fusion, share: floa
     """Enter into the history what every way to serve the gallery was found to give, as an estimate does."""
     share = round(share, 6)
     shares = tuple(sorted({*(other for other in (share, *SHARES) if 0 < other < 1)}))
-    settings = replace(_settings(asked, context.run), shares=shares, fused_shares=(0.0, *shares, 1.0))
-    serving: Serving = "fused" if fusion.weight > 0 else "single"
+    settings = replace(
+        _settings(asked, context.run), shares=shares, fused_shares=(0.0, *shares, 1.0), expected_shares=(0.0, *shares)
+    )
+    serving: Served = "fused" if fusion.weight > 0 else "single"
+    if asked.serving == "expected":
+        serving = "expected"
     table: DecisionTable
     if best.by_queries is None:
         decided = decision_settings(context, settings)
@@ -396,5 +439,6 @@ def _promise(context: UpgradeContext, best: _Judged, fusion: Fusion, share: floa
         table=table,
     )
     spent, _ = read_account(context)
-    figures = figures_of_wave(context.run.learned_at, spent, fusion.weight)
+    weight = 1.0 if serving == "expected" else fusion.weight
+    figures = figures_of_wave(context.run.learned_at, spent, weight)
     save_estimate(context.catalog, context.run.target, estimate, figures)

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from compatstore.arrays import Doubles, FloatArray, Positions
 from compatstore.artifacts.artifact import Artifact
+from compatstore.artifacts.shrinkage import Shrinkage
 from compatstore.errors import CorruptArtifact
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import VersionValues
@@ -97,10 +98,16 @@ class Refitter(Protocol):
         """Correct a ForwardTransform."""
 
 
-def refit(context: UpgradeContext, refitter: Refitter) -> RunRecord:
+def refit(context: UpgradeContext, refitter: Refitter, *, doubts: bool = False) -> RunRecord:
     """Correct the run's last artifact by the native rows, where validation rows come nearer to their natives.
 
     Does nothing until a quarter more rows are native than when it was last tried.
+
+    Args:
+        context: The upgrade.
+        refitter: What corrects it.
+        doubts: Whether searches are to go by expected distances: a correction of which these could not be measured is
+            not taken.
 
     Returns:
         The run, with the corrected artifact in its path if it was taken. What was found is in the history either way.
@@ -126,6 +133,9 @@ def refit(context: UpgradeContext, refitter: Refitter) -> RunRecord:
         return _refuse(catalog, tried, f"no correction: {error.found}", natives)
     if not refitted.improved:
         return _refuse(catalog, tried, refitted.figures, natives)
+    if doubts and Shrinkage.of(refitted.artifact.manifest.figures) is None:
+        few = f"{len(gathered.validation_rows)} validation rows do not tell its expected distances"
+        return _refuse(catalog, tried, f"{refitted.figures}, but {few}", natives)
     return _take(catalog, tried, refitted, natives)
 
 

@@ -28,7 +28,7 @@ from compatstore.upgrade.backfilling.policies import AT_RANDOM, RANDOM, reads_si
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.engines.engine import Engine, LocalEngine
-from compatstore.upgrade.estimates.fusing import require_lasting_doubts
+from compatstore.upgrade.estimates.fusing import require_doubts
 from compatstore.upgrade.estimates.waves import WaveFigures, read_waves
 from compatstore.upgrade.expand import expand
 from compatstore.upgrade.hop import Hop
@@ -145,8 +145,8 @@ def require_startable(
     Raises:
         UpgradeError: A backfill without an encoder; or searches are to go by expected distances, and the transform was
             not measured for that.
-        InvalidInput: The upgrade teaches itself, and a gate is of a figure that it cannot tell; its hop cannot be in
-            int8, as was asked for; or its transform will not stay the one whose expected distances were asked for.
+        InvalidInput: The upgrade teaches itself, and a gate is of a figure that it cannot tell; or its hop cannot be in
+            int8, as was asked for.
         MissingExtra: `onnx` or `onnxruntime` is not installed, for int8.
     """
     if settings is not None and settings.precision == "int8":
@@ -155,7 +155,7 @@ def require_startable(
     if context.run.teaches:
         require_known(context, gates)
     if gates.serving == "expected":
-        require_lasting_doubts(context, relearns=refits or context.run.teaches)
+        require_doubts(context)
     if context.run.backfill > 0 and context.target_record.columns is None:
         require_encoder(context.catalog, context.run.target)
 
@@ -193,7 +193,8 @@ def _run_expanded(context: UpgradeContext, controls: Controls, started: float) -
     else:
         (run, backfilled), lessons = _backfill(context.later(), controls), ()
     if controls.refit is not None:
-        run = refit(context.later(run), controls.refit)
+        doubts = controls.gates.serving == "expected" or context.target_record.expected is not None
+        run = refit(context.later(run), controls.refit, doubts=doubts)
     transformed += catch_up(context.later(run), controls)
     run = _ready(context.later(run), controls, busy=bool(transformed or backfilled))
     context = context.later(run)
@@ -311,7 +312,7 @@ def _teach_itself(context: UpgradeContext, controls: Controls, learner: Learner)
             run = set_run(context.catalog, replace(run, ended_by=limit))
         lessons.append(found)
         transformed += catch_up(context.later(run), controls)
-        serve_as_learned(context.later(run))
+        serve_as_learned(context.later(run), controls.gates)
     require_reached(context, controls.gates)
     return _SelfTaught(run, backfilled, transformed, tuple(lessons))
 

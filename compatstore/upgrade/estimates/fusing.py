@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 
 from compatstore.arrays import BoolArray, Positions
-from compatstore.errors import InvalidInput, UpgradeError
+from compatstore.errors import UpgradeError
 from compatstore.evaluation.curve import native_count
 from compatstore.evaluation.fusion import SAME_SHARE, Fusion, Served, Serving
 from compatstore.evaluation.strategies import trial_of_fusions
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE
-from compatstore.storage.doubts import FIRST, can_doubt
+from compatstore.storage.doubts import FIRST, by_angle, can_doubt
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.records import RunRecord, ServingRecord, VersionRecord
 from compatstore.storage.registry import Registry, edit
@@ -166,26 +166,16 @@ def require_servable(catalog: Catalog, registry: Registry, target: str, serving:
         )
 
 
-def require_lasting_doubts(context: UpgradeContext, *, relearns: bool) -> None:
+def require_doubts(context: UpgradeContext) -> None:
     """Refuse gates of expected distances of an upgrade that could not be searched so in the end.
 
-    Args:
-        context: The upgrade.
-        relearns: Whether its transform is learned or corrected as it goes on.
+    One that teaches itself judges what it learns as it is to be searched, with what it says of its errors.
 
     Raises:
-        InvalidInput: It is.
-        UpgradeError: Its transform was not measured for expected distances.
+        UpgradeError: Its transform was not measured for expected distances, or more than angles rank its vectors.
     """
-    if relearns:
-        raise InvalidInput(
-            f"serve {context.run.target} by expected distances",
-            expected="a transform that stays, as it was measured for them",
-            found="one that learns as the upgrade goes on",
-            fix="Leave out --refit; where no artifact leads there, train one: compatstore train fastfill --gallery "
-            "GALLERY. Or leave out --serving expected.",
-        )
-    _require_doubts(context.catalog, context.target_record, context.run.path)
+    if not (context.run.teaches and by_angle(context.target_record)):
+        _require_doubts(context.catalog, context.target_record, context.run.path)
 
 
 def _require_doubts(catalog: Catalog, record: VersionRecord, path: Sequence[str]) -> None:

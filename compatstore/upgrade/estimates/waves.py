@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from compatstore.evaluation import DecisionRow, Estimate
 from compatstore.evaluation.decision import SAME_SHARE
+from compatstore.evaluation.fusion import Served
 from compatstore.shown import Shown
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.ledger import Spent
@@ -15,7 +16,7 @@ from compatstore.upgrade.estimates.estimate import UpgradeEstimate, estimates_of
 
 
 class Promised(NamedTuple):
-    """What a larger native share was found to give, both versions searched as one.
+    """What a larger native share was found to give, searched as the upgrade is.
 
     Attributes:
         share: Share of the gallery that is native, in (0, 1].
@@ -37,11 +38,12 @@ class WaveFigures:
         share: Share of the gallery that they are, in (0, 1].
         cost: Money spent on embedding so far, 0 where no price is known.
         seconds: Time spent on embedding so far.
-        weight: Weight of the target in how the gallery is searched from then on, from 0, as before, to below 1.
+        weight: Weight of the target in how the gallery is searched from then on, from 0, as before, to below 1. Where
+            the target alone is to be searched by expected distances, after a cutover, 1.
         criterion: The figure.
         truth: What counted as right.
         status_quo: The figure of the source alone.
-        served: The figure of how the gallery is searched from then on.
+        served: The figure of how the gallery is searched from then on, or is to be searched after a cutover.
         gain: Difference of the two, query by query; None where the gallery is searched as before.
         ahead: What larger native shares were found to give, ascending. Without labels a full backfill is not among
             them: what it finds is what counts as right.
@@ -87,8 +89,8 @@ def figures_of_wave(native: int, spent: Spent, weight: float) -> dict[str, float
 
 def _wave(estimate: UpgradeEstimate, figures: Mapping[str, float]) -> WaveFigures | None:
     table, weight = estimate.table, figures.get("weight", 0.0)
-    by_both, before = weight > 0, table.row("s/s")
-    served = table.budget(estimate.share, "fused") if by_both else before
+    changed, before = weight > 0, table.row("s/s")
+    served = table.budget(estimate.share, _way(estimate)) if changed else before
     if not all(table.criterion in row.figures for row in (before, served)):
         return None
     return WaveFigures(
@@ -101,15 +103,19 @@ def _wave(estimate: UpgradeEstimate, figures: Mapping[str, float]) -> WaveFigure
         truth=table.truth,
         status_quo=before.figures[table.criterion],
         served=served.figures[table.criterion],
-        gain=served.gains[table.criterion] if by_both else None,
+        gain=served.gains[table.criterion] if changed else None,
         ahead=tuple(_promised(row, table.criterion) for row in _ahead(estimate)),
     )
 
 
 def _ahead(estimate: UpgradeEstimate) -> list[DecisionRow]:
     most = 1.0 if estimate.table.truth == "labels" else 1.0 - SAME_SHARE
-    rows = [row for row in estimate.table.served("fused") if estimate.share + SAME_SHARE < row.share <= most]
+    rows = [row for row in estimate.table.served(_way(estimate)) if estimate.share + SAME_SHARE < row.share <= most]
     return sorted((row for row in rows if estimate.table.criterion in row.figures), key=lambda row: row.share)
+
+
+def _way(estimate: UpgradeEstimate) -> Served:
+    return "expected" if estimate.terms.serving == "expected" else "fused"
 
 
 def _promised(row: DecisionRow, criterion: str) -> Promised:

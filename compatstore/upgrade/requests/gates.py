@@ -34,7 +34,7 @@ class Gates:
         sample: Items to estimate from, 2000 by default; to name a number asks for an estimate.
         serving: What is estimated, and how the upgrade is served: single by the target alone, fused by both versions as
             one, expected by the target with what was transformed by expected distances. For fused a fusion is chosen
-            when the upgrade is ready.
+            when the upgrade is ready. One that teaches itself is served by both as one, but for expected.
 
     Raises:
         InvalidInput: A gate is out of its range.

@@ -1,0 +1,161 @@
+"""An upgrade whose transform learns as it goes on, and that is to be searched by expected distances."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.metrics import average_precision_score
+
+import compatstore as cs
+from compatstore.errors import GateFailed, UpgradeError
+from compatstore.storage.doubts import can_doubt
+from compatstore.trainers import Pairs, Procrustes, Refit, Ridge
+from compatstore.upgrade.estimates.estimate import load_estimate
+from tests.upgrade.test_judging import ASKED, ITEMS, Questions
+
+LEARN = cs.Learn(first=100, candidates=(Ridge(penalties=(0.1,)),))
+SAYS_NOTHING = cs.Learn(first=100, candidates=(Procrustes(),))
+BOTH = ("v1", "v2")
+
+
+@pytest.fixture
+def world():
+    return Questions(unit=True)
+
+
+def gallery_of(world, folder, by=1, **options):
+    """With labels: an item's class is the largest value that one of the models sees in it, the target by default."""
+    encoder = cs.encoders.Function(world.encode, 16, fingerprint="native", reads="id")
+    options = {"metric": "cosine", "normalised": True} | options
+    gallery = cs.Gallery.create(str(folder / "g.lance"), cs.EmbeddingVersion("v1", dim=12, **options))
+    classes = np.abs(world.spaces[by][:ITEMS]).argmax(axis=1)
+    gallery.add(
+        {"id": [f"item-{n:04d}" for n in range(ITEMS)], "vector": world.spaces[0][:ITEMS], "class": classes.tolist()}
+    )
+    gallery.register(cs.EmbeddingVersion("v2", dim=16, encoder=encoder, **options))
+    return gallery
+
+
+def gates(**asked):
+    return cs.Gates(serving="expected", **asked)
+
+
+def expected_of(gallery):
+    return gallery._catalog.registry().record("v2").expected
+
+
+def test_it_is_judged_promised_and_searched_so(world, tmp_path):
+    gallery = world.gallery(tmp_path)
+    asked = world.queries()
+    ended = gallery.upgrade("v2", backfill=0.4, gates=gates(labels=asked), learn=LEARN)
+    assert ended.served == "searches go on in v1 alone; after a cutover in v2 alone, by expected distances"
+    assert gallery.search(world.spaces[0][ITEMS:][:1], k=1)["_version"].to_pylist() == ["v1"]
+    wave, estimate = ended.waves[-1], load_estimate(gallery._catalog, "v2")
+    assert estimate.row.notation == "t/E[h]+t"
+    assert (wave.served, wave.gain, wave.weight) == (estimate.row.figures["map"], estimate.row.gains["map"], 1.0)
+    assert gallery.cutover("v2").changed
+    assert gallery.status().upgrades[0].serving == "expected"
+    first = cs.Expected(first=ITEMS)
+    found = gallery.search(world.spaces[1][ITEMS:], k=ITEMS, columns=["id"], serving=first)
+    ids = np.reshape(found["id"].to_pylist(), (ASKED, ITEMS))
+    precision = [
+        average_precision_score(np.isin(row, [f"item-{item:04d}" for item in own]), -np.arange(ITEMS))
+        for row, own in zip(ids, world.correct, strict=True)
+    ]
+    assert wave.served.value == pytest.approx(np.mean(precision), abs=1e-5)
+    assert gallery.verify().findings == ()
+
+
+@pytest.mark.parametrize("told", [False, True])
+def test_pairs_judge_it_so(world, tmp_path, told):
+    gallery = gallery_of(world, tmp_path)
+    asked = gates(labels="class" if told else None, target_quality=0.5)
+    ended = gallery.upgrade("v2", backfill=cs.Backfill(max_rows=400), gates=asked, learn=LEARN)
+    estimate = load_estimate(gallery._catalog, "v2")
+    assert (ended.ended_by, estimate.terms.serving) == ("target_quality", "expected")
+    assert 0 < ended.backfilled < ITEMS
+    assert estimate.row.notation == "t/E[h]+t"
+    assert estimate.row.kept["map"].low >= 0.5
+    alone = estimate.table.budget(estimate.share)
+    assert alone.figures["map"].value != estimate.row.figures["map"].value
+    assert all(promise.share > estimate.share for promise in ended.waves[-1].ahead)
+    assert len(ended.waves[-1].ahead) > 0
+    choice = gallery._catalog.registry().fusion_of("v2").choice
+    assert choice.expected_gain.value == pytest.approx(estimate.row.gains["map"].value, abs=1e-5)
+    assert expected_of(gallery) == 100
+
+
+def test_a_gate_that_is_not_reached_leaves_searches_as_they_are(world, tmp_path):
+    gallery = gallery_of(world, tmp_path)
+    with pytest.raises(GateFailed, match=r"map>=0.999"):
+        gallery.upgrade("v2", backfill=0.4, gates=gates(labels="class", require=("map>=0.999",)), learn=LEARN)
+    assert gallery.active == "v1"
+    assert len(gallery.native_ids("v2")) == round(0.4 * ITEMS)
+
+
+def test_a_transform_that_says_nothing_of_its_errors_is_judged_as_it_is(world, tmp_path):
+    gallery = gallery_of(world, tmp_path)
+    ended = gallery.upgrade("v2", backfill=0.4, gates=gates(labels="class"), learn=SAYS_NOTHING)
+    estimate = load_estimate(gallery._catalog, "v2")
+    alone = estimate.table.budget(estimate.share)
+    assert estimate.row.figures["map"].value == alone.figures["map"].value
+    assert expected_of(gallery) is None
+    assert ended.state == "ready"
+    gallery.cutover("v2")
+    assert gallery.search(world.native[:1], k=3, columns=["id"]).num_rows == 3
+
+
+def test_where_more_than_angles_rank_nothing_is_begun(world, tmp_path):
+    gallery = gallery_of(world, tmp_path, metric="l2", normalised=False)
+    for begin in (gallery.plan, gallery.upgrade):
+        with pytest.raises(UpgradeError, match="by expected distances"):
+            begin("v2", backfill=0.4, gates=gates(), learn=LEARN)
+    assert (gallery.status().upgrades, world.asked) == ((), [])
+
+
+def test_without_such_gates_a_lesson_says_where_they_would_be_better(world, tmp_path):
+    gallery = gallery_of(world, tmp_path)
+    ended = gallery.upgrade("v2", backfill=0.4, gates=cs.Gates(labels="class"), learn=LEARN)
+    choice = gallery._catalog.registry().fusion_of("v2").choice
+    assert choice.over_expected.high < 0
+    assert ended.served.startswith("searches go on in v1 alone: v2 alone by expected distances is sure to be better")
+    rows = load_estimate(gallery._catalog, "v2").table.served("expected")
+    assert [row.share for row in rows] == [0.0, 0.25, 0.4, 0.5, 0.75, 1.0]
+
+
+@pytest.mark.parametrize(("share", "taken"), [(0.07, False), (0.4, True)])
+def test_a_correction_is_taken_only_where_its_expected_distances_were_measured(world, tmp_path, share, taken):
+    """35 rows do not tell what sigma^2 lets expect, 200 do."""
+    gallery = gallery_of(world, tmp_path)
+    v1, v2 = (gallery.version(name) for name in BOTH)
+    some = np.random.default_rng(0).permutation(ITEMS)[:100]
+    gallery.link(
+        Ridge(penalties=(10.0,), holdout=0.5).fit(
+            Pairs(world.spaces[0][some], world.native[some], source_version=v1, target_version=v2)
+        )
+    )
+    gallery.upgrade(
+        "v2",
+        backfill=cs.Backfill(share=share, order="random"),
+        gates=gates(labels="class", sample=200),
+        learn=Refit(),
+    )
+    run = gallery._catalog.registry().runs["v2"]
+    assert bool(run.refit_of) == taken
+    steps = {entry.step: entry.note for entry in gallery.history()}
+    assert taken or "validation rows do not tell its expected distances" in steps["refit refused"]
+    assert can_doubt(gallery._catalog, gallery._catalog.registry().record("v2"), run.path)
+    assert expected_of(gallery) == 100
+
+
+def test_what_was_measured_to_be_below_the_status_quo_is_said(world, tmp_path):
+    """The target sees hardly anything: its searches are below the source's, by expected distances too."""
+    world.native[:] = 0.05 * world.native + 0.95 * np.random.default_rng(1).normal(size=world.native.shape) / 4
+    world.native /= np.linalg.norm(world.native, axis=1, keepdims=True)
+    gallery = gallery_of(world, tmp_path, by=0)
+    gallery.upgrade("v2", backfill=0.4, gates=gates(labels="class"), learn=LEARN)
+    change = gallery.cutover("v2")
+    assert change.changed
+    warned = "v2 alone, by expected distances, is below the status quo: -"
+    assert warned in str(gallery.explain(world.native[:1]))
+    assert gallery.status().upgrades[0].warnings[0].startswith(warned)
