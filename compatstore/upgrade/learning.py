@@ -15,7 +15,7 @@ import numpy as np
 
 from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
 from compatstore.errors import InvalidInput
-from compatstore.evaluation import DecisionTable
+from compatstore.evaluation import DecisionTable, Estimate
 from compatstore.evaluation.decision import decide_between
 from compatstore.evaluation.fusion import SAME_SHARE, Fusion, Served
 from compatstore.evaluation.fusion_choice import FittedFusion, FusionTrial
@@ -186,7 +186,9 @@ def how_searched(context: UpgradeContext) -> str:
     fusion = registry.fusion_served(run.target)
     if registry.record(run.target).expected is not None:
         later = "" if registry.active == run.target else f" alone; after a cutover in {run.target}"
-        return f"searches go on in {registry.active}{later} alone, by expected distances"
+        gain = _expected_gain(registry, run.target)
+        unsure = "" if gain is None or gain.low > 0 else ", which is not sure to be better"
+        return f"searches go on in {registry.active}{later} alone, by expected distances{unsure}"
     alone = _better_alone(registry, run.target)
     if fusion is not None:
         still = f"; {alone[0]} is better still, {alone[1]}" if alone else ""
@@ -194,6 +196,12 @@ def how_searched(context: UpgradeContext) -> str:
     if alone:
         return f"searches go on in {registry.active} alone: {alone[0]} is sure to be better, but only {alone[1]}"
     return f"searches go on in {registry.active} alone: nothing that was learned is sure to be better"
+
+
+def _expected_gain(registry: Registry, target: str) -> Estimate | None:
+    """What the target alone gains over the status quo by expected distances; None where nobody knows."""
+    fusion = registry.fusion_of(target)
+    return None if fusion is None or fusion.choice is None else fusion.choice.expected_gain
 
 
 def _better_alone(registry: Registry, target: str) -> tuple[str, str] | None:
@@ -329,7 +337,9 @@ def _with_larger_shares(
 ) -> tuple[Fusion, bool]:
     """The fusion with the weights for larger native shares, which a backfill comes to; and whether one of them pays.
 
-    A larger share pays unless it is sure to gain no more than `least_gain` over what is native now.
+    A larger share pays unless it is sure to gain no more than `least_gain` over what is native now. The target alone
+    may find less with more natives beside what is transformed, while these teach a better transform: so there a share
+    pays also where a transform without errors would.
     """
     constants, items, end = best.trial.constants(), len(best.trial.sample.source), asked_share(context)
     larger = sorted({*SHARES, *([end] if share + SAME_SHARE < end < 1 else [])})
@@ -342,6 +352,8 @@ def _with_larger_shares(
     )
     masks = [_native_rows(items, other) for other in larger if other <= end + SAME_SHARE]
     found, alone = best.found, asked.serving == "expected"
+    if alone and masks:
+        masks.append(np.ones(items, bool))
     gains = (best.trial.most_gained(mask, constants, found, alone=alone) for mask in masks)
     pays = least_gain is None or not masks or any(gain > least_gain for gain in gains)
     return replace(constants, choices=choices).at(share), pays
@@ -398,10 +410,25 @@ def _take(
             ServingRecord(run.target, open_run.identity, fusion, column_of(asked.labels), serving)
         )
 
-    note = what if fusion.choice is None else f"{what}; weight {fusion.choice}"
+    note = f"{what}; {_in_words(fusion, run.target, asked)}"
     entry = HistoryEntry(STEP, run.target, artifact=run.path[-1], rows=run.learned_at, note=note)
     edit(context.catalog.store, change, entry)
     return Learned(run, note)
+
+
+def _in_words(fusion: Fusion, target: str, asked: Gates) -> str:
+    """What a lesson's choice gives, as it is served."""
+    choice = fusion.choice
+    assert choice is not None, "each lesson chooses a weight"
+    gain = choice.expected_gain
+    if asked.serving != "expected" or gain is None:
+        return f"weight {choice}"
+    low, value, high = (f"{100 * end:+.1f}" for end in (gain.low, gain.value, gain.high))
+    return (
+        f"{target} alone by expected distances gains {value} points ({low} to {high}) of {choice.criterion} over the "
+        f"status quo, by {choice.num_queries} queries, correct by {choice.truth}, at a native share of "
+        f"{choice.native_share:.4g}"
+    )
 
 
 def _note(context: UpgradeContext, run: RunRecord, why: str) -> Learned:
