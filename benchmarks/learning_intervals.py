@@ -1,13 +1,14 @@
 r"""Do the intervals that each wave of a self-taught upgrade shows hold? Against queries that are not in the gallery.
 
     python -m benchmarks.learning_intervals characters.npz glosses.npz [--draws 50] [--labels] [--asked nouns.npz] \
-        [--jobs 1] --journal docs/results/learning_intervals.jsonl --page docs/results/learning_intervals.md
+        [--expected] [--jobs 1] --journal docs/results/learning_intervals.jsonl --page docs/results/learning_intervals.md
 
 The sets are made by `benchmarks.pairs.images`, `benchmarks.pairs.plain` and `benchmarks.pairs.texts`. Each draw takes
 another gallery and other queries of what no model was trained on, and upgrades the gallery wave by wave. What a wave
 says of the status quo, of how the gallery is searched from then on, of the gain, and of larger native shares is
 compared with the same figure of all the other queries in the whole gallery; also on which side of an interval's middle
-that is, on average. A run that was stopped goes on from its journal.
+that is, on average. With --expected upgrades are judged by the target alone, by expected distances. A run that was
+stopped goes on from its journal.
 """
 
 from __future__ import annotations
@@ -50,10 +51,14 @@ def shown_and_true(taught: TaughtGallery, wave: WaveFigures) -> Iterator[tuple[s
     figure = trial.settings.metrics.index(wave.criterion)
 
     def average(native: BoolArray, fusion: Fusion) -> float:
-        found = trial.find(native, fusion)
+        expected = trial.find_expected(native) if alone and fusion.weight else None
+        found = trial.find(native, fusion) if expected is None else expected
         return float(found.values[figure, found.counted].mean())
 
+    alone = taught.draw.gates.serving == "expected"
     fusion = taught.gallery._catalog.registry().fusion_of(NEW) or Fusion(weight=0.0)
+    if alone:
+        fusion = Fusion(weight=1.0)
     served = fusion if wave.gain is not None else replace(fusion, weight=0.0)
     before, now = average(native, replace(fusion, weight=0.0)), average(native, served)
     yield "status quo", wave.status_quo, before
@@ -98,8 +103,11 @@ def measured(path: Path, seed: int, options: argparse.Namespace) -> list[Record]
     inside: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
     places = defaultdict[str, list[float]](list)  # of the truth: -1 at the lower end, 1 at the upper one
     data = EmbeddedSet.load(path)
+    taken = drawn(data, seed, options)
+    if options.expected:
+        taken = replace(taken, gates=replace(taken.gates, serving="expected"))
     with tempfile.TemporaryDirectory() as folder:
-        taught = TaughtGallery(data, drawn(data, seed, options), seed, folder, folds=options.folds)
+        taught = TaughtGallery(data, taken, seed, folder, folds=options.folds)
         for natives in WAVES:
             wave = taught.lesson(natives)
             for kind, interval, true in shown_and_true(taught, wave):
@@ -164,12 +172,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_options(parser, items=1200, queries=2000)
     parser.add_argument("--draws", type=int, default=50)
+    parser.add_argument("--expected", action="store_true", help="judge the target alone, by expected distances")
     options = parser.parse_args()
+    setting = setting_of(options) + ", expected" * options.expected
     journal, tasks = Journal(options.journal), []
     for path in options.sets:
         name = EmbeddedSet.load(path).name
         for seed in range(options.draws):
-            key = {"size": size_of(options), "set": name, "setting": setting_of(options), "seed": seed}
+            key = {"size": size_of(options), "set": name, "setting": setting, "seed": seed}
             tasks.append(Task([key | {"method": "waves"}], partial(measured, path, seed, options)))
     for done in journal.measure(tasks, options.jobs):
         print(done[-1]["set"], done[-1]["seed"], flush=True)
