@@ -1,7 +1,8 @@
 r"""Do the intervals that each wave of a self-taught upgrade shows hold? Against queries that are not in the gallery.
 
     python -m benchmarks.learning_intervals characters.npz glosses.npz [--draws 50] [--labels] [--asked nouns.npz] \
-        [--expected] [--jobs 1] --journal docs/results/learning_intervals.jsonl --page docs/results/learning_intervals.md
+        [--expected] [--jobs 1] \
+        --journal docs/results/learning_intervals.jsonl --page docs/results/learning_intervals.md
 
 The sets are made by `benchmarks.pairs.images`, `benchmarks.pairs.plain` and `benchmarks.pairs.texts`. Each draw takes
 another gallery and other queries of what no model was trained on, and upgrades the gallery wave by wave. What a wave

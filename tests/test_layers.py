@@ -67,6 +67,7 @@ UPGRADE_LAYERS = [
     "estimates",
     "judging",
     "lesson",
+    "learned_serving",
     "learning",
     "int8",
     "precision",

@@ -15,14 +15,14 @@ import numpy as np
 
 from compatstore.arrays import BoolArray, Doubles, FloatArray, Positions
 from compatstore.errors import InvalidInput
-from compatstore.evaluation import DecisionTable, Estimate
+from compatstore.evaluation import DecisionTable
 from compatstore.evaluation.decision import decide_between
 from compatstore.evaluation.fusion import SAME_SHARE, Fusion, Served
 from compatstore.evaluation.fusion_choice import FittedFusion, FusionTrial
 from compatstore.evaluation.sample import EvaluationSample
 from compatstore.evaluation.sampled import QueryFigures
 from compatstore.evaluation.strategies import rank_strategies, trial_of_fusions
-from compatstore.storage.doubts import by_angle, can_doubt
+from compatstore.storage.doubts import by_angle
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.records import ArtifactRecord, RunRecord, ServingRecord
 from compatstore.storage.registry import Registry, edit
@@ -31,7 +31,7 @@ from compatstore.upgrade.backfilling.account import read_account
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.asked import require_enough
 from compatstore.upgrade.estimates.estimate import UpgradeEstimate, asked_share, load_estimate, save_estimate
-from compatstore.upgrade.estimates.fusing import SHARES, filled, native_share, serve
+from compatstore.upgrade.estimates.fusing import SHARES, filled, native_share
 from compatstore.upgrade.estimates.gates import check_gates, require_measurable, require_passed
 from compatstore.upgrade.estimates.sample import Sample, require_labels
 from compatstore.upgrade.estimates.trial import TRUST, SampleSettings, decision_settings
@@ -43,6 +43,7 @@ from compatstore.upgrade.judging import (
     judge_by_queries,
     most_searched,
 )
+from compatstore.upgrade.learned_serving import in_words
 from compatstore.upgrade.lesson import (
     FEWEST_PAIRS,
     Learner,
@@ -162,57 +163,6 @@ def _left_to_transform(context: UpgradeContext) -> int:
     """Items of the source that have no native vector in the target; those that the target alone has are none."""
     present, native = context.source.present, context.target.native
     return context.count(present) - context.count(f"({present}) AND ({native})")
-
-
-def serve_as_learned(context: UpgradeContext, asked: Gates) -> None:
-    """Serve by both versions as one where that was found to be sure of a gain, else as before.
-
-    Where the target alone is to be searched by expected distances, searches go on as before until the cutover. A
-    transform that says nothing of its errors was judged without them, and is searched so.
-    """
-    catalog, target = context.catalog, context.run.target
-    fusion = catalog.registry().fusion_of(target)
-    if fusion is None:
-        return
-    if asked.serving == "expected":
-        serve(catalog, target, "expected" if can_doubt(catalog, context.target_record, context.run.path) else "single")
-    else:
-        serve(catalog, target, "fused" if fusion.weight > 0 else "single")
-
-
-def how_searched(context: UpgradeContext) -> str:
-    """How searches use the upgrade until its cutover, as a sentence."""
-    run, registry = context.run, context.catalog.registry()
-    fusion = registry.fusion_served(run.target)
-    if registry.record(run.target).expected is not None:
-        later = "" if registry.active == run.target else f" alone; after a cutover in {run.target}"
-        gain = _expected_gain(registry, run.target)
-        unsure = "" if gain is None or gain.low > 0 else ", which is not sure to be better"
-        return f"searches go on in {registry.active}{later} alone, by expected distances{unsure}"
-    alone = _better_alone(registry, run.target)
-    if fusion is not None:
-        still = f"; {alone[0]} is better still, {alone[1]}" if alone else ""
-        return f"searches with queries of both versions rank by {run.source} and {run.target} as one{still}"
-    if alone:
-        return f"searches go on in {registry.active} alone: {alone[0]} is sure to be better, but only {alone[1]}"
-    return f"searches go on in {registry.active} alone: nothing that was learned is sure to be better"
-
-
-def _expected_gain(registry: Registry, target: str) -> Estimate | None:
-    """What the target alone gains over the status quo by expected distances; None where nobody knows."""
-    fusion = registry.fusion_of(target)
-    return None if fusion is None or fusion.choice is None else fusion.choice.expected_gain
-
-
-def _better_alone(registry: Registry, target: str) -> tuple[str, str] | None:
-    """How the target alone is sure to find more than searches do now, and when: by expected distances, or as it is."""
-    fusion = registry.fusion_of(target)
-    choice = None if fusion is None else fusion.choice
-    if choice is not None and choice.over_expected is not None and choice.over_expected.high < 0:
-        return f"{target} alone by expected distances", "after a cutover with serving expected"
-    if choice is not None and choice.over_target is not None and choice.over_target.high < 0:
-        return f"{target} alone", "after a cutover"
-    return None
 
 
 def require_known(context: UpgradeContext, asked: Gates) -> None:
@@ -410,25 +360,10 @@ def _take(
             ServingRecord(run.target, open_run.identity, fusion, column_of(asked.labels), serving)
         )
 
-    note = f"{what}; {_in_words(fusion, run.target, asked)}"
+    note = f"{what}; {in_words(fusion, run.target, asked)}"
     entry = HistoryEntry(STEP, run.target, artifact=run.path[-1], rows=run.learned_at, note=note)
     edit(context.catalog.store, change, entry)
     return Learned(run, note)
-
-
-def _in_words(fusion: Fusion, target: str, asked: Gates) -> str:
-    """What a lesson's choice gives, as it is served."""
-    choice = fusion.choice
-    assert choice is not None, "each lesson chooses a weight"
-    gain = choice.expected_gain
-    if asked.serving != "expected" or gain is None:
-        return f"weight {choice}"
-    low, value, high = (f"{100 * end:+.1f}" for end in (gain.low, gain.value, gain.high))
-    return (
-        f"{target} alone by expected distances gains {value} points ({low} to {high}) of {choice.criterion} over the "
-        f"status quo, by {choice.num_queries} queries, correct by {choice.truth}, at a native share of "
-        f"{choice.native_share:.4g}"
-    )
 
 
 def _note(context: UpgradeContext, run: RunRecord, why: str) -> Learned:

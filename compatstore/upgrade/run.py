@@ -34,15 +34,8 @@ from compatstore.upgrade.expand import expand
 from compatstore.upgrade.hop import Hop
 from compatstore.upgrade.indexing import build_target, refresh_target
 from compatstore.upgrade.int8 import require_int8
-from compatstore.upgrade.learning import (
-    GAIN,
-    how_searched,
-    learn,
-    reached,
-    require_known,
-    require_reached,
-    serve_as_learned,
-)
+from compatstore.upgrade.learned_serving import how_searched, serve_as_learned
+from compatstore.upgrade.learning import GAIN, learn, reached, require_known, require_reached
 from compatstore.upgrade.lesson import LEAST_GROWTH, Learner, wave_of
 from compatstore.upgrade.precision import PrecisionChoice, choose_precision
 from compatstore.upgrade.progress import Monitor, Progress

@@ -48,7 +48,8 @@ def test_it_is_judged_promised_and_searched_so(world, tmp_path):
     gallery = world.gallery(tmp_path)
     asked = world.queries()
     ended = gallery.upgrade("v2", backfill=0.4, gates=gates(labels=asked), learn=LEARN)
-    assert ended.served == "searches go on in v1 alone; after a cutover in v2 alone, by expected distances"
+    assert ended.served.startswith("searches go on in v1 alone; after a cutover in v2 alone, by expected distances")
+    assert ended.served.endswith("which is not sure to be better") == (ended.waves[-1].gain.low <= 0)
     assert gallery.search(world.spaces[0][ITEMS:][:1], k=1)["_version"].to_pylist() == ["v1"]
     wave, estimate = ended.waves[-1], load_estimate(gallery._catalog, "v2")
     assert estimate.row.notation == "t/E[h]+t"
