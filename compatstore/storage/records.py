@@ -193,6 +193,7 @@ class RunRecord:
         reads: What the backfill's encoder embeds items from: their "source" or their "id"; "" before any backfill.
         teaches: Whether it learns its transform from what it embeds.
         learned_at: Native items at its last lesson.
+        served_at: Native items at the last lesson that searches follow: they do once all is hopped by what it learned.
     """
 
     LEAVES_OUT: ClassVar[bool] = True  # earlier releases kept more in a run
@@ -220,6 +221,7 @@ class RunRecord:
     reads: str = ""
     teaches: bool = False
     learned_at: int = 0
+    served_at: int = 0
 
     @property
     def open(self) -> bool:

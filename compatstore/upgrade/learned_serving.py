@@ -2,29 +2,42 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from compatstore.evaluation import Estimate
-from compatstore.evaluation.fusion import Fusion
+from compatstore.evaluation.fusion import Fusion, Served
 from compatstore.storage.doubts import can_doubt
+from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.fusing import serve
 from compatstore.upgrade.requests.gates import Gates
 
 
-def serve_as_learned(context: UpgradeContext, asked: Gates) -> None:
+def serve_as_learned(context: UpgradeContext, asked: Gates) -> RunRecord:
     """Serve by both versions as one where that was found to be sure of a gain, else as before.
 
     Where the target alone is to be searched by expected distances, searches go on as before until the cutover. A
-    transform that says nothing of its errors was judged without them, and is searched so.
+    transform that says nothing of its errors was judged without them, and is searched so. What the caller has chosen
+    since the last lesson stays.
+
+    Args:
+        context: The upgrade, with all items hopped by what the last lesson learned.
+        asked: How it is to be served.
+
+    Returns:
+        The run.
     """
-    catalog, target = context.catalog, context.run.target
-    fusion = catalog.registry().fusion_of(target)
-    if fusion is None:
-        return
+    catalog, run, record = context.catalog, context.run, context.target_record
+    fusion = catalog.registry().fusion_of(run.target)
+    if fusion is None or run.served_at == run.learned_at:
+        return run
+    way: Served = "fused" if fusion.weight > 0 else "single"
     if asked.serving == "expected":
-        serve(catalog, target, "expected" if can_doubt(catalog, context.target_record, context.run.path) else "single")
-    else:
-        serve(catalog, target, "fused" if fusion.weight > 0 else "single")
+        way = "expected" if can_doubt(catalog, record, run.path) else "single"
+    run = replace(run, served_at=run.learned_at)
+    serve(catalog, run.target, way, run)
+    return run
 
 
 def how_searched(context: UpgradeContext) -> str:

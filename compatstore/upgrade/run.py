@@ -280,7 +280,7 @@ def _teach_itself(context: UpgradeContext, controls: Controls, learner: Learner)
     Raises:
         GateFailed: At the end of the budget a gate is not sure to hold; what was embedded stays.
     """
-    run, backfilled, transformed, ended = context.run, 0, 0, False
+    run, backfilled, transformed, ended = serve_as_learned(context, controls.gates), 0, 0, False
     lessons = list[str]()
     while not ended:
         context = context.later(run)
@@ -305,7 +305,7 @@ def _teach_itself(context: UpgradeContext, controls: Controls, learner: Learner)
             run = set_run(context.catalog, replace(run, ended_by=limit))
         lessons.append(found)
         transformed += catch_up(context.later(run), controls)
-        serve_as_learned(context.later(run), controls.gates)
+        run = serve_as_learned(context.later(run), controls.gates)
     require_reached(context, controls.gates)
     return _SelfTaught(run, backfilled, transformed, tuple(lessons))
 

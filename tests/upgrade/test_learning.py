@@ -145,6 +145,32 @@ def test_a_stopped_call_goes_on_to_the_same_end(world, tmp_path, undisturbed, st
     assert end_of(gallery) == undisturbed
 
 
+def test_what_was_learned_is_served_though_the_call_was_stopped_before_that(world, tmp_path):
+    gallery = world.gallery(tmp_path)
+    asked = {"backfill": 0.25, "learn": cs.Learn(first=200, candidates=CLOSED_FORMS)}
+
+    def learned():
+        run = registry_of(gallery).runs.get("v2")
+        return run is not None and run.learned_at > 0
+
+    with pytest.raises(Interrupted):
+        gallery.upgrade("v2", should_stop=learned, **asked)
+    assert served(gallery)[0] == "single"
+    assert gallery.upgrade("v2", **asked).served == "searches with queries of both versions rank by v1 and v2 as one"
+    assert served(gallery)[0] == "fused"
+
+
+@pytest.mark.parametrize("way", ["single", "expected"])
+def test_what_was_chosen_since_the_last_lesson_stays(world, tmp_path, way):
+    gallery = world.gallery(tmp_path)
+    asked = {"backfill": 0.25, "learn": FIRST}
+    gallery.upgrade("v2", **asked)
+    gallery.cutover("v2", serving=way)
+    gallery.upgrade("v2", **asked)
+    assert served(gallery)[0] == "single"
+    assert gallery.status().upgrades[0].serving == way
+
+
 def test_the_last_lesson_is_of_all_that_the_budget_has_embedded(world, tmp_path):
     result = world.gallery(tmp_path).upgrade("v2", backfill=0.25, learn=FIRST)
     assert result.backfilled == 200

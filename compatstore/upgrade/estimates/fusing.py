@@ -201,8 +201,14 @@ def served_as(registry: Registry, target: str, serving: Served | None) -> Regist
     return registry.with_serving(replace(registry.serving[target], serving=way))
 
 
-def serve(catalog: Catalog, target: str, serving: Served | None) -> bool:
+def serve(catalog: Catalog, target: str, serving: Served | None, run: RunRecord | None = None) -> bool:
     """Say how searches use an upgrade's target, also once its source is retired, and whether that is a change.
+
+    Args:
+        catalog: The gallery.
+        target: Version upgraded to.
+        serving: How; None as before.
+        run: The open upgrade's record, to be written in the same commit.
 
     Raises:
         UpgradeError: It is to be fused, and no fusion was chosen for it; or the transform was not measured for expected
@@ -211,16 +217,18 @@ def serve(catalog: Catalog, target: str, serving: Served | None) -> bool:
     """
     registry = catalog.registry()
     require_servable(catalog, registry, target, serving)
-    if served_as(registry, target, serving) == registry:
+    changed = served_as(registry, target, serving) != registry
+    if not changed and run is None:
         return False
 
     def change(state: Registry) -> Registry:
-        if serving == "fused":
+        if serving == "fused" or run is not None:
             require_open(state, target)
-        return served_as(state, target, serving)
+        served = served_as(state, target, serving)
+        return served if run is None else served.with_run(run)
 
-    edit(catalog.store, change, HistoryEntry(STEP, target, note=f"searches are {serving}"))
-    return True
+    edit(catalog.store, change, HistoryEntry(STEP, target, note=f"searches are {serving}") if changed else None)
+    return changed
 
 
 def serve_as_asked(catalog: Catalog, target: str, asked: Gates) -> None:
