@@ -147,6 +147,9 @@ def tables(records: Sequence[Record]) -> str:
         f"{inside} of {asked} intervals hold the truth ({inside / asked:.1%}). Of the {len(shares)} kinds above, "
         f"{sum(share < LIMIT for share in shares.values())} are below {LIMIT:.0%}; the lowest is "
         f"{min(shares.values()):.0%}.",
+        "<!-- check",
+        f'quoted("the table above, added", {100 * inside / asked:.1f})',
+        "-->",
     ]
     return "\n".join([*lines, *_where(records)])
 

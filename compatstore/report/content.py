@@ -217,10 +217,11 @@ def _waves(report: UpgradeReport) -> Iterator[SectionPart]:
     """What each lesson of an upgrade that teaches itself found and promised."""
     if not report.waves:
         return
-    last = report.waves[-1]
+    last, terms = report.waves[-1], None if report.estimate is None else report.estimate.terms
+    later = "the target alone is searched by expected distances after a cutover"
+    served = later if terms is not None and terms.serving == "expected" else "the gallery was searched from then on"
     yield (
-        f"What the lesson after each wave found, by {last.criterion}, correct by {last.truth}: before, and as the "
-        "gallery was searched from then on."
+        f"What the lesson after each wave found, by {last.criterion}, correct by {last.truth}: before, and as {served}."
     )
     if any(wave.truth != last.truth for wave in report.waves):
         yield (
