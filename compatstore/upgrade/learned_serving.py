@@ -6,10 +6,12 @@ from dataclasses import replace
 
 from compatstore.evaluation import Estimate
 from compatstore.evaluation.fusion import Fusion, Served
+from compatstore.evaluation.strategies import is_expected
 from compatstore.storage.doubts import can_doubt
 from compatstore.storage.records import RunRecord
 from compatstore.storage.registry import Registry
 from compatstore.upgrade.context import UpgradeContext
+from compatstore.upgrade.estimates.estimate import load_estimate, save_estimate
 from compatstore.upgrade.estimates.fusing import serve
 from compatstore.upgrade.requests.gates import Gates
 
@@ -19,7 +21,7 @@ def serve_as_learned(context: UpgradeContext, asked: Gates) -> RunRecord:
 
     Where the target alone is to be searched by expected distances, searches go on as before until the cutover. A
     transform that says nothing of its errors was judged without them, and is searched so. What the caller has chosen
-    since the last lesson stays.
+    since the last lesson stays, unless gates ask for expected distances and those of that lesson did not.
 
     Args:
         context: The upgrade, with all items hopped by what the last lesson learned.
@@ -30,7 +32,7 @@ def serve_as_learned(context: UpgradeContext, asked: Gates) -> RunRecord:
     """
     catalog, run, record = context.catalog, context.run, context.target_record
     fusion = catalog.registry().fusion_of(run.target)
-    if fusion is None or run.served_at == run.learned_at:
+    if fusion is None or (run.served_at == run.learned_at and not _promised_otherwise(context, asked)):
         return run
     way: Served = "fused" if fusion.weight > 0 else "single"
     if asked.serving == "expected":
@@ -38,6 +40,22 @@ def serve_as_learned(context: UpgradeContext, asked: Gates) -> RunRecord:
     run = replace(run, served_at=run.learned_at)
     serve(catalog, run.target, way, run)
     return run
+
+
+def _promised_otherwise(context: UpgradeContext, asked: Gates) -> bool:
+    """Promise what the last lesson found of searches by expected distances, where it was made for others; if it was."""
+    estimate = load_estimate(context.catalog, context.run.target)
+    if asked.serving != "expected" or estimate is None:
+        return False
+    known = any(is_expected(row.notation) for row in estimate.table.rows)
+    serving: Served = "expected" if known else "single"  # of a transform that says nothing of its errors
+    if estimate.terms.serving == serving:
+        return False
+    best = estimate.table.best_of(serving).share
+    save_estimate(
+        context.catalog, context.run.target, replace(estimate, terms=replace(asked, serving=serving), best=best)
+    )
+    return True
 
 
 def how_searched(context: UpgradeContext) -> str:

@@ -106,6 +106,23 @@ def test_a_transform_that_says_nothing_of_its_errors_is_judged_as_it_is(world, t
     assert gallery.search(world.native[:1], k=3, columns=["id"]).num_rows == 3
 
 
+@pytest.mark.parametrize("learn", [LEARN, SAYS_NOTHING])
+def test_a_later_call_that_asks_for_it_needs_no_other_lesson(world, tmp_path, learn):
+    gallery = gallery_of(world, tmp_path)
+    asked = {"backfill": 0.4, "learn": learn}
+    lessons = len(gallery.upgrade("v2", gates=cs.Gates(labels="class"), **asked).waves)
+    with pytest.raises(GateFailed, match=r"map>=0.999"):
+        gallery.upgrade("v2", gates=gates(labels="class", require=("map>=0.999",)), **asked)
+    ended = gallery.upgrade("v2", gates=gates(labels="class"), **asked)
+    estimate, says = load_estimate(gallery._catalog, "v2"), learn is LEARN
+    assert (len(ended.waves), ended.lessons) == (lessons, ())
+    assert estimate.row.notation == ("t/E[h]+t" if says else "t/h+t")
+    assert expected_of(gallery) == (100 if says else None)
+    before = gallery._catalog.store.snapshot().version
+    gallery.upgrade("v2", gates=gates(labels="class"), **asked)
+    assert gallery._catalog.store.snapshot().version == before
+
+
 def test_where_more_than_angles_rank_nothing_is_begun(world, tmp_path):
     gallery = gallery_of(world, tmp_path, metric="l2", normalised=False)
     for begin in (gallery.plan, gallery.upgrade):
