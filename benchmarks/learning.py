@@ -7,7 +7,8 @@ r"""Quality of an upgrade that teaches itself, by what it has embedded: no pairs
 The sets are made by `benchmarks.pairs.images`, `benchmarks.pairs.plain` and `benchmarks.pairs.texts`; only items that
 no model was trained on are taken. One gallery is upgraded by `Gallery.upgrade(backfill=share)` to one share after
 another. What is served then is what the gallery has decided: the status quo, or both versions as one. Beside it, with
-the same natives: the target's column alone, a merge without any transform, and the full backfill. With `--beforehand`
+the same natives: the target's column alone, as it is and by expected distances, a merge without any transform, and the
+full backfill. With `--beforehand`
 also what is learned from as many pairs of other items: FastFill, whose sigma orders a backfill of as many natives; and
 with `--rebasis`, an interpreter where the package of that name is installed, the best of its maps from target queries
 to source vectors.
@@ -44,8 +45,9 @@ from compatstore.trainers import FastFill, Pairs
 
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0)
 STATUS_QUO, SERVED, COLUMN, MERGED, FULL = "status quo", "served", "target's column", "merged by distance", "full"
+DOUBTED = "target's column, expected distances"
 FASTFILL, REBASIS = "FastFill beforehand", "rebasis, best map"
-STRATEGIES = (STATUS_QUO, SERVED, COLUMN, MERGED, FASTFILL, REBASIS, FULL)
+STRATEGIES = (STATUS_QUO, SERVED, COLUMN, DOUBTED, MERGED, FASTFILL, REBASIS, FULL)
 BEFOREHAND = "; learned beforehand"  # ends the setting of these records
 ERRORS = 2  # standard errors that a cell may be below the status quo by chance
 _BLOCK = 64  # queries
@@ -75,7 +77,8 @@ class Curve:
         found |= self._fused(ways, taught.stored(native), native, taught.factors)
         full = {FULL: replace(fusion, weight=1.0)}
         found |= self._fused(full, taught.vectors(TARGET), np.ones(len(native), bool), np.ones(len(native)))
-        return found | {MERGED: self._merged(native)}
+        doubted = self._ranked(self._outside.target, taught.stored(native), taught.factors)
+        return found | {DOUBTED: doubted, MERGED: self._merged(native)}
 
     def beforehand(self, share: float, rebasis: str | None) -> Record:
         """What is learned from as many pairs of other items gives, as far as there are others."""
@@ -101,8 +104,8 @@ class Curve:
         best = max((self._ranked(queries, taught.vectors(SOURCE)) for queries in maps), key=lambda one: one[decides])
         return found | {REBASIS: best}
 
-    def _ranked(self, queries: FloatArray, gallery: FloatArray) -> dict[str, float]:
-        blocks = measure(queries, gallery, "cosine", block=_BLOCK, undirected="lose").blocks()
+    def _ranked(self, queries: FloatArray, gallery: FloatArray, factors: Doubles | None = None) -> dict[str, float]:
+        blocks = measure(queries, gallery, "cosine", block=_BLOCK, undirected="lose", factors=factors).blocks()
         return self._outside.figures(((start, block[:, self._order]) for start, block in blocks), 1)[0]
 
     @property
