@@ -74,7 +74,7 @@ class WeightChoice:
         expected = "" if self.over_expected is None else f", by expected distances {_lost(self.over_expected)}"
         return (
             f"{self.criterion} of the target alone is {_lost(self.over_target)} from that of both versions as one"
-            f"{expected}, measured at a native share of {self.native_share:.4g}"
+            f"{expected}, measured at a native share of {self.native_share:.4g}, correct by {self.truth}"
         )
 
 

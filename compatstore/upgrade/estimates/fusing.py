@@ -174,15 +174,28 @@ def require_doubts(context: UpgradeContext) -> None:
     Raises:
         UpgradeError: Its transform was not measured for expected distances, or more than angles rank its vectors.
     """
-    if not (context.run.teaches and by_angle(context.target_record)):
+    if context.run.teaches:
+        _require_angles(context.target_record)
+    else:
         _require_doubts(context.catalog, context.target_record, context.run.path)
 
 
+def _require_angles(record: VersionRecord) -> None:
+    if not by_angle(record):
+        raise UpgradeError(
+            f"serve {record.name} by expected distances",
+            expected="vectors that are compared by their angles: of unit length, or by cosine",
+            found="bits" if record.dtype == "bits" else f"{record.metric}, of any length",
+            fix="Leave out --serving expected.",
+        )
+
+
 def _require_doubts(catalog: Catalog, record: VersionRecord, path: Sequence[str]) -> None:
+    _require_angles(record)
     if not can_doubt(catalog, record, path):
         raise UpgradeError(
             f"serve {record.name} by expected distances",
-            expected="vectors that one transform made, which predicts its own errors, compared by their angles",
+            expected="vectors that one transform made, which predicts its own errors",
             found=" then ".join(part[:12] for part in path) or "no transform",
             fix="Train one on 400 pairs or more: compatstore train fastfill --gallery GALLERY. Or leave out "
             "--serving expected.",
