@@ -36,6 +36,7 @@ JOURNALS = {
     "served": ("fusion", "1500 items, 600 queries, cosine, chosen by map"),
     "taught": ("learning", "4000 items, 1000 queries"),
     "taught_more": ("learning", "20000 items, 1000 queries"),
+    "doubted": ("learning_expected", "4000 items, 1000 queries"),
 }
 SETS = ("Glyphs", "Caltech-101")
 FEWEST_SEEDS = 3  # that two rows have in common, where one has others too

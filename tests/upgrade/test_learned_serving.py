@@ -1,4 +1,4 @@
-"""An upgrade whose transform learns as it goes on, and that is to be searched by expected distances."""
+"""How an upgrade that learns as it goes on is searched: by the target alone, by expected distances, where gates ask for it."""
 
 from __future__ import annotations
 

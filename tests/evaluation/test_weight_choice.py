@@ -1,0 +1,98 @@
+"""What a weight gives beside the target alone, as it is and by expected distances."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from sklearn.metrics import average_precision_score
+
+from compatstore.errors import InvalidInput
+from compatstore.evaluation import DecisionSettings, Estimate, EvaluationSample
+from compatstore.evaluation.strategies import trial_of_fusions
+from compatstore.evaluation.weight_choice import WeightChoice
+
+ITEMS, QUERIES, CLASSES = 120, 40, 8
+CHOICE = WeightChoice(
+    weight=0.5, per_origin=False, native_share=0.25, criterion="map", truth="labels", num_queries=40, gain=0.1, low=0.02
+)
+
+
+def unit(vectors):
+    return (vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)).astype(np.float32)
+
+
+def sample(factors):
+    random = np.random.default_rng(3)
+    centres, places = random.normal(size=(CLASSES, 10)), random.integers(0, CLASSES, ITEMS + QUERIES)
+    native = centres[places] + 1.5 * random.normal(size=(ITEMS + QUERIES, 10))
+    source = native @ random.normal(size=(10, 6)) + 3.0 * random.normal(size=(ITEMS + QUERIES, 6))
+    hopped = native[QUERIES:] + 3.0 * (1.0 - factors[:, None]) * random.normal(size=(ITEMS, 10))
+    return EvaluationSample(
+        source_queries=unit(source[:QUERIES]),
+        target_queries=unit(native[:QUERIES]),
+        source=unit(source[QUERIES:]),
+        transformed=unit(hopped),
+        native=unit(native[QUERIES:]),
+        order=np.arange(ITEMS),
+        query_labels=places[:QUERIES],
+        gallery_labels=places[QUERIES:],
+        factors=factors,
+    )
+
+
+def mean_average_precision(asked, distances):
+    right = asked.query_labels[:, None] == asked.gallery_labels[None]
+    return np.mean([average_precision_score(of, -row) for of, row in zip(right, distances, strict=True)])
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
+def test_both_versions_and_the_target_alone_are_compared_query_by_query(share):
+    factors = np.random.default_rng(0).uniform(0.2, 1.0, ITEMS)
+    asked = sample(factors)
+    trial = trial_of_fusions(asked, DecisionSettings(source_metric="cosine", target_metric="cosine"))
+    native = asked.filled(share)
+    fusion = replace(trial.constants().named(0.6), native_share=share)
+    found = trial.measure(native, fusion)
+    target = np.where(native[:, None], asked.native, asked.transformed)
+    plain = -(asked.target_queries.astype(float) @ target.T.astype(float))
+    doubted = plain * np.where(native, 1.0, factors)
+    both = fusion.distances(-(asked.source_queries.astype(float) @ asked.source.T.astype(float)), doubted, native)
+    before, one, alone, expected = (
+        mean_average_precision(asked, distances)
+        for distances in (-(asked.source_queries.astype(float) @ asked.source.T.astype(float)), both, plain, doubted)
+    )
+    assert found.over_target.value == pytest.approx(one - alone, abs=1e-9)
+    assert found.target_gain.value == pytest.approx(alone - before, abs=1e-9)
+    assert found.over_expected.value == pytest.approx(one - expected, abs=1e-9)
+    assert found.expected_gain.value == pytest.approx(expected - before, abs=1e-9)
+    assert (found.over_expected == found.over_target) == (share == 1.0)
+    (chosen,) = trial.fit(native, trial.constants(), against_target=True).fusion.choices
+    assert chosen.expected_gain.value == pytest.approx(expected - before, abs=1e-9)
+
+
+def test_nothing_is_said_of_expected_distances_that_nobody_knows():
+    asked = replace(sample(np.ones(ITEMS)), factors=None)
+    trial = trial_of_fusions(asked, DecisionSettings(source_metric="cosine", target_metric="cosine"))
+    found = trial.measure(asked.filled(0.3), trial.constants().named(0.6))
+    assert trial.find_expected(asked.filled(0.3)) is None
+    assert (found.over_expected, found.expected_gain) == (None, None)
+    assert "expected" not in found.loss
+
+
+def test_what_retiring_costs_is_said_with_what_it_was_measured_by():
+    assert CHOICE.loss == ""
+    over = replace(CHOICE, over_target=Estimate(value=0.02, low=-0.01, high=0.05))
+    assert over.loss == (
+        "map of the target alone is -2.0 points (-5.0 to +1.0) from that of both versions as one, measured at a native "
+        "share of 0.25, correct by labels"
+    )
+    both = replace(over, over_expected=Estimate(value=0.0, low=0.0, high=0.0))
+    assert "as one, by expected distances +0.0 points (+0.0 to +0.0), measured" in both.loss
+
+
+@pytest.mark.parametrize("wrong", [{"weight": 1.2}, {"native_share": -0.1}, {"transformed_weight": 7.0}])
+def test_a_share_out_of_range_is_refused(wrong):
+    with pytest.raises(InvalidInput, match="from 0 to 1"):
+        replace(CHOICE, **wrong)
