@@ -1,4 +1,4 @@
-"""How an upgrade that learns as it goes on is searched: by the target alone, by expected distances, where gates ask for it."""
+"""How an upgrade that learns as it goes on is searched, by expected distances above all, where gates ask for them."""
 
 from __future__ import annotations
 
