@@ -43,6 +43,7 @@ class Lesson:
         target_version: The target.
         seed: Of the run.
         classes: (n,) intp, the class of each item, -1 for none; None where no labels are named.
+        native_share: Share of the gallery that is native, in [0, 1].
     """
 
     source: FloatArray
@@ -52,6 +53,7 @@ class Lesson:
     target_version: EmbeddingVersion
     seed: int
     classes: Positions | None = None
+    native_share: float = 0.0
 
     def __len__(self) -> int:
         return len(self.source)
@@ -151,6 +153,7 @@ def lesson_of(context: UpgradeContext, labels: str | None) -> tuple[Lesson, Posi
         target_version=catalog.version(run.target),
         seed=run.seed,
         classes=classes,
+        native_share=float(rows.native().mean()) if len(rows.ids) else 0.0,
     )
     judges = np.flatnonzero(at_random[picked])
     if classes is not None:

@@ -22,7 +22,7 @@ from compatstore.trainers.pairs.kernel_ridge import KernelRidge
 from compatstore.trainers.pairs.pairs import Pairs
 from compatstore.trainers.pairs.procrustes import Procrustes
 from compatstore.trainers.pairs.ridge import LowRankRidge, Ridge
-from compatstore.trainers.pairs.shrinking import cross_fitted_factors, shrinkage_figure
+from compatstore.trainers.pairs.shrinking import SHARES, cross_fitted_factors, shrinkage_figure
 from compatstore.trainers.pairs.trainer import PairTrainer, describe, without_holdout
 from compatstore.trainers.settings import NOT_EMPTY, Count, above, at_least, from_to, require_settings
 from compatstore.trainers.training import one_thread
@@ -158,6 +158,9 @@ class Learn:
         kept = [one for one in nearest if not one.by_classes][: self.judged] + [
             one for one in nearest if one.by_classes
         ]
+        # Those that the gallery has until the next lesson.
+        now = lesson.native_share
+        shares = tuple(dict.fromkeys(share for share in (now, self.growth * now) if share < 1)) or SHARES
         taught = []
         for one in kept:
             with _calm():
@@ -165,7 +168,7 @@ class Learn:
                 again = isinstance(one.trainer, ClosedForm) and len(finer) > len(folds)
                 judged = _cross_fitted(one.trainer, pairs, finer) if again else one
             if artifact is not None and judged is not None:
-                artifact, factors = _doubted(artifact, judged, pairs)
+                artifact, factors = _doubted(artifact, judged, pairs, shares)
                 name = describe(one.trainer)
                 taught.append(Taught(name=name, artifact=artifact, transformed=judged.transformed, factors=factors))
         return taught
@@ -198,7 +201,9 @@ def _cross_fitted(trainer: PairTrainer, pairs: Pairs, folds: Sequence[np.ndarray
     return _Fitted(trainer, made, sigma2 if told else None, error) if np.isfinite(error) else None
 
 
-def _doubted(artifact: Artifact, judged: _Fitted, pairs: Pairs) -> tuple[Artifact, Doubles | None]:
+def _doubted(
+    artifact: Artifact, judged: _Fitted, pairs: Pairs, shares: Sequence[float]
+) -> tuple[Artifact, Doubles | None]:
     """The same with what its sigma^2, where it says one, lets expect of cosines, and the factors of all pairs.
 
     Pairs measure it that the transform has not learned from, and none has a part in its own factor.
@@ -212,10 +217,10 @@ def _doubted(artifact: Artifact, judged: _Fitted, pairs: Pairs) -> tuple[Artifac
     rows = rows[:MOST_DOUBTED]
     told = None if labels is None else labels[rows]
     measured = judged.sigma2[rows], judged.transformed[rows], pairs.target[rows]
-    figure = shrinkage_figure(*measured, pairs.target_space.metric, told)
+    figure = shrinkage_figure(*measured, pairs.target_space.metric, told, shares)
     figures = artifact.manifest.figures
     artifact = artifact.amended(figures={**figures, "h": {**figures.get("h", {}), **figure}})
-    shrinkage, apart = Shrinkage.of(artifact.manifest.figures), cross_fitted_factors(*measured, told)
+    shrinkage, apart = Shrinkage.of(artifact.manifest.figures), cross_fitted_factors(*measured, told, shares)
     if shrinkage is None or apart is None:
         return artifact, None
     factors = shrinkage.at(judged.sigma2)

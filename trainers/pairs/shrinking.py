@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,11 @@ _MOST_ROWS = 2048  # that exponents are compared on: 32 MB of distances
 
 
 def shrinkage_of(
-    sigma2: FloatArray, transformed: FloatArray, native: FloatArray, labels: npt.NDArray[np.generic] | None = None
+    sigma2: FloatArray,
+    transformed: FloatArray,
+    native: FloatArray,
+    labels: npt.NDArray[np.generic] | None = None,
+    shares: Sequence[float] = SHARES,
 ) -> Shrinkage | None:
     """Measure E[cos(h, n) | sigma^2], and choose the power and the level of it that find most.
 
@@ -46,6 +50,8 @@ def shrinkage_of(
         transformed: (n, d) float32.
         native: (n, d) float32, of the same items.
         labels: (n,) classes, or None.
+        shares: Native shares of the gallery that decide, in [0, 1): where few items are native, little is gained by
+            what puts them first.
 
     Returns:
         The factors between the first and the last hundredth of sigma^2, none above that of a smaller sigma^2; None of
@@ -67,12 +73,17 @@ def shrinkage_of(
         factors = (kept / mean**level) ** power
         tried.append(Shrinkage(at, tuple(map(float, factors)), exponent=power, level=level))
     some = slice(_MOST_ROWS)
-    trial = _Backfill(sigma2[some], transformed[some], native[some], None if labels is None else labels[some])
+    told = None if labels is None else labels[some]
+    trial = _Backfill(sigma2[some], transformed[some], native[some], told, shares)
     return max(tried, key=trial.found)
 
 
 def cross_fitted_factors(
-    sigma2: FloatArray, transformed: FloatArray, native: FloatArray, labels: npt.NDArray[np.generic] | None = None
+    sigma2: FloatArray,
+    transformed: FloatArray,
+    native: FloatArray,
+    labels: npt.NDArray[np.generic] | None = None,
+    shares: Sequence[float] = SHARES,
 ) -> Doubles | None:
     """The factor of each row, as the other half of the rows has measured it: so the same rows can judge what it gives.
 
@@ -81,6 +92,7 @@ def cross_fitted_factors(
         transformed: (n, d) float32.
         native: (n, d) float32.
         labels: (n,), or None.
+        shares: As of `shrinkage_of`.
 
     Returns:
         (n,) float64; None of fewer than 80 rows, or where cosines are not above 0.
@@ -88,7 +100,7 @@ def cross_fitted_factors(
     factors, halves = np.empty(len(sigma2)), (slice(None, None, 2), slice(1, None, 2))
     for half, other in zip(halves, reversed(halves), strict=True):
         told = None if labels is None else labels[half]
-        measured = shrinkage_of(sigma2[half], transformed[half], native[half], told)
+        measured = shrinkage_of(sigma2[half], transformed[half], native[half], told, shares)
         if measured is None:
             return None
         factors[other] = measured.at(sigma2[other])
@@ -101,6 +113,7 @@ def shrinkage_figure(
     native: FloatArray,
     metric: Metric | None,
     labels: npt.NDArray[np.generic] | None = None,
+    shares: Sequence[float] = SHARES,
 ) -> dict[str, object]:
     """What `shrinkage_of` measures, as a figure of h; none where lengths rank too, or nothing could be measured.
 
@@ -110,10 +123,11 @@ def shrinkage_figure(
         native: (n, d) float32.
         metric: Of the target space; None, of bare arrays, may be cosine.
         labels: (n,), or None.
+        shares: As of `shrinkage_of`.
     """
     if metric not in ("cosine", None) and not unit_length(native):
         return {}
-    found = shrinkage_of(sigma2, transformed, native, labels)
+    found = shrinkage_of(sigma2, transformed, native, labels, shares)
     return {} if found is None else {FIGURE: found.figure()}
 
 
@@ -151,10 +165,11 @@ class _Backfill:
         transformed: FloatArray,
         native: FloatArray,
         labels: npt.NDArray[np.generic] | None,
+        shares: Sequence[float] = SHARES,
     ) -> None:
         self._sigma2, self._transformed, self._native = sigma2, transformed, native
         order = np.argsort(-sigma2, kind="stable")
-        self._steps = [native_rows(order, share) for share in SHARES]
+        self._steps = [native_rows(order, share) for share in shares]
         self._finding = _finding(native, labels)
 
     def found(self, shrinkage: Shrinkage) -> float:

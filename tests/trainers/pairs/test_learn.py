@@ -80,6 +80,7 @@ def test_what_it_learned_says_what_is_expected_of_cosines_by_pairs_that_it_was_l
         target_version=v2,
         seed=0,
         classes=known if labelled else None,
+        native_share=0.3,
     )
     candidates = (Ridge(penalties=(0.1,)), Ridge(penalties=(0.1,), uncertainty=False), Procrustes())
     taught = {one.name: one for one in cs.Learn(candidates=candidates).teach(lesson)}
@@ -99,7 +100,8 @@ def test_what_it_learned_says_what_is_expected_of_cosines_by_pairs_that_it_was_l
         crossed[fold], made[fold] = found.uncertainty, found.vectors
     enough = labelled * 400 >= FEWEST_PAIRS
     rows = np.flatnonzero(known != NO_LABEL) if enough else np.arange(400)
-    pairs = crossed[rows], made[rows], target[rows], known[rows] if enough else None
+    shares = (0.3, 0.6)  # until the next lesson
+    pairs = crossed[rows], made[rows], target[rows], known[rows] if enough else None, shares
     np.testing.assert_allclose(shrinkage.at(sigma2), shrinkage_of(*pairs).at(sigma2), rtol=1e-6)
     np.testing.assert_allclose(doubted.factors[rows], cross_fitted_factors(*pairs), rtol=1e-6)
     rest = np.setdiff1d(np.arange(400), rows)

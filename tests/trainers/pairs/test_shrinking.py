@@ -96,6 +96,17 @@ def test_what_is_chosen_finds_no_less_than_cosines_as_they_are(doubted):
         assert trial.found(found) >= trial.found(replace(found, factors=(1.0,) * len(found.factors)))
 
 
+def test_the_native_shares_that_are_named_decide(doubted):
+    """At level 0 transformed vectors stand back behind native ones: without any of these it is level 1."""
+    sigma2, transformed, native, labels = doubted
+    found = {share: shrinkage_of(sigma2, transformed, native, labels, (share,)) for share in (0.0, 0.05, 0.5, 0.75)}
+    assert found[0.0].level == 1.0
+    assert len(set(found.values())) > 1
+    for share, chosen in found.items():
+        trial = _Backfill(sigma2, transformed, native, labels, (share,))
+        assert all(trial.found(chosen) >= trial.found(other) for other in found.values())
+
+
 def test_doubts_that_say_nothing_leave_cosines_nearly_as_they_are(doubted):
     _, transformed, native, labels = doubted
     random = np.random.default_rng(1).uniform(0.5, 2, 600).astype(np.float32)
