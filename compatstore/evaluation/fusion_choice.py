@@ -63,6 +63,7 @@ class FusionTrial(Trial):
 
     weights: tuple[float, ...] = WEIGHTS
     _fitted: dict[tuple[bytes, Fusion], FittedFusion] = field(default_factory=dict, init=False, repr=False)
+    _expected: dict[bytes, QueryFigures] = field(default_factory=dict, init=False, repr=False)
 
     def constants(self) -> Fusion:
         """The constants of the sample, over items that were drawn; what is correct has no part in them.
@@ -179,16 +180,21 @@ class FusionTrial(Trial):
     def find_expected(self, native: BoolArray) -> QueryFigures | None:
         """What the queries find in the target alone by expected distances; None where nobody knows these.
 
+        A trial remembers it, as choices, tables and gates all ask for it.
+
         Args:
             native: (n,) bool, rows with a native vector.
         """
-        factors = self.sample.factors_of(native)
+        factors, key = self.sample.factors_of(native), native.tobytes()
         if factors is None:
             return None
-        metric = self.settings.target_metric
-        distances = measure(self.sample.target_queries, self._target(native), metric, factors=factors)
-        rows = [np.arange(len(native))]
-        return find_in_galleries(distances, self.relevance, rows, self.settings.ks, self.sampling)[0]
+        if key not in self._expected:
+            metric = self.settings.target_metric
+            distances = measure(self.sample.target_queries, self._target(native), metric, factors=factors)
+            rows = [np.arange(len(native))]
+            found = find_in_galleries(distances, self.relevance, rows, self.settings.ks, self.sampling)
+            self._expected[key] = found[0]
+        return self._expected[key]
 
     def measure(self, native: BoolArray, fusion: Fusion) -> WeightChoice:
         """What a weight that nobody chose gives; arguments as of `find`."""

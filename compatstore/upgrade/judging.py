@@ -82,7 +82,7 @@ class JudgedTransform:
         )
         return replace(made, rows=tuple(rows))
 
-    def over_target(self, choice: WeightChoice) -> WeightChoice:
+    def reaching_up(self, choice: WeightChoice) -> WeightChoice:
         """A choice whose differences to the target alone reach up as the intervals of the table do."""
         target = self.trial.find(self.native, replace(self.fitted.fusion, weight=1.0))
         return replace(
@@ -210,5 +210,5 @@ def judge_by_queries(
 def fusion_as_it_is(judged: JudgedTransform, share: float) -> Fusion:
     """The fusion with the weight for the native share that there is: of larger ones nothing is known."""
     fusion = judged.fitted.fusion
-    choices = tuple(replace(judged.over_target(choice), native_share=share) for choice in fusion.choices)
+    choices = tuple(replace(judged.reaching_up(choice), native_share=share) for choice in fusion.choices)
     return replace(fusion, choices=choices).at(share)
