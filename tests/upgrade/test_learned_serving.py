@@ -11,7 +11,7 @@ from compatstore.errors import GateFailed, UpgradeError
 from compatstore.storage.doubts import can_doubt
 from compatstore.trainers import Pairs, Procrustes, Refit, Ridge
 from compatstore.upgrade.estimates.estimate import load_estimate
-from tests.upgrade.test_judging import ASKED, ITEMS, Questions
+from tests.questions import ASKED, ITEMS, Questions
 
 LEARN = cs.Learn(first=100, candidates=(Ridge(penalties=(0.1,)),))
 SAYS_NOTHING = cs.Learn(first=100, candidates=(Procrustes(),))
