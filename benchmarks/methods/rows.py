@@ -274,6 +274,8 @@ ROWS: dict[str, Row] = {
     f"BT2{UNSCALED}": lambda models: bt2(unscaled(models)),
     f"BCT{UNSCALED}, plain means": lambda models: compatible(BCT, unscaled(models), weight=10.0, **PLAIN),
     f"BT2{UNSCALED}, plain means": lambda models: bt2(unscaled(models), **PLAIN),
+    f"FCT{UNSCALED}": lambda models: fct(unscaled(models)),
+    f"FastFill, level chosen{UNSCALED}": lambda models: ROWS["FastFill, level chosen"](unscaled(models)),
     "FCT, mixer 256 wide": partial(fct, mixer_width=256),
     "FCT, mixer 4096 wide": partial(fct, mixer_width=4096),
     "FCT, KL": partial(fct, loss=DIVERGENCES[0]),
