@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from compatstore.errors import Interrupted
 
 LONGEST_NAP = 0.2  # seconds until a stop is noticed while waiting
+# Step -> what it is called and what it counts, where that is not its own name and rows.
+_COUNTED = {"learn": ("lesson", "transforms were tried")}
 
 
 @dataclass(frozen=True)
@@ -17,8 +19,8 @@ class Progress:
 
     Attributes:
         step: expand, hop, backfill, fold, learn, index.
-        done: Rows done by this process.
-        total: Rows to do, as far as known.
+        done: Rows done by this process; of "learn" transforms that were tried.
+        total: Rows to do, or transforms to try, as far as known.
         seconds: Time since the step began.
         found: What was found last and what comes next, a line for people; "" before anything was.
         cost: Money that the backfill has used so far, over all calls; None where the step spends none.
@@ -118,8 +120,9 @@ class Monitor:
             Interrupted: It was; all finished batches are in the table.
         """
         if self._should_stop is not None and self._should_stop():
+            step, counted = _COUNTED.get(self._step, (self._step, "rows"))
             raise Interrupted(
-                f"run the {self._step}",
-                found=f"a stop was asked for after {self.done} rows",
+                f"run the {step}",
+                found=f"a stop was asked for after {self.done} {counted}",
                 fix="All finished batches are kept; the same command goes on from here.",
             )
