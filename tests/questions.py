@@ -12,9 +12,12 @@ ASKING = [f"query-{number:03d}" for number in range(ASKED)]
 
 
 class Questions:
-    """Items that two models see, and questions from outside, each near two or three items that are correct for it."""
+    """Items that two models see, and questions from outside, each near two or three items that are correct for it.
 
-    def __init__(self, noise=0.5, seed=0, *, unit=False):
+    The source sees a share of all that is `unknown` to it near one place.
+    """
+
+    def __init__(self, noise=0.5, seed=0, *, unit=False, unknown=0.0):
         random = np.random.default_rng(seed)
         items = random.normal(size=(ITEMS, LATENT))
         self.correct = [random.choice(ITEMS, random.integers(1, 4), replace=False) for _ in range(ASKED)]
@@ -24,6 +27,9 @@ class Questions:
             (latent @ random.normal(size=(LATENT, dim)) + error * random.normal(size=(len(latent), dim))).astype("f4")
             for dim, error in ((12, noise * 3), (16, 0.3))
         ]
+        if unknown:
+            place, rows = 10 * random.normal(size=12).astype("f4"), random.random(len(latent)) < unknown
+            self.spaces[0][rows] = place + 0.3 * self.spaces[0][rows]
         if unit:
             self.spaces = [space / np.linalg.norm(space, axis=1, keepdims=True) for space in self.spaces]
         self.native = self.spaces[1][:ITEMS]
