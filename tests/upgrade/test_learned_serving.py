@@ -138,17 +138,12 @@ def test_where_more_than_angles_rank_nothing_is_begun(world, tmp_path):
     assert (gallery.status().upgrades, world.asked) == ((), [])
 
 
-def test_without_such_gates_a_lesson_says_where_they_would_be_better(tmp_path):
-    gallery = gallery_of(Questions(unit=True, seed=1), tmp_path)
-    asked = {"backfill": 0.4, "gates": cs.Gates(labels="class"), "learn": LEARN}
-    ended = gallery.upgrade("v2", **asked)
+def test_without_such_gates_a_lesson_says_where_they_would_be_better(world, tmp_path):
+    gallery = gallery_of(world, tmp_path)
+    ended = gallery.upgrade("v2", backfill=0.4, gates=cs.Gates(labels="class"), learn=LEARN)
     choice = gallery._catalog.registry().fusion_of("v2").choice
     assert choice.over_expected.high < 0
-    how = "after a cutover with serving expected"
-    assert ended.served.endswith(f" as one; v2 alone by expected distances is better still, {how}")
-    gallery.cutover("v2", serving="single")
-    served = gallery.upgrade("v2", **asked).served
-    assert served == f"searches go on in v2 alone: v2 alone by expected distances is sure to be better, but only {how}"
+    assert ended.served.startswith("searches go on in v1 alone: v2 alone by expected distances is sure to be better")
     rows = load_estimate(gallery._catalog, "v2").table.served("expected")
     assert [row.share for row in rows] == [0.0, 0.25, 0.4, 0.5, 0.75, 1.0]
 

@@ -24,9 +24,9 @@ SHARES = (0.0, 0.25, 0.5, 0.75)  # of native rows; with all of them there is not
 _FEWEST = 40  # rows held out
 _PLACES = 33  # of sigma^2 that factors are kept at
 _MOST_ROWS = 2048  # that exponents are compared on: 32 MB of distances
-# Standard errors that are left of what is gained. By neighbours, at 2, factors were taken that put natives first and
-# by classes found less (`docs/results/learning_expected.md`).
-_SURE, _SURE_BY_NEIGHBOURS = 2.0, 3.0
+# Standard errors that are left of what is gained, by neighbours: without any of them factors were taken that put
+# natives first and by classes found less (`docs/results/learning_expected.md`). Classes judge as `evaluate` does.
+_SURE_BY_NEIGHBOURS = 3.0
 
 
 def shrinkage_of(
@@ -43,9 +43,9 @@ def shrinkage_of(
     error points. So powers of E[cos(h, n) | sigma^2] / E[cos(h, n)]^level are tried: at level 0 transformed vectors
     stand back behind native ones as far as they are expected to; at level 1 they do not on average, and what is doubted
     least is found before them. Native vectors search a backfill of the transformed ones in the order of sigma^2, and
-    the mean over it of CMC-1 and mAP decides, or without labels that of the recalls at 1 and 10 of native neighbours:
-    what is surely gained over cosines as they are, two standard errors below what is measured or three without labels,
-    is largest for what is taken. Where nothing is surely gained cosines stay as they are.
+    the mean over it of CMC-1 and mAP decides. Without labels it is that of the recalls at 1 and 10 of native
+    neighbours, and what is surely gained over cosines as they are, three standard errors below what is measured, is
+    largest for what is taken. Where nothing is gained, or surely gained, cosines stay as they are.
 
     E[cos(h, n) | sigma^2] is a line in log sigma^2: means of parts of the rows, with as many rows each, would not tell
     the few vectors that are doubted least from the tenth of the rows that they are in.
@@ -80,7 +80,7 @@ def shrinkage_of(
     some = slice(_MOST_ROWS)
     told = None if labels is None else labels[some]
     trial = _Backfill(sigma2[some], transformed[some], native[some], told, shares)
-    return tried[_surest([trial.found(one) for one in tried], _SURE if _tell(told) else _SURE_BY_NEIGHBOURS)]
+    return tried[_surest([trial.found(one) for one in tried], 0.0 if _tell(told) else _SURE_BY_NEIGHBOURS)]
 
 
 def _surest(found: Sequence[Doubles], sure: float) -> int:
