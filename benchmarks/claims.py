@@ -29,6 +29,7 @@ RESULTS = ROOT / "docs" / "results"
 JOURNALS = {
     "methods": ("methods", "quick"),
     "standard": ("methods", "standard"),
+    "gpu": ("methods", "gpu"),
     "pairs": ("pairs", "cpu"),
     "balanced": ("balance", "cpu"),
     "many": ("pairs", "many"),

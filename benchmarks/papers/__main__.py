@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.papers.chosen_by import CHOSEN_BY
 from benchmarks.papers.said import PAPERS
-from benchmarks.papers.verdicts import Said, found_of, table, verdict
+from benchmarks.papers.verdicts import SPARSE, Said, found_of, table, verdict
 
 PAGES = {**PAPERS, "across": CHOSEN_BY}
 _MARKED = re.compile(r"(<!-- size: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -27,6 +27,8 @@ def fill(page: str, sentences: Sequence[Said]) -> str:
     def lines(match: re.Match[str]) -> str:
         words = Counter(verdict(found) for said in sentences if (found := found_of(said, match[2])))
         summary = ", ".join(f"{count} {word}" for word, count in words.most_common())
+        if match[2] in SPARSE and words:
+            summary += f", {len(sentences) - words.total()} without a row"
         rows = ["", *table(sentences, match[2])] if words else []
         text = "\n".join([f"Of {len(sentences)} sentences: {summary or 'none measured'}.", *rows])
         return f"{match[1]}\n{text}\n\n{match[3]}"
