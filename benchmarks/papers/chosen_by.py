@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks.papers.said import SOURCE, SWAP, TARGET, area, classes_and_data, images, unscaled
-from benchmarks.papers.verdicts import Said
+from benchmarks.papers.said import SOURCE, SWAP, TARGET, area, classes_and_data, images, ordered, unscaled
+from benchmarks.papers.verdicts import Above, Said
 
 # What a user gets who changes no setting; searched by expected distances, which the same transform has measured.
 DEFAULT, EXPECTED = "FastFill, level chosen", "t/h, expected"
@@ -46,7 +46,8 @@ CHOSEN_BY = (
     Said("Over a backfill in random order FCT leaves something to gain, up to the target's own gallery.", "FCT",
          "t/t and area", (images("classes", TARGET, area("FCT", "random")),)),
     Said("FastFill's area in sigma's order, by its default settings, is above FCT's in random order.", "FastFill",
-         "area", (images("classes", area(DEFAULT, "sigma"), area("FCT", "random")),)),
+         "area", (images("classes", area(DEFAULT, "sigma"), area("FCT", "random")),
+                  Above("balanced", "seen", ordered("FastFill default", "sigma"), ordered("FCT", "random")))),
     Said("FastFill's area is above FCT's so, by expected distances.", "FastFill", "area",
          (images("classes", area(DEFAULT, "sigma, expected"), area("FCT", "random")),)),
     Said("A closed form's hop, whose length says sigma^2, is above BCT's t/s, by expected distances.", OURS, EXPECTED,

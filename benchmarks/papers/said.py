@@ -26,7 +26,7 @@ def _pairs(setting: str, above: Path, below: Path) -> Above:
     return Above("pairs", setting, above, below)
 
 
-def _order(row: str, order: str) -> Path:
+def ordered(row: str, order: str) -> Path:
     return (row, "orders", order, "area")
 
 
@@ -175,7 +175,7 @@ FASTFILL = (
         "FastFill in sigma's order is above FCT in random order, by the area under the backfilling curve.",
         "table 1", "66.49 / 44.84 and 62.80 / 40.47",
         (
-            _pairs("seen", _order("FastFill", "sigma"), _order("FCT", "random")),
+            _pairs("seen", ordered("FastFill", "sigma"), ordered("FCT", "random")),
             *classes_and_data(area("FastFill, sigma", "sigma"), area("FCT", "random")),
         ),
     ),
@@ -203,7 +203,7 @@ FASTFILL = (
         "Sigma's order is above a random one of the same transform.",
         "table 5", "66.49 / 44.84 and 64.51 / 42.05",
         (
-            _pairs("seen", _order("FastFill", "sigma"), _order("FastFill", "random")),
+            _pairs("seen", ordered("FastFill", "sigma"), ordered("FastFill", "random")),
             images("classes", area("FastFill", "sigma"), area("FastFill", "random")),
         ),
     ),
@@ -211,7 +211,7 @@ FASTFILL = (
         "In random order, the target's own loss beside the distance is above the distance alone.",
         "table 5", "65.06 / 41.95 and 62.80 / 40.47",
         (
-            _pairs("seen", _order("FastFill l2+disc", "random"), _order("FCT", "random")),
+            _pairs("seen", ordered("FastFill l2+disc", "random"), ordered("FCT", "random")),
             images("classes", area("FastFill, no sigma", "random"), area("FCT", "random")),
         ),
     ),
@@ -219,7 +219,7 @@ FASTFILL = (
         "Without the target's loss, sigma's order is above FCT in random order too.",
         "table 5", "65.76 / 43.61 and 62.80 / 40.47",
         (
-            _pairs("seen", _order("FastFill l2 + sigma", "sigma"), _order("FCT", "random")),
+            _pairs("seen", ordered("FastFill l2 + sigma", "sigma"), ordered("FCT", "random")),
             images("classes", area("FastFill by distance", "sigma"), area("FCT", "random")),
         ),
     ),
@@ -227,7 +227,7 @@ FASTFILL = (
         "All three parts of the loss are above two of them.",
         "table 5", "66.49 / 44.84, without the target's loss 65.76 / 43.61",
         (
-            _pairs("seen", _order("FastFill", "sigma"), _order("FastFill l2 + sigma", "sigma")),
+            _pairs("seen", ordered("FastFill", "sigma"), ordered("FastFill l2 + sigma", "sigma")),
             images("classes", area("FastFill", "sigma"), area("FastFill by distance", "sigma")),
         ),
     ),
@@ -235,14 +235,14 @@ FASTFILL = (
         "Without the distance sigma's order is far below FCT in random order.",
         "table 5", "55.21 / 27.59 and 62.80 / 40.47",
         (
-            _pairs("seen", _order("FCT", "random"), _order("FastFill disc + sigma", "sigma")),
+            _pairs("seen", ordered("FCT", "random"), ordered("FastFill disc + sigma", "sigma")),
             images("classes", area("FCT", "random"), area("FastFill, no distance", "sigma")),
         ),
     ),
     Said(
         "On classes that the transform has not seen, sigma's order is above one by the entropy of the head.",
         "table 7", "CMC-1 17.9 and 15.2, mAP 4.68 and 4.13",
-        (_pairs("unseen", _order("FastFill", "sigma"), _order("FastFill", "entropy")),),
+        (_pairs("unseen", ordered("FastFill", "sigma"), ordered("FastFill", "entropy")),),
     ),
     Said(
         "With side-information it stays above FCT.",

@@ -14,7 +14,7 @@ Measure = Literal["cmc", "map"]
 MEASURES: Mapping[Measure, str] = {"cmc": "CMC-1", "map": "mAP"}
 # Size of a run -> journal of a comparison -> its name in `benchmarks.claims`.
 SIZES: Mapping[str, Mapping[str, str]] = {
-    "quick": {"methods": "methods", "pairs": "pairs"},
+    "quick": {"methods": "methods", "pairs": "pairs", "balanced": "balanced"},
     "standard": {"methods": "standard"},
     "gpu": {"methods": "gpu"},
 }
@@ -28,7 +28,7 @@ class Above:
     """One figure of a journal that is above another.
 
     Args:
-        journal: "methods" or "pairs".
+        journal: "methods", "pairs", or "balanced": pretrained models of images and of texts, FastFill by default.
         setting: Of its rows.
         above: The row, and the way into its record.
         below: The same of the other figure.
