@@ -8,76 +8,17 @@ import numpy as np
 import pytest
 
 import compatstore as cs
-from compatstore.errors import GateFailed, Interrupted, InvalidInput, UnknownArtifact
+from compatstore.errors import GateFailed, InvalidInput, UnknownArtifact
 from compatstore.evaluation.fusion import Fusion
-from compatstore.trainers import MeanShift, Procrustes, Residual, Ridge
+from compatstore.trainers import MeanShift
 from compatstore.trainers.pairs.learn import CLOSED_FORMS
-from compatstore.upgrade.backfilling.policies import order
-from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
 from compatstore.upgrade.lesson import Lesson
-
-ITEMS, LATENT, SHORT, LONG = 800, 12, 16, 20
-IDS = [f"item-{number:04d}" for number in range(ITEMS)]
-FIRST = cs.Learn(first=100, candidates=CLOSED_FORMS)  # networks take seconds: some tests name them
-
-
-class Model:
-    """Looks native vectors up by id, and counts the items that it was asked for."""
-
-    dim, spec, reads = LONG, "", "id"
-
-    def __init__(self, native):
-        self._rows, self.asked = dict(zip(IDS, native, strict=True)), []
-        self.fingerprint = f"model-{native[0, 0]:.6f}"
-
-    def encode(self, ids):
-        self.asked += ids
-        return np.array([self._rows[item] for item in ids], np.float32)
-
-
-class World:
-    """Items whose two models see the same latent values, each with noise of its own."""
-
-    def __init__(self, noise=0.3, seed=0):
-        random = np.random.default_rng(seed)
-        self.labels = random.integers(0, 40, ITEMS)
-        latent = random.normal(size=(40, LATENT))[self.labels] + 0.6 * random.normal(size=(ITEMS, LATENT))
-        self.source = self._seen(latent, SHORT, noise, random)
-        self.native = self._seen(latent, LONG, 0.1, random)
-        self.model = Model(self.native)
-
-    @staticmethod
-    def _seen(latent, dim, noise, random):
-        seen = latent @ random.normal(size=(LATENT, dim)) + noise * random.normal(size=(len(latent), dim))
-        return (seen / np.linalg.norm(seen, axis=1, keepdims=True)).astype(np.float32)
-
-    def gallery(self, folder, **options):
-        v1 = cs.EmbeddingVersion("v1", dim=SHORT, metric="cosine", normalised=True)
-        gallery = cs.Gallery.create(str(folder / "gallery.lance"), v1)
-        gallery.add({"id": IDS, "vector": self.source, "label": self.labels})
-        encoder = {"encoder": self.model} | options
-        gallery.register(cs.EmbeddingVersion("v2", dim=LONG, metric="cosine", normalised=True, **encoder))
-        return gallery
+from tests.taught_galleries import FIRST, IDS, ITEMS, LONG, SHORT, Model, World, registry_of, served, steps
 
 
 @pytest.fixture
 def world():
     return World()
-
-
-def registry_of(gallery):
-    return gallery._catalog.registry()
-
-
-def served(gallery):
-    """How searches use the upgrade, and the weight of its fusion."""
-    registry = registry_of(gallery)
-    record = registry.serving.get("v2")
-    return ("single", None) if record is None else (record.serving, record.fusion.weight)
-
-
-def steps(gallery):
-    return [entry.step for entry in gallery.history() if entry.step in ("backfill", "learn", "hop", "ready")]
 
 
 def test_it_embeds_learns_hops_and_serves_by_both_once_that_is_sure_to_be_better(world, tmp_path):
@@ -95,19 +36,6 @@ def test_it_embeds_learns_hops_and_serves_by_both_once_that_is_sure_to_be_better
     assert {record.id for record in gallery.artifacts()} >= {artifact}
 
 
-def test_nothing_is_embedded_beyond_the_budget_and_nothing_twice(world, tmp_path):
-    gallery = world.gallery(tmp_path)
-    gallery.upgrade("v2", backfill=cs.Backfill(max_cost=2.5, price_per_item=0.01), learn=FIRST)
-    assert len(world.model.asked) == len(set(world.model.asked)) == 250
-    assert set(gallery.native_ids("v2")) == set(world.model.asked)
-
-
-def test_without_a_limit_the_first_sample_alone_is_embedded(world, tmp_path):
-    gallery = world.gallery(tmp_path)
-    assert gallery.upgrade("v2").backfilled == cs.Learn().first_rows(ITEMS) == 100
-    assert gallery.upgrade("v2").backfilled == 0
-
-
 def test_the_same_call_again_does_nothing(world, tmp_path):
     gallery = world.gallery(tmp_path)
     first = gallery.upgrade("v2", backfill=0.2, learn=FIRST)
@@ -116,59 +44,6 @@ def test_the_same_call_again_does_nothing(world, tmp_path):
     assert (first.backfilled, again.backfilled, again.transformed) == (160, 0, 0)
     assert steps(gallery) == before
     assert gallery._catalog.store.snapshot().version == version
-
-
-IN_BATCHES = {"backfill": 0.4, "learn": FIRST, "run": cs.RunSettings(batch_rows=40)}
-
-
-def end_of(gallery):
-    """The natives, vectors, serving and weights that an upgrade leaves."""
-    registry = registry_of(gallery)
-    weights = registry.artifacts[registry.runs["v2"].path[-1]].weights
-    return set(gallery.native_ids("v2")), gallery.vectors(IDS, "v2").tobytes(), served(gallery), weights
-
-
-@pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory):
-    """The end of an upgrade that nothing stops."""
-    gallery = World().gallery(tmp_path_factory.mktemp("undisturbed"))
-    gallery.upgrade("v2", **IN_BATCHES)
-    return end_of(gallery)
-
-
-@pytest.mark.parametrize("stop_at", [1, 5, 9, 16, 25])
-def test_a_stopped_call_goes_on_to_the_same_end(world, tmp_path, undisturbed, stop_at):
-    gallery, reports = world.gallery(tmp_path), []
-    with pytest.raises(Interrupted):
-        gallery.upgrade("v2", progress=reports.append, should_stop=lambda: len(reports) >= stop_at, **IN_BATCHES)
-    gallery.upgrade("v2", **IN_BATCHES)
-    assert end_of(gallery) == undisturbed
-
-
-def test_a_call_that_was_stopped_in_a_lesson_says_how_many_transforms_were_tried(world, tmp_path):
-    gallery, reports = world.gallery(tmp_path), []
-
-    def second_tried():
-        return reports[-1:] != [] and (reports[-1].step, reports[-1].done) == ("learn", 2)
-
-    with pytest.raises(Interrupted) as stopped:
-        gallery.upgrade("v2", progress=reports.append, should_stop=second_tried, **IN_BATCHES)
-    assert str(stopped.value).startswith("run the lesson; found a stop was asked for after 2 transforms were tried")
-
-
-def test_what_was_learned_is_served_though_the_call_was_stopped_before_that(world, tmp_path):
-    gallery = world.gallery(tmp_path)
-    asked = {"backfill": 0.25, "learn": cs.Learn(first=200, candidates=CLOSED_FORMS)}
-
-    def learned():
-        run = registry_of(gallery).runs.get("v2")
-        return run is not None and run.learned_at > 0
-
-    with pytest.raises(Interrupted):
-        gallery.upgrade("v2", should_stop=learned, **asked)
-    assert served(gallery)[0] == "single"
-    assert gallery.upgrade("v2", **asked).served == "searches with queries of both versions rank by v1 and v2 as one"
-    assert served(gallery)[0] == "fused"
 
 
 @pytest.mark.parametrize("way", ["single", "expected"])
@@ -180,12 +55,6 @@ def test_what_was_chosen_since_the_last_lesson_stays(world, tmp_path, way):
     gallery.upgrade("v2", **asked)
     assert served(gallery)[0] == "single"
     assert gallery.status().upgrades[0].serving == way
-
-
-def test_the_last_lesson_is_of_all_that_the_budget_has_embedded(world, tmp_path):
-    result = world.gallery(tmp_path).upgrade("v2", backfill=0.25, learn=FIRST)
-    assert result.backfilled == 200
-    assert "200 pairs" in result.lessons[-1]
 
 
 @dataclass(frozen=True)
@@ -269,40 +138,6 @@ def test_candidates_that_cannot_run_are_skipped_and_it_says_where_none_can(world
     assert served(gallery) == ("single", None)
 
 
-def test_items_that_no_search_finds_are_in_no_lesson(tmp_path):
-    world = World()
-    world.source[::7] = 0
-    world.native[::11] = 0
-    world.model = Model(world.native)
-    v1, v2 = (
-        cs.EmbeddingVersion("v1", dim=SHORT, metric="dot"),
-        cs.EmbeddingVersion("v2", dim=LONG, encoder=world.model),
-    )
-    gallery = cs.Gallery.create(str(tmp_path / "gallery.lance"), v1)
-    gallery.add({"id": IDS, "vector": world.source})
-    gallery.register(v2)
-    result = gallery.upgrade("v2", backfill=0.3, learn=FIRST)
-    assert result.state == "ready"
-    assert result.num_unbackfillable > 0
-    assert result.lessons
-    assert gallery.verify().clean
-
-
-def test_it_stops_at_the_target_quality_and_goes_on_for_more(tmp_path):
-    gallery = World(noise=2.0).gallery(tmp_path)
-
-    def upgraded(quality):
-        return gallery.upgrade(
-            "v2", backfill=cs.Backfill(max_rows=500), gates=cs.Gates(target_quality=quality), learn=FIRST
-        )
-
-    assert upgraded(0.05).ended_by == "target_quality"
-    assert len(gallery.native_ids("v2")) == 100
-    assert upgraded(0.05).backfilled == 0
-    assert upgraded(1.0).ended_by == "max_rows"
-    assert len(gallery.native_ids("v2")) == 500
-
-
 def test_a_gate_that_is_not_sure_to_hold_keeps_it_from_being_ready(tmp_path):
     gallery = World(noise=2.0).gallery(tmp_path)
     with pytest.raises(InvalidInput, match="which a sample cannot tell"):
@@ -351,37 +186,6 @@ def test_a_fusion_of_its_own_is_for_no_other_share(world, tmp_path):
     assert all(choice.truth.endswith("the target's") and not choice.per_origin for choice in fusion.choices)
 
 
-def test_the_first_wave_is_spread_over_all_kinds_of_items(world, tmp_path):
-    gallery = world.gallery(tmp_path)
-    gallery.upgrade("v2", learn=FIRST)
-    rows = ArrayRows(ids=IDS, source=world.source)
-    assert set(gallery.native_ids("v2")) == {IDS[row] for row in order("spread", rows)[:100]}
-
-
-def test_the_order_may_be_named_and_begins_at_random(world, tmp_path):
-    gallery = world.gallery(tmp_path)
-    result = gallery.upgrade("v2", backfill=cs.Backfill(share=0.2, order="column:label"), learn=FIRST)
-    native = set(gallery.native_ids("v2"))
-    at_random = {IDS[row] for row in order("random", ArrayRows(ids=IDS))[:100]}
-    assert at_random < native
-    highest = sorted(set(IDS) - at_random, key=lambda item: -world.labels[IDS.index(item)])
-    assert min(world.labels[IDS.index(item)] for item in native - at_random) >= world.labels[IDS.index(highest[99])]
-    assert result.backfilled == 160
-
-
-def test_an_order_by_sigma_waits_until_sigma_is_learned(world, tmp_path):
-    gallery, learn = world.gallery(tmp_path), cs.Learn(first=100, candidates=(Residual(epochs=3, width=16),))
-    result = gallery.upgrade("v2", backfill=cs.Backfill(share=0.2, order="sigma"), learn=learn)
-    at_random = {IDS[row] for row in order("random", ArrayRows(ids=IDS))[:160]}
-    native = set(gallery.native_ids("v2"))
-    assert result.backfilled == len(native) == 160
-    assert len(native & at_random) < 160
-    for name, candidate, drawn in (("ridge", Ridge(), False), ("rotation", Procrustes(), True)):
-        gallery, learn = world.gallery(tmp_path / name), cs.Learn(first=100, candidates=(candidate,))
-        gallery.upgrade("v2", backfill=cs.Backfill(share=0.2, order="sigma"), learn=learn)
-        assert (set(gallery.native_ids("v2")) == at_random) == drawn
-
-
 def test_labels_are_learned_from_where_they_are_named(world, tmp_path):
     seen = []
 
@@ -418,61 +222,12 @@ def test_networks_through_a_head_are_judged_however_far_they_are_from_the_native
     assert tried == [(number, len(tried)) for number in range(1, len(tried) + 1)]
 
 
-def test_waves_say_what_was_found_and_promised(world, tmp_path):
-    gallery, told = world.gallery(tmp_path), []
-    budget = cs.Backfill(share=0.5, price_per_item=0.5)
-    result = gallery.upgrade("v2", backfill=budget, learn=FIRST, progress=told.append)
-    assert [wave.native for wave in result.waves] == [100, 200, 400]
-    assert [wave.cost for wave in result.waves] == [50, 100, 200]
-    for wave in result.waves:
-        assert wave.share == pytest.approx(wave.native / ITEMS)
-        assert wave.status_quo.low <= wave.status_quo.value <= wave.status_quo.high
-        assert all(wave.share < promise.share <= 1 for promise in wave.ahead)
-        assert (wave.gain is None) == (wave.weight == 0)
-        assert wave.gain is None or wave.gain.low > 0
-    lines = list(dict.fromkeys(progress.found for progress in told if progress.found))
-    assert lines[0].startswith("wave 1, 100 native (12.5%), 50 in cost: map ")
-    assert lines[0].endswith(" left of the budget, 150 in cost, about 0 s") or "about" in lines[0]
-    assert {progress.step for progress in told} >= {"backfill", "learn", "hop"}
-    learned = [progress for progress in told if progress.step == "learn"]
-    assert learned[-1].done == learned[-1].total > 1
-    (run,) = gallery.status().upgrades
-    assert run.waves == result.waves
-    assert run.left is None
-    assert gallery.report("v2").waves == result.waves
-
-
-def test_embedding_ends_where_more_is_sure_to_gain_nothing(world, tmp_path):
-    """What is native in both and equal in both: nothing can be gained."""
-    world.native = np.concatenate([world.source, np.zeros((ITEMS, LONG - SHORT), np.float32)], axis=1)
-    world.model = Model(world.native)
-    gallery = world.gallery(tmp_path)
-    budget = cs.Backfill(share=0.9)
-    result = gallery.upgrade("v2", backfill=budget, learn=FIRST)
-    assert (result.backfilled, result.ended_by, result.state) == (100, "gain", "ready")
-    assert gallery.upgrade("v2", backfill=budget, learn=FIRST).backfilled == 0
-    whole = gallery.upgrade("v2", backfill=budget, learn=replace(FIRST, least_gain=None))
-    assert (whole.backfilled, whole.ended_by) == (620, "backfill")
-
-
 def test_labels_that_are_not_there_are_refused_before_anything_is_embedded(world, tmp_path):
     gallery = world.gallery(tmp_path)
     with pytest.raises(InvalidInput, match="labels in one of"):
         gallery.upgrade("v2", backfill=0.25, gates=cs.Gates(labels="no column"), learn=FIRST)
     assert world.model.asked == []
     assert gallery.status().upgrades == ()
-
-
-def test_that_nothing_is_sure_to_be_better_does_not_end_it(tmp_path):
-    """Few queries of a poor target cannot tell yet; more natives may."""
-    world, random = World(noise=0.02), np.random.default_rng(1)
-    poor = world.native + 0.4 * random.normal(size=world.native.shape)
-    world.native = (poor / np.linalg.norm(poor, axis=1, keepdims=True)).astype(np.float32)
-    world.model = Model(world.native)
-    gallery = world.gallery(tmp_path)
-    result = gallery.upgrade("v2", backfill=0.1, gates=cs.Gates(labels="label"), learn=replace(FIRST, first=40))
-    assert result.waves[0].gain is None
-    assert (result.backfilled, result.ended_by) == (80, "backfill")
 
 
 def test_both_versions_are_searched_until_the_cutover_where_the_target_alone_is_best(tmp_path):

@@ -1,0 +1,152 @@
+"""How much an upgrade that teaches itself embeds, in which order, and where it ends."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import compatstore as cs
+from compatstore.trainers import Procrustes, Residual, Ridge
+from compatstore.upgrade.backfilling.policies import order
+from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
+from tests.taught_galleries import FIRST, IDS, ITEMS, LONG, SHORT, Model, World
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def test_the_first_wave_is_spread_over_all_kinds_of_items(world, tmp_path):
+    gallery = world.gallery(tmp_path)
+    gallery.upgrade("v2", learn=FIRST)
+    rows = ArrayRows(ids=IDS, source=world.source)
+    assert set(gallery.native_ids("v2")) == {IDS[row] for row in order("spread", rows)[:100]}
+
+
+def test_the_order_may_be_named_and_begins_at_random(world, tmp_path):
+    gallery = world.gallery(tmp_path)
+    result = gallery.upgrade("v2", backfill=cs.Backfill(share=0.2, order="column:label"), learn=FIRST)
+    native = set(gallery.native_ids("v2"))
+    at_random = {IDS[row] for row in order("random", ArrayRows(ids=IDS))[:100]}
+    assert at_random < native
+    highest = sorted(set(IDS) - at_random, key=lambda item: -world.labels[IDS.index(item)])
+    assert min(world.labels[IDS.index(item)] for item in native - at_random) >= world.labels[IDS.index(highest[99])]
+    assert result.backfilled == 160
+
+
+def test_an_order_by_sigma_waits_until_sigma_is_learned(world, tmp_path):
+    gallery, learn = world.gallery(tmp_path), cs.Learn(first=100, candidates=(Residual(epochs=3, width=16),))
+    result = gallery.upgrade("v2", backfill=cs.Backfill(share=0.2, order="sigma"), learn=learn)
+    at_random = {IDS[row] for row in order("random", ArrayRows(ids=IDS))[:160]}
+    native = set(gallery.native_ids("v2"))
+    assert result.backfilled == len(native) == 160
+    assert len(native & at_random) < 160
+    for name, candidate, drawn in (("ridge", Ridge(), False), ("rotation", Procrustes(), True)):
+        gallery, learn = world.gallery(tmp_path / name), cs.Learn(first=100, candidates=(candidate,))
+        gallery.upgrade("v2", backfill=cs.Backfill(share=0.2, order="sigma"), learn=learn)
+        assert (set(gallery.native_ids("v2")) == at_random) == drawn
+
+
+def test_waves_say_what_was_found_and_promised(world, tmp_path):
+    gallery, told = world.gallery(tmp_path), []
+    budget = cs.Backfill(share=0.5, price_per_item=0.5)
+    result = gallery.upgrade("v2", backfill=budget, learn=FIRST, progress=told.append)
+    assert [wave.native for wave in result.waves] == [100, 200, 400]
+    assert [wave.cost for wave in result.waves] == [50, 100, 200]
+    for wave in result.waves:
+        assert wave.share == pytest.approx(wave.native / ITEMS)
+        assert wave.status_quo.low <= wave.status_quo.value <= wave.status_quo.high
+        assert all(wave.share < promise.share <= 1 for promise in wave.ahead)
+        assert (wave.gain is None) == (wave.weight == 0)
+        assert wave.gain is None or wave.gain.low > 0
+    lines = list(dict.fromkeys(progress.found for progress in told if progress.found))
+    assert lines[0].startswith("wave 1, 100 native (12.5%), 50 in cost: map ")
+    assert lines[0].endswith(" left of the budget, 150 in cost, about 0 s") or "about" in lines[0]
+    assert {progress.step for progress in told} >= {"backfill", "learn", "hop"}
+    learned = [progress for progress in told if progress.step == "learn"]
+    assert learned[-1].done == learned[-1].total > 1
+    (run,) = gallery.status().upgrades
+    assert run.waves == result.waves
+    assert run.left is None
+    assert gallery.report("v2").waves == result.waves
+
+
+def test_embedding_ends_where_more_is_sure_to_gain_nothing(world, tmp_path):
+    """What is native in both and equal in both: nothing can be gained."""
+    world.native = np.concatenate([world.source, np.zeros((ITEMS, LONG - SHORT), np.float32)], axis=1)
+    world.model = Model(world.native)
+    gallery = world.gallery(tmp_path)
+    budget = cs.Backfill(share=0.9)
+    result = gallery.upgrade("v2", backfill=budget, learn=FIRST)
+    assert (result.backfilled, result.ended_by, result.state) == (100, "gain", "ready")
+    assert gallery.upgrade("v2", backfill=budget, learn=FIRST).backfilled == 0
+    whole = gallery.upgrade("v2", backfill=budget, learn=replace(FIRST, least_gain=None))
+    assert (whole.backfilled, whole.ended_by) == (620, "backfill")
+
+
+def test_it_stops_at_the_target_quality_and_goes_on_for_more(tmp_path):
+    gallery = World(noise=2.0).gallery(tmp_path)
+
+    def upgraded(quality):
+        return gallery.upgrade(
+            "v2", backfill=cs.Backfill(max_rows=500), gates=cs.Gates(target_quality=quality), learn=FIRST
+        )
+
+    assert upgraded(0.05).ended_by == "target_quality"
+    assert len(gallery.native_ids("v2")) == 100
+    assert upgraded(0.05).backfilled == 0
+    assert upgraded(1.0).ended_by == "max_rows"
+    assert len(gallery.native_ids("v2")) == 500
+
+
+def test_nothing_is_embedded_beyond_the_budget_and_nothing_twice(world, tmp_path):
+    gallery = world.gallery(tmp_path)
+    gallery.upgrade("v2", backfill=cs.Backfill(max_cost=2.5, price_per_item=0.01), learn=FIRST)
+    assert len(world.model.asked) == len(set(world.model.asked)) == 250
+    assert set(gallery.native_ids("v2")) == set(world.model.asked)
+
+
+def test_without_a_limit_the_first_sample_alone_is_embedded(world, tmp_path):
+    gallery = world.gallery(tmp_path)
+    assert gallery.upgrade("v2").backfilled == cs.Learn().first_rows(ITEMS) == 100
+    assert gallery.upgrade("v2").backfilled == 0
+
+
+def test_the_last_lesson_is_of_all_that_the_budget_has_embedded(world, tmp_path):
+    result = world.gallery(tmp_path).upgrade("v2", backfill=0.25, learn=FIRST)
+    assert result.backfilled == 200
+    assert "200 pairs" in result.lessons[-1]
+
+
+def test_that_nothing_is_sure_to_be_better_does_not_end_it(tmp_path):
+    """Few queries of a poor target cannot tell yet; more natives may."""
+    world, random = World(noise=0.02), np.random.default_rng(1)
+    poor = world.native + 0.4 * random.normal(size=world.native.shape)
+    world.native = (poor / np.linalg.norm(poor, axis=1, keepdims=True)).astype(np.float32)
+    world.model = Model(world.native)
+    gallery = world.gallery(tmp_path)
+    result = gallery.upgrade("v2", backfill=0.1, gates=cs.Gates(labels="label"), learn=replace(FIRST, first=40))
+    assert result.waves[0].gain is None
+    assert (result.backfilled, result.ended_by) == (80, "backfill")
+
+
+def test_items_that_no_search_finds_are_in_no_lesson(tmp_path):
+    world = World()
+    world.source[::7] = 0
+    world.native[::11] = 0
+    world.model = Model(world.native)
+    v1, v2 = (
+        cs.EmbeddingVersion("v1", dim=SHORT, metric="dot"),
+        cs.EmbeddingVersion("v2", dim=LONG, encoder=world.model),
+    )
+    gallery = cs.Gallery.create(str(tmp_path / "gallery.lance"), v1)
+    gallery.add({"id": IDS, "vector": world.source})
+    gallery.register(v2)
+    result = gallery.upgrade("v2", backfill=0.3, learn=FIRST)
+    assert result.state == "ready"
+    assert result.num_unbackfillable > 0
+    assert result.lessons
+    assert gallery.verify().clean

@@ -1,0 +1,67 @@
+"""An upgrade that teaches itself and is stopped goes on to the same end."""
+
+from __future__ import annotations
+
+import pytest
+
+import compatstore as cs
+from compatstore.errors import Interrupted
+from compatstore.trainers.pairs.learn import CLOSED_FORMS
+from tests.taught_galleries import FIRST, IDS, World, registry_of, served
+
+IN_BATCHES = {"backfill": 0.4, "learn": FIRST, "run": cs.RunSettings(batch_rows=40)}
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+def end_of(gallery):
+    """The natives, vectors, serving and weights that an upgrade leaves."""
+    registry = registry_of(gallery)
+    weights = registry.artifacts[registry.runs["v2"].path[-1]].weights
+    return set(gallery.native_ids("v2")), gallery.vectors(IDS, "v2").tobytes(), served(gallery), weights
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The end of an upgrade that nothing stops."""
+    gallery = World().gallery(tmp_path_factory.mktemp("undisturbed"))
+    gallery.upgrade("v2", **IN_BATCHES)
+    return end_of(gallery)
+
+
+@pytest.mark.parametrize("stop_at", [1, 5, 9, 16, 25])
+def test_a_stopped_call_goes_on_to_the_same_end(world, tmp_path, undisturbed, stop_at):
+    gallery, reports = world.gallery(tmp_path), []
+    with pytest.raises(Interrupted):
+        gallery.upgrade("v2", progress=reports.append, should_stop=lambda: len(reports) >= stop_at, **IN_BATCHES)
+    gallery.upgrade("v2", **IN_BATCHES)
+    assert end_of(gallery) == undisturbed
+
+
+def test_a_call_that_was_stopped_in_a_lesson_says_how_many_transforms_were_tried(world, tmp_path):
+    gallery, reports = world.gallery(tmp_path), []
+
+    def second_tried():
+        return reports[-1:] != [] and (reports[-1].step, reports[-1].done) == ("learn", 2)
+
+    with pytest.raises(Interrupted) as stopped:
+        gallery.upgrade("v2", progress=reports.append, should_stop=second_tried, **IN_BATCHES)
+    assert str(stopped.value).startswith("run the lesson; found a stop was asked for after 2 transforms were tried")
+
+
+def test_what_was_learned_is_served_though_the_call_was_stopped_before_that(world, tmp_path):
+    gallery = world.gallery(tmp_path)
+    asked = {"backfill": 0.25, "learn": cs.Learn(first=200, candidates=CLOSED_FORMS)}
+
+    def learned():
+        run = registry_of(gallery).runs.get("v2")
+        return run is not None and run.learned_at > 0
+
+    with pytest.raises(Interrupted):
+        gallery.upgrade("v2", should_stop=learned, **asked)
+    assert served(gallery)[0] == "single"
+    assert gallery.upgrade("v2", **asked).served == "searches with queries of both versions rank by v1 and v2 as one"
+    assert served(gallery)[0] == "fused"
