@@ -65,6 +65,14 @@ def test_what_no_row_is_about_is_said_to_be_open():
     assert lines[3].endswith("| needs faces | cannot be run here |")
 
 
+def test_of_a_sparse_size_only_sentences_with_rows_are_listed_and_the_others_counted():
+    measured = Said("s", "t", "r", (Above("methods", "classes", ("independent", "t/t"), ("independent", "s/s")),))
+    said = [measured, Said("no row", "t", "r"), Said("missing", "t", "r", missing="needs faces")]
+    assert [line.split(" | ")[0] for line in table(said, "gpu")][2:] == ["| s"]
+    page = fill("<!-- size: gpu -->\n<!-- end -->", said)
+    assert "Of 3 sentences: 1 holds, 2 without a row." in page
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_pages_are_as_the_journals_are(name):
     page = (FOLDER / f"{name}.md").read_text()
