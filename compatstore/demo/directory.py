@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,9 +19,11 @@ class DemoDirectory:
 
     Args:
         root: The folder, an absolute path.
+        is_new: The demo made it.
     """
 
     root: Path
+    is_new: bool = False
 
     @classmethod
     def prepare(cls, path: str | Path) -> DemoDirectory:
@@ -31,16 +36,32 @@ class DemoDirectory:
         root = Path(path).expanduser().absolute()
         asked = f"run the demo in {root}"
         try:
-            if exists(root):
+            is_new = not exists(root)
+            if not is_new:
                 _require_empty(root, asked)
             root.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=root):
-                return cls(root)
+                return cls(root, is_new)
         except OSError as error:
             if isinstance(error, StorageError):
                 raise
             fix = "Choose another folder: compatstore demo DIR"
             raise StorageError(asked, expected="a folder that can be written", found=str(error), fix=fix) from error
+
+    @contextmanager
+    def emptied_if_stopped(self) -> Iterator[None]:
+        """Remove what the demo made where it does not reach its end, so that the same command can be given again."""
+        try:
+            yield
+        except BaseException:
+            for made in (self.gallery, self.images, self.queries, self.artifacts):
+                shutil.rmtree(made, ignore_errors=True)
+            with suppress(OSError):
+                for file in self.files:
+                    file.unlink(missing_ok=True)
+                if self.is_new:
+                    self.root.rmdir()  # refused while anything else is there
+            raise
 
     @property
     def gallery(self) -> Path:
@@ -57,9 +78,14 @@ class DemoDirectory:
         """Images to search with, in one folder a class; none of them is in the gallery."""
         return self.root / "queries"
 
+    @property
+    def artifacts(self) -> Path:
+        """Folder of the trained artifacts."""
+        return self.root / "artifacts"
+
     def artifact(self, name: str) -> Path:
         """A trained artifact."""
-        return self.root / "artifacts" / f"{name}.compat"
+        return self.artifacts / f"{name}.compat"
 
     @property
     def curve(self) -> Path:

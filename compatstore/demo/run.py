@@ -26,8 +26,8 @@ def run_demo(
     """Move a live gallery of real handwritten digits from one embedding model to a better one.
 
     Needs no network and no GPU, and took 1 to 2 minutes on a machine of two cores. All that it makes stays in
-    `directory`: images, queries, the gallery, artifacts, two pictures and the report. The same seed repeats it on the
-    same machine.
+    `directory`: images, queries, the gallery, artifacts, two pictures and the report; a demo that is stopped leaves
+    nothing. The same seed repeats it on the same machine.
 
     Args:
         directory: A new or an empty folder.
@@ -48,19 +48,19 @@ def run_demo(
     place = DemoDirectory.prepare(directory)
     from compatstore.demo.story import tell_story
 
-    with one_thread():
+    with place.emptied_if_stopped(), one_thread():
         digits, rows = tell_story(place, settings or DemoSettings(), seed, say or _say_nothing)
-    report = DemoReport(
-        rows=rows,
-        files=place.files,
-        gallery=place.gallery,
-        items=len(digits.gallery),
-        queries=len(digits.queries),
-        seed=seed,
-        seconds=time.perf_counter() - started,
-        next_commands=next_commands(place, digits.queries.paths[-1]),
-    )
-    write_report(report, place)
+        report = DemoReport(
+            rows=rows,
+            files=place.files,
+            gallery=place.gallery,
+            items=len(digits.gallery),
+            queries=len(digits.queries),
+            seed=seed,
+            seconds=time.perf_counter() - started,
+            next_commands=next_commands(place, digits.queries.paths[-1]),
+        )
+        write_report(report, place)
     return report
 
 

@@ -155,3 +155,31 @@ def test_a_negative_seed_is_refused(tmp_path: Path) -> None:
 def test_settings_out_of_range_are_named() -> None:
     with pytest.raises(InvalidInput, match="source_epochs >= 2"):
         DemoSettings(source_epochs=1)
+
+
+def test_a_stopped_demo_leaves_nothing_of_its_own(tmp_path: Path) -> None:
+    folder = tmp_path / "demo"
+
+    def stop_after_the_gallery(_line: str) -> None:
+        if (folder / "gallery.lance").exists():
+            (folder / "notes of the user").touch()
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_demo(folder, say=stop_after_the_gallery)
+    assert [path.name for path in folder.iterdir()] == ["notes of the user"]
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_after_a_stopped_demo_the_same_command_can_be_given_again(tmp_path: Path, is_new: bool) -> None:
+    folder = tmp_path / "demo"
+    if not is_new:
+        folder.mkdir()
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="out of paper"):
+            run_demo(folder, say=out_of_paper)
+        assert folder.exists() != is_new
+
+
+def out_of_paper(_line: str) -> None:
+    raise RuntimeError("out of paper")
