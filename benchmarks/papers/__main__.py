@@ -1,8 +1,10 @@
 """Fill one page a paper, and one across them: what is said, our rows for it, and whether it holds.
 
     python -m benchmarks.papers docs/results/papers
+    python -m benchmarks.papers docs/results/papers --open standard
 
 Each page has a table for each size of the journals, between `<!-- size: NAME -->` and `<!-- end -->`.
+With `--open` pages stay as they are: the pairs of rows of a size are listed that need further seeds.
 """
 
 from __future__ import annotations
@@ -10,12 +12,12 @@ from __future__ import annotations
 import argparse
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.papers.chosen_by import CHOSEN_BY
 from benchmarks.papers.said import PAPERS
-from benchmarks.papers.verdicts import SPARSE, Said, found_of, table, verdict
+from benchmarks.papers.verdicts import ENOUGH_SEEDS, SIZES, SPARSE, Said, differences, found_of, table, verdict
 
 PAGES = {**PAPERS, "across": CHOSEN_BY}
 _MARKED = re.compile(r"(<!-- size: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -29,6 +31,9 @@ def fill(page: str, sentences: Sequence[Said]) -> str:
         summary = ", ".join(f"{count} {word}" for word, count in words.most_common())
         if match[2] in SPARSE and words:
             summary += f", {len(sentences) - words.total()} without a row"
+        if open_yet := sum(any(one.is_open for one in found_of(said, match[2])) for said in sentences):
+            least = f"less than two standard errors on fewer than {ENOUGH_SEEDS} seeds"
+            summary += f"; {open_yet} with a difference of {least}"
         rows = ["", *table(sentences, match[2])] if words else []
         text = "\n".join([f"Of {len(sentences)} sentences: {summary or 'none measured'}.", *rows])
         return f"{match[1]}\n{text}\n\n{match[3]}"
@@ -36,10 +41,26 @@ def fill(page: str, sentences: Sequence[Said]) -> str:
     return _MARKED.sub(lines, page)
 
 
+def open_pairs(size: str) -> Iterator[str]:
+    """Lines "setting, set: row way / row way (seeds that both have)", once each: what further seeds would settle."""
+    lines = dict[str, None]()
+    for above in (above for sentences in PAGES.values() for said in sentences for above in said.settled_by):
+        for one in (found for found in differences(above, size) if found.is_open):
+            rows = " / ".join(f"{row} {' '.join(way)}" for row, *way in (above.above, above.below))
+            seeds = " ".join(map(str, sorted(one.difference.by_seed)))
+            lines[f"{one.setting}, {one.of}: {rows} (seeds {seeds})"] = None
+    yield from lines
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="of the pages")
-    folder = parser.parse_args().folder
+    parser.add_argument("--open", choices=SIZES, metavar="SIZE", help="list the pairs of rows that need further seeds")
+    options = parser.parse_args()
+    if options.open:
+        print(*open_pairs(options.open), sep="\n")
+        return
+    folder = options.folder
     for name, sentences in PAGES.items():
         page = folder / f"{name}.md"
         page.write_text(fill(page.read_text(), sentences))

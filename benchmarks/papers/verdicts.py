@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -20,6 +21,8 @@ SIZES: Mapping[str, Mapping[str, str]] = {
 }
 # Few rows are of these: sentences without one are counted, and not listed.
 SPARSE = ("gpu",)
+# Seeds that settle a difference of less than two standard errors.
+ENOUGH_SEEDS = 5
 HOLDS, MEAN, MIXED, NOT = "holds", "by the mean", "mixed", "does not"
 
 
@@ -74,13 +77,21 @@ class Found(NamedTuple):
         """Whether it is above zero by more than chance."""
         return clear(self.difference)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether it is less than two standard errors from zero, on fewer seeds than settle that."""
+        values = self.difference.by_seed.values()
+        error = statistics.stdev(values) / len(values) ** 0.5
+        return len(values) < ENOUGH_SEEDS and abs(self.difference.mean) < 2 * error
+
 
 def found_of(said: Said, size: str) -> list[Found]:
-    """The differences that the rows of a size have for a sentence, by set."""
-    return [one for above in said.settled_by for one in _differences(above, size)]
+    """All differences that the rows of a size have for a sentence."""
+    return [one for above in said.settled_by for one in differences(above, size)]
 
 
-def _differences(above: Above, size: str) -> Iterator[Found]:
+def differences(above: Above, size: str) -> Iterator[Found]:
+    """The difference that the rows of a size have for a pair of figures, by set."""
     journal = SIZES[size].get(above.journal)
     for name in sets_of(journal) if journal else ():
         by_cosface = any(_is_by_cosface(journal, setting, name) for setting in ("classes", above.setting))

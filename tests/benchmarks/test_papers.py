@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.claims import Figure, look_up
-from benchmarks.papers.__main__ import PAGES, fill
+from benchmarks.papers.__main__ import PAGES, fill, open_pairs
 from benchmarks.papers.verdicts import SIZES, Above, Found, Said, found_of, table, verdict
 
 FOLDER = Path(__file__).parents[2] / "docs" / "results" / "papers"
@@ -30,6 +30,33 @@ def found(*by_seed):
 )
 def test_a_verdict_is_of_all_differences(differences, word):
     assert verdict(found(*differences)) == word
+
+
+@pytest.mark.parametrize(
+    ("seeds", "is_open"),
+    [
+        ((1.0, -1.2, 0.5), True),
+        ((1.0, 1.2, 3.0), False),  # 2.7 standard errors from zero
+        ((-1.0, -1.2, -3.0), False),
+        ((1.0, -1.2, 0.5, -0.4), True),
+        ((1.0, -1.2, 0.5, -0.4, 0.1), False),  # five seeds settle that it is level
+    ],
+)
+def test_a_difference_is_open_while_few_seeds_leave_it_near_zero(seeds, is_open):
+    [one] = found(seeds)
+    assert one.is_open == is_open
+
+
+def test_pairs_of_rows_that_need_seeds_are_listed_once_and_counted_on_the_pages():
+    listed = list(open_pairs("standard"))
+    said = [said for sentences in PAGES.values() for said in sentences]
+    still_open = {one.of for each in said for one in found_of(each, "standard") if one.is_open}
+    assert len(listed) == len(set(listed))
+    assert {line.partition(": ")[0].partition(", ")[2] for line in listed} == still_open
+    few = [each for each in said if any(one.is_open for one in found_of(each, "standard"))]
+    settled = [each for each in said if found_of(each, "standard") and each not in few]
+    page = fill("<!-- size: standard -->\n<!-- end -->", [*few[:2], *settled[:3]])
+    assert "; 2 with a difference of less than two standard errors on fewer than 5 seeds." in page
 
 
 def test_a_difference_is_taken_seed_by_seed_from_the_journal():
