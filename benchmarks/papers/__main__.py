@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks.papers.chosen_by import CHOSEN_BY
 from benchmarks.papers.said import PAPERS
-from benchmarks.papers.verdicts import ENOUGH_SEEDS, SIZES, SPARSE, Said, differences, found_of, table, verdict
+from benchmarks.papers.verdicts import SIZES, SPARSE, Said, differences, found_of, table, verdict
 
 PAGES = {**PAPERS, "across": CHOSEN_BY}
 _MARKED = re.compile(r"(<!-- size: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -32,8 +32,7 @@ def fill(page: str, sentences: Sequence[Said]) -> str:
         if match[2] in SPARSE and words:
             summary += f", {len(sentences) - words.total()} without a row"
         if open_yet := sum(any(one.is_open for one in found_of(said, match[2])) for said in sentences):
-            least = f"less than two standard errors on fewer than {ENOUGH_SEEDS} seeds"
-            summary += f"; {open_yet} with a difference of {least}"
+            summary += f"; {open_yet} with few seeds"
         rows = ["", *table(sentences, match[2])] if words else []
         text = "\n".join([f"Of {len(sentences)} sentences: {summary or 'none measured'}.", *rows])
         return f"{match[1]}\n{text}\n\n{match[3]}"
