@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks.papers.chosen_by import CHOSEN_BY
 from benchmarks.papers.said import PAPERS
-from benchmarks.papers.verdicts import SIZES, SPARSE, Said, differences, found_of, table, verdict
+from benchmarks.papers.verdicts import SIZES, SPARSE, Above, Found, Said, differences, found_of, table, verdict
 
 PAGES = {**PAPERS, "across": CHOSEN_BY}
 _MARKED = re.compile(r"(<!-- size: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -42,13 +42,15 @@ def fill(page: str, sentences: Sequence[Said]) -> str:
 
 def open_pairs(size: str) -> Iterator[str]:
     """Lines "setting, set: row way / row way (seeds that both have)", once each: what further seeds would settle."""
-    lines = dict[str, None]()
-    for above in (above for sentences in PAGES.values() for said in sentences for above in said.settled_by):
-        for one in (found for found in differences(above, size) if found.is_open):
-            rows = " / ".join(f"{row} {' '.join(way)}" for row, *way in (above.above, above.below))
-            seeds = " ".join(map(str, sorted(one.difference.by_seed)))
-            lines[f"{one.setting}, {one.of}: {rows} (seeds {seeds})"] = None
-    yield from lines
+    compared = dict.fromkeys(above for page in PAGES.values() for said in page for above in said.settled_by)
+    found = [(above, one) for above in compared for one in differences(above, size) if one.is_open]
+    yield from dict.fromkeys(_open_pair(above, one) for above, one in found)
+
+
+def _open_pair(above: Above, one: Found) -> str:
+    rows = " / ".join(f"{row} {' '.join(way)}" for row, *way in (above.above, above.below))
+    seeds = " ".join(map(str, sorted(one.difference.by_seed)))
+    return f"{one.setting}, {one.of}: {rows} (seeds {seeds})"
 
 
 def main() -> None:

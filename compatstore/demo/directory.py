@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -27,7 +26,9 @@ class DemoDirectory:
 
     @classmethod
     def prepare(cls, path: str | Path) -> DemoDirectory:
-        """Make the folder, or take an empty one, and find out that it can be written.
+        """Make the folder, or take an empty one, and begin to fill it.
+
+        Of several demos that are given one folder at once, the first to make `images` has it.
 
         Raises:
             AlreadyExists: It is a file, or a folder that holds something: an earlier demo, or what is not ours.
@@ -40,11 +41,14 @@ class DemoDirectory:
             if not is_new:
                 _require_empty(root, asked)
             root.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryFile(dir=root):
-                return cls(root, is_new)
+            place = cls(root, is_new)
+            place.images.mkdir()
+            return place
         except OSError as error:
             if isinstance(error, StorageError):
                 raise
+            if isinstance(error, FileExistsError):
+                _require_empty(root, asked)
             fix = "Choose another folder: compatstore demo DIR"
             raise StorageError(asked, expected="a folder that can be written", found=str(error), fix=fix) from error
 

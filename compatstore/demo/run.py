@@ -46,9 +46,9 @@ def run_demo(
     if seed < 0:
         raise InvalidInput("run the demo", expected="seed >= 0", found=f"{seed}")
     place = DemoDirectory.prepare(directory)
-    from compatstore.demo.story import tell_story
-
     with place.emptied_if_stopped(), one_thread():
+        from compatstore.demo.story import tell_story
+
         digits, rows = tell_story(place, settings or DemoSettings(), seed, say or _say_nothing)
         report = DemoReport(
             rows=rows,

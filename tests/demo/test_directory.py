@@ -1,3 +1,5 @@
+import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -10,13 +12,29 @@ from compatstore.errors import AlreadyExists, StorageError
 def test_a_new_folder_is_made(tmp_path: Path, name: str) -> None:
     place = DemoDirectory.prepare(tmp_path / name)
     assert place.root.is_dir()
-    assert not list(place.root.iterdir())
+    assert list(place.root.iterdir()) == [place.images]
+    assert not list(place.images.iterdir())
     assert all(path.is_relative_to(place.root) for path in (*place.files, place.gallery, place.images, place.queries))
 
 
 def test_an_empty_folder_is_taken_and_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert DemoDirectory.prepare(".").root == tmp_path
+
+
+def test_of_demos_that_are_given_a_folder_at_once_one_has_it(tmp_path: Path) -> None:
+    def prepare(_: int) -> type[Exception] | None:
+        try:
+            DemoDirectory.prepare(tmp_path / "demo")
+        except AlreadyExists as error:
+            return type(error)
+        return None
+
+    for _ in range(20):
+        with ThreadPoolExecutor(8) as pool:
+            outcomes = list(pool.map(prepare, range(8)))
+        assert outcomes.count(None) == 1
+        shutil.rmtree(tmp_path / "demo")
 
 
 def test_a_file_is_refused(tmp_path: Path) -> None:
