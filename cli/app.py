@@ -82,7 +82,7 @@ class App(click.Group):
             code = STOPPED + signal.SIGPIPE
             _silence(sys.stdout)
         except KeyboardInterrupt:
-            code = STOPPED + signal.SIGINT
+            code = stopped_code(ctx, STOPPED + signal.SIGINT)
             output.note("")
             output.note("Stopped.")
         return ctx.exit(code)

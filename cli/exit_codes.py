@@ -111,6 +111,22 @@ def stop_on_signals() -> Iterator[Callable[[], bool]]:
         restore()
 
 
+@contextmanager
+def sigterm_as_ctrl_c() -> Iterator[None]:
+    """Let SIGTERM end the block as Ctrl-C does, with all that the block tidies up; only the exit code differs."""
+    meta, before = click.get_current_context().meta, signal.getsignal(signal.SIGTERM)
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        meta[_META] = STOPPED + number
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def stopped_code(context: click.Context, otherwise: int) -> int:
     """The exit code of the signal that stopped the command, or another one where none did."""
     return int(context.meta.get(_META, otherwise))

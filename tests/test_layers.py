@@ -47,6 +47,7 @@ LAYERS = [
     "integrations",
     "demo",
     "cli",
+    "__main__",
 ]
 # Within `upgrade`, each folder or file may import the ones before it, and itself.
 UPGRADE_LAYERS = [

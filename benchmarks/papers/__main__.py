@@ -1,7 +1,7 @@
 """Fill one page a paper, and one across them: what is said, our rows for it, and whether it holds.
 
     python -m benchmarks.papers docs/results/papers
-    python -m benchmarks.papers docs/results/papers --open standard
+    python -m benchmarks.papers --open standard
 
 Each page has a table for each size of the journals, between `<!-- size: NAME -->` and `<!-- end -->`.
 With `--open` pages stay as they are: the pairs of rows of a size are listed that need further seeds.
@@ -55,8 +55,9 @@ def _open_pair(above: Above, one: Found) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, help="of the pages")
-    parser.add_argument("--open", choices=SIZES, metavar="SIZE", help="list the pairs of rows that need further seeds")
+    asked = parser.add_mutually_exclusive_group(required=True)
+    asked.add_argument("folder", type=Path, nargs="?", help="of the pages")
+    asked.add_argument("--open", choices=SIZES, metavar="SIZE", help="list the pairs of rows that need further seeds")
     options = parser.parse_args()
     if options.open:
         print(*open_pairs(options.open), sep="\n")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import lancedb
@@ -20,6 +24,22 @@ def test_a_folder_that_holds_something_is_left_alone(run, tmp_path):
     refused = run("demo", tmp_path, "--json")
     assert (refused.code, refused.json["error"]) == (4, "AlreadyExists")
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_demo_and_the_same_command_can_be_given_again(tmp_path, number, code):
+    folder = tmp_path / "demo"
+    words = [sys.executable, "-m", "compatstore", "demo", folder]
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        while not any((folder / "queries").glob("*/*")):
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.send_signal(number)
+        said = process.stderr.read()
+    assert (process.returncode, folder.exists()) == (code, False)
+    assert said.endswith("Stopped.\n")
+    assert "Traceback" not in said
 
 
 def test_a_negative_seed(run, tmp_path):
