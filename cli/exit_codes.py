@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import FrameType
+from typing import Any
 
 import click
 
@@ -88,19 +89,14 @@ def stop_on_signals() -> Iterator[Callable[[], bool]]:
     received: list[int] = []
     before = {number: signal.getsignal(number) for number in SIGNALS}
 
-    def restore() -> None:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
     def ask(number: int, _frame: FrameType | None) -> None:
         received.append(number)
-        restore()
+        _answer(before)
         said = "Stopping when this batch is finished; once more to stop at once."
         line = f"\n{said}\n" if log is None else log.line("stopping", {"message": said, "signal": number}) + "\n"
         os.write(2, line.encode())  # safe in a handler
 
-    for number in SIGNALS:
-        signal.signal(number, ask)
+    _answer(dict.fromkeys(SIGNALS, ask))
     try:
         yield lambda: bool(received)
     except Interrupted:
@@ -108,23 +104,30 @@ def stop_on_signals() -> Iterator[Callable[[], bool]]:
             click.get_current_context().meta[_META] = STOPPED + received[0]
         raise
     finally:
-        restore()
+        _answer(before)
 
 
 @contextmanager
-def sigterm_as_ctrl_c() -> Iterator[None]:
-    """Let SIGTERM end the block as Ctrl-C does, with all that the block tidies up; only the exit code differs."""
-    meta, before = click.get_current_context().meta, signal.getsignal(signal.SIGTERM)
+def end_on_signals() -> Iterator[None]:
+    """Let the first signal end the block by KeyboardInterrupt, and the program: further ones disturb no tidying up."""
+    meta, before = click.get_current_context().meta, {number: signal.getsignal(number) for number in SIGNALS}
 
     def stop(number: int, _frame: FrameType | None) -> None:
+        _answer(dict.fromkeys(SIGNALS, signal.SIG_IGN))
         meta[_META] = STOPPED + number
         raise KeyboardInterrupt
 
-    signal.signal(signal.SIGTERM, stop)
+    _answer(dict.fromkeys(SIGNALS, stop))
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        if _META not in meta:
+            _answer(before)
+
+
+def _answer(handlers: Mapping[signal.Signals, Any]) -> None:
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
 
 
 def stopped_code(context: click.Context, otherwise: int) -> int:
