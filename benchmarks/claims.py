@@ -19,6 +19,8 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from scipy.stats import t as students_t
+
 from benchmarks.methods.settings import EARLIER
 from benchmarks.pairs.journal import Journal, Record
 from compatstore.errors import InvalidInput, NotFound
@@ -41,9 +43,6 @@ JOURNALS = {
 }
 SETS = ("Glyphs", "Caltech-101")
 FEWEST_SEEDS = 3  # that two rows have in common, where one has others too
-# Quantile 0.975 of Student's t, by the number of seeds.
-STUDENT = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 10: 2.26, 11: 2.23, 12: 2.20}
-STUDENT |= {13: 2.18, 14: 2.16, 15: 2.14, 16: 2.13}
 
 _SKIPPED = re.compile(r"<!-- table: .*?<!-- end -->|^```.*?^```$|^\|.*?$|^#.*?$", re.DOTALL | re.MULTILINE)
 _CHECK = re.compile(r"<!-- check\b(.*?)-->", re.DOTALL)
@@ -77,7 +76,7 @@ class Figure:
         count = len(self.by_seed)
         if count < 2:
             return float("inf")
-        return STUDENT[count] * statistics.stdev(self.by_seed.values()) / count**0.5
+        return float(students_t.ppf(0.975, count - 1)) * statistics.stdev(self.by_seed.values()) / count**0.5
 
     def of(self, seed: int) -> Figure:
         """Keep one seed."""
