@@ -23,7 +23,7 @@ SIZES: Mapping[str, Mapping[str, str]] = {
 SPARSE = ("gpu",)
 # Seeds that settle a difference of less than two standard errors.
 ENOUGH_SEEDS = 5
-HOLDS, MEAN, MIXED, NOT = "holds", "by the mean", "mixed", "does not"
+HOLDS, MEAN, NOT_BELOW, LEVEL, MIXED, NOT = "holds", "by the mean", "not below", "level", "mixed", "does not"
 
 
 @dataclass(frozen=True)
@@ -78,6 +78,11 @@ class Found(NamedTuple):
         return clear(self.difference)
 
     @property
+    def clearly_below(self) -> bool:
+        """Whether it is below zero by more than chance."""
+        return clear(self.difference * -1)
+
+    @property
     def is_open(self) -> bool:
         """Whether it is less than two standard errors from zero, on fewer seeds than settle that."""
         values = self.difference.by_seed.values()
@@ -128,7 +133,8 @@ def verdict(found: Sequence[Found]) -> str:
         return HOLDS
     if all(one.difference.mean > 0 for one in found):
         return MEAN
-    return NOT if all(one.difference.mean <= 0 for one in found) else MIXED
+    above, below = any(one.clear for one in found), any(one.clearly_below for one in found)
+    return {(True, False): NOT_BELOW, (False, False): LEVEL, (True, True): MIXED, (False, True): NOT}[above, below]
 
 
 def table(sentences: Sequence[Said], size: str) -> Iterator[str]:
@@ -157,4 +163,4 @@ def _cell(one: Found) -> str:
     by, reach = one.difference, one.difference.reach
     interval = "" if reach == float("inf") else f" ± {reach:.1f}"
     text = f"{MEASURES[one.measure]} {by.mean:+.1f}{interval}"
-    return f"**{text}**" if one.clear else text
+    return f"**{text}**" if one.clear else f"*{text}*" if one.clearly_below else text
