@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.papers.chosen_by import CHOSEN_BY
@@ -40,11 +40,11 @@ def fill(page: str, sentences: Sequence[Said]) -> str:
     return _MARKED.sub(lines, page)
 
 
-def open_pairs(size: str) -> Iterator[str]:
+def open_pairs(size: str) -> list[str]:
     """Lines "setting, set: row way / row way (seeds that both have)", once each: what further seeds would settle."""
     compared = dict.fromkeys(above for page in PAGES.values() for said in page for above in said.settled_by)
     found = [(above, one) for above in compared for one in differences(above, size) if one.is_open]
-    yield from dict.fromkeys(_open_pair(above, one) for above, one in found)
+    return list(dict.fromkeys(_open_pair(above, one) for above, one in found))
 
 
 def _open_pair(above: Above, one: Found) -> str:
@@ -60,7 +60,7 @@ def main() -> None:
     asked.add_argument("--open", choices=SIZES, metavar="SIZE", help="list the pairs of rows that need further seeds")
     options = parser.parse_args()
     if options.open:
-        print(*open_pairs(options.open), sep="\n")
+        print(*open_pairs(options.open) or ["No pair of rows needs further seeds."], sep="\n")
         return
     folder = options.folder
     for name, sentences in PAGES.items():

@@ -52,7 +52,7 @@ def test_a_difference_is_open_while_few_seeds_leave_it_near_zero(seeds, is_open)
 
 
 def test_pairs_of_rows_that_need_seeds_are_listed_once_and_counted_on_the_pages():
-    listed = list(open_pairs("quick"))
+    listed = open_pairs("quick")
     said = [said for sentences in PAGES.values() for said in sentences]
     still_open = {one.of for each in said for one in found_of(each, "quick") if one.is_open}
     assert len(listed) == len(set(listed))
