@@ -33,6 +33,7 @@ JOURNALS = {
     "standard": ("methods", "standard"),
     "gpu": ("methods", "gpu"),
     "pairs": ("pairs", "cpu"),
+    "chained": ("chains", "cpu"),
     "balanced": ("balance", "cpu"),
     "many": ("pairs", "many"),
     "side": ("side_information", "16 pixels"),

@@ -1,6 +1,7 @@
 """Fill the tables of documents from the journal of a run.
 
-    python -m benchmarks.pairs.report pairs.jsonl docs/results/pairs.md docs/results/chains.md docs/results/refit.md
+    python -m benchmarks.pairs.report docs/results/pairs.jsonl docs/results/pairs.md docs/results/refit.md
+    python -m benchmarks.pairs.report docs/results/chains.jsonl docs/results/chains.md
     python -m benchmarks.pairs.report docs/results/balance.jsonl docs/results/balance.md
 
 A table lies between `<!-- table: NAME -->` and `<!-- end -->`; its name is one of TABLES.

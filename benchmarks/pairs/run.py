@@ -2,7 +2,8 @@ r"""Everything that is learned from pairs, on real sets, with classes seen and u
 
     python -m benchmarks.pairs.run glyphs.npz caltech.npz --journal pairs.jsonl [--size cpu] [--seeds 3] [--part rows]
     python -m benchmarks.pairs.report pairs.jsonl docs/results/pairs.md
-    python -m benchmarks.pairs.run caltech.npz glosses.npz --part fastfill --setting seen --journal balance.jsonl
+    python -m benchmarks.pairs.run glyphs.npz caltech.npz --part chains --journal chains.jsonl
+    python -m benchmarks.pairs.run caltech.npz glosses.npz --part fastfill --journal balance.jsonl
 
 The sets are made by `benchmarks.pairs.glyphs` and `benchmarks.pairs.images`. Each measurement is written to the journal
 as it is finished and never taken again: a run that was stopped goes on where it was.
@@ -27,8 +28,9 @@ from benchmarks.pairs.scenario import SETTINGS, Scenario, Setting, scenario
 from benchmarks.pairs.settings import SIZES, Size
 from compatstore.trainers.pairs.pairs import unit_length
 
-PARTS = ("rows", "balance", "lambda", "chains", "refit")
-FASTFILL = "fastfill"  # on a page of its own, with a journal of its own
+PARTS = ("rows", "balance", "lambda", "refit")
+# Each on a page of its own, with a journal of its own.
+CHAINS, FASTFILL = "chains", "fastfill"
 
 Measurement = Callable[[Scenario], Record]
 
@@ -47,9 +49,10 @@ def measurements(part: str, data: EmbeddedSet, size: Size) -> dict[str, Measurem
         scales = FIXED_SCALES if unit_length(data.vectors[TARGET]) else ()
         measured = {method.name: partial(trained, method=method, size=size) for method in (*CHOSEN, *scales)}
         return {"none": status_quo, **measured}
-    if part == "chains":
+    if part == CHAINS:
         ways = chains(data).items()
-        return {name: partial(measure_chain, size=size, way=way, side=side) for name, (way, side) in ways}
+        hops = {name: partial(measure_chain, size=size, way=way, side=side) for name, (way, side) in ways}
+        return {"none": status_quo, **hops} if hops else {}
     return {f"refit {first}": partial(measure_refit, size=size, first=first) for first in FIRST_PAIRS}
 
 
@@ -76,7 +79,7 @@ def main() -> None:
     parser.add_argument("--journal", type=Path, required=True)
     parser.add_argument("--size", choices=SIZES, default="cpu")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--part", choices=(*PARTS, FASTFILL), nargs="+", default=PARTS)
+    parser.add_argument("--part", choices=(*PARTS, CHAINS, FASTFILL), nargs="+", default=PARTS)
     parser.add_argument("--setting", choices=SETTINGS, nargs="+", default=SETTINGS)
     options = parser.parse_args()
     journal = Journal(options.journal)

@@ -11,11 +11,12 @@ from benchmarks.pairs.embedded import EmbeddedSet
 from benchmarks.pairs.journal import Journal
 from benchmarks.pairs.methods import METHODS
 from benchmarks.pairs.report import TABLES, fill
-from benchmarks.pairs.run import FASTFILL, run
+from benchmarks.pairs.run import CHAINS, FASTFILL, PARTS, run
 from benchmarks.pairs.scenario import SETTINGS, scenario
 from benchmarks.pairs.settings import SIZES
 
 TINY = SIZES["tiny"]
+EVERY = (*PARTS, CHAINS)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +38,7 @@ def data():
 @pytest.fixture(scope="module")
 def journal(data, tmp_path_factory):
     journal = Journal(tmp_path_factory.mktemp("run") / "journal.jsonl")
-    run(data, TINY, 1, journal)
+    run(data, TINY, 1, journal, EVERY)
     return journal
 
 
@@ -74,7 +75,7 @@ def test_every_row_and_chain_is_measured_once_and_a_second_run_adds_nothing(data
     names = [json.loads(line)["method"] for line in lines]
     for name in ["none", *(method.name for method in METHODS), *chains(data)]:
         assert names.count(name) == len(SETTINGS)
-    run(data, TINY, 1, Journal(journal.path))
+    run(data, TINY, 1, Journal(journal.path), EVERY)
     assert journal.path.read_text().splitlines() == lines
 
 
@@ -87,7 +88,7 @@ def test_what_fastfill_chose_stands_beside_fixed_scales_in_every_order(data, tmp
     filled = fill("<!-- table: balance -->\n<!-- end -->", journal.records)
     for name, chosen, fixed in (("Blobs", "disc weight", 0), ("Unit", "scale", 9)):
         table = filled.partition(f"#### {name}, classes seen")[2].partition("####")[0].splitlines()
-        assert len([line for line in table if line.startswith("| FastFill default | ") and chosen in line]) == 4
+        assert len([line for line in table if line.startswith("| FastFill default | ") and chosen in line]) == 7
         assert len([line for line in table if line.startswith("| FastFill scale ")]) == fixed
 
 
@@ -95,7 +96,7 @@ def test_a_line_cut_off_by_a_crash_is_measured_again(data, journal, tmp_path):
     text = journal.path.read_text()
     cut = tmp_path / "cut.jsonl"
     cut.write_text(text[:-20])
-    run(data, TINY, 1, Journal(cut))
+    run(data, TINY, 1, Journal(cut), EVERY)
     again = [json.loads(line) for line in cut.read_text().splitlines()]
     assert [line["method"] for line in again] == [json.loads(line)["method"] for line in text.splitlines()]
 
