@@ -136,5 +136,7 @@ FIXED_SCALES = tuple(_scaled(scale) for scale in (64.0, 16.0, 4.0))  # on unit v
 CHOSEN = (
     Method(name="FCT", trainer=fct, orders=(RANDOM,)),
     Method(name="Residual by distance", trainer=_residual_by_distance, orders=(RANDOM, SIGMA)),
-    Method(name="FastFill default", trainer=by_default, orders=(RANDOM, SIGMA, SPREAD_SIGMA, CLASS_SIGMA)),
+    Method(
+        name="FastFill default", trainer=by_default, orders=(RANDOM, SIGMA, SPREAD_SIGMA, CLASS_SIGMA, *HEAD_ORDERS)
+    ),
 )
