@@ -12,12 +12,23 @@ from __future__ import annotations
 import argparse
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from benchmarks.papers.chosen_by import CHOSEN_BY
 from benchmarks.papers.said import PAPERS
-from benchmarks.papers.verdicts import SIZES, SPARSE, Above, Found, Said, differences, found_of, table, verdict
+from benchmarks.papers.verdicts import (
+    SIZES,
+    SPARSE,
+    Above,
+    Found,
+    Said,
+    compared,
+    differences,
+    found_of,
+    table,
+    verdict,
+)
 
 PAGES = {**PAPERS, "across": CHOSEN_BY}
 _MARKED = re.compile(r"(<!-- size: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -30,7 +41,7 @@ def fill(page: str, sentences: Sequence[Said]) -> str:
         words = Counter(verdict(found) for said in sentences if (found := found_of(said, match[2])))
         summary = ", ".join(f"{count} {word}" for word, count in words.most_common())
         if match[2] in SPARSE and words:
-            summary += f", {len(sentences) - words.total()} without a row"
+            summary += f", {len(sentences) - words.total()} not listed"
         if open_yet := sum(any(one.is_open for one in found_of(said, match[2])) for said in sentences):
             summary += f"; {open_yet} with few seeds"
         rows = ["", *table(sentences, match[2])] if words else []
@@ -40,10 +51,10 @@ def fill(page: str, sentences: Sequence[Said]) -> str:
     return _MARKED.sub(lines, page)
 
 
-def open_pairs(size: str) -> list[str]:
+def open_pairs(size: str, sentences: Iterable[Said]) -> list[str]:
     """Lines "setting, set: row way / row way (seeds that both have)", once each: what further seeds would settle."""
-    compared = dict.fromkeys(above for page in PAGES.values() for said in page for above in said.settled_by)
-    found = [(above, one) for above in compared for one in differences(above, size) if one.is_open]
+    every = dict.fromkeys(above for said in sentences for above in compared(said, size))
+    found = [(above, one) for above in every for one in differences(above, size) if one.is_open]
     return list(dict.fromkeys(_open_pair(above, one) for above, one in found))
 
 
@@ -60,7 +71,8 @@ def main() -> None:
     asked.add_argument("--open", choices=SIZES, metavar="SIZE", help="list the pairs of rows that need further seeds")
     options = parser.parse_args()
     if options.open:
-        print(*open_pairs(options.open) or ["No pair of rows needs further seeds."], sep="\n")
+        every = (said for sentences in PAGES.values() for said in sentences)
+        print(*open_pairs(options.open, every) or ["No pair of rows needs further seeds."], sep="\n")
         return
     folder = options.folder
     for name, sentences in PAGES.items():

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from benchmarks.papers.said import SOURCE, SWAP, TARGET, area, classes_and_data, images, ordered, unscaled
-from benchmarks.papers.verdicts import Above, Said
+from benchmarks.papers.said import (
+    SOURCE,
+    SWAP,
+    TARGET,
+    area,
+    classes_and_data,
+    images,
+    ordered,
+    pretrained,
+    unscaled,
+)
+from benchmarks.papers.verdicts import Said
 
 # What a user gets who changes no setting; searched by expected distances, which the same transform has measured.
 DEFAULT, EXPECTED = "FastFill, level chosen", "t/h, expected"
@@ -47,7 +57,7 @@ CHOSEN_BY = (
          "t/t and area", (images("classes", TARGET, area("FCT", "random")),)),
     Said("FastFill's area in sigma's order, by its default settings, is above FCT's in random order.", "FastFill",
          "area", (images("classes", area(DEFAULT, "sigma"), area("FCT", "random")),
-                  Above("balanced", "seen", ordered("FastFill default", "sigma"), ordered("FCT", "random")))),
+                  pretrained("seen", ordered("FastFill default", "sigma"), ordered("FCT", "random")))),
     Said("FastFill's area is above FCT's so, by expected distances.", "FastFill", "area",
          (images("classes", area(DEFAULT, "sigma, expected"), area("FCT", "random")),)),
     Said("A closed form's hop, whose length says sigma^2, is above BCT's t/s, by expected distances.", OURS, EXPECTED,

@@ -15,12 +15,15 @@ Measure = Literal["cmc", "map"]
 MEASURES: Mapping[Measure, str] = {"cmc": "CMC-1", "map": "mAP"}
 # Size of a run -> journal of a comparison -> its name in `benchmarks.claims`.
 SIZES: Mapping[str, Mapping[str, str]] = {
-    "quick": {"methods": "methods", "pairs": "pairs", "balanced": "balanced"},
     "standard": {"methods": "standard"},
     "gpu": {"methods": "gpu"},
+    "pretrained": {"pretrained": "balanced"},
+    "quick": {"methods": "methods", "chains": "chained"},
 }
-# Few rows are of these: sentences without one are counted, and not listed.
-SPARSE = ("gpu",)
+# Seven epochs: its rows count for sentences alone that no other size has a row for.
+LAST = "quick"
+# Few sentences have rows of these: the others are counted, and not listed.
+SPARSE = ("gpu", "pretrained", LAST)
 # Seeds that settle a difference of less than two standard errors.
 ENOUGH_SEEDS = 5
 HOLDS, MEAN, NOT_BELOW, LEVEL, MIXED, NOT = "holds", "by the mean", "not below", "level", "mixed", "does not"
@@ -31,7 +34,7 @@ class Above:
     """One figure of a journal that is above another.
 
     Args:
-        journal: "methods", "pairs", or "balanced": pretrained models of images and of texts, FastFill by default.
+        journal: "methods", "chains", or "pretrained": transforms between pretrained models of images and of texts.
         setting: Of its rows.
         above: The row, and the way into its record.
         below: The same of the other figure.
@@ -90,9 +93,16 @@ class Found(NamedTuple):
         return len(values) < ENOUGH_SEEDS and abs(self.difference.mean) < 2 * error
 
 
+def compared(said: Said, size: str) -> tuple[Above, ...]:
+    """What settles a sentence at a size: of the last one nothing, where another has rows for the sentence."""
+    others = [other for other in SIZES if other != LAST] if size == LAST else ()
+    measured = any(True for above in said.settled_by for other in others for _ in differences(above, other))
+    return () if measured else said.settled_by
+
+
 def found_of(said: Said, size: str) -> list[Found]:
-    """All differences that the rows of a size have for a sentence."""
-    return [one for above in said.settled_by for one in differences(above, size)]
+    """All differences that count for a sentence at a size."""
+    return [one for above in compared(said, size) for one in differences(above, size)]
 
 
 def differences(above: Above, size: str) -> Iterator[Found]:
