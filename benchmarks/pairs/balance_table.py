@@ -26,6 +26,7 @@ def balance_table(records: Sequence[Record]) -> Iterator[str]:
             yield row(f"**{version}**", "", *(points([f[measure] for f in figures]) for measure in MEASURES), *[""] * 3)
         for method in (*CHOSEN, *FIXED_SCALES):
             for order in method.orders:
+                # Rows of classes seen are older than the orders of the head.
                 with_order = [record for record in of_method(found, method.name) if order in record["orders"]]
                 yield from _measured(with_order, method.name, order)
 

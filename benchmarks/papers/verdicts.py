@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, NamedTuple
 
 from benchmarks.claims import FEWEST_SEEDS, Figure, clear, look_up, sets_of
@@ -95,14 +96,15 @@ class Found(NamedTuple):
 
 def compared(said: Said, size: str) -> tuple[Above, ...]:
     """What settles a sentence at a size: of the last one nothing, where another has rows for the sentence."""
-    others = [other for other in SIZES if other != LAST] if size == LAST else ()
-    measured = any(True for above in said.settled_by for other in others for _ in differences(above, other))
-    return () if measured else said.settled_by
+    if size == LAST and any(found_of(said, other) for other in SIZES if other != LAST):
+        return ()
+    return said.settled_by
 
 
-def found_of(said: Said, size: str) -> list[Found]:
+@cache
+def found_of(said: Said, size: str) -> tuple[Found, ...]:
     """All differences that count for a sentence at a size."""
-    return [one for above in compared(said, size) for one in differences(above, size)]
+    return tuple(one for above in compared(said, size) for one in differences(above, size))
 
 
 def differences(above: Above, size: str) -> Iterator[Found]:
