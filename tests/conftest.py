@@ -15,15 +15,15 @@ os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "false"
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 
 import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Space
+from cpu_seconds import pytest_addoption, pytest_runtest_makereport, pytest_terminal_summary  # noqa: F401  (hooks)
+from properties import PROFILE
 from states import at, templates  # noqa: F401  (fixtures)
 
-# No test depends on how fast the machine is.
-settings.register_profile("compatstore", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("compatstore")
+settings.load_profile(PROFILE)
 
 SOURCE = cs.EmbeddingVersion("v1", dim=4, metric="l2")
 TARGET = cs.EmbeddingVersion("v2", dim=6, metric="l2")

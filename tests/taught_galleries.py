@@ -5,11 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 import compatstore as cs
-from compatstore.trainers.pairs.learn import CLOSED_FORMS
+from compatstore.trainers import Ridge
 
-ITEMS, LATENT, SHORT, LONG = 800, 12, 16, 20
+ITEMS, LATENT, SHORT, LONG = 400, 12, 16, 20
 IDS = [f"item-{number:04d}" for number in range(ITEMS)]
-FIRST = cs.Learn(first=100, candidates=CLOSED_FORMS)  # networks take seconds: some tests name them
+# The cheapest learner: all candidates take seconds more in each round.
+CHEAP = (Ridge(penalties=(0.1,)),)
+FIRST = cs.Learn(first=50, candidates=CHEAP)
 
 
 class Model:
@@ -31,8 +33,8 @@ class World:
 
     def __init__(self, noise=0.3, seed=0):
         random = np.random.default_rng(seed)
-        self.labels = random.integers(0, 40, ITEMS)
-        latent = random.normal(size=(40, LATENT))[self.labels] + 0.6 * random.normal(size=(ITEMS, LATENT))
+        self.labels = random.integers(0, 20, ITEMS)
+        latent = random.normal(size=(20, LATENT))[self.labels] + 0.6 * random.normal(size=(ITEMS, LATENT))
         self.source = self._seen(latent, SHORT, noise, random)
         self.native = self._seen(latent, LONG, 0.1, random)
         self.model = Model(self.native)

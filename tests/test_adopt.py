@@ -13,6 +13,7 @@ import pytest
 from lancedb.index import IvfPq
 
 import compatstore as cs
+from tiers import few
 
 ROWS, DIM = 20_000, 16
 TEXT = pa.string()
@@ -193,7 +194,7 @@ def live_through(gallery, app, artifact):
     app.assert_nothing_is_lost()
 
 
-@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
+@pytest.mark.parametrize("target", few(1, TARGETS.values()), ids=TARGETS)
 def test_the_app_goes_on_through_a_whole_upgrade(unindexed, linear, target):
     artifact, app = linear(V1, target), App(unindexed)
     gallery = adopt(unindexed, target, artifact)
@@ -209,6 +210,7 @@ def test_the_app_goes_on_through_a_whole_upgrade(unindexed, linear, target):
     app.search(15_000)
 
 
+@pytest.mark.full
 def test_the_apps_own_index_goes_on_too(database, files, linear):
     target = TARGETS["the same dimension"]
     artifact, app = linear(V1, target), App(database)
@@ -224,6 +226,7 @@ def test_the_apps_own_index_goes_on_too(database, files, linear):
     assert "photo-15000" in gallery.search(query, 10).column("key").to_pylist()
 
 
+@pytest.mark.full
 def test_an_app_that_never_stops_writing_loses_nothing(unindexed, linear):
     app, done, failures = App(unindexed), threading.Event(), []
 

@@ -28,16 +28,6 @@ VERBS = {
 NEVER = 60.0  # seconds after which a test fails instead of hanging
 
 
-def test_every_verb_has_an_async_form():
-    assert {f"{name}_async" for name in VERBS} == {name for name in dir(cs.Gallery) if name.endswith("_async")}
-    for name, verb in VERBS.items():
-        awaited = getattr(cs.Gallery, f"{name}_async")
-        assert inspect.iscoroutinefunction(awaited)
-        assert awaited.__name__ == f"{name}_async"
-        assert inspect.signature(awaited) == inspect.signature(verb)
-        assert inspect.getdoc(verb) in inspect.getdoc(awaited)
-
-
 class Awaiting(ast.NodeTransformer):
     """Turns calls of a verb on a gallery into calls of its async form that are run to their end."""
 

@@ -1,11 +1,13 @@
 import hypothesis.strategies as st
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis.extra.numpy import arrays
 
 from compatstore.bits import pack, signs, unpack
 
 
+@pytest.mark.full
 @given(
     arrays(np.float32, st.tuples(st.integers(0, 5), st.sampled_from([8, 16, 128])), elements=st.floats(-2, 2, width=32))
 )

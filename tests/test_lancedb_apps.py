@@ -19,6 +19,7 @@ import pytest
 from lancedb.index import BTree, IvfFlat
 
 import compatstore as cs
+from tiers import few
 
 PAGE = Path(__file__).parents[1] / "docs" / "guides" / "lancedb-apps.md"
 DIM, ROWS = 16, 300
@@ -194,7 +195,7 @@ CELLS = [
 
 
 @pytest.mark.filterwarnings("ignore:optimize.cleanup_older_than=0. removes every version")
-@pytest.mark.parametrize(("operation", "moment"), CELLS)
+@pytest.mark.parametrize(("operation", "moment"), few(16, CELLS))
 def test_an_operation_does_what_the_page_says(operation, moment, templates, tmp_path, artifact):
     assert cell(operation, moment, templates, tmp_path / "app", artifact) == on_the_page()[operation, moment]
 

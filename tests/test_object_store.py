@@ -26,6 +26,7 @@ from compatstore.storage.files import Files
 from compatstore.storage.location import locate
 from compatstore.trainers import Pairs, Ridge
 from compatstore.verification.examination import gallery_place
+from tiers import few
 
 ROWS = 300
 IDS = [f"item-{number:03d}" for number in range(ROWS)]
@@ -36,7 +37,7 @@ SHELL = "from compatstore.cli.app import main; main()"  # Lance reads the enviro
 numbers = count()
 
 
-@pytest.fixture(scope="module", params=["moto", "azurite", "google"])
+@pytest.fixture(scope="module", params=few(1, ["moto", "azurite", "google"]))
 def server(request):
     """A store that speaks S3, Azure's where Azurite is installed, or Google's."""
     if request.param == "azurite":
@@ -86,7 +87,7 @@ def make(uri, options):
     return gallery
 
 
-@pytest.mark.parametrize("mode", ["move_rows", "rewrite_columns"])
+@pytest.mark.parametrize("mode", few(1, ["move_rows", "rewrite_columns"]))
 def test_a_whole_upgrade(uri, options, mode):
     gallery = make(uri, options)
     gallery.upgrade("v2", backfill=cs.Backfill(share=0.5, max_rows=60, write_mode=mode))

@@ -17,6 +17,7 @@ import compatstore as cs
 from confined import run_confined
 from galleries import SOURCE, artifact, items
 from states import IDS, encoder_file, open_with_encoder
+from tiers import few
 
 QUERY = """
 import json, os, sys
@@ -92,15 +93,18 @@ def test_files_beside_the_table_follow_the_umask(tmp_path, umask):
 
 @pytest.mark.parametrize(
     ("pattern", "verb"),
-    [
-        ("_compatstore/" + "?" * 64, "artifact"),
-        ("_compatstore/ledger-v2-*.arrow", "status"),
-        ("_compatstore/leases.lance/_versions/*", "status"),
-        ("_versions/*", "open"),
-        ("data/*", "search"),
-        ("h.compat/*", "load"),
-        ("v2.npz", "vectors"),
-    ],
+    few(
+        1,
+        [
+            ("_compatstore/" + "?" * 64, "artifact"),
+            ("_compatstore/ledger-v2-*.arrow", "status"),
+            ("_compatstore/leases.lance/_versions/*", "status"),
+            ("_versions/*", "open"),
+            ("data/*", "search"),
+            ("h.compat/*", "load"),
+            ("v2.npz", "vectors"),
+        ],
+    ),
 )
 def test_a_file_that_may_not_be_read_is_named_with_mode_and_owner(ready, warm, pattern, verb):
     files = sorted(Path(ready).glob(pattern))
@@ -120,7 +124,7 @@ def test_a_file_that_may_not_be_read_is_named_with_mode_and_owner(ready, warm, p
         assert not any("cut short" in finding for finding in told["verify"]), told["verify"]
 
 
-@pytest.mark.parametrize("folder", ["", "_compatstore", "data"])
+@pytest.mark.parametrize("folder", few(2, ["", "_compatstore", "data"]))
 def test_a_folder_that_may_not_be_entered(ready, warm, folder):
     place = Path(ready, folder)
     place.chmod(0o600)
@@ -133,6 +137,7 @@ def test_a_folder_that_may_not_be_entered(ready, warm, folder):
     assert any(f"{place} has mode 0600" in answer["found"] for answer in refused), refused
 
 
+@pytest.mark.full
 def test_another_user_reads_what_the_umask_lets_them(ready):
     root = os.geteuid() == 0  # who alone can become another user; for others a file that is closed to all does
     uid, mode = (65534, 0o600) if root else (0, 0)

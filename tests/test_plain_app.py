@@ -15,6 +15,7 @@ def measured(tmp_path_factory):
     return run(tmp_path_factory.mktemp("app"), rows=1000, rate=50, seconds=3)
 
 
+@pytest.mark.full
 def test_an_app_sees_no_error_during_a_whole_upgrade(measured):
     assert [operation.error for operation in measured.app.operations if operation.error] == []
 

@@ -143,6 +143,7 @@ def test_an_artifact_of_values_is_not_linked_to_bits(gallery):
             gallery.link(trained, "v1", "v2")
 
 
+@pytest.mark.full
 def test_g_hands_bits_on_to_the_next_hop(tmp_path):
     middle = cs.EmbeddingVersion("v2", dim=5, metric="l2", side_dim=8, side_dtype="bits")
     last = cs.EmbeddingVersion("v3", dim=3, metric="l2")

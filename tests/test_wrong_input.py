@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import compatstore as cs
 from compatstore import errors
 from compatstore.encoders import Precomputed
+from properties import examples
 
 V1 = cs.EmbeddingVersion("v1", dim=4, metric="l2")
 V2 = cs.EmbeddingVersion("v2", dim=6, metric="l2")
@@ -391,7 +392,8 @@ def persistent(tmp_path_factory):
     return gallery
 
 
-@settings(max_examples=25)
+@pytest.mark.full
+@examples(25)
 @given(names)
 def test_an_id_is_never_anything_but_an_id(persistent, ids):
     ids = [name for name in ids if name != "bystander"] or ["'"]
@@ -416,7 +418,7 @@ def numbered(tmp_path_factory):
     return cs.Gallery.create(str(tmp_path_factory.mktemp("numbered") / "gallery.lance"), V1, id_type="int64")
 
 
-@settings(max_examples=10)
+@examples(10)
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=5, unique=True))
 @example([-(2**63), 2**63 - 1])
 def test_whole_numbers_of_any_size_are_ids(numbered, ids):

@@ -1,6 +1,6 @@
 """Writes the pages of the command line from the program itself: `python docs/tools/cli_pages.py`.
 
-`tests/docs/test_cli_pages.py` compares what is written here with what is committed.
+`tests/lint/test_reference.py` compares what is written here with what is committed.
 """
 
 from __future__ import annotations

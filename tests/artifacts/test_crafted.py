@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 import safetensors.numpy
 from crafted import HOSTILE, damages, deep, exchanged, mutations, places
-from hypothesis import given, settings
+from hypothesis import given
 
 from compatstore.artifacts import Artifact
 from compatstore.errors import CorruptArtifact, InvalidInput
 from confined import run_confined
 from galleries import artifact
+from properties import examples
 
 MANIFEST, WEIGHTS = artifact().to_bytes()
 VALUES = {name: value for name, value in json.loads(MANIFEST).items() if name != "id"}
@@ -44,7 +45,7 @@ def assert_same_or_corrupt(manifest, weights):
     assert all(np.array_equal(again.tensors[name], loaded.tensors[name], equal_nan=True) for name in loaded.tensors)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(damages(MANIFEST), damages(WEIGHTS))
 def test_any_damage_is_corrupt(manifest, weights):
     for pair in ((manifest, WEIGHTS), (MANIFEST, weights)):
@@ -55,7 +56,8 @@ def test_any_damage_is_corrupt(manifest, weights):
                 continue
 
 
-@settings(max_examples=400)
+@pytest.mark.full
+@examples(400)
 @given(mutations(VALUES))
 def test_a_signed_manifest_with_another_value_loads_as_it_says_or_is_corrupt(values):
     assert_same_or_corrupt(signed(values), WEIGHTS)
@@ -69,7 +71,7 @@ def test_every_field_is_held_against_its_type(path):
             assert_same_or_corrupt(signed(values), WEIGHTS)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(damages(WEIGHTS))
 def test_signed_weights_of_any_bytes(weights):
     assert_same_or_corrupt(for_weights(weights), weights)
@@ -131,6 +133,7 @@ for name, manifest in crafted.items():
 """
 
 
+@pytest.mark.full
 def test_crafted_manifests_are_corrupt_within_bounded_memory():
     done = run_confined(MEMORY)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,12 +1,13 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from compatstore.artifacts import Architecture
 from compatstore.artifacts.network import Execution, Network
 from compatstore.documents import Malformed, read_record
 from compatstore.errors import CorruptArtifact, InvalidInput
+from properties import examples
 
 pytestmark = pytest.mark.kernel
 
@@ -64,7 +65,7 @@ def test_a_radial_layer_falls_with_the_squared_distance_to_its_centres(precision
 
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@settings(max_examples=25)
+@examples(25)
 @given(rows=st.integers(1, 300), batch=st.sampled_from([32, 100, 128]))
 def test_rows_have_the_same_bits_however_many_follow(precision, rows, batch):
     architecture = Architecture(source_dim=48, output_dim=40, source_branch=(70,), mixer=(130,), uncertainty=True)

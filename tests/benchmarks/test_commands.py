@@ -1,26 +1,18 @@
-"""Every benchmark imports, understands the commands that documents name, and starts at its smallest size."""
+"""Every benchmark starts at its smallest size."""
 
 from __future__ import annotations
 
-import argparse
-import ast
 import importlib
 import json
-import re
 import shlex
 import shutil
 import sys
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from PIL import Image
-from sklearn.datasets import load_digits
 
-from benchmarks.pairs.embedded import EmbeddedSet
-from compatstore.trainers import Images, Independent
+from tiers import few
 
 ROOT = Path(__file__).parents[2]
 MODULES = {
@@ -28,8 +20,6 @@ MODULES = {
     for path in sorted((ROOT / "benchmarks").rglob("*.py"))
     if path.name != "__init__.py"
 }
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-LISTINGS = [*sorted((ROOT / "benchmarks").rglob("*.py")), *sorted((ROOT / "examples").glob("*.py"))]
 
 # Started by others: the crash harness hands the victim a gallery (tests/upgrade/test_crash.py), `benchmarks.learning`
 # an interpreter with rebasis the pairs.
@@ -91,6 +81,8 @@ SMALLEST = {
     "benchmarks.two_models": "{embedded} --clean 1 --mixed 1 --rows 600",
     "benchmarks.trust": "{embedded} --seeds 0 --items 300 --shares 0.5",
 }
+# Run without the marker `full`.
+QUICK = "benchmarks.backfill"
 SLOW = {
     "benchmarks.crashes.__main__": "--kills 2 --seeds 2",
     "benchmarks.house": "--page {house}",
@@ -105,29 +97,10 @@ SLOW = {
     "benchmarks.whole_life.__main__": "--rows 300 600 --dim 8 --page {page}",
 }
 
-PYTHON = re.compile(r"python (?:-m )?((?:benchmarks|examples)[./][\w./]+)([^`|\n]*)")
-
-
-def documented() -> list[tuple[str, str]]:
-    """Every command that starts a benchmark or an example, as (module, arguments), brackets of options taken off."""
-    texts = [path.read_text() for path in DOCUMENTS]
-    texts += [ast.get_docstring(ast.parse(path.read_text())) or "" for path in LISTINGS]
-    found = dict[tuple[str, str], None]()
-    for text in texts:
-        for name, rest in PYTHON.findall(re.sub(r"\\\n\s*", "", text)):
-            module = name.removesuffix(".py").replace("/", ".")
-            module += ".__main__" if (ROOT / module.replace(".", "/")).is_dir() else ""
-            found[module, re.sub(r"[][]", "", rest).strip()] = None
-    return list(found)
-
 
 def programs() -> set[str]:
     """Modules that can be started."""
     return {name for name, path in MODULES.items() if '__name__ == "__main__"' in path.read_text()}
-
-
-class ParsedError(Exception):
-    """The arguments were understood; nothing is to run."""
 
 
 def start(module: str, arguments: str, monkeypatch: pytest.MonkeyPatch) -> object:
@@ -140,36 +113,21 @@ def start(module: str, arguments: str, monkeypatch: pytest.MonkeyPatch) -> objec
     return 0
 
 
-def test_every_module_imports() -> None:
-    for name in MODULES:
-        importlib.import_module(name)
-
-
 def test_every_program_has_a_smallest_size_here() -> None:
     assert programs() == SMALLEST.keys() | SLOW.keys() | INNER
-    named = {module for module, _ in documented()}
-    assert len(named) > 20
-    for module in named:
-        assert module in programs() or (ROOT / f"{module.replace('.', '/', 1)}.py").is_file(), module
-
-
-@pytest.mark.parametrize("command", [f"{module} {arguments}" for module, arguments in documented() if arguments])
-def test_a_documented_command_is_understood(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    module, _, arguments = command.partition(" ")
-    parse = argparse.ArgumentParser.parse_args
-
-    def parse_only(parser: argparse.ArgumentParser) -> None:
-        parse(parser)
-        raise ParsedError
-
-    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", parse_only)
-    with pytest.raises(ParsedError):
-        start(module, arguments, monkeypatch)
 
 
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A small file of each kind that a benchmark reads, and an empty folder for what it writes."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+    from PIL import Image
+    from sklearn.datasets import load_digits
+
+    from benchmarks.pairs.embedded import EmbeddedSet
+    from compatstore.trainers import Images, Independent
+
     home, rng = tmp_path_factory.mktemp("inputs"), np.random.default_rng(0)
     names = (
         "glyphs.npz",
@@ -223,9 +181,12 @@ def inputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found | {name: ROOT / "docs" / "results" / f"{name}.jsonl" for name in ("methods", "pairs")}
 
 
-@pytest.mark.parametrize("module", SMALLEST)
-def test_a_benchmark_starts_at_its_smallest(module, inputs, capfd, monkeypatch) -> None:
-    assert start(module, SMALLEST[module].format(**inputs), monkeypatch) in (0, 1, None)
+@pytest.mark.parametrize("module", few(1, sorted(SMALLEST, key=lambda module: module != QUICK)))
+def test_a_benchmark_starts_at_its_smallest(module, request, capfd, monkeypatch) -> None:
+    arguments = SMALLEST[module]
+    if "{" in arguments:
+        arguments = arguments.format(**request.getfixturevalue("inputs"))
+    assert start(module, arguments, monkeypatch) in (0, 1, None)
     assert capfd.readouterr().out
 
 

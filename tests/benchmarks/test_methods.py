@@ -66,6 +66,7 @@ def test_nothing_that_is_searched_was_learned_from(data: ImageSet) -> None:
         assert shown == every.get(setting, [5])
 
 
+@pytest.mark.full
 def test_a_biased_source_knows_the_majority_and_few_of_the_minority(data: ImageSet, tmp_path: Path) -> None:
     trial = lesson(data, "subgroups", TINY, seed=1)
     assert trial.sources[0].class_names == ("0", "1", "2", "4", "6", "8")
@@ -110,6 +111,7 @@ def test_a_source_of_another_set_knows_nothing_of_the_one_that_is_searched(data:
         lesson(data, "disjoint", TINY, seed=1)
 
 
+@pytest.mark.full
 def test_a_gallery_is_searched_by_expected_distances_too(data: ImageSet, tmp_path: Path) -> None:
     small, large = Journal(tmp_path / "small.jsonl"), Journal(tmp_path / "large.jsonl")
     run(data, TINY, [0], small, ["classes"], ["FastFill, level chosen"])
@@ -123,6 +125,7 @@ def test_a_gallery_is_searched_by_expected_distances_too(data: ImageSet, tmp_pat
         assert curves[1][0] == pytest.approx(row["t/h, expected"]["map"], abs=1e-4)
 
 
+@pytest.mark.full
 def test_captions_are_stored_and_images_ask_for_them(data: ImageSet, tmp_path: Path) -> None:
     names = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
     named = replace(data.training, class_names=names)
@@ -162,6 +165,7 @@ def test_fresh_pairs_are_of_images_that_no_model_learns_from(data: ImageSet, tmp
     assert not journal.records
 
 
+@pytest.mark.full
 def test_a_gallery_that_was_refreshed_three_times_is_measured_beside_each_step(journal: Journal) -> None:
     (row,) = (record for record in journal.records if record["method"] == "DMU, refreshed three times")
     names = {name.removeprefix(OF_FOUR) for name in row if name.startswith(OF_FOUR)}

@@ -128,6 +128,7 @@ def test_a_checkpoint_is_named_after_all_that_decides_a_training(data, tmp_path)
     assert Checkpoints().of(trainer, few) is None
 
 
+@pytest.mark.full
 def test_what_is_trained_is_taken_up_by_the_next_run(data, tmp_path) -> None:
     rows = ["independent", "FCT + SimCLR", "DMU", "DMU, refreshed by distance"]
     journals = [Journal(tmp_path / f"{number}.jsonl") for number in range(2)]
@@ -141,6 +142,7 @@ def test_what_is_trained_is_taken_up_by_the_next_run(data, tmp_path) -> None:
     assert without_seconds(journals[0]) == without_seconds(journals[1])
 
 
+@pytest.mark.full
 def test_a_series_is_taken_up_too(data, tmp_path) -> None:
     journals, folder = [Journal(tmp_path / f"{number}.jsonl") for number in range(2)], tmp_path / "checkpoints"
     run(data, TINY, [0], journals[0], ["series"], ["BT2", "DMU, refreshed"], Checkpoints(folder))
@@ -163,6 +165,7 @@ def test_without_resume_trainings_begin_anew_once(data, tmp_path) -> None:
     assert file.exists(), "what this process has trained it goes on from"
 
 
+@pytest.mark.full
 def test_a_killed_run_ends_with_the_rows_of_one_that_was_not(tmp_path) -> None:
     digits = load_digits()
     for row in range(200):

@@ -70,6 +70,7 @@ def test_a_set_is_read_as_it_was_written(data, tmp_path):
     assert (read.fresh == data.fresh).all()
 
 
+@pytest.mark.full
 def test_every_row_and_chain_is_measured_once_and_a_second_run_adds_nothing(data, journal):
     lines = journal.path.read_text().splitlines()
     names = [json.loads(line)["method"] for line in lines]

@@ -1,17 +1,12 @@
-"""What the papers say beside our journals: verdicts by intervals over seeds, and pages that are as the journals are."""
+"""Verdicts on sentences of papers: by intervals over seeds, of the sets and sizes that have rows."""
 
 from __future__ import annotations
-
-import re
-from pathlib import Path
 
 import pytest
 
 from benchmarks.claims import Figure, look_up
-from benchmarks.papers.__main__ import PAGES, fill, open_pairs
-from benchmarks.papers.verdicts import LAST, SIZES, Above, Found, Said, differences, found_of, table, verdict
-
-FOLDER = Path(__file__).parents[2] / "docs" / "results" / "papers"
+from benchmarks.papers.__main__ import fill, open_pairs
+from benchmarks.papers.verdicts import LAST, Above, Found, Said, differences, found_of, table, verdict
 
 
 def found(*by_seed):
@@ -118,12 +113,3 @@ def test_of_a_sparse_size_only_sentences_with_rows_are_listed_and_the_others_cou
     assert [line.split(" | ")[0] for line in table(said, "gpu")][2:] == ["| s"]
     page = fill("<!-- size: gpu -->\n<!-- end -->", said)
     assert "Of 3 sentences: 1 holds, 2 not listed." in page
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_pages_are_as_the_journals_are(name):
-    page = (FOLDER / f"{name}.md").read_text()
-    assert fill(page, PAGES[name]) == page
-    measured = [size for size in SIZES if any(found_of(said, size) for said in PAGES[name])]
-    assert "standard" in measured
-    assert {*measured} == {*re.findall(r"<!-- size: (\w+) -->", page)}

@@ -54,6 +54,7 @@ def test_rows_are_measured_and_shown(trial):
     assert "old" not in filled
 
 
+@pytest.mark.full
 def test_bits_weigh_a_thirty_second_of_values(trial):
     weights = bytes_per_item(trial)
     assert weights["SimCLR"] / weights["its signs"] == pytest.approx(32, rel=0.1)

@@ -62,6 +62,7 @@ def names(result):
     return [row["name"] for row in result.json]
 
 
+@pytest.mark.full
 def test_images_ask_for_texts_then_for_images_and_texts_ask_for_images(run, photos, texts, words, tmp_path):
     out = tmp_path / "odd name & more.model"
     trained = run(

@@ -29,6 +29,7 @@ def test_without_terms_nothing_is_estimated(run, linked):
     assert run("plan", linked, "v2", "--backfill", 0.5, "--json").json["estimate"] is None
 
 
+@pytest.mark.full
 def test_a_gate_that_fails_ends_plan_evaluate_and_upgrade_with_a_code_of_its_own(run, linked):
     before = run("status", linked, "--json").json["table_version"]
     for verb, *more in (["plan"], ["upgrade"], ["upgrade", "--dry-run"], ["evaluate"]):
@@ -127,6 +128,7 @@ def digits_without_a_hop(run, gallery, digits, tmp_path):
     return gallery
 
 
+@pytest.mark.full
 def test_without_a_hop_fuse_chooses_a_merge_and_status_warns_of_one_below_the_status_quo(run, digits_without_a_hop):
     told = run("fuse", digits_without_a_hop, "v2", "--labels", "label", "--sample", 120)
     assert told.code == 0

@@ -9,6 +9,7 @@ import pytest
 
 from compatstore import errors
 from compatstore.cli.exit_codes import exit_code
+from tiers import few
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,7 @@ def wait_until_told(process):
         assert process.poll() is None
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), few(1, [(signal.SIGINT, 130), (signal.SIGTERM, 143)]))
 def test_a_signal_finishes_the_batch_and_the_same_command_goes_on(slow, run, number, code):
     slow.hold(1)
     stopped = slow.upgrade()
@@ -67,6 +68,7 @@ def test_a_signal_finishes_the_batch_and_the_same_command_goes_on(slow, run, num
     assert (again.json["transformed"], again.json["backfilled"]) == (0, 0)
 
 
+@pytest.mark.full
 def test_a_second_signal_ends_the_process_and_nobody_waits_for_it(slow, run):
     slow.hold(193)
     killed = slow.upgrade("--batch-rows", "64")

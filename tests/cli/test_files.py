@@ -7,10 +7,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from compatstore.cli.files import open_feeds
 from compatstore.errors import NotFound
+from properties import examples
 
 ROWS = 23
 
@@ -32,7 +33,7 @@ def column(batch, name):
 
 
 @given(st.sampled_from(["v.parquet", "v.npz", "v.npy"]), st.integers(1, ROWS + 5))
-@settings(max_examples=40)
+@examples(40)
 def test_batches_hold_everything_once(files, name, size):
     (feed,) = open_feeds([str(files / name)], "string")
     batches = list(feed.read(size))

@@ -29,6 +29,7 @@ def letters(text):
     return sorted("".join(text.split()))
 
 
+@pytest.mark.full
 def test_every_table_of_every_verb_is_whole_at_50_and_at_200_columns(run, linked, tables, tmp_path):
     for words in (
         ("status", linked),

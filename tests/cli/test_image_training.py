@@ -6,10 +6,12 @@ import pytest
 import timm
 import torch
 
+from tiers import few
+
 SHORT = ("--size", 8, "--mode", "L", "--width", 8, "--epochs", 4, "--batch-size", 16, "--head", "cosine")
 
 
-@pytest.mark.parametrize("method", ["bct", "dmu"])
+@pytest.mark.parametrize("method", few(1, ["bct", "dmu"]))
 def test_a_second_model_searches_the_first_one_s_gallery(run, photos, tmp_path, method):
     v1, v2, gallery = tmp_path / "v1.model", tmp_path / "v2.model", tmp_path / "photos.lance"
     first = run("train", "independent", "--images", photos, "--dim", 8, "--out", v1, *SHORT, "--json").json
@@ -32,6 +34,7 @@ def test_a_second_model_searches_the_first_one_s_gallery(run, photos, tmp_path, 
     assert len(results) == 3
 
 
+@pytest.mark.full
 def test_an_adaptation_learns_from_a_gallery_that_was_refreshed(run, photos, tmp_path):
     v1, v2, v3 = (tmp_path / f"v{number}.model" for number in (1, 2, 3))
     brief = (*SHORT, "--epochs", 1, "--warmup-epochs", 0, "--dim", 8)

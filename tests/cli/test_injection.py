@@ -66,6 +66,7 @@ def told(run, *words):
     return ended
 
 
+@pytest.mark.full
 def test_no_verb_that_succeeds_lets_a_character_steer_the_terminal(run, evil):
     gallery = evil / "g.lance"
     for words in (

@@ -114,6 +114,7 @@ def test_a_stop_is_an_event(slow):
     assert (found[-1]["event"], found[-1]["exit_code"]) == ("ended", 143)
 
 
+@pytest.mark.full
 def test_lance_is_silent_unless_it_was_told_to_speak(linked):
     program = "from compatstore.cli.app import main; main()"
     words = [sys.executable, "-c", program, "upgrade", str(linked), "v2", "--log", "json"]

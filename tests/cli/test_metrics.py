@@ -86,6 +86,7 @@ def test_a_gallery_that_is_gone_is_down_and_the_others_are_told_of(half, tmp_pat
     assert ("compatstore_items", address) not in found
 
 
+@pytest.mark.full
 def test_it_is_served_until_stopped(half):
     # A shell has its background jobs ignore Ctrl-C, and with them whatever these start.
     hears = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "

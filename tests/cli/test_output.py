@@ -18,6 +18,7 @@ from compatstore.cli.app import app
 from compatstore.cli.drawing import fitted
 from compatstore.cli.output import Output, plain
 from compatstore.tables import cell, table
+from tiers import few
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,7 @@ def test_ctrl_c_ends_any_verb_without_a_traceback(run, gallery, monkeypatch):
     assert (stopped.code, stopped.out, stopped.err) == (130, "", "\nStopped.\n")
 
 
+@pytest.mark.full
 def test_a_real_process_keeps_stdout_clean(gallery):
     program = "from compatstore.cli.app import main; main()"
     words = ("upgrade", str(gallery), "v2", "--backfill", "1.0")
@@ -120,7 +122,7 @@ def test_cells_are_read_by_people():
     assert (cell(0.00001234), cell(0.0), cell(2.0), cell((1, None, "a"))) == ("1.234e-05", "0", "2", "1, , a")
 
 
-@pytest.mark.parametrize(("no_color", "styled"), [("1", False), ("", True)])
+@pytest.mark.parametrize(("no_color", "styled"), few(1, [("1", False), ("", True)]))
 def test_no_color_leaves_no_style_at_all(gallery, no_color, styled):
     """In a terminal, as NO_COLOR is about what a terminal shows."""
     import pty
@@ -135,10 +137,10 @@ def test_no_color_leaves_no_style_at_all(gallery, no_color, styled):
     assert (b"\x1b[" in seen) == styled, seen
 
 
-@pytest.mark.parametrize("words", [("status",), ("history", "--json"), ("versions",)])
+@pytest.mark.parametrize("words", few(1, ["status", "history --json", "versions"]))
 def test_a_reader_that_has_gone_ends_a_verb_without_a_word(gallery, words):
     program = "from compatstore.cli.app import main; main()"
-    verb, *more = words
+    verb, *more = words.split()
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
@@ -148,6 +150,7 @@ def test_a_reader_that_has_gone_ends_a_verb_without_a_word(gallery, words):
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+@pytest.mark.full
 def test_a_terminal_without_unicode_ends_no_verb(gallery, tmp_path):
     program = "from compatstore.cli.app import main; main()"
     environment = {**os.environ, "PYTHONIOENCODING": "latin-1"}

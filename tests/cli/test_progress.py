@@ -85,6 +85,7 @@ def test_the_same_step_from_its_beginning_is_a_step_of_its_own(lines, clock, sai
     assert [line.partition(", loss")[2].partition(",")[0] for line in said] == [" 0.1", " 0.3", " 1.1", " 1.3"]
 
 
+@pytest.mark.full
 def test_an_upgrade_without_a_terminal_says_what_it_does(gallery):
     program = "from compatstore.cli.app import main; main()"
     words = ("upgrade", str(gallery), "v2", "--backfill", "1.0", "--batch-rows", "100")

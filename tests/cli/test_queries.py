@@ -43,6 +43,7 @@ def asking(files, queries="q.npz", qrels="qrels.trec"):
     return ("--queries", files / queries, "--qrels", files / qrels)
 
 
+@pytest.mark.full
 def test_every_verb_that_measures_takes_queries(run, linked, files):
     asked = asking(files)
     measured = run("evaluate", linked, "v2", *asked, "--criterion", "ndcg@10", "--json")
@@ -80,6 +81,7 @@ def test_without_qrels_the_targets_own_neighbours_are_right(run, linked, files):
     assert ended["truth"] == "the target's 10 nearest neighbours"
 
 
+@pytest.mark.full
 def test_another_process_finds_the_queries_of_the_estimate_again(run, linked, files):
     assert run("upgrade", linked, "v2", *asking(files), "--require", "map>=0.05", "--backfill", 0.2).code == 0
     program = "from compatstore.cli.app import main; main()"

@@ -8,9 +8,10 @@ from typing import Literal
 import click
 import hypothesis.strategies as st
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import given
 
 from compatstore.cli.settings import Earlier, Options, descriptions
+from properties import examples
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +102,7 @@ def test_a_field_without_a_default_is_required():
         thing=st.just(Base()),
     )
 )
-@settings(max_examples=50)
+@examples(50)
 def test_every_setting_can_be_said(wanted):
     words = [f"--rate={wanted.rate}", f"--count={wanted.count}", f"--steps={','.join(map(str, wanted.steps))}"]
     words += [] if wanted.name is None else [f"--name={wanted.name}"]

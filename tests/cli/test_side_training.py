@@ -7,6 +7,7 @@ import pytest
 SHORT = ("--size", 8, "--mode", "L", "--width", 4, "--epochs", 2, "--batch-size", 16)
 
 
+@pytest.mark.full
 def test_bits_are_stored_from_the_first_image_and_read_when_there_is_a_target(run, photos, tmp_path):
     gallery, side = tmp_path / "photos.lance", tmp_path / "side.safetensors"
     for name, dim in (("v1", 8), ("v2", 6)):

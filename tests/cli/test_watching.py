@@ -22,6 +22,7 @@ def ending(process):
     return process.returncode, json.loads(out)
 
 
+@pytest.mark.full
 def test_one_of_two_works_and_can_be_followed_paused_and_resumed(slow, run):
     slow.hold(100)
     first, second = slow.upgrade(*BATCHES), slow.upgrade(*BATCHES)
@@ -67,6 +68,7 @@ def test_one_of_two_works_and_can_be_followed_paused_and_resumed(slow, run):
     assert all(json.loads(line)["rows"] == slow.items for line in followed.out.splitlines())
 
 
+@pytest.mark.full
 def test_an_upgrade_that_runs_is_aborted(slow, run):
     slow.hold(17)
     worker = slow.upgrade(*BATCHES)

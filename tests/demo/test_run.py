@@ -39,6 +39,7 @@ def figures(row: DemoRow) -> tuple[float, float, float]:
     return row.cmc1, row.cmc5, row.map
 
 
+@pytest.mark.full
 def test_the_hop_mends_what_a_naive_swap_breaks(report: DemoReport) -> None:
     naive, status_quo = row(report, "naive swap"), row(report, "status quo")
     plain, side = row(report, "hop without side-information"), row(report, "hop with side-information")
@@ -157,6 +158,7 @@ def test_settings_out_of_range_are_named() -> None:
         DemoSettings(source_epochs=1)
 
 
+@pytest.mark.full
 def test_a_stopped_demo_leaves_nothing_of_its_own(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from compatstore.encoders import NetworkEncoder
@@ -15,6 +15,7 @@ from compatstore.encoders.backbones.small import SmallVisionTransformer
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import InvalidInput
 from compatstore.trainers import Images, Independent
+from properties import examples
 
 COLOUR = Images(np.random.default_rng(0).integers(0, 255, (12, 32, 32, 3), np.uint8), np.arange(12) % 2)
 
@@ -25,7 +26,7 @@ COLOUR = Images(np.random.default_rng(0).integers(0, 255, (12, 32, 32, 3), np.ui
     channels=st.sampled_from([1, 3]),
     depth=st.integers(1, 2),
 )
-@settings(max_examples=15)
+@examples(15)
 def test_small_transformers_embed_every_size_and_are_described(size: int, dim: int, channels: int, depth: int) -> None:
     backbone = SmallVisionTransformer(size=size, dim=dim, channels=channels, width=16, depth=depth)
     assert 4 <= size // backbone.patch <= 8

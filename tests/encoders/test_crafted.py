@@ -7,7 +7,7 @@ import struct
 
 import pytest
 from crafted import HOSTILE, damages, exchanged, mutations, places
-from hypothesis import given, settings
+from hypothesis import given
 
 from compatstore.encoders.backbones import (
     BasisTransformed,
@@ -19,6 +19,7 @@ from compatstore.encoders.backbones import (
 from compatstore.encoders.network import NetworkEncoder, Preprocessing
 from compatstore.errors import CorruptArtifact
 from confined import run_confined
+from properties import examples
 
 INNER = SmallConvNet(size=8, dim=12, width=2)
 GREY = Preprocessing(size=8, mode="L")
@@ -57,7 +58,7 @@ def assert_same_or_corrupt(content):
 
 @pytest.mark.parametrize("kind", CONTENTS)
 def test_any_damage_is_corrupt(kind):
-    @settings(max_examples=40)
+    @examples(40)
     @given(damages(CONTENTS[kind]))
     def damaged(content):
         assert_same_or_corrupt(content)
@@ -67,7 +68,7 @@ def test_any_damage_is_corrupt(kind):
 
 @pytest.mark.parametrize("kind", CONTENTS)
 def test_another_value_loads_as_it_says_or_is_corrupt(kind):
-    @settings(max_examples=40)
+    @examples(40)
     @given(mutations(parts(CONTENTS[kind])[1]))
     def mutated(description):
         assert_same_or_corrupt(rebuilt(CONTENTS[kind], description))
@@ -75,6 +76,7 @@ def test_another_value_loads_as_it_says_or_is_corrupt(kind):
     mutated()
 
 
+@pytest.mark.full
 def test_every_field_is_held_against_its_type():
     content = CONTENTS["basis"]
     description = parts(content)[1]
@@ -117,6 +119,7 @@ for name, (path, value) in changes.items():
 """
 
 
+@pytest.mark.full
 def test_crafted_encoders_are_corrupt_within_bounded_memory():
     done = run_confined(MEMORY)
     assert done.returncode == 0, done.stdout + done.stderr

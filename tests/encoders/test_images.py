@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
 from compatstore.encoders.images import find_classes, find_images, read_image, read_images
 from compatstore.errors import InvalidInput, NotFound, SourceError
+from properties import examples
 
 RED = (200, 10, 30)
 
@@ -82,7 +83,7 @@ def test_all_failures_of_a_batch_are_listed_with_their_reasons(red: Path, tmp_pa
     content=st.binary(max_size=60),
     magic=st.sampled_from([b"", b"\x89PNG\r\n\x1a\n", b"GIF89a", b"\xff\xd8\xff", b"BM"]),
 )
-@settings(max_examples=60)
+@examples(60)
 def test_no_bytes_cause_another_error(content: bytes, magic: bytes) -> None:
     with contextlib.suppress(SourceError):
         assert read_image(magic + content).mode == "RGB"

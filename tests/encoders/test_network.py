@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -14,6 +14,7 @@ from compatstore.encoders.backbones import SmallConvNet, TimmBackbone, from_desc
 from compatstore.encoders.backbones.backbone import FinalNorm
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import CorruptArtifact, InvalidInput, NotFound, SourceError
+from properties import examples
 
 IMAGES = list(np.random.default_rng(0).integers(0, 255, (6, 8, 8), np.uint8))
 
@@ -29,7 +30,7 @@ CONTENT = ENCODER.to_bytes()
 
 
 @given(size=st.integers(8, 64), dim=st.integers(1, 9), channels=st.sampled_from([1, 3]), norm=st.booleans())
-@settings(max_examples=15)
+@examples(15)
 def test_small_networks_embed_every_size_and_are_described(size: int, dim: int, channels: int, norm: bool) -> None:
     backbone = SmallConvNet(size=size, dim=dim, channels=channels, width=2)
     if norm:
@@ -96,14 +97,14 @@ def test_files_that_threads_read_ahead_give_what_arrays_give(tmp_path: Path) -> 
 
 
 @given(cut=st.integers(0, len(CONTENT) - 1))
-@settings(max_examples=30)
+@examples(30)
 def test_truncated_files_are_refused(cut: int) -> None:
     with pytest.raises(CorruptArtifact):
         NetworkEncoder.from_bytes(CONTENT[:cut])
 
 
 @given(position=st.integers(0, len(CONTENT) - 1), bit=st.integers(0, 7))
-@settings(max_examples=60)
+@examples(60)
 def test_a_flipped_bit_never_gives_another_model(position: int, bit: int) -> None:
     edited = bytearray(CONTENT)
     edited[position] ^= 1 << bit

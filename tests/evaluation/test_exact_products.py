@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compatstore.evaluation.exact_products import cut, cut_whole, multiply
+from tiers import few
 
 pytestmark = pytest.mark.kernel
 
@@ -47,6 +48,7 @@ def exact_products(left, right):
     return np.array(sums, dtype=np.float64)
 
 
+@pytest.mark.full
 @given(seed=seeds, dim=dims)
 def test_products_are_right_to_fourteen_digits_of_the_lengths(seed, dim):
     left, right = vectors(seed, dim, 3, 4)
@@ -129,7 +131,7 @@ def test_what_is_too_small_to_square_counts_as_zero(values):
     assert product(np.array([values]), np.array([[1e10, 1e10]])).tolist() == [[0.0]]
 
 
-@pytest.mark.parametrize("threads", ["1", "2"])
+@pytest.mark.parametrize("threads", few(1, ["1", "2"]))
 def test_every_kernel_gives_the_same_bits(threads):
     """Each kernel in a process of its own; one that this processor cannot run ends its process by a signal."""
     digests = []

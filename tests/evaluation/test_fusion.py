@@ -233,6 +233,7 @@ def fit(drawn, native=None, **settings):
     return tried.fit(rows, tried.constants())
 
 
+@pytest.mark.full
 def test_two_spaces_with_errors_of_their_own_are_better_together():
     drawn = sample(1.5, 1.5, 1.0)
     fitted = fit(drawn)
@@ -334,6 +335,7 @@ def cmc_at_1(drawn, fusion, weight):
     return float(np.mean(hits))
 
 
+@pytest.mark.full
 def test_the_queries_that_are_reported_did_not_choose():
     """Labels without any meaning: what is chosen on them gains on the queries that chose, and not on others."""
     gains = []

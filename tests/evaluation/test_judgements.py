@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import compatstore as cs
@@ -14,6 +14,7 @@ from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.relevance import relevance_from_judgements
 from compatstore.evaluation.sampled import find_in_blocks, find_in_galleries
 from compatstore.evaluation.whole import FusedWay, Passing, WholeSearch
+from properties import examples
 
 KS, DEPTH = (1, 5), 10
 NAMES = ("success_1", "success_5", "recall_10", "ndcg_cut_10", "recip_rank", "map")
@@ -39,7 +40,7 @@ def figures(gallery, asked, judged, depth=DEPTH):
     return found.values
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(seed=st.integers(0, 10**6), spread=st.sampled_from([2, 4, 40]), items=st.integers(3, 80))
 def test_figures_are_those_of_pytrec_eval(seed, spread, items):
     """Of items at one distance ours are ranked by ascending id, trec_eval's by descending name: names count down."""
@@ -80,7 +81,8 @@ def test_a_query_that_is_an_item_does_not_find_itself():
     np.testing.assert_allclose(found.values[:, 0], [0, 1, 1, 1 / np.log2(3), 0.5, 0.5])
 
 
-@settings(max_examples=25)
+@pytest.mark.full
+@examples(25)
 @given(seed=st.integers(0, 10**6), batch=st.integers(1, 70), weight=st.sampled_from([0.0, 0.3, 1.0]))
 def test_a_gallery_that_passes_by_is_searched_as_one_that_is_held(seed, batch, weight):
     gallery, asked, judged, _ = judged_world(seed)
@@ -179,6 +181,7 @@ def whole_of(world):
 CHOSEN = DecisionSettings(depth=DEPTH, merges=(), shares=(0.5,), resamples=200)
 
 
+@pytest.mark.full
 def test_a_sample_with_all_that_is_correct_stands_for_the_gallery(world):
     from dataclasses import replace
 

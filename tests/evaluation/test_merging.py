@@ -22,6 +22,7 @@ def calibrations(draw):
     return Calibration(distances=tuple(x), mapped=tuple(y), slope=draw(st.floats(1e-6, 1e6)))
 
 
+@pytest.mark.full
 @given(calibration=calibrations(), distances=st.lists(NUMBERS | st.just(float("inf")), min_size=1, max_size=30))
 def test_of_two_distances_the_nearer_one_is_never_mapped_behind_the_other(calibration, distances):
     near = sorted([*distances, *calibration.distances, *np.nextafter(calibration.distances, -np.inf).tolist()])

@@ -6,12 +6,13 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 
 from compatstore.errors import DimensionMismatch, DuplicateIds, InvalidInput, NonFiniteVectors
 from compatstore.evaluation import flips, rank_queries, recall_at_k, retrieval_metrics, summarise
+from properties import examples
 
 pytestmark = pytest.mark.kernel
 
@@ -76,8 +77,9 @@ def market_1501(distances, query_persons, gallery_persons, query_cameras, galler
     return np.mean(firsts), np.mean(precisions)
 
 
+@pytest.mark.full
 @given(seed=seeds, metric=metrics, dim=st.integers(1, 40))
-@settings(max_examples=40)
+@examples(40)
 def test_map_is_sklearns_average_precision(seed, metric, dim):
     queries, gallery, query_labels, gallery_labels = random_data(seed, dim=dim + 1)
     similarity = SIMILARITY[metric](queries.astype(np.float64), gallery.astype(np.float64))
@@ -90,7 +92,7 @@ def test_map_is_sklearns_average_precision(seed, metric, dim):
 
 
 @given(seed=seeds, metric=st.sampled_from(["l2", "dot"]), map_at=st.integers(1, 50))
-@settings(max_examples=40)
+@examples(40)
 def test_all_figures_are_the_plain_definitions_among_ties(seed, metric, map_at):
     queries, gallery, query_labels, gallery_labels, query_ids, gallery_ids = tied_data(seed)
     ks = (1, 3, 10, 1000)
@@ -109,7 +111,7 @@ def test_all_figures_are_the_plain_definitions_among_ties(seed, metric, map_at):
 
 
 @given(seed=seeds, k=st.sampled_from([1, 5, 20]))
-@settings(max_examples=25)
+@examples(25)
 def test_agrees_with_market_1501_where_every_image_has_its_own_camera(seed, k):
     _, vectors, _, persons = random_data(seed, classes=12)
     cameras = np.random.default_rng(seed).permutation(len(vectors))

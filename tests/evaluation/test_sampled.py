@@ -68,6 +68,7 @@ def test_samples_give_the_precision_of_the_whole_gallery():
     assert np.mean(plain) - whole > 5 * error
 
 
+@pytest.mark.full
 def test_the_influence_of_an_item_is_what_is_lost_without_it():
     rows, sampling = np.arange(200), Sampling(weight=4.0)
     queries = VECTORS[200:400]

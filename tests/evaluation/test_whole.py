@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from compatstore.errors import InvalidInput
 from compatstore.evaluation import rank_queries, whole_relevance
 from compatstore.evaluation.whole import Passing, WholeSearch
+from properties import examples
 
 KS = (1, 5)
 
@@ -28,7 +29,8 @@ def search(queries, gallery, query_classes, classes, itself, *, batch=37, there=
     ).run(batches, KS)
 
 
-@settings(max_examples=30)
+@pytest.mark.full
+@examples(30)
 @given(seed=st.integers(0, 10**6), batch=st.integers(1, 120), spread=st.sampled_from([2, 50]))
 def test_queries_from_outside_find_what_they_find_in_memory(seed, batch, spread):
     random = np.random.default_rng(seed)

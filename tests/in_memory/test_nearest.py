@@ -8,11 +8,13 @@ import tempfile
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import compatstore as cs
 from compatstore.in_memory.nearest import SPARE
+from properties import examples
+from tiers import few
 
 METRICS = ("l2", "cosine", "dot")
 
@@ -35,7 +37,7 @@ def defined(queries, vectors, metric):
     return (1 - q @ x.T).astype(np.float32)
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(
     seed=st.integers(0, 10_000),
     rows=st.integers(1, 400),
@@ -58,7 +60,7 @@ def test_neighbours_are_as_defined_and_ties_are_in_the_order_of_the_rows(seed, r
     assert (found.rows[:, 1:] > found.rows[:, :-1])[ties].all()
 
 
-@settings(max_examples=6)
+@examples(6)
 @given(seed=st.integers(0, 10_000), metric=st.sampled_from(METRICS), equal=st.booleans())
 def test_faiss_and_lance_find_the_same_neighbours(seed, metric, equal):
     vectors = drawn(seed, 300, 6, whole=True, equal=equal)
@@ -150,7 +152,7 @@ except cs.errors.MissingExtra as error:
     assert 'pip install "compatstore[faiss]"' in said
 
 
-@pytest.mark.parametrize("order", ["faiss, torch", "torch, faiss"])
+@pytest.mark.parametrize("order", few(1, ["faiss, torch", "torch, faiss"]))
 def test_faiss_and_torch_work_in_one_process(order):
     program = f"""
 import numpy as np

@@ -115,6 +115,7 @@ def store(path):
     return store
 
 
+@pytest.mark.full
 def test_all_parts_of_a_document_come_back(store, path):
     document = Document(
         content="text",

@@ -56,6 +56,7 @@ def store(path):
     return CompatStoreVectorStore.from_texts(TEXTS, Toy(OLD), METADATAS, gallery=path, ids=IDS, models=[Toy(NEW)])
 
 
+@pytest.mark.full
 def test_documents_come_back_as_they_are(store, path):
     again = CompatStoreVectorStore(Toy(OLD), path)
     for opened in (store, again):
@@ -247,6 +248,7 @@ def asks(store):
     return first == [[text] for text in (*TEXTS, *TEXTS)] and scored == TEXTS
 
 
+@pytest.mark.full
 async def test_an_app_goes_on_through_an_upgrade(store, path):
     """Each state is asked, sync and async, and written to."""
     manager = cs.Gallery.open(path)

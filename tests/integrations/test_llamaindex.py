@@ -9,7 +9,7 @@ import zlib
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from llama_index.core import Document, StorageContext, VectorStoreIndex
 from llama_index.core.embeddings import BaseEmbedding
@@ -36,6 +36,7 @@ from compatstore.errors import FingerprintMismatch, Incompatible, InvalidInput
 from compatstore.integrations.llamaindex import LlamaIndexVectorStore, as_encoder, model_of
 from compatstore.search import FusionPlan
 from compatstore.trainers import Pairs, Procrustes
+from properties import examples
 
 
 class HashedWords(BaseEmbedding):
@@ -132,7 +133,7 @@ def test_a_node_comes_back_as_it_was(store, original):
     assert found.get_content(MetadataMode.EMBED) == original.get_content(MetadataMode.EMBED)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     text=st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
     metadata=st.dictionaries(
@@ -478,6 +479,7 @@ def test_a_declared_identity_is_the_models(path):
         LlamaIndexVectorStore(model_of(OLD, "words@2"), path)
 
 
+@pytest.mark.full
 def test_it_goes_on_through_a_whole_upgrade(path, caplog):
     store = LlamaIndexVectorStore(OLD, path, models=[NEW])
     index = VectorStoreIndex.from_vector_store(store, embed_model=OLD)

@@ -6,6 +6,7 @@ import re
 from xml.etree import ElementTree
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import given
 
 from compatstore.evaluation import Estimate
@@ -47,6 +48,7 @@ def test_intervals(rows, level):
     assert len(titles(root)) == len(rows) + 1
 
 
+@pytest.mark.full
 @given(lines=st.lists(LINES, min_size=1, max_size=4), level=st.none() | FIGURES)
 def test_curves(lines, level):
     root = drawn(Curves(title="t", x="x", y="y", lines=tuple(lines), level=level, level_name="before"))

@@ -56,6 +56,7 @@ def page(pictured):
     return Page(to_page(pictured))
 
 
+@pytest.mark.full
 def test_every_element_is_closed_and_known(page, taught, attacked):
     for looked_at in (page, Page(to_page(taught)), Page(to_page(attacked))):
         assert looked_at.open == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import compatstore as cs
@@ -13,6 +13,7 @@ from compatstore.artifacts import Artifact, Space
 from compatstore.in_memory import graph as graphs
 from compatstore.search import cache as caches
 from galleries import SOURCE
+from properties import examples
 from states import IDS, ROWS, natives, open_with_encoder
 
 METRICS = ("l2", "cosine", "dot")
@@ -132,7 +133,8 @@ WRITES = st.lists(
 )
 
 
-@settings(max_examples=5)
+@pytest.mark.full
+@examples(5)
 @given(
     writes=WRITES,
     metric=st.sampled_from(METRICS),
@@ -204,6 +206,7 @@ def test_a_graph_that_is_walked_follows_deletions_and_changes(tmp_path, vectors,
         assert assert_recall.mean() > 0.95
 
 
+@pytest.mark.full
 def test_what_only_moved_keeps_its_place_in_the_graph(at):
     gallery = open_with_encoder(at("upgradable"))
     with gallery.cache("v1") as cache:

@@ -7,6 +7,7 @@ import sys
 import threading
 
 import numpy as np
+import pytest
 
 import compatstore as cs
 from compatstore.artifacts.shrinkage import FIGURE, Shrinkage
@@ -36,6 +37,7 @@ for number in range({WRITES}):
 """
 
 
+@pytest.mark.full
 def test_no_result_has_an_item_that_was_deleted_or_changed(tmp_path, monkeypatch):
     monkeypatch.setattr(graphs, "FEW", 100)  # so that the graph is walked
     path, rng = str(tmp_path / "g.lance"), np.random.default_rng(0)
@@ -111,6 +113,7 @@ for number in range(12):
 """
 
 
+@pytest.mark.full
 def test_expected_distances_are_those_of_the_table_version_while_another_process_backfills(tmp_path):
     rng, rows = np.random.default_rng(0), 900
     native = rng.normal(size=(rows, DIM))

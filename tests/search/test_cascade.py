@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import compatstore as cs
@@ -19,6 +19,8 @@ from compatstore.evaluation.fusion import Fusion, Standardisation
 from compatstore.search import CascadePlan, SearchPlan
 from compatstore.storage.records import ServingRecord
 from compatstore.storage.registry import edit
+from properties import examples
+from tiers import few
 
 ROWS, SHORT, LONG = 36, 5, 8
 IDS = [f"it'em-{number:02d}" for number in range(ROWS)]
@@ -199,8 +201,8 @@ def results(found):
     ]
 
 
-@pytest.mark.parametrize("state", STATES)
-@settings(max_examples=4)
+@pytest.mark.parametrize("state", few(1, STATES))
+@examples(4)
 @given(
     seed=st.integers(0, 10_000),
     metric=st.sampled_from(METRICS),

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import compatstore as cs
 from compatstore.artifacts import Artifact, Space
 from compatstore.errors import InvalidInput
 from compatstore.search.condition import MOST_CLAUSES, MOST_OPERATORS
+from properties import examples
 
 ROWS, DIM = 40, 4
 TENANT = "tenant = 'a'"
@@ -175,7 +176,8 @@ def conditions(draw):
     return text
 
 
-@settings(max_examples=300)
+@pytest.mark.full
+@examples(300)
 @given(conditions())
 @example(BREAKS_OUT)
 @example("true) OR (true")

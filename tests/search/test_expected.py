@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from doubted_galleries import ROWS, SHORT, SHRINKAGE, Native, World, transform
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import compatstore as cs
@@ -15,9 +15,11 @@ from compatstore.artifacts.shrinkage import FIGURE
 from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.search import ExpectedPlan
 from compatstore.shown import view
+from properties import examples
+from tiers import few
 
 
-@pytest.mark.parametrize("metric", ["cosine", "l2", "dot"])
+@pytest.mark.parametrize("metric", few(1, ["cosine", "l2", "dot"]))
 @pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
 def test_the_nearest_by_expected_distance_are_found(tmp_path, metric, share):
     world = World(tmp_path, metric)
@@ -34,7 +36,7 @@ def test_the_nearest_by_expected_distance_are_found(tmp_path, metric, share):
             np.testing.assert_allclose(mine["_distance"].to_numpy(), np.sort(expected)[:7], atol=2e-6)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(first=st.integers(1, 80), k=st.integers(1, 80))
 def test_only_the_first_candidates_change_places(tmp_path_factory, first, k):
     world = _world(tmp_path_factory)
@@ -240,8 +242,8 @@ def same(cache, world, k=7, **asked):
         np.testing.assert_allclose(near.distances.ravel(), expected["_distance"].to_numpy(), atol=2e-6)
 
 
-@pytest.mark.parametrize("metric", ["cosine", "l2", "dot"])
-@pytest.mark.parametrize("first", [1, 20, ROWS])
+@pytest.mark.parametrize("metric", few(1, ["cosine", "l2", "dot"]))
+@pytest.mark.parametrize("first", few(1, [20, 1, ROWS]))
 def test_a_cache_ranks_by_expected_distances_through_an_upgrade(tmp_path, metric, first):
     world = World(tmp_path, metric)
     doubting, gallery = cs.Expected(first=first), world.gallery
@@ -262,6 +264,7 @@ def test_a_cache_ranks_by_expected_distances_through_an_upgrade(tmp_path, metric
         assert "by expected distances" in repr(cache)
 
 
+@pytest.mark.full
 def test_a_cache_searches_by_the_way_that_was_chosen_from_the_next_search_on(tmp_path):
     world = World(tmp_path)
     world.gallery.upgrade("v2", backfill=0.4)

@@ -22,6 +22,7 @@ from compatstore.shown import view
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.passing import GalleryPass
 from compatstore.upgrade.estimates.streaming import Streaming
+from tiers import few
 
 APART = {
     "source": Standardisation(mean=-0.1, deviation=0.3),
@@ -69,9 +70,9 @@ def search_as_one(world, fusion, rows, k, where=None):
     return search_fused(catalog, snapshot, plan, queries, ["id"])
 
 
-@pytest.mark.parametrize("metric", ["cosine", "l2", "dot"])
-@pytest.mark.parametrize("per_origin", [False, True])
-@pytest.mark.parametrize("weight", [0.2, 0.8])
+@pytest.mark.parametrize("metric", few(1, ["cosine", "l2", "dot"]))
+@pytest.mark.parametrize("per_origin", few(1, [False, True]))
+@pytest.mark.parametrize("weight", few(1, [0.2, 0.8]))
 def test_both_versions_as_one_are_ranked_by_expected_distances(tmp_path, monkeypatch, metric, per_origin, weight):
     """However few rows of each list are read at first: exactly as comparing with every vector does."""
     monkeypatch.setattr(fusion_module, "first_depth", lambda items, k: 2)
@@ -105,6 +106,7 @@ def test_items_without_a_vector_in_the_target_are_found_as_before(tmp_path):
     assert (mine["_version"].to_pylist(), mine["_distance"].to_pylist()) == (["v1"], [pytest.approx(alone, abs=1e-5)])
 
 
+@pytest.mark.full
 def test_fuse_measures_expected_distances_where_the_transform_says_them(tmp_path):
     world = World(tmp_path)
     for share in (None, 0.4):
@@ -144,6 +146,7 @@ def test_a_transform_that_says_nothing_is_fused_by_its_distances(tmp_path):
     assert doubted.equals(search_as_one(world, chosen, slice(0, 4), ROWS))  # all factors are 1
 
 
+@pytest.mark.full
 def test_a_whole_gallery_is_measured_as_it_is_searched(tmp_path):
     """The report's figure of what is served is that of the searches, over all items."""
     world = World(tmp_path)

@@ -10,7 +10,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import compatstore as cs
@@ -20,6 +20,8 @@ from compatstore.search import fusion as module
 from compatstore.search.execute import execute
 from compatstore.search.fusion import FEWEST_OF_INDEX, FusionPlan, plan_fused, search_fused
 from compatstore.search.threshold import first_depth
+from properties import examples
+from tiers import few
 
 ROWS, SHORT, LONG = 36, 5, 8
 IDS = [f"item-{number:02d}" for number in range(ROWS)]
@@ -211,8 +213,8 @@ def one_query(queries, row):
     return {name: matrix[row : row + 1] for name, matrix in queries.items()}
 
 
-@pytest.mark.parametrize("state", STATES)
-@settings(max_examples=5)
+@pytest.mark.parametrize("state", few(1, STATES))
+@examples(5)
 @given(
     seed=st.integers(0, 10_000),
     metric=st.sampled_from(METRICS),
@@ -285,6 +287,7 @@ def test_very_many_equal_items_end_a_search(tmp_path, monkeypatch):
     assert np.ptp(found["_distance"].to_numpy()) == 0
 
 
+@pytest.mark.full
 def test_models_that_know_nothing_of_each_other_are_searched_to_the_end(tmp_path, monkeypatch):
     """Of unrelated vectors the nearest by both is in neither list for long."""
     rows, rng = 3000, np.random.default_rng(0)

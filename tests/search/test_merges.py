@@ -8,7 +8,7 @@ import lancedb
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import compatstore as cs
@@ -17,6 +17,8 @@ from compatstore.evaluation import Calibration, Merge
 from compatstore.search import execute, plan_search
 from compatstore.search.plan import plan_merged
 from compatstore.storage.records import MergeRecord
+from properties import examples
+from tiers import few
 
 ROWS, SHORT, LONG = 48, 5, 8
 IDS = [f"item-{number:02d}" for number in range(ROWS)]
@@ -164,8 +166,8 @@ def calibrations(draw):
 WHERE = {None: lambda number: True, "number % 2 = 0": lambda n: n % 2 == 0, "number > 40": lambda n: n > 40}
 
 
-@pytest.mark.parametrize("state", STATES)
-@settings(max_examples=12)
+@pytest.mark.parametrize("state", few(2, STATES))
+@examples(12)
 @given(
     seed=st.integers(0, 10_000),
     merge=st.sampled_from(["distance", "calibrated", "calibrated", "reciprocal rank"]),

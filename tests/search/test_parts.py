@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
@@ -30,6 +31,7 @@ def table(name, distances):
     )
 
 
+@pytest.mark.full
 @given(
     native=DISTANCES,
     source=st.lists(st.tuples(st.integers(0, 20), st.booleans()), max_size=12),

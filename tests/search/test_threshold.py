@@ -24,6 +24,7 @@ FUSION = Fusion(
 )
 
 
+@pytest.mark.full
 @given(
     seed=st.integers(0, 10_000),
     depth=st.integers(1, 12),

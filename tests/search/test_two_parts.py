@@ -7,11 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import compatstore as cs
 from compatstore.artifacts import Artifact, Space
+from properties import examples
+from tiers import few
 
 ROWS, SHORT, LONG = 60, 6, 9
 IDS = [f"item-{number:02d}" for number in range(ROWS)]
@@ -57,9 +59,9 @@ def brute_force(query, stored, native, is_native, metric):
     return np.where(is_native, DISTANCES[metric](query, native), DISTANCES[metric](cut, stored))
 
 
-@pytest.mark.parametrize("kind", ["Identity", "Prefix"])
-@pytest.mark.parametrize("metric", DISTANCES)
-@settings(max_examples=3)
+@pytest.mark.parametrize("kind", few(1, ["Identity", "Prefix"]))
+@pytest.mark.parametrize("metric", few(1, DISTANCES))
+@examples(3)
 @given(seed=st.integers(0, 10_000), share=st.floats(0, 1), k=st.integers(1, ROWS))
 def test_a_mixed_gallery_is_ranked_as_comparing_with_every_vector_ranks_it(kind, metric, seed, share, k):
     with tempfile.TemporaryDirectory() as folder:

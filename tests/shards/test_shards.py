@@ -12,6 +12,7 @@ import pytest
 import compatstore as cs
 from compatstore.errors import GalleryNotFound, Interrupted, InvalidInput, LeaseHeld, RowsMissing, UpgradeError
 from compatstore.storage.location import is_pattern
+from tiers import few
 
 NAMES = ["photos_a", "photos_b", "photos_c"]
 
@@ -45,7 +46,7 @@ def test_all_are_upgraded_and_then_nothing_is_left_to_do(shards):
 
 @pytest.mark.parametrize(
     ("limits", "expected"),
-    [({"max_cost": 0.35, "price_per_item": 0.01}, 35), ({"max_rows": 1}, 1)],
+    few(1, [({"max_cost": 0.35, "price_per_item": 0.01}, 35), ({"max_rows": 1}, 1)]),
     ids=["money", "fewer items than shards"],
 )
 def test_limits_are_of_all_shards_together_over_all_calls(shards, limits, expected):
@@ -62,6 +63,7 @@ def test_each_gets_a_part_by_its_items(shards):
     assert natives(shards) == [8, 4, 2]
 
 
+@pytest.mark.full
 def test_what_one_cannot_use_goes_to_the_others(shards, database):
     largest = cs.Gallery.open(f"{database}#photos_a")
     ids = [f"other-{number}" for number in range(60)]  # the encoder of v2 has no vector of these
@@ -71,6 +73,7 @@ def test_what_one_cannot_use_goes_to_the_others(shards, database):
     assert natives(shards) == [40, 17, 8], "of 50, 10 and 5 items the first cannot use 10"
 
 
+@pytest.mark.full
 def test_a_shard_that_fails_does_not_stop_the_others_and_its_part_is_kept(shards, database, tmp_path):
     broken = Path(database, "photos_a.lance", "_versions")
     shutil.move(broken, tmp_path / "aside")

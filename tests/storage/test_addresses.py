@@ -6,10 +6,11 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from compatstore.storage.addresses import ADDRESS, UNKNOWN, read_rows
+from properties import examples
 
 IDS = [*range(30), 3, 3, 12]  # of a table that others own: ids may repeat
 NOWHERE = (7 << 32) + 5
@@ -45,7 +46,8 @@ def test_nothing_is_read_of_no_ids(table):
     assert read_rows(table, "id", []).num_rows == 0
 
 
-@settings(max_examples=150, deadline=None)
+@pytest.mark.full
+@examples(150)
 @given(data=st.data())
 def test_wrong_addresses_change_nothing_but_which_rows_of_an_id_are_read(table, rows, data):
     anywhere = st.sampled_from([UNKNOWN, NOWHERE, *(row[ADDRESS] for row in rows)])

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from compatstore.errors import StorageError
@@ -16,13 +16,14 @@ from compatstore.storage.compaction import FEWEST, LARGEST_ROWS, SMALL_ROWS, Gro
 from compatstore.storage.deltas import deltas_to_merge
 from compatstore.storage.location import locate
 from compatstore.storage.store import Conflict, Store
+from properties import examples
 
 
 def group(rows, indexed_rows=0):
     return Group(tuple(Piece(number, size) for number, size in enumerate(rows)), indexed_rows)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.lists(st.integers(1, 3_000), min_size=1, max_size=400))
 def test_fragments_stay_few_and_the_work_near_n_log_n(batches):
     rows, rewritten = [], 0
@@ -38,7 +39,7 @@ def test_fragments_stay_few_and_the_work_near_n_log_n(batches):
     assert rewritten <= total * (np.log2(total + 1) + 1) + SMALL_ROWS * len(batches)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.lists(st.integers(1, 50_000), min_size=1, max_size=300))
 def test_deltas_of_an_index_stay_few(batches):
     rows, rewritten = [], 0

@@ -97,6 +97,7 @@ assert store.snapshot().version == version
 """
 
 
+@pytest.mark.full
 def test_wherever_a_file_is_cut_it_is_not_committed(tmp_path, vectors):
     import compatstore as cs
 

@@ -40,6 +40,7 @@ def test_many_steps_are_all_kept_in_order(store, gallery):
     assert cs.Gallery.open(store.location.uri).history()[0].step == "create"
 
 
+@pytest.mark.full
 def test_commits_do_not_grow_with_the_history(store):
     add_steps(store, PAGE)
     full = manifest_bytes(store)

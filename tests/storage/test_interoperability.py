@@ -10,6 +10,7 @@ import pytest
 from lancedb.index import BTree, IvfPq
 
 import compatstore as cs
+from tiers import few
 
 V1 = cs.EmbeddingVersion("v1", dim=8, metric="l2")
 V2 = cs.EmbeddingVersion("v2", dim=8, metric="l2", model="another", dtype="float16")
@@ -39,7 +40,9 @@ def by_lancedb_with_indexes(folder):
     table.create_index("id", config=BTree())
 
 
-@pytest.mark.parametrize("write", [by_pylance, by_pylance_with_stable_rows, by_lancedb, by_lancedb_with_indexes])
+@pytest.mark.parametrize(
+    "write", few(2, [by_pylance, by_pylance_with_stable_rows, by_lancedb, by_lancedb_with_indexes])
+)
 def test_one_table_is_written_and_read_by_both(tmp_path, linear, write):
     write(tmp_path)
     artifact = linear(V1, V2)

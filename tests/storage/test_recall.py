@@ -14,6 +14,7 @@ from compatstore.errors import InvalidInput
 from compatstore.storage import recall as recalls
 from compatstore.storage.recall import GOAL, REFINES, choose_settings, measure_index
 from compatstore.trainers import Pairs, Procrustes
+from tiers import few
 
 ROWS, DIM = 3000, 32
 
@@ -40,8 +41,10 @@ def recall(gallery, queries, exact, **options):
     return np.mean([len(set(mine) & set(truth)) / 10 for mine, truth in zip(found.reshape(-1, 10), exact, strict=True)])
 
 
-@pytest.mark.parametrize("kind", ["IVF_FLAT", "IVF_PQ", "IVF_SQ", "IVF_HNSW_FLAT", "IVF_HNSW_PQ", "IVF_HNSW_SQ"])
-@pytest.mark.parametrize("metric", ["l2", "cosine"])
+@pytest.mark.parametrize(
+    "kind", few(1, ["IVF_PQ", "IVF_FLAT", "IVF_SQ", "IVF_HNSW_FLAT", "IVF_HNSW_PQ", "IVF_HNSW_SQ"])
+)
+@pytest.mark.parametrize("metric", few(1, ["l2", "cosine"]))
 def test_queries_from_outside_find_95_percent_of_their_neighbours(tmp_path, vectors, kind, metric):
     gallery = gallery_of(tmp_path, vectors, metric)
     queries = vectors[::30] + np.float32(0.1)
@@ -78,6 +81,7 @@ def test_settings_that_mean_nothing_are_refused(settings):
         cs.SearchSettings(**settings)
 
 
+@pytest.mark.full
 def test_the_cheapest_of_all_settings_is_found_by_searching_few_cells(tmp_path, vectors, monkeypatch):
     gallery, searched = gallery_of(tmp_path, vectors), list[int]()
     gallery.create_index(kind="IVF_PQ", num_partitions=64)
@@ -97,6 +101,7 @@ def test_the_cheapest_of_all_settings_is_found_by_searching_few_cells(tmp_path, 
     assert found == next(tried for tried in map(sample.measure, grid) if tried.recall >= GOAL)
 
 
+@pytest.mark.full
 def test_a_goal_that_is_out_of_reach_gets_the_best(tmp_path, vectors):
     gallery = gallery_of(tmp_path, vectors)
     gallery.create_index(kind="IVF_PQ", num_partitions=16)
@@ -110,6 +115,7 @@ def test_without_an_index_nothing_is_kept(tmp_path, vectors):
     assert record(gallery).search is None is record(gallery).recall
 
 
+@pytest.mark.full
 def test_the_same_index_gives_the_same_settings(tmp_path, vectors):
     gallery = gallery_of(tmp_path, vectors)
     gallery.create_index(kind="IVF_PQ", num_partitions=16)
@@ -119,6 +125,7 @@ def test_the_same_index_gives_the_same_settings(tmp_path, vectors):
     assert replace(record(gallery), recall_at=before.recall_at) == before
 
 
+@pytest.mark.full
 def test_the_index_of_an_upgrade_is_measured(tmp_path, vectors):
     gallery = gallery_of(tmp_path, vectors)
     gallery.create_index(kind="IVF_PQ", num_partitions=16)
@@ -130,6 +137,7 @@ def test_the_index_of_an_upgrade_is_measured(tmp_path, vectors):
     assert record(gallery, "v2").search is not None
 
 
+@pytest.mark.full
 def test_an_adopted_table_is_searched_as_well_as_its_index_allows(tmp_path, vectors):
     rows = [{"key": f"i{row}", "embedding": vector} for row, vector in enumerate(vectors)]
     table = lancedb.connect(tmp_path).create_table("app", rows)
@@ -139,6 +147,7 @@ def test_an_adopted_table_is_searched_as_well_as_its_index_allows(tmp_path, vect
     assert record(gallery).recall >= GOAL
 
 
+@pytest.mark.full
 def test_candidates_of_a_fused_search_compare_as_many_rows_as_a_search_does(tmp_path, vectors):
     """And both versions as one still find what an exact search of both finds."""
     turned = vectors @ np.linalg.qr(np.random.default_rng(1).normal(size=(DIM, DIM)))[0].astype(np.float32)

@@ -23,6 +23,7 @@ def keep_doing(act, done, errors):
             return
 
 
+@pytest.mark.full
 def test_threads_that_look_are_not_disturbed_by_threads_that_write(gallery, vectors):
     """Lance's handle lends itself to one thread alone while it is moved or tagged."""
     store, done, errors, tagged = gallery._catalog.store, threading.Event(), [], []

@@ -82,6 +82,7 @@ def test_a_fingerprint_of_another_version_names_it(switched):
         switched.search(NEW, fingerprint="of nobody")
 
 
+@pytest.mark.full
 def test_damage_to_the_history_does_not_hide_the_way_out(switched, tmp_path):
     for number in range(40):  # the first steps move to a page beside the table
         switched.register(cs.EmbeddingVersion(f"w{number}", dim=2))

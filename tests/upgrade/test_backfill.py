@@ -231,6 +231,7 @@ def test_an_encoder_that_fails_on_everything_ends_the_run_and_lists_nothing(gall
     assert gallery.upgrade("v2").backfilled == ITEMS, "the same command goes on after the encoder was mended"
 
 
+@pytest.mark.full
 def test_sources_that_all_fail_end_the_run_and_none_is_listed(gallery, model):
     def misbehave(sources):
         raise SourceError("read", dict.fromkeys(range(len(sources)), "no such file"))
@@ -302,6 +303,7 @@ def test_an_error_while_storing_ends_the_run_and_keeps_what_is_durable(gallery, 
     assert len(natives(gallery)) == ITEMS
 
 
+@pytest.mark.full
 def test_a_throttled_backfill_asks_for_few_items_at_once(gallery, model):
     sizes = []
     model.misbehave = lambda sources: sizes.append(len(sources))
@@ -319,6 +321,7 @@ def test_the_apps_latency_is_asked_for_after_each_batch(gallery, model):
     assert asked == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.full
 def test_an_abandoned_upgrade_leaves_nothing_behind(gallery, model):
     model.misbehave = poison(3)
     gallery.upgrade("v2", backfill=1.0, run=AT_ONCE)

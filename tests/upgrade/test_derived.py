@@ -10,13 +10,15 @@ import hypothesis.strategies as st
 import lance
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 
 import compatstore as cs
 from compatstore.encoders import Precomputed
 from compatstore.errors import UpgradeError
 from compatstore.trainers import Pairs, Procrustes, Refit
 from galleries import items, make
+from properties import examples
+from tiers import few
 
 ITEMS, DIM, SHORT = 300, 24, 8
 IDS = [f"item-{row:04d}" for row in range(2 * ITEMS)]
@@ -203,7 +205,8 @@ def test_side_information_is_not_carried_and_the_plan_says_so(tmp_path):
     )
 
 
-@settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.full
+@examples(8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_any_derivation_of_any_source_gives_what_the_encoder_gives(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("any") / "g.lance"
@@ -257,7 +260,7 @@ def until_killed(path, after=None):
     raise AssertionError("it ended without a word")
 
 
-@pytest.mark.parametrize("writing", [False, True], ids=["alone", "beside a writer"])
+@pytest.mark.parametrize("writing", few(1, [False, True]), ids=["alone", "beside a writer"])
 def test_killed_at_any_batch_it_goes_on_to_the_same_bits(tmp_path, writing):
     path = str(tmp_path / "g.lance")
     gallery = make(path, fragments=6, rows=1500)

@@ -136,6 +136,7 @@ def test_neighbours_of_judged_queries_say_what_was_judged(gallery):
     assert to_page(report).count("\N{CHECK MARK}") > 1
 
 
+@pytest.mark.full
 def test_a_gallery_that_is_served_by_both_versions_is_searched_by_both(tmp_path):
     gallery = gallery_of(tmp_path, NOISY[:ITEMS], DIGITS[:ITEMS])
     gallery.upgrade("v2", backfill=0.2)

@@ -15,6 +15,7 @@ from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.sample import REPORT_DRAW, draw_sample
 from compatstore.upgrade.resolve import resolve_run
 from compatstore.upgrade.states import run_of
+from tiers import few
 
 NOISY = DIGITS[:, ::3] + np.random.default_rng(0).normal(0, 3, (len(DIGITS), 22)).astype(np.float32)
 TERMS = {"labels": "digit", "sample": 500}
@@ -33,7 +34,7 @@ def trained_gallery(tmp_path, lessons, *, dtype="float32", items=600, labels=Non
     return gallery
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("dtype", few(1, ["float32", "float16"]))
 def test_items_that_the_artifact_has_learned_from_do_not_ask(tmp_path, dtype):
     gallery = trained_gallery(tmp_path, 350, dtype=dtype)
     table = gallery.evaluate("v2", labels="digit", sample=600)
@@ -41,6 +42,7 @@ def test_items_that_the_artifact_has_learned_from_do_not_ask(tmp_path, dtype):
     assert table.provenance == "250 queries from 600 items drawn of 600 (350 were learned from by the artifact)."
 
 
+@pytest.mark.full
 def test_fewer_queries_are_explained_reason_by_reason(tmp_path):
     labels = [None if number % 6 == 0 else int(LABELS[number]) for number in range(600)]
     gallery = trained_gallery(tmp_path, 200, labels=labels, embeddable=500)
@@ -62,6 +64,7 @@ def test_an_artifact_that_has_learned_from_everything_is_not_judged_by_it(tmp_pa
         gallery.evaluate("v2", labels="digit", sample=600)
 
 
+@pytest.mark.full
 def test_an_artifact_that_does_not_say_what_it_learned_from_is_not_trusted_silently(tmp_path):
     table = gallery_of(tmp_path, NOISY, DIGITS).evaluate("v2", **TERMS)
     assert (
@@ -69,6 +72,7 @@ def test_an_artifact_that_does_not_say_what_it_learned_from_is_not_trusted_silen
     )
 
 
+@pytest.mark.full
 def test_the_status_quo_and_the_hop_are_measured_in_the_whole_gallery(tmp_path):
     gallery = gallery_of(tmp_path, NOISY, DIGITS)
     table = gallery.evaluate("v2", **TERMS)
@@ -86,6 +90,7 @@ def test_the_status_quo_and_the_hop_are_measured_in_the_whole_gallery(tmp_path):
     assert table.row("full backfill").broken is None
 
 
+@pytest.mark.full
 def test_a_sample_of_everything_knows_all_figures(tmp_path):
     table = trained_gallery(tmp_path, 300).evaluate("v2", labels="digit", sample=600)
     for row in table.rows:
@@ -95,6 +100,7 @@ def test_a_sample_of_everything_knows_all_figures(tmp_path):
         assert all(-1 <= gain.low <= gain.high <= 1 for gain in row.gains.values())
 
 
+@pytest.mark.full
 def test_evaluate_and_plan_give_one_advice(tmp_path):
     gallery = gallery_of(tmp_path, NOISY, DIGITS)
     shown = gallery.evaluate("v2", shares=(0.1,), **TERMS)

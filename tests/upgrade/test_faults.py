@@ -28,6 +28,7 @@ from compatstore.errors import (
 from confined import read_only, run_confined, writable
 from galleries import SOURCE, artifact, items
 from states import BATCHES, IDS, natives, open_with_encoder, target
+from tiers import few
 
 MODES = ("move_rows", "rewrite_columns")
 COLUMNS = ["id", "number", "v1", "v1__side", "v2", "v2__origin", "v2__uncertainty", "v2__basis"]
@@ -124,7 +125,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("mode", few(1, MODES))
 @pytest.mark.parametrize("fault", FAULTS)
 def test_an_encoder_that_fails(at, undisturbed, mode, fault):
     path = at("upgradable")
@@ -249,6 +250,7 @@ FULL_DISKS = [
 ]
 
 
+@pytest.mark.full
 def test_a_disk_that_is_full(templates, undisturbed, tmp_path):
     cases = [
         (str(tmp_path / f"{state}-{mode}-{size}.lance"), mode, share, size)
@@ -268,7 +270,7 @@ def test_a_disk_that_is_full(templates, undisturbed, tmp_path):
     assert len({error["asked"].partition(" in ")[0] for error in told}) >= 4, "at several steps of an upgrade"
 
 
-@pytest.mark.parametrize("state", ["upgradable", "backfilling"])
+@pytest.mark.parametrize("state", few(1, ["upgradable", "backfilling"]))
 def test_a_store_that_cannot_be_written(at, undisturbed, files, state):
     path = at(state)
     before = files(path)

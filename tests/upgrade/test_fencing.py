@@ -11,7 +11,7 @@ from pathlib import Path
 import lance
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import compatstore as cs
@@ -23,6 +23,8 @@ from compatstore.upgrade.leases.holding import LeaseRenewer
 from compatstore.upgrade.leases.lease import key_of, lease_in
 from compatstore.upgrade.requests.run_settings import RunSettings
 from galleries import SOURCE, TARGET, artifact, items
+from properties import examples
+from tiers import few
 
 ROWS, BUDGET, BATCH = 60, 40, 10
 WAVES = "waves"  # move_rows, with the natives staged first as in a gallery of many fragments
@@ -154,11 +156,11 @@ def play(starts, folder, monkeypatch, first, second, mode, look):
     return bool(over)
 
 
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize(("first", "second"), [(f, s) for f, (_, others) in STARTS.items() for s in others])
+@pytest.mark.parametrize("mode", few(1, MODES))
+@pytest.mark.parametrize(("first", "second"), few(1, [(f, s) for f, (_, others) in STARTS.items() for s in others]))
 def test_what_is_written_too_late_has_no_effect(starts, tmp_path_factory, monkeypatch, first, second, mode):
     @given(look=st.integers(1, 45))
-    @settings(max_examples=4)
+    @examples(4)
     def at(look):
         play(starts, tmp_path_factory.mktemp("life"), monkeypatch, first, second, mode, look)
 

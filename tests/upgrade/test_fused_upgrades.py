@@ -9,6 +9,7 @@ from two_spaces import ITEMS, World
 import compatstore as cs
 from compatstore.evaluation import retrieval_metrics
 from compatstore.search.fusion import FusionPlan
+from tiers import few
 
 ASKED = {"labels": "label", "sample": ITEMS}
 
@@ -30,6 +31,7 @@ def fused(gallery):
     return gallery
 
 
+@pytest.mark.full
 def test_gates_are_checked_of_both_versions_as_one_and_the_upgrade_is_served_so(gallery, world):
     alone = gallery.plan("v2", gates=cs.Gates(require=("map>=0",), **ASKED)).estimate
     as_one = gallery.plan("v2", gates=cs.Gates(require=("map>=0",), serving="fused", **ASKED)).estimate
@@ -47,6 +49,7 @@ def test_gates_are_checked_of_both_versions_as_one_and_the_upgrade_is_served_so(
     assert run.choice.criterion == "map"
 
 
+@pytest.mark.full
 def test_a_target_quality_takes_the_smallest_backfill_that_does_when_fused(gallery):
     gates = cs.Gates(target_quality=0.9, serving="fused", **ASKED)
     estimate = gallery.plan("v2", gates=gates).estimate
@@ -57,6 +60,7 @@ def test_a_target_quality_takes_the_smallest_backfill_that_does_when_fused(galle
     assert "both versions searched as one" in estimate.promise
 
 
+@pytest.mark.full
 def test_an_upgrade_that_goes_on_keeps_the_fusion_and_its_estimate(gallery):
     gates = cs.Gates(require=("map>=0.1",), serving="fused", **ASKED)
     gallery.upgrade("v2", gates=gates)
@@ -66,13 +70,14 @@ def test_an_upgrade_that_goes_on_keeps_the_fusion_and_its_estimate(gallery):
     assert steps.count("fuse") == steps.count("estimate") == 1
 
 
-@pytest.mark.parametrize("gate", [{"require": ("cmc@1>=0.1",)}, {"max_negative_flips": 0.5}])
+@pytest.mark.parametrize("gate", few(1, [{"require": ("cmc@1>=0.1",)}, {"max_negative_flips": 0.5}]))
 def test_of_a_sample_only_map_of_a_fusion_is_known(gallery, gate):
     with pytest.raises(cs.errors.InvalidInput, match="both versions searched as one"):
         gallery.plan("v2", gates=cs.Gates(serving="fused", labels="label", sample=100, **gate))
     assert gallery.plan("v2", gates=cs.Gates(serving="fused", **ASKED, **gate)).estimate.passed
 
 
+@pytest.mark.full
 def test_a_cutover_may_say_how_the_gallery_is_served(fused, world):
     both = world.both()
     fused.cutover("v2", serving="single")
@@ -95,6 +100,7 @@ def test_a_cutover_to_a_fusion_that_was_not_chosen_is_refused(gallery):
     assert gallery.active == "v2"
 
 
+@pytest.mark.full
 def test_a_backfill_keeps_how_the_gallery_is_served(fused):
     fused.cutover("v2", serving="single")
     fused.upgrade("v2", backfill=0.5)
@@ -102,6 +108,7 @@ def test_a_backfill_keeps_how_the_gallery_is_served(fused):
     assert (run.serving, run.choice.native_share) == ("single", 0.5)
 
 
+@pytest.mark.full
 def test_retire_says_what_searches_lose(fused, world):
     fused.upgrade("v2", backfill=0.5)
     fused.cutover("v2")
@@ -113,6 +120,7 @@ def test_retire_says_what_searches_lose(fused, world):
     assert fused.retire("v1").fusion_ended is None
 
 
+@pytest.mark.full
 def test_what_is_lost_is_the_difference_of_both_figures(fused, world):
     """Of queries that are items, against an independent count; each query by the weight that others chose."""
     target = np.stack([fused.vectors(f"item-{row:03d}", "v2")[0] for row in range(ITEMS)])
@@ -125,11 +133,13 @@ def test_what_is_lost_is_the_difference_of_both_figures(fused, world):
     assert fused.status().upgrades[0].choice.over_target.value == pytest.approx(gain, abs=1e-9)
 
 
+@pytest.mark.full
 def test_retiring_a_source_that_searches_do_not_use_loses_nothing(fused):
     fused.cutover("v2", serving="single")
     assert fused.retire("v1").fusion_ended is None
 
 
+@pytest.mark.full
 def test_a_report_measures_what_is_served_on_items_that_nobody_has_seen(gallery):
     gallery.upgrade("v2", gates=cs.Gates(require=("map>=0",), serving="fused", labels="label", sample=100))
     report = gallery.report("v2")
@@ -141,6 +151,7 @@ def test_a_report_measures_what_is_served_on_items_that_nobody_has_seen(gallery)
     assert measured["as served: map"] == row.figures["map"]
 
 
+@pytest.mark.full
 def test_a_report_compares_the_target_alone_where_that_was_estimated(gallery):
     gallery.upgrade("v2", gates=cs.Gates(require=("map>=0",), labels="label", sample=100))
     assert "as served: map" in [compared.what for compared in gallery.report("v2").compared]

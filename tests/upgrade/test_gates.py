@@ -7,6 +7,7 @@ import pytest
 from digit_galleries import DIGITS, gallery_of
 
 import compatstore as cs
+from tiers import few
 
 NOISY = DIGITS[:, ::3] + np.random.default_rng(0).normal(0, 3, (len(DIGITS), 22)).astype(np.float32)
 ITEMS = 700  # where the sample is the whole gallery
@@ -26,6 +27,7 @@ def steps(gallery):
     return [entry.step for entry in gallery.history()]
 
 
+@pytest.mark.full
 def test_a_plan_picks_the_smallest_budget_that_is_sure_and_writes_nothing(tmp_path):
     gallery = gallery_of(tmp_path, NOISY, DIGITS)
     before = gallery.status().table_version
@@ -48,6 +50,7 @@ def test_without_terms_a_plan_estimates_nothing(tmp_path):
     assert gallery_of(tmp_path, NOISY, DIGITS).plan("v2", backfill=0.5).estimate is None
 
 
+@pytest.mark.full
 def test_an_upgrade_stops_at_the_target_quality_and_the_same_call_again_does_nothing(tmp_path):
     gallery = gallery_of(tmp_path, NOISY, DIGITS)
     planned = gallery.plan("v2", **requests(target_quality=0.8))
@@ -59,6 +62,7 @@ def test_an_upgrade_stops_at_the_target_quality_and_the_same_call_again_does_not
     assert gallery.status().table_version == before
 
 
+@pytest.mark.full
 def test_without_labels_the_targets_neighbours_are_the_truth(tmp_path):
     gallery = gallery_of(tmp_path, NOISY, DIGITS)
     estimate = gallery.plan("v2", gates=cs.Gates(sample=500, target_quality=0.9)).estimate
@@ -69,12 +73,15 @@ def test_without_labels_the_targets_neighbours_are_the_truth(tmp_path):
 
 @pytest.mark.parametrize(
     "terms",
-    [
-        {"require": ["map>=0.99"], "backfill": 0.2},
-        {"require": ["cmc@1>=0.99"], "backfill": 0.0},
-        {"max_negative_flips": 0.0001, "backfill": 0.0},
-        {"max_negative_flips": 0.0001, "backfill": 0.2, "sample": ITEMS},
-    ],
+    few(
+        1,
+        [
+            {"require": ["map>=0.99"], "backfill": 0.2},
+            {"require": ["cmc@1>=0.99"], "backfill": 0.0},
+            {"max_negative_flips": 0.0001, "backfill": 0.0},
+            {"max_negative_flips": 0.0001, "backfill": 0.2, "sample": ITEMS},
+        ],
+    ),
 )
 def test_a_gate_that_fails_is_told_by_the_plan_and_stops_the_upgrade_before_it_writes(tmp_path, terms):
     gallery = gallery_of(tmp_path, NOISY[:ITEMS], DIGITS[:ITEMS])
@@ -86,6 +93,7 @@ def test_a_gate_that_fails_is_told_by_the_plan_and_stops_the_upgrade_before_it_w
     assert gallery.status().table_version == before
 
 
+@pytest.mark.full
 def test_gates_that_hold_let_an_upgrade_pass(tmp_path):
     gallery = gallery_of(tmp_path, NOISY[:ITEMS], DIGITS[:ITEMS])
     terms = {"require": ["map>=0.3", "cmc@1 >= 0.5"], "max_negative_flips": 0.2, "backfill": 0.0}
@@ -111,6 +119,7 @@ def test_what_a_sample_cannot_tell_is_no_gate_and_nothing_is_embedded_to_say_so(
         gallery.plan("v2", **requests(**terms))
 
 
+@pytest.mark.full
 def test_an_upgrade_to_a_worse_target_is_not_begun(tmp_path):
     gallery = gallery_of(tmp_path, DIGITS, NOISY)
     assert gallery.plan("v2", **requests(target_quality=0.9)).estimate.table.advice.verdict == "do not upgrade"

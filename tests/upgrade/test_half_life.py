@@ -10,7 +10,6 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -18,6 +17,7 @@ import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Side, Space
 from compatstore.encoders import Function
 from compatstore.errors import UpgradeError
+from properties import examples
 
 DIM, TARGET_DIM, SIDE_DIM = 5, 7, 8
 HALF, FLOAT = "float16", "float32"
@@ -225,7 +225,7 @@ class HalfLife(RuleBasedStateMachine):
 
 
 TestHalfLife = pytest.mark.filterwarnings("error")(HalfLife.TestCase)
-TestHalfLife.settings = settings(max_examples=12, stateful_step_count=25)
+TestHalfLife.settings = examples(12, steps=25)
 
 
 def test_native_vectors_beside_a_float16_source_stay(tmp_path):

@@ -84,6 +84,7 @@ def test_the_index_is_built_before_the_backfill_and_refreshed_after_it(gallery, 
     assert "trained again" in next(entry.note for entry in gallery.history() if entry.step == "ready")
 
 
+@pytest.mark.full
 def test_rows_that_no_index_holds_are_bounded_whoever_wrote_them(gallery, monkeypatch):
     monkeypatch.setattr(natives, "IndexKeeper", lambda context: IndexKeeper(context, unindexed_rows=150))
     store, waiting = gallery._catalog.store, []

@@ -20,6 +20,7 @@ from compatstore.upgrade import int8
 from compatstore.upgrade.resolve import resolve_run
 from compatstore.upgrade.transform import transformer_of
 from galleries import artifact, cancelling, items, make
+from tiers import few
 
 INT8 = cs.RunSettings(precision="int8")
 DIMS = {"v1": 24, "v1__side": 8, "v2": 40}
@@ -102,7 +103,7 @@ def test_who_goes_on_with_a_stopped_hop_uses_the_same_scales(gallery, tmp_path):
     np.testing.assert_array_equal(made, expected)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"\xff", b"0\n{}", b"null", b"[" * 100_000])
+@pytest.mark.parametrize("content", few(3, [b"", b"{", b"\xff", b"0\n{}", b"null", b"[" * 100_000]))
 def test_a_damaged_record_is_none(gallery, tmp_path, content):
     upgraded(gallery)
     record = tmp_path / "gallery.lance" / "_compatstore" / "int8-v2.json"

@@ -15,6 +15,7 @@ from compatstore.trainers import MeanShift, Ridge
 from compatstore.upgrade import judging
 from compatstore.upgrade.estimates.waves import read_waves
 from tests.questions import ASKED, IDS, ITEMS, Questions
+from tiers import few
 
 FIRST = cs.Learn(first=50, candidates=(Ridge(), MeanShift()))
 
@@ -28,7 +29,7 @@ def fusion(gallery):
     return gallery._catalog.registry().serving["v2"].fusion
 
 
-@pytest.mark.parametrize("unit", [False, True])
+@pytest.mark.parametrize("unit", few(1, [False, True]))
 def test_what_is_served_is_chosen_by_the_queries_and_promised_for_them(unit, tmp_path):
     world = Questions(unit=unit)
     gallery = world.gallery(tmp_path)
@@ -60,6 +61,7 @@ def test_what_is_served_is_chosen_by_the_queries_and_promised_for_them(unit, tmp
     )
 
 
+@pytest.mark.full
 def test_a_promise_holds_for_queries_that_had_no_part_in_it(world, tmp_path):
     gallery = world.gallery(tmp_path)
     gallery.upgrade("v2", backfill=0.2, gates=cs.Gates(labels=world.queries(slice(0, 110))), learn=FIRST)
@@ -134,6 +136,7 @@ def test_intervals_stay_where_the_weight_that_is_served_gives_less(judged):
     assert with_found(judged, found, before) == with_found(judged, found, found)
 
 
+@pytest.mark.full
 def test_a_large_gallery_is_searched_in_part(world, tmp_path, monkeypatch):
     monkeypatch.setattr(judging, "MOST_SEARCHED", 450)
     gallery = world.gallery(tmp_path)
@@ -156,6 +159,7 @@ def test_fewer_queries_search_a_larger_gallery_as_a_whole(asked, items):
     assert judging.most_searched(queries) == items
 
 
+@pytest.mark.full
 def test_a_gate_by_queries_that_is_not_sure_to_hold_keeps_it_from_being_ready(world, tmp_path):
     gallery = world.gallery(tmp_path)
     gates = cs.Gates(labels=world.queries(), require=("ndcg@10>=0.99",))
@@ -172,6 +176,7 @@ def test_a_target_quality_is_not_known_by_queries_before_all_is_native(world, tm
     assert gallery.status().versions[1].native == 0
 
 
+@pytest.mark.full
 def test_a_useless_target_is_not_served(tmp_path):
     world = Questions(noise=0.1)
     world.native = np.random.default_rng(5).normal(size=world.native.shape).astype(np.float32)
@@ -181,6 +186,7 @@ def test_a_useless_target_is_not_served(tmp_path):
     assert ended.served.startswith("searches go on in v1 alone")
 
 
+@pytest.mark.full
 def test_a_stopped_call_goes_on_to_the_same_end(world, tmp_path):
     gates = cs.Gates(labels=world.queries())
     straight, stopped = (world.gallery(tmp_path / name) for name in ("straight", "stopped"))
@@ -199,6 +205,7 @@ def test_a_stopped_call_goes_on_to_the_same_end(world, tmp_path):
     assert dataclasses.replace(first, choices=()) == dataclasses.replace(second, choices=())
 
 
+@pytest.mark.full
 def test_queries_without_judgements_leave_it_to_the_items(world, tmp_path):
     gallery = world.gallery(tmp_path)
     asked = cs.Queries(queries=world.queries().queries)

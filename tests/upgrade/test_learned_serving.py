@@ -12,6 +12,7 @@ from compatstore.storage.doubts import can_doubt
 from compatstore.trainers import Pairs, Procrustes, Refit, Ridge
 from compatstore.upgrade.estimates.estimate import load_estimate
 from tests.questions import ASKED, ITEMS, Questions
+from tiers import few
 
 LEARN = cs.Learn(first=100, candidates=(Ridge(penalties=(0.1,)),))
 SAYS_NOTHING = cs.Learn(first=100, candidates=(Procrustes(),))
@@ -50,6 +51,7 @@ def expected_of(gallery):
     return gallery._catalog.registry().record("v2").expected
 
 
+@pytest.mark.full
 def test_it_is_judged_promised_and_searched_so(world, tmp_path):
     gallery = world.gallery(tmp_path)
     asked = world.queries()
@@ -73,7 +75,7 @@ def test_it_is_judged_promised_and_searched_so(world, tmp_path):
     assert gallery.verify().findings == ()
 
 
-@pytest.mark.parametrize("told", [False, True])
+@pytest.mark.parametrize("told", few(1, [False, True]))
 def test_pairs_judge_it_so(partly_known, tmp_path, told):
     gallery = gallery_of(partly_known, tmp_path)
     quality = 0.7 if told else 0.5
@@ -93,6 +95,7 @@ def test_pairs_judge_it_so(partly_known, tmp_path, told):
     assert expected_of(gallery) == 100
 
 
+@pytest.mark.full
 def test_a_gate_that_is_not_reached_leaves_searches_as_they_are(world, tmp_path):
     gallery = gallery_of(world, tmp_path)
     with pytest.raises(GateFailed, match=r"map>=0.999"):
@@ -101,6 +104,7 @@ def test_a_gate_that_is_not_reached_leaves_searches_as_they_are(world, tmp_path)
     assert len(gallery.native_ids("v2")) == round(0.4 * ITEMS)
 
 
+@pytest.mark.full
 def test_a_transform_that_says_nothing_of_its_errors_is_judged_as_it_is(world, tmp_path):
     gallery = gallery_of(world, tmp_path)
     ended = gallery.upgrade("v2", backfill=0.4, gates=gates(labels="class"), learn=SAYS_NOTHING)
@@ -113,7 +117,7 @@ def test_a_transform_that_says_nothing_of_its_errors_is_judged_as_it_is(world, t
     assert gallery.search(world.native[:1], k=3, columns=["id"]).num_rows == 3
 
 
-@pytest.mark.parametrize("learn", [LEARN, SAYS_NOTHING])
+@pytest.mark.parametrize("learn", few(1, [LEARN, SAYS_NOTHING]))
 def test_a_later_call_that_asks_for_it_needs_no_other_lesson(world, tmp_path, learn):
     gallery = gallery_of(world, tmp_path)
     asked = {"backfill": 0.4, "learn": learn}
@@ -138,6 +142,7 @@ def test_where_more_than_angles_rank_nothing_is_begun(world, tmp_path):
     assert (gallery.status().upgrades, world.asked) == ((), [])
 
 
+@pytest.mark.full
 def test_without_such_gates_a_lesson_says_where_they_would_be_better(world, tmp_path):
     gallery = gallery_of(world, tmp_path)
     ended = gallery.upgrade("v2", backfill=0.4, gates=cs.Gates(labels="class"), learn=LEARN)
@@ -148,7 +153,7 @@ def test_without_such_gates_a_lesson_says_where_they_would_be_better(world, tmp_
     assert [row.share for row in rows] == [0.0, 0.25, 0.4, 0.5, 0.75, 1.0]
 
 
-@pytest.mark.parametrize(("share", "taken"), [(0.07, False), (0.4, True)])
+@pytest.mark.parametrize(("share", "taken"), few(1, [(0.07, False), (0.4, True)]))
 def test_a_correction_is_taken_only_where_its_expected_distances_were_measured(world, tmp_path, share, taken):
     """35 rows do not tell what sigma^2 lets expect, 200 do."""
     gallery = gallery_of(world, tmp_path)
@@ -173,6 +178,7 @@ def test_a_correction_is_taken_only_where_its_expected_distances_were_measured(w
     assert expected_of(gallery) == 100
 
 
+@pytest.mark.full
 def test_what_was_measured_to_be_below_the_status_quo_is_said(world, tmp_path):
     """The target sees hardly anything: its searches are below the source's, by expected distances too."""
     world.native[:] = 0.05 * world.native + 0.95 * np.random.default_rng(1).normal(size=world.native.shape) / 4

@@ -11,9 +11,9 @@ import compatstore as cs
 from compatstore.errors import GateFailed, InvalidInput, UnknownArtifact
 from compatstore.evaluation.fusion import Fusion
 from compatstore.trainers import MeanShift
-from compatstore.trainers.pairs.learn import CLOSED_FORMS
 from compatstore.upgrade.lesson import Lesson
-from tests.taught_galleries import FIRST, IDS, ITEMS, LONG, SHORT, Model, World, registry_of, served, steps
+from tests.taught_galleries import CHEAP, FIRST, IDS, ITEMS, LONG, SHORT, Model, World, registry_of, served, steps
+from tiers import few
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def world():
 def test_it_embeds_learns_hops_and_serves_by_both_once_that_is_sure_to_be_better(world, tmp_path):
     gallery = world.gallery(tmp_path)
     result = gallery.upgrade("v2", backfill=0.25, learn=FIRST)
-    assert (result.state, result.backfilled, result.missing, result.ended_by) == ("ready", 200, 0, "backfill")
+    assert (result.state, result.backfilled, result.missing, result.ended_by) == ("ready", 100, 0, "backfill")
     assert gallery.active == "v1"
     assert served(gallery)[0] == "fused"
     assert served(gallery)[1] > 0
@@ -36,17 +36,18 @@ def test_it_embeds_learns_hops_and_serves_by_both_once_that_is_sure_to_be_better
     assert {record.id for record in gallery.artifacts()} >= {artifact}
 
 
+@pytest.mark.full
 def test_the_same_call_again_does_nothing(world, tmp_path):
     gallery = world.gallery(tmp_path)
     first = gallery.upgrade("v2", backfill=0.2, learn=FIRST)
     before, version = steps(gallery), gallery._catalog.store.snapshot().version
     again = gallery.upgrade("v2", backfill=0.2, learn=FIRST)
-    assert (first.backfilled, again.backfilled, again.transformed) == (160, 0, 0)
+    assert (first.backfilled, again.backfilled, again.transformed) == (80, 0, 0)
     assert steps(gallery) == before
     assert gallery._catalog.store.snapshot().version == version
 
 
-@pytest.mark.parametrize("way", ["single", "expected"])
+@pytest.mark.parametrize("way", few(1, ["single", "expected"]))
 def test_what_was_chosen_since_the_last_lesson_stays(world, tmp_path, way):
     gallery = world.gallery(tmp_path)
     asked = {"backfill": 0.25, "learn": FIRST}
@@ -61,8 +62,8 @@ def test_what_was_chosen_since_the_last_lesson_stays(world, tmp_path, way):
 class Counted(cs.Learn):
     """Notes the pairs of each lesson that trains."""
 
-    first: int = 100
-    candidates: tuple = CLOSED_FORMS
+    first: int = 50
+    candidates: tuple = CHEAP
     least_gain: float | None = None
     lessons: list = field(default_factory=list)
 
@@ -71,6 +72,7 @@ class Counted(cs.Learn):
         return super().teach(lesson, tried)
 
 
+@pytest.mark.full
 def test_where_all_are_native_a_lesson_chooses_a_weight_and_trains_nothing(world, tmp_path):
     gallery, learn = world.gallery(tmp_path), Counted()
     gallery.upgrade("v2", backfill=0.5, learn=learn)
@@ -81,6 +83,7 @@ def test_where_all_are_native_a_lesson_chooses_a_weight_and_trains_nothing(world
     assert registry_of(gallery).runs["v2"].path == path
 
 
+@pytest.mark.full
 def test_items_of_the_target_alone_do_not_stand_for_items_that_are_left(world, tmp_path):
     gallery, learn = world.gallery(tmp_path), Counted()
     gallery.upgrade("v2", backfill=0.5, learn=learn)
@@ -109,7 +112,7 @@ def test_a_full_backfill_learns_nothing(world, tmp_path):
     assert "learn" not in steps(gallery)
 
 
-@pytest.mark.parametrize("noise", [0.1, 2.0, 50.0])
+@pytest.mark.parametrize("noise", few(1, [0.1, 2.0, 50.0]))
 def test_what_is_served_finds_no_less_than_before(tmp_path, noise):
     world = World(noise=noise)
     gallery = world.gallery(tmp_path)
@@ -132,12 +135,13 @@ def precision(world, gallery):
 
 def test_candidates_that_cannot_run_are_skipped_and_it_says_where_none_can(world, tmp_path):
     gallery = world.gallery(tmp_path)
-    result = gallery.upgrade("v2", backfill=0.1, learn=cs.Learn(first=100, candidates=(MeanShift(),)))
-    assert result.missing == ITEMS - 80
+    result = gallery.upgrade("v2", backfill=0.1, learn=cs.Learn(first=50, candidates=(MeanShift(),)))
+    assert result.missing == ITEMS - 40
     assert "no method can learn from" in next(entry.note for entry in gallery.history() if entry.step == "learn")
     assert served(gallery) == ("single", None)
 
 
+@pytest.mark.full
 def test_a_gate_that_is_not_sure_to_hold_keeps_it_from_being_ready(tmp_path):
     gallery = World(noise=2.0).gallery(tmp_path)
     with pytest.raises(InvalidInput, match="which a sample cannot tell"):
@@ -146,10 +150,11 @@ def test_a_gate_that_is_not_sure_to_hold_keeps_it_from_being_ready(tmp_path):
     with pytest.raises(GateFailed, match=r"map>=0\.99 for certain.*What was embedded is kept"):
         gallery.upgrade("v2", backfill=0.2, gates=cs.Gates(require=("map>=0.99",)), learn=FIRST)
     assert gallery.status().upgrades[0].state == "backfill"
-    assert len(gallery.native_ids("v2")) == 160
+    assert len(gallery.native_ids("v2")) == 80
     assert gallery.upgrade("v2", backfill=0.2, gates=cs.Gates(require=("map>=0.01",)), learn=FIRST).state == "ready"
 
 
+@pytest.mark.full
 def test_labels_decide_where_they_are_named(world, tmp_path):
     gallery = world.gallery(tmp_path)
     gallery.upgrade("v2", backfill=0.2, gates=cs.Gates(labels="label"), learn=FIRST)
@@ -161,9 +166,9 @@ def test_labels_decide_where_they_are_named(world, tmp_path):
 def test_the_plan_says_what_it_will_do_and_writes_nothing(world, tmp_path):
     gallery = world.gallery(tmp_path)
     version = gallery._catalog.store.snapshot().version
-    plan = gallery.plan("v2", backfill=cs.Backfill(max_cost=2, price_per_item=0.01), learn=FIRST)
+    plan = gallery.plan("v2", backfill=cs.Backfill(max_cost=1, price_per_item=0.01), learn=FIRST)
     rows = {step.name: step.rows for step in plan.steps}
-    assert (rows["backfill"], rows["learn"]) == (200, ITEMS - 200)
+    assert (rows["backfill"], rows["learn"]) == (100, ITEMS - 100)
     assert gallery._catalog.store.snapshot().version == version
 
 
@@ -171,12 +176,13 @@ def test_an_upgrade_that_has_taught_itself_cuts_over_and_is_retired(world, tmp_p
     gallery = world.gallery(tmp_path)
     gallery.upgrade("v2", backfill=0.2, learn=FIRST)
     assert gallery.cutover("v2").active == "v2"
-    assert gallery.upgrade("v2", backfill=0.5, learn=FIRST).backfilled == 240
+    assert gallery.upgrade("v2", backfill=0.5, learn=FIRST).backfilled == 120
     assert gallery.verify().clean
     gallery.retire("v1", force=True)
     assert gallery.vectors(IDS, "v2").shape == (ITEMS, LONG)
 
 
+@pytest.mark.full
 def test_a_fusion_of_its_own_is_for_no_other_share(world, tmp_path):
     gallery = world.gallery(tmp_path)
     gallery.upgrade("v2", backfill=0.2, learn=FIRST)
@@ -186,6 +192,7 @@ def test_a_fusion_of_its_own_is_for_no_other_share(world, tmp_path):
     assert all(choice.truth.endswith("the target's") and not choice.per_origin for choice in fusion.choices)
 
 
+@pytest.mark.full
 def test_labels_are_learned_from_where_they_are_named(world, tmp_path):
     seen = []
 
@@ -195,12 +202,13 @@ def test_labels_are_learned_from_where_they_are_named(world, tmp_path):
             return super().teach(lesson, tried)
 
     gallery = world.gallery(tmp_path)
-    result = gallery.upgrade("v2", backfill=0.25, gates=cs.Gates(labels="label"), learn=Watching(first=100))
-    assert all(classes is not None and len(classes) >= 100 for classes in seen)
+    result = gallery.upgrade("v2", backfill=0.25, gates=cs.Gates(labels="label"), learn=Watching(first=50))
+    assert all(classes is not None and len(classes) >= 50 for classes in seen)
     assert result.waves[-1].truth == "labels"
     assert any("Residual" in lesson or "FastFill" in lesson or "Ridge" in lesson for lesson in result.lessons)
 
 
+@pytest.mark.full
 def test_networks_through_a_head_are_judged_however_far_they_are_from_the_natives(world):
     pairs = 200
     classes = np.array(world.labels[:pairs], np.intp)
@@ -230,6 +238,7 @@ def test_labels_that_are_not_there_are_refused_before_anything_is_embedded(world
     assert gallery.status().upgrades == ()
 
 
+@pytest.mark.full
 def test_both_versions_are_searched_until_the_cutover_where_the_target_alone_is_best(tmp_path):
     world = World(noise=3.0)
     gallery = world.gallery(tmp_path)
@@ -244,8 +253,8 @@ def test_both_versions_are_searched_until_the_cutover_where_the_target_alone_is_
 class Flattering(cs.Learn):
     """Beside what it learns, a transform that finds what the natives find and is far from them; perhaps it alone."""
 
-    first: int = 100
-    candidates: tuple = CLOSED_FORMS
+    first: int = 50
+    candidates: tuple = CHEAP
     least_gain: float | None = None
     alone_from: int = 10_000  # pairs from which it is alone
 
@@ -255,14 +264,16 @@ class Flattering(cs.Learn):
         return [far] if len(lesson) >= self.alone_from else [*learned, far]
 
 
+@pytest.mark.full
 def test_what_comes_nearer_is_not_passed_over_for_what_does_not(world, tmp_path):
     result = world.gallery(tmp_path).upgrade("v2", backfill=0.5, learn=Flattering())
     assert result.lessons[0].startswith("flattering")  # there is nothing to come nearer than
     assert not result.lessons[-1].startswith(("flattering", "kept"))
 
 
+@pytest.mark.full
 def test_figures_are_of_the_transform_that_stays(world, tmp_path):
-    learn = Flattering(alone_from=200)
+    learn = Flattering(alone_from=100)
     result = world.gallery(tmp_path).upgrade("v2", backfill=0.25, learn=learn)
     assert result.lessons[-1].startswith("kept")
     first, second = result.waves
@@ -279,11 +290,11 @@ def sparse_world():
     return world
 
 
-@pytest.mark.parametrize("labels", [None, "label"])
+@pytest.mark.parametrize("labels", few(1, [None, "label"]))
 def test_targets_without_values_where_a_naive_swap_cuts_are_learned_from(tmp_path, labels):
     gallery = sparse_world().gallery(tmp_path)
     result = gallery.upgrade("v2", backfill=0.125, learn=FIRST, gates=cs.Gates(labels=labels))
-    assert (result.state, result.backfilled, result.missing) == ("ready", 100, 0)
+    assert (result.state, result.backfilled, result.missing) == ("ready", 50, 0)
     assert any(entry.step == "learn" and entry.artifact for entry in gallery.history())
     table = gallery.evaluate("v2", sample=300, labels=labels)
     swap = table.row("naive swap")
@@ -291,13 +302,14 @@ def test_targets_without_values_where_a_naive_swap_cuts_are_learned_from(tmp_pat
     assert swap.figures["map"].value < table.row("status quo").figures["map"].value
 
 
+@pytest.mark.full
 def test_what_stays_is_searched_as_more_queries_have_chosen(world, tmp_path):
-    gallery, learn = world.gallery(tmp_path), Flattering(first=200, alone_from=250)
-    gallery.upgrade("v2", backfill=0.25, learn=learn)
+    gallery, learn = world.gallery(tmp_path), Flattering(first=200, alone_from=240)
+    gallery.upgrade("v2", backfill=0.5, learn=learn)
     before = registry_of(gallery).fusion_of("v2").choices
     assert before[0].num_queries == 200
-    result = gallery.upgrade("v2", backfill=0.32, learn=learn)  # 56 pairs are new
-    assert result.lessons[-1] == "kept, after 256 pairs, too few of them new to judge it again"
+    result = gallery.upgrade("v2", backfill=0.61, learn=learn)  # 44 pairs are new
+    assert result.lessons[-1] == "kept, after 244 pairs, too few of them new to judge it again"
     assert registry_of(gallery).fusion_of("v2").choices == before
     assert [wave.native for wave in result.waves] == [200]
     assert served(gallery)[0] == "fused"

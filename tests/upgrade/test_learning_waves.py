@@ -11,7 +11,7 @@ import compatstore as cs
 from compatstore.trainers import Procrustes, Residual, Ridge
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
-from tests.taught_galleries import FIRST, IDS, ITEMS, LONG, SHORT, Model, World
+from tests.taught_galleries import CHEAP, FIRST, IDS, ITEMS, LONG, SHORT, Model, World
 
 
 @pytest.fixture
@@ -19,33 +19,36 @@ def world():
     return World()
 
 
+@pytest.mark.full
 def test_the_first_wave_is_spread_over_all_kinds_of_items(world, tmp_path):
     gallery = world.gallery(tmp_path)
     gallery.upgrade("v2", learn=FIRST)
     rows = ArrayRows(ids=IDS, source=world.source)
-    assert set(gallery.native_ids("v2")) == {IDS[row] for row in order("spread", rows)[:100]}
+    assert set(gallery.native_ids("v2")) == {IDS[row] for row in order("spread", rows)[:50]}
 
 
+@pytest.mark.full
 def test_the_order_may_be_named_and_begins_at_random(world, tmp_path):
     gallery = world.gallery(tmp_path)
     result = gallery.upgrade("v2", backfill=cs.Backfill(share=0.2, order="column:label"), learn=FIRST)
     native = set(gallery.native_ids("v2"))
-    at_random = {IDS[row] for row in order("random", ArrayRows(ids=IDS))[:100]}
+    at_random = {IDS[row] for row in order("random", ArrayRows(ids=IDS))[:50]}
     assert at_random < native
     highest = sorted(set(IDS) - at_random, key=lambda item: -world.labels[IDS.index(item)])
-    assert min(world.labels[IDS.index(item)] for item in native - at_random) >= world.labels[IDS.index(highest[99])]
-    assert result.backfilled == 160
+    assert min(world.labels[IDS.index(item)] for item in native - at_random) >= world.labels[IDS.index(highest[49])]
+    assert result.backfilled == 80
 
 
+@pytest.mark.full
 def test_an_order_by_sigma_waits_until_sigma_is_learned(world, tmp_path):
-    gallery, learn = world.gallery(tmp_path), cs.Learn(first=100, candidates=(Residual(epochs=3, width=16),))
+    gallery, learn = world.gallery(tmp_path), cs.Learn(first=50, candidates=(Residual(epochs=3, width=16),))
     result = gallery.upgrade("v2", backfill=cs.Backfill(share=0.2, order="sigma"), learn=learn)
-    at_random = {IDS[row] for row in order("random", ArrayRows(ids=IDS))[:160]}
+    at_random = {IDS[row] for row in order("random", ArrayRows(ids=IDS))[:80]}
     native = set(gallery.native_ids("v2"))
-    assert result.backfilled == len(native) == 160
-    assert len(native & at_random) < 160
+    assert result.backfilled == len(native) == 80
+    assert len(native & at_random) < 80
     for name, candidate, drawn in (("ridge", Ridge(), False), ("rotation", Procrustes(), True)):
-        gallery, learn = world.gallery(tmp_path / name), cs.Learn(first=100, candidates=(candidate,))
+        gallery, learn = world.gallery(tmp_path / name), cs.Learn(first=50, candidates=(candidate,))
         gallery.upgrade("v2", backfill=cs.Backfill(share=0.2, order="sigma"), learn=learn)
         assert (set(gallery.native_ids("v2")) == at_random) == drawn
 
@@ -53,9 +56,10 @@ def test_an_order_by_sigma_waits_until_sigma_is_learned(world, tmp_path):
 def test_waves_say_what_was_found_and_promised(world, tmp_path):
     gallery, told = world.gallery(tmp_path), []
     budget = cs.Backfill(share=0.5, price_per_item=0.5)
-    result = gallery.upgrade("v2", backfill=budget, learn=FIRST, progress=told.append)
-    assert [wave.native for wave in result.waves] == [100, 200, 400]
-    assert [wave.cost for wave in result.waves] == [50, 100, 200]
+    learn = replace(FIRST, candidates=(*CHEAP, Procrustes()))
+    result = gallery.upgrade("v2", backfill=budget, learn=learn, progress=told.append)
+    assert [wave.native for wave in result.waves] == [50, 100, 200]
+    assert [wave.cost for wave in result.waves] == [25, 50, 100]
     for wave in result.waves:
         assert wave.share == pytest.approx(wave.native / ITEMS)
         assert wave.status_quo.low <= wave.status_quo.value <= wave.status_quo.high
@@ -63,8 +67,8 @@ def test_waves_say_what_was_found_and_promised(world, tmp_path):
         assert (wave.gain is None) == (wave.weight == 0)
         assert wave.gain is None or wave.gain.low > 0
     lines = list(dict.fromkeys(progress.found for progress in told if progress.found))
-    assert lines[0].startswith("wave 1, 100 native (12.5%), 50 in cost: map ")
-    assert lines[0].endswith(" left of the budget, 150 in cost, about 0 s") or "about" in lines[0]
+    assert lines[0].startswith("wave 1, 50 native (12.5%), 25 in cost: map ")
+    assert lines[0].endswith(" left of the budget, 75 in cost, about 0 s") or "about" in lines[0]
     assert {progress.step for progress in told} >= {"backfill", "learn", "hop"}
     learned = [progress for progress in told if progress.step == "learn"]
     assert learned[-1].done == learned[-1].total > 1
@@ -74,53 +78,60 @@ def test_waves_say_what_was_found_and_promised(world, tmp_path):
     assert gallery.report("v2").waves == result.waves
 
 
+@pytest.mark.full
 def test_embedding_ends_where_more_is_sure_to_gain_nothing(world, tmp_path):
     """What is native in both and equal in both: nothing can be gained."""
     world.native = np.concatenate([world.source, np.zeros((ITEMS, LONG - SHORT), np.float32)], axis=1)
     world.model = Model(world.native)
     gallery = world.gallery(tmp_path)
-    budget = cs.Backfill(share=0.9)
-    result = gallery.upgrade("v2", backfill=budget, learn=FIRST)
+    budget, learn = cs.Backfill(share=0.9), replace(FIRST, first=100, candidates=(Procrustes(),))
+    result = gallery.upgrade("v2", backfill=budget, learn=learn)
     assert (result.backfilled, result.ended_by, result.state) == (100, "gain", "ready")
-    assert gallery.upgrade("v2", backfill=budget, learn=FIRST).backfilled == 0
-    whole = gallery.upgrade("v2", backfill=budget, learn=replace(FIRST, least_gain=None))
-    assert (whole.backfilled, whole.ended_by) == (620, "backfill")
+    assert gallery.upgrade("v2", backfill=budget, learn=learn).backfilled == 0
+    whole = gallery.upgrade("v2", backfill=budget, learn=replace(learn, least_gain=None))
+    assert (whole.backfilled, whole.ended_by) == (260, "backfill")
 
 
+@pytest.mark.full
 def test_it_stops_at_the_target_quality_and_goes_on_for_more(tmp_path):
     gallery = World(noise=2.0).gallery(tmp_path)
 
     def upgraded(quality):
         return gallery.upgrade(
-            "v2", backfill=cs.Backfill(max_rows=500), gates=cs.Gates(target_quality=quality), learn=FIRST
+            "v2", backfill=cs.Backfill(max_rows=250), gates=cs.Gates(target_quality=quality), learn=FIRST
         )
 
     assert upgraded(0.05).ended_by == "target_quality"
-    assert len(gallery.native_ids("v2")) == 100
+    assert len(gallery.native_ids("v2")) == 50
     assert upgraded(0.05).backfilled == 0
     assert upgraded(1.0).ended_by == "max_rows"
-    assert len(gallery.native_ids("v2")) == 500
+    assert len(gallery.native_ids("v2")) == 250
 
 
+@pytest.mark.full
 def test_nothing_is_embedded_beyond_the_budget_and_nothing_twice(world, tmp_path):
     gallery = world.gallery(tmp_path)
-    gallery.upgrade("v2", backfill=cs.Backfill(max_cost=2.5, price_per_item=0.01), learn=FIRST)
-    assert len(world.model.asked) == len(set(world.model.asked)) == 250
+    gallery.upgrade("v2", backfill=cs.Backfill(max_cost=1.25, price_per_item=0.01), learn=FIRST)
+    assert len(world.model.asked) == len(set(world.model.asked)) == 125
     assert set(gallery.native_ids("v2")) == set(world.model.asked)
 
 
+@pytest.mark.full
 def test_without_a_limit_the_first_sample_alone_is_embedded(world, tmp_path):
     gallery = world.gallery(tmp_path)
-    assert gallery.upgrade("v2").backfilled == cs.Learn().first_rows(ITEMS) == 100
-    assert gallery.upgrade("v2").backfilled == 0
+    learn = cs.Learn(candidates=CHEAP)
+    assert gallery.upgrade("v2", learn=learn).backfilled == cs.Learn().first_rows(ITEMS) == 100
+    assert gallery.upgrade("v2", learn=learn).backfilled == 0
 
 
+@pytest.mark.full
 def test_the_last_lesson_is_of_all_that_the_budget_has_embedded(world, tmp_path):
     result = world.gallery(tmp_path).upgrade("v2", backfill=0.25, learn=FIRST)
-    assert result.backfilled == 200
-    assert "200 pairs" in result.lessons[-1]
+    assert result.backfilled == 100
+    assert "100 pairs" in result.lessons[-1]
 
 
+@pytest.mark.full
 def test_that_nothing_is_sure_to_be_better_does_not_end_it(tmp_path):
     """Few queries of a poor target cannot tell yet; more natives may."""
     world, random = World(noise=0.02), np.random.default_rng(1)
@@ -130,9 +141,10 @@ def test_that_nothing_is_sure_to_be_better_does_not_end_it(tmp_path):
     gallery = world.gallery(tmp_path)
     result = gallery.upgrade("v2", backfill=0.1, gates=cs.Gates(labels="label"), learn=replace(FIRST, first=40))
     assert result.waves[0].gain is None
-    assert (result.backfilled, result.ended_by) == (80, "backfill")
+    assert (result.backfilled, result.ended_by) == (40, "backfill")
 
 
+@pytest.mark.full
 def test_items_that_no_search_finds_are_in_no_lesson(tmp_path):
     world = World()
     world.source[::7] = 0

@@ -151,6 +151,7 @@ def test_a_renewer_renews_and_tells_how_far_the_work_is(table, renewer):
     renewer.require_held()
 
 
+@pytest.mark.full
 def test_the_table_of_leases_stays_small(table, renewer):
     until(lambda: lease_in(table.read(), "v2").beat > 120)
     versions = list(Path(table._uri, "_versions").glob("*.manifest"))

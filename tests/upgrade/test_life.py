@@ -14,11 +14,11 @@ import hypothesis.strategies as st
 import lance
 import numpy as np
 import pyarrow as pa
-from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Space
+from properties import examples
 
 DIM, TARGET_DIM = 3, 5
 KEYS = st.integers(0, 11).map(lambda number: f"it'em-{number}")
@@ -170,4 +170,4 @@ class Owner(RuleBasedStateMachine):
 
 
 TestOwner = Owner.TestCase
-TestOwner.settings = settings(max_examples=18, stateful_step_count=18)
+TestOwner.settings = examples(18, steps=18)

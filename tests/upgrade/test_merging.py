@@ -107,6 +107,7 @@ def test_nothing_is_merged_before_it_was_chosen_and_by_no_other_upgrade(world, h
     assert half.search(both, 5).equals(half.search(both["v1"], 5))
 
 
+@pytest.mark.full
 def test_the_choice_is_kept_with_the_gallery_and_follows_the_native_share(world, half, tmp_path):
     half.fuse("v2", labels="label", sample=ITEMS)
     again = cs.Gallery.open(str(tmp_path / "gallery.lance"), encoders={"v2": half.version("v2").encoder})

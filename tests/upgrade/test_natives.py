@@ -29,6 +29,7 @@ from compatstore.upgrade.backfilling import write_modes
 from compatstore.upgrade.backfilling.natives import Natives
 from compatstore.upgrade.context import UpgradeContext
 from galleries import SOURCE, TARGET, artifact, items, make
+from tiers import few
 
 ROWS = 120
 IDS = [f"item-{number:06d}" for number in range(3 * ROWS)]
@@ -42,7 +43,7 @@ def native_of(ids):
     return np.cos(numbers[:, None] + np.arange(TARGET.dim)).astype(np.float32)
 
 
-@pytest.fixture(params=(*MODES, STAGED_ROWS))
+@pytest.fixture(params=few(1, (*MODES, STAGED_ROWS)))
 def gallery(request, tmp_path):
     """Three fragments, hopped; some items are deleted."""
     gallery = make(str(tmp_path / f"{request.param}.lance"), fragments=3, rows=ROWS)
@@ -411,7 +412,7 @@ SHARES = {
 }
 
 
-@pytest.mark.parametrize(("share", "note", "way"), SHARES.values(), ids=SHARES)
+@pytest.mark.parametrize(("share", "note", "way"), few(1, SHARES.values()), ids=SHARES)
 def test_what_writes_less_is_taken_and_the_plan_says_how_much(tmp_path, share, note, way):
     rows, dim, rng = 12_000, 32, np.random.default_rng(0)
     ids = [f"item-{number:06d}" for number in range(rows)]

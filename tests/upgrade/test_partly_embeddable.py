@@ -12,6 +12,7 @@ from compatstore.upgrade.backfilling.policies import draw, order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
 from compatstore.upgrade.requests.run_settings import RunSettings
 from galleries import SOURCE, artifact, items
+from tiers import few
 
 ITEMS = 400
 IDS = [f"item-{number:06d}" for number in range(ITEMS)]
@@ -89,14 +90,14 @@ def first_good(policy, count):
     return {IDS[row] for row in [row for row in order(policy, rows) if IDS[row] in GOOD][:count]}
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", few(2, POLICIES))
 def test_the_next_in_order_takes_the_place_of_what_cannot_be_embedded(gallery, policy):
     report = gallery.upgrade("v2", backfill=cs.Backfill(share=0.25, order=policy), run=AT_ONCE)
     assert (report.backfilled, report.ended_by) == (100, "backfill")
     assert natives(gallery) == first_good(policy, 100)
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", few(1, POLICIES))
 def test_calls_that_were_stopped_end_with_the_same_items(gallery, policy):
     batches = []
     for stop_after in (2, 5):
@@ -112,6 +113,7 @@ def test_calls_that_were_stopped_end_with_the_same_items(gallery, policy):
     assert natives(gallery) == first_good(policy, 100)
 
 
+@pytest.mark.full
 def test_a_backfill_in_steps_ends_with_the_items_of_one_in_one_go(gallery):
     for share in (0.05, 0.1, 0.25):
         gallery.upgrade("v2", backfill=cs.Backfill(share=share, order="sigma"), run=AT_ONCE)
@@ -156,6 +158,7 @@ def test_plan_embeds_a_sample_to_say_how_many_can_be(gallery):
     assert gallery.plan("v2").embeddable is None
 
 
+@pytest.mark.full
 def test_an_encoder_that_knows_its_ids_is_planned_with_exactly(known):
     planned = known.plan("v2", backfill=0.9)
     assert planned.embeddable == len(GOOD)

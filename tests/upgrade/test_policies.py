@@ -17,6 +17,7 @@ from compatstore.upgrade.backfilling.policies import entropy, least_confidence, 
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
 from compatstore.upgrade.backfilling.random_order import random_scores
 from galleries import artifact
+from tiers import few
 
 SEED = np.random.default_rng(0)
 IDS = [f"item-{number}" for number in range(800)]
@@ -67,7 +68,7 @@ POLICIES = [
 ]
 
 
-@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("policy", few(3, POLICIES))
 def test_a_gallery_embeds_what_the_policy_puts_first(gallery, policy):
     chosen = order(policy, rows_of(gallery), seed=3)[:200]
     report = gallery.upgrade("v2", backfill=cs.Backfill(share=0.25, order=policy, seed=3))
@@ -81,7 +82,7 @@ STOPPED = [
 ]
 
 
-@pytest.mark.parametrize("policy", STOPPED)
+@pytest.mark.parametrize("policy", few(2, STOPPED))
 def test_a_stopped_backfill_ends_with_the_set_of_an_unstopped_one(gallery, policy):
     gallery.upgrade(
         "v2", backfill=cs.Backfill(write_mode="move_rows")
@@ -100,6 +101,7 @@ def test_a_stopped_backfill_ends_with_the_set_of_an_unstopped_one(gallery, polic
     assert gallery.upgrade("v2").backfilled == 0, "what became native lost its sigma and is still counted as chosen"
 
 
+@pytest.mark.full
 def test_a_backfill_in_steps_ends_with_the_set_of_one_in_one_go(gallery):
     gallery.upgrade("v2")
     chosen = order("sigma", rows_of(gallery))
@@ -109,7 +111,8 @@ def test_a_backfill_in_steps_ends_with_the_set_of_one_in_one_go(gallery):
 
 
 @pytest.mark.parametrize(
-    "policy", ["spread-sigma", "spread-sigma:kind", "column:views", "sigma*column:views", "sigma*traffic"]
+    "policy",
+    few(1, ["spread-sigma", "spread-sigma:kind", "column:views", "sigma*column:views", "sigma*traffic"]),
 )
 def test_an_estimate_goes_by_the_order_of_the_backfill(gallery, policy):
     asked = {"backfill": cs.Backfill(share=0.5, order=policy), "gates": cs.Gates(sample=800)}
@@ -144,17 +147,20 @@ def test_items_that_could_not_be_transformed_come_first(tmp_path):
 
 @pytest.mark.parametrize(
     ("policy", "words"),
-    [
-        ("alphabetical", "random, spread, sigma"),
-        ("oracle", "random, spread, sigma"),
-        ("sigma*", "random, spread, sigma"),
-        ("column:", "random, spread, sigma"),
-        ("column:price", "no such column"),
-        ("spread-sigma:", "random, spread, sigma"),
-        ("spread-sigma:price", "price"),
-        ("spread-sigma:v1", "text or whole numbers"),
-        ("sigma*column:title", "string"),
-    ],
+    few(
+        6,
+        [
+            ("alphabetical", "random, spread, sigma"),
+            ("oracle", "random, spread, sigma"),
+            ("sigma*", "random, spread, sigma"),
+            ("column:", "random, spread, sigma"),
+            ("column:price", "no such column"),
+            ("spread-sigma:", "random, spread, sigma"),
+            ("spread-sigma:price", "price"),
+            ("spread-sigma:v1", "text or whole numbers"),
+            ("sigma*column:title", "string"),
+        ],
+    ),
 )
 def test_a_policy_that_the_gallery_cannot_follow_is_refused_before_anything_is_written(gallery, policy, words):
     before = gallery.status().table_version
@@ -199,6 +205,7 @@ def test_confidence_scores_are_what_their_names_say():
         entropy(np.zeros((3, 1)))
 
 
+@pytest.mark.full
 @given(
     st.lists(st.tuples(st.integers(0, 4), st.floats(0, 9) | st.just(float("nan"))), min_size=1, max_size=60),
     st.integers(0, 99),
@@ -214,6 +221,7 @@ def test_spread_by_sigma_takes_the_most_uncertain_of_each_class_and_as_many_as_s
     assert kinds[chosen].tolist() == kinds[alike].tolist(), "sigma does not decide how many are from each class"
 
 
+@pytest.mark.full
 @given(
     st.lists(st.floats(0, 1e30) | st.just(float("nan")), min_size=1, max_size=60),
     st.integers(0, 99),

@@ -18,6 +18,7 @@ from compatstore.evaluation.sampled import find_in_galleries
 from compatstore.trainers import Pairs, Ridge
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.sample import draw_sample
+from tiers import few
 
 ALL = {"cmc@1", "cmc@5", "recall@10", "ndcg@10", "mrr@10", "map"}
 
@@ -69,6 +70,7 @@ def values(row):
     return {name: figure.value for name, figure in row.figures.items()}
 
 
+@pytest.mark.full
 def test_a_gallery_that_fits_is_searched_as_a_whole(gallery, world):
     before = gallery.status().table_version
     table = gallery.evaluate("v2", labels=texts(world))
@@ -82,13 +84,14 @@ def test_a_gallery_that_fits_is_searched_as_a_whole(gallery, world):
         assert all(figure.low <= figure.value <= figure.high for figure in row.figures.values())
 
 
-@pytest.mark.parametrize("names", [("v1", "v2"), ("source", "target")])
+@pytest.mark.parametrize("names", few(1, ["v1 v2", "source target"]))
 def test_vectors_of_both_models_need_no_encoder_and_ask_the_same(gallery, world, names):
     by_text = gallery.evaluate("v2", labels=texts(world))
-    by_vector = gallery.evaluate("v2", labels=vectors(world, names))
+    by_vector = gallery.evaluate("v2", labels=vectors(world, names.split()))
     assert [values(row) for row in by_vector.rows] == [values(row) for row in by_text.rows]
 
 
+@pytest.mark.full
 def test_a_sample_has_all_that_is_correct_and_knows_the_gallery_where_no_native_is_needed(gallery, world):
     full, part = (gallery.evaluate("v2", labels=texts(world), sample=size) for size in (ITEMS, 170))
     assert part.num_queries < 120
@@ -116,6 +119,7 @@ def test_the_sample_of_an_estimate_holds_every_correct_item_and_weighs_the_other
     assert len(set(sample.places)) == 170
 
 
+@pytest.mark.full
 def test_gates_of_judged_figures(gallery, world):
     asked = texts(world)
     planned = gallery.plan(
@@ -144,6 +148,7 @@ def test_judged_figures_need_judgements(gallery, criterion):
         gallery.evaluate("v2", criterion=criterion, labels="label")
 
 
+@pytest.mark.full
 def test_an_upgrade_is_fused_by_queries_and_its_report_asks_them_again(gallery, world, tmp_path):
     questions, qrels = tmp_path / "q.jsonl", tmp_path / "qrels.tsv"
     questions.write_text("".join(json.dumps({"_id": name, "text": name}) + "\n" for name in ASKING))
@@ -174,6 +179,7 @@ def test_an_upgrade_is_fused_by_queries_and_its_report_asks_them_again(gallery, 
         gallery.report("v2")
 
 
+@pytest.mark.full
 def test_what_a_sample_says_of_the_fusion_that_is_served_is_of_the_whole_gallery(gallery, world):
     gallery.upgrade("v2", backfill=0.3)
     gallery.fuse("v2", labels=texts(world), weight=0.5)
@@ -183,6 +189,7 @@ def test_what_a_sample_says_of_the_fusion_that_is_served_is_of_the_whole_gallery
     assert values(part.row("fused as served")) == pytest.approx(values(whole.row("fused as served")))
 
 
+@pytest.mark.full
 def test_queries_of_a_program_are_asked_for_again(gallery, world):
     gallery.upgrade("v2", gates=cs.Gates(labels=texts(world), sample=ITEMS))
     with pytest.raises(InvalidInput, match="queries that a program held"):
@@ -198,6 +205,7 @@ def test_without_judgements_the_targets_own_neighbours_are_right(gallery, world)
     assert table.row("t/t").figures["map"].value > 0.5
 
 
+@pytest.mark.full
 def test_items_that_ask_do_not_find_themselves_and_are_left_out_where_learned_from(tmp_path, world):
     """The judgements of each item name the item itself, which counts for nothing."""
     gallery = world.gallery(tmp_path / "items.lance")
@@ -279,6 +287,7 @@ def test_texts_need_encoders_of_both_versions(gallery, world):
     assert alone.evaluate("v2", labels=vectors(world)).num_queries == 120
 
 
+@pytest.mark.full
 def test_an_upgrade_without_a_hop_is_merged_by_queries(tmp_path, world):
     encoders = world.encoders()
     v1 = cs.EmbeddingVersion("v1", dim=10, metric="l2", encoder=encoders["v1"])
@@ -292,6 +301,7 @@ def test_an_upgrade_without_a_hop_is_merged_by_queries(tmp_path, world):
     assert (part.criterion, part.truth) == ("map", "qrels")
 
 
+@pytest.mark.full
 def test_an_estimate_by_queries_is_taken_up_again_by_the_same_queries(gallery, world):
     gates = cs.Gates(labels=texts(world), require=("map>=0.05",), sample=ITEMS)
     gallery.upgrade("v2", backfill=0.2, gates=gates)

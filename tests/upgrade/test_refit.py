@@ -10,6 +10,7 @@ import compatstore as cs
 from compatstore.errors import Interrupted
 from compatstore.storage.doubts import shrinkage_of as recorded
 from compatstore.trainers import FastFill, Pairs, Refit, Ridge
+from tiers import few
 
 PIXELS, LABELS = load_digits(return_X_y=True)
 PIXELS = (PIXELS / 16).astype(np.float32)
@@ -53,7 +54,7 @@ def steps(gallery):
     return [entry.step for entry in gallery.history()]
 
 
-@pytest.mark.parametrize("policy", ["random", "sigma"])
+@pytest.mark.parametrize("policy", few(1, ["random", "sigma"]))
 def test_what_remains_is_hopped_by_the_corrected_transform(tmp_path, learned, policy):
     plain, gallery = make(tmp_path / "plain.lance", learned), make(tmp_path / "refit.lance", learned)
     plain.upgrade("v2", backfill=cs.Backfill(share=0.3, order=policy))
@@ -74,6 +75,7 @@ def test_what_remains_is_hopped_by_the_corrected_transform(tmp_path, learned, po
     assert "held-out squared distance" in entry.note
 
 
+@pytest.mark.full
 def test_the_same_command_again_does_nothing_and_a_larger_budget_refits_once_more(tmp_path, learned):
     gallery = make(tmp_path / "g.lance", learned)
     gallery.upgrade("v2", backfill=0.2, learn=Refit())
@@ -87,7 +89,7 @@ def test_the_same_command_again_does_nothing_and_a_larger_budget_refits_once_mor
     assert error(gallery) < 1.2 * first
 
 
-@pytest.mark.parametrize("stop", ["backfill", "hop"])
+@pytest.mark.parametrize("stop", few(1, ["backfill", "hop"]))
 def test_a_stopped_refit_goes_on_to_the_state_of_an_uninterrupted_one(tmp_path, learned, stop):
     whole, gallery = make(tmp_path / "whole.lance", learned), make(tmp_path / "stopped.lance", learned)
     whole.upgrade("v2", backfill=cs.Backfill(share=0.3, order="sigma"), learn=Refit())

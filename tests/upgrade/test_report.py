@@ -32,6 +32,7 @@ def upgraded(template, tmp_path):
     return cs.Gallery.open(str(tmp_path / "g.lance"), encoders={"v2": encoder})
 
 
+@pytest.mark.full
 def test_what_was_estimated_stands_beside_what_other_items_measure(upgraded):
     before = upgraded.status().table_version
     report = upgraded.report()
@@ -49,6 +50,7 @@ def test_what_was_estimated_stands_beside_what_other_items_measure(upgraded):
     assert report.advice == "Nothing that was measured speaks against it."
 
 
+@pytest.mark.full
 def test_what_is_served_is_measured_not_what_was_planned(upgraded):
     upgraded.upgrade("v2", backfill=1.0)
     report = upgraded.report()
@@ -71,6 +73,7 @@ def test_a_report_begins_with_its_own_upgrade(upgradable, monkeypatch):
     assert [step.step for step in upgradable.report("v2", measure=False).history] == ["expand", "hop", "ready"]
 
 
+@pytest.mark.full
 def test_without_an_estimate_a_sample_has_to_be_named(tmp_path):
     gallery = gallery_of(tmp_path, NOISY, DIGITS)
     gallery.upgrade("v2", backfill=0.1)
@@ -96,6 +99,7 @@ def test_no_upgrade_no_report(tmp_path):
             gallery.report(target)
 
 
+@pytest.mark.full
 def test_an_estimate_that_saw_everything_leaves_nothing_to_measure_with(tmp_path):
     gallery = gallery_of(tmp_path, NOISY[:500], DIGITS[:500])
     gallery.upgrade("v2", gates=cs.Gates(sample=493), backfill=0.1)
@@ -103,6 +107,7 @@ def test_an_estimate_that_saw_everything_leaves_nothing_to_measure_with(tmp_path
         gallery.report()
 
 
+@pytest.mark.full
 def test_the_files(upgraded, tmp_path):
     report = upgraded.report()
     files = write_report(report, tmp_path / "out")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 
 import pytest
 
@@ -12,7 +11,6 @@ from compatstore.errors import InvalidInput
 from compatstore.storage.records import RunRecord
 from compatstore.upgrade.requests.backfill import write_mode_of
 
-MOST_PARAMETERS = 8
 RUN = RunRecord(
     target="v2",
     source="v1",
@@ -24,23 +22,6 @@ RUN = RunRecord(
     seed=0,
     started_at="2026-01-01T00:00:00+00:00",
 )
-
-
-def verbs():
-    for name, member in inspect.getmembers_static(cs.Gallery):
-        function = getattr(member, "__func__", member)
-        if not name.startswith("_") and inspect.isfunction(function):
-            parameters = [each for each in inspect.signature(function).parameters if each not in ("self", "cls")]
-            yield pytest.param(parameters, id=name)
-
-
-@pytest.mark.parametrize("parameters", list(verbs()))
-def test_no_verb_of_a_gallery_has_many_parameters(parameters):
-    assert len(parameters) <= MOST_PARAMETERS
-
-
-def test_there_are_verbs():
-    assert len(list(verbs())) > 30
 
 
 @pytest.mark.parametrize("request_type", [cs.Backfill, cs.Gates, cs.RunSettings])

@@ -59,6 +59,7 @@ def test_natives_are_the_encoders_and_the_rest_is_transformed(gallery):
     np.testing.assert_array_equal(gallery.vectors(IDS, "v1"), DIGITS[:, :32])
 
 
+@pytest.mark.full
 def test_a_larger_backfill_keeps_what_is_native_and_reaches_the_whole(gallery):
     gallery.upgrade("v2", backfill=0.25)
     first = origins(gallery)

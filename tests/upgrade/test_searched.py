@@ -20,6 +20,7 @@ from compatstore.storage.location import locate
 from compatstore.upgrade.backfilling import searched
 from compatstore.upgrade.backfilling.search_account import charge, read_spent
 from compatstore.upgrade.leases.holding import hold_lease
+from tiers import few
 
 ITEMS, SHORT, LONG = 60, 4, 6
 IDS = [f"item-{number:03d}" for number in range(ITEMS)]
@@ -234,7 +235,7 @@ for row in {rows!r}:
 """
 
 
-@pytest.mark.parametrize("mode", ["move_rows", "rewrite_columns"])
+@pytest.mark.parametrize("mode", few(1, ["move_rows", "rewrite_columns"]))
 def test_a_process_that_is_killed_while_it_writes_leaves_a_sound_gallery(gallery, mode):
     gallery.upgrade("v2", backfill=cs.Backfill(share=0.0, write_mode=mode))
     uri, here = gallery._catalog.store.location.uri, str(Path(__file__).parent)

@@ -11,11 +11,13 @@ from compatstore.errors import GateFailed, InvalidInput, UpgradeError
 from compatstore.evaluation import rank_queries, summarise
 from compatstore.trainers import Refit
 from compatstore.upgrade.estimates.measured import as_served, what_matters
+from tiers import few
 
 SOME = DIGITS[:600]
 SHRINKAGE = Shrinkage((-2.0, 0.0, 2.0), (1.0, 0.6, 0.2), 0.5)
 
 
+@pytest.mark.full
 def test_a_better_target_is_advised_and_nothing_is_written(tmp_path):
     gallery = gallery_of(tmp_path, DIGITS[:, ::9], DIGITS)
     before = gallery.status().table_version
@@ -28,11 +30,13 @@ def test_a_better_target_is_advised_and_nothing_is_written(tmp_path):
     assert table.num_queries == 1000
 
 
+@pytest.mark.full
 def test_a_worse_target_is_advised_against(tmp_path):
     gallery = gallery_of(tmp_path, DIGITS, DIGITS[:, ::9])
     assert gallery.evaluate("v2", labels="digit", sample=1000).advice.verdict == "do not upgrade"
 
 
+@pytest.mark.full
 def test_natives_in_the_table_serve_where_there_is_no_encoder(tmp_path):
     gallery = gallery_of(tmp_path, DIGITS[:, ::9], DIGITS)
     gallery.upgrade("v2", backfill=0.5)
@@ -93,8 +97,8 @@ def kept(sigma2):
     return np.interp(np.log(sigma2.astype(np.float64)), SHRINKAGE.log_sigma2, SHRINKAGE.factors)[:, None]
 
 
-@pytest.mark.parametrize("metric", ["cosine", "l2"])
-@pytest.mark.parametrize("sample", [600, 200])
+@pytest.mark.parametrize("metric", few(1, ["cosine", "l2"]))
+@pytest.mark.parametrize("sample", few(1, [200, 600]))
 def test_searches_by_expected_distances_are_measured(tmp_path, metric, sample):
     gallery, native, hopped = doubted_gallery(tmp_path / "g.lance", metric)
     table = gallery.evaluate("v2", labels="digit", sample=sample, shares=(0.25,), criterion="map")
@@ -124,13 +128,14 @@ def test_searches_by_expected_distances_are_measured(tmp_path, metric, sample):
         assert "cmc@1" not in table.row("expected 25%").figures
 
 
-@pytest.mark.parametrize("shrinkage", [None, SHRINKAGE])
+@pytest.mark.parametrize("shrinkage", few(1, [None, SHRINKAGE]))
 def test_a_transform_that_was_not_measured_is_not_doubted(tmp_path, shrinkage):
     gallery, _, _ = doubted_gallery(tmp_path / "g.lance", shrinkage=shrinkage)
     table = gallery.evaluate("v2", labels="digit", sample=300)
     assert any(row.name.startswith("expected") for row in table.rows) == (shrinkage is not None)
 
 
+@pytest.mark.full
 def test_a_report_measures_searches_as_they_are_served(tmp_path):
     gallery, native, hopped = doubted_gallery(tmp_path / "g.lance")
     gallery.upgrade("v2", backfill=0.25)
@@ -151,6 +156,7 @@ def test_a_report_measures_searches_as_they_are_served(tmp_path):
     assert served == [IDS[place] for place in np.argsort(-(mixed @ query[0]), kind="stable")[:5]]
 
 
+@pytest.mark.full
 def test_gates_are_checked_by_expected_distances_and_the_upgrade_is_served_so(tmp_path):
     gallery, native, hopped = doubted_gallery(tmp_path / "g.lance")
     asked = {"labels": "digit", "sample": 600}
@@ -174,6 +180,7 @@ def test_gates_are_checked_by_expected_distances_and_the_upgrade_is_served_so(tm
     assert served == [IDS[place] for place in np.argsort(-(vectors @ native[7]), kind="stable")[:5]]
 
 
+@pytest.mark.full
 def test_a_target_quality_is_kept_by_expected_distances(tmp_path):
     gallery, _, _ = doubted_gallery(tmp_path / "g.lance")
     asked = cs.Gates(target_quality=0.9, serving="expected", labels="digit", sample=600)
@@ -188,7 +195,7 @@ def test_a_target_quality_is_kept_by_expected_distances(tmp_path):
     assert report.estimate.terms.serving == "expected"
 
 
-@pytest.mark.parametrize("learn", [None, Refit()])
+@pytest.mark.parametrize("learn", few(1, [None, Refit()]))
 def test_expected_distances_are_not_promised_of_a_transform_that_says_none(tmp_path, learn):
     gallery, _, _ = doubted_gallery(tmp_path / "g.lance", shrinkage=None)
     asked = cs.Gates(serving="expected", labels="digit", sample=300)

@@ -85,6 +85,7 @@ def test_a_dry_run_says_what_would_go_and_touches_nothing(worn, files):
     assert said.after.files < said.before.files
 
 
+@pytest.mark.full
 def test_an_upgrade_goes_on_and_cuts_over_after_it(worn, vectors):
     gallery, _ = worn
     gallery.upgrade("v2")
@@ -114,6 +115,7 @@ def test_the_data_of_a_retired_version_goes(worn):
     assert gallery.verify().clean
 
 
+@pytest.mark.full
 def test_what_killed_processes_left_goes_and_what_may_be_under_way_stays(worn):
     gallery, path = worn
     catalog = gallery._catalog
@@ -184,6 +186,7 @@ def test_it_is_refused_while_somebody_works(worn, files, target):
     assert gallery.optimize(grace=GRACE).after.fragments == 1
 
 
+@pytest.mark.full
 def test_searches_and_writes_go_on_beside_it(worn, vectors):
     gallery, path = worn
     query, halt, failures, found = vectors(1)[0], threading.Event(), [], []

@@ -39,6 +39,7 @@ def single(tmp_path, vectors, monkeypatch):
     return path, gallery, given
 
 
+@pytest.mark.full
 def test_items_that_come_one_by_one_are_in_few_fragments_and_files(single):
     path, gallery, given = single
     assert len(lance.dataset(str(path)).get_fragments()) < FEWEST
@@ -51,6 +52,7 @@ def test_items_that_come_one_by_one_are_in_few_fragments_and_files(single):
     assert "compatstore-v1" in lance.dataset(str(path)).tags.list()
 
 
+@pytest.mark.full
 def test_commits_that_add_no_fragment_are_cleaned_up_after_too(gallery, tmp_path, monkeypatch):
     keep_few(monkeypatch)
     path = tmp_path / "gallery.lance"

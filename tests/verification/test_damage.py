@@ -22,6 +22,7 @@ from compatstore.storage.registry import KEY
 from compatstore.upgrade.requests.run_settings import RunSettings
 from compatstore.verification import verify_at
 from galleries import SOURCE, artifact, items
+from tiers import few
 
 ROWS = 300
 IDS = items(0, ROWS)["id"]
@@ -134,8 +135,8 @@ def latest(files):
     return sorted(files)[:1] if files and files[0].suffix == ".manifest" else sorted(files)
 
 
-@pytest.mark.parametrize("damage", [cut, garbage, Path.unlink, flip], ids=lambda damage: damage.__name__)
-@pytest.mark.parametrize("pattern", BESIDE)
+@pytest.mark.parametrize("damage", few(1, [cut, garbage, Path.unlink, flip]), ids=lambda damage: damage.__name__)
+@pytest.mark.parametrize("pattern", few(1, BESIDE))
 def test_files_beside_the_table(template, tmp_path, pattern, damage):
     files = latest(sorted((template / "_compatstore").glob(pattern)))
     assert files
@@ -158,7 +159,7 @@ def test_files_beside_the_table(template, tmp_path, pattern, damage):
         verbs(path)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"x" * 1000, b"[" * 100_000])
+@pytest.mark.parametrize("content", few(1, [b"", b"{", b"x" * 1000, b"[" * 100_000]))
 def test_counts_that_are_damaged_are_counted_again(path, content):
     (path / "_compatstore" / "counts-v2.json").write_bytes(content)
     assert found(path) == []
@@ -184,8 +185,8 @@ def test_any_bit_of_a_staged_vector_is_seen(path, at):
 OURS_OF_LANCE = ("data/*", "_versions/*", "_indices/*/*", "_deletions/*", "_refs/tags/*")
 
 
-@pytest.mark.parametrize("damage", [cut, garbage, Path.unlink], ids=lambda damage: damage.__name__)
-@pytest.mark.parametrize("pattern", OURS_OF_LANCE)
+@pytest.mark.parametrize("damage", few(1, [cut, garbage, Path.unlink]), ids=lambda damage: damage.__name__)
+@pytest.mark.parametrize("pattern", few(2, OURS_OF_LANCE))
 def test_files_of_the_table(template, tmp_path, pattern, damage):
     files = latest(sorted(template.glob(pattern)))
     assert files
@@ -233,7 +234,7 @@ TAMPERED = {
 }
 
 
-@pytest.mark.parametrize("tampering", TAMPERED)
+@pytest.mark.parametrize("tampering", few(3, TAMPERED))
 def test_a_tampered_registry_is_found_and_can_be_put_back(path, tampering):
     change = TAMPERED[tampering]
     tamper(path, change if isinstance(change, str) else exchanged(registry_of(path), *change))
@@ -264,7 +265,7 @@ def well_typed(value):
 
 
 @pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("part", ["versions", "artifacts", "runs", "rest"])
+@pytest.mark.parametrize("part", few(1, ["rest", "versions", "artifacts", "runs"]))
 def test_any_other_value_in_the_registry_is_answered_by_every_verb(template, tmp_path, part, every):
     registry = registry_of(template)
     chosen = [p for p in places(registry) if p and (p[0] == part or (part == "rest" and len(p) == 1))]
@@ -280,6 +281,7 @@ def test_any_other_value_in_the_registry_is_answered_by_every_verb(template, tmp
             shutil.rmtree(path)
 
 
+@pytest.mark.full
 def test_hostile_values_in_the_registry_are_refused_or_found(template):
     registry = registry_of(template)
     for place in places(registry):
@@ -291,7 +293,7 @@ def test_hostile_values_in_the_registry_are_refused_or_found(template):
                 continue
 
 
-@pytest.mark.parametrize("key", ["lease.v2", "stop.v2"])
+@pytest.mark.parametrize("key", few(1, ["lease.v2", "stop.v2"]))
 @pytest.mark.parametrize("text", ["{", "[]", '{"target": 3}', "[" * 100_000, '{"token": "x"}'])
 def test_lease_records_that_cannot_be_read(path, key, text):
     lance.dataset(path / "_compatstore" / "leases.lance").update_config({key: text})

@@ -39,6 +39,7 @@ def test_extras_say_how_to_get_them(environment):
             assert diagnosis.fix == f'Run: pip install "compatstore[{topic.removeprefix("extra ")}]"'
 
 
+@pytest.mark.full
 def test_a_library_of_another_version_is_a_problem(monkeypatch):
     """A distribution of that name, further up the path, says that it is another version."""
     program = """
@@ -58,6 +59,7 @@ for d in needed_libraries():
     assert fix.startswith('Run: pip install "pylance')
 
 
+@pytest.mark.full
 def test_more_threads_than_cores_is_a_warning():
     program = "from compatstore.verification.environment import threads\nprint(next(threads()))"
     environment = {**os.environ, "OMP_NUM_THREADS": "64", "OPENBLAS_NUM_THREADS": "64"}

@@ -22,6 +22,7 @@ from compatstore.cli.app import app
 from compatstore.errors import InvalidInput
 from compatstore.verification import doctor, plain_vectors
 from compatstore.verification.plain_vectors import VectorTally
+from tiers import few
 
 PIXELS = load_digits().data[:900].astype(np.float32)
 
@@ -50,6 +51,7 @@ def contents(folder):
     return {path: path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
 
 
+@pytest.mark.full
 def test_a_table_is_looked_at_and_not_a_byte_is_written(tmp_path):
     table = adoptable(tmp_path, a_table(path=[f"{row}.jpg" if row % 9 else None for row in range(900)]))
     table.create_index("key", config=BTree())
@@ -66,6 +68,7 @@ def test_a_table_is_looked_at_and_not_a_byte_is_written(tmp_path):
     assert [topic for topic, d in found.items() if d.level == "problem"] == []
 
 
+@pytest.mark.full
 def test_the_command_that_it_names_adopts(tmp_path):
     adoptable(tmp_path, a_table())
     command = look(f"{tmp_path}#photos")["adoption"].fix.removeprefix("Run: compatstore ")
@@ -74,6 +77,7 @@ def test_the_command_that_it_names_adopts(tmp_path):
     assert "gallery" in look(f"{tmp_path}#photos")
 
 
+@pytest.mark.full
 def test_a_table_that_cannot_be_adopted_says_why_as_adopt_does(tmp_path):
     adoptable(tmp_path, a_table(key=["same"] * 900))
     found = look(f"{tmp_path}#photos")["adoption"]
@@ -97,7 +101,7 @@ def write(table, vectors, suffix, folder):
     return path
 
 
-@pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".feather", ".npz", ".npy"])
+@pytest.mark.parametrize("suffix", few(1, [".parquet", ".arrow", ".feather", ".npz", ".npy"]))
 def test_flaws_are_counted_in_files_of_all_kinds(suffix, tmp_path):
     vectors = PIXELS.copy()
     vectors[5], vectors[17, 3], vectors[800, 0] = 0, np.nan, np.inf
@@ -114,6 +118,7 @@ def test_flaws_are_counted_in_files_of_all_kinds(suffix, tmp_path):
     assert os.listdir(tmp_path) == [path.name]
 
 
+@pytest.mark.full
 def test_arrays_and_tables_in_memory():
     lengths = np.linalg.norm(PIXELS, axis=1, keepdims=True)
     unit = PIXELS / lengths
@@ -132,6 +137,7 @@ def test_rows_of_other_lengths_and_without_a_vector():
     assert found["not finite"].what == "1 rows hold NaN, infinite or missing values, the first at row 723"
 
 
+@pytest.mark.full
 def test_each_of_several_columns_is_looked_at_or_the_one_that_is_named():
     table = a_table(short=lists(PIXELS[:, :8]))
     assert {"zero vectors of embedding", "zero vectors of short"} <= look(table).keys()
@@ -146,6 +152,7 @@ def mixed(rows):
     return np.where(chosen[:, None], other, PIXELS).astype(np.float32)
 
 
+@pytest.mark.full
 def test_two_models_are_a_problem_with_the_dates_between_which_they_lie(tmp_path):
     table = a_table(mixed(range(600, 700))).take(pa.array(np.random.default_rng(0).permutation(900)))
     adoptable(tmp_path, table)
@@ -161,6 +168,7 @@ def test_two_models_are_a_problem_with_the_dates_between_which_they_lie(tmp_path
     assert "such as key p" in found["what"]
 
 
+@pytest.mark.full
 def test_an_order_may_lack_values_and_be_named():
     order = pa.array([None if row % 10 == 0 else float(row) for row in range(900)])
     assert "ranges of when were compared" in look(a_table(when=order), order="when")["two models"].what
@@ -179,6 +187,7 @@ def test_a_column_that_is_not_there_is_refused(named, said):
         doctor(a_table(), **named)
 
 
+@pytest.mark.full
 def test_what_cannot_be_read_is_refused_by_name(tmp_path):
     for name in ("a.parquet", "a.arrow", "a.npz", "a.npy"):
         (tmp_path / name).write_bytes(b"nothing of the kind")

@@ -7,6 +7,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 from compatstore.verification.two_models import effective_rank, find_mixture, neighbourhoods, range_of
+from tiers import few
 
 
 def unit(vectors):
@@ -28,6 +29,7 @@ def some(n, rows):
     return chosen
 
 
+@pytest.mark.full
 def test_a_tenth_of_another_models_rows_is_found_without_any_order(models):
     for seed, (own, other) in enumerate((models, models[::-1])):
         foreign = some(len(own), np.random.default_rng(seed).permutation(len(own))[:180])
@@ -38,6 +40,7 @@ def test_a_tenth_of_another_models_rows_is_found_without_any_order(models):
         assert range_of(found.part) is None
 
 
+@pytest.mark.full
 def test_a_range_of_another_models_rows_is_found_and_named(models):
     own, other = models
     foreign = some(len(own), range(900, 1_080))
@@ -54,7 +57,7 @@ def test_a_rotation_alone_is_another_model(models):
     assert find_mixture(np.where(foreign[:, None], rotated, own)).found
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", few(1, range(2)))
 def test_ten_classes_of_one_model_are_no_sign_in_whatever_order(models, seed):
     digits = load_digits().target
     for own in models:
@@ -68,6 +71,7 @@ def test_too_few_rows_are_not_judged(models):
     assert find_mixture(models[0][:599]) is None
 
 
+@pytest.mark.full
 def test_long_vectors_are_judged_by_a_projection(models):
     longer = np.random.default_rng(0).normal(size=(64, 900)).astype(np.float32)
     own, other = (vectors @ longer for vectors in models)

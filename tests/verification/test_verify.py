@@ -304,6 +304,7 @@ class TestRecords:
         assert verify(path).clean
 
 
+@pytest.mark.full
 def test_a_target_in_use_without_the_index_of_its_source(tmp_path):
     path = str(tmp_path / "g.lance")
     gallery = cs.Gallery.create(path, SOURCE)

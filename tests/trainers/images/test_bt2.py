@@ -113,6 +113,7 @@ def test_gradients_reach_all_of_the_target_and_nothing_else(split, source) -> No
         assert frozen or parameter.grad.abs().sum() > 0, name
 
 
+@pytest.mark.full
 def test_bases_are_orthogonal_after_training_and_plain_when_stored(series) -> None:
     for model in series[1:]:
         network = model.encoder.module
@@ -159,6 +160,7 @@ def test_the_head_classifies_the_output(split, series) -> None:
     assert np.mean(predicted == np.asarray(split[1].labels)) == pytest.approx(series[1].figures["accuracy"])
 
 
+@pytest.mark.full
 def test_images_are_compared_with_given_vectors(split, source) -> None:
     """A stand-in for a text encoder's captions: each class's own direction, with noise."""
     train, test = split

@@ -14,6 +14,7 @@ from compatstore.errors import InvalidInput
 from compatstore.trainers import Images, Independent
 from compatstore.trainers.images.classification import accuracy
 from compatstore.trainers.training import EpochProgress
+from tiers import few
 
 
 def digits() -> tuple[Images, Images]:
@@ -31,6 +32,7 @@ def first_neighbour(encoder: NetworkEncoder, images: Images) -> float:
     return float(np.mean(labels[nearest] == labels))
 
 
+@pytest.mark.full
 def test_a_model_of_five_digits_is_good_at_them_and_weaker_on_all_ten() -> None:
     source = Independent(dim=16, width=8, epochs=10).fit(TRAIN.of_classes(range(5)), held_out=TEST.of_classes(range(5)))
     target = Independent(dim=64, width=16, epochs=10).fit(TRAIN, held_out=TEST)
@@ -41,7 +43,7 @@ def test_a_model_of_five_digits_is_good_at_them_and_weaker_on_all_ten() -> None:
     assert (source.head.shape, source.head.dtype) == ((5, 16), np.float32)
 
 
-@pytest.mark.parametrize("head", ["linear", "unit-linear", "cosine", "arcface", "cosface"])
+@pytest.mark.parametrize("head", few(3, ["linear", "unit-linear", "cosine", "arcface", "cosface"]))
 def test_every_head_classifies_with_its_rows(head: str) -> None:
     few = TRAIN.of_classes(["3", "8"])
     model = Independent(dim=8, width=4, epochs=20, head=head).fit(few)

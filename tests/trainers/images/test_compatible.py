@@ -18,6 +18,7 @@ from compatstore.encoders.network import Preprocessing
 from compatstore.errors import FingerprintMismatch, Incompatible, InvalidInput
 from compatstore.trainers import BCT, RACT, Augmentation, Images, Independent, TrainedModel
 from compatstore.trainers.images.source_model import FrozenSource, SourceKnowledge, class_means
+from tiers import few
 
 DATA = load_digits()
 TRAIN, TEST = Images((DATA.images * 255 / 16).astype(np.uint8), DATA.target).split(0.4, seed=0)
@@ -28,7 +29,7 @@ def source() -> TrainedModel:
     return Independent(dim=12, width=8, epochs=8, head="cosine").fit(TRAIN.of_classes(range(5)))
 
 
-@pytest.fixture(scope="module", params=[12, 20], ids=["BCT", "BCT(+8)"])
+@pytest.fixture(scope="module", params=few(1, [12, 20]), ids=["BCT", "BCT(+8)"])
 def target(request: pytest.FixtureRequest, source: TrainedModel):
     trainer = BCT(dim=request.param, width=12, epochs=10, batch_size=32, head="cosine")
     return trainer.fit(TRAIN, source, held_out=TEST)

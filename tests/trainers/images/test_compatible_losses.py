@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -19,6 +19,7 @@ from compatstore.trainers.images.bct import refined_features
 from compatstore.trainers.images.classification import ClassHead
 from compatstore.trainers.images.compatible import CompatibleTraining, Views
 from compatstore.trainers.images.source_model import FrozenSource, SourceKnowledge
+from properties import examples
 
 CLASSES, DIM = 4, 6
 HEADS = ["linear", "unit-linear", "cosine", "arcface", "cosface"]
@@ -94,7 +95,7 @@ def close(found: torch.Tensor, expected: float) -> None:
 
 
 @given(seed=st.integers(0, 99), head=st.sampled_from(HEADS), smoothing=st.floats(0, 0.5))
-@settings(max_examples=40)
+@examples(40)
 def test_bct_classifies_through_the_source_s_rows(seed: int, head: str, smoothing: float) -> None:
     method = BCT(dim=DIM, head=head, weight=2.5, scale=7.0, margin=0.4, label_smoothing=smoothing)
     views, known = batch(seed), knowledge(seed + 50)

@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 import torch
 from crafted import damages, mutations
-from hypothesis import given, settings
+from hypothesis import given
 
 from compatstore.encoders.backbones import SmallConvNet
 from compatstore.encoders.network import NetworkEncoder, Preprocessing
 from compatstore.errors import CorruptArtifact, Incompatible
 from compatstore.trainers import TrainedModel
 from compatstore.trainers.images.checkpoint import Checkpoint, Resumable
+from properties import examples
 
 
 def resumable():
@@ -48,7 +49,7 @@ def assert_goes_on_or_is_refused(checkpoint, content):
 def test_damaged_checkpoints(checkpoint):
     kept, content = checkpoint
 
-    @settings(max_examples=150)
+    @examples(150)
     @given(damages(content))
     def damaged(content):
         assert_goes_on_or_is_refused(kept, content)
@@ -62,7 +63,7 @@ def test_checkpoints_with_another_note(checkpoint):
     header = json.loads(content[8:end])
     description = json.loads(header["__metadata__"]["compatstore"])
 
-    @settings(max_examples=150)
+    @examples(150)
     @given(mutations(description))
     def mutated(description):
         text = json.dumps(header | {"__metadata__": {"compatstore": json.dumps(description)}}).encode()
@@ -77,7 +78,7 @@ def test_models_with_another_description(tmp_path):
     model.save(tmp_path / "m.model")
     description = json.loads((tmp_path / "m.model" / "model.json").read_text())
 
-    @settings(max_examples=150)
+    @examples(150)
     @given(mutations(description))
     def mutated(description):
         (tmp_path / "m.model" / "model.json").write_text(json.dumps(description))

@@ -221,6 +221,7 @@ def test_source_and_target_see_views_of_their_own(split, source, two_views: bool
     assert torch.equal(*seen) != two_views
 
 
+@pytest.mark.full
 def test_the_adaptation_learns_from_refreshed_vectors_too(split, generations) -> None:
     """The mean of equation 11 over native vectors of the source and over those that a refresh made."""
     few = split[0].take(range(24))

@@ -47,6 +47,7 @@ def test_a_batch_of_one_class_has_nothing_to_contrast() -> None:
     assert torch.equal(vectors.grad, torch.zeros_like(vectors))
 
 
+@pytest.mark.full
 def test_the_target_is_searched_as_it_is(digits: Images) -> None:
     train, test = digits.split(0.4, seed=0)
     source = Independent(dim=12, width=8, epochs=6, head="cosine").fit(train.of_classes(range(5)))

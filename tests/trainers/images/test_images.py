@@ -3,13 +3,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import DimensionMismatch, InvalidInput, NotFound, SourceError
 from compatstore.trainers import Images
+from properties import examples
 
 GREY = Preprocessing(size=8, mode="L")
 
@@ -30,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @given(labels=st.lists(st.integers(0, 3), min_size=1, max_size=40), fraction=st.floats(0.05, 0.95))
-@settings(max_examples=40)
+@examples(40)
 def test_a_split_shares_every_image_once_and_every_class_of_two(labels: list[int], fraction: float) -> None:
     images = flat(labels)
     if max(labels.count(label) for label in labels) < 2:
@@ -64,6 +65,7 @@ def test_batches_cover_an_epoch_in_an_order_of_the_seed() -> None:
     assert sorted(orders[0]) == list(range(10))
 
 
+@pytest.mark.full
 def test_files_give_the_same_batches_as_arrays_also_from_workers(folder: Path) -> None:
     files = Images.from_folder(folder)
     assert files.class_names == ("cat", "dog")

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from compatstore.encoders import NetworkEncoder
 from compatstore.trainers import BCT, Images, Independent
@@ -24,6 +25,7 @@ def train(folder: Path, rank: str) -> None:
         model.encoder.save(folder / f"{name}-{rank}.safetensors")
 
 
+@pytest.mark.full
 def test_all_processes_end_with_one_model_and_share_a_checkpoint(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

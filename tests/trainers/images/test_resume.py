@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors import safe_open
 from safetensors.torch import save_file
@@ -20,6 +20,7 @@ from safetensors.torch import save_file
 from compatstore.errors import CompatStoreError, CorruptArtifact, Incompatible, StorageError
 from compatstore.trainers import Augmentation, Images, Independent
 from compatstore.trainers.training import EpochProgress
+from properties import examples
 
 # The fingerprint of an encoder is a digest of every bit of its weights.
 IMAGES = Images(np.random.default_rng(0).integers(0, 255, (90, 8, 8), np.uint8), np.arange(90) % 3)
@@ -46,6 +47,7 @@ def whole() -> tuple[str, float]:
     return model.encoder.fingerprint, model.figures["loss"]
 
 
+@pytest.mark.full
 def test_a_killed_training_ends_with_the_weights_of_one_that_was_not(tmp_path: Path, whole: tuple[str, float]) -> None:
     path, random = tmp_path / "training.safetensors", np.random.default_rng()
     for _ in range(2):
@@ -62,7 +64,7 @@ def test_a_killed_training_ends_with_the_weights_of_one_that_was_not(tmp_path: P
 
 @pytest.mark.parametrize("optimiser", ["adamw", "sgd"])
 @given(epoch=st.integers(1, 3), every=st.sampled_from([None, 1, 2, 5]))
-@settings(max_examples=3)
+@examples(3)
 def test_where_it_stops_and_how_often_it_is_saved_change_nothing(
     tmp_path_factory: pytest.TempPathFactory, optimiser: str, epoch: int, every: int | None
 ) -> None:

@@ -60,6 +60,7 @@ def test_progress_names_what_is_tried(by_default):
     assert len(networks) == 1 + len(tried(by_default[0].manifest.figures))
 
 
+@pytest.mark.full
 def test_a_weight_is_chosen_for_a_cross_entropy_in_the_unit_of_the_space():
     weights = []
     for factor in (1.0, 32.0):

@@ -9,6 +9,7 @@ from compatstore.errors import InvalidInput
 from compatstore.evaluation import backfill_curve, kendall_tau
 from compatstore.trainers import FCT, FastFill, Pairs
 from compatstore.trainers.pairs.head import class_means, given_head, logistic_regression
+from tiers import few
 
 NETWORK = {"epochs": 30, "branch_width": 32, "mixer_width": 64, "batch_size": 128, "learning_rate": 4e-3}
 SMALL = NETWORK | {"scale": 64.0, "disc_weight": 1.0}
@@ -43,6 +44,7 @@ def test_sigma2_follows_the_variance_of_the_noise_where_that_is_known():
     assert artifact.manifest.figures["h"]["kendall_tau"] > 0.4
 
 
+@pytest.mark.full
 def test_the_backfill_gains_most_in_the_order_of_sigma2(aligned):
     source, native, labels = classes(600, seed=1)
     moved = aligned.apply(source)
@@ -79,6 +81,7 @@ def test_loss_and_head_follow_the_space_and_stand_in_the_manifest(unit, disc, he
     assert head in resolved["head"]
 
 
+@pytest.mark.full
 def test_the_targets_own_head_is_taken_where_there_is_one():
     source, native, labels = classes()
     head = class_means(Pairs(source, native, labels=labels)).rows
@@ -90,16 +93,19 @@ def test_the_targets_own_head_is_taken_where_there_is_one():
 
 @pytest.mark.parametrize(
     ("told", "named", "used"),
-    [
-        (None, {}, ("arcface", 0.5)),
-        (None, {"disc": "cosface"}, ("cosface", 0.35)),
-        (cs.HeadLoss("arcface", 0.3), {}, ("arcface", 0.3)),
-        (cs.HeadLoss("cosface", 0.2), {}, ("cosface", 0.2)),
-        (cs.HeadLoss("cosface", 0.2), {"margin": 0.1}, ("cosface", 0.1)),
-        (cs.HeadLoss("cosface", 0.2), {"disc": "arcface"}, ("arcface", 0.5)),
-        (cs.HeadLoss("cosface"), {}, ("cosface", 0.0)),
-        (cs.HeadLoss("cross-entropy"), {}, ("cross-entropy", None)),
-    ],
+    few(
+        2,
+        [
+            (None, {}, ("arcface", 0.5)),
+            (None, {"disc": "cosface"}, ("cosface", 0.35)),
+            (cs.HeadLoss("arcface", 0.3), {}, ("arcface", 0.3)),
+            (cs.HeadLoss("cosface", 0.2), {}, ("cosface", 0.2)),
+            (cs.HeadLoss("cosface", 0.2), {"margin": 0.1}, ("cosface", 0.1)),
+            (cs.HeadLoss("cosface", 0.2), {"disc": "arcface"}, ("arcface", 0.5)),
+            (cs.HeadLoss("cosface"), {}, ("cosface", 0.0)),
+            (cs.HeadLoss("cross-entropy"), {}, ("cross-entropy", None)),
+        ],
+    ),
 )
 def test_the_loss_through_the_head_is_the_target_s_own_where_its_version_says_it(told, named, used):
     source, native, labels = classes()
@@ -132,6 +138,7 @@ def test_without_labels_it_says_what_is_lost():
         FastFill(**SMALL, loss="disc").fit(Pairs(source, native))
 
 
+@pytest.mark.full
 def test_the_loss_through_the_head_keeps_items_in_their_class():
     source, native, labels = classes(800, seed=2, unit=False)
     both, plain = (fit(unit=False, loss=loss, uncertainty=False).apply(source).vectors for loss in ("l2+disc", "l2"))
@@ -153,6 +160,7 @@ def test_fitted_heads_know_their_classes():
         class_means(Pairs(source, native, labels=np.zeros(len(source))))
 
 
+@pytest.mark.full
 def test_side_information_is_read_by_h_and_made_by_g():
     source, native, labels = classes()
     side = native[:, 4:]
@@ -166,6 +174,7 @@ def test_side_information_is_read_by_h_and_made_by_g():
     assert artifact.manifest.figures["g"].keys().isdisjoint({"kendall_tau", "mean_sigma2"})
 
 
+@pytest.mark.full
 def test_a_long_target_space_is_learned_as_a_short_one_where_the_losses_are_weighed_alike():
     source, native, labels = classes(800, unit=False)
     short = SMALL | {"epochs": 8, "head": "fitted", "holdout": 0.2}
@@ -177,6 +186,7 @@ def test_a_long_target_space_is_learned_as_a_short_one_where_the_losses_are_weig
     np.testing.assert_allclose(other.uncertainty / far**2, one.uncertainty, rtol=0.05)
 
 
+@pytest.mark.full
 def test_equal_seeds_give_equal_weights():
     first, again, other = fit(epochs=2, device="cpu"), fit(epochs=2, device="cpu"), fit(epochs=2, device="cpu", seed=1)
     assert first.manifest.weights_sha256 == again.manifest.weights_sha256 != other.manifest.weights_sha256

@@ -38,6 +38,7 @@ def error(artifact, *inputs, target):
     return np.square(artifact.apply(*inputs).vectors - target).sum(axis=1).mean()
 
 
+@pytest.mark.full
 def test_it_learns_a_nonlinear_map_on_rows_it_never_saw(trained):
     source, side, target = made_up(seed=1)
     of_mean = np.square(target - target.mean(axis=0)).sum(axis=1).mean()
@@ -91,6 +92,7 @@ def test_equal_seeds_give_equal_weights_and_leave_torchs_state_alone():
     assert first.manifest.weights_sha256 != other.manifest.weights_sha256
 
 
+@pytest.mark.full
 def test_zeros_on_the_side_branch_are_an_ablation_that_needs_no_side_in_use():
     source, side, target = made_up()
     artifact = FCT(**SMALL, zero_side=True).fit(Pairs(source, target, side=side))
@@ -101,6 +103,7 @@ def test_zeros_on_the_side_branch_are_an_ablation_that_needs_no_side_in_use():
     assert 0.7 < ratio < 1.4
 
 
+@pytest.mark.full
 def test_the_side_transform_makes_the_next_side_information():
     source, side, target = made_up()
     next_side = np.tanh(side @ np.random.default_rng(3).normal(size=(4, 3)))
@@ -243,6 +246,7 @@ class FromRandomWeights(FCT):
         return TwoBranch(architecture, bias=self.bias)
 
 
+@pytest.mark.full
 def test_few_steps_from_the_mean_come_nearer_than_from_random_weights():
     digits, labels = load_digits(return_X_y=True)
     native = digits / np.linalg.norm(digits, axis=1, keepdims=True)

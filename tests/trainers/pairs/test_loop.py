@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pytorch_metric_learning.losses import ArcFaceLoss, CosFaceLoss
 from pytorch_metric_learning.reducers import DoNothingReducer
@@ -18,6 +18,7 @@ from compatstore.trainers.pairs.loop import Batch, Objective, squared_distance
 from compatstore.trainers.pairs.through_head import cross_entropy, margin_loss
 from compatstore.trainers.pairs.trainer import agreement
 from compatstore.trainers.pairs.two_branch import Prediction
+from properties import examples
 
 SMOOTHING, MARGIN, SCALE = 0.1, 0.5, 64.0
 
@@ -69,7 +70,7 @@ LOSSES = {
 
 @pytest.mark.parametrize("name", LOSSES)
 @given(seed=st.integers(0, 10**6))
-@settings(max_examples=25)
+@examples(25)
 def test_a_loss_through_the_head_is_its_plain_formula(name, seed):
     prediction, batch, head = drawn(seed)
     make, plain = LOSSES[name]

@@ -7,6 +7,7 @@ import compatstore as cs
 from compatstore.artifacts.shrinkage import Shrinkage
 from compatstore.trainers import FCT, Pairs, Refit, Residual, Ridge
 from compatstore.upgrade.refit import Gathered
+from tiers import few
 
 
 def world(seed, n, shift, side=False, blur=0.0):
@@ -68,6 +69,7 @@ def test_the_distance_that_is_kept_does_not_count_against_a_refitted_transform()
     assert error(refitted.artifact, world(2, 400, 0.7, blur=0.5)) > 1.2 * again.before
 
 
+@pytest.mark.full
 def test_the_more_is_native_the_farther_transformed_vectors_keep_from_queries():
     """An estimate lies nearer to a query than the native that it stands for would, and natives lose the first place."""
     current = Residual(epochs=6, width=64).fit(world(0, 800, 0.0))
@@ -82,6 +84,7 @@ def test_the_more_is_native_the_farther_transformed_vectors_keep_from_queries():
     np.testing.assert_allclose(np.linalg.norm(many.vectors, axis=1), 1.0, rtol=1e-5)
 
 
+@pytest.mark.full
 def test_only_the_judges_decide():
     """Rows that the order chose are mended, those like what remains are not: the refit is refused."""
     current = Residual(epochs=40, width=64).fit(world(0, 2000, 0.0))
@@ -118,7 +121,7 @@ def test_too_few_rows_and_other_kinds_are_refused():
         Refit(folds=1)
 
 
-@pytest.mark.parametrize("native", [0.01, 0.3])
+@pytest.mark.parametrize("native", few(1, [0.01, 0.3]))
 def test_what_sigma_lets_expect_of_cosines_is_measured_again_by_rows_that_a_correction_was_learned_without(native):
     small = {"epochs": 8, "branch_width": 32, "mixer_width": 64, "batch_size": 64}
     first, later = world(0, 800, 0.0, blur=0.5), world(2, 500, 0.7, blur=0.5)

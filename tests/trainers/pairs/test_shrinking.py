@@ -19,6 +19,7 @@ from compatstore.trainers.pairs.shrinking import (
     shrinkage_of,
 )
 from compatstore.versions import EmbeddingVersion
+from tiers import few
 
 
 def unit(vectors):
@@ -53,6 +54,7 @@ def test_what_cosines_keep_is_the_line_of_least_squares():
     assert _slope(logs, np.full(500, 0.5)) == pytest.approx(0, abs=1e-15)
 
 
+@pytest.mark.full
 def test_one_row_does_not_tilt_the_line(doubted):
     sigma2, transformed, native, labels = doubted
     for rows in (40, 600):
@@ -72,7 +74,7 @@ def test_what_chance_makes_of_few_rows_is_not_taken_for_doubt():
     assert np.mean(kept) < np.mean(least) / 4
 
 
-@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize("labelled", few(1, [True, False]))
 def test_what_the_transform_doubts_keeps_less(doubted, labelled):
     sigma2, transformed, native, labels = doubted
     found = shrinkage_of(sigma2, transformed, native, labels if labelled else None)
@@ -86,6 +88,7 @@ def test_what_the_transform_doubts_keeps_less(doubted, labelled):
         assert factor == pytest.approx(kept**found.exponent, rel=0.1)
 
 
+@pytest.mark.full
 def test_what_is_chosen_finds_no_less_than_cosines_as_they_are(doubted):
     sigma2, transformed, native, labels = doubted
     drawn = unit(native + 0.6 * np.random.default_rng(2).normal(size=native.shape))
@@ -102,6 +105,7 @@ def test_what_is_chosen_finds_no_less_than_cosines_as_they_are(doubted):
         assert gained.mean() >= 3 * gained.std(ddof=1) / np.sqrt(len(gained))
 
 
+@pytest.mark.full
 def test_what_chance_gains_by_neighbours_is_not_taken(doubted):
     """The best of many factors finds a little more on the rows that they are compared on, whatever they are."""
     _, _, native, _ = doubted
@@ -120,6 +124,7 @@ def test_what_chance_gains_by_neighbours_is_not_taken(doubted):
     assert sum(taken) <= 1
 
 
+@pytest.mark.full
 def test_the_native_shares_that_are_named_decide(doubted):
     """At level 0 transformed vectors stand back behind native ones: without any of these it is level 1."""
     sigma2, transformed, native, labels = doubted
@@ -131,6 +136,7 @@ def test_the_native_shares_that_are_named_decide(doubted):
         assert all(trial.found(chosen).mean() >= trial.found(other).mean() for other in found.values())
 
 
+@pytest.mark.full
 def test_doubts_that_say_nothing_leave_cosines_nearly_as_they_are(doubted):
     _, transformed, native, labels = doubted
     random = np.random.default_rng(1).uniform(0.5, 2, 600).astype(np.float32)
@@ -147,7 +153,7 @@ def test_nothing_is_said_of_few_rows_or_of_vectors_that_point_away(doubted):
 
 
 @pytest.mark.parametrize(
-    "labels", [np.zeros(600, int), np.arange(600), np.array([f"it's {n % 7}" for n in range(600)])]
+    "labels", few(2, [np.zeros(600, int), np.arange(600), np.array([f"it's {n % 7}" for n in range(600)])])
 )
 def test_labels_of_any_kind_will_do(doubted, labels):
     sigma2, transformed, native, _ = doubted
@@ -183,7 +189,7 @@ def test_a_transform_with_sigma2_records_it_where_angles_rank(doubted):
     assert Shrinkage.of(FastFill(batch_size=128, scale=16.0, holdout=0, **small).fit(pairs).manifest.figures) is None
 
 
-@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize("labelled", few(1, [True, False]))
 def test_no_row_has_a_part_in_its_own_factor(doubted, labelled):
     """Another target of a row changes what the other half's rows are multiplied by, and nothing of its own half's."""
     order = np.random.default_rng(1).permutation(600)
@@ -202,6 +208,7 @@ def test_no_row_has_a_part_in_its_own_factor(doubted, labelled):
         np.testing.assert_allclose(found[half], alone.at(sigma2[half]))
 
 
+@pytest.mark.full
 def test_nothing_is_said_where_a_half_is_too_small(doubted):
     assert cross_fitted_factors(*(values[:79] for values in doubted)) is None
     assert cross_fitted_factors(*(values[:80] for values in doubted)).shape == (80,)

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from pytorch_metric_learning import losses
 from sklearn.datasets import load_digits
@@ -20,6 +19,8 @@ from compatstore.trainers import Alternate, Augmentation, Autoencoder, Images, I
 from compatstore.trainers.images.augmentation import Mixup
 from compatstore.trainers.side.training import SideTrainer, StraightThrough
 from compatstore.trainers.training import EpochProgress
+from properties import examples
+from tiers import few
 
 DATA = load_digits()
 TRAIN, TEST = Images((DATA.images * 255 / 16).astype(np.uint8), DATA.target).split(0.4, seed=0)
@@ -32,7 +33,7 @@ def first_neighbour(encoder: NetworkEncoder, *, codes: bool = False) -> float:
     return float(KNeighborsClassifier(1).fit(seen, TRAIN.labels).score(held_out, TEST.labels))
 
 
-@pytest.mark.parametrize("trainer", [SimCLR(dim=32, width=8, epochs=8), Autoencoder(dim=32, width=8, epochs=6)])
+@pytest.mark.parametrize("trainer", few(1, [SimCLR(dim=32, width=8, epochs=8), Autoencoder(dim=32, width=8, epochs=6)]))
 def test_side_information_tells_digits_apart_without_labels(trainer: SimCLR | Autoencoder) -> None:
     encoder = trainer.fit(TRAIN).encoder
     assert first_neighbour(encoder) > 0.85
@@ -43,13 +44,16 @@ def test_side_information_tells_digits_apart_without_labels(trainer: SimCLR | Au
 
 @pytest.mark.parametrize(
     "trainer",
-    [
-        SimCLR(dim=64, width=8, epochs=4, batch_size=64, codes=True),
-        SimCLR(dim=32, width=8, epochs=3, batch_size=64, local_views=2),
-        Autoencoder(dim=64, width=8, epochs=5, codes=True),
-        Alternate(dim=32, width=8, epochs=3),
-        Alternate(dim=32, width=8, epochs=4, mixup=0.5, head="cosine"),
-    ],
+    few(
+        1,
+        [
+            SimCLR(dim=64, width=8, epochs=4, batch_size=64, codes=True),
+            SimCLR(dim=32, width=8, epochs=3, batch_size=64, local_views=2),
+            Autoencoder(dim=64, width=8, epochs=5, codes=True),
+            Alternate(dim=32, width=8, epochs=3),
+            Alternate(dim=32, width=8, epochs=4, mixup=0.5, head="cosine"),
+        ],
+    ),
 )
 def test_every_kind_tells_digits_apart_and_codes_by_their_signs(trainer: SideTrainer) -> None:
     made = trainer.fit(TRAIN)
@@ -62,6 +66,7 @@ def test_every_kind_tells_digits_apart_and_codes_by_their_signs(trainer: SideTra
         assert isinstance(made.encoder.backbone, FinalNorm)
 
 
+@pytest.mark.full
 def test_figures_tell_how_much_a_model_adds_to_the_source() -> None:
     few, held_out = TRAIN.split(0.4, seed=0)
     source = Independent(dim=16, width=4, epochs=2, seed=0).fit(few).encoder
@@ -90,7 +95,7 @@ def test_a_killed_training_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
 
 
 @given(st.integers(0, 999))
-@hypothesis_settings(max_examples=20)
+@examples(20)
 def test_mixup_blends_each_image_with_another_and_sees_more_of_its_own(seed: int) -> None:
     torch.manual_seed(seed)
     pixels = torch.randint(0, 256, (6, 1, 4, 4), dtype=torch.uint8)
