@@ -19,8 +19,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-from scipy.stats import t as students_t
-
 from benchmarks.methods.settings import EARLIER
 from benchmarks.pairs.journal import Journal, Record
 from compatstore.errors import InvalidInput, NotFound
@@ -77,6 +75,8 @@ class Figure:
         count = len(self.by_seed)
         if count < 2:
             return float("inf")
+        from scipy.stats import t as students_t
+
         return float(students_t.ppf(0.975, count - 1)) * statistics.stdev(self.by_seed.values()) / count**0.5
 
     def of(self, seed: int) -> Figure:

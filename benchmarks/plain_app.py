@@ -24,7 +24,6 @@ from pathlib import Path
 # Before NumPy and Lance are loaded, here and in the operator's process.
 os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "LANCE_LOG": "error"}
 
-import lancedb
 import numpy as np
 
 import compatstore as cs
@@ -80,6 +79,8 @@ class PlainApp:
     gone: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
+        import lancedb
+
         self._random = random.Random(self.seed)
         self._table = lancedb.connect(self.path.parent).open_table(self.path.stem)
         self._next = FRAGMENTS * len(self.items)

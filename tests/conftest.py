@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from pathlib import Path
 
 # Before NumPy and torch load. The networks of the tests are too small to gain from a second thread, and threads that
@@ -48,7 +49,7 @@ def linear():
 @pytest.fixture
 def vectors():
     """Make n random vectors: vectors(n, dim, seed) -> (n, dim) float32."""
-    return lambda n, dim=SOURCE.dim, seed=0: np.random.default_rng(seed).normal(size=(n, dim)).astype(np.float32)
+    return _vectors
 
 
 @pytest.fixture
@@ -63,18 +64,45 @@ def files():
     return digests
 
 
-@pytest.fixture
-def gallery(tmp_path, vectors):
-    """A gallery of ten items a to j in v1 (l2, 4 values), with a source and a number each."""
-    gallery = cs.Gallery.create(str(tmp_path / "gallery.lance"), SOURCE)
+@pytest.fixture(scope="session")
+def copy_of(tmp_path_factory):
+    """Make a gallery once and copy it: copy_of(make, path) calls make(path of the original) at its first use only."""
+    folder, originals = tmp_path_factory.mktemp("originals"), {}
+
+    def copy(make, path):
+        if make not in originals:
+            original = folder / f"{len(originals)}.lance"
+            make(original)
+            originals[make] = original
+        return shutil.copytree(originals[make], path)
+
+    return copy
+
+
+def _vectors(n, dim=SOURCE.dim, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, dim)).astype(np.float32)
+
+
+def _make(path):
+    gallery = cs.Gallery.create(str(path), SOURCE)
     ids = list("abcdefghij")
-    gallery.add({"id": ids, "vector": vectors(10), "source": [f"{i}.jpg" for i in ids], "number": range(10)})
+    gallery.add({"id": ids, "vector": _vectors(10), "source": [f"{i}.jpg" for i in ids], "number": range(10)})
     return gallery
 
 
-@pytest.fixture
-def upgradable(gallery):
-    """The same gallery with v2 (l2, 6 values) registered and a linear transform linked; nothing is hopped yet."""
+def _make_upgradable(path):
+    gallery = _make(path)
     gallery.register(TARGET)
     gallery.link(_linear())
-    return gallery
+
+
+@pytest.fixture
+def gallery(tmp_path, copy_of):
+    """A gallery of ten items a to j in v1 (l2, 4 values), with a source and a number each."""
+    return cs.Gallery.open(str(copy_of(_make, tmp_path / "gallery.lance")))
+
+
+@pytest.fixture
+def upgradable(tmp_path, copy_of):
+    """The same gallery with v2 (l2, 6 values) registered and a linear transform linked; nothing is hopped yet."""
+    return cs.Gallery.open(str(copy_of(_make_upgradable, tmp_path / "gallery.lance")))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-from sklearn.datasets import load_digits
 
 import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Space
+from digits import load_digits
 
-DIGITS, LABELS = load_digits(return_X_y=True)
+DIGITS, LABELS = load_digits()
 DIGITS = DIGITS.astype(np.float32)
 IDS = [f"digit-{number}" for number in range(len(DIGITS))]
 

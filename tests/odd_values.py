@@ -10,7 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import torch
+
+from lazily import Lazy
+
+torch = Lazy("torch")
 
 
 class Hostile:

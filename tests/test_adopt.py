@@ -6,14 +6,15 @@ import shutil
 import threading
 import time
 
-import lancedb
 import numpy as np
 import pyarrow as pa
 import pytest
-from lancedb.index import IvfPq
 
 import compatstore as cs
-from tiers import few
+from lazily import Lazy
+
+index = Lazy("lancedb.index")
+lancedb = Lazy("lancedb")
 
 ROWS, DIM = 20_000, 16
 TEXT = pa.string()
@@ -112,7 +113,9 @@ def template(tmp_path_factory):
     """A table of an app with its own index, as it was before anybody heard of compatstore."""
     folder = tmp_path_factory.mktemp("app")
     table = lancedb.connect(folder).create_table("photos", rows(range(ROWS)))
-    table.create_index("embedding", config=IvfPq(num_partitions=8, num_sub_vectors=4, max_iterations=4, sample_rate=32))
+    table.create_index(
+        "embedding", config=index.IvfPq(num_partitions=8, num_sub_vectors=4, max_iterations=4, sample_rate=32)
+    )
     return folder
 
 
@@ -194,7 +197,8 @@ def live_through(gallery, app, artifact):
     app.assert_nothing_is_lost()
 
 
-@pytest.mark.parametrize("target", few(1, TARGETS.values()), ids=TARGETS)
+@pytest.mark.full
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS)
 def test_the_app_goes_on_through_a_whole_upgrade(unindexed, linear, target):
     artifact, app = linear(V1, target), App(unindexed)
     gallery = adopt(unindexed, target, artifact)
@@ -256,6 +260,7 @@ def test_an_app_that_never_stops_writing_loses_nothing(unindexed, linear):
     app.assert_nothing_is_lost()
 
 
+@pytest.mark.full
 def test_an_optimised_table_is_hopped_on(small, linear):
     """Compaction in the middle of a hop renumbers the fragments that the hop was about to read."""
     table = lancedb.connect(small).open_table("photos")
@@ -276,6 +281,7 @@ def test_an_optimised_table_is_hopped_on(small, linear):
     assert_target_follows(gallery, artifact)
 
 
+@pytest.mark.full
 def test_a_stopped_hop_goes_on_with_what_the_app_wrote_meanwhile(small, linear, monkeypatch):
     monkeypatch.setattr("compatstore.upgrade.engines.engine.WAVE_ROWS", 1)
     table = lancedb.connect(small).open_table("photos")
@@ -295,6 +301,7 @@ def test_a_stopped_hop_goes_on_with_what_the_app_wrote_meanwhile(small, linear, 
     assert_target_follows(gallery, artifact)
 
 
+@pytest.mark.full
 def test_only_changed_vectors_are_made_anew(small, linear):
     table = lancedb.connect(small).open_table("photos")
     gallery = adopt(small, TARGETS["another dimension"], linear(V1, TARGETS["another dimension"]))
@@ -320,6 +327,7 @@ def test_a_row_whose_vector_cannot_be_transformed_is_counted_and_holds_the_cutov
     assert gallery.cutover("v2").missing == 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("key", [pa.string(), pa.large_string(), pa.int64(), pa.int32()], ids=str)
 def test_ids_of_any_type_live_through_an_upgrade(tmp_path, linear, key):
     database = tmp_path / "database"

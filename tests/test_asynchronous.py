@@ -154,6 +154,7 @@ def test_the_loop_goes_on_while_a_verb_works(texts, slow):
     assert asyncio.run(run()) == ["red"]
 
 
+@pytest.mark.full
 def test_an_upgrade_takes_no_thread_of_the_searches(gallery, slow):
     """With one thread for all other verbs, searches are answered while an upgrade waits for its model."""
 
@@ -201,6 +202,7 @@ def test_a_write_that_has_begun_is_made_as_a_whole_though_its_await_is_cancelled
     assert texts.verify().clean
 
 
+@pytest.mark.full
 def test_a_cancelled_upgrade_has_stopped_when_its_await_ends(gallery, slow):
     gallery.register(slow.version("v2"))
 
@@ -253,6 +255,7 @@ def test_the_callers_own_stop_and_progress_count(upgradable):
     assert seen
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("verb", ["search", "upgrade"])
 def test_context_variables_are_those_of_the_caller(gallery, verb):
     request = contextvars.ContextVar("request", default="nobody's")

@@ -28,6 +28,7 @@ print(hashlib.sha256(scaled_to_unit(vectors).tobytes()).hexdigest())
 """
 
 
+@pytest.mark.full
 @given(matrices, st.integers(1, 40))
 def test_scaled_vectors_are_the_quotients_that_exact_arithmetic_gives_to_a_rounding(values, dim):
     made = cs.Derivation(dim=min(dim, values.shape[1]), normalise=True).apply(values)
@@ -41,6 +42,7 @@ def test_scaled_vectors_are_the_quotients_that_exact_arithmetic_gives_to_a_round
         assert not not_unit(row[None])[0]
 
 
+@pytest.mark.full
 @given(matrices, st.integers(0, 5))
 def test_a_row_is_the_same_whatever_rows_stand_beside_it(values, start):
     np.testing.assert_array_equal(scaled_to_unit(values)[start:], scaled_to_unit(values[start:].copy()))
@@ -53,6 +55,7 @@ def test_blocks_change_nothing():
     assert scaled_to_unit(np.asfortranarray(values)).tobytes() == one_by_one.tobytes()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("without", ["", "AVX512F AVX512CD AVX512_SKX", "AVX512F AVX512CD AVX512_SKX AVX2 FMA3"])
 def test_every_processor_gives_the_same_bits(without):
     """NumPy as on a processor without these instructions; OpenBLAS has no part in it."""
@@ -63,6 +66,7 @@ def test_every_processor_gives_the_same_bits(without):
     assert done.stdout == here.stdout
 
 
+@pytest.mark.full
 @given(matrices)
 def test_what_was_stored_is_derived_as_what_is_about_to_be_stored(values):
     for dtype in ("float16", "bits"):
@@ -89,6 +93,7 @@ def test_a_derivation_out_of_range_is_refused(settings):
         cs.Derivation(**settings)
 
 
+@pytest.mark.full
 @given(arrays(np.float32, (3, 5), elements=st.floats(-1, 1, width=32)))
 def test_lengths_that_are_not_one_are_told(values):
     lengths = np.linalg.norm(values.astype(np.float64), axis=1)

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tiers import few
-
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
@@ -87,7 +85,8 @@ SHOWS = {
 }
 
 
-@pytest.mark.parametrize("path", few(1, sorted(EXAMPLES.glob("[0-9]*.py"))), ids=lambda path: path.stem)
+@pytest.mark.full
+@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("[0-9]*.py")), ids=lambda path: path.stem)
 def test_an_example_shows_what_it_says(path, capsys, monkeypatch):
     monkeypatch.syspath_prepend(EXAMPLES)  # as for a script that is run by its path
     runpy.run_path(str(path))

@@ -12,7 +12,6 @@ import compatstore.gallery.items
 import compatstore.ingest.write
 from compatstore.storage.store import Store
 from galleries import items, make
-from tiers import few
 
 READS = {
     "get": lambda gallery, ids: gallery.get(ids),
@@ -21,7 +20,8 @@ READS = {
 }
 
 
-@pytest.mark.parametrize("read", few(1, READS))
+@pytest.mark.full
+@pytest.mark.parametrize("read", READS)
 def test_columns_that_are_dropped_during_a_read_are_read(tmp_path, monkeypatch, read):
     """An upgrade is aborted when a read has looked which columns there are, and before the read has read them."""
     path = str(tmp_path / "gallery.lance")
@@ -46,8 +46,9 @@ WRITES = {
 }
 
 
-@pytest.mark.parametrize("late", few(1, [False, True]), ids=["before its reads", "after its reads"])
-@pytest.mark.parametrize("write", few(1, WRITES))
+@pytest.mark.full
+@pytest.mark.parametrize("late", [False, True], ids=["before its reads", "after its reads"])
+@pytest.mark.parametrize("write", WRITES)
 def test_columns_that_are_dropped_during_a_write_do_not_stop_it(tmp_path, monkeypatch, write, late):
     """A stopped abort goes on when a write knows which columns it keeps, before or after it has read them."""
     path = str(tmp_path / "gallery.lance")

@@ -12,14 +12,16 @@ import re
 import shutil
 from pathlib import Path
 
-import lancedb
 import numpy as np
 import pyarrow as pa
 import pytest
-from lancedb.index import BTree, IvfFlat
 
 import compatstore as cs
+from lazily import Lazy
 from tiers import few
+
+index = Lazy("lancedb.index")
+lancedb = Lazy("lancedb")
 
 PAGE = Path(__file__).parents[1] / "docs" / "guides" / "lancedb-apps.md"
 DIM, ROWS = 16, 300
@@ -60,8 +62,10 @@ OPERATIONS = {
     "`optimize(cleanup_older_than=...)` of all": lambda table: table.optimize(
         cleanup_older_than=datetime.timedelta(microseconds=1)
     ),
-    "`create_index` on its vectors": lambda table: table.create_index("embedding", config=IvfFlat(num_partitions=2)),
-    "`create_index` on metadata": lambda table: table.create_index("views", config=BTree()),
+    "`create_index` on its vectors": lambda table: table.create_index(
+        "embedding", config=index.IvfFlat(num_partitions=2)
+    ),
+    "`create_index` on metadata": lambda table: table.create_index("views", config=index.BTree()),
     "`add_columns`": lambda table: table.add_columns({"likes": "views + 1"}),
     "`drop_columns`, metadata": lambda table: table.drop_columns(["shop"]),
     "`drop_columns`, its vectors": lambda table: table.drop_columns(["embedding"]),

@@ -2,59 +2,66 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import warnings
 from pathlib import Path
 
 import lance
-import lancedb
 import numpy as np
 import pyarrow as pa
 import pytest
-from lancedb.embeddings import EmbeddingFunction, get_registry, register
-from lancedb.pydantic import LanceModel, Vector
 
 import compatstore as cs
 from compatstore.encoders import LanceDBFunction, encode_queries
 from compatstore.encoders.lancedb_function import identity_of
 from compatstore.errors import FingerprintMismatch, Incompatible, NotFound, SourceError
 from compatstore.storage.lancedb_functions import function_of
+from lazily import Lazy
+
+lancedb = Lazy("lancedb", "lancedb.embeddings", "lancedb.pydantic")
 
 TEXTS = ["red shirt", "blue coat", "green hat", "red hat"]
 DIM = 8
 
 
-@register("letters-of-tests")
-class Letters(EmbeddingFunction):
-    """Counts letters; queries are told from sources by the last value."""
+@functools.cache
+def letters():
+    """The function of the app's table, registered."""
 
-    seed: int = 0
-    api_key: str = ""
+    @lancedb.register("letters-of-tests")
+    class Letters(lancedb.EmbeddingFunction):
+        """Counts letters; queries are told from sources by the last value."""
 
-    def ndims(self) -> int:
-        return DIM
+        seed: int = 0
+        api_key: str = ""
 
-    def compute_source_embeddings(self, texts, *args, **kwargs):
-        texts = texts.to_pylist() if hasattr(texts, "to_pylist") else list(texts)
-        return [self._embed(text, 0.0) if text != "unreadable" else None for text in texts]
+        def ndims(self) -> int:
+            return DIM
 
-    def compute_query_embeddings(self, query, *args, **kwargs):
-        return [self._embed(query, 1.0)]
+        def compute_source_embeddings(self, texts, *args, **kwargs):
+            texts = texts.to_pylist() if hasattr(texts, "to_pylist") else list(texts)
+            return [self._embed(text, 0.0) if text != "unreadable" else None for text in texts]
 
-    def _embed(self, text, last):
-        table = np.random.default_rng(self.seed).standard_normal((256, DIM - 1))
-        return [*(sum(table[byte % 256] for byte in text.encode()) / len(text)), last]
+        def compute_query_embeddings(self, query, *args, **kwargs):
+            return [self._embed(query, 1.0)]
+
+        def _embed(self, text, last):
+            table = np.random.default_rng(self.seed).standard_normal((256, DIM - 1))
+            return [*(sum(table[byte % 256] for byte in text.encode()) / len(text)), last]
+
+    return Letters
 
 
 @pytest.fixture
 def table(tmp_path):
     """A table as an app of LanceDB's makes it, with a key among the arguments."""
-    function = get_registry().get("letters-of-tests").create(seed=3, api_key="sk-of-the-app")
+    function = letters().create(seed=3, api_key="sk-of-the-app")
 
-    class Note(LanceModel):
+    class Note(lancedb.LanceModel):
         key: str
         text: str = function.SourceField()
-        vector: Vector(DIM) = function.VectorField()
+        vector: lancedb.Vector(DIM) = function.VectorField()
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -91,7 +98,7 @@ def test_it_is_built_only_where_the_gallery_is_trusted(table, tmp_path):
 
 
 def test_queries_and_sources_go_their_own_ways(table):
-    encoder = LanceDBFunction(Letters.create(seed=3))
+    encoder = LanceDBFunction(letters().create(seed=3))
     assert encoder.encode(TEXTS)[:, -1].tolist() == [0.0] * 4
     assert encode_queries(encoder, TEXTS).vectors[:, -1].tolist() == [1.0] * 4
     assert encoder.encode([]).shape == encoder.encode_queries([]).shape == (0, DIM)
@@ -133,9 +140,9 @@ def test_a_function_that_the_app_changed_is_another_model(table, tmp_path):
 
 def test_an_unknown_function_is_named(table, tmp_path, monkeypatch):
     adopted(table)
-    known = dict(get_registry()._functions)
+    known = dict(lancedb.get_registry()._functions)
     known.pop("letters-of-tests")
-    monkeypatch.setattr(get_registry(), "_functions", known)
+    monkeypatch.setattr(lancedb.get_registry(), "_functions", known)
     with pytest.raises(NotFound, match=r"'letters-of-tests'.*Import the module"):
         reopened(tmp_path, trust_code=True).search("red shirt", k=1)
 
@@ -146,7 +153,7 @@ def test_arguments_that_do_not_fit_are_not_shown(table, tmp_path, monkeypatch):
     def create(**arguments):
         raise ValueError(f"cannot use {arguments}")
 
-    monkeypatch.setattr(Letters, "create", create)
+    monkeypatch.setattr(letters(), "create", create)
     with pytest.raises(Incompatible, match="ValueError") as error:
         reopened(tmp_path, trust_code=True).search("red shirt", k=1)
     assert "sk-of-the-app" not in str(error.value)
@@ -165,7 +172,7 @@ def test_metadata_that_cannot_be_read_name_no_function(written):
 
 def test_a_function_can_be_the_target(table, tmp_path):
     gallery = adopted(table)
-    target = LanceDBFunction(Letters.create(seed=9))
+    target = LanceDBFunction(letters().create(seed=9))
     gallery.register(cs.EmbeddingVersion("v2", dim=DIM, metric="cosine", encoder=target))
     assert gallery.upgrade("v2", backfill=1.0).backfilled == 4
     gallery.cutover("v2")

@@ -92,6 +92,7 @@ def rows_of(parts):
             yield [visible(part.strip())]
 
 
+@pytest.mark.full
 def test_each_result_shows_what_the_command_line_shows(gallery):
     for name, result in shown_by(gallery).items():
         html = result._repr_html_()

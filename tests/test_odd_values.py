@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from odd_values import odd_values
 from PIL import Image
 
@@ -21,7 +20,10 @@ from compatstore import encoders, evaluation, trainers
 from compatstore.artifacts import Architecture, Artifact, Space
 from compatstore.boundary import shown
 from compatstore.errors import CompatStoreError
+from lazily import Lazy
 from tiers import few
+
+torch = Lazy("torch")
 
 SEED = 0
 VALUES_A_PARAMETER = 2
@@ -270,7 +272,7 @@ def other_targets():
         "Refreshed": lambda: {"model": model(), "adaptations": [linear()]},
         **{name: lambda: {"dim": 4} for name in IMAGE_TRAINERS},
     }
-    for home in (cs, encoders, evaluation, trainers):
+    for home in (cs, encoders, evaluation):
         for name in home.__all__:
             member = getattr(home, name)
             if (
@@ -279,6 +281,9 @@ def other_targets():
                 and (inspect.isclass(member) or inspect.isfunction(member))
             ):
                 yield Target(name, lambda gallery, member=member: member, good.get(name, dict))
+    for name in trainers.__all__:  # a class each; to look at one would load torch
+        if name not in RESULTS and name != "images_of_items":
+            yield Target(name, lambda gallery, name=name: getattr(trainers, name), good.get(name, dict))
 
 
 def neighbour():
@@ -318,7 +323,8 @@ def method_targets():
     for name, (owner, good) in methods.items():
         yield Target(name, lambda gallery, owner=owner, name=name: getattr(owner(), name.split(".")[1]), good)
     for name in trainers.__all__:
-        if hasattr(getattr(trainers, name), "fit") and name not in ("Refit", *IMAGE_TRAINERS, *SIDE_TRAINERS):
+        on_pairs = trainers._HOMES[name].startswith("compatstore.trainers.pairs.")
+        if on_pairs and name not in ("Comparison", "Pairs", "Refit"):
             yield Target(f"{name}.fit", lambda gallery, name=name: quick(name).fit, lambda: {"pairs": pairs()})
     for name in (*IMAGE_TRAINERS, *SIDE_TRAINERS):
         yield Target(

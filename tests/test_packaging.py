@@ -8,6 +8,8 @@ import sys
 import zipfile
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -22,6 +24,7 @@ def tree_modules():
     return found | {"compatstore/py.typed", "compatstore/report/page.css", "compatstore/cli/options.json"}
 
 
+@pytest.mark.full
 def test_the_wheel_holds_the_tree(tmp_path):
     copy = tmp_path / "copy"
     ignore = shutil.ignore_patterns(".*", "tests", "docs", "benchmarks", "build", "*.egg-info", "__pycache__")

@@ -17,7 +17,6 @@ import compatstore as cs
 from confined import run_confined
 from galleries import SOURCE, artifact, items
 from states import IDS, encoder_file, open_with_encoder
-from tiers import few
 
 QUERY = """
 import json, os, sys
@@ -91,11 +90,10 @@ def test_files_beside_the_table_follow_the_umask(tmp_path, umask):
     assert {stat.S_IMODE(path.stat().st_mode) for path in beside} == {0o666 & ~umask}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("pattern", "verb"),
-    few(
-        1,
-        [
+    [
             ("_compatstore/" + "?" * 64, "artifact"),
             ("_compatstore/ledger-v2-*.arrow", "status"),
             ("_compatstore/leases.lance/_versions/*", "status"),
@@ -104,7 +102,6 @@ def test_files_beside_the_table_follow_the_umask(tmp_path, umask):
             ("h.compat/*", "load"),
             ("v2.npz", "vectors"),
         ],
-    ),
 )
 def test_a_file_that_may_not_be_read_is_named_with_mode_and_owner(ready, warm, pattern, verb):
     files = sorted(Path(ready).glob(pattern))
@@ -124,7 +121,8 @@ def test_a_file_that_may_not_be_read_is_named_with_mode_and_owner(ready, warm, p
         assert not any("cut short" in finding for finding in told["verify"]), told["verify"]
 
 
-@pytest.mark.parametrize("folder", few(2, ["", "_compatstore", "data"]))
+@pytest.mark.full
+@pytest.mark.parametrize("folder", ["", "_compatstore", "data"])
 def test_a_folder_that_may_not_be_entered(ready, warm, folder):
     place = Path(ready, folder)
     place.chmod(0o600)

@@ -13,7 +13,6 @@ import compatstore as cs
 from compatstore.cli.app import app
 from confined import read_only, run_confined, writable
 from states import IDS, STEPS, encoder_file, open_with_encoder
-from tiers import few
 
 VERBS = {
     "search": ("search", "GALLERY", "--id", "item-000001"),
@@ -99,7 +98,8 @@ def test_every_verb_and_call_is_tried_here_or_writes_by_intention():
     assert {name for name in CALLS if not name.startswith("_")} == public - WRITING_CALLS
 
 
-@pytest.mark.parametrize("state", few(3, STEPS))
+@pytest.mark.full
+@pytest.mark.parametrize("state", STEPS)
 def test_calls_that_look_leave_every_file_as_it_was(at, files, state):
     path = at(state)
     before = files(path)
@@ -114,7 +114,8 @@ def test_calls_that_look_leave_every_file_as_it_was(at, files, state):
     assert refused == REFUSED.get(state, set())
 
 
-@pytest.mark.parametrize("state", few(1, STEPS))
+@pytest.mark.full
+@pytest.mark.parametrize("state", STEPS)
 def test_verbs_that_look_leave_every_file_as_it_was(at, files, tmp_path, state):
     path = at(state)
     names = {"GALLERY": path, "ENCODER": f"precomputed:{encoder_file(tmp_path)}"}

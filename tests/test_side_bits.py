@@ -8,9 +8,10 @@ import pyarrow as pa
 import pytest
 
 import compatstore as cs
+from compatstore import trainers
 from compatstore.encoders import Function
 from compatstore.errors import DimensionMismatch, FingerprintMismatch, Incompatible, InvalidInput
-from compatstore.trainers import FCT, Pairs
+from compatstore.trainers import Pairs
 
 V1 = cs.EmbeddingVersion("v1", dim=6, metric="l2", side_dim=128, side_dtype="bits", model="m")
 V2 = cs.EmbeddingVersion("v2", dim=5, metric="l2")
@@ -26,7 +27,7 @@ SMALL = {"branch_width": 16, "mixer_width": 32, "epochs": 30, "batch_size": 64, 
 
 @pytest.fixture(scope="module")
 def artifact():
-    return FCT(**SMALL).fit(Pairs(VECTORS, TARGETS, side=SIDE, source_version=V1, target_version=V2))
+    return trainers.FCT(**SMALL).fit(Pairs(VECTORS, TARGETS, side=SIDE, source_version=V1, target_version=V2))
 
 
 @pytest.fixture
@@ -97,6 +98,7 @@ def test_versions_that_cannot_store_bits_are_refused(settings):
         cs.EmbeddingVersion("v1", dim=4, **{"side_dtype": "bits", **settings})
 
 
+@pytest.mark.full
 def test_an_upgrade_reads_the_bits(gallery, artifact):
     gallery.register(V2)
     gallery.link(artifact)
@@ -138,7 +140,7 @@ def test_an_artifact_of_values_is_not_linked_to_bits(gallery):
     assert values.side_fingerprint != V1.side_fingerprint
     gallery.register(V2)
     for versions in ({"source_version": values, "target_version": V2}, {}):
-        trained = FCT(**{**SMALL, "epochs": 1}).fit(Pairs(VECTORS, TARGETS, side=SIDE, **versions))
+        trained = trainers.FCT(**{**SMALL, "epochs": 1}).fit(Pairs(VECTORS, TARGETS, side=SIDE, **versions))
         with pytest.raises((FingerprintMismatch, Incompatible), match="side-information of v1"):
             gallery.link(trained, "v1", "v2")
 
@@ -149,7 +151,7 @@ def test_g_hands_bits_on_to_the_next_hop(tmp_path):
     last = cs.EmbeddingVersion("v3", dim=3, metric="l2")
     one = Pairs(VECTORS, TARGETS, side=SIDE, target_side=SIDE[:, 8:16], source_version=V1, target_version=middle)
     two = Pairs(TARGETS, TARGETS[:, :3], side=SIDE[:, 8:16], source_version=middle, target_version=last)
-    first, second = FCT(**SMALL, side_transform=True).fit(one), FCT(**SMALL).fit(two)
+    first, second = trainers.FCT(**SMALL, side_transform=True).fit(one), trainers.FCT(**SMALL).fit(two)
     made = cs.Gallery.create(str(tmp_path / "items.lance"), V1)
     made.add({"id": IDS, "vector": VECTORS, "side": SIDE})
     for version, artifact in ((middle, first), (last, second)):

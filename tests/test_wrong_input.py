@@ -258,6 +258,7 @@ def test_what_is_no_gallery_is_not_opened(tmp_path, files, place, message):
     assert files(tmp_path) == before
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("place", "error"),
     [

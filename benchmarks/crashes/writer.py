@@ -12,7 +12,6 @@ from datetime import timedelta
 from typing import Any
 
 import lance
-import lancedb
 
 import compatstore as cs
 from benchmarks.crashes.place import Place
@@ -102,6 +101,8 @@ class Hand:
     def __init__(self, path: Place, kind: Kind) -> None:
         self._path, self._kind = path, kind
         self._gallery = cs.Gallery.open(str(path), encoders=ENCODERS, side_encoders=SIDE_ENCODERS)
+        import lancedb
+
         # LanceDB's handles stay on a version by themselves: a delete would not see what the API has added since.
         database = lancedb.connect(str(path.parent), read_consistency_interval=timedelta(0)) if kind.adopted else None
         self._table = None if database is None else database.open_table(path.stem)

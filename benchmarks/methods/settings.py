@@ -8,10 +8,13 @@ schedule.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from compatstore.artifacts.network import PrecisionRequest
 from compatstore.errors import InvalidInput
-from compatstore.trainers.images.training import ImageOptimiser
+
+if TYPE_CHECKING:
+    from compatstore.trainers.images.training import ImageOptimiser
 
 # Earlier name of a size, as journals may have it -> its name.
 EARLIER = {"cpu": "quick"}

@@ -37,7 +37,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.feature_extraction.text import HashingVectorizer
 
 from benchmarks.pairs.embedded import SOURCE, TARGET, AskedSet, EmbeddedSet
 from benchmarks.pairs.wordnet import kinds_of, read_synsets
@@ -134,6 +133,8 @@ def embed(spec: str, texts: list[str]) -> FloatArray:
     elif name == "bge":
         vectors = _by_bge(texts)
     elif name == "words":
+        from sklearn.feature_extraction.text import HashingVectorizer
+
         vectors = HashingVectorizer(n_features=int(size), alternate_sign=True).transform(texts).toarray()
     else:
         raise InvalidInput("embed texts", expected="use, minilm, bge or words@N", found=spec)

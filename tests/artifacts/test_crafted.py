@@ -45,6 +45,7 @@ def assert_same_or_corrupt(manifest, weights):
     assert all(np.array_equal(again.tensors[name], loaded.tensors[name], equal_nan=True) for name in loaded.tensors)
 
 
+@pytest.mark.full
 @examples(200)
 @given(damages(MANIFEST), damages(WEIGHTS))
 def test_any_damage_is_corrupt(manifest, weights):
@@ -71,6 +72,7 @@ def test_every_field_is_held_against_its_type(path):
             assert_same_or_corrupt(signed(values), WEIGHTS)
 
 
+@pytest.mark.full
 @examples(200)
 @given(damages(WEIGHTS))
 def test_signed_weights_of_any_bytes(weights):

@@ -6,17 +6,23 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from benchmarks.pairs.chains import chains
 from benchmarks.pairs.embedded import EmbeddedSet
 from benchmarks.pairs.journal import Journal
-from benchmarks.pairs.methods import METHODS
-from benchmarks.pairs.report import TABLES, fill
-from benchmarks.pairs.run import CHAINS, FASTFILL, PARTS, run
 from benchmarks.pairs.scenario import SETTINGS, scenario
 from benchmarks.pairs.settings import SIZES
+from lazily import Lazy
+
+chains = Lazy("benchmarks.pairs.chains")
+methods = Lazy("benchmarks.pairs.methods")
+report = Lazy("benchmarks.pairs.report")
+run = Lazy("benchmarks.pairs.run")
 
 TINY = SIZES["tiny"]
-EVERY = (*PARTS, CHAINS)
+
+
+def run_all(data, journal):
+    """Measure every row and chain."""
+    run.run(data, TINY, 1, journal, (*run.PARTS, run.CHAINS))
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +44,7 @@ def data():
 @pytest.fixture(scope="module")
 def journal(data, tmp_path_factory):
     journal = Journal(tmp_path_factory.mktemp("run") / "journal.jsonl")
-    run(data, TINY, 1, journal, EVERY)
+    run_all(data, journal)
     return journal
 
 
@@ -74,19 +80,20 @@ def test_a_set_is_read_as_it_was_written(data, tmp_path):
 def test_every_row_and_chain_is_measured_once_and_a_second_run_adds_nothing(data, journal):
     lines = journal.path.read_text().splitlines()
     names = [json.loads(line)["method"] for line in lines]
-    for name in ["none", *(method.name for method in METHODS), *chains(data)]:
+    for name in ["none", *(method.name for method in methods.METHODS), *chains.chains(data)]:
         assert names.count(name) == len(SETTINGS)
-    run(data, TINY, 1, Journal(journal.path), EVERY)
+    run_all(data, Journal(journal.path))
     assert journal.path.read_text().splitlines() == lines
 
 
+@pytest.mark.full
 def test_what_fastfill_chose_stands_beside_fixed_scales_in_every_order(data, tmp_path):
     lengths = np.linalg.norm(data.vectors["target"], axis=1, keepdims=True)
     unit = replace(data, name="Unit", vectors=data.vectors | {"target": data.vectors["target"] / lengths})
     journal = Journal(tmp_path / "balance.jsonl")
     for each in (data, unit):
-        run(each, TINY, 1, journal, [FASTFILL], ["seen"])
-    filled = fill("<!-- table: balance -->\n<!-- end -->", journal.records)
+        run.run(each, TINY, 1, journal, [run.FASTFILL], ["seen"])
+    filled = report.fill("<!-- table: balance -->\n<!-- end -->", journal.records)
     for name, chosen, fixed in (("Blobs", "disc weight", 0), ("Unit", "scale", 9)):
         table = filled.partition(f"#### {name}, classes seen")[2].partition("####")[0].splitlines()
         assert len([line for line in table if line.startswith("| FastFill default | ") and chosen in line]) == 7
@@ -97,7 +104,7 @@ def test_a_line_cut_off_by_a_crash_is_measured_again(data, journal, tmp_path):
     text = journal.path.read_text()
     cut = tmp_path / "cut.jsonl"
     cut.write_text(text[:-20])
-    run(data, TINY, 1, Journal(cut), EVERY)
+    run_all(data, Journal(cut))
     again = [json.loads(line) for line in cut.read_text().splitlines()]
     assert [line["method"] for line in again] == [json.loads(line)["method"] for line in text.splitlines()]
 
@@ -109,10 +116,10 @@ def test_the_order_of_a_backfill_changes_neither_its_beginning_nor_its_end(journ
 
 
 def test_documents_get_the_tables_that_they_name(journal):
-    document = "".join(f"before\n<!-- table: {name} -->\nold\n<!-- end -->\nafter\n" for name in TABLES)
-    filled = fill(document, journal.records)
+    document = "".join(f"before\n<!-- table: {name} -->\nold\n<!-- end -->\nafter\n" for name in report.TABLES)
+    filled = report.fill(document, journal.records)
     assert "old" not in filled
-    assert filled.count("before\n") == filled.count("after\n") == len(TABLES)
+    assert filled.count("before\n") == filled.count("after\n") == len(report.TABLES)
     assert "| FastFill | least-confidence |" in filled
     assert "| chained, with side-information carried by g |" in filled
-    assert fill(filled, journal.records) == filled
+    assert report.fill(filled, journal.records) == filled

@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from PIL import Image
-from sklearn.datasets import load_digits
 
 import compatstore as cs
 from compatstore.cli.app import app
@@ -23,6 +22,7 @@ from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.location import locate
 from compatstore.upgrade.leases.lease import lease_in
 from compatstore.upgrade.leases.stop_request import request_in
+from digits import load_digits
 
 ITEMS = 300
 SLOW_ENCODER = """

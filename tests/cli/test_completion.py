@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 
 import click
-import lancedb
 import pytest
 from click.shell_completion import BashComplete, get_completion_class
 
@@ -23,6 +22,9 @@ from compatstore.encoders.registry import _KINDS
 from compatstore.search import COMPUTED as SEARCHED
 from compatstore.upgrade.backfilling.policies import POLICIES
 from compatstore.upgrade.requests.gates import METRICS
+from lazily import Lazy
+
+lancedb = Lazy("lancedb")
 
 ROOT = Path(__file__).parents[2]
 TOOL = runpy.run_path(str(ROOT / "docs" / "tools" / "cli_pages.py"))
@@ -209,6 +211,7 @@ def test_a_program_that_fails_writes_nothing_into_the_prompt():
         assert (done.stdout.strip(), done.stderr) == ("", "")
 
 
+@pytest.mark.full
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
 def test_a_real_bash_completes(made, tmp_path, run):
     program = tmp_path / "bin" / "compatstore"

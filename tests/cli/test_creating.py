@@ -8,7 +8,6 @@ import sys
 import time
 from pathlib import Path
 
-import lancedb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -17,7 +16,9 @@ from compatstore.cli.creating import demo_view
 from compatstore.cli.output import Output
 from compatstore.demo import DemoReport, DemoRow
 from compatstore.gallery import Gallery
-from tiers import few
+from lazily import Lazy
+
+lancedb = Lazy("lancedb")
 
 
 def test_a_folder_that_holds_something_is_left_alone(run, tmp_path):
@@ -27,7 +28,8 @@ def test_a_folder_that_holds_something_is_left_alone(run, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
-@pytest.mark.parametrize(("number", "code"), few(1, [(signal.SIGINT, 130), (signal.SIGTERM, 143)]))
+@pytest.mark.full
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_the_demo_and_another_one_does_not_end_its_tidying_up(tmp_path, number, code):
     folder = tmp_path / "demo"
     words = [sys.executable, "-m", "compatstore", "demo", folder]

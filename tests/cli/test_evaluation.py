@@ -11,6 +11,7 @@ from compatstore.artifacts import Artifact, Space
 TERMS = ("--labels", "label", "--sample", 200)
 
 
+@pytest.mark.full
 def test_a_plan_says_what_is_promised_and_takes_that_budget(run, linked):
     planned = run("plan", linked, "v2", "--target-quality", 0.8, *TERMS, "--json").json
     estimate = planned["estimate"]
@@ -40,6 +41,7 @@ def test_a_gate_that_fails_ends_plan_evaluate_and_upgrade_with_a_code_of_its_own
     assert run("upgrade", linked, "v2", "--require", "map>=0.99", *TERMS, "--json").json["error"] == "GateFailed"
 
 
+@pytest.mark.full
 def test_an_upgrade_takes_the_budget_of_its_plan(run, linked):
     words = ("v2", "--target-quality", 0.8, "--require", "map>=0.2", "--sample", 200, "--json")
     share = run("plan", linked, *words).json["backfill"]
@@ -50,6 +52,7 @@ def test_an_upgrade_takes_the_budget_of_its_plan(run, linked):
     assert kept["data"]["share"] == share
 
 
+@pytest.mark.full
 def test_an_upgrade_that_gains_nothing_picks_no_budget(run, linked):
     planned = run("plan", linked, "v2", "--target-quality", 0.8, *TERMS, "--json")
     assert (planned.code, planned.json["estimate"]["table"]["advice"]["verdict"]) == (0, "do not upgrade")
@@ -58,6 +61,7 @@ def test_an_upgrade_that_gains_nothing_picks_no_budget(run, linked):
     assert "map above the status quo for certain" in ended.err
 
 
+@pytest.mark.full
 def test_gates_that_hold_change_nothing(run, linked):
     words = ("evaluate", linked, "v2", "--require", "cmc@1>=0.2", "--max-negative-flips", 0.9, "--labels", "label")
     words = (*words, "--sample", 300, "--json")
@@ -73,6 +77,7 @@ def test_a_requirement_that_cannot_be_read_is_a_usage_error(run, linked):
     assert "quotes: --require 'map>=0.6'" in refused.err
 
 
+@pytest.mark.full
 def test_a_report_for_people_for_programs_and_as_files(run, linked, tmp_path):
     run("upgrade", linked, "v2", "--target-quality", 0.7, "--sample", 120)
     told = run("report", linked, "--out", tmp_path / "report")
@@ -96,6 +101,7 @@ def test_what_cannot_be_reported(run, linked):
     assert run("report", linked, "--encoder", "precomputed:x").code == 2
 
 
+@pytest.mark.full
 def test_fuse_chooses_how_both_versions_are_searched_as_one(run, linked):
     assert run("fuse", linked, "v2").code != 0
     run("upgrade", linked, "v2")
@@ -145,6 +151,7 @@ def test_without_a_hop_fuse_chooses_a_merge_and_status_warns_of_one_below_the_st
     assert run("status", digits_without_a_hop, "--json").json["upgrades"][0]["warnings"]
 
 
+@pytest.mark.full
 def test_evaluate_measures_both_versions_as_one(run, linked):
     rows = run("evaluate", linked, "v2", *TERMS, "--json").json["rows"]
     fused = [row for row in rows if row["name"].startswith("fused")]
@@ -179,6 +186,7 @@ def test_a_page_that_cannot_be_made(run, linked, tmp_path):
     assert not (tmp_path / "report.html").exists()
 
 
+@pytest.mark.full
 def test_what_is_told_query_by_query_asks_for_a_measurement(run, linked):
     """Where nothing was estimated there is none to tell of: the option would be without effect."""
     assert run("upgrade", linked, "v2").code == 0

@@ -32,6 +32,7 @@ def column(batch, name):
     return values.to_pylist() if hasattr(values, "to_pylist") else values.tolist()
 
 
+@pytest.mark.full
 @given(st.sampled_from(["v.parquet", "v.npz", "v.npy"]), st.integers(1, ROWS + 5))
 @examples(40)
 def test_batches_hold_everything_once(files, name, size):

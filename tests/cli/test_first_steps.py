@@ -71,6 +71,7 @@ def test_an_upgrade_that_cuts_over_does_not_advise_to(run, linked):
     assert "next:" not in run("upgrade", linked, "v2", "--cutover").out
 
 
+@pytest.mark.full
 def test_a_report_measures_where_labels_are_named_and_says_where_it_does_not(run, linked):
     run("upgrade", linked, "v2")
     bare = run("report", linked, "v2")

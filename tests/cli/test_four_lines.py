@@ -8,11 +8,13 @@ import shlex
 import sys
 from pathlib import Path
 
-import lancedb
 import pyarrow as pa
 import pytest
 
 import compatstore as cs
+from lazily import Lazy
+
+lancedb = Lazy("lancedb")
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "guides" / "four-lines.md").read_text()
 PROGRAM = re.search(r"^```python\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)[1]
@@ -32,6 +34,7 @@ def line(run, number):
     return run(*shlex.split(LINES[number]))
 
 
+@pytest.mark.full
 def test_the_lines_each_wrong_first_right_then_and_twice(app, run):
     def refused(told, code, *expected):
         assert (told.code, told.out) == (code, "")

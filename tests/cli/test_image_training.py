@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import pytest
-import timm
-import torch
 
-from tiers import few
+from lazily import Lazy
+
+timm = Lazy("timm")
+torch = Lazy("torch")
 
 SHORT = ("--size", 8, "--mode", "L", "--width", 8, "--epochs", 4, "--batch-size", 16, "--head", "cosine")
 
 
-@pytest.mark.parametrize("method", few(1, ["bct", "dmu"]))
+@pytest.mark.full
+@pytest.mark.parametrize("method", ["bct", "dmu"])
 def test_a_second_model_searches_the_first_one_s_gallery(run, photos, tmp_path, method):
     v1, v2, gallery = tmp_path / "v1.model", tmp_path / "v2.model", tmp_path / "photos.lance"
     first = run("train", "independent", "--images", photos, "--dim", 8, "--out", v1, *SHORT, "--json").json
@@ -69,6 +71,7 @@ def test_people_are_told_how_to_go_on(run, photos, tmp_path):
     assert "another model" in again.err
 
 
+@pytest.mark.full
 def test_images_that_cannot_be_read_are_refused_or_listed(run, photos, tmp_path):
     broken = tmp_path / "photos"
     for path in photos.rglob("*.png"):
@@ -97,6 +100,7 @@ def test_a_folder_without_classes_and_a_missing_source_say_so(run, photos, tmp_p
         assert expected in failed.err
 
 
+@pytest.mark.full
 def test_a_model_starts_from_weights_of_a_file(run, photos, tmp_path):
     weights, out = tmp_path / "weights.pth", tmp_path / "v1.model"
     torch.save(timm.create_model("test_resnet", num_classes=3).state_dict(), weights)

@@ -100,6 +100,7 @@ def test_a_word_behind_two_dashes_is_no_option(run, tmp_path):
     assert ran.err.startswith("Error:")
 
 
+@pytest.mark.full
 def test_a_stop_is_an_event(slow):
     slow.hold(512)
     process = slow.upgrade("--log", "json")

@@ -107,6 +107,7 @@ def test_it_is_served_until_stopped(half):
     assert values(later, "compatstore_version_active", version="v2") == [1]
 
 
+@pytest.mark.full
 def test_an_address_that_is_taken_is_refused(run, half):
     with listening(half) as port:
         told = run("metrics", half.status().gallery, "--listen", str(port))

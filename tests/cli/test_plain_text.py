@@ -13,8 +13,6 @@ import unicodedata
 import pytest
 from pseudo_terminal import read_to_the_end
 
-from tiers import few
-
 # One process for many verbs: to load Lance takes longer than any of them.
 PROGRAM = """
 import json, sys
@@ -116,6 +114,7 @@ def on_a_terminal(words, columns, **more):
 STYLES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
+@pytest.mark.full
 def test_a_narrow_terminal_folds_and_loses_nothing(lines):
     shown = lines[:3]
     seen = on_a_terminal(shown, 44)
@@ -126,7 +125,8 @@ def test_a_narrow_terminal_folds_and_loses_nothing(lines):
     assert "".join(seen.split()).count("verymany") == LONG.count("very many")
 
 
-@pytest.mark.parametrize("more", few(1, [{"TERM": "dumb"}, {"NO_COLOR": "1"}]), ids=str)
+@pytest.mark.full
+@pytest.mark.parametrize("more", [{"TERM": "dumb"}, {"NO_COLOR": "1"}], ids=str)
 def test_a_terminal_that_wants_no_styles_gets_none(lines, more):
     upgrade = [words for words in lines if words[0] in ("status", "upgrade")]
     seen = on_a_terminal(upgrade[:1] if "NO_COLOR" in more else upgrade, 80, **more)

@@ -68,6 +68,7 @@ def test_every_verb_that_measures_takes_queries(run, linked, files):
     assert "queries of the app's own" in again.out
 
 
+@pytest.mark.full
 def test_a_log_of_clicks_says_the_same_as_grades(run, linked, files):
     by_grade, by_count = (
         run("evaluate", linked, "v2", *asking(files, qrels=qrels), "--json").json
@@ -76,6 +77,7 @@ def test_a_log_of_clicks_says_the_same_as_grades(run, linked, files):
     assert by_grade["rows"] == by_count["rows"]
 
 
+@pytest.mark.full
 def test_without_qrels_the_targets_own_neighbours_are_right(run, linked, files):
     ended = run("evaluate", linked, "v2", "--queries", files / "q.npz", "--json").json
     assert ended["truth"] == "the target's 10 nearest neighbours"

@@ -7,6 +7,7 @@ from typing import Literal
 
 import click
 import hypothesis.strategies as st
+import pytest
 from click.testing import CliRunner
 from hypothesis import given
 
@@ -86,6 +87,7 @@ def test_a_field_without_a_default_is_required():
     assert parse().exit_code == 2
 
 
+@pytest.mark.full
 @given(
     st.builds(
         Settings,

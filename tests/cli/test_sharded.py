@@ -32,6 +32,7 @@ def upgrade(database):
     return ("upgrade", f"{database}#day_*", "v2", "--encoder", f"precomputed:{database.parent / 'v2.npz'}")
 
 
+@pytest.mark.full
 def test_one_command_for_each_step(run, database, upgrade):
     pattern = f"{database}#day_*"
     done = run(*upgrade, "--backfill", 1.0, "--json")
@@ -58,6 +59,7 @@ def test_a_failed_shard_is_told_and_gives_the_exit_code(run, database, upgrade):
     assert run("cutover", f"{database}#day_*", "v2").code == 7
 
 
+@pytest.mark.full
 def test_with_a_cutover_all_are_switched(run, database, upgrade):
     ran = run(*upgrade, "--max-rows", 2 * ROWS, "--cutover")
     assert ran.code == 0

@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 
 import compatstore as cs
-from compatstore.trainers import FCT, Pairs
+from compatstore import trainers
+from compatstore.trainers import Pairs
 
 
 def files(digits):
@@ -20,7 +21,7 @@ def test_train_fct_is_the_same_as_the_api(run, digits, tmp_path):
     trained = run("train", "fct", *files(digits), "--out", tmp_path / "h.compat", *words, "--no-bias", "--json")
     assert trained.code == 0
     pairs = Pairs.load(digits / "v1.npz", digits / "v2.npz")
-    expected = FCT(**settings).fit(pairs)
+    expected = trainers.FCT(**settings).fit(pairs)
     loaded = cs.Artifact.load(tmp_path / "h.compat")
     assert loaded.manifest.settings == expected.manifest.settings
     np.testing.assert_array_equal(loaded.apply(pairs.source).vectors, expected.apply(pairs.source).vectors)

@@ -68,6 +68,7 @@ def test_plan_is_what_a_dry_run_shows_and_writes_nothing(run, linked):
     assert run("status", linked, "--json").json == before
 
 
+@pytest.mark.full
 def test_a_refit_is_planned_tried_and_not_tried_twice(run, linked):
     words = ("v2", "--backfill", 0.25, "--policy", "random", "--refit", "--json")
     planned = run("plan", linked, *words).json
@@ -164,6 +165,7 @@ def test_an_empty_gallery_can_be_upgraded(run, digits, tmp_path):
     assert run("upgrade", gallery, "v2", "--backfill", 1.0, "--cutover", "--json").json["cutover"]["active"] == "v2"
 
 
+@pytest.mark.full
 def test_limits_are_named_as_in_the_api_and_the_same_command_spends_nothing_more(run, linked):
     words = ("upgrade", linked, "v2", "--max-rows", 40, "--price-per-item", 0.5, "--json")
     report = run(*words).json
@@ -211,6 +213,7 @@ def test_what_cannot_be_is_refused_before_anything_is_written(run, linked, words
     assert run("status", linked, "--json").json == before
 
 
+@pytest.mark.full
 def test_what_cannot_be_embedded_is_listed_in_full(run, linked):
     assert run("unbackfillable", linked, "v2", "--json").json == []
     strangers = [f"stranger-{number:02d}" for number in range(30)]

@@ -87,6 +87,7 @@ def test_an_upgrade_that_runs_is_aborted(slow, run):
     assert [entry["step"] for entry in run("history", slow.gallery, "--json").json][-1] == "abort"
 
 
+@pytest.mark.full
 def test_who_follows_learns_of_a_failure(run, at):
     path = at("upgradable")
 

@@ -1,3 +1,5 @@
+from __future__ import annotations
+
 from pathlib import Path
 
 import numpy as np
@@ -5,10 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatstore.demo.digits import ImageFiles, write_digits
 from compatstore.demo.directory import DemoDirectory
-from compatstore.demo.measure import CURVE_STEPS, Judge
 from compatstore.evaluation.compatibility import fit_length
+from lazily import Lazy
+
+demo_digits = Lazy("compatstore.demo.digits")
+measure = Lazy("compatstore.demo.measure")
 
 
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 5))
@@ -22,19 +26,19 @@ def test_vectors_are_cut_or_filled_up_to_fit(have: int, want: int, rows: int) ->
     assert not fitted[:, shared:].any()
 
 
-def files(ids: list[str], labels: list[int]) -> ImageFiles:
-    return ImageFiles(ids=np.array(ids), paths=tuple(Path(name) for name in ids), labels=np.array(labels))
+def files(ids: list[str], labels: list[int]) -> demo_digits.ImageFiles:
+    return demo_digits.ImageFiles(ids=np.array(ids), paths=tuple(Path(name) for name in ids), labels=np.array(labels))
 
 
 def test_a_row_and_the_ends_of_the_curve_agree() -> None:
     random = np.random.default_rng(0)
     labels = [row % 3 for row in range(40)]
-    judge = Judge(
+    judge = measure.Judge(
         queries=files([f"q{n}" for n in range(40)], labels), gallery=files([f"{n}" for n in range(40)], labels)
     )
     queries, hopped, native = random.normal(size=(3, 40, 6)).astype(np.float32)
     curve = judge.curve(queries, hopped, native, seed=1)
-    assert len(curve.alphas) == CURVE_STEPS
+    assert len(curve.alphas) == measure.CURVE_STEPS
     assert {0.0, 0.25, 0.5, 1.0} <= set(curve.alphas)
     assert curve.map[0] == judge.row("", "", queries, hopped, "").map
     assert curve.map[-1] == judge.row("", "", queries, native, "").map
@@ -42,7 +46,7 @@ def test_a_row_and_the_ends_of_the_curve_agree() -> None:
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_three_parts_share_no_image_and_have_all_digits(tmp_path: Path, seed: int) -> None:
-    digits = write_digits(DemoDirectory(tmp_path), seed)
+    digits = demo_digits.write_digits(DemoDirectory(tmp_path), seed)
     gallery, queries = set(digits.gallery.ids), set(digits.queries.ids)
     assert not gallery & queries
     assert len(digits.training) + len(gallery) + len(queries) == 1797

@@ -172,6 +172,7 @@ def test_a_stopped_demo_leaves_nothing_of_its_own(tmp_path: Path) -> None:
     assert [path.name for path in folder.iterdir()] == ["notes of the user"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("is_new", [True, False])
 def test_after_a_stopped_demo_the_same_command_can_be_given_again(tmp_path: Path, is_new: bool) -> None:
     folder = tmp_path / "demo"

@@ -313,6 +313,7 @@ def start(*words, blocked=True):
     return subprocess.run([sys.executable, "-I", *before, *map(str, words)], capture_output=True, text=True)
 
 
+@pytest.mark.full
 def test_the_copied_program_gives_the_gallerys_own_vectors_without_torch_and_lancedb(tmp_path):
     """What a gallery's own hop stores, and what the copied runner writes, agree to 1e-5."""
     v1 = cs.EmbeddingVersion("v1", dim=DIM, metric="l2", model="a")
@@ -344,6 +345,7 @@ def test_the_copied_program_gives_the_gallerys_own_vectors_without_torch_and_lan
     )
 
 
+@pytest.mark.full
 def test_the_program_says_what_it_refuses_and_ends_with_2(tmp_path):
     cs.export(plain(), tmp_path / "h.onnx")
     odd = "ve\x1b[2Jctor"

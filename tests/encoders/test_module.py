@@ -1,10 +1,14 @@
+from __future__ import annotations
+
 import numpy as np
 import pytest
-import torch
-from torch import nn
 
 from compatstore.encoders import Module, encode_readable
 from compatstore.errors import DimensionMismatch, InvalidInput, SourceError
+from lazily import Lazy
+
+nn = Lazy("torch.nn")
+torch = Lazy("torch")
 
 
 def to_tensor(source: list[float]) -> torch.Tensor:

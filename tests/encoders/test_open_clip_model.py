@@ -59,6 +59,7 @@ def test_items_are_images_and_queries_are_images_or_texts(folder: Path, image: s
     assert encode_readable(encoder, ["a red cup"]).failures.keys() == {0}, "an item that is no image"
 
 
+@pytest.mark.full
 def test_the_spec_builds_the_same_model(folder: Path, image: str, tmp_path: Path) -> None:
     encoder = OpenClipModel(str(folder), device="cpu", normalise=False)
     again = from_spec(encoder.spec)

@@ -1,15 +1,19 @@
+from __future__ import annotations
+
 from pathlib import Path
 
 import numpy as np
 import pytest
-import timm
-import torch
 from PIL import Image
-from safetensors.torch import save_file
-from torchvision import models
 
 from compatstore.encoders import TimmModel, TorchvisionModel
 from compatstore.errors import CorruptArtifact, NotFound
+from lazily import Lazy
+
+safetensors = Lazy("safetensors.torch")
+timm = Lazy("timm")
+torch = Lazy("torch")
+torchvision_models = Lazy("torchvision.models")
 
 IMAGES = [np.random.default_rng(seed).integers(0, 255, (40, 30, 3), np.uint8) for seed in range(3)]
 
@@ -18,10 +22,11 @@ IMAGES = [np.random.default_rng(seed).integers(0, 255, (40, 30, 3), np.uint8) fo
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("weights") / "resnet18.safetensors"
     torch.manual_seed(0)
-    save_file(timm.create_model("resnet18", pretrained=False).state_dict(), path)
+    safetensors.save_file(timm.create_model("resnet18", pretrained=False).state_dict(), path)
     return path
 
 
+@pytest.mark.full
 def test_timm_loads_a_checkpoint_and_leaves_its_classifier_out(checkpoint: Path) -> None:
     encoder = TimmModel("resnet18", checkpoint=checkpoint, device="cpu")
     vectors = encoder.encode([*IMAGES[:2], Image.fromarray(IMAGES[2])])
@@ -31,12 +36,13 @@ def test_timm_loads_a_checkpoint_and_leaves_its_classifier_out(checkpoint: Path)
     assert encoder.fingerprint == TimmModel("resnet18", checkpoint=checkpoint, device="cpu").fingerprint
 
 
+@pytest.mark.full
 def test_torchvision_loads_the_same_checkpoint(checkpoint: Path, tmp_path: Path) -> None:
     encoder = TorchvisionModel("resnet18", checkpoint=checkpoint, device="cpu", normalise=True)
     vectors = encoder.encode(IMAGES)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     assert vectors.shape == (3, 512)
-    torch.save({"state_dict": models.resnet18().state_dict()}, tmp_path / "other.pt")
+    torch.save({"state_dict": torchvision_models.resnet18().state_dict()}, tmp_path / "other.pt")
     other = TorchvisionModel("resnet18", checkpoint=tmp_path / "other.pt", device="cpu", normalise=True)
     assert other.fingerprint != encoder.fingerprint
 

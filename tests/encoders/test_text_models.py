@@ -229,6 +229,7 @@ def test_settings_out_of_their_range_are_refused(settings: dict[str, object], tm
         TransformersModel(tmp_path, **settings)
 
 
+@pytest.mark.full
 @KINDS
 def test_a_missing_library_is_named_with_its_extra(kind: str, tmp_path: Path) -> None:
     program = f"""

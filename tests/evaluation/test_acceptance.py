@@ -7,10 +7,12 @@ import pytest
 from digit_galleries import DIGITS, LABELS
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import pairwise_distances, roc_curve
 
 import compatstore as cs
 from compatstore.errors import InvalidInput
+from lazily import Lazy
+
+metrics = Lazy("sklearn.metrics")
 
 RATES = (0.0, 1e-4, 1e-3, 1e-2, 0.1, 0.5, 1.0)
 
@@ -21,10 +23,10 @@ def reference(queries, gallery, query_labels, gallery_labels, rates, metric, pai
     if metric == "dot":
         distances = -(queries.astype(float) @ gallery.T.astype(float))
     else:
-        distances = pairwise_distances(queries, gallery, apart[metric])
+        distances = metrics.pairwise_distances(queries, gallery, apart[metric])
     pairs = np.ones(distances.shape, bool) if pairs is None else pairs
     same = (np.asarray(query_labels)[:, None] == np.asarray(gallery_labels))[pairs]
-    false, true, _ = roc_curve(same, -distances[pairs], drop_intermediate=False)
+    false, true, _ = metrics.roc_curve(same, -distances[pairs], drop_intermediate=False)
     return {rate: true[false <= rate].max() for rate in rates}
 
 
@@ -53,6 +55,7 @@ def test_an_item_is_no_pair_with_itself():
     assert with_itself[0.0] > found[0.0]
 
 
+@pytest.mark.full
 @given(st.lists(st.tuples(st.integers(-3, 3), st.integers(0, 2)), min_size=4, max_size=20), st.integers(0, 100))
 def test_pairs_at_one_distance_are_accepted_together(items, percent):
     values, labels = np.array([[value] for value, _ in items], float), [label for _, label in items]

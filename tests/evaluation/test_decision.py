@@ -134,6 +134,7 @@ def test_without_labels_the_targets_neighbours_are_the_truth_and_nothing_is_prom
     assert "not known" in table.advice.text
 
 
+@pytest.mark.full
 def test_the_same_seed_gives_the_same_table():
     data = trial()
     assert decide(data) == decide(data)
@@ -214,6 +215,7 @@ def test_no_right_query_among_few_does_not_mean_that_none_will_be():
     assert figure.high > 0.04
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("by_labels", [True, False])
 def test_weights_that_a_trial_has_fitted_give_the_same_table_to_the_bit(monkeypatch, by_labels):
     data = replace(trial(), population=900)

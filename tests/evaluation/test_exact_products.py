@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compatstore.evaluation.exact_products import cut, cut_whole, multiply
-from tiers import few
 
 pytestmark = pytest.mark.kernel
 
@@ -75,6 +74,7 @@ def test_a_product_does_not_depend_on_what_stands_beside_it(seed, dim, queries, 
     assert np.array_equal(product(left[:queries], right[:items]), product(left, right)[:queries, :items])
 
 
+@pytest.mark.full
 @given(seed=seeds, dim=dims)
 def test_both_sums_are_whole_numbers_below_two_to_the_53(seed, dim):
     """What makes them exact, in the worst case: values that all have one size and one sign."""
@@ -97,6 +97,7 @@ def step(coarse):
     return 2.0 ** lowest.min(axis=1)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "values",
     [
@@ -131,7 +132,8 @@ def test_what_is_too_small_to_square_counts_as_zero(values):
     assert product(np.array([values]), np.array([[1e10, 1e10]])).tolist() == [[0.0]]
 
 
-@pytest.mark.parametrize("threads", few(1, ["1", "2"]))
+@pytest.mark.full
+@pytest.mark.parametrize("threads", ["1", "2"])
 def test_every_kernel_gives_the_same_bits(threads):
     """Each kernel in a process of its own; one that this processor cannot run ends its process by a signal."""
     digests = []

@@ -63,6 +63,7 @@ numbers = st.floats(-1e6, 1e6)
 standardisations = st.builds(Standardisation, mean=numbers, deviation=st.floats(1e-6, 1e6))
 
 
+@pytest.mark.full
 @given(
     fusion=st.builds(
         Fusion,
@@ -354,6 +355,7 @@ def test_the_queries_that_are_reported_did_not_choose():
     assert other < 2 * error
 
 
+@pytest.mark.full
 def test_natives_and_transformed_are_standardised_as_their_errors_ask():
     """Small vectors that say as much as native ones are brought to their scale; small ones that say nothing are not."""
     drawn = sample(3.0, 0.8, 0.0, queries=300, items=300)

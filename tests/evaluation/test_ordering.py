@@ -14,6 +14,7 @@ FEW = st.sampled_from([0.0, -0.0, 0.5, 1.0, np.nextafter(1.0, 2.0), np.inf])
 ANY = st.floats(allow_nan=True, width=64)
 
 
+@pytest.mark.full
 @given(arrays.arrays(np.float64, arrays.array_shapes(min_dims=2, max_dims=2, max_side=40), elements=FEW | ANY))
 def test_of_equal_distances_the_earlier_item_is_first(distances):
     np.testing.assert_array_equal(nearest_first(distances), distances.argsort(axis=1, kind="stable"))

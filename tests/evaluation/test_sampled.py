@@ -57,6 +57,7 @@ def test_blocks_change_no_bit():
         assert np.array_equal(parts.influence, whole.influence)
 
 
+@pytest.mark.full
 def test_samples_give_the_precision_of_the_whole_gallery():
     whole = find(np.arange(len(DIGITS))).values[-1].mean()
     random = np.random.default_rng(1)
@@ -98,6 +99,7 @@ def samples_of(others, weight, count):
     return np.sort(drawn[:, : len(others) // weight], axis=1)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("noise", [0.1, 0.3, 1.0, 3.0, 10.0])
 @pytest.mark.parametrize("weight", [3, 10])
 def test_samples_tell_how_many_of_the_nearest_are_found(noise, weight):
@@ -109,6 +111,7 @@ def test_samples_tell_how_many_of_the_nearest_are_found(noise, weight):
     assert abs(found - whole) < 0.15 * min(whole, 1 - whole)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("noise", [1.0, 3.0, 10.0])
 def test_the_influence_of_the_items_is_how_far_samples_differ_where_the_nearest_are_correct(noise):
     blurred = DIGITS + np.random.default_rng(3).normal(0, noise, DIGITS.shape)
@@ -118,6 +121,7 @@ def test_the_influence_of_the_items_is_how_far_samples_differ_where_the_nearest_
     assert 0.7 < np.mean([one.influence[-1].std() for one in found]) / apart < 1.5
 
 
+@pytest.mark.full
 def test_intervals_of_samples_cover_the_whole_gallery():
     whole = find(np.arange(len(DIGITS))).values[-1].mean()
     random, inside = np.random.default_rng(2), []

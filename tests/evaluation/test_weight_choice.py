@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn.metrics import average_precision_score
 
 from compatstore.errors import InvalidInput
 from compatstore.evaluation import DecisionSettings, Estimate, EvaluationSample
 from compatstore.evaluation.strategies import trial_of_fusions
 from compatstore.evaluation.weight_choice import WeightChoice
+from lazily import Lazy
+
+metrics = Lazy("sklearn.metrics")
 
 ITEMS, QUERIES, CLASSES = 120, 40, 8
 CHOICE = WeightChoice(
@@ -44,7 +46,7 @@ def sample(factors):
 
 def mean_average_precision(asked, distances):
     right = asked.query_labels[:, None] == asked.gallery_labels[None]
-    return np.mean([average_precision_score(of, -row) for of, row in zip(right, distances, strict=True)])
+    return np.mean([metrics.average_precision_score(of, -row) for of, row in zip(right, distances, strict=True)])
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 import compatstore as cs
 from compatstore.in_memory.nearest import SPARE
 from properties import examples
-from tiers import few
 
 METRICS = ("l2", "cosine", "dot")
 
@@ -152,7 +151,8 @@ except cs.errors.MissingExtra as error:
     assert 'pip install "compatstore[faiss]"' in said
 
 
-@pytest.mark.parametrize("order", few(1, ["faiss, torch", "torch, faiss"]))
+@pytest.mark.full
+@pytest.mark.parametrize("order", ["faiss, torch", "torch, faiss"])
 def test_faiss_and_torch_work_in_one_process(order):
     program = f"""
 import numpy as np

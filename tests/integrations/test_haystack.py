@@ -1,94 +1,23 @@
-"""Haystack's own suites for document stores, and what they do not ask for."""
+"""The Haystack store: what Haystack's own suites do not ask for."""
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
-from haystack import Document, Pipeline
-from haystack.components.embedders import MockDocumentEmbedder, MockTextEmbedder
-from haystack.dataclasses import ByteStream, SparseEmbedding
-from haystack.document_stores.errors import DuplicateDocumentError
-from haystack.document_stores.types import DuplicatePolicy, FilterPolicy
-from haystack.errors import FilterError
-from haystack.testing import document_store as suite
-from haystack.testing import document_store_async as suite_async
 
 import compatstore as cs
 from compatstore.errors import FingerprintMismatch, InvalidInput
-from compatstore.integrations.haystack import (
-    CompatStoreDocumentStore,
-    CompatStoreEmbeddingRetriever,
-    Embedders,
-    as_encoder,
-)
+from lazily import Lazy
 from toy_models import NEW, OLD, TEXTS, vector
 
-
-class OnOneStore:
-    """What the suites leave to a store: its making, what NONE means, and how exactly an embedding is kept."""
-
-    @pytest.fixture
-    def document_store(self, tmp_path):
-        return CompatStoreDocumentStore(str(tmp_path / "documents.lance"), "random", embedding_dim=768)
-
-    @staticmethod
-    def assert_documents_are_equal(received, expected):
-        """All equal, embeddings as float32 keeps them."""
-        assert len(received) == len(expected)
-        for one, other in zip(received, expected, strict=True):
-            kept = None if other.embedding is None else np.asarray(other.embedding, np.float32).tolist()
-            assert one.to_dict() == other.to_dict() | {"embedding": kept}
-
-
-class TestDocumentStore(
-    OnOneStore,
-    suite.CountDocumentsByFilterTest,
-    suite.CountUniqueMetadataByFilterTest,
-    suite.GetMetadataFieldsInfoTest,
-    suite.GetMetadataFieldMinMaxTest,
-    suite.GetMetadataFieldUniqueValuesTest,
-    suite.DocumentStoreBaseExtendedTests,
-):
-    document_store = OnOneStore.document_store  # the suite has one of its own, which raises
-
-    def test_write_documents(self, document_store):
-        document = Document(content="test doc")
-        assert document_store.write_documents([document]) == 1
-        with pytest.raises(DuplicateDocumentError):
-            document_store.write_documents([document], DuplicatePolicy.NONE)
-        self.assert_documents_are_equal(document_store.filter_documents(), [document])
-
-
-class TestDocumentStoreAsync(
-    OnOneStore,
-    suite_async.CountDocumentsAsyncTest,
-    suite_async.CountDocumentsByFilterAsyncTest,
-    suite_async.CountUniqueMetadataByFilterAsyncTest,
-    suite_async.DeleteAllAsyncTest,
-    suite_async.DeleteByFilterAsyncTest,
-    suite_async.DeleteDocumentsAsyncTest,
-    suite_async.FilterDocumentsAsyncTest,
-    suite_async.GetMetadataFieldsInfoAsyncTest,
-    suite_async.GetMetadataFieldMinMaxAsyncTest,
-    suite_async.GetMetadataFieldUniqueValuesAsyncTest,
-    suite_async.UpdateByFilterAsyncTest,
-    suite_async.WriteDocumentsAsyncTest,
-):
-    async def test_write_documents_async(self, document_store):
-        document = Document(content="test doc")
-        assert await document_store.write_documents_async([document]) == 1
-        with pytest.raises(DuplicateDocumentError):
-            await document_store.write_documents_async([document], DuplicatePolicy.NONE)
-        self.assert_documents_are_equal(await document_store.filter_documents_async(), [document])
-
-
-def test_every_class_of_the_suites_is_there():
-    """Also those that a later release adds."""
-    taken = {*TestDocumentStore.__mro__, *TestDocumentStoreAsync.__mro__}
-    for module in (suite, suite_async):
-        classes = [value for name, value in vars(module).items() if name.endswith(("Test", "Tests"))]
-        assert classes
-        assert set(classes) <= taken
+haystack = Lazy(
+    "haystack",
+    "haystack.components.embedders",
+    "haystack.dataclasses",
+    "haystack.document_stores.errors",
+    "haystack.document_stores.types",
+    "haystack.errors",
+)
+ours = Lazy("compatstore.integrations.haystack")
 
 
 def old(text):
@@ -100,7 +29,9 @@ def new(text):
 
 
 def embedders(function):
-    return Embedders(MockDocumentEmbedder(embedding_fn=function), MockTextEmbedder(embedding_fn=function))
+    return ours.Embedders(
+        haystack.MockDocumentEmbedder(embedding_fn=function), haystack.MockTextEmbedder(embedding_fn=function)
+    )
 
 
 @pytest.fixture
@@ -110,23 +41,23 @@ def path(tmp_path):
 
 @pytest.fixture
 def store(path):
-    store = CompatStoreDocumentStore(path, embedders(old), models=[embedders(new)])
-    store.write_documents([Document(id=f"{n}", content=text, meta={"n": n}) for n, text in enumerate(TEXTS)])
+    store = ours.CompatStoreDocumentStore(path, embedders(old), models=[embedders(new)])
+    store.write_documents([haystack.Document(id=f"{n}", content=text, meta={"n": n}) for n, text in enumerate(TEXTS)])
     return store
 
 
 @pytest.mark.full
 def test_all_parts_of_a_document_come_back(store, path):
-    document = Document(
+    document = haystack.Document(
         content="text",
         meta={"a": {"b": [1, None, "it's"]}, "id": 3, "meta.x": "y", "none": None},
-        blob=ByteStream(b"\x00\xff", meta={"k": "v"}, mime_type="image/png"),
-        sparse_embedding=SparseEmbedding(indices=[1, 5], values=[0.5, 0.25]),
+        blob=haystack.ByteStream(b"\x00\xff", meta={"k": "v"}, mime_type="image/png"),
+        sparse_embedding=haystack.SparseEmbedding(indices=[1, 5], values=[0.5, 0.25]),
         embedding=[0.5] * OLD,
     )
-    nothing = Document(id="nothing")
+    nothing = haystack.Document(id="nothing")
     store.write_documents([document, nothing])
-    for opened in (store, CompatStoreDocumentStore(path, embedders(old))):
+    for opened in (store, ours.CompatStoreDocumentStore(path, embedders(old))):
         (found,) = opened.filter_documents({"field": "id", "operator": "==", "value": document.id})
         assert found == document
         (found,) = opened.filter_documents({"field": "id", "operator": "==", "value": "nothing"})
@@ -134,15 +65,15 @@ def test_all_parts_of_a_document_come_back(store, path):
 
 
 def test_a_gallery_that_was_not_made_for_haystack(path):
-    gallery = cs.Gallery.create(path, cs.EmbeddingVersion("v1", dim=OLD, encoder=as_encoder(embedders(old))))
+    gallery = cs.Gallery.create(path, cs.EmbeddingVersion("v1", dim=OLD, encoder=ours.as_encoder(embedders(old))))
     gallery.add({"id": ["a"], "source": TEXTS[:1], "label": ["x"]})
-    store = CompatStoreDocumentStore(path, embedders(old), return_embedding=False)
+    store = ours.CompatStoreDocumentStore(path, embedders(old), return_embedding=False)
     (found,) = store.filter_documents({"field": "meta.label", "operator": "==", "value": "x"})
-    assert found == Document(id="a", content=TEXTS[0], meta={"label": "x"})
-    document = Document(id="b", content="b", meta={"label": "y"}, blob=ByteStream(b"b"))
+    assert found == haystack.Document(id="a", content=TEXTS[0], meta={"label": "x"})
+    document = haystack.Document(id="b", content="b", meta={"label": "y"}, blob=haystack.ByteStream(b"b"))
     store.write_documents([document])
     assert store.filter_documents({"field": "label", "operator": "==", "value": "y"}) == [document]
-    with pytest.raises(FilterError, match="lost"):
+    with pytest.raises(haystack.FilterError, match="lost"):
         store.filter_documents({"field": "meta.lost", "operator": "==", "value": "y"})
 
 
@@ -163,12 +94,12 @@ def test_a_gallery_that_was_not_made_for_haystack(path):
     ids=str,
 )
 def test_what_is_no_filter(store, filters):
-    with pytest.raises(FilterError):
+    with pytest.raises(haystack.FilterError):
         store.filter_documents(filters)
 
 
 def test_fields_of_objects_and_of_documents(store):
-    store.write_documents([Document(id="x", content="it's", meta={"who": {"name": "a", "x.y": 1}})])
+    store.write_documents([haystack.Document(id="x", content="it's", meta={"who": {"name": "a", "x.y": 1}})])
     for filters in (
         {"field": "meta.who.name", "operator": "==", "value": "a"},
         {"field": "who.name", "operator": "in", "value": ["a", None]},
@@ -179,21 +110,21 @@ def test_fields_of_objects_and_of_documents(store):
 
 
 def test_policies_within_one_call(store):
-    pair = [Document(id="p", content="first"), Document(id="p", content="second")]
-    with pytest.raises(DuplicateDocumentError):
-        store.write_documents(pair, DuplicatePolicy.FAIL)
-    assert store.write_documents([*pair, Document(id="0")], DuplicatePolicy.SKIP) == 1
-    assert store.write_documents(pair, DuplicatePolicy.SKIP) == 0
+    pair = [haystack.Document(id="p", content="first"), haystack.Document(id="p", content="second")]
+    with pytest.raises(haystack.DuplicateDocumentError):
+        store.write_documents(pair, haystack.DuplicatePolicy.FAIL)
+    assert store.write_documents([*pair, haystack.Document(id="0")], haystack.DuplicatePolicy.SKIP) == 1
+    assert store.write_documents(pair, haystack.DuplicatePolicy.SKIP) == 0
     content = {"field": "id", "operator": "==", "value": "p"}
     assert store.filter_documents(content)[0].content == "first"
-    assert store.write_documents(pair, DuplicatePolicy.OVERWRITE) == 2
+    assert store.write_documents(pair, haystack.DuplicatePolicy.OVERWRITE) == 2
     assert store.filter_documents(content)[0].content == "second"
     assert store.write_documents([]) == 0
 
 
 def test_an_update_leaves_embeddings_of_an_upgrade_as_they_are(store, path):
     manager = cs.Gallery.open(path)
-    manager.register(cs.EmbeddingVersion("v2", dim=NEW, encoder=as_encoder(embedders(new))))
+    manager.register(cs.EmbeddingVersion("v2", dim=NEW, encoder=ours.as_encoder(embedders(new))))
     manager.upgrade("v2", backfill=1.0)
     assert store.update_by_filter({"field": "meta.n", "operator": ">", "value": 3}, {"late": True}) == 2
     assert manager.status().versions[1].native == len(TEXTS)
@@ -203,18 +134,21 @@ def test_an_update_leaves_embeddings_of_an_upgrade_as_they_are(store, path):
 
 def test_the_wrong_model_or_embedding(store, path):
     with pytest.raises(FingerprintMismatch, match="NEW_VERSION"):
-        CompatStoreDocumentStore(path, embedders(new))
+        ours.CompatStoreDocumentStore(path, embedders(new))
     with pytest.raises(FingerprintMismatch):
-        CompatStoreDocumentStore(path, "another@1")
+        ours.CompatStoreDocumentStore(path, "another@1")
     with pytest.raises(ValueError, match="values"):
-        store.write_documents([Document(id="z", content="z", embedding=[1.0])])
+        store.write_documents([haystack.Document(id="z", content="z", embedding=[1.0])])
     with pytest.raises(InvalidInput, match="length of its vectors"):
-        CompatStoreDocumentStore(f"{path}.new", "outside")
+        ours.CompatStoreDocumentStore(f"{path}.new", "outside")
 
 
 def test_a_retriever(store):
-    retriever = CompatStoreEmbeddingRetriever(
-        store, top_k=2, filters={"field": "meta.n", "operator": "!=", "value": 1}, filter_policy=FilterPolicy.MERGE
+    retriever = ours.CompatStoreEmbeddingRetriever(
+        store,
+        top_k=2,
+        filters={"field": "meta.n", "operator": "!=", "value": 1},
+        filter_policy=haystack.FilterPolicy.MERGE,
     )
     found = retriever.run(query=TEXTS[2])["documents"]
     assert [document.content for document in found][:1] == [TEXTS[2]]
@@ -231,35 +165,36 @@ def test_a_retriever(store):
         with pytest.raises(InvalidInput, match="a query or a query_embedding"):
             retriever.run(**arguments)
     with pytest.raises(InvalidInput, match="top_k >= 1"):
-        CompatStoreEmbeddingRetriever(store, top_k=0)
+        ours.CompatStoreEmbeddingRetriever(store, top_k=0)
 
 
 TRUSTED = ["compatstore.integrations.haystack", "toy_models", __name__]
 
 
 def test_a_pipeline_is_stored_and_built_again(store):
-    pipeline = Pipeline()
-    pipeline.add_component("text_embedder", MockTextEmbedder(embedding_fn=old))
-    pipeline.add_component("retriever", CompatStoreEmbeddingRetriever(store, top_k=1))
+    pipeline = haystack.Pipeline()
+    pipeline.add_component("text_embedder", haystack.MockTextEmbedder(embedding_fn=old))
+    pipeline.add_component("retriever", ours.CompatStoreEmbeddingRetriever(store, top_k=1))
     pipeline.connect("text_embedder.embedding", "retriever.query_embedding")
     text = pipeline.dumps()
     for name in ("DocumentStore", "EmbeddingRetriever"):  # as pipelines of earlier releases name them
         assert f"type: compatstore.integrations.haystack.CompatStore{name}\n" in text
-    again = Pipeline.loads(text, allowed_modules=TRUSTED)
+    again = haystack.Pipeline.loads(text, allowed_modules=TRUSTED)
     assert again.dumps() == text
     for built in (pipeline, again):
         found = built.run({"text_embedder": {"text": TEXTS[4]}})["retriever"]["documents"]
         assert [document.content for document in found] == [TEXTS[4]]
 
 
+@pytest.mark.full
 async def test_a_pipeline_goes_on_through_an_upgrade(store, path):
     """By texts in each state, and by the old model's embeddings until its version is retired."""
-    retriever = CompatStoreEmbeddingRetriever(store, top_k=1)
+    retriever = ours.CompatStoreEmbeddingRetriever(store, top_k=1)
     manager = cs.Gallery.open(path)
-    manager.register(cs.EmbeddingVersion("v2", dim=NEW, encoder=as_encoder(embedders(new))))
+    manager.register(cs.EmbeddingVersion("v2", dim=NEW, encoder=ours.as_encoder(embedders(new))))
 
     async def works(state, by_embedding=True):
-        added = Document(id=state, content=f"new in {state}", meta={"state": state})
+        added = haystack.Document(id=state, content=f"new in {state}", meta={"state": state})
         assert await store.write_documents_async([added]) == 1
         for text in (*TEXTS, added.content):
             asked = [{"query": text}, *([{"query_embedding": old(text)}] if by_embedding else [])]

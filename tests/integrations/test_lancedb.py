@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import lancedb
+import functools
+
 import numpy as np
 import pytest
-from lancedb.embeddings import EmbeddingFunction, get_registry, register
-from lancedb.index import FTS
-from lancedb.pydantic import LanceModel, Vector
-from lancedb.query import LanceFtsQueryBuilder, LanceHybridQueryBuilder, LanceVectorQueryBuilder, MatchQuery
 
 import compatstore as cs
 from compatstore.errors import InvalidInput
-from compatstore.integrations.lancedb import ServingQuery, connect
 from compatstore.trainers import Pairs, Procrustes
+from lazily import Lazy
+
+lancedb = Lazy("lancedb", "lancedb.embeddings", "lancedb.index", "lancedb.pydantic", "lancedb.query")
+ours = Lazy("compatstore.integrations.lancedb")
 
 WORDS = ("red", "green", "blue", "grey", "shirt", "coat", "hat", "scarf", "wool", "silk", "small", "large")
 TEXTS = [f"{a} {b} {c}" for a in WORDS[:4] for b in WORDS[4:8] for c in WORDS[8:]]
@@ -27,26 +27,30 @@ def embed(texts, seed):
     return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
 
 
-@register("words-of-the-app")
-class Words(EmbeddingFunction):
-    def ndims(self):
-        return DIM
+@functools.cache
+def notes():
+    """The rows of an app whose texts LanceDB embeds."""
 
-    def compute_source_embeddings(self, texts, *args, **kwargs):
-        return list(embed(texts.to_pylist() if hasattr(texts, "to_pylist") else list(texts), seed=1))
+    @lancedb.register("words-of-the-app")
+    class Words(lancedb.EmbeddingFunction):
+        def ndims(self):
+            return DIM
 
-    def compute_query_embeddings(self, query, *args, **kwargs):
-        return self.compute_source_embeddings([query])
+        def compute_source_embeddings(self, texts, *args, **kwargs):
+            return list(embed(texts.to_pylist() if hasattr(texts, "to_pylist") else list(texts), seed=1))
 
+        def compute_query_embeddings(self, query, *args, **kwargs):
+            return self.compute_source_embeddings([query])
 
-FUNCTION = get_registry().get("words-of-the-app").create()
+    function = lancedb.get_registry().get("words-of-the-app").create()
 
+    class Note(lancedb.LanceModel):
+        key: str
+        text: str = function.SourceField()
+        vector: lancedb.Vector(DIM) = function.VectorField()
+        number: int
 
-class Note(LanceModel):
-    key: str
-    text: str = FUNCTION.SourceField()
-    vector: Vector(DIM) = FUNCTION.VectorField()
-    number: int
+    return Note
 
 
 LATER = cs.encoders.Function(lambda texts: embed(texts, seed=2), DIM, fingerprint="later")
@@ -56,9 +60,9 @@ ENCODERS = {"v2": LATER}
 @pytest.fixture
 def database(tmp_path):
     """A database of an app whose texts LanceDB embeds, with a full-text index; not adopted yet."""
-    table = lancedb.connect(tmp_path / "app").create_table("notes", schema=Note)
+    table = lancedb.connect(tmp_path / "app").create_table("notes", schema=notes())
     table.add([{"key": f"n{n}", "text": text, "number": n} for n, text in enumerate(TEXTS)])
-    table.create_index("text", config=FTS())
+    table.create_index("text", config=lancedb.FTS())
     return tmp_path / "app"
 
 
@@ -82,9 +86,10 @@ def versions(table, query):
     return set(table.search(query).to_arrow()["_version"].to_pylist())
 
 
+@pytest.mark.full
 def test_a_text_is_answered_at_each_state_by_what_serves(database):
-    table = connect(database).open_table("notes", encoders=ENCODERS, trust_code=True)
-    assert isinstance(table.search("red hat wool"), LanceVectorQueryBuilder)
+    table = ours.connect(database).open_table("notes", encoders=ENCODERS, trust_code=True)
+    assert isinstance(table.search("red hat wool"), lancedb.LanceVectorQueryBuilder)
     assert nearest(table, "red hat wool")["text"] == "red hat wool"
     gallery = adopt(database)  # as another process would
     asked = "blue coat silk"
@@ -133,7 +138,7 @@ def test_the_plain_table_cannot_search_by_text_once_an_upgrade_has_begun(databas
 
 def test_a_process_is_told_once_of_a_cutover_by_another_one(database, caplog):
     gallery = adopt(database)
-    table = connect(database).open_table("notes", encoders={**ENCODERS, "v7": LATER}, trust_code=True)
+    table = ours.connect(database).open_table("notes", encoders={**ENCODERS, "v7": LATER}, trust_code=True)
     gallery.upgrade("v2")
     for _ in range(3):
         nearest(table, "red hat wool")
@@ -149,21 +154,21 @@ def test_vectors_of_the_app_never_meet_another_model(database):
     gallery.upgrade("v2", backfill=1.0)
     gallery.cutover("v2")
     earlier, later = (embed(["grey scarf large"], seed)[0] for seed in (1, 2))
-    own = connect(database).open_table("notes", encoders=ENCODERS, trust_code=True, queries_of="v1")
+    own = ours.connect(database).open_table("notes", encoders=ENCODERS, trust_code=True, queries_of="v1")
     assert nearest(own, earlier)["text"] == "grey scarf large"
     assert versions(own, earlier) == {"v1"}
     assert versions(own, "grey scarf large") == {"v2"}, "a text is embedded by what serves"
-    active = connect(database)["notes"]
+    active = ours.connect(database)["notes"]
     assert nearest(active, later)["text"] == "grey scarf large"
     assert versions(active, later) == {"v2"}
     assert nearest(own, {"v1": earlier, "v2": later})["text"] == "grey scarf large"
     with pytest.raises(cs.errors.UnknownVersion, match="v9"):
-        connect(database).open_table("notes", queries_of="v9")
+        ours.connect(database).open_table("notes", queries_of="v9")
 
 
 def test_settings_of_a_search_are_lancedbs(database):
     adopt(database)
-    table = connect(database).open_table("notes", trust_code=True)
+    table = ours.connect(database).open_table("notes", trust_code=True)
     query = table.search("red hat wool").where("number >= 5").limit(3).select(["key", "number"])
     found = query.nprobes(4).refine_factor(2).to_list()
     assert len(found) == 3
@@ -171,9 +176,9 @@ def test_settings_of_a_search_are_lancedbs(database):
     assert {"key", "number", "_distance"} <= found[0].keys()
     assert [row["key"] for row in found] == query.to_pandas()["key"].tolist()
     assert table.search("red hat wool").limit(None).to_arrow().num_rows == 10
-    notes = table.search("red hat wool").limit(2).to_pydantic(Note)
-    assert notes[0].text == "red hat wool"
-    assert np.allclose(notes[0].vector, embed(["red hat wool"], 1)[0])
+    read = table.search("red hat wool").limit(2).to_pydantic(notes())
+    assert read[0].text == "red hat wool"
+    assert np.allclose(read[0].vector, embed(["red hat wool"], 1)[0])
 
 
 WRONG = {
@@ -193,18 +198,18 @@ WRONG = {
 def test_what_a_gallery_does_not_do_is_refused(database, wrong):
     adopt(database)
     with pytest.raises(InvalidInput):
-        wrong(connect(database).open_table("notes", trust_code=True).search("red hat wool"))
+        wrong(ours.connect(database).open_table("notes", trust_code=True).search("red hat wool"))
 
 
 def test_lancedb_alone_is_asked_where_it_is_meant(database):
     adopt(database).upgrade("v2")
-    table = connect(database).open_table("notes", encoders=ENCODERS, trust_code=True)
-    assert isinstance(table.search("red", vector_column_name="vector"), LanceVectorQueryBuilder)
-    assert isinstance(table.search("red", query_type="fts"), LanceFtsQueryBuilder)
-    assert isinstance(table.search("red", "vector", "hybrid"), LanceHybridQueryBuilder)
-    assert isinstance(table.search(MatchQuery("red", "text")), LanceFtsQueryBuilder)
+    table = ours.connect(database).open_table("notes", encoders=ENCODERS, trust_code=True)
+    assert isinstance(table.search("red", vector_column_name="vector"), lancedb.LanceVectorQueryBuilder)
+    assert isinstance(table.search("red", query_type="fts"), lancedb.LanceFtsQueryBuilder)
+    assert isinstance(table.search("red", "vector", "hybrid"), lancedb.LanceHybridQueryBuilder)
+    assert isinstance(table.search(lancedb.MatchQuery("red", "text")), lancedb.LanceFtsQueryBuilder)
     assert len(table.search().limit(3).to_list()) == 3
-    assert isinstance(table.search("red"), ServingQuery)
+    assert isinstance(table.search("red"), ours.ServingQuery)
     with pytest.raises(InvalidInput, match=r"table\.plain\.search"):
         table.search("red", fast_search=True)
 
@@ -217,24 +222,24 @@ def test_a_text_without_a_model_is_a_full_text_query(tmp_path):
             for n, (text, row) in enumerate(zip(TEXTS, embed(TEXTS, 1), strict=True))
         ],
     )
-    table.create_index("text", config=FTS())
+    table.create_index("text", config=lancedb.FTS())
     gallery = cs.Gallery.adopt(table, cs.EmbeddingVersion("v1", dim=DIM, metric="l2"), vector="vector", id="key")
     gallery.derive("v2", metric="cosine", normalised=True)
     gallery.upgrade("v2")
-    found = nearest(connect(tmp_path)["notes"], "scarf")
+    found = nearest(ours.connect(tmp_path)["notes"], "scarf")
     assert "scarf" in found["text"]
     assert "_score" in found
-    assert nearest(connect(tmp_path)["notes"], embed(["red hat wool"], 1)[0])["text"] == "red hat wool"
+    assert nearest(ours.connect(tmp_path)["notes"], embed(["red hat wool"], 1)[0])["text"] == "red hat wool"
 
 
 def test_a_model_of_the_table_is_built_only_where_it_is_trusted(database):
     adopt(database)
     with pytest.raises(cs.errors.Incompatible, match="trust_code=True"):
-        connect(database)["notes"].search("red hat wool").to_list()
+        ours.connect(database)["notes"].search("red hat wool").to_list()
 
 
 def test_all_else_is_lancedbs_and_sees_what_an_upgrade_committed(database):
-    connection = connect(database)
+    connection = ours.connect(database)
     table = connection.open_table("notes", trust_code=True)
     assert connection.list_tables().tables == ["notes"]
     assert "notes" in repr(table)

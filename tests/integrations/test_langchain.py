@@ -1,4 +1,4 @@
-"""LangChain's own suite for vector stores, and what it does not ask for."""
+"""The LangChain store: what LangChain's own suite does not ask for."""
 
 from __future__ import annotations
 
@@ -8,32 +8,15 @@ from datetime import date
 
 import numpy as np
 import pytest
-from langchain_core.documents import Document
-from langchain_core.embeddings import DeterministicFakeEmbedding, Embeddings
-from langchain_tests.integration_tests.vectorstores import VectorStoreIntegrationTests
 
 import compatstore as cs
 from compatstore.errors import DimensionMismatch, FingerprintMismatch, InvalidInput
-from compatstore.integrations.langchain import CompatStoreVectorStore, as_encoder, model_of
+from lazily import Lazy
 from toy_models import NEW, OLD, TEXTS, vector
 
-
-class TestCompatStore(VectorStoreIntegrationTests):
-    @pytest.fixture
-    def vectorstore(self, tmp_path):
-        return CompatStoreVectorStore(self.get_embeddings(), str(tmp_path / "documents.lance"))
-
-
-class Toy(Embeddings):
-    def __init__(self, size):
-        self.size = size
-
-    def embed_query(self, text):
-        return vector(text, self.size)
-
-    def embed_documents(self, texts):
-        return [vector(text, self.size) for text in texts]
-
+langchain = Lazy("langchain_core.documents", "langchain_core.embeddings")
+models = Lazy("langchain_models")
+ours = Lazy("compatstore.integrations.langchain")
 
 METADATAS = [
     {"n": 0, "id": "own", "source": "a.txt", "tags": ["x", "y"]},
@@ -53,12 +36,14 @@ def path(tmp_path):
 
 @pytest.fixture
 def store(path):
-    return CompatStoreVectorStore.from_texts(TEXTS, Toy(OLD), METADATAS, gallery=path, ids=IDS, models=[Toy(NEW)])
+    return ours.CompatStoreVectorStore.from_texts(
+        TEXTS, models.Toy(OLD), METADATAS, gallery=path, ids=IDS, models=[models.Toy(NEW)]
+    )
 
 
 @pytest.mark.full
 def test_documents_come_back_as_they_are(store, path):
-    again = CompatStoreVectorStore(Toy(OLD), path)
+    again = ours.CompatStoreVectorStore(models.Toy(OLD), path)
     for opened in (store, again):
         found = opened.get_by_ids([*IDS, "lost"])
         assert [(one.id, one.page_content, one.metadata) for one in found] == [*zip(IDS, TEXTS, METADATAS, strict=True)]
@@ -126,7 +111,7 @@ def test_what_is_no_filter(store, filter):
 
 
 def test_metadata_columns_of_their_own(path):
-    store = CompatStoreVectorStore(Toy(OLD), path, metadata={"year": "int64", "day": "date"})
+    store = ours.CompatStoreVectorStore(models.Toy(OLD), path, metadata={"year": "int64", "day": "date"})
     store.add_texts(TEXTS[:2], [{"year": 2024, "day": date(2024, 5, 1), "x": 1}, {"year": None}], ids=["a", "b"])
     found = store.get_by_ids(["a", "b"])
     assert [one.metadata for one in found] == [{"year": 2024, "day": date(2024, 5, 1), "x": 1}, {}]
@@ -139,9 +124,9 @@ def test_metadata_columns_of_their_own(path):
 
 
 def test_an_existing_gallery_keeps_metadata_in_its_columns(path):
-    gallery = cs.Gallery.create(path, cs.EmbeddingVersion("v1", dim=OLD, encoder=as_encoder(Toy(OLD))))
+    gallery = cs.Gallery.create(path, cs.EmbeddingVersion("v1", dim=OLD, encoder=ours.as_encoder(models.Toy(OLD))))
     gallery.add({"id": ["a", "b"], "source": TEXTS[:2], "label": ["x", "y"]})
-    store = CompatStoreVectorStore(Toy(OLD), path)
+    store = ours.CompatStoreVectorStore(models.Toy(OLD), path)
     assert [one.metadata for one in store.similarity_search(TEXTS[1], k=1, filter={"label": "y"})] == [{"label": "y"}]
     store.add_texts([TEXTS[2]], [{"label": "z", "n": 1}], ids=["c"])
     assert store.get_by_ids(["c"])[0].metadata == {"label": "z", "n": 1}
@@ -191,13 +176,13 @@ def test_the_last_of_equal_ids_stays(store):
 def test_delete_all(store):
     assert store.delete() is True
     assert store.similarity_search("x") == []
-    store.add_documents([Document(page_content="again")])
+    store.add_documents([langchain.Document(page_content="again")])
     assert len(store.similarity_search("x")) == 1
 
 
 @pytest.mark.parametrize("metric", ["cosine", "l2", "dot"])
 def test_scores_and_relevance(path, metric):
-    store = CompatStoreVectorStore.from_texts(TEXTS, Toy(OLD), gallery=path, metric=metric)
+    store = ours.CompatStoreVectorStore.from_texts(TEXTS, models.Toy(OLD), gallery=path, metric=metric)
     distances = [distance for _, distance in store.similarity_search_with_score(TEXTS[0], k=6)]
     assert distances == sorted(distances)
     relevant = store.similarity_search_with_relevance_scores(TEXTS[0], k=6)
@@ -214,7 +199,7 @@ def test_scores_and_relevance(path, metric):
 
 def test_max_marginal_relevance_is_diverse(path):
     texts = [*TEXTS, f"{TEXTS[0]} ", f" {TEXTS[0]}"]  # three times the same
-    store = CompatStoreVectorStore.from_texts(texts, Toy(OLD), gallery=path)
+    store = ours.CompatStoreVectorStore.from_texts(texts, models.Toy(OLD), gallery=path)
     nearest = {one.page_content.strip() for one in store.similarity_search(TEXTS[0], k=3)}
     diverse = {one.page_content.strip() for one in store.max_marginal_relevance_search(TEXTS[0], k=3, lambda_mult=0.1)}
     assert (len(nearest), len(diverse)) == (1, 3)
@@ -223,20 +208,20 @@ def test_max_marginal_relevance_is_diverse(path):
 
 
 def test_another_model_is_refused(store, path):
-    for other in (Toy(NEW), DeterministicFakeEmbedding(size=OLD)):
+    for other in (models.Toy(NEW), langchain.DeterministicFakeEmbedding(size=OLD)):
         with pytest.raises(FingerprintMismatch, match=f"compatstore upgrade {path} NEW_VERSION"):
-            CompatStoreVectorStore(other, path)
+            ours.CompatStoreVectorStore(other, path)
     with pytest.raises(InvalidInput, match="Embeddings"):
-        CompatStoreVectorStore("text-embedding-3-small", path)
+        ours.CompatStoreVectorStore("text-embedding-3-small", path)
 
 
 def test_a_declared_identity(path):
-    CompatStoreVectorStore(model_of(Toy(OLD), "toy@1"), path)
-    assert CompatStoreVectorStore(model_of(Toy(OLD), "toy@1"), path).embeddings is None
+    ours.CompatStoreVectorStore(ours.model_of(models.Toy(OLD), "toy@1"), path)
+    assert ours.CompatStoreVectorStore(ours.model_of(models.Toy(OLD), "toy@1"), path).embeddings is None
     with pytest.raises(FingerprintMismatch):
-        CompatStoreVectorStore(model_of(Toy(OLD), "toy@2"), path)
+        ours.CompatStoreVectorStore(ours.model_of(models.Toy(OLD), "toy@2"), path)
     with pytest.raises(InvalidInput, match="a text that names it"):
-        model_of(Toy(OLD), " ")
+        ours.model_of(models.Toy(OLD), " ")
 
 
 def asks(store):
@@ -252,7 +237,7 @@ def asks(store):
 async def test_an_app_goes_on_through_an_upgrade(store, path):
     """Each state is asked, sync and async, and written to."""
     manager = cs.Gallery.open(path)
-    manager.register(cs.EmbeddingVersion("v2", dim=NEW, encoder=as_encoder(Toy(NEW))))
+    manager.register(cs.EmbeddingVersion("v2", dim=NEW, encoder=ours.as_encoder(models.Toy(NEW))))
 
     async def works(state):
         assert asks(store)

@@ -107,6 +107,7 @@ def test_another_model_is_refused_with_the_command_that_upgrades(path):
     assert ServedGallery(path, [model(OLD), model(OLD, shift=1)]).version() is None
 
 
+@pytest.mark.full
 def test_a_cutover_by_another_process(path, caplog):
     served = ServedGallery(path, [model(OLD), model(NEW)])
     upgrade(path)
@@ -125,6 +126,7 @@ encoder = FrameworkModel("toy of 24, 0", embed, embed).measured()
 """
 
 
+@pytest.mark.full
 def test_the_command_that_the_refusal_names(path, tmp_path, monkeypatch):
     (tmp_path / "app_models.py").write_text(MODULE)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{Path(__file__).parents[1]}")

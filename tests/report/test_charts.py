@@ -40,6 +40,7 @@ def titles(root):
     return [element.text for element in root.iter("title")]
 
 
+@pytest.mark.full
 @given(rows=st.lists(st.tuples(st.text(max_size=20), ESTIMATES), min_size=1, max_size=8), level=FIGURES)
 def test_intervals(rows, level):
     root = drawn(Intervals(title="t", unit="u", rows=tuple(rows), level=level))

@@ -20,6 +20,7 @@ def of(parts, kind):
     return [part for part in parts if isinstance(part, kind)]
 
 
+@pytest.mark.full
 def test_all_that_was_measured_is_told(pictured):
     said = told(pictured)
     assert list(said) == [

@@ -93,6 +93,7 @@ def test_a_retired_version_is_refused(at):
         gallery.cache("v1")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("kind", "metric", "normalised"), [("Identity", "l2", True), ("Prefix", "cosine", True), ("Prefix", "l2", False)]
 )

@@ -20,7 +20,6 @@ from compatstore.search import CascadePlan, SearchPlan
 from compatstore.storage.records import ServingRecord
 from compatstore.storage.registry import edit
 from properties import examples
-from tiers import few
 
 ROWS, SHORT, LONG = 36, 5, 8
 IDS = [f"it'em-{number:02d}" for number in range(ROWS)]
@@ -201,7 +200,8 @@ def results(found):
     ]
 
 
-@pytest.mark.parametrize("state", few(1, STATES))
+@pytest.mark.full
+@pytest.mark.parametrize("state", STATES)
 @examples(4)
 @given(
     seed=st.integers(0, 10_000),

@@ -36,6 +36,7 @@ def test_the_nearest_by_expected_distance_are_found(tmp_path, metric, share):
             np.testing.assert_allclose(mine["_distance"].to_numpy(), np.sort(expected)[:7], atol=2e-6)
 
 
+@pytest.mark.full
 @examples(25)
 @given(first=st.integers(1, 80), k=st.integers(1, 80))
 def test_only_the_first_candidates_change_places(tmp_path_factory, first, k):
@@ -172,6 +173,7 @@ def ids(world, query, **asked):
     return world.gallery.search(query, k=ROWS, columns=["id"], **asked)["id"].to_pylist()
 
 
+@pytest.mark.full
 def test_searches_that_name_no_way_take_the_one_that_was_chosen(tmp_path):
     world = World(tmp_path)
     query = world.queries[0]
@@ -242,8 +244,9 @@ def same(cache, world, k=7, **asked):
         np.testing.assert_allclose(near.distances.ravel(), expected["_distance"].to_numpy(), atol=2e-6)
 
 
-@pytest.mark.parametrize("metric", few(1, ["cosine", "l2", "dot"]))
-@pytest.mark.parametrize("first", few(1, [20, 1, ROWS]))
+@pytest.mark.full
+@pytest.mark.parametrize("metric", ["cosine", "l2", "dot"])
+@pytest.mark.parametrize("first", [20, 1, ROWS])
 def test_a_cache_ranks_by_expected_distances_through_an_upgrade(tmp_path, metric, first):
     world = World(tmp_path, metric)
     doubting, gallery = cs.Expected(first=first), world.gallery
@@ -288,6 +291,7 @@ def test_a_cache_refuses_what_cannot_be_doubted(tmp_path):
             world.gallery.cache("v2", serving=word)
 
 
+@pytest.mark.full
 def test_a_cascade_embeds_the_first_candidates_by_expected_distance(tmp_path):
     world = World(tmp_path)
     gallery, query = world.gallery, world.queries[0]

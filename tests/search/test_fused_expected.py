@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from doubted_galleries import ROWS, SHORT, SHRINKAGE, World, transform
-from sklearn.metrics import average_precision_score
 
 import compatstore as cs
 from compatstore.errors import CorruptArtifact
@@ -22,7 +21,9 @@ from compatstore.shown import view
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.passing import GalleryPass
 from compatstore.upgrade.estimates.streaming import Streaming
-from tiers import few
+from lazily import Lazy
+
+metrics = Lazy("sklearn.metrics")
 
 APART = {
     "source": Standardisation(mean=-0.1, deviation=0.3),
@@ -70,9 +71,10 @@ def search_as_one(world, fusion, rows, k, where=None):
     return search_fused(catalog, snapshot, plan, queries, ["id"])
 
 
-@pytest.mark.parametrize("metric", few(1, ["cosine", "l2", "dot"]))
-@pytest.mark.parametrize("per_origin", few(1, [False, True]))
-@pytest.mark.parametrize("weight", few(1, [0.2, 0.8]))
+@pytest.mark.full
+@pytest.mark.parametrize("metric", ["cosine", "l2", "dot"])
+@pytest.mark.parametrize("per_origin", [False, True])
+@pytest.mark.parametrize("weight", [0.2, 0.8])
 def test_both_versions_as_one_are_ranked_by_expected_distances(tmp_path, monkeypatch, metric, per_origin, weight):
     """However few rows of each list are read at first: exactly as comparing with every vector does."""
     monkeypatch.setattr(fusion_module, "first_depth", lambda items, k: 2)
@@ -92,6 +94,7 @@ def test_both_versions_as_one_are_ranked_by_expected_distances(tmp_path, monkeyp
         assert (doubted["id"] == plain["id"]) == (share == 1)
 
 
+@pytest.mark.full
 def test_items_without_a_vector_in_the_target_are_found_as_before(tmp_path):
     world = World(tmp_path)
     world.gallery.upgrade("v2", backfill=0.4)
@@ -129,6 +132,7 @@ def test_fuse_measures_expected_distances_where_the_transform_says_them(tmp_path
     assert chosen.native.mean == pytest.approx(-(world.native @ world.native.T)[others].mean(), abs=1e-6)
 
 
+@pytest.mark.full
 def test_a_weight_of_one_version_is_its_search_as_it_is(tmp_path):
     world = World(tmp_path)
     both, asked = {"v1": world.source[:4], "v2": world.queries}, {"k": 5, "columns": ["id"]}
@@ -172,10 +176,11 @@ def test_a_whole_gallery_is_measured_as_it_is_searched(tmp_path):
     found = passing.figures((1, 5)).values["s/s & t"]
     right = classes[:, None] == classes[None]
     asked = [(right[row][others[row]], -distances[row][others[row]]) for row in range(ROWS)]
-    np.testing.assert_allclose(found[-1], [average_precision_score(*one) for one in asked], atol=1e-9)
+    np.testing.assert_allclose(found[-1], [metrics.average_precision_score(*one) for one in asked], atol=1e-9)
     assert found[0].tolist() == [float(correct[np.argmax(scores)]) for correct, scores in asked]
 
 
+@pytest.mark.full
 def test_artifacts_that_made_nothing_do_not_stand_in_the_way(tmp_path):
     """Another artifact between the same versions widens the bounds; one whose files are damaged is not needed."""
     world = World(tmp_path)

@@ -271,6 +271,7 @@ def test_a_fused_search_ranks_as_comparing_with_every_vector_does(
             assert found.equals(gallery.search(queries[name], k, name, columns=["id"]))
 
 
+@pytest.mark.full
 def test_very_many_equal_items_end_a_search(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "DEEPEST", 40)
     rows, vector = 300, np.array([1.0, 2.0, 3.0], "f4")
@@ -310,6 +311,7 @@ def test_models_that_know_nothing_of_each_other_are_searched_to_the_end(tmp_path
     assert not set(found["id"].to_pylist()[:10]) <= single
 
 
+@pytest.mark.full
 def test_versions_of_bits_are_searched_to_the_end_too(tmp_path, monkeypatch):
     rows, rng = 400, np.random.default_rng(3)
     ids = [f"item-{number:03d}" for number in range(rows)]
@@ -436,6 +438,7 @@ def test_a_vector_without_a_direction_counts_as_missing(tmp_path, numbers):
     assert values[IDS[4]] == pytest.approx(fused_distance(FUSION, None, target, True), rel=1e-5)
 
 
+@pytest.mark.full
 def test_after_the_source_is_retired_the_target_is_searched(tmp_path, numbers):
     gallery = begun(tmp_path, numbers)
     all_native(gallery, tmp_path, numbers)

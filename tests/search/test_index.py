@@ -16,6 +16,7 @@ def test_parts_divide_the_vectors_and_are_no_fewer_than_asked_for(width, at_leas
     assert sub_vectors(width, at_least) == parts
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dim", [5, 17, 36])
 def test_vectors_of_any_length_can_be_indexed(tmp_path, vectors, dim):
     gallery = cs.Gallery.create(str(tmp_path / "gallery.lance"), cs.EmbeddingVersion("v1", dim=dim, metric="l2"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-import lancedb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -17,8 +16,10 @@ from compatstore.evaluation import Calibration, Merge
 from compatstore.search import execute, plan_search
 from compatstore.search.plan import plan_merged
 from compatstore.storage.records import MergeRecord
+from lazily import Lazy
 from properties import examples
-from tiers import few
+
+lancedb = Lazy("lancedb")
 
 ROWS, SHORT, LONG = 48, 5, 8
 IDS = [f"item-{number:02d}" for number in range(ROWS)]
@@ -166,7 +167,8 @@ def calibrations(draw):
 WHERE = {None: lambda number: True, "number % 2 = 0": lambda n: n % 2 == 0, "number > 40": lambda n: n > 40}
 
 
-@pytest.mark.parametrize("state", few(2, STATES))
+@pytest.mark.full
+@pytest.mark.parametrize("state", STATES)
 @examples(12)
 @given(
     seed=st.integers(0, 10_000),

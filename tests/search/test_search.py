@@ -129,6 +129,7 @@ def test_a_query_adapter_searches_the_source_at_once(tmp_path, linear):
     assert f"through {adapter.short_id}" in str(gallery.explain(version="v2"))
 
 
+@pytest.mark.full
 def test_a_compatible_model_searches_the_source_as_it_is_and_new_rows_beside_it(tmp_path):
     gallery = make(tmp_path, metric="l2")
     native = random(ROWS, DIM, 5)

@@ -24,17 +24,24 @@ def world():
     return World()
 
 
-@pytest.fixture
-def hopped(world, tmp_path):
-    gallery = world.gallery(tmp_path / "gallery.lance")
+def make_hopped(path):
+    gallery = World().gallery(path)
     gallery.upgrade("v2")
     return gallery
 
 
+def make_fused(path):
+    make_hopped(path).fuse("v2", labels="label", sample=ITEMS)
+
+
 @pytest.fixture
-def fused(hopped):
-    hopped.fuse("v2", labels="label", sample=ITEMS)
-    return hopped
+def hopped(world, tmp_path, copy_of):
+    return cs.Gallery.open(str(copy_of(make_hopped, tmp_path / "gallery.lance")), encoders=world.encoders())
+
+
+@pytest.fixture
+def fused(world, tmp_path, copy_of):
+    return cs.Gallery.open(str(copy_of(make_fused, tmp_path / "gallery.lance")), encoders=world.encoders())
 
 
 def precision(world, gallery, queries, **options):

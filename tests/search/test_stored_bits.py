@@ -10,7 +10,6 @@ import compatstore as cs
 from compatstore.encoders import Precomputed
 from compatstore.errors import DimensionMismatch, InvalidInput, NonFiniteVectors
 from compatstore.storage.recall import Found
-from tiers import few
 
 ITEMS, DIM = 600, 64
 IDS = [f"item-{row:03d}" for row in range(ITEMS)]
@@ -92,7 +91,8 @@ def test_an_index_that_lance_has_not_for_bytes_is_refused(tmp_path, kind):
     assert not gallery.index().status().kind
 
 
-@pytest.mark.parametrize("source", few(1, ["IVF_PQ", "IVF_HNSW_SQ"]))
+@pytest.mark.full
+@pytest.mark.parametrize("source", ["IVF_PQ", "IVF_HNSW_SQ"])
 def test_an_upgrade_to_bits_gets_an_index_that_there_is(tmp_path, source):
     gallery = gallery_of(tmp_path, dtype="float32")
     gallery.create_index(kind=source, num_partitions=2)

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 import compatstore as cs
 from compatstore.artifacts import Artifact, Space
 from properties import examples
-from tiers import few
 
 ROWS, SHORT, LONG = 60, 6, 9
 IDS = [f"item-{number:02d}" for number in range(ROWS)]
@@ -59,8 +58,9 @@ def brute_force(query, stored, native, is_native, metric):
     return np.where(is_native, DISTANCES[metric](query, native), DISTANCES[metric](cut, stored))
 
 
-@pytest.mark.parametrize("kind", few(1, ["Identity", "Prefix"]))
-@pytest.mark.parametrize("metric", few(1, DISTANCES))
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["Identity", "Prefix"])
+@pytest.mark.parametrize("metric", DISTANCES)
 @examples(3)
 @given(seed=st.integers(0, 10_000), share=st.floats(0, 1), k=st.integers(1, ROWS))
 def test_a_mixed_gallery_is_ranked_as_comparing_with_every_vector_ranks_it(kind, metric, seed, share, k):
@@ -86,6 +86,7 @@ def test_identity_compares_vectors_of_any_length_as_they_are(tmp_path):
     assert np.allclose(found.column("_distance").to_numpy(), np.sort(expected)[:20], rtol=1e-5)
 
 
+@pytest.mark.full
 def test_what_cannot_be_compared_is_merged_by_ranks_and_explain_says_which(tmp_path):
     loose, _, _ = make(tmp_path / "loose", "Prefix", "l2", normalised=False)
     unit_length, _, _ = make(tmp_path / "unit", "Prefix", "l2")
@@ -104,6 +105,7 @@ def test_a_condition_holds_in_both_parts(tmp_path):
     assert np.allclose(found.column("_distance").to_numpy(), np.sort(distances[even])[:10], atol=1e-5)
 
 
+@pytest.mark.full
 def test_a_compatible_model_is_cut_over_to_at_once_and_its_source_kept_until_all_is_native(tmp_path):
     gallery, _, native = make(tmp_path, "Prefix", "cosine", share=0.0)
     assert gallery.plan("v2").warnings[0].startswith("nothing transforms v1")

@@ -32,6 +32,7 @@ def test_parts_of_items_are_all_that_is_left(rows, limit, data):
     assert sum(given_out) == max(limit - sum(spent), 0)
 
 
+@pytest.mark.full
 @given(sizes, st.floats(0.01, 1e6), st.data())
 def test_parts_of_money_and_time_are_all_that_is_left(rows, limit, data):
     spent = data.draw(st.lists(st.integers(0, 3_000), min_size=len(rows), max_size=len(rows)))

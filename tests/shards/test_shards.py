@@ -12,7 +12,6 @@ import pytest
 import compatstore as cs
 from compatstore.errors import GalleryNotFound, Interrupted, InvalidInput, LeaseHeld, RowsMissing, UpgradeError
 from compatstore.storage.location import is_pattern
-from tiers import few
 
 NAMES = ["photos_a", "photos_b", "photos_c"]
 
@@ -44,9 +43,10 @@ def test_all_are_upgraded_and_then_nothing_is_left_to_do(shards):
     assert [shards.gallery(address).status().table_version for address in shards.addresses] == versions
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("limits", "expected"),
-    few(1, [({"max_cost": 0.35, "price_per_item": 0.01}, 35), ({"max_rows": 1}, 1)]),
+    [({"max_cost": 0.35, "price_per_item": 0.01}, 35), ({"max_rows": 1}, 1)],
     ids=["money", "fewer items than shards"],
 )
 def test_limits_are_of_all_shards_together_over_all_calls(shards, limits, expected):
@@ -58,6 +58,7 @@ def test_limits_are_of_all_shards_together_over_all_calls(shards, limits, expect
     assert shards.upgrade("v2", backfill=cs.Backfill(**{**limits, **more})).spent.rows == 2 * expected
 
 
+@pytest.mark.full
 def test_each_gets_a_part_by_its_items(shards):
     shards.upgrade("v2", backfill=cs.Backfill(max_rows=14))
     assert natives(shards) == [8, 4, 2]
@@ -92,6 +93,7 @@ def test_a_shard_that_fails_does_not_stop_the_others_and_its_part_is_kept(shards
     assert shards.cutover("v2").active == "v2"
 
 
+@pytest.mark.full
 def test_another_manager_on_one_shard_is_a_failure_of_that_shard(shards):
     seen = []
 
@@ -105,6 +107,7 @@ def test_another_manager_on_one_shard_is_a_failure_of_that_shard(shards):
     assert seen[0].ready == 2
 
 
+@pytest.mark.full
 def test_all_are_switched_or_none(shards):
     shards.upgrade("v2")
     late = shards.gallery(shards.addresses[1])
@@ -126,6 +129,7 @@ def write_plainly(gallery, *ids, **columns):
     gallery._catalog.store.writer().insert(pa.table({"id": list(ids), **columns}))
 
 
+@pytest.mark.full
 def test_what_came_meanwhile_is_caught_up_with(shards):
     shards.upgrade("v2")
     vectors = shards.gallery(shards.addresses[1])._catalog.store.schema.field("v1").type
@@ -135,6 +139,7 @@ def test_what_came_meanwhile_is_caught_up_with(shards):
     assert shards.status("v2").missing == 0
 
 
+@pytest.mark.full
 def test_a_switch_that_fails_takes_the_others_back(shards):
     shards.upgrade("v2")
     for address, ids in zip(shards.addresses, (["x", "y"], ["x"]), strict=False):
@@ -152,6 +157,7 @@ def test_a_switch_that_fails_takes_the_others_back(shards):
     assert [shard.active for shard in shards.status("v2").shards] == ["v1"] * 3
 
 
+@pytest.mark.full
 def test_rows_without_a_vector_stand_in_the_way_before_any_is_switched(shards):
     shards.upgrade("v2")
     write_plainly(shards.gallery(shards.addresses[2]), "without")
@@ -162,6 +168,7 @@ def test_rows_without_a_vector_stand_in_the_way_before_any_is_switched(shards):
     assert shards.cutover("v2", force=True).active == "v2"
 
 
+@pytest.mark.full
 def test_a_stop_ends_all_and_the_same_call_goes_on(shards):
     stopped = []
 
@@ -176,6 +183,7 @@ def test_a_stop_ends_all_and_the_same_call_goes_on(shards):
     assert (report.ready, sum(natives(shards))) == (3, 70)
 
 
+@pytest.mark.full
 def test_progress_names_the_shard(shards):
     steps = []
     shards.upgrade("v2", backfill=1.0, progress=lambda told: steps.append(told.step))

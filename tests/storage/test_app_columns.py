@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 
 import lance
-import lancedb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -24,7 +23,9 @@ from compatstore.errors import (
 )
 from compatstore.storage.location import locate
 from galleries import artifact
-from tiers import few
+from lazily import Lazy
+
+lancedb = Lazy("lancedb")
 
 V1 = cs.EmbeddingVersion("v1", dim=24, metric="l2")
 V2 = cs.EmbeddingVersion("v2", dim=40, metric="cosine")
@@ -118,7 +119,8 @@ def carry_out(path, fix):
         assert result.exit_code == 0, result.output
 
 
-@pytest.mark.parametrize("damage", few(4, DAMAGES))
+@pytest.mark.full
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_lost_columns_are_one_error_with_a_way_out_that_works(database, damage):
     break_it, found, fix = DAMAGES[damage]
     table = database.open_table("photos")
@@ -145,6 +147,7 @@ def test_lost_columns_are_one_error_with_a_way_out_that_works(database, damage):
     assert gallery.cutover("v2").missing == 0
 
 
+@pytest.mark.full
 def test_lost_columns_of_the_active_version_lead_back(database):
     path = locate(database.open_table("photos")).uri
     cs.Gallery.open(path).cutover("v2")
@@ -233,6 +236,7 @@ def test_names_that_no_new_version_can_have(database, tmp_path, name):
         cs.Gallery.adopt(plain, version, vector="vector", id="key")
 
 
+@pytest.mark.full
 def test_the_longest_name_goes_through_a_whole_upgrade(tmp_path):
     name = "v" * 180
     gallery = cs.Gallery.create(str(tmp_path / "g.lance"), V1)

@@ -11,6 +11,7 @@ from compatstore.storage.arrow_values import to_matrix, to_vectors
 from compatstore.storage.columns import PADDING, VersionColumns, VersionValues, clear_of
 
 
+@pytest.mark.full
 @given(
     n=st.integers(0, 9),
     dim=st.integers(1, 7),

@@ -155,6 +155,7 @@ def test_the_registry_reads_back_what_a_version_is_derived_of(tmp_path):
     assert records["codes"].derivation == (step, again)
 
 
+@pytest.mark.full
 def test_a_version_of_an_app_can_be_derived_of(tmp_path):
     import lancedb
 

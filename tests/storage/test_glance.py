@@ -6,7 +6,6 @@ import os
 from contextlib import suppress
 
 import lance
-import lancedb
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -16,6 +15,9 @@ import compatstore as cs
 from compatstore.errors import StorageError
 from compatstore.storage.glance import glance
 from compatstore.storage.location import locate
+from lazily import Lazy
+
+lancedb = Lazy("lancedb")
 
 
 def test_it_reads_the_names_of_a_gallery_at_each_state(upgradable):

@@ -32,6 +32,7 @@ def manifest_bytes(store):
     return max((path for path in folder.glob("*.manifest")), key=lambda path: path.stat().st_mtime_ns).stat().st_size
 
 
+@pytest.mark.full
 def test_many_steps_are_all_kept_in_order(store, gallery):
     add_steps(store, 3 * PAGE + 5)
     entries = gallery.history()
@@ -49,6 +50,7 @@ def test_commits_do_not_grow_with_the_history(store):
     assert sum(key.startswith(PREFIX) for key in store.snapshot().config()) <= PAGE
 
 
+@pytest.mark.full
 def test_a_snapshot_has_the_history_of_its_time(store, gallery):
     from compatstore.storage import registry as registry_module
 
@@ -60,6 +62,7 @@ def test_a_snapshot_has_the_history_of_its_time(store, gallery):
     assert gallery.history()[: len(before)] == before
 
 
+@pytest.mark.full
 def test_steps_of_many_writers_at_once_fill_pages_without_loss(store, gallery):
     def work():
         add_steps(Store.open(store.location), PAGE // 2)

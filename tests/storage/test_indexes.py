@@ -12,7 +12,6 @@ from compatstore.storage import indexes
 from compatstore.storage.location import locate
 from compatstore.storage.store import Store
 from galleries import TARGET, make
-from tiers import few
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +21,8 @@ def path(tmp_path_factory):
     return path
 
 
-@pytest.mark.parametrize("kind", few(1, ["IVF_PQ", "IVF_HNSW_SQ", "IVF_FLAT"]))
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["IVF_PQ", "IVF_HNSW_SQ", "IVF_FLAT"])
 def test_the_target_is_indexed_as_the_source_was_and_brought_up_to_date_at_cutover(path, kind, tmp_path):
     copy = str(tmp_path / "copy.lance")
     shutil.copytree(path, copy)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import lance
-import lancedb
 import numpy as np
 import pyarrow as pa
 import pytest
-from lancedb.index import BTree, IvfPq
 
 import compatstore as cs
+from lazily import Lazy
 from tiers import few
+
+index = Lazy("lancedb.index")
+lancedb = Lazy("lancedb")
 
 V1 = cs.EmbeddingVersion("v1", dim=8, metric="l2")
 V2 = cs.EmbeddingVersion("v2", dim=8, metric="l2", model="another", dtype="float16")
@@ -36,8 +38,8 @@ def by_lancedb(folder):
 
 def by_lancedb_with_indexes(folder):
     table = lancedb.connect(folder).create_table("t", items(0, 400))
-    table.create_index("embedding", config=IvfPq(num_partitions=2, num_sub_vectors=2, max_iterations=2))
-    table.create_index("id", config=BTree())
+    table.create_index("embedding", config=index.IvfPq(num_partitions=2, num_sub_vectors=2, max_iterations=2))
+    table.create_index("id", config=index.BTree())
 
 
 @pytest.mark.parametrize(

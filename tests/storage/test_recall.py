@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import lancedb
 import numpy as np
 import pytest
-from lancedb.index import IvfPq
 
 import compatstore as cs
 from compatstore.errors import InvalidInput
 from compatstore.storage import recall as recalls
 from compatstore.storage.recall import GOAL, REFINES, choose_settings, measure_index
 from compatstore.trainers import Pairs, Procrustes
+from lazily import Lazy
 from tiers import few
+
+index = Lazy("lancedb.index")
+lancedb = Lazy("lancedb")
 
 ROWS, DIM = 3000, 32
 
@@ -55,6 +57,7 @@ def test_queries_from_outside_find_95_percent_of_their_neighbours(tmp_path, vect
     assert gallery.status().versions[0].recall == record(gallery).recall
 
 
+@pytest.mark.full
 def test_lances_own_settings_do_not(tmp_path, vectors):
     """What the measurement is for."""
     gallery = gallery_of(tmp_path, vectors)
@@ -141,7 +144,7 @@ def test_the_index_of_an_upgrade_is_measured(tmp_path, vectors):
 def test_an_adopted_table_is_searched_as_well_as_its_index_allows(tmp_path, vectors):
     rows = [{"key": f"i{row}", "embedding": vector} for row, vector in enumerate(vectors)]
     table = lancedb.connect(tmp_path).create_table("app", rows)
-    table.create_index("embedding", config=IvfPq(distance_type="l2", num_partitions=16, num_sub_vectors=4))
+    table.create_index("embedding", config=index.IvfPq(distance_type="l2", num_partitions=16, num_sub_vectors=4))
     version = cs.EmbeddingVersion("v1", dim=DIM, metric="l2")
     gallery = cs.Gallery.adopt(str(tmp_path / "app.lance"), version, vector="embedding", id="key")
     assert record(gallery).recall >= GOAL

@@ -58,11 +58,13 @@ def test_an_index_that_holds_all_rows_is_searched_as_it_is(tmp_path):
     assert Unindexed.of(*parts(opened), "l2", queries) is None
 
 
+@pytest.mark.full
 def test_more_late_rows_than_are_held_in_memory_are_left_to_lance(tmp_path):
     opened, queries = gallery(tmp_path, "l2", late=MOST_ROWS // 3 + 1)
     assert Unindexed.of(*parts(opened), "l2", queries) is None
 
 
+@pytest.mark.full
 def test_the_recall_of_a_flat_index_with_late_rows_is_whole(tmp_path):
     opened, _ = gallery(tmp_path, "l2")
     snapshot, columns = parts(opened)

@@ -29,6 +29,7 @@ def refusal(call):
     return refused.value
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("query", [OLD, OLD.tolist(), [OLD.tolist()] * 2, np.ones((2, 4))], ids=repr)
 def test_a_query_of_the_version_before_a_cutover(switched, query):
     error = refusal(lambda: switched.search(query))
@@ -39,6 +40,7 @@ def test_a_query_of_the_version_before_a_cutover(switched, query):
     assert switched.search(query, version="v1").num_rows
 
 
+@pytest.mark.full
 def test_items_of_the_version_before_a_cutover(switched):
     error = refusal(lambda: switched.add({"id": ["new"], "vector": OLD[None]}))
     assert "v2, the active version since" in error.expected
@@ -46,6 +48,7 @@ def test_items_of_the_version_before_a_cutover(switched):
     assert switched.add({"id": ["new"], "vector": OLD[None]}, "v1").rows == 1
 
 
+@pytest.mark.full
 def test_after_a_rollback_the_time_is_that_of_the_rollback(switched):
     switched.rollback()
     error = refusal(lambda: switched.search(NEW))
@@ -53,6 +56,7 @@ def test_after_a_rollback_the_time_is_that_of_the_rollback(switched):
     assert error.fix.startswith("v2 has 6 values: name it, version='v2'")
 
 
+@pytest.mark.full
 def test_a_version_that_is_gone_is_no_way_out(switched):
     switched.retire("v1")
     assert refusal(lambda: switched.search(OLD)).fix == (

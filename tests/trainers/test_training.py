@@ -6,10 +6,13 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-import torch
 
-from compatstore.trainers import Pairs, Residual
+from compatstore import trainers
+from compatstore.trainers import Pairs
 from compatstore.trainers.training import one_thread
+from lazily import Lazy
+
+torch = Lazy("torch")
 
 
 @pytest.fixture
@@ -37,6 +40,6 @@ def test_pairs_that_cannot_be_written_to_train_the_same_network() -> None:
     frozen = source.copy(), target.copy()
     for rows in frozen:
         rows.flags.writeable = False
-    trainer = Residual(epochs=2, width=8, holdout=0.0)
+    trainer = trainers.Residual(epochs=2, width=8, holdout=0.0)
     weights = [trainer.fit(pairs).manifest.weights_sha256 for pairs in (Pairs(*frozen), Pairs(source, target))]
     assert weights[0] == weights[1]

@@ -73,6 +73,7 @@ def table_version(gallery):
     return gallery.status().table_version
 
 
+@pytest.mark.full
 def test_rows_end_a_backfill_in_the_order_of_the_run(gallery):
     whole = gallery.plan("v2", backfill=cs.Backfill(max_rows=70))
     assert {step.name: step.rows for step in whole.steps}["backfill"] == 70
@@ -84,6 +85,7 @@ def test_rows_end_a_backfill_in_the_order_of_the_run(gallery):
     assert first < natives(gallery)
 
 
+@pytest.mark.full
 def test_the_same_command_again_spends_nothing_more(gallery, model):
     for budget in (cs.Backfill(max_rows=40), cs.Backfill(max_cost=5.0, price_per_item=0.1), 0.2):
         gallery.upgrade("v2", backfill=budget)
@@ -104,6 +106,7 @@ def test_money_ends_a_backfill_and_what_it_cost_is_said(gallery):
         cs.Gallery.open(gallery.status().gallery).plan("v2", backfill=cs.Backfill(max_cost=6.0, price_per_item=0.0))
 
 
+@pytest.mark.full
 def test_time_ends_a_backfill_and_more_of_it_goes_on(gallery, model):
     """A clock of the encoder's own: each batch takes what it takes, and the limit is far below the whole."""
     report = gallery.upgrade("v2", backfill=cs.Backfill(max_seconds=1e-6), run=AT_ONCE)
@@ -115,6 +118,7 @@ def test_time_ends_a_backfill_and_more_of_it_goes_on(gallery, model):
     assert 0 < report.spent.seconds < 3600
 
 
+@pytest.mark.full
 def test_a_budget_can_be_spent_in_slices_without_an_artifact(gallery, model):
     gallery.register(cs.EmbeddingVersion("v3", dim=3, encoder=cs.encoders.Function(model, 3, fingerprint="other")))
     report = gallery.upgrade("v3", backfill=cs.Backfill(max_rows=100), learn=None)
@@ -125,6 +129,7 @@ def test_a_budget_can_be_spent_in_slices_without_an_artifact(gallery, model):
     assert gallery.cutover("v3").active == "v3"
 
 
+@pytest.mark.full
 def test_a_stopped_call_has_spent_what_it_embedded(gallery, model):
     reports = []
     stop = {"progress": reports.append, "should_stop": lambda: sum(r.step == "backfill" for r in reports) >= 3}
@@ -163,6 +168,7 @@ def poison(*numbers):
     return misbehave
 
 
+@pytest.mark.full
 def test_items_on_which_the_encoder_fails_are_found_and_listed(gallery, model):
     model.misbehave = poison(3, 4, 5, 144)
     report = gallery.upgrade("v2", backfill=1.0, run=AT_ONCE)
@@ -175,6 +181,7 @@ def test_items_on_which_the_encoder_fails_are_found_and_listed(gallery, model):
     assert len(model.seen) == len(set(model.seen))
 
 
+@pytest.mark.full
 def test_what_failed_is_not_tried_again_unless_asked(gallery, model):
     model.misbehave = poison(7, 8)
     gallery.upgrade("v2", backfill=1.0, run=AT_ONCE)
@@ -190,6 +197,7 @@ def test_what_failed_is_not_tried_again_unless_asked(gallery, model):
     assert gallery.status().upgrades[0].unbackfillable == 1
 
 
+@pytest.mark.full
 def test_an_item_leaves_the_list_with_another_source_or_the_gallery(gallery, model):
     model.misbehave = poison(10, 11, 12)
     gallery.upgrade("v2", backfill=1.0, run=AT_ONCE)
@@ -217,6 +225,7 @@ def test_a_source_that_could_not_be_read_is_tried_again_at_the_end(gallery, mode
     assert gallery.unbackfillable("v2").num_rows == 0
 
 
+@pytest.mark.full
 def test_an_encoder_that_fails_on_everything_ends_the_run_and_lists_nothing(gallery, model):
     def misbehave(_):
         raise RuntimeError("out of order")
@@ -244,6 +253,7 @@ def test_sources_that_all_fail_end_the_run_and_none_is_listed(gallery, model):
     assert gallery.unbackfillable("v2").num_rows == 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("output", "error", "said"),
     [
@@ -276,6 +286,7 @@ def test_one_vector_that_is_not_finite_is_named(gallery, model):
     assert IDS[42] not in natives(gallery)
 
 
+@pytest.mark.full
 def test_an_encoder_that_hangs_ends_the_run(gallery, model):
     release = Event()
     model.misbehave = lambda _: release.wait() if model.calls == 2 else None
@@ -285,6 +296,7 @@ def test_an_encoder_that_hangs_ends_the_run(gallery, model):
     assert gallery.upgrade("v2").spent.rows == ITEMS
 
 
+@pytest.mark.full
 def test_an_error_while_storing_ends_the_run_and_keeps_what_is_durable(gallery, model, tmp_path):
     ledger = tmp_path / "g.lance" / "_compatstore" / "ledger-v2-1.arrow"
 
@@ -314,6 +326,7 @@ def test_a_throttled_backfill_asks_for_few_items_at_once(gallery, model):
     assert sizes == [7, 7, 1]
 
 
+@pytest.mark.full
 def test_the_apps_latency_is_asked_for_after_each_batch(gallery, model):
     asked = []
     settings = RunSettings(batch_rows=20, latency_bound=5.0, latency=lambda: asked.append(model.calls) or 1.0)
@@ -338,6 +351,7 @@ def test_the_list_of_an_unknown_version(gallery):
     assert gallery.unbackfillable("v2").column_names == ["id", "reason"]
 
 
+@pytest.mark.full
 def test_a_damaged_ledger_is_said_to_be(gallery, tmp_path):
     gallery.upgrade("v2", backfill=cs.Backfill(max_rows=10))
     ledger = tmp_path / "g.lance" / "_compatstore" / "ledger-v2-1.arrow"

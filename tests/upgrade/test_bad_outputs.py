@@ -65,6 +65,7 @@ def missing(gallery, name="v2"):
     return next(version.missing for version in gallery.status().versions if version.name == name)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("metric", "dtype", "bad"),
     [

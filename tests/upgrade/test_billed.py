@@ -18,6 +18,7 @@ import compatstore as cs
 from benchmarks.http_encoder.server import EmbeddingServer, Rules, embedding_of, tokens_of
 from compatstore.encoders import Bill, Function, OpenAICompatible, endpoint, meter
 from compatstore.errors import EncoderFailed, Incompatible, Interrupted, InvalidInput
+from tests.taught_galleries import CHEAP
 from tiers import few
 
 TEXTS = [f"item {number} is {'a very ' * (number % 5)}good one" for number in range(400)]
@@ -43,6 +44,11 @@ def made(path, encoder, texts=TEXTS):
     gallery.add({"id": IDS[: len(texts)], "vector": vectors, "source": texts})
     gallery.register(cs.EmbeddingVersion("v2", dim=32, metric="cosine", encoder=encoder))
     return gallery
+
+
+def upgrade(gallery, **settings):
+    """Upgrade to v2 with the cheapest learner."""
+    return gallery.upgrade("v2", learn=cs.Learn(candidates=CHEAP), **settings)
 
 
 def spent(gallery):
@@ -71,28 +77,29 @@ def test_a_limit_of_money_needs_no_price_and_holds_by_what_is_billed(tmp_path, s
     limit = share * sum(map(tokens_of, TEXTS)) * 20 / 1e6
     with EmbeddingServer(replace(FAULTY, seed=seed)) as server:
         gallery = made(tmp_path / "g.lance", encoder_of(server))
-        report = gallery.upgrade("v2", backfill=cs.Backfill(max_cost=limit))
+        report = upgrade(gallery, backfill=cs.Backfill(max_cost=limit))
         dearest = 20e-6 * max(map(tokens_of, TEXTS))
         assert report.ended_by == "max_cost"
         assert limit - 2 * dearest <= server.money <= limit + 1e-9
         assert report.spent.cost == pytest.approx(server.money, rel=0.02)
         billed = server.money
-        again = gallery.upgrade("v2", backfill=cs.Backfill(max_cost=limit))
+        again = upgrade(gallery, backfill=cs.Backfill(max_cost=limit))
         assert billed <= server.money <= limit + 1e-9
         assert again.spent.cost == pytest.approx(server.money, rel=0.02)
-        more = gallery.upgrade("v2", backfill=cs.Backfill(max_cost=2 * limit))
+        more = upgrade(gallery, backfill=cs.Backfill(max_cost=2 * limit))
         assert again.backfilled + more.backfilled > 50 * share / 0.4
         assert more.spent.cost == pytest.approx(server.money, rel=0.02)
 
 
+@pytest.mark.full
 def test_an_answer_that_is_lost_again_and_again_is_paid_for_only_within_the_limit(tmp_path):
     each = 20e-6 * max(map(tokens_of, TEXTS))
     with EmbeddingServer() as server:
         gallery = made(tmp_path / "g.lance", encoder_of(server, retries=1000))
-        gallery.upgrade("v2", backfill=cs.Backfill(max_cost=20 * each))
+        upgrade(gallery, backfill=cs.Backfill(max_cost=20 * each))
         before = server.money
         server.rules = Rules(faults={"lost": 1.0})
-        report = gallery.upgrade("v2", backfill=cs.Backfill(max_cost=40 * each))
+        report = upgrade(gallery, backfill=cs.Backfill(max_cost=40 * each))
         assert (report.ended_by, report.backfilled) == ("max_cost", 0)
         assert before + 18 * each <= server.money <= 40 * each
         assert report.spent.cost == pytest.approx(server.money, rel=0.1), "no answer told how many they were"
@@ -119,13 +126,13 @@ def test_tries_that_were_billed_and_failed_end_with_the_money(tmp_path):
         return [embedding_of(text, 32) for text in texts]
 
     gallery = made(tmp_path / "g.lance", Counted(embed, 32, fingerprint="words"))
-    assert gallery.upgrade("v2", backfill=cs.Backfill(max_cost=20.0)).backfilled == 20
+    assert upgrade(gallery, backfill=cs.Backfill(max_cost=20.0)).backfilled == 20
     broken[0] = True
-    report = gallery.upgrade("v2", backfill=cs.Backfill(max_cost=60.0), run=cs.RunSettings(retries=3))
+    report = upgrade(gallery, backfill=cs.Backfill(max_cost=60.0), run=cs.RunSettings(retries=3))
     assert (report.ended_by, report.backfilled, report.spent.cost) == ("max_cost", 0, 60.0)
     assert len(billed) == 60
     broken[0] = False
-    more = gallery.upgrade("v2", backfill=cs.Backfill(max_cost=100.0))
+    more = upgrade(gallery, backfill=cs.Backfill(max_cost=100.0))
     assert more.spent.cost == len(billed) <= 100
     assert more.backfilled >= 38, "the mean price holds what was lost"
 
@@ -140,12 +147,12 @@ def test_a_plan_estimates_the_cost_and_asks_nobody(tmp_path):
         assert "costs about" in step.note
         assert "by the lengths of a sample of sources" in step.note
         assert server.requests == 0
-        gallery.upgrade("v2", backfill=0.25)
+        upgrade(gallery, backfill=0.25)
         told = next(step.note for step in gallery.plan("v2", backfill=0.5).steps if step.name == "backfill")
         assert "as billed so far" in told
         about = float(told.split("costs about ")[1].split()[0])
         before = server.money
-        gallery.upgrade("v2", backfill=0.5)
+        upgrade(gallery, backfill=0.5)
         assert server.money - before == pytest.approx(about, rel=0.05)
 
 
@@ -155,8 +162,8 @@ def test_a_limit_of_money_without_any_price_is_refused(tmp_path):
         unpriced = OpenAICompatible(server.url, "words", dim=32)
         gallery = made(tmp_path / "g.lance", unpriced)
         with pytest.raises(InvalidInput, match="price_per_item"):
-            gallery.upgrade("v2", backfill=cs.Backfill(max_cost=1.0))
-        report = gallery.upgrade("v2", backfill=cs.Backfill(max_cost=1.0, price_per_item=0.01))
+            upgrade(gallery, backfill=cs.Backfill(max_cost=1.0))
+        report = upgrade(gallery, backfill=cs.Backfill(max_cost=1.0, price_per_item=0.01))
         assert report.spent.rows == 100
         assert report.spent.cost == pytest.approx(1.0)
         assert report.spent.tokens == server.tokens
@@ -169,14 +176,14 @@ def test_a_function_that_bills_is_charged_as_it_says(tmp_path):
         return [embedding_of(text, 32) for text in texts]
 
     gallery = made(tmp_path / "g.lance", Function(embed, 32, fingerprint="words"))
-    report = gallery.upgrade(
-        "v2", backfill=cs.Backfill(max_cost=3.0, price_per_item=0.01), run=cs.RunSettings(batch_rows=10)
-    )
+    run = cs.RunSettings(batch_rows=10)
+    report = upgrade(gallery, backfill=cs.Backfill(max_cost=3.0, price_per_item=0.01), run=run)
     assert report.spent.cost == pytest.approx(3.0, abs=0.6)
     assert report.spent.cost == pytest.approx(0.03 * report.spent.rows)
     assert report.spent.tokens == 10 * report.spent.rows
 
 
+@pytest.mark.full
 def test_what_was_billed_before_a_failure_is_in_the_ledger(tmp_path):
     with EmbeddingServer() as server:
         gallery = made(tmp_path / "g.lance", encoder_of(server, retries=0))
@@ -192,6 +199,7 @@ def test_what_was_billed_before_a_failure_is_in_the_ledger(tmp_path):
         assert gallery.upgrade("v2", backfill=1.0).backfilled == 400
 
 
+@pytest.mark.full
 def test_a_wait_for_a_rate_limit_can_be_stopped_and_goes_on(tmp_path):
     with EmbeddingServer() as server:
         gallery = made(tmp_path / "g.lance", encoder_of(server))
@@ -205,6 +213,7 @@ def test_a_wait_for_a_rate_limit_can_be_stopped_and_goes_on(tmp_path):
         assert server.twice == 0
 
 
+@pytest.mark.full
 def test_a_rate_limit_is_no_hanging_encoder(tmp_path):
     rules = Rules(faults={"limit": 0.5}, wait=0.4, seed=1)
     with EmbeddingServer(rules) as server:
@@ -214,6 +223,7 @@ def test_a_rate_limit_is_no_hanging_encoder(tmp_path):
         assert server.faults["limit"] > 0
 
 
+@pytest.mark.full
 def test_texts_that_are_refused_are_listed_and_the_others_paid_for_once(tmp_path):
     texts = [text if number % 50 else "x" * 3000 for number, text in enumerate(TEXTS)]
     with EmbeddingServer() as server:
@@ -230,7 +240,7 @@ def test_searches_are_charged_what_was_billed(tmp_path):
     with EmbeddingServer() as server:
         encoder = encoder_of(server)
         gallery = made(tmp_path / "g.lance", encoder)
-        gallery.upgrade("v2", backfill=cs.Backfill(max_rows=1))
+        upgrade(gallery, backfill=cs.Backfill(max_rows=1))
         before = server.tokens
         query = {"v1": np.ones(4, np.float32), "v2": embedding_of("item 3", 32)}
         gallery.search(query, k=5, serving=cs.Cascade(candidates="source", first=40, per_query=40))
@@ -239,6 +249,7 @@ def test_searches_are_charged_what_was_billed(tmp_path):
         assert searched.cost == pytest.approx((server.tokens - before) * 20 / 1e6)
 
 
+@pytest.mark.full
 def test_a_gallery_names_an_address_only_where_it_is_trusted(tmp_path):
     with EmbeddingServer() as server:
         made(tmp_path / "g.lance", encoder_of(server, query_prefix="query: "))

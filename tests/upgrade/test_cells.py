@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.cluster import KMeans
-from sklearn.metrics import adjusted_rand_score
 
 from compatstore.upgrade.backfilling.cells import cells_of, centres_of, nearest_centres, number_of_cells, spread
+from lazily import Lazy
+
+cluster = Lazy("sklearn.cluster")
+metrics = Lazy("sklearn.metrics")
 
 
 def blobs(items=600, dim=5, seed=0):
@@ -40,8 +42,8 @@ def test_every_item_is_as_likely_to_be_among_the_first():
 
 def test_cells_are_the_clusters_that_scikit_learn_finds():
     kind, vectors = blobs()
-    found = nearest_centres(vectors, KMeans(6, n_init=10, random_state=0).fit(vectors).cluster_centers_)
-    assert adjusted_rand_score(kind, found) > 0.98
+    found = nearest_centres(vectors, cluster.KMeans(6, n_init=10, random_state=0).fit(vectors).cluster_centers_)
+    assert metrics.adjusted_rand_score(kind, found) > 0.98
     own = nearest_centres(vectors, centres_of(vectors, 24, 0))
     assert max((kind[own == cell] != np.bincount(kind[own == cell]).argmax()).mean() for cell in np.unique(own)) < 0.1
 

@@ -18,7 +18,6 @@ from compatstore.errors import UpgradeError
 from compatstore.trainers import Pairs, Procrustes, Refit
 from galleries import items, make
 from properties import examples
-from tiers import few
 
 ITEMS, DIM, SHORT = 300, 24, 8
 IDS = [f"item-{row:04d}" for row in range(2 * ITEMS)]
@@ -52,6 +51,7 @@ def versions(gallery):
     return {version.name: version for version in gallery.status().versions}
 
 
+@pytest.mark.full
 def test_a_shorter_version_lives_as_any_other(tmp_path):
     encoder = counted()
     gallery = gallery_of(tmp_path / "g.lance", encoder)
@@ -109,6 +109,7 @@ def test_a_source_of_fewer_bits_gives_the_same_to_adds_and_upgrades(tmp_path, dt
     assert gallery.vectors(IDS[:ITEMS]).tobytes() == upgraded.tobytes()
 
 
+@pytest.mark.full
 def test_transformed_rows_stay_marked_until_their_source_is_native(tmp_path):
     gallery = gallery_of(tmp_path / "g.lance")
     rotated = np.ascontiguousarray(VECTORS[:, ::-1])
@@ -260,7 +261,8 @@ def until_killed(path, after=None):
     raise AssertionError("it ended without a word")
 
 
-@pytest.mark.parametrize("writing", few(1, [False, True]), ids=["alone", "beside a writer"])
+@pytest.mark.full
+@pytest.mark.parametrize("writing", [False, True], ids=["alone", "beside a writer"])
 def test_killed_at_any_batch_it_goes_on_to_the_same_bits(tmp_path, writing):
     path = str(tmp_path / "g.lance")
     gallery = make(path, fragments=6, rows=1500)

@@ -24,6 +24,7 @@ def told(gallery, details=None, **asked):
     return gallery.report("v2", **{"sample": 300, "labels": "digit", **asked}, details=details or cs.Details())
 
 
+@pytest.mark.full
 def test_nothing_is_told_unless_it_is_asked_for(gallery):
     before = gallery.status().table_version
     assert told(gallery).details is not None
@@ -31,6 +32,7 @@ def test_nothing_is_told_unless_it_is_asked_for(gallery):
     assert gallery.status().table_version == before
 
 
+@pytest.mark.full
 def test_the_queries_that_changed_most_come_first(gallery):
     report = told(gallery, cs.Details(worst=4, best=3))
     changes = report.details.changes
@@ -148,6 +150,7 @@ def test_a_gallery_that_is_served_by_both_versions_is_searched_by_both(tmp_path)
         assert [item.id for item in change.found_after] == [item for item in both if item != change.query.id][:5]
 
 
+@pytest.mark.full
 def test_without_an_artifact_that_predicts_errors_none_are_told(gallery):
     assert told(gallery).details.uncertainty is None
 

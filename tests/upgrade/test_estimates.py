@@ -15,7 +15,6 @@ from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.estimates.sample import REPORT_DRAW, draw_sample
 from compatstore.upgrade.resolve import resolve_run
 from compatstore.upgrade.states import run_of
-from tiers import few
 
 NOISY = DIGITS[:, ::3] + np.random.default_rng(0).normal(0, 3, (len(DIGITS), 22)).astype(np.float32)
 TERMS = {"labels": "digit", "sample": 500}
@@ -34,7 +33,8 @@ def trained_gallery(tmp_path, lessons, *, dtype="float32", items=600, labels=Non
     return gallery
 
 
-@pytest.mark.parametrize("dtype", few(1, ["float32", "float16"]))
+@pytest.mark.full
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_items_that_the_artifact_has_learned_from_do_not_ask(tmp_path, dtype):
     gallery = trained_gallery(tmp_path, 350, dtype=dtype)
     table = gallery.evaluate("v2", labels="digit", sample=600)
@@ -111,6 +111,7 @@ def test_evaluate_and_plan_give_one_advice(tmp_path):
     assert len(shown.rows) < len(planned.rows)
 
 
+@pytest.mark.full
 def test_the_sample_of_a_report_is_like_what_is_served(tmp_path):
     gallery = gallery_of(tmp_path, NOISY, DIGITS)
     gallery.upgrade("v2", backfill=0.8)

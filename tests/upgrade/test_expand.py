@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import lancedb
 import numpy as np
 import pyarrow as pa
 import pytest
-from lancedb.embeddings import TextEmbeddingFunction, get_registry, register
-from lancedb.pydantic import LanceModel, Vector
 
 import compatstore as cs
 from compatstore.storage.columns import widths
+from lazily import Lazy
+
+lancedb = Lazy("lancedb", "lancedb.embeddings", "lancedb.pydantic")
 
 ROWS, DIM = 300, 16
 V1 = cs.EmbeddingVersion("v1", dim=DIM, metric="l2")
@@ -84,23 +84,22 @@ def test_zeros_behind_side_information_are_verified(tmp_path, linear):
     assert "other values than zeros behind" in str(finding)
 
 
-@register("letters")
-class Letters(TextEmbeddingFunction):
-    """How often each of sixteen letters comes."""
-
-    def generate_embeddings(self, texts):
-        return [[float(text.count(letter)) for letter in "abcdefghijklmnop"] for text in texts]
-
-    def ndims(self):
-        return DIM
-
-
 def test_an_app_that_searches_by_text_is_told_to_name_its_column(tmp_path, linear):
-    letters = get_registry().get("letters").create()
+    @lancedb.register("letters")
+    class Letters(lancedb.TextEmbeddingFunction):
+        """How often each of sixteen letters comes."""
 
-    class Photo(LanceModel):
+        def generate_embeddings(self, texts):
+            return [[float(text.count(letter)) for letter in "abcdefghijklmnop"] for text in texts]
+
+        def ndims(self):
+            return DIM
+
+    letters = lancedb.get_registry().get("letters").create()
+
+    class Photo(lancedb.LanceModel):
         key: str = letters.SourceField()
-        embedding: Vector(DIM) = letters.VectorField()
+        embedding: lancedb.Vector(DIM) = letters.VectorField()
 
     table = lancedb.connect(tmp_path).create_table("photos", schema=Photo)
     table.add([{"key": key} for key in KEYS])

@@ -9,7 +9,6 @@ from two_spaces import ITEMS, World
 import compatstore as cs
 from compatstore.evaluation import retrieval_metrics
 from compatstore.search.fusion import FusionPlan
-from tiers import few
 
 ASKED = {"labels": "label", "sample": ITEMS}
 
@@ -70,7 +69,8 @@ def test_an_upgrade_that_goes_on_keeps_the_fusion_and_its_estimate(gallery):
     assert steps.count("fuse") == steps.count("estimate") == 1
 
 
-@pytest.mark.parametrize("gate", few(1, [{"require": ("cmc@1>=0.1",)}, {"max_negative_flips": 0.5}]))
+@pytest.mark.full
+@pytest.mark.parametrize("gate", [{"require": ("cmc@1>=0.1",)}, {"max_negative_flips": 0.5}])
 def test_of_a_sample_only_map_of_a_fusion_is_known(gallery, gate):
     with pytest.raises(cs.errors.InvalidInput, match="both versions searched as one"):
         gallery.plan("v2", gates=cs.Gates(serving="fused", labels="label", sample=100, **gate))

@@ -7,7 +7,6 @@ import pytest
 from digit_galleries import DIGITS, gallery_of
 
 import compatstore as cs
-from tiers import few
 
 NOISY = DIGITS[:, ::3] + np.random.default_rng(0).normal(0, 3, (len(DIGITS), 22)).astype(np.float32)
 ITEMS = 700  # where the sample is the whole gallery
@@ -71,17 +70,15 @@ def test_without_labels_the_targets_neighbours_are_the_truth(tmp_path):
     assert 0 < estimate.share <= 1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "terms",
-    few(
-        1,
-        [
-            {"require": ["map>=0.99"], "backfill": 0.2},
-            {"require": ["cmc@1>=0.99"], "backfill": 0.0},
-            {"max_negative_flips": 0.0001, "backfill": 0.0},
-            {"max_negative_flips": 0.0001, "backfill": 0.2, "sample": ITEMS},
-        ],
-    ),
+    [
+        {"require": ["map>=0.99"], "backfill": 0.2},
+        {"require": ["cmc@1>=0.99"], "backfill": 0.0},
+        {"max_negative_flips": 0.0001, "backfill": 0.0},
+        {"max_negative_flips": 0.0001, "backfill": 0.2, "sample": ITEMS},
+    ],
 )
 def test_a_gate_that_fails_is_told_by_the_plan_and_stops_the_upgrade_before_it_writes(tmp_path, terms):
     gallery = gallery_of(tmp_path, NOISY[:ITEMS], DIGITS[:ITEMS])

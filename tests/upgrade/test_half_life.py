@@ -226,6 +226,7 @@ class HalfLife(RuleBasedStateMachine):
 
 TestHalfLife = pytest.mark.filterwarnings("error")(HalfLife.TestCase)
 TestHalfLife.settings = examples(12, steps=25)
+TestHalfLife.pytestmark = [pytest.mark.full]
 
 
 def test_native_vectors_beside_a_float16_source_stay(tmp_path):

@@ -19,6 +19,7 @@ pytestmark = pytest.mark.kernel
 APPENDED = 40
 
 
+@pytest.mark.full
 def test_many_small_fragments_share_a_commit(tmp_path):
     path = tmp_path / "gallery.lance"
     gallery = make(str(path), fragments=3, rows=50)

@@ -72,6 +72,7 @@ def steps_of(gallery, **how):
     return seen, indexes
 
 
+@pytest.mark.full
 def test_the_index_is_built_before_the_backfill_and_refreshed_after_it(gallery, monkeypatch):
     monkeypatch.setattr(natives, "IndexKeeper", lambda context: IndexKeeper(context, unindexed_rows=10 * ROWS))
     seen, during = steps_of(gallery, backfill=by_rows(), run=cs.RunSettings(batch_rows=200))
@@ -102,6 +103,7 @@ def test_rows_that_no_index_holds_are_bounded_whoever_wrote_them(gallery, monkey
     assert store.count() == ROWS + 60 * len(waiting)
 
 
+@pytest.mark.full
 def test_without_a_hop_the_index_is_built_once_there_are_some_vectors(bare, monkeypatch):
     monkeypatch.setattr(natives, "IndexKeeper", lambda context: IndexKeeper(context, unindexed_rows=100))
     monkeypatch.setattr(indexing, "ROWS_A_CELL", 20)
@@ -111,6 +113,7 @@ def test_without_a_hop_the_index_is_built_once_there_are_some_vectors(bare, monk
     assert bare.index("v2").status().recall >= GOAL
 
 
+@pytest.mark.full
 def test_the_target_is_to_find_what_the_source_finds(gallery):
     registry = gallery._catalog.registry()
     assert goal_of(registry, "v1") == goal_of(registry, "v2") == GOAL

@@ -15,7 +15,6 @@ from compatstore.trainers import MeanShift, Ridge
 from compatstore.upgrade import judging
 from compatstore.upgrade.estimates.waves import read_waves
 from tests.questions import ASKED, IDS, ITEMS, Questions
-from tiers import few
 
 FIRST = cs.Learn(first=50, candidates=(Ridge(), MeanShift()))
 
@@ -29,7 +28,8 @@ def fusion(gallery):
     return gallery._catalog.registry().serving["v2"].fusion
 
 
-@pytest.mark.parametrize("unit", few(1, [False, True]))
+@pytest.mark.full
+@pytest.mark.parametrize("unit", [False, True])
 def test_what_is_served_is_chosen_by_the_queries_and_promised_for_them(unit, tmp_path):
     world = Questions(unit=unit)
     gallery = world.gallery(tmp_path)

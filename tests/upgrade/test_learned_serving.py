@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.metrics import average_precision_score
 
 import compatstore as cs
 from compatstore.errors import GateFailed, UpgradeError
 from compatstore.storage.doubts import can_doubt
 from compatstore.trainers import Pairs, Procrustes, Refit, Ridge
 from compatstore.upgrade.estimates.estimate import load_estimate
+from lazily import Lazy
 from tests.questions import ASKED, ITEMS, Questions
-from tiers import few
+
+metrics = Lazy("sklearn.metrics")
 
 LEARN = cs.Learn(first=100, candidates=(Ridge(penalties=(0.1,)),))
 SAYS_NOTHING = cs.Learn(first=100, candidates=(Procrustes(),))
@@ -68,14 +69,15 @@ def test_it_is_judged_promised_and_searched_so(world, tmp_path):
     found = gallery.search(world.spaces[1][ITEMS:], k=ITEMS, columns=["id"], serving=first)
     ids = np.reshape(found["id"].to_pylist(), (ASKED, ITEMS))
     precision = [
-        average_precision_score(np.isin(row, [f"item-{item:04d}" for item in own]), -np.arange(ITEMS))
+        metrics.average_precision_score(np.isin(row, [f"item-{item:04d}" for item in own]), -np.arange(ITEMS))
         for row, own in zip(ids, world.correct, strict=True)
     ]
     assert wave.served.value == pytest.approx(np.mean(precision), abs=1e-5)
     assert gallery.verify().findings == ()
 
 
-@pytest.mark.parametrize("told", few(1, [False, True]))
+@pytest.mark.full
+@pytest.mark.parametrize("told", [False, True])
 def test_pairs_judge_it_so(partly_known, tmp_path, told):
     gallery = gallery_of(partly_known, tmp_path)
     quality = 0.7 if told else 0.5
@@ -117,7 +119,8 @@ def test_a_transform_that_says_nothing_of_its_errors_is_judged_as_it_is(world, t
     assert gallery.search(world.native[:1], k=3, columns=["id"]).num_rows == 3
 
 
-@pytest.mark.parametrize("learn", few(1, [LEARN, SAYS_NOTHING]))
+@pytest.mark.full
+@pytest.mark.parametrize("learn", [LEARN, SAYS_NOTHING])
 def test_a_later_call_that_asks_for_it_needs_no_other_lesson(world, tmp_path, learn):
     gallery = gallery_of(world, tmp_path)
     asked = {"backfill": 0.4, "learn": learn}
@@ -153,7 +156,8 @@ def test_without_such_gates_a_lesson_says_where_they_would_be_better(world, tmp_
     assert [row.share for row in rows] == [0.0, 0.25, 0.4, 0.5, 0.75, 1.0]
 
 
-@pytest.mark.parametrize(("share", "taken"), few(1, [(0.07, False), (0.4, True)]))
+@pytest.mark.full
+@pytest.mark.parametrize(("share", "taken"), [(0.07, False), (0.4, True)])
 def test_a_correction_is_taken_only_where_its_expected_distances_were_measured(world, tmp_path, share, taken):
     """35 rows do not tell what sigma^2 lets expect, 200 do."""
     gallery = gallery_of(world, tmp_path)

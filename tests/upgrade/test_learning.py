@@ -13,7 +13,6 @@ from compatstore.evaluation.fusion import Fusion
 from compatstore.trainers import MeanShift
 from compatstore.upgrade.lesson import Lesson
 from tests.taught_galleries import CHEAP, FIRST, IDS, ITEMS, LONG, SHORT, Model, World, registry_of, served, steps
-from tiers import few
 
 
 @pytest.fixture
@@ -47,7 +46,8 @@ def test_the_same_call_again_does_nothing(world, tmp_path):
     assert gallery._catalog.store.snapshot().version == version
 
 
-@pytest.mark.parametrize("way", few(1, ["single", "expected"]))
+@pytest.mark.full
+@pytest.mark.parametrize("way", ["single", "expected"])
 def test_what_was_chosen_since_the_last_lesson_stays(world, tmp_path, way):
     gallery = world.gallery(tmp_path)
     asked = {"backfill": 0.25, "learn": FIRST}
@@ -112,7 +112,8 @@ def test_a_full_backfill_learns_nothing(world, tmp_path):
     assert "learn" not in steps(gallery)
 
 
-@pytest.mark.parametrize("noise", few(1, [0.1, 2.0, 50.0]))
+@pytest.mark.full
+@pytest.mark.parametrize("noise", [0.1, 2.0, 50.0])
 def test_what_is_served_finds_no_less_than_before(tmp_path, noise):
     world = World(noise=noise)
     gallery = world.gallery(tmp_path)
@@ -172,6 +173,7 @@ def test_the_plan_says_what_it_will_do_and_writes_nothing(world, tmp_path):
     assert gallery._catalog.store.snapshot().version == version
 
 
+@pytest.mark.full
 def test_an_upgrade_that_has_taught_itself_cuts_over_and_is_retired(world, tmp_path):
     gallery = world.gallery(tmp_path)
     gallery.upgrade("v2", backfill=0.2, learn=FIRST)
@@ -290,7 +292,8 @@ def sparse_world():
     return world
 
 
-@pytest.mark.parametrize("labels", few(1, [None, "label"]))
+@pytest.mark.full
+@pytest.mark.parametrize("labels", [None, "label"])
 def test_targets_without_values_where_a_naive_swap_cuts_are_learned_from(tmp_path, labels):
     gallery = sparse_world().gallery(tmp_path)
     result = gallery.upgrade("v2", backfill=0.125, learn=FIRST, gates=cs.Gates(labels=labels))

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import compatstore as cs
-from compatstore.trainers import Procrustes, Residual, Ridge
+from compatstore import trainers
+from compatstore.trainers import Procrustes, Ridge
 from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
 from tests.taught_galleries import CHEAP, FIRST, IDS, ITEMS, LONG, SHORT, Model, World
@@ -41,7 +42,7 @@ def test_the_order_may_be_named_and_begins_at_random(world, tmp_path):
 
 @pytest.mark.full
 def test_an_order_by_sigma_waits_until_sigma_is_learned(world, tmp_path):
-    gallery, learn = world.gallery(tmp_path), cs.Learn(first=50, candidates=(Residual(epochs=3, width=16),))
+    gallery, learn = world.gallery(tmp_path), cs.Learn(first=50, candidates=(trainers.Residual(epochs=3, width=16),))
     result = gallery.upgrade("v2", backfill=cs.Backfill(share=0.2, order="sigma"), learn=learn)
     at_random = {IDS[row] for row in order("random", ArrayRows(ids=IDS))[:80]}
     native = set(gallery.native_ids("v2"))

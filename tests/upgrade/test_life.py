@@ -14,6 +14,7 @@ import hypothesis.strategies as st
 import lance
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import compatstore as cs
@@ -171,3 +172,4 @@ class Owner(RuleBasedStateMachine):
 
 TestOwner = Owner.TestCase
 TestOwner.settings = examples(18, steps=18)
+TestOwner.pytestmark = [pytest.mark.full]

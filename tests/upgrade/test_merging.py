@@ -67,6 +67,7 @@ def precision(world, gallery, queries, **options):
     return ((labels == world.labels[: len(labels), None]) & ~own).sum() / (~own).sum()
 
 
+@pytest.mark.full
 def test_without_an_artifact_both_queries_search_one_part_each_by_the_merge_that_was_chosen(world, half):
     merge = half.fuse("v2", labels="label", sample=ITEMS)
     assert isinstance(merge, Merge)
@@ -94,6 +95,7 @@ def test_a_source_is_embedded_by_both_models(world, half):
         half.search({"v1": world.v1[:2], "v2": world.v2[:3]}, 5)
 
 
+@pytest.mark.full
 def test_nothing_is_merged_before_it_was_chosen_and_by_no_other_upgrade(world, half, monkeypatch):
     both = world.both()
     assert half.search(both, 5).equals(half.search(both["v1"], 5))
@@ -122,6 +124,7 @@ def test_the_choice_is_kept_with_the_gallery_and_follows_the_native_share(world,
     assert again.search({"v1": world.v1[:3], "v2": world.v2[:3]}, 5).equals(again.search(world.v2[:3], 5))
 
 
+@pytest.mark.full
 def test_a_compatible_model_gets_the_merge_that_is_surest(tmp_path):
     """Identity says that distances compare; here they are in another unit, which the sample shows."""
     world = World()
@@ -141,6 +144,7 @@ def test_a_compatible_model_gets_the_merge_that_is_surest(tmp_path):
     assert gallery.explain(version="v2").merge == "distance"  # the choice was another artifact's
 
 
+@pytest.mark.full
 def test_without_labels_the_targets_own_neighbours_decide(half):
     choice = half.fuse("v2", sample=ITEMS).choice
     assert choice.truth == "the target's 10 nearest neighbours"
@@ -151,6 +155,7 @@ def test_a_weight_needs_a_hop(half):
         half.fuse("v2", weight=0.5)
 
 
+@pytest.mark.full
 def test_a_compatible_model_that_is_none_is_served_with_a_warning(tmp_path):
     """Queries in another unit and of a worse model search the source's vectors."""
     world = World(source_noise=0.3, target_noise=3.0)
@@ -168,6 +173,7 @@ def test_a_compatible_model_that_is_none_is_served_with_a_warning(tmp_path):
     assert gallery.status().upgrades[0].warnings == ()
 
 
+@pytest.mark.full
 def test_a_hop_below_the_status_quo_is_served_with_a_warning_by_what_fuse_measured(tmp_path):
     world = World(source_noise=0.3, target_noise=3.0)
     gallery = world.gallery(tmp_path, "Ridge")
@@ -190,6 +196,7 @@ def test_a_named_weight_below_the_status_quo_is_served_with_a_warning(tmp_path):
     assert warning in str(gallery.explain())
 
 
+@pytest.mark.full
 def test_the_estimate_of_the_gates_warns_of_a_hop(tmp_path):
     world = World(source_noise=0.3, target_noise=3.0)
     gallery = world.gallery(tmp_path, "Ridge")

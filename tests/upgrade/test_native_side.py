@@ -9,12 +9,13 @@ import pyarrow as pa
 import pytest
 
 import compatstore as cs
+from compatstore import trainers
 from compatstore.encoders import Function
 from compatstore.errors import SourceError
 from compatstore.storage.location import locate
 from compatstore.storage.registry import edit
 from compatstore.storage.staging import Staging
-from compatstore.trainers import FCT, Pairs
+from compatstore.trainers import Pairs
 
 ITEMS, UNREADABLE = 200, 7
 RANDOM = np.random.default_rng(0)
@@ -48,7 +49,7 @@ def make(folder, version, *, handed_on):
     """A gallery in v1 with a transform to v2 that hands side-information on, or does not."""
     side = {"target_side": V2_SIDE} if handed_on else {}
     pairs = Pairs(V1_VECTORS, V2_VECTORS, side=V1_SIDE, source_version=V1, target_version=version, **side)
-    artifact = FCT(**SMALL, side_transform=handed_on).fit(pairs)
+    artifact = trainers.FCT(**SMALL, side_transform=handed_on).fit(pairs)
     gallery = cs.Gallery.create(str(folder / "items.lance"), V1)
     gallery.add({"id": IDS, "vector": V1_VECTORS, "side": V1_SIDE, "source": [str(n) for n in range(ITEMS)]})
     gallery.register(version)
@@ -65,6 +66,7 @@ def native_rows(gallery):
     return np.array([item in natives for item in IDS])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mode", ["move_rows", "rewrite_columns"])
 @pytest.mark.parametrize("dtype", ["float32", "bits"])
 def test_natives_have_their_models_and_the_others_what_the_hop_handed_on(tmp_path, mode, dtype):
@@ -80,6 +82,7 @@ def test_natives_have_their_models_and_the_others_what_the_hop_handed_on(tmp_pat
     assert gallery.verify().clean
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mode", ["move_rows", "rewrite_columns"])
 def test_natives_can_be_transformed_to_the_next_version(tmp_path, mode):
     version = target()
@@ -88,7 +91,7 @@ def test_natives_can_be_transformed_to_the_next_version(tmp_path, mode):
     last = cs.EmbeddingVersion("v3", dim=4, metric="l2")
     gallery.register(last)
     pairs = Pairs(V2_VECTORS, V3_VECTORS, side=V2_SIDE, source_version=version, target_version=last)
-    artifact = FCT(**SMALL).fit(pairs)
+    artifact = trainers.FCT(**SMALL).fit(pairs)
     gallery.link(artifact)
     assert gallery.upgrade("v3").missing == 1, "that of the item whose side-information could not be made"
     rest = np.arange(ITEMS) != UNREADABLE

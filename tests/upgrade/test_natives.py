@@ -186,6 +186,7 @@ def test_what_changed_after_its_vector_was_made_is_dropped(gallery):
     assert gallery.upgrade("v2").missing == 0
 
 
+@pytest.mark.full
 def test_an_app_that_writes_meanwhile_loses_nothing(gallery):
     natives, done, failures = natives_of(gallery), threading.Event(), []
     expected = {key: row["number"] for key, row in table_of(gallery).items()}
@@ -277,6 +278,7 @@ def test_a_killed_process_leaves_each_native_once_or_not_at_all(gallery):
         assert_native(row)
 
 
+@pytest.mark.full
 def test_many_batches_are_staged_and_move_a_wave_at_a_time(tmp_path):
     gallery = make(str(tmp_path / f"{STAGED_ROWS}.lance"), fragments=3, rows=ROWS)
     gallery.upgrade("v2", backfill=cs.Backfill(write_mode="move_rows"))
@@ -412,7 +414,8 @@ SHARES = {
 }
 
 
-@pytest.mark.parametrize(("share", "note", "way"), few(1, SHARES.values()), ids=SHARES)
+@pytest.mark.full
+@pytest.mark.parametrize(("share", "note", "way"), SHARES.values(), ids=SHARES)
 def test_what_writes_less_is_taken_and_the_plan_says_how_much(tmp_path, share, note, way):
     rows, dim, rng = 12_000, 32, np.random.default_rng(0)
     ids = [f"item-{number:06d}" for number in range(rows)]

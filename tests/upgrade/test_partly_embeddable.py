@@ -12,7 +12,6 @@ from compatstore.upgrade.backfilling.policies import draw, order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
 from compatstore.upgrade.requests.run_settings import RunSettings
 from galleries import SOURCE, artifact, items
-from tiers import few
 
 ITEMS = 400
 IDS = [f"item-{number:06d}" for number in range(ITEMS)]
@@ -90,14 +89,16 @@ def first_good(policy, count):
     return {IDS[row] for row in [row for row in order(policy, rows) if IDS[row] in GOOD][:count]}
 
 
-@pytest.mark.parametrize("policy", few(2, POLICIES))
+@pytest.mark.full
+@pytest.mark.parametrize("policy", POLICIES)
 def test_the_next_in_order_takes_the_place_of_what_cannot_be_embedded(gallery, policy):
     report = gallery.upgrade("v2", backfill=cs.Backfill(share=0.25, order=policy), run=AT_ONCE)
     assert (report.backfilled, report.ended_by) == (100, "backfill")
     assert natives(gallery) == first_good(policy, 100)
 
 
-@pytest.mark.parametrize("policy", few(1, POLICIES))
+@pytest.mark.full
+@pytest.mark.parametrize("policy", POLICIES)
 def test_calls_that_were_stopped_end_with_the_same_items(gallery, policy):
     batches = []
     for stop_after in (2, 5):
@@ -120,6 +121,7 @@ def test_a_backfill_in_steps_ends_with_the_items_of_one_in_one_go(gallery):
     assert natives(gallery) == first_good("sigma", 100)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("share", [0.25, 0.9])
 def test_the_same_command_again_is_a_no_op(gallery, share):
     first = gallery.upgrade("v2", backfill=share, run=AT_ONCE)
@@ -129,6 +131,7 @@ def test_the_same_command_again_is_a_no_op(gallery, share):
     assert again.ended_by == first.ended_by == ("backfill" if share < 0.4 else "")
 
 
+@pytest.mark.full
 def test_a_share_beyond_what_can_be_embedded_takes_all_of_it_and_says_so(gallery):
     report = gallery.upgrade("v2", backfill=0.9, run=AT_ONCE)
     assert natives(gallery) == GOOD
@@ -169,6 +172,7 @@ def test_an_encoder_that_knows_its_ids_is_planned_with_exactly(known):
     assert [step.name for step in known.plan("v2", backfill=0.9).steps] == ["cutover"]
 
 
+@pytest.mark.full
 def test_a_target_quality_beyond_what_can_be_embedded_is_refused(known):
     planned = known.plan("v2", gates=cs.Gates(target_quality=1.0, sample=300))
     assert not planned.estimate.passed
@@ -179,6 +183,7 @@ def test_a_target_quality_beyond_what_can_be_embedded_is_refused(known):
     assert known.status() == before
 
 
+@pytest.mark.full
 def test_rows_drawn_for_a_refit_are_drawn_from_what_can_be_embedded(gallery):
     from compatstore.trainers import Refit
 
@@ -190,6 +195,7 @@ def test_rows_drawn_for_a_refit_are_drawn_from_what_can_be_embedded(gallery):
     assert set(drawn[:20]) <= whole
 
 
+@pytest.mark.full
 def test_an_upgrade_begun_again_lists_what_it_cannot_embed(known):
     """After a rollback all that can be embedded is native; that the rest fails does not speak against the encoder."""
     known.upgrade("v2", backfill=1.0)

@@ -96,6 +96,7 @@ def test_no_path_says_what_there_is_and_what_to_do(gallery):
     assert gallery.status().upgrades == ()
 
 
+@pytest.mark.full
 def test_natives_of_an_earlier_version_are_read_rather_than_what_was_transformed(gallery):
     first, second, direct = (
         hop(version(1), version(2), 1),

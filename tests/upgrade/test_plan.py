@@ -53,6 +53,7 @@ def test_the_index_is_listed_with_its_rows_and_time(gallery):
     assert all(planned[name].seconds > 0 for name in ("expand", "hop", "catch-up"))
 
 
+@pytest.mark.full
 def test_what_is_built_is_no_longer_listed(gallery):
     gallery.upgrade("v2")
     assert list(steps(gallery)) == ["cutover"]
@@ -66,6 +67,7 @@ def test_a_source_without_an_index_asks_for_none(bare):
     assert "index" not in steps(bare)
 
 
+@pytest.mark.full
 def test_the_index_is_reported_as_a_step_of_its_own(gallery):
     seen = []
     gallery.upgrade("v2", progress=seen.append)

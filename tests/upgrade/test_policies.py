@@ -9,7 +9,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import entropy as scipy_entropy
 
 import compatstore as cs
 from compatstore.errors import InvalidInput
@@ -17,7 +16,10 @@ from compatstore.upgrade.backfilling.policies import entropy, least_confidence, 
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
 from compatstore.upgrade.backfilling.random_order import random_scores
 from galleries import artifact
+from lazily import Lazy
 from tiers import few
+
+stats = Lazy("scipy.stats")
 
 SEED = np.random.default_rng(0)
 IDS = [f"item-{number}" for number in range(800)]
@@ -68,7 +70,8 @@ POLICIES = [
 ]
 
 
-@pytest.mark.parametrize("policy", few(3, POLICIES))
+@pytest.mark.full
+@pytest.mark.parametrize("policy", POLICIES)
 def test_a_gallery_embeds_what_the_policy_puts_first(gallery, policy):
     chosen = order(policy, rows_of(gallery), seed=3)[:200]
     report = gallery.upgrade("v2", backfill=cs.Backfill(share=0.25, order=policy, seed=3))
@@ -82,7 +85,8 @@ STOPPED = [
 ]
 
 
-@pytest.mark.parametrize("policy", few(2, STOPPED))
+@pytest.mark.full
+@pytest.mark.parametrize("policy", STOPPED)
 def test_a_stopped_backfill_ends_with_the_set_of_an_unstopped_one(gallery, policy):
     gallery.upgrade(
         "v2", backfill=cs.Backfill(write_mode="move_rows")
@@ -110,9 +114,10 @@ def test_a_backfill_in_steps_ends_with_the_set_of_one_in_one_go(gallery):
         assert native_ids(gallery) == {IDS[position] for position in chosen[: int(800 * share)]}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "policy",
-    few(1, ["spread-sigma", "spread-sigma:kind", "column:views", "sigma*column:views", "sigma*traffic"]),
+    ["spread-sigma", "spread-sigma:kind", "column:views", "sigma*column:views", "sigma*traffic"],
 )
 def test_an_estimate_goes_by_the_order_of_the_backfill(gallery, policy):
     asked = {"backfill": cs.Backfill(share=0.5, order=policy), "gates": cs.Gates(sample=800)}
@@ -122,6 +127,7 @@ def test_an_estimate_goes_by_the_order_of_the_backfill(gallery, policy):
     assert by_policy != at_random
 
 
+@pytest.mark.full
 def test_an_item_that_cannot_be_embedded_gives_way_to_the_next(gallery):
     gallery.add({"id": ["stranger"], "vector": np.full((1, 24), 30, np.float32), "views": [10**6], "title": ["?"]})
     report = gallery.upgrade("v2", backfill=cs.Backfill(share=0.25, order="column:views"))
@@ -131,6 +137,7 @@ def test_an_item_that_cannot_be_embedded_gives_way_to_the_next(gallery):
     assert native_ids(gallery) == first
 
 
+@pytest.mark.full
 def test_items_that_could_not_be_transformed_come_first(tmp_path):
     source = cs.EmbeddingVersion("v1", dim=24, side_dim=8)
     encoder = cs.encoders.Precomputed(dict(zip(IDS, NATIVE, strict=True)))
@@ -180,6 +187,7 @@ def test_sigma_and_heads_are_asked_for_only_where_they_exist(tmp_path):
         gallery.plan("v2", backfill=cs.Backfill(share=1.0, order="margin"))
 
 
+@pytest.mark.full
 def test_without_a_target_head_the_sources_own_is_asked(tmp_path):
     head = SEED.normal(size=(5, 24)).astype(np.float32)
     vectors = VECTORS / np.linalg.norm(VECTORS, axis=1, keepdims=True)
@@ -196,7 +204,7 @@ def test_without_a_target_head_the_sources_own_is_asked(tmp_path):
 
 def test_confidence_scores_are_what_their_names_say():
     logits = np.log(np.array([[0.7, 0.2, 0.1], [0.4, 0.4, 0.2], [1e-300, 0.5, 0.5]]))
-    np.testing.assert_allclose(entropy(logits), scipy_entropy(np.exp(logits), axis=1), atol=1e-12)
+    np.testing.assert_allclose(entropy(logits), stats.entropy(np.exp(logits), axis=1), atol=1e-12)
     np.testing.assert_allclose(margin(logits), [0.5, 1.0, 1.0])
     np.testing.assert_allclose(least_confidence(logits), [0.3, 0.6, 0.5])
     assert np.isfinite(entropy(1e6 * logits)).all()
@@ -265,6 +273,7 @@ def test_items_without_a_class_are_one_class_and_kinds_of_columns_say_the_same()
     assert {texts[row] for row in orders[0][:3]} == {"a", "b", None}
 
 
+@pytest.mark.full
 @given(st.permutations(range(30)), st.integers(0, 2**40))
 def test_the_order_does_not_depend_on_where_items_stand(moved, seed):
     scores, ids = np.arange(30) % 3, np.arange(30)

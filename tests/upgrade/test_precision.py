@@ -30,6 +30,7 @@ def test_auto_takes_bfloat16_only_where_it_is_faster_and_as_exact():
     assert not PrecisionTrial(speed=2.7, cosine=0.99).gains
 
 
+@pytest.mark.full
 def test_auto_gives_what_float32_gives(gallery):
     gallery.upgrade("v2")
     exact = gallery.vectors(IDS, "v2")
@@ -42,6 +43,7 @@ def test_auto_gives_what_float32_gives(gallery):
     assert (exact * gallery.vectors(IDS, "v2")).sum(axis=1).min() > 0.999
 
 
+@pytest.mark.full
 def test_what_bfloat16_cannot_hold_is_warned_of_and_not_taken_by_auto(tmp_path, monkeypatch):
     monkeypatch.setattr(precisions, "FEWEST_ROWS", 1)
     source, target = cs.EmbeddingVersion("v1", dim=24, metric="l2"), cs.EmbeddingVersion("v2", dim=6, metric="l2")

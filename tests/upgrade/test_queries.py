@@ -106,6 +106,7 @@ def test_a_sample_has_all_that_is_correct_and_knows_the_gallery_where_no_native_
         assert found.low <= truth <= found.high
 
 
+@pytest.mark.full
 def test_the_sample_of_an_estimate_holds_every_correct_item_and_weighs_the_others(gallery, world):
     gallery.upgrade("v2")
     catalog = gallery._catalog
@@ -228,6 +229,7 @@ def test_items_that_ask_do_not_find_themselves_and_are_left_out_where_learned_fr
     assert "100 were learned from by the artifact" in table.provenance
 
 
+@pytest.mark.full
 def test_what_is_not_in_the_gallery_is_counted_and_said(gallery, world):
     grades = {**judged(world), ASKING[0]: {"gone": 1}, ASKING[1]: {IDS[0]: 1, "lost": 3}, "nobody": {IDS[3]: 1}}
     table = gallery.evaluate("v2", labels=cs.Queries(queries={"id": ASKING, "text": ASKING}, qrels=grades))
@@ -236,6 +238,7 @@ def test_what_is_not_in_the_gallery_is_counted_and_said(gallery, world):
     assert "2 items that were judged correct are not in the gallery." in table.provenance
 
 
+@pytest.mark.full
 def test_queries_that_cannot_be_embedded_are_counted(gallery, world):
     names = [*ASKING, "unknown"]
     asked = cs.Queries(queries={"id": names, "text": names}, qrels={**judged(world), "unknown": {IDS[0]: 1}})
@@ -280,6 +283,7 @@ def test_a_sample_without_room_is_refused(gallery, world):
         gallery.evaluate("v2", labels=asked, sample=90)
 
 
+@pytest.mark.full
 def test_texts_need_encoders_of_both_versions(gallery, world):
     alone = cs.Gallery.open(gallery.status().gallery, encoders={"v2": world.encoders()["v2"]})
     with pytest.raises(UpgradeError, match="encoders of v1 and v2; found none of v1"):
@@ -312,6 +316,7 @@ def test_an_estimate_by_queries_is_taken_up_again_by_the_same_queries(gallery, w
     assert [entry.step for entry in gallery.history()].count("estimate") == 2
 
 
+@pytest.mark.full
 def test_whole_numbers_as_ids_odd_names_and_vectors_of_more_versions(tmp_path):
     random = np.random.default_rng(0)
     source = random.normal(size=(120, 4)).astype(np.float32)

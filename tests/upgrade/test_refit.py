@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits
 
 import compatstore as cs
+from compatstore import trainers
 from compatstore.errors import Interrupted
 from compatstore.storage.doubts import shrinkage_of as recorded
-from compatstore.trainers import FastFill, Pairs, Refit, Ridge
-from tiers import few
+from compatstore.trainers import Pairs, Refit, Ridge
+from digits import load_digits
 
-PIXELS, LABELS = load_digits(return_X_y=True)
+PIXELS, LABELS = load_digits()
 PIXELS = (PIXELS / 16).astype(np.float32)
 IDS = [f"digit-{number}" for number in range(len(PIXELS))]
 SOURCE = PIXELS @ np.random.default_rng(1).normal(size=(64, 24)).astype(np.float32)
@@ -27,7 +27,7 @@ KNOWN = np.flatnonzero(LABELS < 5)
 def learned():
     """A transform from pairs of the digits 0 to 4."""
     pairs = Pairs(SOURCE[KNOWN], NATIVE[KNOWN], source_version=V1, target_version=V2)
-    return FastFill(loss="l2", epochs=15, branch_width=32, mixer_width=64, batch_size=64).fit(pairs)
+    return trainers.FastFill(loss="l2", epochs=15, branch_width=32, mixer_width=64, batch_size=64).fit(pairs)
 
 
 def make(path, learned):
@@ -54,7 +54,8 @@ def steps(gallery):
     return [entry.step for entry in gallery.history()]
 
 
-@pytest.mark.parametrize("policy", few(1, ["random", "sigma"]))
+@pytest.mark.full
+@pytest.mark.parametrize("policy", ["random", "sigma"])
 def test_what_remains_is_hopped_by_the_corrected_transform(tmp_path, learned, policy):
     plain, gallery = make(tmp_path / "plain.lance", learned), make(tmp_path / "refit.lance", learned)
     plain.upgrade("v2", backfill=cs.Backfill(share=0.3, order=policy))
@@ -89,7 +90,8 @@ def test_the_same_command_again_does_nothing_and_a_larger_budget_refits_once_mor
     assert error(gallery) < 1.2 * first
 
 
-@pytest.mark.parametrize("stop", few(1, ["backfill", "hop"]))
+@pytest.mark.full
+@pytest.mark.parametrize("stop", ["backfill", "hop"])
 def test_a_stopped_refit_goes_on_to_the_state_of_an_uninterrupted_one(tmp_path, learned, stop):
     whole, gallery = make(tmp_path / "whole.lance", learned), make(tmp_path / "stopped.lance", learned)
     whole.upgrade("v2", backfill=cs.Backfill(share=0.3, order="sigma"), learn=Refit())
@@ -111,6 +113,7 @@ def test_a_stopped_refit_goes_on_to_the_state_of_an_uninterrupted_one(tmp_path, 
     assert steps(gallery).count("refit") == 1
 
 
+@pytest.mark.full
 def test_a_transform_that_has_nothing_to_learn_is_kept(tmp_path):
     """The best linear transform gains nothing by a linear correction: refused once, with the figures."""
     exact = Ridge().fit(Pairs(SOURCE, NATIVE, source_version=V1, target_version=V2))
@@ -123,6 +126,7 @@ def test_a_transform_that_has_nothing_to_learn_is_kept(tmp_path):
     assert gallery.status().table_version == before
 
 
+@pytest.mark.full
 def test_too_few_rows_are_no_ground_for_a_refit(tmp_path, learned):
     gallery = make(tmp_path / "g.lance", learned)
     gallery.upgrade("v2", backfill=0.005, learn=Refit())
@@ -137,6 +141,7 @@ def test_a_plan_names_the_refit_and_the_rows_that_it_may_hop_again(tmp_path, lea
     assert "refit" not in [step.name for step in gallery.plan("v2", backfill=0.25).steps]
 
 
+@pytest.mark.full
 def test_a_chain_is_corrected_at_its_end(tmp_path):
     middle = cs.EmbeddingVersion("middle", dim=24, metric="l2")
     turned = np.ascontiguousarray(SOURCE[:, ::-1])
@@ -156,6 +161,7 @@ def test_a_chain_is_corrected_at_its_end(tmp_path):
     assert set(origins(gallery)) == {"native", f"{first.short_id}+{gallery.artifacts()[-1].id[:12]}"}
 
 
+@pytest.mark.full
 def test_what_a_refit_has_corrected_is_searched_by_expected_distances(tmp_path):
     source, native = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True) for vectors in (SOURCE, NATIVE))
     encoder = cs.encoders.Precomputed(dict(zip(IDS, native, strict=True)))

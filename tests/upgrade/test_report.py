@@ -63,6 +63,7 @@ def test_what_is_served_is_measured_not_what_was_planned(upgraded):
     assert "map kept of a full backfill" in report.advice
 
 
+@pytest.mark.full
 def test_a_report_begins_with_its_own_upgrade(upgradable, monkeypatch):
     """Also where an earlier one ended in the same second."""
     upgradable.upgrade("v2")

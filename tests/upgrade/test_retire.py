@@ -25,6 +25,7 @@ def write_late(path):
     merge.execute(OWN.rows(LATE))
 
 
+@pytest.mark.full
 def test_retire_catches_up_with_plain_writes_first(path):
     gallery = cs.Gallery.open(path, encoders=ENCODERS)
     gallery.upgrade("v2")
@@ -36,6 +37,7 @@ def test_retire_catches_up_with_plain_writes_first(path):
     assert gallery.verify().clean
 
 
+@pytest.mark.full
 def test_retire_is_refused_while_items_have_their_only_vector_in_the_source(path):
     gallery = cs.Gallery.open(path, encoders=ENCODERS)
     gallery.upgrade("v2")

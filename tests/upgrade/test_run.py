@@ -5,10 +5,10 @@ from __future__ import annotations
 import lance
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits
 
 import compatstore as cs
 from compatstore.upgrade.retire import _without
+from digits import load_digits
 from galleries import TARGET, artifact, items, make
 
 DIGITS = load_digits().data.astype(np.float32)
@@ -35,6 +35,7 @@ def table_version(gallery):
     return gallery.status().table_version
 
 
+@pytest.mark.full
 def test_a_plan_writes_nothing_and_is_what_the_upgrade_does(gallery):
     before = table_version(gallery)
     plan = gallery.plan("v2", backfill=0.25)
@@ -47,6 +48,7 @@ def test_a_plan_writes_nothing_and_is_what_the_upgrade_does(gallery):
     assert [step.name for step in gallery.plan("v2").steps] == ["cutover"]
 
 
+@pytest.mark.full
 def test_natives_are_the_encoders_and_the_rest_is_transformed(gallery):
     gallery.upgrade("v2", backfill=0.25)
     table = gallery.get(IDS, ["v2__origin"])
@@ -99,6 +101,7 @@ def test_a_stop_keeps_finished_batches_and_the_same_call_goes_on(gallery):
     np.testing.assert_array_equal(gallery.vectors(IDS, "v2"), NATIVE)
 
 
+@pytest.mark.full
 def test_staged_vectors_are_not_embedded_twice(gallery, monkeypatch):
     calls, asked = [], []
     encode = cs.encoders.Precomputed.encode
@@ -110,6 +113,7 @@ def test_staged_vectors_are_not_embedded_twice(gallery, monkeypatch):
     assert sorted(asked) == sorted(IDS)
 
 
+@pytest.mark.full
 def test_items_without_a_reachable_source_are_reported(gallery):
     gallery.add({"id": ["stranger"], "vector": np.ones((1, 32), np.float32)})
     report = gallery.upgrade("v2", backfill=1.0)
@@ -144,6 +148,7 @@ def test_a_cutover_before_the_upgrade_is_refused(tmp_path):
         gallery.cutover("v9")
 
 
+@pytest.mark.full
 def test_rollback_loses_no_row_written_since(gallery):
     gallery.upgrade("v2")
     gallery.cutover("v2")
@@ -182,6 +187,7 @@ def test_a_retire_that_was_killed_is_finished_by_the_next_one(gallery):
     assert gallery.retire("v1").dropped == ("v1", "v1__origin", "v1__uncertainty", "v1__basis", "v2__basis")
 
 
+@pytest.mark.full
 def test_an_abandoned_upgrade_can_be_begun_again(gallery):
     gallery.upgrade("v2", backfill=0.1)
     gallery.retire("v2")
@@ -231,6 +237,7 @@ def test_a_backfill_without_an_encoder_says_how_to_give_one(tmp_path):
     assert gallery.upgrade("v2", backfill=0.0).state == "ready"
 
 
+@pytest.mark.full
 def test_reading_the_state_never_writes(gallery):
     gallery.upgrade("v2", backfill=0.1)
     before = table_version(gallery)
@@ -239,6 +246,7 @@ def test_reading_the_state_never_writes(gallery):
     assert table_version(gallery) == before
 
 
+@pytest.mark.full
 def test_the_target_metric_is_used_for_the_target(gallery):
     gallery.upgrade("v2", backfill=1.0)
     gallery.cutover("v2")
@@ -248,6 +256,7 @@ def test_the_target_metric_is_used_for_the_target(gallery):
     assert TARGET.metric == "cosine"
 
 
+@pytest.mark.full
 def test_a_hop_in_bfloat16_finds_what_one_in_float32_finds(gallery):
     gallery.upgrade("v2")
     exact = gallery.vectors(IDS, "v2")

@@ -20,7 +20,6 @@ from compatstore.storage.location import locate
 from compatstore.upgrade.backfilling import searched
 from compatstore.upgrade.backfilling.search_account import charge, read_spent
 from compatstore.upgrade.leases.holding import hold_lease
-from tiers import few
 
 ITEMS, SHORT, LONG = 60, 4, 6
 IDS = [f"item-{number:03d}" for number in range(ITEMS)]
@@ -150,6 +149,7 @@ def test_many_vectors_are_written_beside_the_searches(gallery, model, monkeypatc
     assert gallery.write_back().rows == 0
 
 
+@pytest.mark.full
 def test_searches_and_writers_side_by_side(gallery, model, monkeypatch):
     monkeypatch.setattr(searched, "WRITE_ROWS", 6)
     ending = threading.Event()
@@ -174,6 +174,7 @@ def test_searches_and_writers_side_by_side(gallery, model, monkeypatch):
     assert gallery.verify().clean
 
 
+@pytest.mark.full
 def test_the_limit_in_all_holds_over_processes_and_is_of_one_upgrade(gallery, model):
     location, run = locate(gallery._catalog.store.location.uri), run_of(gallery)
     with ThreadPoolExecutor(4) as threads:
@@ -189,6 +190,7 @@ def test_the_limit_in_all_holds_over_processes_and_is_of_one_upgrade(gallery, mo
     assert gallery.status().upgrades[0].searched.rows == 0
 
 
+@pytest.mark.full
 def test_vectors_of_an_upgrade_that_is_over_are_dropped(gallery):
     ask(gallery)
     gallery.abort("v2")
@@ -235,7 +237,8 @@ for row in {rows!r}:
 """
 
 
-@pytest.mark.parametrize("mode", few(1, ["move_rows", "rewrite_columns"]))
+@pytest.mark.full
+@pytest.mark.parametrize("mode", ["move_rows", "rewrite_columns"])
 def test_a_process_that_is_killed_while_it_writes_leaves_a_sound_gallery(gallery, mode):
     gallery.upgrade("v2", backfill=cs.Backfill(share=0.0, write_mode=mode))
     uri, here = gallery._catalog.store.location.uri, str(Path(__file__).parent)

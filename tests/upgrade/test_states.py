@@ -103,6 +103,7 @@ def test_a_verb_in_a_state(gallery_in, before, verb, after):
     assert gallery.search(gallery.vectors(["item-000001"])[0], k=1)["id"].to_pylist() == ["item-000001"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("before", ["hop", "backfill", "ready", "rolled-back"])
 def test_an_abort_leaves_nothing_and_a_new_upgrade_starts_from_nothing(gallery_in, before):
     gallery = gallery_in(before)

@@ -19,35 +19,35 @@ SHRINKAGE = Shrinkage((-2.0, 0.0, 2.0), (1.0, 0.6, 0.2), 0.5)
 
 @pytest.mark.full
 def test_a_better_target_is_advised_and_nothing_is_written(tmp_path):
-    gallery = gallery_of(tmp_path, DIGITS[:, ::9], DIGITS)
+    gallery = gallery_of(tmp_path, SOME[:, ::9], SOME)
     before = gallery.status().table_version
-    table = gallery.evaluate("v2", labels="digit", sample=1000)
+    table = gallery.evaluate("v2", labels="digit", sample=400)
     assert gallery.status().table_version == before
     assert [row.notation for row in table.rows][::11] == ["s/s", "t/t"]
     assert [row.notation for row in table.rows][9:11] == ["s/s & t/h", "s/s & t/t"]
     assert table.advice.verdict == "upgrade"
     assert table.row("full backfill").figures["map"].value > table.row("status quo").figures["map"].high
-    assert table.num_queries == 1000
+    assert table.num_queries == 400
 
 
 @pytest.mark.full
 def test_a_worse_target_is_advised_against(tmp_path):
-    gallery = gallery_of(tmp_path, DIGITS, DIGITS[:, ::9])
-    assert gallery.evaluate("v2", labels="digit", sample=1000).advice.verdict == "do not upgrade"
+    gallery = gallery_of(tmp_path, SOME, SOME[:, ::9])
+    assert gallery.evaluate("v2", labels="digit", sample=400).advice.verdict == "do not upgrade"
 
 
 @pytest.mark.full
 def test_natives_in_the_table_serve_where_there_is_no_encoder(tmp_path):
-    gallery = gallery_of(tmp_path, DIGITS[:, ::9], DIGITS)
+    gallery = gallery_of(tmp_path, SOME[:, ::9], SOME)
     gallery.upgrade("v2", backfill=0.5)
     reopened = cs.Gallery.open(gallery.status().gallery)
-    table = reopened.evaluate("v2", sample=1797)
+    table = reopened.evaluate("v2", sample=len(SOME))
     assert table.truth == "the target's 10 nearest neighbours"
-    assert table.num_queries == 898
+    assert table.num_queries == len(SOME) // 2
 
 
 def test_what_cannot_be_tried_says_what_is_missing(tmp_path):
-    gallery = gallery_of(tmp_path, DIGITS[:, ::9], DIGITS, encoder=False)
+    gallery = gallery_of(tmp_path, SOME[:, ::9], SOME, encoder=False)
     with pytest.raises(cs.errors.UpgradeError, match="encoders="):
         gallery.evaluate("v2")
     with pytest.raises(cs.errors.InvalidInput, match="digit"):
@@ -97,8 +97,9 @@ def kept(sigma2):
     return np.interp(np.log(sigma2.astype(np.float64)), SHRINKAGE.log_sigma2, SHRINKAGE.factors)[:, None]
 
 
-@pytest.mark.parametrize("metric", few(1, ["cosine", "l2"]))
-@pytest.mark.parametrize("sample", few(1, [200, 600]))
+@pytest.mark.full
+@pytest.mark.parametrize("metric", ["cosine", "l2"])
+@pytest.mark.parametrize("sample", [200, 600])
 def test_searches_by_expected_distances_are_measured(tmp_path, metric, sample):
     gallery, native, hopped = doubted_gallery(tmp_path / "g.lance", metric)
     table = gallery.evaluate("v2", labels="digit", sample=sample, shares=(0.25,), criterion="map")
@@ -195,7 +196,8 @@ def test_a_target_quality_is_kept_by_expected_distances(tmp_path):
     assert report.estimate.terms.serving == "expected"
 
 
-@pytest.mark.parametrize("learn", few(1, [None, Refit()]))
+@pytest.mark.full
+@pytest.mark.parametrize("learn", [None, Refit()])
 def test_expected_distances_are_not_promised_of_a_transform_that_says_none(tmp_path, learn):
     gallery, _, _ = doubted_gallery(tmp_path / "g.lance", shrinkage=None)
     asked = cs.Gates(serving="expected", labels="digit", sample=300)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import lance
-import lancedb
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -16,6 +15,9 @@ import compatstore as cs
 from compatstore.storage.arrow_values import to_vectors
 from compatstore.upgrade.backfilling.policy_inputs import TableRows
 from compatstore.upgrade.requests.run_settings import RunSettings
+from lazily import Lazy
+
+lancedb = Lazy("lancedb")
 
 IDS = [f"m{n}" for n in range(300)]
 
@@ -42,6 +44,7 @@ def without_data_files(path, but=0):
             (path / file.name).rename(file)
 
 
+@pytest.mark.full
 def test_nothing_is_read_when_nothing_changed(upgraded):
     gallery, path = upgraded
     version = lance.dataset(str(path)).version
@@ -57,6 +60,7 @@ def test_nothing_is_read_when_nothing_changed(upgraded):
     assert gallery.verify().clean
 
 
+@pytest.mark.full
 def test_only_what_came_is_read(upgraded, vectors):
     gallery, path = upgraded
     lance.dataset(str(path)).delete("id = 'm7'")
@@ -78,6 +82,7 @@ def _append(path, given):
     lance.write_dataset(pa.table(list(columns.values()), pa.schema(fields)), str(path), mode="append")
 
 
+@pytest.mark.full
 def test_a_changed_item_is_found_behind_our_back(tmp_path, linear, vectors):
     source, given = cs.EmbeddingVersion("v1", dim=4, metric="l2"), vectors(50)
     rows = pa.table({"key": [str(n) for n in range(50)], "vec": to_vectors(given, 4, "float32")})
@@ -94,6 +99,7 @@ def test_a_changed_item_is_found_behind_our_back(tmp_path, linear, vectors):
     assert gallery.verify().clean
 
 
+@pytest.mark.full
 def test_another_transform_is_looked_for_again(upgraded, linear):
     gallery, path = upgraded
     gallery.retire("v2")
@@ -104,6 +110,7 @@ def test_another_transform_is_looked_for_again(upgraded, linear):
     assert Path(path / "_compatstore" / "counts-v2.json").exists()
 
 
+@pytest.mark.full
 def test_after_an_abort_everything_is_looked_at(upgraded):
     gallery, _ = upgraded
     gallery.abort("v2")
@@ -128,6 +135,7 @@ def nothing_is_read(path, **asked):
         return again.status(), again.cutover("v3").missing == 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mode", ["move_rows", "rewrite_columns"])
 @pytest.mark.parametrize(
     ("asked", "natives"),
@@ -151,6 +159,7 @@ def test_a_backfill_that_is_over_is_not_looked_for_again(upgradable, linear, tmp
     assert upgradable.verify().clean
 
 
+@pytest.mark.full
 def test_where_all_the_rest_was_tried_in_vain_no_row_is_looked_at_to_choose_from(
     upgradable, linear, vectors, monkeypatch
 ):
@@ -168,6 +177,7 @@ def test_where_all_the_rest_was_tried_in_vain_no_row_is_looked_at_to_choose_from
         upgradable.upgrade("v3", run=replace(run, retry_unbackfillable=True))
 
 
+@pytest.mark.full
 def test_what_optimize_has_written_again_is_not_read_again(upgraded):
     gallery, path = upgraded
     lance.dataset(str(path)).delete("id = 'm7' OR id = 'm8'")
@@ -182,6 +192,7 @@ def test_what_optimize_has_written_again_is_not_read_again(upgraded):
     assert gallery.verify().clean
 
 
+@pytest.mark.full
 def test_a_share_that_is_reached_is_not_looked_for_again(upgradable, tmp_path, vectors):
     path = tmp_path / "gallery.lance"
     upgradable.add({"id": IDS, "vector": vectors(300)})

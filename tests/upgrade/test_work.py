@@ -11,7 +11,6 @@ from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.location import locate
 from compatstore.upgrade.leases.lease import Holder, key_of, lease_in
 from states import UPGRADE, open_with_encoder
-from tiers import few
 
 
 @pytest.fixture
@@ -35,6 +34,7 @@ def meanwhile(path, step, act):
     return progress
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "verb",
     [
@@ -44,7 +44,7 @@ def meanwhile(path, step, act):
     ],
     ids=["upgrade", "retire", "abort"],
 )
-@pytest.mark.parametrize("step", few(1, ["hop", "backfill"]))
+@pytest.mark.parametrize("step", ["hop", "backfill"])
 def test_a_second_manager_is_told_who_works(path, step, verb):
     refused = []
 
@@ -64,6 +64,7 @@ def test_a_second_manager_is_told_who_works(path, step, verb):
     assert gallery.status().missing == 0
 
 
+@pytest.mark.full
 def test_what_reads_and_what_only_points_waits_for_nobody(path, files):
     def act(other):
         before = files(path, but=leases)
@@ -76,6 +77,7 @@ def test_what_reads_and_what_only_points_waits_for_nobody(path, files):
     open_with_encoder(path).upgrade("v2", **UPGRADE, progress=meanwhile(path, "hop", act))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("step", ["hop", "backfill"])
 def test_a_rollback_while_somebody_works_holds(path, step):
     gallery = open_with_encoder(path)

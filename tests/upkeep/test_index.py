@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import lancedb
 import numpy as np
 import pyarrow as pa
 import pytest
-from lancedb.index import IvfPq
 
 import compatstore as cs
 from compatstore.errors import InvalidInput, LeaseHeld, UnknownVersion, UpgradeError
@@ -14,6 +12,10 @@ from compatstore.storage import deltas, index_refresh, recall
 from compatstore.storage.index_status import compared_share
 from compatstore.upgrade.indexing import hold_index
 from compatstore.upkeep import tend as tend_module
+from lazily import Lazy
+
+index = Lazy("lancedb.index")
+lancedb = Lazy("lancedb")
 
 ROWS, DIM = 1024, 8
 SCHEMA = pa.schema([("key", pa.int64()), ("own", pa.list_(pa.float32(), DIM))])
@@ -87,6 +89,7 @@ def test_a_refresh_takes_in_what_came_later(gallery):
     assert (again.added, again.status.deltas) == (0, done.status.deltas)
 
 
+@pytest.mark.full
 def test_a_distribution_that_has_moved_is_learned_again(gallery):
     """Vectors in a corner that no code was learned for: their neighbours are not told apart."""
     gallery.index().create(kind="IVF_PQ", num_partitions=4, num_sub_vectors=4)
@@ -107,6 +110,7 @@ def test_cells_that_have_become_crowded_are_learned_again(gallery):
     assert done.status.compared < index_refresh.CROWDED * before
 
 
+@pytest.mark.full
 def test_what_did_not_move_is_not_trained_again(gallery):
     gallery.index().create(kind="IVF_PQ", num_partitions=4, num_sub_vectors=4)
     late(gallery, ROWS)
@@ -140,6 +144,7 @@ def test_more_cells_than_vectors(gallery):
     assert gallery.search(drawn(ROWS)[5], k=1)["id"].to_pylist() == ["i5"]
 
 
+@pytest.mark.full
 def test_an_index_of_many_cells_does_not_wait_for_its_own_progress(gallery):
     late(gallery, 8 * ROWS)
     told = []
@@ -189,7 +194,7 @@ def test_items_without_a_vector_are_in_no_figure(tmp_path):
 def test_the_index_of_an_app_is_dropped_only_where_that_is_said(tmp_path):
     rows = [{"key": row, "own": vector} for row, vector in enumerate(drawn(ROWS).tolist())]
     table = lancedb.connect(tmp_path).create_table("app", rows, schema=SCHEMA)
-    table.create_index("own", config=IvfPq(distance_type="l2", num_partitions=4, num_sub_vectors=4))
+    table.create_index("own", config=index.IvfPq(distance_type="l2", num_partitions=4, num_sub_vectors=4))
     gallery = cs.Gallery.adopt(table, cs.EmbeddingVersion("v1", dim=DIM, metric="l2"), vector="own", id="key")
     status = gallery.index().status()
     assert (status.kind, status.cells, status.sub_vectors) == ("IVF_PQ", 4, 4)

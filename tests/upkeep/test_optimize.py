@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 
 import lance
-import lancedb
 import numpy as np
 import pytest
 
@@ -17,6 +16,9 @@ from compatstore.errors import LeaseHeld
 from compatstore.storage.blobs import Blobs
 from compatstore.storage.staging import Staging
 from compatstore.upgrade.leases.holding import hold_lease
+from lazily import Lazy
+
+lancedb = Lazy("lancedb")
 
 GRACE = 0.05
 
@@ -43,6 +45,7 @@ def old(path):
     os.utime(path, (before, before))
 
 
+@pytest.mark.full
 def test_fragments_indexes_and_versions_become_one_and_the_rows_stay(worn):
     gallery, path = worn
     before = lance.dataset(str(path)).to_table().sort_by("id")
@@ -62,6 +65,7 @@ def test_fragments_indexes_and_versions_become_one_and_the_rows_stay(worn):
     assert gallery.verify().clean
 
 
+@pytest.mark.full
 def test_a_second_time_there_is_nothing_to_do(worn):
     gallery, path = worn
     gallery.optimize(grace=GRACE)
@@ -72,6 +76,7 @@ def test_a_second_time_there_is_nothing_to_do(worn):
     assert again.dropped == again.leftovers == ()
 
 
+@pytest.mark.full
 def test_a_dry_run_says_what_would_go_and_touches_nothing(worn, files):
     gallery, path = worn
     before = files(path)
@@ -97,6 +102,7 @@ def test_an_upgrade_goes_on_and_cuts_over_after_it(worn, vectors):
     assert gallery.verify().clean
 
 
+@pytest.mark.full
 def test_the_data_of_a_retired_version_goes(worn):
     gallery, path = worn
     gallery.upgrade("v2")
@@ -154,6 +160,7 @@ def _columns(registry, name):
     return VersionColumns.of(registry.record(name).version())
 
 
+@pytest.mark.full
 def test_what_a_tagged_version_names_stays(worn):
     gallery, path = worn
     artifact = gallery.artifacts()[0]
@@ -172,6 +179,7 @@ def test_a_grace_that_is_none_is_refused(gallery, grace):
         gallery.optimize(grace=grace)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("target", ["v2", "the index of v1", "the gallery"])
 def test_it_is_refused_while_somebody_works(worn, files, target):
     gallery, path = worn

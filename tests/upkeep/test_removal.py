@@ -44,6 +44,7 @@ def test_the_name_can_be_registered_again(upgradable, linear):
     assert upgradable.upgrade("v2").transformed == 10
 
 
+@pytest.mark.full
 def test_the_source_of_a_finished_upgrade_can_go_when_nothing_was_made_from_it(upgradable):
     encoder = cs.encoders.Precomputed(
         {item: np.arange(6) for item in upgradable.get(list("abcdefghij"))["id"].to_pylist()}

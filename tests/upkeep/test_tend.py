@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import lance
-import lancedb
 import pytest
 
 import compatstore as cs
@@ -15,6 +14,9 @@ from compatstore.storage.compaction import FEWEST, Group, Piece
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.upgrade.leases.holding import hold_lease
 from compatstore.upkeep import tend as tend_module
+from lazily import Lazy
+
+lancedb = Lazy("lancedb")
 
 SINGLE = 120
 

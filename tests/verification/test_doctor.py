@@ -23,6 +23,7 @@ def environment():
     return verification.doctor()
 
 
+@pytest.mark.full
 def test_this_environment_is_fit(environment):
     assert environment.fit
     topics = by_topic(environment)
@@ -82,10 +83,12 @@ def test_a_gallery_is_looked_at_and_left_as_it_was(at, files):
     assert files(path) == before
 
 
+@pytest.mark.full
 def test_a_finished_upgrade_needs_no_room(at):
     assert "needed" not in by_topic(verification.doctor(at("cutover")))["disk"].what
 
 
+@pytest.mark.full
 def test_a_gallery_that_is_not_there_is_a_problem(tmp_path):
     result = CliRunner().invoke(app, ["doctor", str(tmp_path / "nothing"), "--json"])
     assert result.exit_code == 9
@@ -93,6 +96,7 @@ def test_a_gallery_that_is_not_there_is_a_problem(tmp_path):
     assert (found["level"], found["fix"].startswith("Make one: compatstore init")) == ("problem", True)
 
 
+@pytest.mark.full
 def test_the_core_loads_no_torch_for_it():
     program = "import sys\nimport compatstore.verification\nprint('torch' in sys.modules, 'lancedb' in sys.modules)"
     said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout

@@ -8,21 +8,22 @@ import shlex
 from datetime import datetime, timedelta
 from pathlib import Path
 
-import lancedb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 from click.testing import CliRunner
-from lancedb.index import BTree
-from sklearn.datasets import load_digits
 
 import compatstore as cs
 from compatstore.cli.app import app
 from compatstore.errors import InvalidInput
 from compatstore.verification import doctor, plain_vectors
 from compatstore.verification.plain_vectors import VectorTally
-from tiers import few
+from digits import load_digits
+from lazily import Lazy
+
+index = Lazy("lancedb.index")
+lancedb = Lazy("lancedb")
 
 PIXELS = load_digits().data[:900].astype(np.float32)
 
@@ -54,7 +55,7 @@ def contents(folder):
 @pytest.mark.full
 def test_a_table_is_looked_at_and_not_a_byte_is_written(tmp_path):
     table = adoptable(tmp_path, a_table(path=[f"{row}.jpg" if row % 9 else None for row in range(900)]))
-    table.create_index("key", config=BTree())
+    table.create_index("key", config=index.BTree())
     before, version = contents(tmp_path), table.version
     found = look(f"{tmp_path}#photos", source="path")
     assert contents(tmp_path) == before
@@ -101,7 +102,8 @@ def write(table, vectors, suffix, folder):
     return path
 
 
-@pytest.mark.parametrize("suffix", few(1, [".parquet", ".arrow", ".feather", ".npz", ".npy"]))
+@pytest.mark.full
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".feather", ".npz", ".npy"])
 def test_flaws_are_counted_in_files_of_all_kinds(suffix, tmp_path):
     vectors = PIXELS.copy()
     vectors[5], vectors[17, 3], vectors[800, 0] = 0, np.nan, np.inf
@@ -129,6 +131,7 @@ def test_arrays_and_tables_in_memory():
     assert look(np.ones((0, 3), np.float32))["zero vectors"].what == "none"
 
 
+@pytest.mark.full
 def test_rows_of_other_lengths_and_without_a_vector():
     values = [[1.0, 2.0, 3.0]] * 700 + [[1.0, 2.0]] * 20 + [None] * 3 + [[1.0, None, 2.0]]
     found = look(pa.table({"id": list(range(724)), "v": pa.array(values, pa.list_(pa.float32()))}))
@@ -199,6 +202,7 @@ def test_what_cannot_be_read_is_refused_by_name(tmp_path):
         doctor(tmp_path / "b.npz")
 
 
+@pytest.mark.full
 def test_options_that_name_columns_are_refused_for_a_gallery(tmp_path):
     version = cs.EmbeddingVersion("v1", dim=2)
     cs.Gallery.create(str(tmp_path / "gallery.lance"), version)
@@ -206,6 +210,7 @@ def test_options_that_name_columns_are_refused_for_a_gallery(tmp_path):
         doctor(tmp_path / "gallery.lance", vector="v1")
 
 
+@pytest.mark.full
 def test_a_table_without_vectors_is_a_problem():
     found = look(pa.table({"id": [1, 2]}))["vectors"]
     assert (found.level, "--vector COLUMN" in found.fix) == ("problem", True)

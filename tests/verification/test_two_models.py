@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits
 
 from compatstore.verification.two_models import effective_rank, find_mixture, neighbourhoods, range_of
-from tiers import few
+from digits import load_digits
 
 
 def unit(vectors):
@@ -50,6 +49,7 @@ def test_a_range_of_another_models_rows_is_found_and_named(models):
     assert 890 <= first < last <= 1_090
 
 
+@pytest.mark.full
 def test_a_rotation_alone_is_another_model(models):
     own = models[0]
     rotated = own @ np.linalg.qr(np.random.default_rng(0).normal(size=(64, 64)))[0].astype(np.float32)
@@ -57,7 +57,8 @@ def test_a_rotation_alone_is_another_model(models):
     assert find_mixture(np.where(foreign[:, None], rotated, own)).found
 
 
-@pytest.mark.parametrize("seed", few(1, range(2)))
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(2))
 def test_ten_classes_of_one_model_are_no_sign_in_whatever_order(models, seed):
     digits = load_digits().target
     for own in models:

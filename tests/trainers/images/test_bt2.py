@@ -8,41 +8,44 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 import compatstore as cs
+from compatstore import trainers
 from compatstore.encoders import NetworkEncoder
 from compatstore.encoders.backbones import SmallConvNet
 from compatstore.encoders.backbones.backbone import BasisTransformed
-from compatstore.encoders.backbones.basis_network import BasisNetwork, Parts
 from compatstore.errors import DimensionMismatch, InvalidInput
-from compatstore.trainers import BT2, Images, Independent, TrainedModel
-from compatstore.trainers.images.bt2 import BT2Objective
-from compatstore.trainers.images.source_model import FrozenSource, SourceKnowledge
+from compatstore.trainers import TrainedModel
+from lazily import Lazy
+
+basis_network = Lazy("compatstore.encoders.backbones.basis_network")
+bt2 = Lazy("compatstore.trainers.images.bt2")
+source_model = Lazy("compatstore.trainers.images.source_model")
+torch = Lazy("torch")
 
 TRAINING = {"width": 8, "epochs": 12, "batch_size": 32}
 BRIEFLY = TRAINING | {"epochs": 6}
 
 
 @pytest.fixture(scope="module")
-def split(digits: Images) -> tuple[Images, Images]:
+def split(digits: trainers.Images) -> tuple[trainers.Images, trainers.Images]:
     return digits.split(0.4, seed=0)
 
 
 @pytest.fixture(scope="module")
 def source(split) -> TrainedModel:
-    return Independent(dim=12, head="cosine", **TRAINING).fit(split[0].of_classes(range(5)))
+    return trainers.Independent(dim=12, head="cosine", **TRAINING).fit(split[0].of_classes(range(5)))
 
 
 @pytest.fixture(scope="module")
 def series(split, source) -> list[TrainedModel]:
     """Three versions of 12, 16 and 20 values."""
-    second = BT2(dim=16, extra=4, **TRAINING).fit(split[0], source, held_out=split[1])
-    third = BT2(dim=20, extra=4, **TRAINING).fit(split[0], second, held_out=split[1])
+    second = trainers.BT2(dim=16, extra=4, **TRAINING).fit(split[0], source, held_out=split[1])
+    third = trainers.BT2(dim=20, extra=4, **TRAINING).fit(split[0], second, held_out=split[1])
     return [source, second, third]
 
 
-def network_of(seed: int = 0) -> BasisNetwork:
+def network_of(seed: int = 0) -> basis_network.BasisNetwork:
     torch.manual_seed(seed)
     inner = SmallConvNet(size=8, dim=10 + 12, width=2)
     return BasisTransformed(inner=inner, source_dim=12, extra=4, scale=2.0).build().eval()
@@ -64,24 +67,29 @@ def test_a_change_of_basis_keeps_inner_products() -> None:
     torch.testing.assert_close(parts.output @ network.target_map().T, parts.target, rtol=1e-5, atol=1e-5)
 
 
-def objective_of(method: BT2, source: TrainedModel, images: Images, goal: FrozenSource | None) -> BT2Objective:
+def objective_of(
+    method: trainers.BT2, source: TrainedModel, images: trainers.Images, goal: source_model.FrozenSource | None
+) -> bt2.BT2Objective:
     preprocessing = method.preprocessing(images)
-    known = SourceKnowledge.of(source, images, dim=method.dim)
+    known = source_model.SourceKnowledge.of(source, images, dim=method.dim)
     network = method.target_backbone(preprocessing, source.encoder.dim).build()
-    return BT2Objective(
-        method, network, preprocessing, known.rows[:, :12], FrozenSource(source.encoder, method.dim), goal
+    return bt2.BT2Objective(
+        method, network, preprocessing, known.rows[:, :12], source_model.FrozenSource(source.encoder, method.dim), goal
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("head", ["cosine", "unit-linear"])
 @pytest.mark.parametrize("classified", ["target", "output"])
 def test_the_loss_is_its_four_terms(split, source, classified: str, head: str) -> None:
-    method = BT2(dim=14, extra=4, classified=classified, own_weight=0.5, target_weight=1.5, head=head, **TRAINING)
+    method = trainers.BT2(
+        dim=14, extra=4, classified=classified, own_weight=0.5, target_weight=1.5, head=head, **TRAINING
+    )
     objective = objective_of(method, source, split[0].take(range(40)), None)
     generator = torch.Generator().manual_seed(3)
     target, compared, output, of_source, goal = (torch.randn(7, n, generator=generator) for n in (10, 12, 14, 12, 10))
     labels = torch.tensor([0, 3, 9, 1, 1, 5, 7])
-    found = objective.loss(Parts(target, compared, output), labels, of_source, goal).item()
+    found = objective.loss(basis_network.Parts(target, compared, output), labels, of_source, goal).item()
 
     def cos(a: torch.Tensor, b: torch.Tensor) -> float:
         return sum(float(x) * float(y) for x, y in zip(a, b, strict=True)) / float(a.norm()) / float(b.norm())
@@ -103,8 +111,10 @@ def test_the_loss_is_its_four_terms(split, source, classified: str, head: str) -
 
 def test_gradients_reach_all_of_the_target_and_nothing_else(split, source) -> None:
     few = split[0].take(range(40))
-    method = BT2(dim=16, extra=4, **TRAINING)
-    goal = FrozenSource(Independent(dim=12, width=4, epochs=1, warmup_epochs=0).fit(few).encoder, 12)
+    method = trainers.BT2(dim=16, extra=4, **TRAINING)
+    goal = source_model.FrozenSource(
+        trainers.Independent(dim=12, width=4, epochs=1, warmup_epochs=0).fit(few).encoder, 12
+    )
     objective = objective_of(method, source, few, goal).train()
     objective(torch.from_numpy(few.images)[:, None], torch.from_numpy(np.asarray(few.labels))).backward()
     for name, parameter in objective.named_parameters():
@@ -170,7 +180,7 @@ def test_images_are_compared_with_given_vectors(split, source) -> None:
         part: directions[part.labels] + 0.3 * rng.normal(size=(len(part), 12)).astype(np.float32) for part in split
     }
     text = cs.EmbeddingVersion("captions", dim=12, model="a text model")
-    method = BT2(dim=16, extra=4, **BRIEFLY)
+    method = trainers.BT2(dim=16, extra=4, **BRIEFLY)
     model = method.fit_across(train, captions[train], text, held_out=test, held_out_vectors=captions[test])
     assert {"accuracy", "s/s", "t/s", "s/t", "t/t"} <= set(model.figures)
     assert model.figures["t/s"] > 0.8
@@ -188,8 +198,8 @@ def test_images_are_compared_with_given_vectors(split, source) -> None:
     for version, trainer, words in (
         (cs.EmbeddingVersion("a", dim=12, metric="l2", model="m"), method, 'Set metric="l2"'),
         (cs.EmbeddingVersion("a", dim=12, metric="l2", model="m"), replace(method, metric="l2"), "of any length"),
-        (text, BT2(dim=11, extra=4, **BRIEFLY), "dim of at least the source's 12"),
-        (text, BT2(dim=32, extra=13, **BRIEFLY), "extra of at most that; found dim=32, extra=13"),
+        (text, trainers.BT2(dim=11, extra=4, **BRIEFLY), "dim of at least the source's 12"),
+        (text, trainers.BT2(dim=32, extra=13, **BRIEFLY), "extra of at most that; found dim=32, extra=13"),
     ):
         with pytest.raises(InvalidInput, match=words):
             trainer.fit_across(train, captions[train], version)
@@ -197,10 +207,10 @@ def test_images_are_compared_with_given_vectors(split, source) -> None:
 
 def test_what_does_not_fit_is_refused(split, source) -> None:
     with pytest.raises(InvalidInput, match="extra from 1"):
-        BT2(dim=16, extra=16)
-    other = Independent(dim=9, width=2, epochs=1, warmup_epochs=0).fit(split[0].take(range(64)))
+        trainers.BT2(dim=16, extra=16)
+    other = trainers.Independent(dim=9, width=2, epochs=1, warmup_epochs=0).fit(split[0].take(range(64)))
     with pytest.raises(InvalidInput, match="12 values; found 9"):
-        BT2(dim=16, extra=4, **TRAINING).fit(split[0], source, target=other)
+        trainers.BT2(dim=16, extra=4, **TRAINING).fit(split[0], source, target=other)
     shape = BasisTransformed(inner=SmallConvNet(size=8, dim=20), source_dim=12, extra=4)
     with pytest.raises(InvalidInput, match="1 <= extra <= source_dim"):
         replace(shape, extra=13)

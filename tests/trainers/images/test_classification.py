@@ -1,3 +1,6 @@
+from __future__ import annotations
+
+import functools
 import warnings
 from pathlib import Path
 from typing import Any
@@ -5,49 +8,62 @@ from typing import Any
 import numpy as np
 import pytest
 from PIL import Image
-from sklearn.datasets import load_digits
-from sklearn.neighbors import KNeighborsClassifier
 
 import compatstore as cs
+from compatstore import trainers
 from compatstore.encoders import NetworkEncoder
 from compatstore.errors import InvalidInput
-from compatstore.trainers import Images, Independent
-from compatstore.trainers.images.classification import accuracy
 from compatstore.trainers.training import EpochProgress
-from tiers import few
+from digits import load_digits
+from lazily import Lazy
+
+classification = Lazy("compatstore.trainers.images.classification")
+neighbors = Lazy("sklearn.neighbors")
 
 
-def digits() -> tuple[Images, Images]:
+@functools.cache
+def halves() -> tuple[trainers.Images, trainers.Images]:
+    """Digits to learn from, and others."""
     data = load_digits()
-    return Images((data.images * 255 / 16).astype(np.uint8), data.target).split(0.4, seed=0)
+    return trainers.Images((data.images * 255 / 16).astype(np.uint8), data.target).split(0.4, seed=0)
 
 
-TRAIN, TEST = digits()
+def lessons() -> trainers.Images:
+    return halves()[0]
 
 
-def first_neighbour(encoder: NetworkEncoder, images: Images) -> float:
+def others() -> trainers.Images:
+    return halves()[1]
+
+
+def first_neighbour(encoder: NetworkEncoder, images: trainers.Images) -> float:
     """Share of images whose nearest other image is of the same class (CMC-1)."""
     vectors, labels = encoder.encode(list(images.images)), np.asarray(images.labels)
-    nearest = KNeighborsClassifier(1).fit(vectors, labels).kneighbors(n_neighbors=1, return_distance=False)[:, 0]
+    nearest = (
+        neighbors.KNeighborsClassifier(1).fit(vectors, labels).kneighbors(n_neighbors=1, return_distance=False)[:, 0]
+    )
     return float(np.mean(labels[nearest] == labels))
 
 
 @pytest.mark.full
 def test_a_model_of_five_digits_is_good_at_them_and_weaker_on_all_ten() -> None:
-    source = Independent(dim=16, width=8, epochs=10).fit(TRAIN.of_classes(range(5)), held_out=TEST.of_classes(range(5)))
-    target = Independent(dim=64, width=16, epochs=10).fit(TRAIN, held_out=TEST)
+    source = trainers.Independent(dim=16, width=8, epochs=10).fit(
+        lessons().of_classes(range(5)), held_out=others().of_classes(range(5))
+    )
+    target = trainers.Independent(dim=64, width=16, epochs=10).fit(lessons(), held_out=others())
     assert source.figures["accuracy"] > 0.95
     assert target.figures["accuracy"] > 0.95
-    assert 0.5 < first_neighbour(source.encoder, TEST) < first_neighbour(target.encoder, TEST) - 0.05
+    assert 0.5 < first_neighbour(source.encoder, others()) < first_neighbour(target.encoder, others()) - 0.05
     assert source.class_names == ("0", "1", "2", "3", "4")
     assert (source.head.shape, source.head.dtype) == ((5, 16), np.float32)
 
 
-@pytest.mark.parametrize("head", few(3, ["linear", "unit-linear", "cosine", "arcface", "cosface"]))
+@pytest.mark.full
+@pytest.mark.parametrize("head", ["linear", "unit-linear", "cosine", "arcface", "cosface"])
 def test_every_head_classifies_with_its_rows(head: str) -> None:
-    few = TRAIN.of_classes(["3", "8"])
-    model = Independent(dim=8, width=4, epochs=20, head=head).fit(few)
-    assert accuracy(model.encoder, model.head, TEST.of_classes(["3", "8"])) > 0.9
+    few = lessons().of_classes(["3", "8"])
+    model = trainers.Independent(dim=8, width=4, epochs=20, head=head).fit(few)
+    assert classification.accuracy(model.encoder, model.head, others().of_classes(["3", "8"])) > 0.9
     lengths = np.linalg.norm(model.encoder.encode(list(few.images)), axis=1)
     assert np.allclose(lengths, 1, atol=1e-5) == (head != "linear")
     # Where a head's rows are as long as they were trained to be, that length is a part of the logits.
@@ -61,9 +77,9 @@ def test_seeds_repeat_a_run_and_leave_the_callers_random_state_alone() -> None:
     torch.manual_seed(7)
     expected = torch.rand(1)
     torch.manual_seed(7)
-    few = TRAIN.take(range(100))
+    few = lessons().take(range(100))
     prints = [
-        Independent(dim=4, width=4, epochs=1, warmup_epochs=0, seed=seed).fit(few).encoder.fingerprint
+        trainers.Independent(dim=4, width=4, epochs=1, warmup_epochs=0, seed=seed).fit(few).encoder.fingerprint
         for seed in (0, 0, 1)
     ]
     assert prints[0] == prints[1] != prints[2]
@@ -72,7 +88,7 @@ def test_seeds_repeat_a_run_and_leave_the_callers_random_state_alone() -> None:
 
 def test_progress_is_reported_once_an_epoch() -> None:
     seen: list[EpochProgress] = []
-    Independent(dim=4, width=4, epochs=3).fit(TRAIN.take(range(64)), progress=seen.append)
+    trainers.Independent(dim=4, width=4, epochs=3).fit(lessons().take(range(64)), progress=seen.append)
     assert [(progress.epoch, progress.epochs) for progress in seen] == [(1, 3), (2, 3), (3, 3)]
     assert seen[-1].loss < seen[0].loss
 
@@ -85,21 +101,23 @@ def test_files_of_every_mode_can_be_trained_on(tmp_path: Path) -> None:
             grey.convert(mode).save(tmp_path / name / f"{index}.png")
     (tmp_path / "single").mkdir()
     Image.new("L", (20, 14), 128).save(tmp_path / "single" / "only.png")
-    images = Images.from_folder(tmp_path)
-    model = Independent(dim=4, width=4, epochs=2, size=16, batch_size=4).fit(images)
+    images = trainers.Images.from_folder(tmp_path)
+    model = trainers.Independent(dim=4, width=4, epochs=2, size=16, batch_size=4).fit(images)
     assert model.head.shape == (3, 4)
     assert NetworkEncoder.from_bytes(model.encoder.to_bytes()).encode(list(images.images)).shape == (9, 4)
     with pytest.raises(InvalidInput, match="size in pixels"):
-        Independent(dim=4).fit(images)
+        trainers.Independent(dim=4).fit(images)
 
 
 def test_what_cannot_be_trained_is_refused() -> None:
     with pytest.raises(InvalidInput, match="two classes"):
-        Independent(dim=4).fit(TRAIN.of_classes(["1"]))
+        trainers.Independent(dim=4).fit(lessons().of_classes(["1"]))
     with pytest.raises(InvalidInput, match="measure a classifier"):
-        Independent(dim=4).fit(TRAIN, held_out=TEST.of_classes(range(5)))
+        trainers.Independent(dim=4).fit(lessons(), held_out=others().of_classes(range(5)))
     with pytest.raises(InvalidInput, match="finite loss"):
-        Independent(dim=4, width=4, epochs=2, optimiser="sgd", learning_rate=1e30).fit(TRAIN.take(range(64)))
+        trainers.Independent(dim=4, width=4, epochs=2, optimiser="sgd", learning_rate=1e30).fit(
+            lessons().take(range(64))
+        )
 
 
 @pytest.mark.parametrize(
@@ -114,7 +132,7 @@ def test_what_cannot_be_trained_is_refused() -> None:
 )
 def test_settings_out_of_range_are_refused(settings: dict[str, object], words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
-        Independent(**settings)
+        trainers.Independent(**settings)
 
 
 @pytest.mark.parametrize(
@@ -128,17 +146,18 @@ def test_settings_out_of_range_are_refused(settings: dict[str, object], words: s
     ],
 )
 def test_a_model_says_the_loss_that_it_was_trained_by(settings: dict[str, Any], loss: cs.HeadLoss) -> None:
-    model = Independent(dim=4, width=4, epochs=1, warmup_epochs=0, **settings).fit(TRAIN.take(range(64)))
+    model = trainers.Independent(dim=4, width=4, epochs=1, warmup_epochs=0, **settings).fit(lessons().take(range(64)))
     assert model.head_loss == model.version("v1").head_loss == loss
 
 
+@pytest.mark.full
 def test_arcface_that_ends_opposite_to_its_rows_warns_and_cosface_does_not_end_there() -> None:
     """Labels that images do not tell: ArcFace's margin costs least at an angle of pi - m / 2, CosFace's the same."""
     rng = np.random.default_rng(0)
-    noise = Images(rng.integers(0, 255, (400, 8, 8), np.uint8), np.arange(400) % 10)
+    noise = trainers.Images(rng.integers(0, 255, (400, 8, 8), np.uint8), np.arange(400) % 10)
     own = {}
     for head in ("arcface", "cosface"):
-        trainer = Independent(
+        trainer = trainers.Independent(
             dim=8,
             width=4,
             epochs=10,

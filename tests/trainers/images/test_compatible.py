@@ -3,52 +3,68 @@
 from __future__ import annotations
 
 import copy
+import functools
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-from sklearn.datasets import load_digits
 
 import compatstore as cs
+from compatstore import trainers
 from compatstore.encoders import NetworkEncoder
 from compatstore.encoders.backbones import SmallConvNet
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import FingerprintMismatch, Incompatible, InvalidInput
-from compatstore.trainers import BCT, RACT, Augmentation, Images, Independent, TrainedModel
-from compatstore.trainers.images.source_model import FrozenSource, SourceKnowledge, class_means
+from compatstore.trainers import TrainedModel
+from digits import load_digits
+from lazily import Lazy
 from tiers import few
 
-DATA = load_digits()
-TRAIN, TEST = Images((DATA.images * 255 / 16).astype(np.uint8), DATA.target).split(0.4, seed=0)
+source_model = Lazy("compatstore.trainers.images.source_model")
+torch = Lazy("torch")
+
+
+@functools.cache
+def halves() -> tuple[trainers.Images, trainers.Images]:
+    """Digits to learn from, and others."""
+    data = load_digits()
+    return trainers.Images((data.images * 255 / 16).astype(np.uint8), data.target).split(0.4, seed=0)
+
+
+def lessons() -> trainers.Images:
+    return halves()[0]
+
+
+def others() -> trainers.Images:
+    return halves()[1]
 
 
 @pytest.fixture(scope="module")
 def source() -> TrainedModel:
-    return Independent(dim=12, width=8, epochs=8, head="cosine").fit(TRAIN.of_classes(range(5)))
+    return trainers.Independent(dim=12, width=8, epochs=8, head="cosine").fit(lessons().of_classes(range(5)))
 
 
 @pytest.fixture(scope="module", params=few(1, [12, 20]), ids=["BCT", "BCT(+8)"])
 def target(request: pytest.FixtureRequest, source: TrainedModel):
-    trainer = BCT(dim=request.param, width=12, epochs=10, batch_size=32, head="cosine")
-    return trainer.fit(TRAIN, source, held_out=TEST)
+    trainer = trainers.BCT(dim=request.param, width=12, epochs=10, batch_size=32, head="cosine")
+    return trainer.fit(lessons(), source, held_out=others())
 
 
 def nearest_is_right(gallery: cs.Gallery, version: str | None = None) -> float:
     """Share of test images whose nearest other image in the gallery is of their class."""
     right = []
-    for row, image in enumerate(TEST.images[:80]):
+    for row, image in enumerate(others().images[:80]):
         found = gallery.search(image, k=2, version=version, columns=["id", "digit"]).to_pydict()
         other = next(i for i, item in enumerate(found["id"]) if item != str(row))
-        right.append(found["digit"][other] == TEST.labels[row])
+        right.append(found["digit"][other] == others().labels[row])
     return float(np.mean(right))
 
 
 def test_target_queries_search_the_source_gallery_before_any_backfill(tmp_path: Path, source, target) -> None:
     gallery = cs.Gallery.create(str(tmp_path / "digits.lance"), source.version("v1"))
-    vectors = source.encoder.encode(list(TEST.images))
-    gallery.add({"id": [str(i) for i in range(len(TEST))], "vector": vectors, "digit": list(TEST.labels)})
+    vectors = source.encoder.encode(list(others().images))
+    gallery.add({"id": [str(i) for i in range(len(others()))], "vector": vectors, "digit": list(others().labels)})
     gallery.register(target.version("v2"))
     gallery.link(target.artifact, "v1", "v2")
     assert nearest_is_right(gallery, "v2") > 0.6
@@ -62,8 +78,8 @@ def test_an_artifact_belongs_to_its_two_models_and_their_metric(source, target) 
     target.artifact.check(source.version("v1"), target.version("v2"))
     for v1, v2 in (
         (source.version("v1", metric="l2"), target.version("v2", metric="l2")),
-        (source.version("v1"), Independent(dim=target.encoder.dim, width=2, epochs=1, warmup_epochs=0)
-         .fit(TRAIN.take(range(64))).version("v2")),
+        (source.version("v1"), trainers.Independent(dim=target.encoder.dim, width=2, epochs=1, warmup_epochs=0)
+         .fit(lessons().take(range(64))).version("v2")),
     ):  # fmt: skip
         with pytest.raises(FingerprintMismatch):
             target.artifact.check(v1, v2)
@@ -72,8 +88,8 @@ def test_an_artifact_belongs_to_its_two_models_and_their_metric(source, target) 
 def test_training_leaves_the_source_as_it_was_and_repeats(source) -> None:
     before = source.encoder.fingerprint, source.head.tobytes()
     state = copy.deepcopy(source.encoder.module.state_dict())
-    trainer = BCT(dim=12, width=4, epochs=2, batch_size=32, augmentation=Augmentation())
-    few = TRAIN.take(range(150))
+    trainer = trainers.BCT(dim=12, width=4, epochs=2, batch_size=32, augmentation=trainers.Augmentation())
+    few = lessons().take(range(150))
     prints = {trainer.fit(few, source).encoder.fingerprint for _ in range(2)}
     assert len(prints) == 1
     assert (source.encoder.fingerprint, source.head.tobytes()) == before
@@ -82,18 +98,20 @@ def test_training_leaves_the_source_as_it_was_and_repeats(source) -> None:
 
 
 def test_views_that_a_source_embeds_are_float32_in_bfloat16_too(source) -> None:
-    trainer = RACT(dim=12, width=4, epochs=1, warmup_epochs=0, batch_size=32, augmentation=Augmentation())
-    model = replace(trainer, precision="bfloat16").fit(TRAIN.take(range(64)), source)
+    trainer = trainers.RACT(
+        dim=12, width=4, epochs=1, warmup_epochs=0, batch_size=32, augmentation=trainers.Augmentation()
+    )
+    model = replace(trainer, precision="bfloat16").fit(lessons().take(range(64)), source)
     assert np.isfinite(model.figures["loss"])
 
 
 def test_only_the_target_is_trained(source) -> None:
-    method = BCT(dim=12, width=4, head="cosine")
-    few = TRAIN.take(range(64))
-    known = SourceKnowledge.of(source, few, dim=12)
+    method = trainers.BCT(dim=12, width=4, head="cosine")
+    few = lessons().take(range(64))
+    known = source_model.SourceKnowledge.of(source, few, dim=12)
     preprocessing = method.preprocessing(few)
     objective = method.objective(
-        method.backbone(preprocessing).build(), preprocessing, FrozenSource(source.encoder, 12), known
+        method.backbone(preprocessing).build(), preprocessing, source_model.FrozenSource(source.encoder, 12), known
     )
     objective.train()
     assert not any(module.training for module in objective.source.modules())
@@ -112,41 +130,47 @@ def test_the_source_sees_views_as_its_own_encoder_would() -> None:
     for size, mode in ((16, "RGB"), (16, "L"), (8, "RGB"), (8, "L")):
         backbone = SmallConvNet(size=size, dim=6, channels=len(mode), width=4)
         encoder = NetworkEncoder(backbone, Preprocessing(size=size, mode=mode), normalise=True, device="cpu")
-        seen = FrozenSource(encoder, 9)(views).numpy()
+        seen = source_model.FrozenSource(encoder, 9)(views).numpy()
         # Pillow rounds grey values and resized pixels to whole numbers.
         np.testing.assert_allclose(seen[:, :6], encoder.encode(list(images)), atol=5e-3)
         assert not seen[:, 6:].any()
 
 
+@pytest.mark.full
 def test_classes_new_to_the_source_get_the_mean_of_its_features(source) -> None:
-    known = SourceKnowledge.of(source, TRAIN, dim=15, take="head")
-    features = source.encoder.encode(list(TRAIN.images))
+    known = source_model.SourceKnowledge.of(source, lessons(), dim=15, take="head")
+    features = source.encoder.encode(list(lessons().images))
     assert known.known.tolist() == [True] * 5 + [False] * 5
     np.testing.assert_array_equal(known.rows[:5, :12], source.head)
     for digit in range(5, 10):
-        mean = features[np.asarray(TRAIN.labels) == digit].mean(axis=0)
+        mean = features[np.asarray(lessons().labels) == digit].mean(axis=0)
         np.testing.assert_allclose(known.rows[digit, :12], mean / np.linalg.norm(mean), rtol=1e-4, atol=1e-5)
     assert not known.rows[:, 12:].any()
-    means = SourceKnowledge.of(source, TRAIN, dim=12)
+    means = source_model.SourceKnowledge.of(source, lessons(), dim=12)
     assert not np.allclose(means.rows[:5], source.head, atol=1e-3)
-    plain = SourceKnowledge.of(source, TRAIN, dim=12, take="plain-means")
+    plain = source_model.SourceKnowledge.of(source, lessons(), dim=12, take="plain-means")
     for digit in range(10):
-        mean = features[np.asarray(TRAIN.labels) == digit].mean(axis=0)
+        mean = features[np.asarray(lessons().labels) == digit].mean(axis=0)
         np.testing.assert_allclose(plain.rows[digit], mean, rtol=1e-4, atol=1e-5)
-    seen = TRAIN.of_classes(range(4))
-    np.testing.assert_array_equal(SourceKnowledge.of(source, seen, dim=12).rows, source.head[:4])
-    assert class_means(torch.ones(2, 3), torch.tensor([2, 2]), 4).tolist() == [[0] * 3, [0] * 3, [1] * 3, [0] * 3]
+    seen = lessons().of_classes(range(4))
+    np.testing.assert_array_equal(source_model.SourceKnowledge.of(source, seen, dim=12).rows, source.head[:4])
+    assert source_model.class_means(torch.ones(2, 3), torch.tensor([2, 2]), 4).tolist() == [
+        [0] * 3,
+        [0] * 3,
+        [1] * 3,
+        [0] * 3,
+    ]
 
 
 def test_a_model_that_was_trained_compatibly_is_the_next_ones_source(source) -> None:
-    trainer, few = BCT(dim=12, width=4, epochs=1, warmup_epochs=0, head="cosine"), TRAIN.take(range(200))
+    trainer, few = trainers.BCT(dim=12, width=4, epochs=1, warmup_epochs=0, head="cosine"), lessons().take(range(200))
     second = trainer.fit(few, source)
     third = trainer.fit(few, second)
     third.artifact.check(second.version("v2"), third.version("v3"))
 
 
 def test_a_checkpoint_of_another_source_is_refused(tmp_path: Path, source, target) -> None:
-    trainer, few = BCT(dim=20, width=4, epochs=1, warmup_epochs=0), TRAIN.take(range(80))
+    trainer, few = trainers.BCT(dim=20, width=4, epochs=1, warmup_epochs=0), lessons().take(range(80))
     path = tmp_path / "training.safetensors"
     first = trainer.fit(few, source, checkpoint=path)
     assert trainer.fit(few, source, checkpoint=path).encoder.fingerprint == first.encoder.fingerprint
@@ -156,12 +180,12 @@ def test_a_checkpoint_of_another_source_is_refused(tmp_path: Path, source, targe
 
 def test_what_cannot_be_compared_is_refused(source) -> None:
     with pytest.raises(InvalidInput, match="at most 8 values; found 12"):
-        BCT(dim=8).fit(TRAIN, source)
+        trainers.BCT(dim=8).fit(lessons(), source)
     with pytest.raises(InvalidInput, match='metric="cosine"'):
-        BCT(dim=12, head="linear", metric="l2").fit(TRAIN, source)
+        trainers.BCT(dim=12, head="linear", metric="l2").fit(lessons(), source)
     with pytest.raises(InvalidInput, match="two classes"):
-        BCT(dim=12).fit(TRAIN.of_classes([1]), source)
+        trainers.BCT(dim=12).fit(lessons().of_classes([1]), source)
     with pytest.raises(InvalidInput, match="weight >= 0"):
-        BCT(dim=12, weight=-1.0)
+        trainers.BCT(dim=12, weight=-1.0)
     with pytest.raises(InvalidInput, match="metric of"):
-        BCT(dim=12, metric="far")
+        trainers.BCT(dim=12, metric="far")

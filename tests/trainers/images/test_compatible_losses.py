@@ -6,20 +6,22 @@ import math
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
 
+from compatstore import trainers
 from compatstore.encoders.backbones import SmallConvNet
 from compatstore.encoders.network import NetworkEncoder, Preprocessing
 from compatstore.errors import InvalidInput
-from compatstore.trainers import BCT, FocalDistillation, Images, LCEAlignment, Regression, UniBCT
-from compatstore.trainers.images.bct import refined_features
-from compatstore.trainers.images.classification import ClassHead
-from compatstore.trainers.images.compatible import CompatibleTraining, Views
-from compatstore.trainers.images.source_model import FrozenSource, SourceKnowledge
+from lazily import Lazy
 from properties import examples
+
+bct = Lazy("compatstore.trainers.images.bct")
+classification = Lazy("compatstore.trainers.images.classification")
+compatible = Lazy("compatstore.trainers.images.compatible")
+nn = Lazy("torch.nn")
+source_model = Lazy("compatstore.trainers.images.source_model")
+torch = Lazy("torch")
 
 CLASSES, DIM = 4, 6
 HEADS = ["linear", "unit-linear", "cosine", "arcface", "cosface"]
@@ -29,22 +31,21 @@ def vectors(n: int, seed: int, dim: int = DIM) -> torch.Tensor:
     return torch.from_numpy(np.random.default_rng(seed).normal(size=(n, dim)).astype(np.float32))
 
 
-class Batch(Views):
+def views_of(embeddings: torch.Tensor, source: torch.Tensor, labels: torch.Tensor) -> compatible.Views:
     """Views whose source embeddings are given."""
+    made = compatible.Views(torch.empty(0), labels, embeddings, nn.Identity())
+    made.__dict__["source"] = source
+    return made
 
-    def __init__(self, embeddings: torch.Tensor, source: torch.Tensor, labels: torch.Tensor) -> None:
-        super().__init__(torch.empty(0), labels, embeddings, nn.Identity())
-        self.__dict__["source"] = source
 
-
-def batch(seed: int = 0, n: int = 9) -> Batch:
+def batch(seed: int = 0, n: int = 9) -> compatible.Views:
     labels = torch.from_numpy(np.random.default_rng(seed).integers(0, CLASSES, n))
-    return Batch(vectors(n, seed + 1), vectors(n, seed + 2), labels)
+    return views_of(vectors(n, seed + 1), vectors(n, seed + 2), labels)
 
 
-def knowledge(seed: int = 5, n: int = 23) -> SourceKnowledge:
+def knowledge(seed: int = 5, n: int = 23) -> source_model.SourceKnowledge:
     labels = torch.from_numpy(np.arange(n) % CLASSES)
-    return SourceKnowledge(
+    return source_model.SourceKnowledge(
         rows=vectors(CLASSES, seed),
         features=vectors(n, seed + 1),
         labels=labels,
@@ -64,7 +65,7 @@ def cross_entropy(logits: list[float], label: int) -> float:
     return math.log(sum(math.exp(value) for value in logits)) - logits[label]
 
 
-def class_loss(method: CompatibleTraining, embedding, rows, label: int) -> float:
+def class_loss(method: compatible.CompatibleTraining, embedding, rows, label: int) -> float:
     """One embedding's loss through a head, as the heads are defined."""
     if method.head in ("linear", "unit-linear"):
         length = 1 if method.head == "linear" else math.sqrt(dot(embedding, embedding))
@@ -84,9 +85,11 @@ def class_loss(method: CompatibleTraining, embedding, rows, label: int) -> float
     return cross_entropy(logits, label)
 
 
-def loss_of(method: CompatibleTraining, views: Batch, known: SourceKnowledge) -> torch.Tensor:
+def loss_of(
+    method: compatible.CompatibleTraining, views: compatible.Views, known: source_model.SourceKnowledge
+) -> torch.Tensor:
     torch.manual_seed(0)
-    return method.term(known, ClassHead(method, CLASSES))(views)
+    return method.term(known, classification.ClassHead(method, CLASSES))(views)
 
 
 def close(found: torch.Tensor, expected: float) -> None:
@@ -97,7 +100,7 @@ def close(found: torch.Tensor, expected: float) -> None:
 @given(seed=st.integers(0, 99), head=st.sampled_from(HEADS), smoothing=st.floats(0, 0.5))
 @examples(40)
 def test_bct_classifies_through_the_source_s_rows(seed: int, head: str, smoothing: float) -> None:
-    method = BCT(dim=DIM, head=head, weight=2.5, scale=7.0, margin=0.4, label_smoothing=smoothing)
+    method = trainers.BCT(dim=DIM, head=head, weight=2.5, scale=7.0, margin=0.4, label_smoothing=smoothing)
     views, known = batch(seed), knowledge(seed + 50)
     plain = [class_loss(method, e, known.rows, int(y)) for e, y in zip(views.embeddings, views.labels, strict=True)]
     close(loss_of(method, views, known), 2.5 * sum(plain) / len(plain))
@@ -112,7 +115,7 @@ def test_regression_measures_the_distance_to_the_source(distance: str) -> None:
     else:
         length = sum(dot(f, f) for f in known.features) / len(known.features)
         plain = sum(dot(t - s, t - s) for t, s in pairs) / len(pairs) / length
-    close(loss_of(Regression(dim=DIM, distance=distance, weight=3.0), views, known), 3 * plain)
+    close(loss_of(trainers.Regression(dim=DIM, distance=distance, weight=3.0), views, known), 3 * plain)
 
 
 def test_focal_distillation_weighs_what_the_source_gets_right() -> None:
@@ -124,7 +127,7 @@ def test_focal_distillation_weighs_what_the_source_gets_right() -> None:
         right += correct
         total += (0.5 + 4.0 * correct) * dot(t - s, t - s) / length
     assert 0 < right < 40
-    close(loss_of(FocalDistillation(dim=DIM, alpha=0.5, beta=4.0, weight=2.0), views, known), 2 * total / 40)
+    close(loss_of(trainers.FocalDistillation(dim=DIM, alpha=0.5, beta=4.0, weight=2.0), views, known), 2 * total / 40)
 
 
 def walk(features: np.ndarray, temperature: float, restart: float) -> np.ndarray:
@@ -141,7 +144,7 @@ def walk(features: np.ndarray, temperature: float, restart: float) -> np.ndarray
 @pytest.mark.parametrize(("temperature", "restart"), [(0.1, 0.1), (1.0, 0.5), (0.3, 1.0)])
 def test_unibct_refines_features_by_a_random_walk_in_their_class(temperature: float, restart: float) -> None:
     views, known = batch(), knowledge()
-    refined = refined_features(known.features, known.labels, temperature=temperature, restart=restart)
+    refined = bct.refined_features(known.features, known.labels, temperature=temperature, restart=restart)
     expected, prototypes = np.empty((len(known.features), DIM)), []
     length = sum(math.sqrt(dot(row, row)) for row in known.rows) / CLASSES
     for label in range(CLASSES):
@@ -150,16 +153,16 @@ def test_unibct_refines_features_by_a_random_walk_in_their_class(temperature: fl
         mean = expected[members].mean(axis=0)
         prototypes.append(length * mean / math.sqrt(dot(mean, mean)))
     np.testing.assert_allclose(refined, expected, rtol=1e-4, atol=1e-5)
-    method = UniBCT(dim=DIM, temperature=temperature, restart=restart, weight=0.5)
+    method = trainers.UniBCT(dim=DIM, temperature=temperature, restart=restart, weight=0.5)
     plain = [class_loss(method, e, prototypes, int(y)) for e, y in zip(views.embeddings, views.labels, strict=True)]
     close(loss_of(method, views, known), 0.5 * sum(plain) / len(plain))
 
 
 def test_lce_aligns_rows_with_centres_and_keeps_items_in_their_boundary() -> None:
     views, known = batch(), knowledge()
-    method = LCEAlignment(dim=DIM, alignment=100.0, boundary=2.0, head="cosine")
+    method = trainers.LCEAlignment(dim=DIM, alignment=100.0, boundary=2.0, head="cosine")
     torch.manual_seed(0)
-    rows = ClassHead(method, CLASSES).rows.detach()
+    rows = classification.ClassHead(method, CLASSES).rows.detach()
     alignment, centres, boundaries = 0.0, [], []
     for label in range(CLASSES):
         members = [f / math.sqrt(dot(f, f)) for f, y in zip(known.features, known.labels, strict=True) if y == label]
@@ -178,38 +181,40 @@ def test_lce_aligns_rows_with_centres_and_keeps_items_in_their_boundary() -> Non
 
 def test_a_class_that_the_source_never_saw_has_no_boundary() -> None:
     known = knowledge()
-    some = SourceKnowledge(
+    some = source_model.SourceKnowledge(
         rows=known.rows, features=known.features[:3], labels=torch.tensor([0, 1, 2]), known=known.known
     )
     views = batch()
-    assert loss_of(LCEAlignment(dim=DIM, alignment=0.0), views, some).isfinite()
+    assert loss_of(trainers.LCEAlignment(dim=DIM, alignment=0.0), views, some).isfinite()
 
 
-METHODS = [BCT, Regression, FocalDistillation, UniBCT, LCEAlignment]
+METHODS = ["BCT", "Regression", "FocalDistillation", "UniBCT", "LCEAlignment"]
 
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("head", ["linear", "arcface"])
-def test_gradients_reach_the_target_and_nothing_of_the_source(method: type[CompatibleTraining], head: str) -> None:
-    images = Images(np.random.default_rng(0).integers(0, 255, (12, 8, 8), np.uint8), np.arange(12) % CLASSES)
+def test_gradients_reach_the_target_and_nothing_of_the_source(method: str, head: str) -> None:
+    images = trainers.Images(np.random.default_rng(0).integers(0, 255, (12, 8, 8), np.uint8), np.arange(12) % CLASSES)
     preprocessing = Preprocessing(size=8, mode="L")
     encoder = NetworkEncoder(SmallConvNet(size=8, dim=DIM, width=2), preprocessing, normalise=True, device="cpu")
-    trainer = method(dim=DIM + 2, width=2, head=head)
+    trainer = getattr(trainers, method)(dim=DIM + 2, width=2, head=head)
     features = torch.nn.functional.pad(torch.from_numpy(encoder.encode(list(images.images))), (0, 2))
     labels = torch.from_numpy(np.asarray(images.labels))
     rows = torch.nn.functional.pad(vectors(CLASSES, 1), (0, 2))
-    known = SourceKnowledge(rows=rows, features=features, labels=labels, known=torch.ones(CLASSES, dtype=torch.bool))
+    known = source_model.SourceKnowledge(
+        rows=rows, features=features, labels=labels, known=torch.ones(CLASSES, dtype=torch.bool)
+    )
     network = SmallConvNet(size=8, dim=DIM + 2, width=2).build()
-    objective = trainer.objective(network, preprocessing, FrozenSource(encoder, DIM + 2), known).train()
+    objective = trainer.objective(network, preprocessing, source_model.FrozenSource(encoder, DIM + 2), known).train()
     before = {name: tensor.clone() for name, tensor in objective.source.state_dict().items()}
     pixels = torch.from_numpy(images.images)[:, None]
     # Of the term alone: the target's own loss reaches all of the target anyway.
-    views = Views(pixels, labels, objective.embed(pixels), objective.source)
+    views = compatible.Views(pixels, labels, objective.embed(pixels), objective.source)
     objective.term(views).backward()
     for name, parameter in objective.network.named_parameters():
         assert parameter.grad is not None, name
     assert any(parameter.grad.any() for parameter in objective.network.parameters())
-    assert (objective.head.rows.grad is not None) == (method is LCEAlignment)
+    assert (objective.head.rows.grad is not None) == (method == "LCEAlignment")
     assert not any(parameter.requires_grad for parameter in objective.source.parameters())
     assert not any(module.training for module in objective.source.modules())
     for name, tensor in objective.source.state_dict().items():
@@ -219,13 +224,13 @@ def test_gradients_reach_the_target_and_nothing_of_the_source(method: type[Compa
 @pytest.mark.parametrize("head", HEADS)
 def test_own_loss_and_term_are_weighed_apart(head: str) -> None:
     """`own_weight L(kappa_t) + weight L(w_s)`, both written out."""
-    images = Images(np.random.default_rng(0).integers(0, 255, (12, 8, 8), np.uint8), np.arange(12) % CLASSES)
+    images = trainers.Images(np.random.default_rng(0).integers(0, 255, (12, 8, 8), np.uint8), np.arange(12) % CLASSES)
     preprocessing = Preprocessing(size=8, mode="L")
     encoder = NetworkEncoder(SmallConvNet(size=8, dim=DIM, width=2), preprocessing, device="cpu")
-    trainer = BCT(dim=DIM, width=2, head=head, own_weight=0.25, weight=7.0, label_smoothing=0.1)
+    trainer = trainers.BCT(dim=DIM, width=2, head=head, own_weight=0.25, weight=7.0, label_smoothing=0.1)
     known = knowledge()
     network = SmallConvNet(size=8, dim=DIM, width=2).build()
-    objective = trainer.objective(network, preprocessing, FrozenSource(encoder, DIM), known).eval()
+    objective = trainer.objective(network, preprocessing, source_model.FrozenSource(encoder, DIM), known).eval()
     pixels, labels = torch.from_numpy(images.images)[:, None], torch.from_numpy(np.asarray(images.labels))
     with torch.no_grad():
         found, embeddings = objective(pixels, labels), objective.embed(pixels)
@@ -239,17 +244,15 @@ def test_own_loss_and_term_are_weighed_apart(head: str) -> None:
 @pytest.mark.parametrize(
     ("method", "setting", "words"),
     [
-        (BCT, {"own_weight": 0.0}, "own_weight > 0"),
-        (Regression, {"distance": "l1"}, "distance of"),
-        (Regression, {"weight": -1.0}, "weight >= 0"),
-        (FocalDistillation, {"beta": -1.0}, "beta >= 0; found beta=-1.0"),
-        (UniBCT, {"restart": 0.0}, "restart above 0"),
-        (UniBCT, {"temperature": 0.0}, "temperature > 0"),
-        (LCEAlignment, {"boundary": -0.1}, "boundary >= 0"),
+        ("BCT", {"own_weight": 0.0}, "own_weight > 0"),
+        ("Regression", {"distance": "l1"}, "distance of"),
+        ("Regression", {"weight": -1.0}, "weight >= 0"),
+        ("FocalDistillation", {"beta": -1.0}, "beta >= 0; found beta=-1.0"),
+        ("UniBCT", {"restart": 0.0}, "restart above 0"),
+        ("UniBCT", {"temperature": 0.0}, "temperature > 0"),
+        ("LCEAlignment", {"boundary": -0.1}, "boundary >= 0"),
     ],
 )
-def test_settings_out_of_range_are_refused(
-    method: type[CompatibleTraining], setting: dict[str, object], words: str
-) -> None:
+def test_settings_out_of_range_are_refused(method: str, setting: dict[str, object], words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
-        method(dim=DIM, **setting)
+        getattr(trainers, method)(dim=DIM, **setting)

@@ -6,7 +6,6 @@ import json
 
 import numpy as np
 import pytest
-import torch
 from crafted import damages, mutations
 from hypothesis import given
 
@@ -14,8 +13,11 @@ from compatstore.encoders.backbones import SmallConvNet
 from compatstore.encoders.network import NetworkEncoder, Preprocessing
 from compatstore.errors import CorruptArtifact, Incompatible
 from compatstore.trainers import TrainedModel
-from compatstore.trainers.images.checkpoint import Checkpoint, Resumable
+from lazily import Lazy
 from properties import examples
+
+checkpoints = Lazy("compatstore.trainers.images.checkpoint")
+torch = Lazy("torch")
 
 
 def resumable():
@@ -24,13 +26,15 @@ def resumable():
     optimiser = torch.optim.SGD(objective.parameters(), lr=0.1, momentum=0.9)
     objective(torch.ones(1, 2)).sum().backward()
     optimiser.step()
-    return Resumable(objective, optimiser, torch.Generator(), None)
+    return checkpoints.Resumable(objective, optimiser, torch.Generator(), None)
 
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory):
     """A checkpoint and the bytes of its file."""
-    kept = Checkpoint(path=tmp_path_factory.mktemp("run") / "c.safetensors", every=None, belongs_to={"trainer": "t"})
+    kept = checkpoints.Checkpoint(
+        path=tmp_path_factory.mktemp("run") / "c.safetensors", every=None, belongs_to={"trainer": "t"}
+    )
     training = resumable()
     training.save(kept, 3, [torch.tensor(0.5)], training.order.get_state())
     return kept, kept.path.read_bytes()
@@ -46,6 +50,7 @@ def assert_goes_on_or_is_refused(checkpoint, content):
     assert all(isinstance(loss, torch.Tensor) for loss in losses)
 
 
+@pytest.mark.full
 def test_damaged_checkpoints(checkpoint):
     kept, content = checkpoint
 
@@ -57,6 +62,7 @@ def test_damaged_checkpoints(checkpoint):
     damaged()
 
 
+@pytest.mark.full
 def test_checkpoints_with_another_note(checkpoint):
     kept, content = checkpoint
     end = 8 + int.from_bytes(content[:8], "little")
@@ -72,6 +78,7 @@ def test_checkpoints_with_another_note(checkpoint):
     mutated()
 
 
+@pytest.mark.full
 def test_models_with_another_description(tmp_path):
     encoder = NetworkEncoder(SmallConvNet(size=8, dim=4, width=2), Preprocessing(size=8, mode="L"))
     model = TrainedModel(encoder=encoder, head=np.eye(2, 4, dtype=np.float32), class_names=("a", "b"))

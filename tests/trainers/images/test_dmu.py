@@ -9,26 +9,29 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 import compatstore as cs
+from compatstore import trainers
 from compatstore.digests import digest_half
 from compatstore.errors import Incompatible, InvalidInput
-from compatstore.trainers import DMU, Augmentation, DMUModel, Images, Independent, Refreshed, TrainedModel
-from compatstore.trainers.images.dmu import DMUObjective, selective_weights
-from compatstore.trainers.images.source_model import FrozenSource, SourceKnowledge
+from compatstore.trainers import TrainedModel
+from lazily import Lazy
+
+dmu = Lazy("compatstore.trainers.images.dmu")
+source_model = Lazy("compatstore.trainers.images.source_model")
+torch = Lazy("torch")
 
 
 @pytest.fixture(scope="module")
-def split(digits: Images) -> tuple[Images, Images]:
+def split(digits: trainers.Images) -> tuple[trainers.Images, trainers.Images]:
     return digits.split(0.4, seed=0)
 
 
 @pytest.fixture(scope="module")
 def source(split) -> TrainedModel:
-    return Independent(dim=12, width=8, epochs=6, head="cosine").fit(split[0].of_classes(range(5)))
+    return trainers.Independent(dim=12, width=8, epochs=6, head="cosine").fit(split[0].of_classes(range(5)))
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +39,7 @@ def generations(split, source) -> list[TrainedModel]:
     """A source, its target, and that one's target, each knowing more classes."""
     models = [source]
     for classes in (8, 10):
-        trainer = DMU(dim=12, width=8, epochs=12, batch_size=32, adapter_width=128, scale=16.0)
+        trainer = trainers.DMU(dim=12, width=8, epochs=12, batch_size=32, adapter_width=128, scale=16.0)
         chosen = [images.of_classes(range(classes)) for images in split]
         models.append(trainer.fit(chosen[0], models[-1], held_out=chosen[1]))
     return models
@@ -69,16 +72,16 @@ def drawn(seed: int, rows: int, scale: float) -> tuple[torch.Tensor, torch.Tenso
 @batches
 def test_weights_are_equation_10(seed: int, rows: int, scale: float) -> None:
     logits, labels = drawn(seed, rows, scale)
-    weights = selective_weights(logits, labels, "entropy")
+    weights = dmu.selective_weights(logits, labels, "entropy")
     np.testing.assert_allclose(weights, written_out_weights(logits.numpy()), rtol=1e-6)
     assert float(weights.sum()) == pytest.approx(1)
-    assert selective_weights(logits, labels, "none").tolist() == pytest.approx([1 / rows] * rows)
+    assert dmu.selective_weights(logits, labels, "none").tolist() == pytest.approx([1 / rows] * rows)
 
 
 @batches
 def test_least_confidence_is_equation_13(seed: int, rows: int, scale: float) -> None:
     logits, labels = drawn(seed, rows, scale)
-    weights = selective_weights(logits, labels, "least-confidence")
+    weights = dmu.selective_weights(logits, labels, "least-confidence")
     np.testing.assert_allclose(weights, written_out_confidence(logits.numpy(), labels.numpy()), rtol=1e-6)
     assert float(weights.sum()) == pytest.approx(1)
     assert float(weights.max() / weights.min()) <= math.e * (1 + 1e-12)
@@ -98,7 +101,7 @@ def test_the_bound_holds_for_the_weights_of_a_prediction_that_is_as_uneven_as_ca
     classes, size = 10_000, 64
     logits = torch.zeros(size, classes, dtype=torch.float64)
     logits[1:, 0] = 1000.0
-    weights = selective_weights(logits, torch.zeros(size, dtype=torch.int64), "entropy")
+    weights = dmu.selective_weights(logits, torch.zeros(size, dtype=torch.int64), "entropy")
     total = float((weights - 1 / size).abs().sum())
     assert 1.9 / size < total <= 2 / size
 
@@ -106,7 +109,7 @@ def test_the_bound_holds_for_the_weights_of_a_prediction_that_is_as_uneven_as_ca
 def test_what_the_source_is_unsure_of_is_inherited_less() -> None:
     logits, labels = torch.tensor([[9.0, 0, 0], [1.0, 1, 1], [3.0, 2, 0]]), torch.zeros(3, dtype=torch.int64)
     for selection in ("entropy", "least-confidence"):
-        weights = selective_weights(logits, labels, selection)
+        weights = dmu.selective_weights(logits, labels, selection)
         assert weights[0] > weights[2] > weights[1]
 
 
@@ -114,16 +117,17 @@ def test_least_confidence_asks_for_the_true_class() -> None:
     """A source that is sure and wrong is not to be inherited from; its entropy does not say so."""
     logits = torch.tensor([[9.0, 0, 0], [9.0, 0, 0]])
     labels = torch.tensor([0, 1])
-    right, wrong = selective_weights(logits, labels, "least-confidence").tolist()
+    right, wrong = dmu.selective_weights(logits, labels, "least-confidence").tolist()
     assert right > 2.6 * wrong
-    assert selective_weights(logits, labels, "entropy").tolist() == pytest.approx([0.5, 0.5])
+    assert dmu.selective_weights(logits, labels, "entropy").tolist() == pytest.approx([0.5, 0.5])
 
 
+@pytest.mark.full
 def test_on_digits_least_confidence_is_uneven_and_entropy_is_not(split, source) -> None:
     """At 64 images a batch 0.51 to 1.49 of an even weight; the form of equation 10 would give 0.99 to 1.00."""
     spread = {}
     for selection in ("entropy", "least-confidence"):
-        method = DMU(dim=12, width=4, adapter_width=16, selection=selection)
+        method = trainers.DMU(dim=12, width=4, adapter_width=16, selection=selection)
         spread[selection] = objective_of(method, source, split[0]).weight_spread(64)
     assert 1 / math.e < spread["least-confidence"]["smallest_weight"] < 0.6
     assert 1.1 < spread["least-confidence"]["largest_weight"] < 1.6
@@ -131,16 +135,16 @@ def test_on_digits_least_confidence_is_uneven_and_entropy_is_not(split, source) 
 
 
 def objective_of(
-    method: DMU, source: TrainedModel, images: Images, refreshed: Sequence[Refreshed] = ()
-) -> DMUObjective:
+    method: trainers.DMU, source: TrainedModel, images: trainers.Images, refreshed: Sequence[trainers.Refreshed] = ()
+) -> dmu.DMUObjective:
     preprocessing = method.preprocessing(images)
-    known = SourceKnowledge.of(source, images, dim=method.dim)
+    known = source_model.SourceKnowledge.of(source, images, dim=method.dim)
     network = method.backbone(preprocessing).build()
-    frozen = FrozenSource(source.encoder, method.dim)
-    return DMUObjective(method, network, preprocessing, frozen, known, refreshed)
+    frozen = source_model.FrozenSource(source.encoder, method.dim)
+    return dmu.DMUObjective(method, network, preprocessing, frozen, known, refreshed)
 
 
-def tensors(images: Images) -> tuple[torch.Tensor, torch.Tensor]:
+def tensors(images: trainers.Images) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.from_numpy(images.images)[:, None], torch.from_numpy(np.asarray(images.labels))
 
 
@@ -155,7 +159,7 @@ def tensors(images: Images) -> tuple[torch.Tensor, torch.Tensor]:
 )
 def test_the_loss_is_equation_8(split, source, compatibility: str, weighed: dict[str, float]) -> None:
     few = split[0].take(range(24))
-    method = DMU(dim=12, width=4, adapter_width=16, compatibility=compatibility, **weighed)
+    method = trainers.DMU(dim=12, width=4, adapter_width=16, compatibility=compatibility, **weighed)
     objective = objective_of(method, source, few).eval()
     pixels, labels = tensors(few)
     with torch.no_grad():
@@ -190,7 +194,7 @@ def test_the_loss_is_equation_8(split, source, compatibility: str, weighed: dict
 
 def test_gradients_reach_the_target_its_head_and_the_adaptation_alone(split, source) -> None:
     few = split[0].take(range(24))
-    objective = objective_of(DMU(dim=12, width=4, adapter_width=16), source, few).train()
+    objective = objective_of(trainers.DMU(dim=12, width=4, adapter_width=16), source, few).train()
     pixels, labels = torch.from_numpy(few.images)[:, None], torch.from_numpy(np.asarray(few.labels))
     objective(pixels, labels).backward()
     moved = {name for name, parameter in objective.named_parameters() if parameter.grad is not None}
@@ -201,18 +205,18 @@ def test_gradients_reach_the_target_its_head_and_the_adaptation_alone(split, sou
 
 def test_without_the_adaptation_s_loss_no_head_is_trained(split, source) -> None:
     few = split[0].take(range(200))
-    trainer = DMU(dim=12, width=4, epochs=1, warmup_epochs=0, adaptation_weight=0.0)
+    trainer = trainers.DMU(dim=12, width=4, epochs=1, warmup_epochs=0, adaptation_weight=0.0)
     model = trainer.fit(few, source, held_out=few)
     assert set(model.artifacts()) == {"artifact"}
     assert "t/h" not in model.figures
-    assert not isinstance(model, DMUModel)
+    assert not isinstance(model, trainers.DMUModel)
 
 
 @pytest.mark.parametrize("two_views", [True, False])
 def test_source_and_target_see_views_of_their_own(split, source, two_views: bool) -> None:
     """Algorithm 1 draws `x_old = aug(x)` and `x_new = aug(x)`."""
     few = split[0].take(range(24))
-    method = DMU(dim=12, width=4, adapter_width=16, augmentation=Augmentation(), two_views=two_views)
+    method = trainers.DMU(dim=12, width=4, adapter_width=16, augmentation=trainers.Augmentation(), two_views=two_views)
     objective, seen = objective_of(method, source, few).eval(), []
     objective.source.network.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
     objective.network.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
@@ -226,8 +230,10 @@ def test_the_adaptation_learns_from_refreshed_vectors_too(split, generations) ->
     """The mean of equation 11 over native vectors of the source and over those that a refresh made."""
     few = split[0].take(range(24))
     first, second = generations[:2]
-    refreshed = Refreshed(first, [second.adaptation])
-    method = DMU(dim=12, width=4, adapter_width=16, own_weight=1e-12, inherited_weight=0.0, scale=8.0, margin=0.0)
+    refreshed = trainers.Refreshed(first, [second.adaptation])
+    method = trainers.DMU(
+        dim=12, width=4, adapter_width=16, own_weight=1e-12, inherited_weight=0.0, scale=8.0, margin=0.0
+    )
     objective = objective_of(method, second, few, [refreshed]).eval()
     native = second.encoder.encode(list(few.images))
     made = second.adaptation.apply(first.encoder.encode(list(few.images))).vectors
@@ -244,28 +250,29 @@ def test_the_adaptation_learns_from_refreshed_vectors_too(split, generations) ->
         assert objective(*tensors(few)).item() == pytest.approx(sum(losses) / 48, rel=1e-4)
 
 
+@pytest.mark.full
 def test_a_gallery_refreshed_twice_is_learned_from_and_measured(split, generations) -> None:
     first, second = generations[:2]
-    refreshed = Refreshed(first, [second.adaptation])
-    trainer = DMU(dim=12, width=4, epochs=2, adapter_width=32, head="cosine")
+    refreshed = trainers.Refreshed(first, [second.adaptation])
+    trainer = trainers.DMU(dim=12, width=4, epochs=2, adapter_width=32, head="cosine")
     few, held_out = split[0].take(range(300)), split[1].take(range(150))
     third = trainer.fit(few, second, refreshed=[refreshed], held_out=held_out)
     assert 0 < third.figures["t/h, refreshed 1"] <= 1
     for vectors in (second.encoder.encode(list(few.images)), refreshed.vectors(few)):
         assert np.isin(digest_half(vectors), third.adaptation.seen).all()
-    again = Refreshed(first, [second.adaptation, third.adaptation])
+    again = trainers.Refreshed(first, [second.adaptation, third.adaptation])
     assert again.vectors(few).shape == (300, 12)
     with pytest.raises(Incompatible, match="for the source"):
         trainer.fit(few, first, refreshed=[refreshed])
     with pytest.raises(Incompatible, match="for adaptation 1"):
-        trainer.fit(few, second, refreshed=[Refreshed(second, [second.adaptation])])
+        trainer.fit(few, second, refreshed=[trainers.Refreshed(second, [second.adaptation])])
     with pytest.raises(InvalidInput, match="found Identity"):
-        Refreshed(first, [second.artifact])
+        trainers.Refreshed(first, [second.artifact])
     with pytest.raises(InvalidInput, match="found none"):
-        Refreshed(first, [])
+        trainers.Refreshed(first, [])
     with pytest.raises(InvalidInput, match="adaptations"):
-        Refreshed(first, None)  # type: ignore[arg-type]
-    without = DMU(dim=12, width=4, adaptation_weight=0.0)
+        trainers.Refreshed(first, None)  # type: ignore[arg-type]
+    without = trainers.DMU(dim=12, width=4, adaptation_weight=0.0)
     with pytest.raises(InvalidInput, match="trains no adaptation"):
         without.fit(few, second, refreshed=[refreshed])
 
@@ -276,7 +283,8 @@ def test_figures_say_how_even_the_weights_are(generations) -> None:
         assert 0.5 < model.figures["smallest_weight"] <= 1 <= model.figures["largest_weight"] < 1.2
 
 
-def test_three_generations_in_one_gallery(tmp_path: Path, split, generations: list[DMUModel]) -> None:
+@pytest.mark.full
+def test_three_generations_in_one_gallery(tmp_path: Path, split, generations: list[trainers.DMUModel]) -> None:
     test = split[1].take(range(300))
     gallery = cs.Gallery.create(str(tmp_path / "digits.lance"), generations[0].version("v1"))
     vectors = generations[0].encoder.encode(list(test.images))
@@ -297,7 +305,7 @@ def test_three_generations_in_one_gallery(tmp_path: Path, split, generations: li
         assert old.encoder.fingerprint != new.encoder.fingerprint
 
 
-def right(gallery: cs.Gallery, queries: np.ndarray, images: Images, version: str) -> float:
+def right(gallery: cs.Gallery, queries: np.ndarray, images: trainers.Images, version: str) -> float:
     """Share of queries whose nearest other image is of their class."""
     found = gallery.search(queries, k=2, version=version, columns=["id", "digit"]).to_pylist()
     nearest: dict[int, int] = {}

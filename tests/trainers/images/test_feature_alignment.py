@@ -6,13 +6,15 @@ import math
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compatstore import trainers
 from compatstore.errors import InvalidInput
-from compatstore.trainers import RACT, Images, Independent
-from compatstore.trainers.images.feature_alignment import contrast
+from lazily import Lazy
+
+feature_alignment = Lazy("compatstore.trainers.images.feature_alignment")
+torch = Lazy("torch")
 
 
 def written_out(target: np.ndarray, source: np.ndarray, labels: np.ndarray, temperature: float) -> float:
@@ -35,23 +37,23 @@ def test_contrast_is_its_equation(seed: int, rows: int, temperature: float) -> N
     rng = np.random.default_rng(seed)
     target, source = rng.normal(size=(2, rows, 5))
     labels = rng.integers(0, 3, rows)
-    found = contrast(torch.tensor(target), torch.tensor(source), torch.tensor(labels), temperature)
+    found = feature_alignment.contrast(torch.tensor(target), torch.tensor(source), torch.tensor(labels), temperature)
     assert float(found) == pytest.approx(written_out(target, source, labels, temperature), abs=1e-9)
 
 
 def test_a_batch_of_one_class_has_nothing_to_contrast() -> None:
     vectors = torch.randn(4, 3, requires_grad=True)
-    loss = contrast(vectors, torch.randn(4, 3), torch.zeros(4, dtype=torch.int64), 0.01)
+    loss = feature_alignment.contrast(vectors, torch.randn(4, 3), torch.zeros(4, dtype=torch.int64), 0.01)
     loss.backward()
     assert float(loss.detach()) == 0
     assert torch.equal(vectors.grad, torch.zeros_like(vectors))
 
 
 @pytest.mark.full
-def test_the_target_is_searched_as_it_is(digits: Images) -> None:
+def test_the_target_is_searched_as_it_is(digits: trainers.Images) -> None:
     train, test = digits.split(0.4, seed=0)
-    source = Independent(dim=12, width=8, epochs=6, head="cosine").fit(train.of_classes(range(5)))
-    method = RACT(dim=12, width=8, epochs=6, batch_size=64, head="cosine", temperature=0.1)
+    source = trainers.Independent(dim=12, width=8, epochs=6, head="cosine").fit(train.of_classes(range(5)))
+    method = trainers.RACT(dim=12, width=8, epochs=6, batch_size=64, head="cosine", temperature=0.1)
     target = method.fit(train, source, held_out=test)
     assert target.artifact.kind == "Identity"
     assert target.figures["t/s"] > 0.5
@@ -60,4 +62,4 @@ def test_the_target_is_searched_as_it_is(digits: Images) -> None:
 
 def test_settings_out_of_range_are_refused() -> None:
     with pytest.raises(InvalidInput, match="temperature > 0"):
-        RACT(dim=8, temperature=0)
+        trainers.RACT(dim=8, temperature=0)

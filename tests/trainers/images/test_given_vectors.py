@@ -9,10 +9,12 @@ import pytest
 from PIL import Image
 
 import compatstore as cs
+from compatstore import trainers
 from compatstore.artifacts import Space
 from compatstore.errors import InvalidInput, UnknownVersion
-from compatstore.trainers import Images, images_of_items
-from compatstore.trainers.images.given_vectors import across_figures
+from lazily import Lazy
+
+given_vectors = Lazy("compatstore.trainers.images.given_vectors")
 
 NAMES = ("shoes/1.png", "shoes/2.png", "hats/1.png", "hats/odd name.v2.png", "hats/ü.jpg")
 
@@ -45,7 +47,7 @@ def test_an_image_s_item_is_found_by_its_path(
     photos: Path, tmp_path: Path, ids: list[str], suffix: str, left_out: int
 ) -> None:
     gallery = gallery_of(tmp_path, ids)
-    found = images_of_items(gallery, Images.from_folder(photos), photos)
+    found = trainers.images_of_items(gallery, trainers.Images.from_folder(photos), photos)
     assert (found.suffix, len(found.left_out), found.version.name) == (suffix, left_out, "v1")
     for path, vector in zip(found.images.images, found.vectors, strict=True):
         item = Path(path).relative_to(photos).as_posix().removesuffix(suffix)
@@ -60,25 +62,25 @@ def test_ids_that_are_numbers_are_found_too(tmp_path: Path) -> None:
         (folder / "a").mkdir(parents=True, exist_ok=True)
         Image.new("L", (4, 4)).save(folder / "a" / f"{name}.png")
     gallery = gallery_of(tmp_path, ["7", "12"], "int64")
-    found = images_of_items(gallery, Images.from_folder(folder), folder / "a")
+    found = trainers.images_of_items(gallery, trainers.Images.from_folder(folder), folder / "a")
     np.testing.assert_array_equal(found.vectors, gallery.vectors([12, 7]))
 
 
 def test_what_cannot_be_matched_says_why(photos: Path, tmp_path: Path) -> None:
-    gallery, images = gallery_of(tmp_path, ["one", "two"]), Images.from_folder(photos)
+    gallery, images = gallery_of(tmp_path, ["one", "two"]), trainers.Images.from_folder(photos)
     with pytest.raises(
         InvalidInput, match=r"ids that are paths below it; found ids of v1: one, two; files: hats/1\.png"
     ):
-        images_of_items(gallery, images, photos)
+        trainers.images_of_items(gallery, images, photos)
     with pytest.raises(InvalidInput, match="paths below"):
-        images_of_items(gallery, images, photos / "shoes")
+        trainers.images_of_items(gallery, images, photos / "shoes")
     with pytest.raises(InvalidInput, match="found an array"):
-        images_of_items(gallery, Images(np.zeros((2, 4, 4), np.uint8), [0, 1]), photos)
+        trainers.images_of_items(gallery, trainers.Images(np.zeros((2, 4, 4), np.uint8), [0, 1]), photos)
     with pytest.raises(UnknownVersion):
-        images_of_items(gallery, images, photos, "v9")
+        trainers.images_of_items(gallery, images, photos, "v9")
     twice = images.take([0, 0, 1])
     with pytest.raises(InvalidInput, match="one image an item; found several of hats/1"):
-        images_of_items(gallery_of(tmp_path / "more", ["hats/1"]), twice, photos)
+        trainers.images_of_items(gallery_of(tmp_path / "more", ["hats/1"]), twice, photos)
 
 
 def test_figures_are_counted_by_hand() -> None:
@@ -91,7 +93,7 @@ def test_figures_are_counted_by_hand() -> None:
         for name, dim in (("texts", 2), ("images", 6))
     }
     prefix = cs.Artifact.create("Prefix", source=spaces["texts"], target=spaces["images"])
-    found = across_figures(prefix, images, texts, np.array([0, 0, 1, 1]), "cosine")
+    found = given_vectors.across_figures(prefix, images, texts, np.array([0, 0, 1, 1]), "cosine")
     assert found["s/s"] == 1
     # Itself left out, the last image lies among the texts of the other class, and so does no other.
     assert found["t/s"] == 0.75

@@ -1,24 +1,28 @@
+from __future__ import annotations
+
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from compatstore import trainers
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import DimensionMismatch, InvalidInput, NotFound, SourceError
-from compatstore.trainers import Images
+from lazily import Lazy
 from properties import examples
+
+torch = Lazy("torch")
 
 GREY = Preprocessing(size=8, mode="L")
 
 
-def flat(labels: list[int]) -> Images:
+def flat(labels: list[int]) -> trainers.Images:
     """Images that each hold their own position as grey value."""
     values = np.arange(len(labels), dtype=np.uint8)
-    return Images(np.broadcast_to(values[:, None, None], (len(labels), 8, 8)), labels)
+    return trainers.Images(np.broadcast_to(values[:, None, None], (len(labels), 8, 8)), labels)
 
 
 @pytest.fixture
@@ -67,10 +71,12 @@ def test_batches_cover_an_epoch_in_an_order_of_the_seed() -> None:
 
 @pytest.mark.full
 def test_files_give_the_same_batches_as_arrays_also_from_workers(folder: Path) -> None:
-    files = Images.from_folder(folder)
+    files = trainers.Images.from_folder(folder)
     assert files.class_names == ("cat", "dog")
     preprocessing = Preprocessing(size=8)
-    arrays = Images(np.stack([preprocessing.pixels(p).numpy().transpose(1, 2, 0) for p in files.images]), files.labels)
+    arrays = trainers.Images(
+        np.stack([preprocessing.pixels(p).numpy().transpose(1, 2, 0) for p in files.images]), files.labels
+    )
     for (a, la), (b, lb) in zip(
         arrays.batches(preprocessing, size=2, seed=0),
         files.batches(preprocessing, size=2, seed=0, workers=1),
@@ -84,24 +90,24 @@ def test_corrupt_files_are_all_named_before_training(folder: Path) -> None:
     (folder / "cat" / "1.png").write_bytes(b"broken")
     (folder / "dog" / "2.png").write_bytes(b"")
     with pytest.raises(SourceError) as caught:
-        Images.from_folder(folder).require_readable("RGB")
+        trainers.Images.from_folder(folder).require_readable("RGB")
     assert list(caught.value.failures) == [1, 5]
     assert "cat/1.png" in caught.value.failures[1]
-    kept, reasons = Images.from_folder(folder).readable("RGB")
+    kept, reasons = trainers.Images.from_folder(folder).readable("RGB")
     assert [Path(path).name for path in kept.images] == ["0.png", "2.png", "0.png", "1.png"]
     assert ["cat/1.png" in reasons[0], "dog/2.png" in reasons[1]] == [True, True]
     with pytest.raises(SourceError):
-        Images([folder / "cat" / "1.png"], [0]).readable("RGB")
+        trainers.Images([folder / "cat" / "1.png"], [0]).readable("RGB")
 
 
 def test_what_is_no_set_of_images_is_refused(tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="find images"):
-        Images.from_folder(tmp_path)
+        trainers.Images.from_folder(tmp_path)
     with pytest.raises(InvalidInput, match="float64"):
-        Images(np.zeros((2, 8, 8)), [0, 1])
+        trainers.Images(np.zeros((2, 8, 8)), [0, 1])
     with pytest.raises(InvalidInput, match="n >= 1"):
-        Images([], [])
+        trainers.Images([], [])
     with pytest.raises(DimensionMismatch, match=r"\(2,\) labels"):
-        Images(np.zeros((2, 8, 8), np.uint8), [0])
+        trainers.Images(np.zeros((2, 8, 8), np.uint8), [0])
     with pytest.raises(InvalidInput, match="labels from 0 to 0"):
-        Images(np.zeros((2, 8, 8), np.uint8), [0, 1], ("one",))
+        trainers.Images(np.zeros((2, 8, 8), np.uint8), [0, 1], ("one",))

@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-import timm
-import torch
-from safetensors.torch import load_file, save_file
-from torchvision import models
 
+from compatstore import trainers
 from compatstore.encoders import NetworkEncoder
 from compatstore.encoders.backbones import TimmBackbone, TorchvisionBackbone
 from compatstore.errors import CorruptArtifact, Incompatible, InvalidInput, NotFound
-from compatstore.trainers import BCT, BT2, Augmentation, Images, Independent, SimCLR
-from compatstore.trainers.images.stages import Published, stages
+from lazily import Lazy
 
-COLOUR = Images(np.random.default_rng(0).integers(0, 255, (24, 32, 32, 3), np.uint8), np.arange(24) % 3)
-GREY = Images(COLOUR.images[..., 0], COLOUR.labels)
+safetensors = Lazy("safetensors.torch")
+stages = Lazy("compatstore.trainers.images.stages")
+timm = Lazy("timm")
+torch = Lazy("torch")
+torchvision_models = Lazy("torchvision.models")
+
 SHORT = {"dim": 4, "epochs": 2, "batch_size": 8, "warmup_epochs": 0.0, "learning_rate": 1e-2}
+
+
+@functools.cache
+def colour() -> trainers.Images:
+    return trainers.Images(np.random.default_rng(0).integers(0, 255, (24, 32, 32, 3), np.uint8), np.arange(24) % 3)
 
 
 @pytest.fixture(scope="module")
@@ -34,12 +40,12 @@ def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
             module.running_mean.normal_(0, 0.1)
             module.running_var.uniform_(0.5, 2)
     path = tmp_path_factory.mktemp("weights") / "resnet.safetensors"
-    save_file(network.state_dict(), path)
+    safetensors.save_file(network.state_dict(), path)
     return path
 
 
-def trainer(weights: Path | str, **settings: object) -> Independent:
-    return Independent(**{**SHORT, "architecture": "timm:test_resnet", "pretrained": str(weights), **settings})
+def trainer(weights: Path | str, **settings: object) -> trainers.Independent:
+    return trainers.Independent(**{**SHORT, "architecture": "timm:test_resnet", "pretrained": str(weights), **settings})
 
 
 def state_of(encoder: NetworkEncoder) -> dict[str, torch.Tensor]:
@@ -47,7 +53,7 @@ def state_of(encoder: NetworkEncoder) -> dict[str, torch.Tensor]:
 
 
 def test_frozen_stages_keep_every_value_and_statistic(weights: Path) -> None:
-    before, state = load_file(weights), state_of(trainer(weights, frozen_stages=3).fit(COLOUR).encoder)
+    before, state = safetensors.load_file(weights), state_of(trainer(weights, frozen_stages=3).fit(colour()).encoder)
     frozen = [name for name in before if name.startswith(("conv1", "bn1", "layer1", "layer2"))]
     assert any("running_var" in name for name in frozen)
     for name in frozen:
@@ -58,15 +64,17 @@ def test_frozen_stages_keep_every_value_and_statistic(weights: Path) -> None:
 
 
 def test_the_last_stage_always_learns(weights: Path) -> None:
-    before, state = load_file(weights), state_of(trainer(weights, frozen_stages=5).fit(COLOUR).encoder)
+    before, state = safetensors.load_file(weights), state_of(trainer(weights, frozen_stages=5).fit(colour()).encoder)
     assert all(torch.equal(state[name], before[name]) for name in before if not name.startswith("fc"))
     with pytest.raises(InvalidInput, match="at most 5 of 6: the last makes the embedding; found 6"):
-        trainer(weights, frozen_stages=6).fit(COLOUR)
+        trainer(weights, frozen_stages=6).fit(colour())
 
 
 def test_a_stage_learns_at_the_rate_of_the_next_times_the_decay(weights: Path) -> None:
-    before = load_file(weights)
-    states = [state_of(trainer(weights, stage_decay=decay, weight_decay=0.0).fit(COLOUR).encoder) for decay in (1, 0.1)]
+    before = safetensors.load_file(weights)
+    states = [
+        state_of(trainer(weights, stage_decay=decay, weight_decay=0.0).fit(colour()).encoder) for decay in (1, 0.1)
+    ]
 
     def moved(state: dict[str, torch.Tensor], name: str) -> float:
         return float((state[name] - before[name]).abs().mean())
@@ -80,7 +88,7 @@ def test_a_stage_learns_at_the_rate_of_the_next_times_the_decay(weights: Path) -
 def test_weights_are_found_in_a_file_a_folder_or_a_package(
     weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
-    state = load_file(weights)
+    state = safetensors.load_file(weights)
     if place.endswith(("pth", "pt")):
         named = tmp_path / place
         torch.save({"epoch": 3, "state_dict": state} if "nested" in place else state, named)
@@ -93,14 +101,14 @@ def test_weights_are_found_in_a_file_a_folder_or_a_package(
         (package / "weights.safetensors").write_bytes(weights.read_bytes())
         monkeypatch.syspath_prepend(tmp_path)
         named = place.replace("package:", "package:ships_weights")
-    found = trainer(named, frozen_stages=5).fit(COLOUR).encoder
+    found = trainer(named, frozen_stages=5).fit(colour()).encoder
     assert torch.equal(state_of(found)["conv1.0.weight"], state["conv1.0.weight"])
 
 
 def test_an_encoder_needs_the_file_no_more(weights: Path, tmp_path: Path) -> None:
     copied = tmp_path / "weights.safetensors"
     copied.write_bytes(weights.read_bytes())
-    encoder = trainer(copied).fit(COLOUR).encoder
+    encoder = trainer(copied).fit(colour()).encoder
     copied.unlink()
     again = NetworkEncoder.from_bytes(encoder.to_bytes(), device="cpu")
     assert again.fingerprint == encoder.fingerprint
@@ -109,31 +117,33 @@ def test_an_encoder_needs_the_file_no_more(weights: Path, tmp_path: Path) -> Non
 
 def test_torchvision_s_networks_start_from_a_state_dict(tmp_path: Path) -> None:
     torch.manual_seed(1)
-    state = models.shufflenet_v2_x0_5().state_dict()
+    state = torchvision_models.shufflenet_v2_x0_5().state_dict()
     torch.save(state, tmp_path / "weights.pth")
     settings = {"architecture": "torchvision:shufflenet_v2_x0_5", "pretrained": str(tmp_path), "frozen_stages": 2}
-    encoder = Independent(**SHORT, **settings).fit(COLOUR).encoder
+    encoder = trainers.Independent(**SHORT, **settings).fit(colour()).encoder
     assert torch.equal(state_of(encoder)["stage2.0.branch1.1.running_var"], state["stage2.0.branch1.1.running_var"])
     assert encoder.preprocessing.mean == pytest.approx(0.449)
     assert encoder.preprocessing.std == pytest.approx(0.226)
 
 
 def test_grey_images_read_weights_that_were_trained_on_colours(weights: Path) -> None:
-    state = state_of(trainer(weights, frozen_stages=1).fit(GREY).encoder)
-    summed = load_file(weights)["conv1.0.weight"].sum(dim=1, keepdim=True)
+    grey = trainers.Images(colour().images[..., 0], colour().labels)
+    state = state_of(trainer(weights, frozen_stages=1).fit(grey).encoder)
+    summed = safetensors.load_file(weights)["conv1.0.weight"].sum(dim=1, keepdim=True)
     torch.testing.assert_close(state["conv1.0.weight"], summed)
 
 
+@pytest.mark.full
 def test_every_kind_of_training_starts_from_weights(weights: Path) -> None:
-    before, common = load_file(weights), {"architecture": "timm:test_resnet", "pretrained": str(weights)}
-    source = trainer(weights, frozen_stages=2, head="cosine").fit(COLOUR)
+    before, common = safetensors.load_file(weights), {"architecture": "timm:test_resnet", "pretrained": str(weights)}
+    source = trainer(weights, frozen_stages=2, head="cosine").fit(colour())
     shared = {**SHORT, **common, "frozen_stages": 2}
     found = [
-        BCT(**shared, head="cosine").fit(COLOUR, source).encoder.module,
-        BT2(**{**shared, "dim": 6, "extra": 2})
-        .fit(COLOUR, source, target=source)
+        trainers.BCT(**shared, head="cosine").fit(colour(), source).encoder.module,
+        trainers.BT2(**{**shared, "dim": 6, "extra": 2})
+        .fit(colour(), source, target=source)
         .encoder.module.get_submodule("inner"),
-        SimCLR(**shared, codes=True).fit(COLOUR).encoder.module.get_submodule("0"),
+        trainers.SimCLR(**shared, codes=True).fit(colour()).encoder.module.get_submodule("0"),
     ]
     for network in found:
         state = network.state_dict()
@@ -143,18 +153,18 @@ def test_every_kind_of_training_starts_from_weights(weights: Path) -> None:
 
 
 def test_weights_of_another_network_are_refused_by_the_names_of_their_tensors(weights: Path, tmp_path: Path) -> None:
-    state = load_file(weights)
+    state = safetensors.load_file(weights)
     changed = {name: value for name, value in state.items() if name != "layer1.0.conv1.weight"}
     changed |= {"stem.weight": torch.zeros(3), "bn1.bias": torch.zeros(99)}
-    save_file(changed, tmp_path / "changed.safetensors")
+    safetensors.save_file(changed, tmp_path / "changed.safetensors")
     with pytest.raises(Incompatible) as caught:
-        trainer(tmp_path / "changed.safetensors").fit(COLOUR)
+        trainer(tmp_path / "changed.safetensors").fit(colour())
     told = str(caught.value)
     assert "1 missing: layer1.0.conv1.weight" in told
     assert "1 unexpected: stem.weight" in told
     assert "1 of another shape: bn1.bias (99,)" in told
     with pytest.raises(Incompatible, match="missing"):
-        trainer(weights, architecture="timm:test_vit").fit(COLOUR)
+        trainer(weights, architecture="timm:test_vit").fit(colour())
 
 
 def test_places_without_weights_say_so(weights: Path, tmp_path: Path) -> None:
@@ -175,13 +185,13 @@ def test_places_without_weights_say_so(weights: Path, tmp_path: Path) -> None:
         ("package:", NotFound, "pip"),
     ):
         with pytest.raises(error) as caught:
-            trainer(place).fit(COLOUR)
+            trainer(place).fit(colour())
         assert said in str(caught.value)
 
 
 def test_published_weights_that_cannot_be_had_are_an_error_and_never_random() -> None:
     with pytest.raises(NotFound, match="published weights"):
-        trainer("download", architecture="timm:mnasnet_050").fit(COLOUR)  # has none
+        trainer("download", architecture="timm:mnasnet_050").fit(colour())  # has none
 
 
 @pytest.mark.parametrize(
@@ -190,7 +200,7 @@ def test_published_weights_that_cannot_be_had_are_an_error_and_never_random() ->
 def test_models_that_a_library_does_not_have_are_named(weights: Path, architecture: str) -> None:
     for pretrained in ("", str(weights), "download"):
         with pytest.raises(InvalidInput, match=r"build a (timm|torchvision) network|describe a timm network"):
-            trainer(pretrained, architecture=architecture).fit(COLOUR)
+            trainer(pretrained, architecture=architecture).fit(colour())
 
 
 @pytest.mark.parametrize(
@@ -206,7 +216,7 @@ def test_models_that_a_library_does_not_have_are_named(weights: Path, architectu
 )
 def test_settings_that_say_nothing_are_refused(settings: dict) -> None:
     with pytest.raises(InvalidInput, match=r"set up Independent; expected (pretrained|frozen_stages|stage_decay)"):
-        Independent(dim=4, **settings)
+        trainers.Independent(dim=4, **settings)
 
 
 class Stopped(Exception):  # noqa: N818
@@ -217,21 +227,22 @@ def stop(_progress: object) -> None:
     raise Stopped
 
 
+@pytest.mark.full
 def test_a_stopped_training_goes_on_and_knows_its_weights(weights: Path, tmp_path: Path) -> None:
-    settings = {"frozen_stages": 2, "stage_decay": 0.5, "augmentation": Augmentation()}
+    settings = {"frozen_stages": 2, "stage_decay": 0.5, "augmentation": trainers.Augmentation()}
     path, moved = tmp_path / "training.safetensors", tmp_path / "moved.safetensors"
     moved.write_bytes(weights.read_bytes())
     with pytest.raises(Stopped):
-        trainer(weights, **settings).fit(COLOUR, checkpoint=path, progress=stop)
-    resumed = trainer(moved, **settings).fit(COLOUR, checkpoint=path).encoder
-    assert resumed.fingerprint == trainer(weights, **settings).fit(COLOUR).encoder.fingerprint
-    save_file({name: value + 1 for name, value in load_file(weights).items()}, moved)
+        trainer(weights, **settings).fit(colour(), checkpoint=path, progress=stop)
+    resumed = trainer(moved, **settings).fit(colour(), checkpoint=path).encoder
+    assert resumed.fingerprint == trainer(weights, **settings).fit(colour()).encoder.fingerprint
+    safetensors.save_file({name: value + 1 for name, value in safetensors.load_file(weights).items()}, moved)
     with pytest.raises(Incompatible, match="pretrained"):
-        trainer(moved, **settings).fit(COLOUR, checkpoint=path)
+        trainer(moved, **settings).fit(colour(), checkpoint=path)
     with pytest.raises(Incompatible, match="stage_decay"):
-        trainer(weights, **{**settings, "stage_decay": 0.25}).fit(COLOUR, checkpoint=path)
+        trainer(weights, **{**settings, "stage_decay": 0.25}).fit(colour(), checkpoint=path)
     with pytest.raises(Incompatible, match="frozen_stages"):
-        replace(trainer(weights, **settings), frozen_stages=1).fit(COLOUR, checkpoint=path)
+        replace(trainer(weights, **settings), frozen_stages=1).fit(colour(), checkpoint=path)
 
 
 @pytest.mark.parametrize(
@@ -248,7 +259,7 @@ def test_a_stopped_training_goes_on_and_knows_its_weights(weights: Path, tmp_pat
 )
 def test_every_parameter_is_of_one_stage_and_the_embedding_of_the_last(backbone: TimmBackbone) -> None:
     network = backbone.build()
-    found, names = stages(Published(network, backbone)), [name for name, _ in network.named_parameters()]
+    found, names = stages.stages(stages.Published(network, backbone)), [name for name, _ in network.named_parameters()]
     assert sorted(name for stage in found for name in stage) == sorted(names)
     assert names[0] in found[0]
     assert names[-1] in found[-1]

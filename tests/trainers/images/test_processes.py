@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import socket
 import subprocess
@@ -11,17 +12,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from compatstore import trainers
 from compatstore.encoders import NetworkEncoder
-from compatstore.trainers import BCT, Images, Independent
 
-IMAGES = Images(np.random.default_rng(0).integers(0, 255, (90, 8, 8), np.uint8), np.arange(90) % 3)
+
+@functools.cache
+def images() -> trainers.Images:
+    return trainers.Images(np.random.default_rng(0).integers(0, 255, (90, 8, 8), np.uint8), np.arange(90) % 3)
 
 
 def train(folder: Path, rank: str) -> None:
-    source = Independent(dim=4, width=2, epochs=1, warmup_epochs=0, batch_size=8).fit(IMAGES)
-    method, path = BCT(dim=4, width=2, epochs=2, batch_size=8), folder / "training.safetensors"
+    source = trainers.Independent(dim=4, width=2, epochs=1, warmup_epochs=0, batch_size=8).fit(images())
+    method, path = trainers.BCT(dim=4, width=2, epochs=2, batch_size=8), folder / "training.safetensors"
     for name in ("whole", "resumed"):
-        model = method.fit(IMAGES, source, checkpoint=path)
+        model = method.fit(images(), source, checkpoint=path)
         model.encoder.save(folder / f"{name}-{rank}.safetensors")
 
 

@@ -6,16 +6,18 @@ import copy
 
 import numpy as np
 import pytest
-import torch
-from torch import nn
 
+from compatstore import trainers
 from compatstore.encoders.backbones import Backbone, SmallConvNet, TimmBackbone
 from compatstore.encoders.backbones.backbone import BasisTransformed
 from compatstore.encoders.backbones.small import SmallVisionTransformer
-from compatstore.trainers import BCT, BT2, Images, Independent, SimCLR
-from compatstore.trainers.images.recorded import recorded
+from lazily import Lazy
 
-on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+nn = Lazy("torch.nn")
+recorded = Lazy("compatstore.trainers.images.recorded")
+torch = Lazy("torch")
+
+on_gpu = pytest.mark.usefixtures("gpu")
 NETWORKS: tuple[Backbone, ...] = (
     SmallConvNet(size=16, dim=8, channels=3, width=8),
     SmallVisionTransformer(size=16, dim=8, channels=3, width=16),
@@ -24,32 +26,40 @@ NETWORKS: tuple[Backbone, ...] = (
 )
 
 
-class Squares(nn.Module):
-    """The mean square of what a network makes of its input, and of what a frozen one makes of it."""
-
-    def __init__(self, network: nn.Module, frozen: nn.Module | None = None) -> None:
-        super().__init__()
-        self.network = network
-        self.other = None if frozen is None else Frozen(frozen)
-
-    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        made: torch.Tensor = self.network(pixels).float()
-        return made.square().mean() if self.other is None else (made - self.other(pixels)).square().mean()
+@pytest.fixture
+def gpu() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("needs a GPU")
 
 
-class Frozen(nn.Module):
-    """A network in evaluation mode, without gradients."""
+def squares(network: nn.Module, frozen: nn.Module | None = None) -> nn.Module:
+    """The mean square of what a network makes of its input, or of its distance to what a frozen one makes of it."""
 
-    def __init__(self, network: nn.Module) -> None:
-        super().__init__()
-        self.network = network.eval()
+    class Squares(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = network
+            self.other = None if frozen is None else Frozen()
 
-    def train(self, mode: bool = True) -> Frozen:
-        return super().train(False)
+        def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+            made: torch.Tensor = self.network(pixels).float()
+            return made.square().mean() if self.other is None else (made - self.other(pixels)).square().mean()
 
-    @torch.no_grad()
-    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
-        return self.network(pixels).float()
+    class Frozen(nn.Module):
+        """In evaluation mode, without gradients."""
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.network = frozen.eval()
+
+        def train(self, mode: bool = True) -> Frozen:
+            return super().train(False)
+
+        @torch.no_grad()
+        def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+            return self.network(pixels).float()
+
+    return Squares()
 
 
 def pixels_of(seed: int, count: int = 24, device: str = "cuda") -> torch.Tensor:
@@ -72,9 +82,9 @@ def steps(objective: nn.Module, batches: list[torch.Tensor]) -> list[float]:
 
 def test_on_a_processor_nothing_is_recorded_and_the_network_is_as_before() -> None:
     network = NETWORKS[0].build()
-    one, other = Squares(network), Squares(copy.deepcopy(network))
+    one, other = squares(network), squares(copy.deepcopy(network))
     batches = [pixels_of(seed, device="cpu") for seed in range(3)]
-    with recorded(one):
+    with recorded.recorded(one):
         found = steps(one, batches)
     assert found == steps(other, batches)
     assert "forward" not in vars(network)
@@ -87,12 +97,12 @@ def test_on_a_processor_nothing_is_recorded_and_the_network_is_as_before() -> No
 def test_replayed_steps_are_those_of_launched_ones(backbone: Backbone) -> None:
     torch.manual_seed(0)
     network, frozen = backbone.build(), backbone.build().requires_grad_(False)
-    one = Squares(network, frozen).cuda().train()
+    one = squares(network, frozen).cuda().train()
     other = copy.deepcopy(one)
     batches = [pixels_of(seed) for seed in range(4)]
     # A batch of another size is launched, between two that are replayed.
     batches.insert(2, pixels_of(9, count=10))
-    with recorded(one):
+    with recorded.recorded(one):
         found = steps(one, batches)
         assert "forward" in vars(getattr(network, "inner", network))
     np.testing.assert_allclose(found, steps(other, batches), rtol=0.05)
@@ -104,10 +114,10 @@ def test_replayed_steps_are_those_of_launched_ones(backbone: Backbone) -> None:
 def test_two_calls_before_the_gradients_of_the_first_give_those_of_both() -> None:
     torch.manual_seed(0)
     network = nn.Sequential(nn.Flatten(), nn.Linear(768, 8), nn.Tanh()).cuda()
-    objective = Squares(network)
+    objective = squares(network)
     first, second = pixels_of(0), pixels_of(1)
     expected = torch.autograd.grad(objective(first) + 3 * objective(second), list(network.parameters()))
-    with recorded(objective):
+    with recorded.recorded(objective):
         for _ in range(3):
             made = torch.autograd.grad(objective(first) + 3 * objective(second), list(network.parameters()))
     for tensor, other in zip(made, expected, strict=True):
@@ -119,11 +129,11 @@ def test_trainers_learn_with_recorded_networks(recwarn: pytest.WarningsRecorder)
     random = np.random.default_rng(0)
     labels = np.arange(240) % 4
     pixels = np.clip(60 * labels[:, None, None, None] + random.integers(0, 60, (240, 16, 16, 3)), 0, 255)
-    images = Images(pixels.astype(np.uint8), labels)
+    images = trainers.Images(pixels.astype(np.uint8), labels)
     loop = {"width": 8, "epochs": 6, "batch_size": 32, "warmup_epochs": 1.0}
-    source = Independent(dim=8, **loop).fit(images, held_out=images)
-    target = BCT(dim=8, **loop).fit(images, source, held_out=images)
-    longer = BT2(dim=10, extra=2, **loop).fit(images, source, held_out=images)
-    SimCLR(dim=8, **loop).fit(images)
+    source = trainers.Independent(dim=8, **loop).fit(images, held_out=images)
+    target = trainers.BCT(dim=8, **loop).fit(images, source, held_out=images)
+    longer = trainers.BT2(dim=10, extra=2, **loop).fit(images, source, held_out=images)
+    trainers.SimCLR(dim=8, **loop).fit(images)
     assert min(model.figures["accuracy"] for model in (source, target, longer)) > 0.9
     assert not [one for one in recwarn if "recorded" in str(one.message)]

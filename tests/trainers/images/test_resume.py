@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import signal
 import subprocess
@@ -15,18 +16,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors import safe_open
-from safetensors.torch import save_file
 
+from compatstore import trainers
 from compatstore.errors import CompatStoreError, CorruptArtifact, Incompatible, StorageError
-from compatstore.trainers import Augmentation, Images, Independent
 from compatstore.trainers.training import EpochProgress
+from lazily import Lazy
 from properties import examples
 
-# The fingerprint of an encoder is a digest of every bit of its weights.
-IMAGES = Images(np.random.default_rng(0).integers(0, 255, (90, 8, 8), np.uint8), np.arange(90) % 3)
-TRAINER = Independent(
-    dim=4, width=4, epochs=15, batch_size=8, warmup_epochs=2, augmentation=Augmentation(), checkpoint_steps=3
-)
+safetensors = Lazy("safetensors.torch")
+
+
+@functools.cache
+def images() -> trainers.Images:
+    return trainers.Images(np.random.default_rng(0).integers(0, 255, (90, 8, 8), np.uint8), np.arange(90) % 3)
+
+
+def killed() -> trainers.Independent:
+    """The training that is killed; an encoder's fingerprint is a digest of every bit of its weights."""
+    settings = {"epochs": 15, "batch_size": 8, "warmup_epochs": 2, "checkpoint_steps": 3}
+    return trainers.Independent(dim=4, width=4, augmentation=trainers.Augmentation(), **settings)
 
 
 class Stopped(Exception):  # noqa: N818
@@ -43,7 +51,7 @@ def stop_after(epoch: int):
 
 @pytest.fixture(scope="module")
 def whole() -> tuple[str, float]:
-    model = TRAINER.fit(IMAGES)
+    model = killed().fit(images())
     return model.encoder.fingerprint, model.figures["loss"]
 
 
@@ -58,58 +66,59 @@ def test_a_killed_training_ends_with_the_weights_of_one_that_was_not(tmp_path: P
         time.sleep(random.uniform(0, 0.1))
         process.send_signal(signal.SIGKILL)
         process.wait()
-    model = TRAINER.fit(IMAGES, checkpoint=path)
+    model = killed().fit(images(), checkpoint=path)
     assert (model.encoder.fingerprint, model.figures["loss"]) == whole
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("optimiser", ["adamw", "sgd"])
 @given(epoch=st.integers(1, 3), every=st.sampled_from([None, 1, 2, 5]))
 @examples(3)
 def test_where_it_stops_and_how_often_it_is_saved_change_nothing(
     tmp_path_factory: pytest.TempPathFactory, optimiser: str, epoch: int, every: int | None
 ) -> None:
-    short = Independent(dim=4, width=2, epochs=4, batch_size=16, optimiser=optimiser, checkpoint_steps=every)
+    short = trainers.Independent(dim=4, width=2, epochs=4, batch_size=16, optimiser=optimiser, checkpoint_steps=every)
     path = tmp_path_factory.mktemp("stopped") / "training.safetensors"
     with pytest.raises(Stopped):
-        short.fit(IMAGES, checkpoint=path, progress=stop_after(epoch))
+        short.fit(images(), checkpoint=path, progress=stop_after(epoch))
     seen: list[int] = []
-    resumed = short.fit(IMAGES, checkpoint=path, progress=lambda progress: seen.append(progress.epoch))
-    assert resumed.encoder.fingerprint == short.fit(IMAGES).encoder.fingerprint
+    resumed = short.fit(images(), checkpoint=path, progress=lambda progress: seen.append(progress.epoch))
+    assert resumed.encoder.fingerprint == short.fit(images()).encoder.fingerprint
     assert seen == list(range(epoch + 1, 5))
 
 
 def test_with_more_steps_than_an_epoch_has_some_epochs_are_saved_and_the_last(tmp_path: Path) -> None:
-    steps, path, saved = len(IMAGES) // 16, tmp_path / "training.safetensors", list[int]()
+    steps, path, saved = len(images()) // 16, tmp_path / "training.safetensors", list[int]()
 
     def note(progress: EpochProgress) -> None:
         with safe_open(path, "pt") if path.exists() else nullcontext() as file:
             saved.append(0 if file is None else json.loads(file.metadata()["compatstore"])["note"]["step"])
 
-    long = Independent(dim=4, width=2, epochs=5, batch_size=16, checkpoint_steps=2 * steps)
-    long.fit(IMAGES, checkpoint=path, progress=note)
+    long = trainers.Independent(dim=4, width=2, epochs=5, batch_size=16, checkpoint_steps=2 * steps)
+    long.fit(images(), checkpoint=path, progress=note)
     assert saved == [0, 2 * steps, 2 * steps, 4 * steps, 5 * steps]
 
 
 def test_a_setting_that_came_later_counts_as_its_default(tmp_path: Path) -> None:
-    short, path = Independent(dim=4, width=2, epochs=2, batch_size=16), tmp_path / "training.safetensors"
-    fingerprint = short.fit(IMAGES, checkpoint=path).encoder.fingerprint
+    short, path = trainers.Independent(dim=4, width=2, epochs=2, batch_size=16), tmp_path / "training.safetensors"
+    fingerprint = short.fit(images(), checkpoint=path).encoder.fingerprint
     with safe_open(path, "pt") as file:
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         description = json.loads(file.metadata()["compatstore"])
     for later in ("optimiser", "augmentation", "architecture"):
         del description["belongs_to"][later]
-    save_file(tensors, path, {"compatstore": json.dumps(description)})
-    assert short.fit(IMAGES, checkpoint=path).encoder.fingerprint == fingerprint
+    safetensors.save_file(tensors, path, {"compatstore": json.dumps(description)})
+    assert short.fit(images(), checkpoint=path).encoder.fingerprint == fingerprint
     with pytest.raises(Incompatible, match="optimiser 'sgd'; found 'adamw'"):
-        Independent(dim=4, width=2, epochs=2, batch_size=16, optimiser="sgd").fit(IMAGES, checkpoint=path)
+        trainers.Independent(dim=4, width=2, epochs=2, batch_size=16, optimiser="sgd").fit(images(), checkpoint=path)
 
 
 def test_a_finished_training_is_not_repeated(tmp_path: Path) -> None:
-    short = Independent(dim=4, width=2, epochs=2)
+    short = trainers.Independent(dim=4, width=2, epochs=2)
     path = tmp_path / "new folder" / "training.safetensors"
-    first = short.fit(IMAGES, checkpoint=path)
+    first = short.fit(images(), checkpoint=path)
     seen: list[EpochProgress] = []
-    again = short.fit(IMAGES, checkpoint=path, progress=seen.append)
+    again = short.fit(images(), checkpoint=path, progress=seen.append)
     assert seen == []
     assert again.encoder.fingerprint == first.encoder.fingerprint
     assert again.figures["loss"] == first.figures["loss"]
@@ -119,7 +128,7 @@ def test_a_finished_training_is_not_repeated(tmp_path: Path) -> None:
 def test_a_place_that_cannot_be_written_is_refused_before_the_training(tmp_path: Path, name: str) -> None:
     epochs = list[EpochProgress]()
     with pytest.raises(StorageError, match="save a training to"):
-        Independent(dim=4, width=2, epochs=2).fit(IMAGES, progress=epochs.append, checkpoint=tmp_path / name)
+        trainers.Independent(dim=4, width=2, epochs=2).fit(images(), progress=epochs.append, checkpoint=tmp_path / name)
     assert not epochs
     assert not list(tmp_path.iterdir())
 
@@ -135,60 +144,60 @@ def test_a_disk_that_is_full_leaves_the_checkpoint_before_it(tmp_path: Path) -> 
         if at.epoch == 2:  # saved after epochs; more than this is too large for any file
             resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
 
-    training = Independent(dim=4, width=2, epochs=4)
+    training = trainers.Independent(dim=4, width=2, epochs=4)
     try:
         with pytest.raises(StorageError, match="make room there"):
-            training.fit(IMAGES, progress=fill, checkpoint=path)
+            training.fit(images(), progress=fill, checkpoint=path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
     epochs = list[EpochProgress]()
-    training.fit(IMAGES, progress=epochs.append, checkpoint=path)
+    training.fit(images(), progress=epochs.append, checkpoint=path)
     assert 0 < len(epochs) < 4
 
 
 def test_a_checkpoint_of_another_training_is_refused(tmp_path: Path) -> None:
-    short, path = Independent(dim=4, width=2, epochs=2), tmp_path / "training.safetensors"
-    short.fit(IMAGES, checkpoint=path)
+    short, path = trainers.Independent(dim=4, width=2, epochs=2), tmp_path / "training.safetensors"
+    short.fit(images(), checkpoint=path)
     with pytest.raises(Incompatible, match=r"expected epochs 3; found 2.*remove the file"):
-        Independent(dim=4, width=2, epochs=3).fit(IMAGES, checkpoint=path)
+        trainers.Independent(dim=4, width=2, epochs=3).fit(images(), checkpoint=path)
     with pytest.raises(Incompatible, match="expected images"):
-        short.fit(IMAGES.take(range(60)), checkpoint=path)
-    Independent(dim=4, width=2, epochs=2, checkpoint_steps=7).fit(IMAGES, checkpoint=path)
+        short.fit(images().take(range(60)), checkpoint=path)
+    trainers.Independent(dim=4, width=2, epochs=2, checkpoint_steps=7).fit(images(), checkpoint=path)
 
 
 @pytest.mark.parametrize(("earlier", "precision"), [("no", "float32"), ("bf16", "bfloat16")])
 def test_a_checkpoint_that_names_the_precision_as_before_is_continued(
     tmp_path: Path, earlier: str, precision: str
 ) -> None:
-    short, path = Independent(dim=4, width=2, epochs=3, precision=precision), tmp_path / "training.safetensors"
+    short, path = trainers.Independent(dim=4, width=2, epochs=3, precision=precision), tmp_path / "training.safetensors"
     with pytest.raises(Stopped):
-        short.fit(IMAGES, checkpoint=path, progress=stop_after(2))
+        short.fit(images(), checkpoint=path, progress=stop_after(2))
     with safe_open(path, "pt") as file:
         text = file.metadata()["compatstore"]
         tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     description = json.loads(text)
     assert description["belongs_to"]["precision"] == precision
     description["belongs_to"]["precision"] = earlier
-    save_file(tensors, path, metadata={"compatstore": json.dumps(description)})
+    safetensors.save_file(tensors, path, metadata={"compatstore": json.dumps(description)})
     seen: list[int] = []
-    resumed = short.fit(IMAGES, checkpoint=path, progress=lambda at: seen.append(at.epoch))
+    resumed = short.fit(images(), checkpoint=path, progress=lambda at: seen.append(at.epoch))
     assert seen == [3]
-    assert resumed.encoder.fingerprint == short.fit(IMAGES).encoder.fingerprint
+    assert resumed.encoder.fingerprint == short.fit(images()).encoder.fingerprint
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.99])
 def test_a_damaged_checkpoint_is_refused(tmp_path: Path, share: float) -> None:
-    short, path = Independent(dim=4, width=2, epochs=1, warmup_epochs=0), tmp_path / "training.safetensors"
-    short.fit(IMAGES, checkpoint=path)
+    short, path = trainers.Independent(dim=4, width=2, epochs=1, warmup_epochs=0), tmp_path / "training.safetensors"
+    short.fit(images(), checkpoint=path)
     content = path.read_bytes()
     path.write_bytes(content[: int(share * len(content))])
     with pytest.raises(CorruptArtifact, match="Remove the file"):
-        short.fit(IMAGES, checkpoint=path)
+        short.fit(images(), checkpoint=path)
     path.write_bytes(b"no safetensors at all")
     with pytest.raises(CompatStoreError):
-        short.fit(IMAGES, checkpoint=path)
+        short.fit(images(), checkpoint=path)
 
 
 if __name__ == "__main__":
-    TRAINER.fit(IMAGES, checkpoint=sys.argv[1])
+    killed().fit(images(), checkpoint=sys.argv[1])

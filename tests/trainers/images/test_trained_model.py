@@ -1,29 +1,40 @@
+from __future__ import annotations
+
+import functools
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from compatstore import trainers
 from compatstore.artifacts import Artifact
 from compatstore.encoders import from_spec
 from compatstore.errors import AlreadyExists, CorruptArtifact, NotFound
-from compatstore.trainers import BCT, DMU, CompatibleModel, Images, Independent, TrainedModel
+from compatstore.trainers import TrainedModel
 from compatstore.versions import HeadLoss
 
-IMAGES = Images(np.random.default_rng(0).integers(0, 255, (40, 8, 8), np.uint8), np.arange(40) % 2, ("cat", "dog"))
 SHORT = {"width": 2, "epochs": 1, "warmup_epochs": 0, "batch_size": 8}
+
+
+@functools.cache
+def images() -> trainers.Images:
+    pixels = np.random.default_rng(0).integers(0, 255, (40, 8, 8), np.uint8)
+    return trainers.Images(pixels, np.arange(40) % 2, ("cat", "dog"))
 
 
 @pytest.fixture(scope="module")
 def source() -> TrainedModel:
-    return Independent(dim=4, head="cosine", **SHORT).fit(IMAGES)
+    return trainers.Independent(dim=4, head="cosine", **SHORT).fit(images())
 
 
 @pytest.fixture(scope="module")
-def target(source: TrainedModel) -> CompatibleModel:
-    return BCT(dim=6, head="cosine", **SHORT).fit(IMAGES, source)
+def target(source: TrainedModel) -> trainers.CompatibleModel:
+    return trainers.BCT(dim=6, head="cosine", **SHORT).fit(images(), source)
 
 
-def test_a_model_is_the_same_after_a_file(tmp_path: Path, source: TrainedModel, target: CompatibleModel) -> None:
+def test_a_model_is_the_same_after_a_file(
+    tmp_path: Path, source: TrainedModel, target: trainers.CompatibleModel
+) -> None:
     for model, name in ((source, "v1"), (target, "v2")):
         folder = tmp_path / "models" / f"{name}.model"
         model.save(folder)
@@ -41,15 +52,15 @@ def test_a_model_is_the_same_after_a_file(tmp_path: Path, source: TrainedModel, 
 
 
 def test_all_artifacts_of_a_model_are_kept(tmp_path: Path, source: TrainedModel) -> None:
-    DMU(dim=4, adapter_width=8, **SHORT).fit(IMAGES, source).save(tmp_path / "v2.model")
+    trainers.DMU(dim=4, adapter_width=8, **SHORT).fit(images(), source).save(tmp_path / "v2.model")
     kinds = {path.name: Artifact.load(path).kind for path in (tmp_path / "v2.model").glob("*.compat")}
     assert kinds == {"artifact.compat": "Identity", "adaptation.compat": "ForwardTransform"}
 
 
 def test_the_next_generation_is_trained_from_a_file(tmp_path: Path, source: TrainedModel) -> None:
     source.save(tmp_path / "v1.model")
-    trainer = BCT(dim=4, head="cosine", **SHORT)
-    prints = {trainer.fit(IMAGES, one).artifact.manifest.source.fingerprint
+    trainer = trainers.BCT(dim=4, head="cosine", **SHORT)
+    prints = {trainer.fit(images(), one).artifact.manifest.source.fingerprint
               for one in (source, TrainedModel.load(tmp_path / "v1.model"))}  # fmt: skip
     assert prints == {source.version("v1").fingerprint}
 

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
-import torch
-from sklearn.datasets import load_digits
 
-from compatstore.trainers import Images, Independent
+from compatstore import trainers
+from digits import load_digits
+from lazily import Lazy
 
-DIGITS = load_digits()
-IMAGES = Images((DIGITS.images[:200] * 255 / 16).astype(np.uint8), DIGITS.target[:200])
+torch = Lazy("torch")
+
+
+@functools.cache
+def images():
+    digits = load_digits()
+    return trainers.Images((digits.images[:200] * 255 / 16).astype(np.uint8), digits.target[:200])
 
 
 def weights(precision):
-    model = Independent(dim=8, width=8, epochs=2, precision=precision, warmup_epochs=0.0).fit(IMAGES)
-    return model.encoder.encode(list(IMAGES.images[:20]))
+    model = trainers.Independent(dim=8, width=8, epochs=2, precision=precision, warmup_epochs=0.0).fit(images())
+    return model.encoder.encode(list(images().images[:20]))
 
 
 def test_each_training_has_its_own_precision():

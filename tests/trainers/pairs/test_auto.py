@@ -1,14 +1,17 @@
 import numpy as np
 import pytest
 
+from compatstore import trainers
 from compatstore.artifacts import Artifact
 from compatstore.artifacts.shrinkage import Shrinkage
 from compatstore.errors import InvalidInput
-from compatstore.trainers import Auto, DiagonalScale, DriftAdapter, MeanShift, Pairs, Procrustes, Ridge
-from compatstore.trainers.pairs.auto import DEFAULT
+from compatstore.trainers import DiagonalScale, MeanShift, Pairs, Procrustes, Ridge
 from compatstore.trainers.pairs.comparison import interval
 from compatstore.trainers.pairs.retrieval import RetrievalTest
 from compatstore.trainers.pairs.shrinking import shrinkage_of
+from lazily import Lazy
+
+auto = Lazy("compatstore.trainers.pairs.auto")
 
 FORMS = (MeanShift(), Procrustes(), DiagonalScale(), Ridge())
 
@@ -37,7 +40,7 @@ def classes(n=1200, count=40, seed=0):
 
 
 def test_it_keeps_what_retrieves_best_and_says_by_how_much():
-    comparison = Auto(candidates=FORMS, queries=200).compare(Pairs(*linear()))
+    comparison = trainers.Auto(candidates=FORMS, queries=200).compare(Pairs(*linear()))
     assert comparison.decided_by == "recall_at_10"
     assert comparison.best.name == "Ridge"
     assert [c.score for c in comparison.candidates] == sorted((c.score for c in comparison.candidates), reverse=True)
@@ -49,12 +52,12 @@ def test_it_keeps_what_retrieves_best_and_says_by_how_much():
 
 def test_a_rigid_form_wins_where_pairs_are_few():
     candidates = (Procrustes(), Ridge(penalties=(1e-6,)))
-    assert Auto(candidates=candidates, k=3).compare(Pairs(*rotated())).best.name == "Procrustes"
+    assert trainers.Auto(candidates=candidates, k=3).compare(Pairs(*rotated())).best.name == "Procrustes"
 
 
 def test_with_labels_classes_seen_and_unseen_count_alike():
     source, target, labels = classes()
-    comparison = Auto(candidates=(Procrustes(), Ridge())).compare(Pairs(source, target, labels=labels))
+    comparison = trainers.Auto(candidates=(Procrustes(), Ridge())).compare(Pairs(source, target, labels=labels))
     assert comparison.decided_by == "map"
     groups = comparison.best.groups
     assert groups.keys() == {"seen", "unseen"}
@@ -62,24 +65,24 @@ def test_with_labels_classes_seen_and_unseen_count_alike():
         assert figures.keys() == {"recall_at_10", "cmc_1", "map"}
         assert all(0 <= figure <= 1 for figure in figures.values())
     assert comparison.best.score == pytest.approx((groups["seen"]["map"] + groups["unseen"]["map"]) / 2)
-    by_row = Auto(candidates=(Ridge(),), by="row").compare(Pairs(source, target, labels=labels))
+    by_row = trainers.Auto(candidates=(Ridge(),), by="row").compare(Pairs(source, target, labels=labels))
     assert by_row.best.groups.keys() == {"held_out"}
     assert by_row.lead is None
 
 
 def test_what_cannot_run_is_skipped_with_the_reason_and_listed_last():
     source, target = linear(300)
-    comparison = Auto(candidates=FORMS, queries=50).compare(Pairs(source, target[:, :5]))
+    comparison = trainers.Auto(candidates=FORMS, queries=50).compare(Pairs(source, target[:, :5]))
     last = comparison.candidates[-1]
     assert (last.name, last.score) == ("MeanShift", None)
     assert "one dimension" in last.skipped
     with pytest.raises(InvalidInput, match=r"candidate that can run.*MeanShift.*one dimension"):
-        Auto(candidates=(MeanShift(),)).fit(Pairs(source, target[:, :5]))
+        trainers.Auto(candidates=(MeanShift(),)).fit(Pairs(source, target[:, :5]))
 
 
 def test_the_artifact_is_the_winner_fitted_on_all_pairs_with_the_table_in_its_figures():
     pairs = Pairs(*linear(400))
-    artifact = Auto(candidates=FORMS, queries=50).fit(pairs)
+    artifact = trainers.Auto(candidates=FORMS, queries=50).fit(pairs)
     loaded = Artifact.from_bytes(*artifact.to_bytes())
     whole = Ridge(holdout=0.0).fit(pairs)
     np.testing.assert_array_equal(loaded.tensors["h.mixer.0.weight"], whole.tensors["h.mixer.0.weight"])
@@ -94,7 +97,7 @@ def test_the_artifact_is_the_winner_fitted_on_all_pairs_with_the_table_in_its_fi
 
 def test_equal_seeds_give_equal_tables():
     pairs = Pairs(*linear(300))
-    auto = Auto(candidates=(Procrustes(), DriftAdapter(epochs=2, device="cpu")), queries=50)
+    auto = trainers.Auto(candidates=(Procrustes(), trainers.DriftAdapter(epochs=2, device="cpu")), queries=50)
     one, two = (auto.compare(pairs) for _ in range(2))
     assert [(c.name, c.score) for c in one.candidates] == [(c.name, c.score) for c in two.candidates]
     assert one.lead == two.lead
@@ -135,8 +138,8 @@ def test_fitted_rows_are_never_a_right_answer_but_may_be_a_wrong_one():
 def test_nothing_to_judge_by_is_refused():
     source, target = linear(40)
     with pytest.raises(InvalidInput, match="two held-out rows of one class"):
-        Auto(candidates=FORMS).fit(Pairs(source, target, labels=np.arange(40)))
-    assert Auto(candidates=FORMS).compare(Pairs(source, target, labels=np.zeros(40, int))).best.groups
+        trainers.Auto(candidates=FORMS).fit(Pairs(source, target, labels=np.arange(40)))
+    assert trainers.Auto(candidates=FORMS).compare(Pairs(source, target, labels=np.zeros(40, int))).best.groups
 
 
 def test_the_interval_covers_the_true_mean_and_widens_with_whole_classes():
@@ -155,8 +158,8 @@ def test_the_interval_covers_the_true_mean_and_widens_with_whole_classes():
 def test_the_default_candidates_run_with_side_information():
     source, target = linear(300)
     pairs = Pairs(source[:, :5], target, side=source[:, 5:])
-    comparison = Auto(queries=50).compare(pairs)
-    assert len(comparison.candidates) == len(DEFAULT)
+    comparison = trainers.Auto(queries=50).compare(pairs)
+    assert len(comparison.candidates) == len(auto.DEFAULT)
     assert [c.name for c in comparison.candidates if c.skipped] == ["MeanShift"]
     assert comparison.best.name.partition("(")[0] in ("Ridge", "LowRankRidge", "Residual"), "these read it"
 
@@ -176,15 +179,16 @@ def test_the_default_candidates_run_with_side_information():
 )
 def test_settings_out_of_range_are_refused(wrong):
     with pytest.raises(InvalidInput, match=next(iter(wrong))):
-        Auto(**wrong)
+        trainers.Auto(**wrong)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("by", ["row", "class"])
 def test_what_a_winner_lets_expect_of_cosines_is_measured_on_rows_that_the_first_fit_has_not_seen(by):
     source, target = linear(600)
     target /= np.linalg.norm(target, axis=1, keepdims=True)
     pairs = Pairs(source, target, labels=np.arange(600) % 8)
-    found = Auto(candidates=(Ridge(),), queries=50, by=by).fit(pairs)
+    found = trainers.Auto(candidates=(Ridge(),), queries=50, by=by).fit(pairs)
     assert found.manifest.method == "Ridge"
     shrinkage = Shrinkage.of(found.manifest.figures)
     assert shrinkage is not None
@@ -193,5 +197,5 @@ def test_what_a_winner_lets_expect_of_cosines_is_measured_on_rows_that_the_first
         fitted, held_out = fitted.split(0.2, 0)
     made = Ridge(holdout=0).fit(fitted).apply(held_out.source)
     assert shrinkage == shrinkage_of(made.uncertainty, made.vectors, held_out.target, held_out.labels)
-    of_one = Auto(candidates=(Procrustes(),), queries=50, by=by).fit(pairs)
+    of_one = trainers.Auto(candidates=(Procrustes(),), queries=50, by=by).fit(pairs)
     assert Shrinkage.of(of_one.manifest.figures) is None

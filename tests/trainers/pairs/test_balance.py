@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from labelled_spaces import classes
 
+from compatstore import trainers
 from compatstore.artifacts import Artifact
-from compatstore.trainers import FastFill, Pairs
+from compatstore.trainers import Pairs
 from compatstore.trainers.pairs import balance
 from compatstore.trainers.pairs.balance import SCALES, Trials, balanced
 from compatstore.trainers.pairs.retrieval import RetrievalTest
@@ -25,7 +26,7 @@ def tried(figures):
 @pytest.fixture(scope="module")
 def by_default():
     told = []
-    return FastFill(**QUICK).fit(pairs_of(), told.append), told
+    return trainers.FastFill(**QUICK).fit(pairs_of(), told.append), told
 
 
 def test_the_scale_and_the_batch_are_chosen_by_the_area_and_the_artifact_says_how(by_default):
@@ -46,7 +47,7 @@ def test_the_scale_and_the_batch_are_chosen_by_the_area_and_the_artifact_says_ho
 
 def test_what_was_chosen_is_then_trained_as_if_it_had_been_named(by_default):
     chosen = by_default[0].manifest.settings["balance"]
-    named = FastFill(**QUICK, **chosen).fit(pairs_of())
+    named = trainers.FastFill(**QUICK, **chosen).fit(pairs_of())
     assert named.manifest.weights_sha256 == by_default[0].manifest.weights_sha256
     assert named.manifest.figures["h"] == by_default[0].manifest.figures["h"]
     assert "balance" not in named.manifest.settings
@@ -65,7 +66,7 @@ def test_a_weight_is_chosen_for_a_cross_entropy_in_the_unit_of_the_space():
     weights = []
     for factor in (1.0, 32.0):
         pairs = pairs_of(300, unit=False, factor=factor)
-        found = balanced(FastFill(**QUICK, batch_size=64), pairs)
+        found = balanced(trainers.FastFill(**QUICK, batch_size=64), pairs)
         names = [float(name.removeprefix("disc_weight ")) for name in tried(found.figures)]
         variance = np.square(pairs.target - pairs.target.mean(axis=0)).sum(axis=1).mean()
         assert sorted(names) == pytest.approx(sorted([1.0, 0.1 * variance, variance]), rel=1e-4)
@@ -83,20 +84,20 @@ def test_a_weight_is_chosen_for_a_cross_entropy_in_the_unit_of_the_space():
     ids=str,
 )
 def test_only_what_is_not_named_is_chosen(named, found):
-    chosen = balanced(FastFill(**QUICK, **named), pairs_of(420))
+    chosen = balanced(trainers.FastFill(**QUICK, **named), pairs_of(420))
     assert tried(chosen.figures).keys() == set(found)
     assert all(getattr(chosen.trainer, name) == value for name, value in named.items())
 
 
 @pytest.mark.parametrize("named", [{"scale": 9.0, "batch_size": 50}, {"loss": "l2", "batch_size": 50}], ids=str)
 def test_where_all_is_named_nothing_is_tried(named):
-    chosen = balanced(FastFill(**QUICK, **named), pairs_of(50), lambda at: pytest.fail("trained"))
+    chosen = balanced(trainers.FastFill(**QUICK, **named), pairs_of(50), lambda at: pytest.fail("trained"))
     assert (chosen.settings, chosen.figures) == ({}, {})
-    assert chosen.trainer == FastFill(**QUICK, **named)
+    assert chosen.trainer == trainers.FastFill(**QUICK, **named)
 
 
 def test_without_labels_the_batch_is_chosen_by_the_recall_of_neighbours():
-    chosen = balanced(FastFill(**QUICK), pairs_of(420, labelled=False))
+    chosen = balanced(trainers.FastFill(**QUICK), pairs_of(420, labelled=False))
     best = chosen.figures["balance"]["candidates"][0]
     assert best["score"] == best["groups"]["held_out"]["area_recall_at_10"]
     assert chosen.trainer.scale is None
@@ -105,7 +106,7 @@ def test_without_labels_the_batch_is_chosen_by_the_recall_of_neighbours():
 @pytest.mark.parametrize("rows", [2, 3, 7])
 @pytest.mark.parametrize("unit", [True, False])
 def test_with_few_pairs_nothing_is_compared_and_the_manifest_says_it(rows, unit):
-    artifact = FastFill(**QUICK, holdout=0.0).fit(
+    artifact = trainers.FastFill(**QUICK, holdout=0.0).fit(
         Pairs(*(array[:rows] for array in classes(40, unit=unit)[:2]), labels=np.arange(rows))
     )
     settings = artifact.manifest.settings
@@ -118,7 +119,7 @@ def test_the_part_that_is_compared_on_is_bounded_and_whole_classes_are_kept_apar
     source, native, _ = classes(9000)
     pairs = Pairs(source, native, labels=np.arange(9000) % 200)
     for by, shared in (("class", 0), ("row", 200)):
-        trials = Trials(FastFill(**QUICK, holdout_by=by), pairs, None)
+        trials = Trials(trainers.FastFill(**QUICK, holdout_by=by), pairs, None)
         assert len(trials.fitted) + len(trials.held_out) == balance.ROWS
         assert len(set(trials.fitted.labels.tolist()) & set(trials.held_out.labels.tolist())) == shared
 
@@ -128,6 +129,8 @@ def test_the_area_is_that_of_the_backfilling_curve_and_a_useless_sigma_costs():
     pairs = Pairs(source, native, labels=labels)
     settings = {"k": 5, "queries": 100, "rows": 300, "metric": "l2", "seed": 0, "backfill": True}
     test = RetrievalTest(pairs.subset(range(150)), {"held_out": pairs.subset(range(150, 300))}, **settings)
-    scores = test.run(FastFill(**QUICK | {"epochs": 12}, scale=4.0, batch_size=64).fit(pairs.subset(range(150)))).scores
+    scores = test.run(
+        trainers.FastFill(**QUICK | {"epochs": 12}, scale=4.0, batch_size=64).fit(pairs.subset(range(150)))
+    ).scores
     assert np.nanmean(scores["map"]) < np.nanmean(scores["area_map"])
     np.testing.assert_allclose(scores["area"], (scores["area_cmc_1"] + scores["area_map"]) / 2)

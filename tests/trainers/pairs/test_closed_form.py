@@ -24,7 +24,6 @@ from compatstore.trainers.pairs.closed_form import Moments
 from compatstore.trainers.pairs.ridge import LeastSquares
 from compatstore.versions import EmbeddingVersion
 from properties import examples
-from tiers import few
 
 pytestmark = pytest.mark.kernel
 
@@ -226,8 +225,9 @@ def test_few_rows_are_solved_in_their_span_to_the_same_map(rows, dim, out, seed)
         np.testing.assert_allclose(squares.errors(penalty, held_out), whole.errors(penalty, held_out), atol=1e-7)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
-    "form", few(1, [Ridge(), LowRankRidge(), LowRankAffine(rank=4), DiagonalScale(), KernelRidge()])
+    "form", [Ridge(), LowRankRidge(), LowRankAffine(rank=4), DiagonalScale(), KernelRidge()]
 )
 def test_the_length_of_what_it_predicts_says_what_it_does_not_know(form):
     rng = np.random.default_rng(0)

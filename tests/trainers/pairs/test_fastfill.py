@@ -1,15 +1,17 @@
 import numpy as np
 import pytest
-import torch
 from labelled_spaces import classes
 
 import compatstore as cs
+from compatstore import trainers
 from compatstore.artifacts import Artifact
 from compatstore.errors import InvalidInput
 from compatstore.evaluation import backfill_curve, kendall_tau
-from compatstore.trainers import FCT, FastFill, Pairs
-from compatstore.trainers.pairs.head import class_means, given_head, logistic_regression
-from tiers import few
+from compatstore.trainers import Pairs
+from lazily import Lazy
+
+heads = Lazy("compatstore.trainers.pairs.head")
+torch = Lazy("torch")
 
 NETWORK = {"epochs": 30, "branch_width": 32, "mixer_width": 64, "batch_size": 128, "learning_rate": 4e-3}
 SMALL = NETWORK | {"scale": 64.0, "disc_weight": 1.0}
@@ -26,7 +28,7 @@ def heteroscedastic(n=2000, seed=0):
 
 def fit(seed=0, unit=True, **changed):
     source, native, labels = classes(unit=unit)
-    return FastFill(**SMALL | {"seed": seed} | changed).fit(Pairs(source, native, labels=labels))
+    return trainers.FastFill(**SMALL | {"seed": seed} | changed).fit(Pairs(source, native, labels=labels))
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +36,10 @@ def aligned():
     return fit()
 
 
+@pytest.mark.full
 def test_sigma2_follows_the_variance_of_the_noise_where_that_is_known():
     source, target, _ = heteroscedastic()
-    artifact = FastFill(**SMALL, loss="l2").fit(Pairs(source, target))
+    artifact = trainers.FastFill(**SMALL, loss="l2").fit(Pairs(source, target))
     fresh, _, deviation = heteroscedastic(seed=1)
     sigma2 = artifact.apply(fresh).uncertainty
     assert kendall_tau(sigma2, deviation) > 0.7
@@ -58,7 +61,7 @@ def test_the_backfill_gains_most_in_the_order_of_sigma2(aligned):
     by_sigma = area(aligned, np.argsort(-moved.uncertainty))
     assert by_sigma > area(aligned, np.random.default_rng(0).permutation(600))
     assert by_sigma > area(aligned, np.argsort(moved.uncertainty))
-    l2 = FCT(**NETWORK).fit(Pairs(*classes()[:2]))
+    l2 = trainers.FCT(**NETWORK).fit(Pairs(*classes()[:2]))
     assert by_sigma > area(l2, np.random.default_rng(0).permutation(600))
 
 
@@ -70,13 +73,14 @@ def test_figures_say_how_well_sigma2_orders_the_losses(aligned):
     assert figures["mean_sigma2"] > 0
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("unit", "disc", "head"), [(True, "arcface", "means"), (False, "cross-entropy", "regression")])
 def test_loss_and_head_follow_the_space_and_stand_in_the_manifest(unit, disc, head):
     resolved = fit(unit=unit, epochs=1).manifest.settings["resolved"]
     assert (resolved["loss"], resolved["disc"], resolved["inverse_lambda"]) == (
         "l2+disc",
         disc,
-        FastFill().inverse_lambda * 8,
+        trainers.FastFill().inverse_lambda * 8,
     )
     assert head in resolved["head"]
 
@@ -84,18 +88,17 @@ def test_loss_and_head_follow_the_space_and_stand_in_the_manifest(unit, disc, he
 @pytest.mark.full
 def test_the_targets_own_head_is_taken_where_there_is_one():
     source, native, labels = classes()
-    head = class_means(Pairs(source, native, labels=labels)).rows
+    head = heads.class_means(Pairs(source, native, labels=labels)).rows
     pairs = Pairs(source, native, labels=labels, head=head)
     short = SMALL | {"epochs": 1}
-    assert FastFill(**short).fit(pairs).manifest.settings["resolved"]["head"] == "given"
-    assert "fitted" in FastFill(**short, head="fitted").fit(pairs).manifest.settings["resolved"]["head"]
+    assert trainers.FastFill(**short).fit(pairs).manifest.settings["resolved"]["head"] == "given"
+    assert "fitted" in trainers.FastFill(**short, head="fitted").fit(pairs).manifest.settings["resolved"]["head"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("told", "named", "used"),
-    few(
-        2,
-        [
+    [
             (None, {}, ("arcface", 0.5)),
             (None, {"disc": "cosface"}, ("cosface", 0.35)),
             (cs.HeadLoss("arcface", 0.3), {}, ("arcface", 0.3)),
@@ -105,12 +108,11 @@ def test_the_targets_own_head_is_taken_where_there_is_one():
             (cs.HeadLoss("cosface"), {}, ("cosface", 0.0)),
             (cs.HeadLoss("cross-entropy"), {}, ("cross-entropy", None)),
         ],
-    ),
 )
 def test_the_loss_through_the_head_is_the_target_s_own_where_its_version_says_it(told, named, used):
     source, native, labels = classes()
     version = cs.EmbeddingVersion("v2", dim=native.shape[1], normalised=True, head_loss=told)
-    trainer = FastFill(**SMALL | {"epochs": 1}, **named)
+    trainer = trainers.FastFill(**SMALL | {"epochs": 1}, **named)
     resolved = trainer.fit(Pairs(source, native, labels=labels, target_version=version)).manifest.settings["resolved"]
     assert (resolved["disc"], resolved.get("margin")) == used
 
@@ -120,22 +122,24 @@ def test_labels_that_are_no_rows_of_the_head_are_refused_by_name():
     for wrong, named in ((labels + 3, "8"), (np.array(["a", "b"])[labels % 2], "b")):
         pairs = Pairs(source, native, labels=wrong, head=np.eye(8)[:6])
         with pytest.raises(InvalidInput, match=f"0 to 5.*{named}.*fitted"):
-            FastFill(**SMALL).fit(pairs)
+            trainers.FastFill(**SMALL).fit(pairs)
     with pytest.raises(InvalidInput, match="a head"):
-        given_head(Pairs(source, native, labels=labels))
+        heads.given_head(Pairs(source, native, labels=labels))
 
 
 def test_without_labels_it_says_what_is_lost():
     source, native, _ = classes()
     notes = set()
-    artifact = FastFill(**SMALL | {"epochs": 2}).fit(Pairs(source, native), lambda report: notes.add(report.note))
+    artifact = trainers.FastFill(**SMALL | {"epochs": 2}).fit(
+        Pairs(source, native), lambda report: notes.add(report.note)
+    )
     assert len(notes) == 1
     assert "no labels" in notes.pop()
     assert artifact.manifest.settings["resolved"]["loss"] == "l2"
     assert "no labels" in artifact.manifest.settings["resolved"]["note"]
     assert artifact.apply(source).uncertainty is not None
     with pytest.raises(InvalidInput, match="labels"):
-        FastFill(**SMALL, loss="disc").fit(Pairs(source, native))
+        trainers.FastFill(**SMALL, loss="disc").fit(Pairs(source, native))
 
 
 @pytest.mark.full
@@ -148,16 +152,17 @@ def test_the_loss_through_the_head_keeps_items_in_their_class():
     assert doubt[0].mean() < doubt[1].mean()
 
 
+@pytest.mark.full
 def test_fitted_heads_know_their_classes():
     source, native, labels = classes(unit=False)
     pairs = Pairs(source, 50 * native, labels=np.array(list("abcdef"))[labels])
-    regression = logistic_regression(pairs, label_smoothing=0.1, seed=0, device=torch.device("cpu"))
-    for head in (regression, class_means(pairs)):
+    regression = heads.logistic_regression(pairs, label_smoothing=0.1, seed=0, device=torch.device("cpu"))
+    for head in (regression, heads.class_means(pairs)):
         assert head.names.tolist() == list("abcdef")
         assert (regression.names[(pairs.target @ head.rows.T).argmax(axis=1)] == pairs.labels).mean() > 0.9
-    np.testing.assert_allclose(np.linalg.norm(class_means(pairs).rows, axis=1), 1, atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(heads.class_means(pairs).rows, axis=1), 1, atol=1e-6)
     with pytest.raises(InvalidInput, match="two classes"):
-        class_means(Pairs(source, native, labels=np.zeros(len(source))))
+        heads.class_means(Pairs(source, native, labels=np.zeros(len(source))))
 
 
 @pytest.mark.full
@@ -166,9 +171,9 @@ def test_side_information_is_read_by_h_and_made_by_g():
     side = native[:, 4:]
     pairs = Pairs(source, native, labels=labels, side=side, target_side=side[:, :2])
     short = SMALL | {"epochs": 12}
-    artifact = FastFill(**short, side_transform=True).fit(pairs)
+    artifact = trainers.FastFill(**short, side_transform=True).fit(pairs)
     moved = artifact.apply(source, side)
-    blind = FastFill(**short).fit(Pairs(source, native, labels=labels)).apply(source)
+    blind = trainers.FastFill(**short).fit(Pairs(source, native, labels=labels)).apply(source)
     assert np.square(moved.vectors - native).mean() < np.square(blind.vectors - native).mean()
     assert moved.side.shape == (1500, 2)
     assert artifact.manifest.figures["g"].keys().isdisjoint({"kendall_tau", "mean_sigma2"})
@@ -179,8 +184,12 @@ def test_a_long_target_space_is_learned_as_a_short_one_where_the_losses_are_weig
     source, native, labels = classes(800, unit=False)
     short = SMALL | {"epochs": 8, "head": "fitted", "holdout": 0.2}
     far = np.float32(64)  # a power of two: no product is rounded another way
-    one = FastFill(**short).fit(Pairs(source, native, labels=labels)).apply(source)
-    other = FastFill(**short | {"disc_weight": far**2}).fit(Pairs(source, far * native, labels=labels)).apply(source)
+    one = trainers.FastFill(**short).fit(Pairs(source, native, labels=labels)).apply(source)
+    other = (
+        trainers.FastFill(**short | {"disc_weight": far**2})
+        .fit(Pairs(source, far * native, labels=labels))
+        .apply(source)
+    )
     # All but the optimiser's epsilon and the rounding of sigma^2's logarithm is the same.
     np.testing.assert_allclose(other.vectors / far, one.vectors, atol=0.02)
     np.testing.assert_allclose(other.uncertainty / far**2, one.uncertainty, rtol=0.05)
@@ -192,11 +201,12 @@ def test_equal_seeds_give_equal_weights():
     assert first.manifest.weights_sha256 == again.manifest.weights_sha256 != other.manifest.weights_sha256
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_both_precisions_learn_under_a_clipped_gradient(precision):
     source, native, labels = classes(600)
     pairs = Pairs(source, native, labels=labels)
-    artifact = FastFill(**SMALL | {"epochs": 8}, precision=precision, clip_norm=5.0).fit(pairs)
+    artifact = trainers.FastFill(**SMALL | {"epochs": 8}, precision=precision, clip_norm=5.0).fit(pairs)
     figures = artifact.manifest.figures["h"]
     assert figures["mean_squared_error"] < 0.8 * figures["mean_squared_error_of_mean"]
     assert all(tensor.dtype == np.float32 for tensor in artifact.tensors.values())
@@ -225,4 +235,4 @@ def test_both_precisions_learn_under_a_clipped_gradient(precision):
 )
 def test_settings_out_of_range_are_refused(wrong):
     with pytest.raises(InvalidInput, match=next(iter(wrong))):
-        FastFill(**wrong)
+        trainers.FastFill(**wrong)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from sklearn.kernel_approximation import Nystroem
-from sklearn.kernel_ridge import KernelRidge as Reference
-from sklearn.linear_model import Ridge as Linear
 
 from compatstore.artifacts import Artifact
 from compatstore.errors import InvalidInput
 from compatstore.trainers import KernelRidge, Pairs, Ridge
+from lazily import Lazy
+
+kernel_approximation = Lazy("sklearn.kernel_approximation")
+kernel_ridge = Lazy("sklearn.kernel_ridge")
+linear_model = Lazy("sklearn.linear_model")
 
 pytestmark = pytest.mark.kernel
 
@@ -38,7 +40,7 @@ def test_with_as_many_centres_as_pairs_it_is_kernel_ridge_regression():
     artifact, mean = fitted(), TARGET[LEARNED].mean(axis=0)
     apart = ((SOURCE[LEARNED, None] - SOURCE[LEARNED]) ** 2).sum(axis=2)[np.triu_indices(200, 1)]
     assert gamma_of(artifact) == pytest.approx(1 / np.median(apart), rel=1e-5)
-    reference = Reference(alpha=0.1, kernel="rbf", gamma=gamma_of(artifact))
+    reference = kernel_ridge.KernelRidge(alpha=0.1, kernel="rbf", gamma=gamma_of(artifact))
     expected = reference.fit(SOURCE[LEARNED], TARGET[LEARNED] - mean).predict(SOURCE) + mean
     np.testing.assert_allclose(artifact.apply(SOURCE).vectors, expected, atol=2e-4)
 
@@ -47,8 +49,10 @@ def test_with_fewer_it_is_ridge_regression_on_what_they_span():
     artifact, mean = fitted(centres=50), TARGET[LEARNED].mean(axis=0)
     assert artifact.tensors["h.mixer.0.weight"].shape == (50, 5)
     centres = artifact.tensors["h.mixer.0.weight"] / (2 * gamma_of(artifact))
-    spans = Nystroem(kernel="rbf", gamma=gamma_of(artifact), n_components=50).fit(centres)
-    linear = Linear(alpha=0.1, fit_intercept=False).fit(spans.transform(SOURCE[LEARNED]), TARGET[LEARNED] - mean)
+    spans = kernel_approximation.Nystroem(kernel="rbf", gamma=gamma_of(artifact), n_components=50).fit(centres)
+    linear = linear_model.Ridge(alpha=0.1, fit_intercept=False).fit(
+        spans.transform(SOURCE[LEARNED]), TARGET[LEARNED] - mean
+    )
     expected = linear.predict(spans.transform(SOURCE)) + mean
     np.testing.assert_allclose(artifact.apply(SOURCE).vectors, expected, atol=2e-3)
 

@@ -15,7 +15,6 @@ from compatstore.trainers.pairs.shrinking import cross_fitted_factors, shrinkage
 from compatstore.trainers.pairs.trainer import describe
 from compatstore.upgrade.learning import Lesson
 from compatstore.upgrade.lesson import FEWEST_PAIRS
-from tiers import few
 
 DIM, PAIRS = 32, 60
 
@@ -67,7 +66,8 @@ def pairs_of(rows, seed=0):
     return unit(target @ rng.normal(size=(16, 12)) + noise), target, classes
 
 
-@pytest.mark.parametrize("labelled", few(1, [0.0, 0.05, 0.5, 1.0]))
+@pytest.mark.full
+@pytest.mark.parametrize("labelled", [0.0, 0.05, 0.5, 1.0])
 def test_what_it_learned_says_what_is_expected_of_cosines_by_pairs_that_it_was_learned_without(labelled):
     source, target, classes = pairs_of(400)
     v1, v2 = (

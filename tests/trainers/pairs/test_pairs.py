@@ -2,7 +2,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import feather
@@ -10,6 +9,9 @@ from pyarrow import feather
 from compatstore.errors import DimensionMismatch, DuplicateIds, InvalidInput, NonFiniteVectors
 from compatstore.trainers import Pairs
 from compatstore.versions import EmbeddingVersion
+from lazily import Lazy
+
+torch = Lazy("torch")
 
 SOURCE = np.arange(12, dtype=np.float32).reshape(4, 3)
 TARGET = np.arange(8, dtype=np.float32).reshape(4, 2)

@@ -2,17 +2,19 @@ import math
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compatstore import trainers
 from compatstore.artifacts.architecture import Architecture
 from compatstore.artifacts.network import Execution, Network
-from compatstore.trainers import FCT
-from compatstore.trainers.pairs.fct import fold_zero_side, head_divergence
-from compatstore.trainers.pairs.loop import Batch, squared_distance, train_on_pairs
-from compatstore.trainers.pairs.two_branch import Prediction, TwoBranch, fold
 from compatstore.trainers.training import warmup_cosine
+from lazily import Lazy
+
+fct = Lazy("compatstore.trainers.pairs.fct")
+loop = Lazy("compatstore.trainers.pairs.loop")
+torch = Lazy("torch")
+two_branch = Lazy("compatstore.trainers.pairs.two_branch")
 
 FULL = Architecture(
     source_dim=6,
@@ -30,14 +32,14 @@ FULL = Architecture(
 def data(n=64):
     generator = torch.Generator().manual_seed(0)
     source, side, target = (torch.randn(n, dim, generator=generator) for dim in (6, 5, 4))
-    return Batch(source=source, side=side, target=target)
+    return loop.Batch(source=source, side=side, target=target)
 
 
 def trained(architecture, pairs, **settings):
     torch.manual_seed(0)
-    model = TwoBranch(architecture, bias=settings.pop("bias", True))
+    model = two_branch.TwoBranch(architecture, bias=settings.pop("bias", True))
     defaults = {"epochs": 6, "batch_size": 16, "device": "cpu"}
-    train_on_pairs(model, pairs, FCT(**defaults | settings), squared_distance)
+    loop.train_on_pairs(model, pairs, trainers.FCT(**defaults | settings), loop.squared_distance)
     return model
 
 
@@ -47,7 +49,7 @@ def test_the_folded_network_is_the_trained_one(bias):
     model = trained(FULL, pairs, bias=bias)
     with torch.inference_mode():
         expected = model(pairs.source, pairs.side)
-    tensors = {name: tensor.float().numpy() for name, tensor in fold(model).items()}
+    tensors = {name: tensor.float().numpy() for name, tensor in two_branch.fold(model).items()}
     FULL.require("h", tensors)
     vectors, sigma2 = Network(FULL, tensors).run(pairs.source.numpy(), pairs.side.numpy(), Execution())
     np.testing.assert_allclose(vectors, expected.vectors.numpy(), atol=1e-5)
@@ -56,11 +58,11 @@ def test_the_folded_network_is_the_trained_one(bias):
 
 def test_a_side_branch_fed_zeros_folds_into_the_mixer():
     pairs = data()
-    zeros = Batch(source=pairs.source, side=torch.zeros_like(pairs.side), target=pairs.target)
+    zeros = loop.Batch(source=pairs.source, side=torch.zeros_like(pairs.side), target=pairs.target)
     model = trained(FULL, zeros)
     with torch.inference_mode():
         expected = model(zeros.source, zeros.side).vectors
-    architecture, tensors = fold_zero_side(FULL, fold(model))
+    architecture, tensors = fct.fold_zero_side(FULL, two_branch.fold(model))
     arrays = {name: tensor.float().numpy() for name, tensor in tensors.items()}
     architecture.require("h", arrays)
     vectors, _ = Network(architecture, arrays).run(pairs.source.numpy(), None, Execution())
@@ -71,13 +73,13 @@ def test_running_statistics_are_held_after_the_freeze_while_weights_learn():
     pairs = data()
     seen = []
     torch.manual_seed(0)
-    model = TwoBranch(FULL)
-    training = FCT(epochs=6, batch_size=16, freeze_statistics_at=3, device="cpu")
+    model = two_branch.TwoBranch(FULL)
+    training = trainers.FCT(epochs=6, batch_size=16, freeze_statistics_at=3, device="cpu")
 
     def keep(progress):
         seen.append({name: value.clone() for name, value in model.state_dict().items()})
 
-    train_on_pairs(model, pairs, training, squared_distance, progress=keep)
+    loop.train_on_pairs(model, pairs, training, loop.squared_distance, progress=keep)
     affine = "mixer.1.weight"
     running = [name for name in seen[0] if "running" in name]
     assert running
@@ -98,19 +100,19 @@ def test_the_schedule_rises_then_falls_within_bounds(steps, share):
 
 
 def test_squared_distance_sums_over_dimensions():
-    batch = Batch(source=torch.zeros(2, 1), target=torch.tensor([[0.0, 0.0], [1.0, 1.0]]))
-    prediction = Prediction(torch.tensor([[3.0, 4.0], [1.0, 1.0]]), None)
-    assert squared_distance(prediction, batch).mean().item() == 12.5
+    batch = loop.Batch(source=torch.zeros(2, 1), target=torch.tensor([[0.0, 0.0], [1.0, 1.0]]))
+    prediction = two_branch.Prediction(torch.tensor([[3.0, 4.0], [1.0, 1.0]]), None)
+    assert loop.squared_distance(prediction, batch).mean().item() == 12.5
 
 
 def test_the_divergence_is_zero_on_the_target_and_reverses():
     head = torch.eye(2)
     target = torch.log(torch.tensor([[0.8, 0.2]]))
     said = torch.log(torch.tensor([[0.5, 0.5]]))
-    batch = Batch(source=torch.zeros(1, 1), target=target)
-    forward, reverse = head_divergence(head, reverse=False), head_divergence(head, reverse=True)
-    assert forward(Prediction(target, None), batch).item() == pytest.approx(0, abs=1e-6)
+    batch = loop.Batch(source=torch.zeros(1, 1), target=target)
+    forward, reverse = fct.head_divergence(head, reverse=False), fct.head_divergence(head, reverse=True)
+    assert forward(two_branch.Prediction(target, None), batch).item() == pytest.approx(0, abs=1e-6)
     expected = 0.8 * math.log(0.8 / 0.5) + 0.2 * math.log(0.2 / 0.5)
-    assert forward(Prediction(said, None), batch).item() == pytest.approx(expected, rel=1e-5)
+    assert forward(two_branch.Prediction(said, None), batch).item() == pytest.approx(expected, rel=1e-5)
     expected = 0.5 * math.log(0.5 / 0.8) + 0.5 * math.log(0.5 / 0.2)
-    assert reverse(Prediction(said, None), batch).item() == pytest.approx(expected, rel=1e-5)
+    assert reverse(two_branch.Prediction(said, None), batch).item() == pytest.approx(expected, rel=1e-5)

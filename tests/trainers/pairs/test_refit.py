@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import compatstore as cs
+from compatstore import trainers
 from compatstore.artifacts.shrinkage import Shrinkage
-from compatstore.trainers import FCT, Pairs, Refit, Residual, Ridge
+from compatstore.trainers import Pairs, Refit, Ridge
 from compatstore.upgrade.refit import Gathered
-from tiers import few
 
 
 def world(seed, n, shift, side=False, blur=0.0):
@@ -34,7 +34,7 @@ def error(artifact, pairs):
 @pytest.mark.parametrize("side", [False, True])
 def test_gathered_rows_mend_what_the_first_pairs_did_not_know(side):
     small = {"epochs": 8, "branch_width": 32, "mixer_width": 64, "batch_size": 64}
-    current = FCT(**small).fit(world(0, 800, 0.0, side))
+    current = trainers.FCT(**small).fit(world(0, 800, 0.0, side))
     refitted = Refit().fit(current, gathered(world(1, 400, 0.7, side)))
     later = world(2, 500, 0.7, side)
     assert refitted.improved
@@ -47,7 +47,7 @@ def test_gathered_rows_mend_what_the_first_pairs_did_not_know(side):
 
 def test_lengths_go_on_saying_sigma2():
     small = {"epochs": 8, "branch_width": 32, "mixer_width": 64, "batch_size": 64}
-    current = FCT(**small, uncertainty=True).fit(world(0, 800, 0.0, blur=0.5))
+    current = trainers.FCT(**small, uncertainty=True).fit(world(0, 800, 0.0, blur=0.5))
     refitted = Refit().fit(current, gathered(world(1, 400, 0.7, blur=0.5))).artifact
     source = world(2, 500, 0.7, blur=0.5).source
     assert refitted.manifest.networks["h"].uncertainty == "length"
@@ -55,13 +55,14 @@ def test_lengths_go_on_saying_sigma2():
 
 
 def test_rows_that_follow_the_same_map_are_no_reason_to_hop_again():
-    current = Residual(epochs=6, width=64).fit(world(0, 800, 0.0))
+    current = trainers.Residual(epochs=6, width=64).fit(world(0, 800, 0.0))
     for seed in (1, 2, 3):
         assert not Refit().fit(current, gathered(world(seed, 60, 0.0))).improved
 
 
+@pytest.mark.full
 def test_the_distance_that_is_kept_does_not_count_against_a_refitted_transform():
-    current = Residual(epochs=6, width=64).fit(world(0, 800, 0.0))
+    current = trainers.Residual(epochs=6, width=64).fit(world(0, 800, 0.0))
     rows = gathered(world(1, 400, 0.7, blur=0.5), native=0.3)
     refitted = Refit().fit(current, rows)
     again = Refit().fit(refitted.artifact, rows)
@@ -72,7 +73,7 @@ def test_the_distance_that_is_kept_does_not_count_against_a_refitted_transform()
 @pytest.mark.full
 def test_the_more_is_native_the_farther_transformed_vectors_keep_from_queries():
     """An estimate lies nearer to a query than the native that it stands for would, and natives lose the first place."""
-    current = Residual(epochs=6, width=64).fit(world(0, 800, 0.0))
+    current = trainers.Residual(epochs=6, width=64).fit(world(0, 800, 0.0))
     learned, later, queries = (world(seed, n, 0.7, blur=0.5) for seed, n in ((1, 1000), (2, 500), (3, 300)))
 
     def nearest(vectors):
@@ -87,15 +88,16 @@ def test_the_more_is_native_the_farther_transformed_vectors_keep_from_queries():
 @pytest.mark.full
 def test_only_the_judges_decide():
     """Rows that the order chose are mended, those like what remains are not: the refit is refused."""
-    current = Residual(epochs=40, width=64).fit(world(0, 2000, 0.0))
+    current = trainers.Residual(epochs=40, width=64).fit(world(0, 2000, 0.0))
     odd, like = world(1, 400, 0.7), world(2, 60, 0.0)
     both = Pairs(np.concatenate([odd.source, like.source]), np.concatenate([odd.target, like.target]))
     assert Refit().fit(current, gathered(both)).improved
     assert not Refit().fit(current, gathered(both, validation_rows=np.arange(400, 460))).improved
 
 
+@pytest.mark.full
 def test_the_sigma_head_is_fitted_to_the_error_that_remains():
-    current = Residual(epochs=6, width=64).fit(world(0, 800, 0.0))
+    current = trainers.Residual(epochs=6, width=64).fit(world(0, 800, 0.0))
     refitted = Refit().fit(current, gathered(world(1, 600, 0.7)))
     later = world(2, 800, 0.7)
     made = refitted.artifact.apply(later.source)
@@ -105,7 +107,7 @@ def test_the_sigma_head_is_fitted_to_the_error_that_remains():
 
 
 def test_too_few_rows_and_other_kinds_are_refused():
-    current = Residual(epochs=2, width=16).fit(world(0, 200, 0.0))
+    current = trainers.Residual(epochs=2, width=16).fit(world(0, 200, 0.0))
     with pytest.raises(cs.errors.InvalidInput, match="20 rows or more"):
         Refit().fit(current, gathered(world(1, 10, 0.0)))
     with pytest.raises(cs.errors.InvalidInput, match="10 to validate by"):
@@ -121,11 +123,12 @@ def test_too_few_rows_and_other_kinds_are_refused():
         Refit(folds=1)
 
 
-@pytest.mark.parametrize("native", few(1, [0.01, 0.3]))
+@pytest.mark.full
+@pytest.mark.parametrize("native", [0.01, 0.3])
 def test_what_sigma_lets_expect_of_cosines_is_measured_again_by_rows_that_a_correction_was_learned_without(native):
     small = {"epochs": 8, "branch_width": 32, "mixer_width": 64, "batch_size": 64}
     first, later = world(0, 800, 0.0, blur=0.5), world(2, 500, 0.7, blur=0.5)
-    for trainer in (FCT(**small, uncertainty=True), Residual(epochs=6, width=64), Ridge()):
+    for trainer in (trainers.FCT(**small, uncertainty=True), trainers.Residual(epochs=6, width=64), Ridge()):
         current = trainer.fit(first)
         refitted = Refit().fit(current, gathered(world(1, 400, 0.7, blur=0.5), native)).artifact
         shrinkage = Shrinkage.of(refitted.manifest.figures)
@@ -139,5 +142,5 @@ def test_what_sigma_lets_expect_of_cosines_is_measured_again_by_rows_that_a_corr
             assert (kept[halves].mean() > kept[~halves].mean()) == (cosines[halves].mean() > cosines[~halves].mean())
     few = gathered(world(1, 400, 0.7, blur=0.5), validation_rows=np.arange(39))
     assert Shrinkage.of(Refit().fit(Ridge().fit(first), few).artifact.manifest.figures) is None
-    silent = FCT(**small).fit(first)
+    silent = trainers.FCT(**small).fit(first)
     assert Refit().fit(silent, gathered(world(1, 400, 0.7))).artifact.manifest.figures == {}

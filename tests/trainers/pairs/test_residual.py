@@ -1,11 +1,14 @@
 import numpy as np
 import pytest
-import torch
 
+from compatstore import trainers
 from compatstore.artifacts import Artifact
 from compatstore.errors import InvalidInput
-from compatstore.trainers import FCT, Pairs, Residual, Ridge
-from compatstore.trainers.pairs.loop import Batch
+from compatstore.trainers import Pairs, Ridge
+from lazily import Lazy
+
+loop = Lazy("compatstore.trainers.pairs.loop")
+torch = Lazy("torch")
 
 SMALL = {"epochs": 12, "width": 64, "batch_size": 64}
 
@@ -34,44 +37,51 @@ def unit(vectors):
 def test_it_starts_as_the_ridge_solution(with_side, normalise):
     source, side, target, _ = nearly_linear()
     target, side = unit(target) if normalise else target, side if with_side else None
-    trainer = Residual(**SMALL | {"epochs": 1, "learning_rate": 1e-12, "weight_decay": 0.0, "holdout": 0.0})
+    trainer = trainers.Residual(**SMALL | {"epochs": 1, "learning_rate": 1e-12, "weight_decay": 0.0, "holdout": 0.0})
     pairs = Pairs(source, target, side=side)
     start, ridge = trainer.fit(pairs), Ridge(holdout=0.0).fit(pairs)
     np.testing.assert_allclose(start.apply(source, side).vectors, ridge.apply(source, side).vectors, atol=1e-4)
 
 
+@pytest.mark.full
 def test_training_improves_on_the_start_and_on_fct_where_pairs_are_few():
     source, side, target, labels = nearly_linear()
     fresh, fresh_side, fresh_target, _ = nearly_linear(seed=1)
     pairs = Pairs(source, target, side=side, labels=labels)
-    trainers = [Residual(**SMALL, loss="l2"), Ridge(), FCT(epochs=30, branch_width=64, mixer_width=256)]
-    residual, ridge, fct = (error(trainer.fit(pairs), fresh, fresh_target, fresh_side) for trainer in trainers)
+    compared = [
+        trainers.Residual(**SMALL, loss="l2"),
+        Ridge(),
+        trainers.FCT(epochs=30, branch_width=64, mixer_width=256),
+    ]
+    residual, ridge, fct = (error(trainer.fit(pairs), fresh, fresh_target, fresh_side) for trainer in compared)
     assert residual < 0.9 * min(ridge, fct)
 
 
+@pytest.mark.full
 def test_uncertainty_costs_the_vectors_little():
     source, side, target, _ = nearly_linear()
     fresh, fresh_side, fresh_target, _ = nearly_linear(seed=1)
     pairs = Pairs(source, target, side=side)
     errors = [
-        error(Residual(**SMALL, loss="l2", uncertainty=each).fit(pairs), fresh, fresh_target, fresh_side)
+        error(trainers.Residual(**SMALL, loss="l2", uncertainty=each).fit(pairs), fresh, fresh_target, fresh_side)
         for each in (True, False)
     ]
     assert errors[0] < 1.2 * errors[1]
 
 
+@pytest.mark.full
 def test_side_information_enters_both_parts():
     source, side, target, labels = nearly_linear()
-    artifact = Residual(**SMALL).fit(Pairs(source, target, side=side, labels=labels))
+    artifact = trainers.Residual(**SMALL).fit(Pairs(source, target, side=side, labels=labels))
     fresh, fresh_side, fresh_target, _ = nearly_linear(seed=1)
-    blind = Residual(**SMALL).fit(Pairs(source, target, labels=labels))
+    blind = trainers.Residual(**SMALL).fit(Pairs(source, target, labels=labels))
     assert error(artifact, fresh, fresh_target, fresh_side) < 0.5 * error(blind, fresh, fresh_target)
     assert artifact.tensors["h.skip_side.weight"].shape == (8, 3)
 
 
 def test_the_artifact_is_plain_dense_layers_and_repeats_itself():
     source, side, target, labels = nearly_linear()
-    artifact = Residual(**SMALL | {"epochs": 2}).fit(Pairs(source, target, side=side, labels=labels))
+    artifact = trainers.Residual(**SMALL | {"epochs": 2}).fit(Pairs(source, target, side=side, labels=labels))
     parts = {name.rpartition(".")[0] for name in artifact.tensors}
     assert parts == {"h.mixer.0", "h.mixer.1", "h.mixer.2", "h.skip", "h.skip_side", "h.log_sigma2"}
     first, again = artifact.apply(source, side), Artifact.from_bytes(*artifact.to_bytes()).apply(source, side)
@@ -82,15 +92,15 @@ def test_the_artifact_is_plain_dense_layers_and_repeats_itself():
 def test_the_linear_map_is_trained_on():
     source, _, target, _ = nearly_linear()
     pairs = Pairs(source, target)
-    start = Residual(**SMALL | {"epochs": 1, "learning_rate": 1e-12}, loss="l2").fit(pairs)
-    end = Residual(**SMALL, loss="l2").fit(pairs)
+    start = trainers.Residual(**SMALL | {"epochs": 1, "learning_rate": 1e-12}, loss="l2").fit(pairs)
+    end = trainers.Residual(**SMALL, loss="l2").fit(pairs)
     assert np.abs(end.tensors["h.skip.weight"] - start.tensors["h.skip.weight"]).max() > 1e-3
 
 
 def test_noise_and_dropout_act_in_training_alone():
     source, _, target, _ = nearly_linear(64)
-    rows = Batch(source=torch.from_numpy(source).float(), target=torch.from_numpy(target).float())
-    trainer = Residual(**SMALL, noise=0.5)
+    rows = loop.Batch(source=torch.from_numpy(source).float(), target=torch.from_numpy(target).float())
+    trainer = trainers.Residual(**SMALL, noise=0.5)
     artifact = trainer.fit(Pairs(source, target))
     model = trainer.network(artifact.manifest.networks["h"], rows)
     assert not torch.equal(model(rows.source, None).vectors, model(rows.source, None).vectors)
@@ -102,16 +112,16 @@ def test_whole_classes_are_held_out_where_that_leaves_out_two():
     source, _, target, labels = nearly_linear()
     many = np.repeat(np.arange(60), 10)
     short = SMALL | {"epochs": 1}
-    kept, held_out = Residual(**short).split(Pairs(source, target, labels=many))
+    kept, held_out = trainers.Residual(**short).split(Pairs(source, target, labels=many))
     assert len(np.intersect1d(kept.labels, held_out.labels)) == 0
     assert len(np.unique(held_out.labels)) == 6
-    kept, held_out = Residual(**short).split(Pairs(source, target, labels=labels))
+    kept, held_out = trainers.Residual(**short).split(Pairs(source, target, labels=labels))
     assert len(np.intersect1d(kept.labels, held_out.labels)) == 5
-    figures = Residual(**short).fit(Pairs(source, target, labels=many)).manifest.figures["h"]
+    figures = trainers.Residual(**short).fit(Pairs(source, target, labels=many)).manifest.figures["h"]
     assert figures["rows"] == 60
 
 
 @pytest.mark.parametrize("wrong", [{"width": 0}, {"dropout": 1.0}, {"noise": -0.1}, {"inverse_lambda": 0}], ids=str)
 def test_settings_out_of_range_are_refused(wrong):
     with pytest.raises(InvalidInput, match=next(iter(wrong))):
-        Residual(**wrong)
+        trainers.Residual(**wrong)

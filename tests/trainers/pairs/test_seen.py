@@ -5,17 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from compatstore import trainers
 from compatstore.artifacts import Artifact, Space
 from compatstore.digests import digest_half
 from compatstore.trainers import (
-    FCT,
-    LCE,
-    RBT,
-    Auto,
     DiagonalScale,
-    DMUHead,
-    DriftAdapter,
-    FastFill,
     KernelRidge,
     LowRankAffine,
     LowRankRidge,
@@ -24,7 +18,6 @@ from compatstore.trainers import (
     Procrustes,
     QueryAdapter,
     Refit,
-    Residual,
     Ridge,
 )
 from compatstore.upgrade.refit import Gathered
@@ -35,22 +28,22 @@ TARGET = (SOURCE @ RANDOM.normal(size=(6, 6))).astype(np.float32)
 LABELS = np.arange(120) % 4
 QUICK = {"epochs": 1, "batch_size": 32}
 TRAINERS = {
-    "fct": FCT(**QUICK, branch_width=8, mixer_width=8),
-    "fastfill": FastFill(**QUICK, branch_width=8, mixer_width=8, disc_weight=1.0),
-    "residual": Residual(**QUICK, width=8),
-    "rbt": RBT(**QUICK),
-    "drift adapter": DriftAdapter(**QUICK, width=8),
-    "dmu head": DMUHead(**QUICK, width=8),
-    "lce": LCE(**QUICK, width=8),
-    "mean shift": MeanShift(),
-    "procrustes": Procrustes(),
-    "diagonal": DiagonalScale(),
-    "ridge": Ridge(),
-    "low-rank ridge": LowRankRidge(),
-    "kernel ridge": KernelRidge(),
-    "low-rank affine": LowRankAffine(),
-    "query adapter": QueryAdapter(form=Ridge()),
-    "auto": Auto(candidates=(MeanShift(), Ridge()), by="row"),
+    "fct": lambda: trainers.FCT(**QUICK, branch_width=8, mixer_width=8),
+    "fastfill": lambda: trainers.FastFill(**QUICK, branch_width=8, mixer_width=8, disc_weight=1.0),
+    "residual": lambda: trainers.Residual(**QUICK, width=8),
+    "rbt": lambda: trainers.RBT(**QUICK),
+    "drift adapter": lambda: trainers.DriftAdapter(**QUICK, width=8),
+    "dmu head": lambda: trainers.DMUHead(**QUICK, width=8),
+    "lce": lambda: trainers.LCE(**QUICK, width=8),
+    "mean shift": MeanShift,
+    "procrustes": Procrustes,
+    "diagonal": DiagonalScale,
+    "ridge": Ridge,
+    "low-rank ridge": LowRankRidge,
+    "kernel ridge": KernelRidge,
+    "low-rank affine": LowRankAffine,
+    "query adapter": lambda: QueryAdapter(form=Ridge()),
+    "auto": lambda: trainers.Auto(candidates=(MeanShift(), Ridge()), by="row"),
 }
 
 
@@ -60,7 +53,7 @@ def pairs(rows=slice(None)):
 
 @pytest.mark.parametrize("name", TRAINERS)
 def test_all_rows_that_a_trainer_was_given_are_seen(name):
-    artifact = TRAINERS[name].fit(pairs())
+    artifact = TRAINERS[name]().fit(pairs())
     assert artifact.seen.tolist() == sorted(set(digest_half(SOURCE).tolist()))
     assert artifact.manifest.seen == len(SOURCE)
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LinearRegression
 
+from compatstore import trainers
 from compatstore.artifacts.shrinkage import FIGURE, Shrinkage
-from compatstore.trainers import FCT, FastFill, Pairs
+from compatstore.trainers import Pairs
 from compatstore.trainers.pairs.shrinking import (
     EXPONENTS,
     LEVELS,
@@ -19,7 +19,9 @@ from compatstore.trainers.pairs.shrinking import (
     shrinkage_of,
 )
 from compatstore.versions import EmbeddingVersion
-from tiers import few
+from lazily import Lazy
+
+linear_model = Lazy("sklearn.linear_model")
 
 
 def unit(vectors):
@@ -48,7 +50,9 @@ def test_what_cosines_keep_is_the_line_of_least_squares():
     random = np.random.default_rng(0)
     logs = random.normal(size=500)
     cosines = 0.7 - 0.2 * logs + random.normal(0, 0.01, 500)
-    assert _slope(logs, cosines) == pytest.approx(LinearRegression().fit(logs[:, None], cosines).coef_[0], rel=1e-3)
+    assert _slope(logs, cosines) == pytest.approx(
+        linear_model.LinearRegression().fit(logs[:, None], cosines).coef_[0], rel=1e-3
+    )
     assert _slope(logs, -cosines) == 0  # what is doubted most never keeps more
     assert _slope(np.zeros(500), cosines) == 0
     assert _slope(logs, np.full(500, 0.5)) == pytest.approx(0, abs=1e-15)
@@ -68,13 +72,14 @@ def test_one_row_does_not_tilt_the_line(doubted):
 def test_what_chance_makes_of_few_rows_is_not_taken_for_doubt():
     random = np.random.default_rng(0)
     drawn = [(random.normal(size=60), random.normal(0.7, 0.3, 60)) for _ in range(400)]
-    least = [abs(LinearRegression().fit(logs[:, None], cosines).coef_[0]) for logs, cosines in drawn]
+    least = [abs(linear_model.LinearRegression().fit(logs[:, None], cosines).coef_[0]) for logs, cosines in drawn]
     kept = [abs(_slope(logs, cosines)) for logs, cosines in drawn]
     assert np.mean(least) > 0.03
     assert np.mean(kept) < np.mean(least) / 4
 
 
-@pytest.mark.parametrize("labelled", few(1, [True, False]))
+@pytest.mark.full
+@pytest.mark.parametrize("labelled", [True, False])
 def test_what_the_transform_doubts_keeps_less(doubted, labelled):
     sigma2, transformed, native, labels = doubted
     found = shrinkage_of(sigma2, transformed, native, labels if labelled else None)
@@ -152,8 +157,9 @@ def test_nothing_is_said_of_few_rows_or_of_vectors_that_point_away(doubted):
     assert shrinkage_of(sigma2[:40], transformed[:40], native[:40], labels[:40]) is not None
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
-    "labels", few(2, [np.zeros(600, int), np.arange(600), np.array([f"it's {n % 7}" for n in range(600)])])
+    "labels", [np.zeros(600, int), np.arange(600), np.array([f"it's {n % 7}" for n in range(600)])]
 )
 def test_labels_of_any_kind_will_do(doubted, labels):
     sigma2, transformed, native, _ = doubted
@@ -174,22 +180,27 @@ def test_sigma2_outside_what_was_seen_takes_the_nearest_factor():
     assert Shrinkage.of({"h": {"rows": 4.0}}) is None
 
 
+@pytest.mark.full
 def test_a_transform_with_sigma2_records_it_where_angles_rank(doubted):
     _, transformed, native, labels = doubted
     small = {"epochs": 2, "branch_width": 8, "mixer_width": 8}
     pairs = Pairs(transformed, native, labels=labels)
-    made = FastFill(batch_size=128, scale=16.0, **small).fit(pairs)
+    made = trainers.FastFill(batch_size=128, scale=16.0, **small).fit(pairs)
     assert Shrinkage.of(made.manifest.figures) is not None
-    assert Shrinkage.of(FCT(**small).fit(pairs).manifest.figures) is None
-    fast = FastFill(batch_size=128, loss="l2", **small)
+    assert Shrinkage.of(trainers.FCT(**small).fit(pairs).manifest.figures) is None
+    fast = trainers.FastFill(batch_size=128, loss="l2", **small)
     bare = Pairs(transformed, 3 * native, labels=labels)
     assert Shrinkage.of(fast.fit(bare).manifest.figures) is not None  # they may be searched by cosine
     longer = replace(bare, target_version=EmbeddingVersion("v2", dim=16, metric="l2"))
     assert Shrinkage.of(fast.fit(longer).manifest.figures) is None
-    assert Shrinkage.of(FastFill(batch_size=128, scale=16.0, holdout=0, **small).fit(pairs).manifest.figures) is None
+    assert (
+        Shrinkage.of(trainers.FastFill(batch_size=128, scale=16.0, holdout=0, **small).fit(pairs).manifest.figures)
+        is None
+    )
 
 
-@pytest.mark.parametrize("labelled", few(1, [True, False]))
+@pytest.mark.full
+@pytest.mark.parametrize("labelled", [True, False])
 def test_no_row_has_a_part_in_its_own_factor(doubted, labelled):
     """Another target of a row changes what the other half's rows are multiplied by, and nothing of its own half's."""
     order = np.random.default_rng(1).permutation(600)

@@ -1,88 +1,105 @@
+from __future__ import annotations
+
+import functools
 import math
 from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from pytorch_metric_learning import losses
-from sklearn.datasets import load_digits
-from sklearn.neighbors import KNeighborsClassifier
 
+from compatstore import trainers
 from compatstore.bits import signs
 from compatstore.encoders import NetworkEncoder
 from compatstore.encoders.backbones.backbone import FinalNorm
 from compatstore.encoders.network import Preprocessing
 from compatstore.errors import InvalidInput
-from compatstore.trainers import Alternate, Augmentation, Autoencoder, Images, Independent, SimCLR
-from compatstore.trainers.images.augmentation import Mixup
-from compatstore.trainers.side.training import SideTrainer, StraightThrough
 from compatstore.trainers.training import EpochProgress
+from digits import load_digits
+from lazily import Lazy
 from properties import examples
-from tiers import few
 
-DATA = load_digits()
-TRAIN, TEST = Images((DATA.images * 255 / 16).astype(np.uint8), DATA.target).split(0.4, seed=0)
+augmentation = Lazy("compatstore.trainers.images.augmentation")
+losses = Lazy("pytorch_metric_learning.losses")
+neighbors = Lazy("sklearn.neighbors")
+torch = Lazy("torch")
+training = Lazy("compatstore.trainers.side.training")
+
+
+@functools.cache
+def halves() -> tuple[trainers.Images, trainers.Images]:
+    """Digits to learn from, and others."""
+    data = load_digits()
+    return trainers.Images((data.images * 255 / 16).astype(np.uint8), data.target).split(0.4, seed=0)
+
+
+def lessons() -> trainers.Images:
+    return halves()[0]
+
+
+def others() -> trainers.Images:
+    return halves()[1]
 
 
 def first_neighbour(encoder: NetworkEncoder, *, codes: bool = False) -> float:
-    seen, held_out = encoder.encode(list(TRAIN.images)), encoder.encode(list(TEST.images))
+    seen, held_out = encoder.encode(list(lessons().images)), encoder.encode(list(others().images))
     if codes:
         seen, held_out = signs(seen), signs(held_out)
-    return float(KNeighborsClassifier(1).fit(seen, TRAIN.labels).score(held_out, TEST.labels))
+    return float(neighbors.KNeighborsClassifier(1).fit(seen, lessons().labels).score(held_out, others().labels))
 
 
-@pytest.mark.parametrize("trainer", few(1, [SimCLR(dim=32, width=8, epochs=8), Autoencoder(dim=32, width=8, epochs=6)]))
-def test_side_information_tells_digits_apart_without_labels(trainer: SimCLR | Autoencoder) -> None:
-    encoder = trainer.fit(TRAIN).encoder
+@pytest.mark.full
+@pytest.mark.parametrize(("kind", "epochs"), [("SimCLR", 8), ("Autoencoder", 6)])
+def test_side_information_tells_digits_apart_without_labels(kind: str, epochs: int) -> None:
+    encoder = getattr(trainers, kind)(dim=32, width=8, epochs=epochs).fit(lessons()).encoder
     assert first_neighbour(encoder) > 0.85
     again = NetworkEncoder.from_bytes(encoder.to_bytes())
     assert again.fingerprint == encoder.fingerprint
     assert encoder.dim == 32
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
-    "trainer",
-    few(
-        1,
-        [
-            SimCLR(dim=64, width=8, epochs=4, batch_size=64, codes=True),
-            SimCLR(dim=32, width=8, epochs=3, batch_size=64, local_views=2),
-            Autoencoder(dim=64, width=8, epochs=5, codes=True),
-            Alternate(dim=32, width=8, epochs=3),
-            Alternate(dim=32, width=8, epochs=4, mixup=0.5, head="cosine"),
-        ],
-    ),
+    ("kind", "settings"),
+    [
+        ("SimCLR", {"dim": 64, "epochs": 4, "batch_size": 64, "codes": True}),
+        ("SimCLR", {"dim": 32, "epochs": 3, "batch_size": 64, "local_views": 2}),
+        ("Autoencoder", {"dim": 64, "epochs": 5, "codes": True}),
+        ("Alternate", {"dim": 32, "epochs": 3}),
+        ("Alternate", {"dim": 32, "epochs": 4, "mixup": 0.5, "head": "cosine"}),
+    ],
 )
-def test_every_kind_tells_digits_apart_and_codes_by_their_signs(trainer: SideTrainer) -> None:
-    made = trainer.fit(TRAIN)
+def test_every_kind_tells_digits_apart_and_codes_by_their_signs(kind: str, settings: dict[str, object]) -> None:
+    trainer = getattr(trainers, kind)(width=8, **settings)
+    made = trainer.fit(lessons())
     assert first_neighbour(made.encoder, codes=trainer.codes) > 0.8
-    assert made.figures["images"] == len(TRAIN)
+    assert made.figures["images"] == len(lessons())
     if trainer.codes:
-        share = (made.encoder.encode(list(TEST.images)) > 0).mean(axis=0)
+        share = (made.encoder.encode(list(others().images)) > 0).mean(axis=0)
         assert 0.2 < share.mean() < 0.8
-    if trainer.codes or isinstance(trainer, SimCLR):
+    if trainer.codes or isinstance(trainer, trainers.SimCLR):
         assert isinstance(made.encoder.backbone, FinalNorm)
 
 
 @pytest.mark.full
 def test_figures_tell_how_much_a_model_adds_to_the_source() -> None:
-    few, held_out = TRAIN.split(0.4, seed=0)
-    source = Independent(dim=16, width=4, epochs=2, seed=0).fit(few).encoder
+    few, held_out = lessons().split(0.4, seed=0)
+    source = trainers.Independent(dim=16, width=4, epochs=2, seed=0).fit(few).encoder
     settings = {"dim": 16, "width": 4, "epochs": 2}
-    alike = Alternate(**settings, seed=0).fit(few, source=source, held_out=held_out)
-    alternate = Alternate(**settings).fit(few, source=source, held_out=held_out)
-    apart = Autoencoder(**settings).fit(few, source=source, held_out=held_out)
+    alike = trainers.Alternate(**settings, seed=0).fit(few, source=source, held_out=held_out)
+    alternate = trainers.Alternate(**settings).fit(few, source=source, held_out=held_out)
+    apart = trainers.Autoencoder(**settings).fit(few, source=source, held_out=held_out)
     assert alike.encoder.fingerprint == source.fingerprint
     assert alike.figures["cka"] == pytest.approx(1)
     assert max(alternate.figures["cka"], apart.figures["cka"]) < 0.9
-    assert "cka" not in Autoencoder(**{**settings, "epochs": 1}, warmup_epochs=0).fit(few).figures
+    assert "cka" not in trainers.Autoencoder(**{**settings, "epochs": 1}, warmup_epochs=0).fit(few).figures
 
 
+@pytest.mark.full
 def test_a_killed_training_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
-    few = TRAIN.take(range(120))
-    trainer = SimCLR(dim=8, width=4, epochs=3, batch_size=40)
+    few = lessons().take(range(120))
+    trainer = trainers.SimCLR(dim=8, width=4, epochs=3, batch_size=40)
 
     def kill(progress: EpochProgress) -> None:
         if progress.epoch == 2:
@@ -99,7 +116,7 @@ def test_a_killed_training_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
 def test_mixup_blends_each_image_with_another_and_sees_more_of_its_own(seed: int) -> None:
     torch.manual_seed(seed)
     pixels = torch.randint(0, 256, (6, 1, 4, 4), dtype=torch.uint8)
-    blended, own = Mixup(alpha=0.5)(pixels), pixels.float() / 255
+    blended, own = augmentation.Mixup(alpha=0.5)(pixels), pixels.float() / 255
     other = own.roll(1, dims=0)
     for mixed, mine, others in zip(blended, own, other, strict=True):
         weights = ((mixed - others) / (mine - others))[(mine - others).abs() > 0.05]
@@ -110,27 +127,27 @@ def test_mixup_blends_each_image_with_another_and_sees_more_of_its_own(seed: int
 
 def test_the_gradient_passes_the_sign() -> None:
     values = torch.tensor([-2.0, -0.5, 0.0, 0.5, 2.0], requires_grad=True)
-    codes = StraightThrough()(values)
+    codes = training.StraightThrough()(values)
     codes.backward(torch.arange(1.0, 6.0))
     assert codes.tolist() == [-1, -1, -1, 1, 1]
     assert values.grad is not None
     assert values.grad.tolist() == [0, 2, 3, 4, 0]
 
 
-@pytest.mark.parametrize("kind", [SimCLR, Autoencoder])
-def test_seeds_repeat_a_run_and_labels_change_nothing(kind: type[SimCLR] | type[Autoencoder]) -> None:
-    few = TRAIN.take(range(60))
-    unlabelled = Images(few.images, np.zeros(60, int))
-    trainer = kind(dim=4, width=4, epochs=1, warmup_epochs=0)
+@pytest.mark.parametrize("kind", ["SimCLR", "Autoencoder"])
+def test_seeds_repeat_a_run_and_labels_change_nothing(kind: str) -> None:
+    few = lessons().take(range(60))
+    unlabelled = trainers.Images(few.images, np.zeros(60, int))
+    trainer = getattr(trainers, kind)(dim=4, width=4, epochs=1, warmup_epochs=0)
     assert trainer.fit(few).encoder.fingerprint == trainer.fit(unlabelled).encoder.fingerprint
 
 
 @pytest.mark.parametrize(("size", "mode"), [(9, "RGB"), (20, "L"), (64, "RGB")])
 def test_other_sizes_and_colours_train(size: int, mode: str) -> None:
-    colour = Images(np.random.default_rng(0).integers(0, 255, (4, 12, 10, 3), np.uint8), [0, 1, 0, 1])
+    colour = trainers.Images(np.random.default_rng(0).integers(0, 255, (4, 12, 10, 3), np.uint8), [0, 1, 0, 1])
     for trainer in (
-        SimCLR(dim=4, width=2, epochs=1, warmup_epochs=0, size=size, mode=mode),
-        Autoencoder(dim=4, width=2, epochs=1, warmup_epochs=0, size=size, mode=mode),
+        trainers.SimCLR(dim=4, width=2, epochs=1, warmup_epochs=0, size=size, mode=mode),
+        trainers.Autoencoder(dim=4, width=2, epochs=1, warmup_epochs=0, size=size, mode=mode),
     ):
         encoder = trainer.fit(colour).encoder
         assert encoder.preprocessing == Preprocessing(size=size, mode=mode)
@@ -140,8 +157,8 @@ def test_other_sizes_and_colours_train(size: int, mode: str) -> None:
 @pytest.mark.parametrize(("projection", "local_views", "local_size"), [(0, 0, None), (5, 2, None), (5, 3, 4)])
 def test_the_loss_of_views_is_nt_xent_written_out(projection: int, local_views: int, local_size: int | None) -> None:
     """Of the views that were drawn: what the network saw is recorded, and its loss computed value by value."""
-    few = TRAIN.take(range(4))
-    trainer = SimCLR(dim=6, width=2, projection=projection, local_views=local_views, local_size=local_size)
+    few = lessons().take(range(4))
+    trainer = trainers.SimCLR(dim=6, width=2, projection=projection, local_views=local_views, local_size=local_size)
     preprocessing = trainer.preprocessing(few)
     torch.manual_seed(0)
     objective = trainer.objective(trainer.backbone(preprocessing, final_norm=True).build(), preprocessing, few).eval()
@@ -173,9 +190,9 @@ def test_the_loss_of_views_is_nt_xent_written_out(projection: int, local_views: 
 
 
 def test_the_projection_is_dropped_after_training() -> None:
-    few = TRAIN.take(range(60))
+    few = lessons().take(range(60))
     settings = {"dim": 6, "width": 4, "epochs": 1, "warmup_epochs": 0}
-    with_one, without = SimCLR(**settings).fit(few), SimCLR(**settings, projection=0).fit(few)
+    with_one, without = trainers.SimCLR(**settings).fit(few), trainers.SimCLR(**settings, projection=0).fit(few)
     shapes = [
         {name: value.shape for name, value in made.encoder.module.state_dict().items()} for made in (with_one, without)
     ]
@@ -186,18 +203,19 @@ def test_the_projection_is_dropped_after_training() -> None:
 
 @given(images=st.integers(2, 5000), batch=st.integers(2, 300), steps=st.integers(1, 3000))
 def test_steps_are_the_least_whole_passes_that_reach_them(images: int, batch: int, steps: int) -> None:
-    trainer = Autoencoder(batch_size=batch, steps=steps, epochs=10, warmup_epochs=2).epochs_for(images)
+    trainer = trainers.Autoencoder(batch_size=batch, steps=steps, epochs=10, warmup_epochs=2).epochs_for(images)
     a_pass = images // min(batch, images)
     assert (trainer.epochs - 1) * a_pass < steps <= trainer.epochs * a_pass
     assert trainer.warmup_epochs == pytest.approx(0.2 * trainer.epochs)
 
 
+@pytest.mark.full
 def test_kinds_of_other_batches_are_trained_for_equal_steps() -> None:
-    few = TRAIN.take(range(120))
+    few = lessons().take(range(120))
     settings = {"dim": 4, "width": 2, "steps": 5}
-    trainers = [SimCLR(batch_size=60, **settings), Autoencoder(batch_size=24, **settings)]
-    assert [trainer.fit(few).figures["steps"] for trainer in trainers] == [6, 5]
-    assert Autoencoder(dim=4, width=2, batch_size=24, epochs=2).fit(few).figures["steps"] == 10
+    kinds = [trainers.SimCLR(batch_size=60, **settings), trainers.Autoencoder(batch_size=24, **settings)]
+    assert [trainer.fit(few).figures["steps"] for trainer in kinds] == [6, 5]
+    assert trainers.Autoencoder(dim=4, width=2, batch_size=24, epochs=2).fit(few).figures["steps"] == 10
 
 
 def test_the_contrastive_loss_is_nt_xent() -> None:
@@ -211,34 +229,34 @@ def test_views_keep_the_shape_differ_and_are_not_mirrored() -> None:
     torch.manual_seed(0)
     half = torch.zeros(64, 1, 16, 16, dtype=torch.uint8)
     half[..., :8] = 255
-    views = Augmentation(group=1)(half)
+    views = trainers.Augmentation(group=1)(half)
     assert views.shape == half.shape
     assert (views[..., :5].mean(dim=(1, 2, 3)) > views[..., -5:].mean(dim=(1, 2, 3))).all()
     assert len({view.numpy().tobytes() for view in views}) == 64
-    mirrored = Augmentation(group=1, flip=True)(half)
+    mirrored = trainers.Augmentation(group=1, flip=True)(half)
     assert (mirrored[..., :5].mean(dim=(1, 2, 3)) < mirrored[..., -5:].mean(dim=(1, 2, 3))).any()
 
 
 def test_settings_out_of_range_are_refused() -> None:
     with pytest.raises(InvalidInput, match="temperature"):
-        SimCLR(temperature=0.0)
+        trainers.SimCLR(temperature=0.0)
     with pytest.raises(InvalidInput, match="local_views"):
-        SimCLR(local_views=-1)
+        trainers.SimCLR(local_views=-1)
     with pytest.raises(InvalidInput, match="at most 8 pixels"):
-        SimCLR(dim=4, width=2, epochs=2, local_views=1, local_size=9).fit(TRAIN.take(range(8)))
+        trainers.SimCLR(dim=4, width=2, epochs=2, local_views=1, local_size=9).fit(lessons().take(range(8)))
     for network, side in (({"architecture": "small-vit", "width": 16, "size": 16}, 8), ({"width": 2}, 1)):
-        trainer = SimCLR(dim=4, epochs=2, local_views=1, local_size=side, **network)
+        trainer = trainers.SimCLR(dim=4, epochs=2, local_views=1, local_size=side, **network)
         with pytest.raises(InvalidInput, match=f"reads; found local_size={side}: .*Leave local_size out"):
-            trainer.fit(TRAIN.take(range(8)))
+            trainer.fit(lessons().take(range(8)))
     for settings in ({"projection": -1}, {"steps": 0}):
         with pytest.raises(InvalidInput, match=next(iter(settings))):
-            SimCLR(**settings)
+            trainers.SimCLR(**settings)
     for settings in ({"smallest_crop": 0.0}, {"smallest_crop": 0.5, "largest_crop": 0.4}):
         with pytest.raises(InvalidInput, match="smallest_crop"):
-            Augmentation(**settings)
+            trainers.Augmentation(**settings)
     with pytest.raises(InvalidInput, match="alpha > 0"):
-        Mixup(alpha=0.0)
+        augmentation.Mixup(alpha=0.0)
     with pytest.raises(InvalidInput, match="mixup >= 0"):
-        Alternate(mixup=-1.0)
+        trainers.Alternate(mixup=-1.0)
     with pytest.raises(InvalidInput, match="two classes"):
-        Alternate().fit(TRAIN.of_classes([3]))
+        trainers.Alternate().fit(lessons().of_classes([3]))
