@@ -1,7 +1,7 @@
 """CPU seconds of each test file: `pytest --cpu-seconds [FILES]` prints those that take most at the end of a run.
 
-The seconds are those of the process that runs a test and of the child processes that ended meanwhile, fixtures included:
-what a session shares counts for the file that used it first.
+The seconds are those of the process that runs a test and of the child processes that ended meanwhile, fixtures
+included: a fixture that several files share counts for the first one that uses it.
 """
 
 from __future__ import annotations

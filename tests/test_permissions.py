@@ -94,14 +94,14 @@ def test_files_beside_the_table_follow_the_umask(tmp_path, umask):
 @pytest.mark.parametrize(
     ("pattern", "verb"),
     [
-            ("_compatstore/" + "?" * 64, "artifact"),
-            ("_compatstore/ledger-v2-*.arrow", "status"),
-            ("_compatstore/leases.lance/_versions/*", "status"),
-            ("_versions/*", "open"),
-            ("data/*", "search"),
-            ("h.compat/*", "load"),
-            ("v2.npz", "vectors"),
-        ],
+        ("_compatstore/" + "?" * 64, "artifact"),
+        ("_compatstore/ledger-v2-*.arrow", "status"),
+        ("_compatstore/leases.lance/_versions/*", "status"),
+        ("_versions/*", "open"),
+        ("data/*", "search"),
+        ("h.compat/*", "load"),
+        ("v2.npz", "vectors"),
+    ],
 )
 def test_a_file_that_may_not_be_read_is_named_with_mode_and_owner(ready, warm, pattern, verb):
     files = sorted(Path(ready).glob(pattern))

@@ -20,6 +20,7 @@ def test_an_app_sees_no_error_during_a_whole_upgrade(measured):
     assert [operation.error for operation in measured.app.operations if operation.error] == []
 
 
+@pytest.mark.full
 def test_an_app_searches_and_writes_in_every_phase(measured):
     for phase, operations in measured.phases().items():
         assert operations, phase
@@ -27,6 +28,7 @@ def test_an_app_searches_and_writes_in_every_phase(measured):
     assert {operation.name for operation in during} > {"search"}
 
 
+@pytest.mark.full
 def test_what_an_app_wrote_is_found_in_the_target_by_what_it_is_now(measured):
     assert measured.violations == []
     assert measured.app.written, "items were changed"

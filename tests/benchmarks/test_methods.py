@@ -55,6 +55,7 @@ def journal(data: methods.ImageSet, tmp_path_factory) -> Journal:
     return journal
 
 
+@pytest.mark.full
 def test_nothing_that_is_searched_was_learned_from(data: methods.ImageSet) -> None:
     given = {"disjoint": methods.following(data, data), "texts": replace(data, captions=np.eye(10, dtype=np.float32))}
     for setting in methods.SETTINGS:
@@ -93,6 +94,7 @@ def test_a_biased_source_knows_the_majority_and_few_of_the_minority(data: method
     assert f"random: {', '.join(told)}" in line
 
 
+@pytest.mark.full
 def test_models_search_another_set_than_they_have_learned_from(data: methods.ImageSet) -> None:
     other = trainers.Images(
         255 - np.asarray(data.test.images), np.asarray(data.test.labels) // 2, ("a", "b", "c", "d", "e")
@@ -106,6 +108,7 @@ def test_models_search_another_set_than_they_have_learned_from(data: methods.Ima
     assert {image.tobytes() for image in there.gallery.images} <= {image.tobytes() for image in other.images}
 
 
+@pytest.mark.full
 def test_a_source_of_another_set_knows_nothing_of_the_one_that_is_searched(data: methods.ImageSet) -> None:
     inverse = trainers.Images(255 - np.asarray(data.training.images), data.training.labels, data.training.class_names)
     made = methods.following(data, methods.ImageSet(name="Inverse", training=inverse, test=data.test))
@@ -160,6 +163,7 @@ def test_captions_are_stored_and_images_ask_for_them(data: methods.ImageSet, tmp
     assert f"{100 * alone['t/t']['cmc1']:.1f}" in line[-3]
 
 
+@pytest.mark.full
 def test_fresh_pairs_are_of_images_that_no_model_learns_from(data: methods.ImageSet, tmp_path: Path) -> None:
     trial = methods.lesson(data, "classes", TINY, seed=1)
     assert trial.fresh is not None
@@ -180,6 +184,7 @@ def test_a_gallery_that_was_refreshed_three_times_is_measured_beside_each_step(j
     assert names == {"1/1", "4/1", "4/h(h(h(1)))", "4/h(h(2))", "4/h(3)", "4/4"}
 
 
+@pytest.mark.full
 def test_side_information_is_trained_for_equal_steps_where_the_size_says_so(data: methods.ImageSet) -> None:
     for equal in (True, False):
         models = methods.Models(methods.lesson(data, "classes", replace(TINY, equal_steps=equal), seed=0))
@@ -192,6 +197,7 @@ def test_side_information_is_trained_for_equal_steps_where_the_size_says_so(data
         )
 
 
+@pytest.mark.full
 def test_each_row_says_how_every_pair_searches(journal: Journal) -> None:
     rows = {record["method"]: record for record in journal.records if record["setting"] == "classes"}
     wide = {f"independent{methods.WIDER}", f"FCT{methods.WIDER}"}
@@ -208,6 +214,7 @@ def test_each_row_says_how_every_pair_searches(journal: Journal) -> None:
     assert rows["BT2"]["curves"]["whole"]["curve"]["map"][-1] == pytest.approx(rows["BT2"]["t/t"]["map"], abs=1e-4)
 
 
+@pytest.mark.full
 def test_rows_of_another_loss_are_measured_against_models_of_their_own(journal: Journal) -> None:
     rows = {record["method"]: record for record in journal.records if record["setting"] == "classes"}
     alone, other = (rows[name] for name in UNSCALED)
@@ -231,6 +238,7 @@ def test_fastfill_s_loss_is_the_target_s_own(data: methods.ImageSet) -> None:
         }
 
 
+@pytest.mark.full
 def test_rows_of_ours_are_searched_by_both_versions(journal: Journal) -> None:
     rows = {record["method"]: record for record in journal.records if record["setting"] == "classes"}
     for name in OURS:
@@ -244,6 +252,7 @@ def test_rows_of_ours_are_searched_by_both_versions(journal: Journal) -> None:
     assert rows["self-teaching"]["t/t"] == rows["independent"]["t/t"]
 
 
+@pytest.mark.full
 def test_a_series_searches_every_earlier_gallery(journal: Journal) -> None:
     record, refreshed, _ = (record for record in journal.records if record["setting"] == "series")
     assert {"1/1", "2/1", "2/2", "3/1", "3/2", "3/3"} <= set(record)
@@ -251,6 +260,7 @@ def test_a_series_searches_every_earlier_gallery(journal: Journal) -> None:
     assert {record["method"], refreshed["method"]} <= set(methods.SERIES)
 
 
+@pytest.mark.full
 def test_six_versions_hop_one_gallery_from_each_to_the_next(journal: Journal) -> None:
     rows = {record["method"]: record for record in journal.records if record["setting"] == "steps"}
     assert set(rows) == set(methods.CHAINS)
@@ -260,6 +270,7 @@ def test_six_versions_hop_one_gallery_from_each_to_the_next(journal: Journal) ->
     assert rows["FCT"]["6/h(1)"] != rows[f"FCT + {methods.SIDE}"]["6/h(1)"]
 
 
+@pytest.mark.full
 def test_rows_of_more_values_are_measured_against_models_of_their_own(journal: Journal) -> None:
     rows = {record["method"]: record for record in journal.records if record["setting"] == "classes"}
     assert (
@@ -277,6 +288,7 @@ def test_a_divergence_is_of_the_classes_that_the_head_gives(data: methods.ImageS
     np.testing.assert_allclose(heads[1], methods.ARCFACE["scale"] * heads[0], rtol=1e-6)
 
 
+@pytest.mark.full
 def test_a_second_run_adds_nothing(data: methods.ImageSet, journal: Journal) -> None:
     before = journal.path.read_text()
     methods.run(data, TINY, [0], Journal(journal.path), ["classes"], CHOSEN)
@@ -284,6 +296,7 @@ def test_a_second_run_adds_nothing(data: methods.ImageSet, journal: Journal) -> 
     assert all(json.loads(line)["set"] == "Digits" for line in before.splitlines())
 
 
+@pytest.mark.full
 def test_tables_are_filled_from_the_journal(journal: Journal) -> None:
     document = "".join(f"<!-- table: {name} -->\nold\n<!-- end -->\n" for name in ("classes", "series", "paper"))
     filled = methods.fill(document, journal.records)

@@ -48,6 +48,7 @@ def test_the_hop_mends_what_a_naive_swap_breaks(report: DemoReport) -> None:
     assert plain.cmc1 > naive.cmc1 + 0.3
 
 
+@pytest.mark.full
 def test_both_versions_as_one_are_far_above_the_status_quo_and_say_by_which_weight(
     report: DemoReport, gallery: Gallery
 ) -> None:
@@ -62,10 +63,12 @@ def test_both_versions_as_one_are_far_above_the_status_quo_and_say_by_which_weig
         assert figures(full) == figures(row(report, "full backfill"))
 
 
+@pytest.mark.full
 def test_a_full_backfill_in_steps_equals_embedding_afresh_exactly(report: DemoReport) -> None:
     assert figures(row(report, "full backfill")) == figures(row(report, "embedded afresh"))
 
 
+@pytest.mark.full
 def test_the_rows_come_in_the_order_of_the_decision(report: DemoReport) -> None:
     before, after = ["s/s", "t/s", "t/h", "t/h"], ["t/h+t", "t/h+t", "t/t"]
     assert [row.notation for row in report.rows] == [*before, "s/s & t/h", *after, "s/s & t/t", "t/t"]
@@ -76,6 +79,7 @@ def test_the_rows_come_in_the_order_of_the_decision(report: DemoReport) -> None:
     ]
 
 
+@pytest.mark.full
 def test_the_gallery_stays_cut_over_and_fully_native(gallery: Gallery, report: DemoReport) -> None:
     status = gallery.status()
     v1, v2 = status.versions
@@ -93,6 +97,7 @@ def test_the_gallery_stays_cut_over_and_fully_native(gallery: Gallery, report: D
     ]
 
 
+@pytest.mark.full
 def test_a_fresh_program_searches_it_by_image(gallery: Gallery, folder: Path) -> None:
     queries = sorted((folder / "queries").glob("*/*.png"))[::40]
     for version, least in (("v1", 0.5), ("v2", 0.85)):
@@ -100,12 +105,14 @@ def test_a_fresh_program_searches_it_by_image(gallery: Gallery, folder: Path) ->
         assert np.mean([label == int(path.parent.name) for label, path in zip(found, queries, strict=True)]) >= least
 
 
+@pytest.mark.full
 def test_queries_are_not_in_the_gallery(gallery: Gallery, folder: Path, report: DemoReport) -> None:
     queries, images = ({path.name for path in (folder / part).glob("*/*.png")} for part in ("queries", "images"))
     assert not queries & images
     assert (len(images), len(queries)) == (len(gallery), report.queries)
 
 
+@pytest.mark.full
 def test_pictures_and_artifacts_can_be_opened(report: DemoReport, folder: Path) -> None:
     for path in (path for path in report.files if path.suffix == ".png"):
         with Image.open(path) as picture:
@@ -118,6 +125,7 @@ def test_pictures_and_artifacts_can_be_opened(report: DemoReport, folder: Path) 
     assert all(path.exists() for path in report.files)
 
 
+@pytest.mark.full
 def test_the_written_report_says_what_was_returned(report: DemoReport, folder: Path) -> None:
     written = json.loads((folder / "report.json").read_text())
     assert [row["cmc1"] for row in written["rows"]] == [row.cmc1 for row in report.rows]
@@ -126,6 +134,7 @@ def test_the_written_report_says_what_was_returned(report: DemoReport, folder: P
     assert all(command in text for command in report.next_commands)
 
 
+@pytest.mark.full
 def test_it_says_what_happens(said: list[str], report: DemoReport) -> None:
     told = "\n".join(said)
     assert f"Hop: {report.items} vectors" in told
@@ -133,6 +142,7 @@ def test_it_says_what_happens(said: list[str], report: DemoReport) -> None:
     assert "Cutover: searches use v2" in told
 
 
+@pytest.mark.full
 def test_a_second_run_is_refused_and_changes_nothing(report: DemoReport, folder: Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
     with pytest.raises(AlreadyExists, match=r"an earlier demo.*compatstore status"):

@@ -168,6 +168,7 @@ def test_a_batch_of_a_killed_actor_is_embedded_by_another_one(fresh, seen, local
     assert opened(path).verify().clean
 
 
+@pytest.mark.full
 def test_a_job_that_kills_each_of_its_workers_ends_with_an_error(template, cluster):
     gallery = opened(template)
     store = gallery._catalog.store
@@ -189,6 +190,7 @@ def test_errors_of_the_model_in_another_process_are_told_as_they_are(fresh, seen
     assert raised.value.fix.startswith("Nothing of this batch is stored")
 
 
+@pytest.mark.full
 def test_more_gpus_than_there_are_are_refused(fresh, cluster):
     path = fresh()
     opened(path).upgrade("v2")

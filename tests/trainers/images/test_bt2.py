@@ -135,6 +135,7 @@ def test_bases_are_orthogonal_after_training_and_plain_when_stored(series) -> No
         assert again.fingerprint == model.encoder.fingerprint
 
 
+@pytest.mark.full
 def test_the_target_is_good_alone_and_understands_its_source(series) -> None:
     for model in series[1:]:
         assert model.artifact.kind == "Prefix"
@@ -143,6 +144,7 @@ def test_the_target_is_good_alone_and_understands_its_source(series) -> None:
         assert model.figures["accuracy"] > 0.85
 
 
+@pytest.mark.full
 def test_a_series_is_compared_with_every_version_before_it(tmp_path: Path, split, series: list[TrainedModel]) -> None:
     test = split[1].take(range(300))
     gallery = cs.Gallery.create(str(tmp_path / "digits.lance"), series[0].version("v1"))
@@ -164,6 +166,7 @@ def test_a_series_is_compared_with_every_version_before_it(tmp_path: Path, split
         assert np.mean(np.asarray(test.labels)[nearest] == np.asarray(test.labels)[:60]) > 0.6
 
 
+@pytest.mark.full
 def test_the_head_classifies_the_output(split, series) -> None:
     embeddings = series[1].encoder.encode(list(split[1].images))
     predicted = (embeddings @ series[1].head.T).argmax(axis=1)

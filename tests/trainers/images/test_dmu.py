@@ -277,6 +277,7 @@ def test_a_gallery_refreshed_twice_is_learned_from_and_measured(split, generatio
         without.fit(few, second, refreshed=[refreshed])
 
 
+@pytest.mark.full
 def test_figures_say_how_even_the_weights_are(generations) -> None:
     for model in generations[1:]:
         assert {"t/s", "t/h", "t/t"} <= set(model.figures)

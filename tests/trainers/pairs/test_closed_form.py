@@ -226,9 +226,7 @@ def test_few_rows_are_solved_in_their_span_to_the_same_map(rows, dim, out, seed)
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-    "form", [Ridge(), LowRankRidge(), LowRankAffine(rank=4), DiagonalScale(), KernelRidge()]
-)
+@pytest.mark.parametrize("form", [Ridge(), LowRankRidge(), LowRankAffine(rank=4), DiagonalScale(), KernelRidge()])
 def test_the_length_of_what_it_predicts_says_what_it_does_not_know(form):
     rng = np.random.default_rng(0)
     source = rng.normal(size=(2000, 6)).astype(np.float32)

@@ -99,15 +99,15 @@ def test_the_targets_own_head_is_taken_where_there_is_one():
 @pytest.mark.parametrize(
     ("told", "named", "used"),
     [
-            (None, {}, ("arcface", 0.5)),
-            (None, {"disc": "cosface"}, ("cosface", 0.35)),
-            (cs.HeadLoss("arcface", 0.3), {}, ("arcface", 0.3)),
-            (cs.HeadLoss("cosface", 0.2), {}, ("cosface", 0.2)),
-            (cs.HeadLoss("cosface", 0.2), {"margin": 0.1}, ("cosface", 0.1)),
-            (cs.HeadLoss("cosface", 0.2), {"disc": "arcface"}, ("arcface", 0.5)),
-            (cs.HeadLoss("cosface"), {}, ("cosface", 0.0)),
-            (cs.HeadLoss("cross-entropy"), {}, ("cross-entropy", None)),
-        ],
+        (None, {}, ("arcface", 0.5)),
+        (None, {"disc": "cosface"}, ("cosface", 0.35)),
+        (cs.HeadLoss("arcface", 0.3), {}, ("arcface", 0.3)),
+        (cs.HeadLoss("cosface", 0.2), {}, ("cosface", 0.2)),
+        (cs.HeadLoss("cosface", 0.2), {"margin": 0.1}, ("cosface", 0.1)),
+        (cs.HeadLoss("cosface", 0.2), {"disc": "arcface"}, ("arcface", 0.5)),
+        (cs.HeadLoss("cosface"), {}, ("cosface", 0.0)),
+        (cs.HeadLoss("cross-entropy"), {}, ("cross-entropy", None)),
+    ],
 )
 def test_the_loss_through_the_head_is_the_target_s_own_where_its_version_says_it(told, named, used):
     source, native, labels = classes()
