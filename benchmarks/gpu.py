@@ -1,6 +1,7 @@
 """The hop, a backfill and exact search on a GPU, beside the card's own limits in the same run.
 
     python -m benchmarks.gpu [--rows 400000] [--dim 128] [--repeats 3] [--images 4096] [--architecture resnet50]
+                            [--batches 30]
 
 Prints, in float32 and bfloat16: the card's matrix products and memory bandwidth, the bus; rows per second of FCT's
 network with its rows on the card, from the host's memory, and of a whole hop; the share of each in the limit that
@@ -49,6 +50,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--images", type=int, default=4096)
     parser.add_argument("--architecture", default="resnet50")
+    parser.add_argument("--batches", type=int, default=30, help="of an epoch of training")
     options = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
     name = torch.cuda.get_device_name() if device == "cuda" else "no GPU: everything on the processor"
@@ -56,7 +58,7 @@ def main() -> None:
     lines = (
         *hop_lines(options.rows, options.dim, options.repeats, device),
         *encoder_lines(options.architecture, options.images, options.repeats, device),
-        *training_lines(options.architecture),
+        *training_lines(options.architecture, options.batches, options.repeats),
         *search_lines(options.rows, options.dim, options.repeats, device),
     )
     print(*lines, sep="\n")
@@ -158,7 +160,7 @@ def encoder_lines(architecture: str, images: int, repeats: int, device: str) -> 
         yield f"| a backfill of {images:,} of them | {backfill:,.0f} images | {backfill / rate:.2f} of the encoder |"
 
 
-def training_lines(architecture: str, batches: int = 30, repeats: int = 5) -> Iterator[str]:
+def training_lines(architecture: str, batches: int, repeats: int) -> Iterator[str]:
     """Steps of training a second at 32 pixels: the median epoch after the first, without augmentation and with."""
     random = np.random.default_rng(6)
     for name, size in (("", 128), (architecture, 256)):
