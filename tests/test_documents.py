@@ -45,22 +45,45 @@ def run_commands(block, names, place):
 RUN = dict(zip(RUNNABLE, (run_session, run_program, run_commands), strict=True))
 
 
-def pages_with_code():
-    """Pages with blocks that run."""
-    for page in read_pages():
-        if any(block.language in RUN for block in page.blocks):
-            yield pytest.param(page, id=page.place, marks=[] if page.place in ALWAYS else pytest.mark.full)
+def in_the_demo(block):
+    """True for commands on what the demo has left."""
+    return block.language == "console" and " demo-gallery/" in block.code
 
 
-@pytest.mark.parametrize("page", list(pages_with_code()))
-def test_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch, request):
-    monkeypatch.chdir(tmp_path)
-    code = [block for block in page.blocks if block.language in RUN]
-    if any(block.language == "console" and " demo-gallery/" in block.code for block in code):
-        shutil.copytree(request.getfixturevalue("demo") / "demo-gallery", "demo-gallery")
+def blocks_of(page, *, demo):
+    """Blocks of a page that run: those in the demo's gallery, or the others."""
+    return [block for block in page.blocks if block.language in RUN and in_the_demo(block) is demo]
+
+
+def pages(*, demo):
+    """Pages with such blocks."""
+    return [page for page in read_pages() if blocks_of(page, demo=demo)]
+
+
+def run(blocks, page):
     names = {}
-    for block in code:
+    for block in blocks:
         RUN[block.language](block.code, names, page.place)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=page.place, marks=[] if page.place in ALWAYS else pytest.mark.full)
+        for page in pages(demo=False)
+    ],
+)
+def test_a_page_runs_from_top_to_bottom(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    run(blocks_of(page, demo=False), page)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("page", pages(demo=True), ids=lambda page: page.place)
+def test_the_commands_of_a_page_run_in_the_demo_s_gallery(page, demo, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(demo / "demo-gallery", "demo-gallery")
+    run(blocks_of(page, demo=True), page)
 
 
 @pytest.fixture(scope="module")
