@@ -315,6 +315,7 @@ def test_only_changed_vectors_are_made_anew(small, linear):
     assert gallery.upgrade("v2").transformed == 1, "another picture: its vector counts as stale"
 
 
+@pytest.mark.full
 def test_a_row_whose_vector_cannot_be_transformed_is_counted_and_holds_the_cutover(small, linear):
     table = lancedb.connect(small).open_table("photos")
     gallery = adopt(small, TARGETS["another dimension"], linear(V1, TARGETS["another dimension"]))
@@ -358,6 +359,7 @@ def test_a_table_has_three_names(small):
         assert len(cs.Gallery.open(name)) == 300
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dropped", [False, True])
 def test_the_apps_column_goes_only_on_its_word(small, linear, dropped):
     table = lancedb.connect(small).open_table("photos")

@@ -248,6 +248,7 @@ def test_a_second_cancellation_does_not_wait(upgradable):
     asyncio.run(run())
 
 
+@pytest.mark.full
 def test_the_callers_own_stop_and_progress_count(upgradable):
     seen = []
     with pytest.raises(cs.errors.Interrupted):

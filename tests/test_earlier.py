@@ -51,6 +51,7 @@ def version(gallery, name):
     return next(version for version in gallery.status().versions if version.name == name)
 
 
+@pytest.mark.full
 def test_a_backfill_with_staged_natives_goes_on(earlier):
     gallery = opened(earlier, "backfilling")
     assert [(finding.check, finding.severity) for finding in gallery.verify().findings] == [("staged natives", "note")]
@@ -68,6 +69,7 @@ def test_a_backfill_with_staged_natives_goes_on(earlier):
     np.testing.assert_array_equal(gallery.vectors(ids, "v2"), np.stack([given[item] for item in ids]))
 
 
+@pytest.mark.full
 def test_a_gallery_that_was_cut_over_serves_both_versions_and_goes_back(earlier):
     gallery = opened(earlier, "cutover")
     assert gallery.active == "v2"
@@ -84,6 +86,7 @@ def test_a_gallery_that_was_cut_over_serves_both_versions_and_goes_back(earlier)
     assert gallery.verify().clean
 
 
+@pytest.mark.full
 def test_an_apps_table_is_caught_up_with_and_cut_over(earlier):
     gallery = opened(earlier, "app/photos")
     assert version(gallery, "v2").missing == 1
@@ -94,6 +97,7 @@ def test_an_apps_table_is_caught_up_with_and_cut_over(earlier):
     assert gallery.verify().clean
 
 
+@pytest.mark.full
 def test_an_estimate_and_a_history_are_read_back(earlier):
     gallery = opened(earlier, "estimated")
     assert gallery.verify().clean
@@ -105,6 +109,7 @@ def test_an_estimate_and_a_history_are_read_back(earlier):
     assert gallery.verify().clean
 
 
+@pytest.mark.full
 def test_what_the_registry_stores_keeps_its_names(earlier):
     for name in GALLERIES:
         path = str(earlier / f"{name}.lance")

@@ -224,6 +224,7 @@ def test_the_doctor_says_whether_a_store_has_conditional_writes(uri, options, fo
     assert Files(locate(uri, options)).names() == before
 
 
+@pytest.mark.full
 def test_a_store_that_can_only_be_read_is_told_apart_from_one_without_conditions(uri, s3):
     with proxy(s3["aws_endpoint"], refuses=frozenset({"PUT"})) as read_only:
         to = {**s3, "aws_endpoint": read_only.endpoint}

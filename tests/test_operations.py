@@ -68,6 +68,7 @@ def gallery(tmp_path):
     return tmp_path / "photos.lance"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["systemd", "Kubernetes"])
 def test_the_command_of_an_example_upgrades_a_gallery_and_then_does_nothing(name, gallery):
     verb, place, *rest = commands()[name]

@@ -17,6 +17,8 @@ from compatstore.errors import InvalidInput
 from digits import load_digits
 from lazily import Lazy
 
+pytestmark = pytest.mark.full
+
 methods = Lazy(
     "benchmarks.methods.run",
     "benchmarks.methods.lesson",
@@ -55,7 +57,6 @@ def journal(data: methods.ImageSet, tmp_path_factory) -> Journal:
     return journal
 
 
-@pytest.mark.full
 def test_nothing_that_is_searched_was_learned_from(data: methods.ImageSet) -> None:
     given = {"disjoint": methods.following(data, data), "texts": replace(data, captions=np.eye(10, dtype=np.float32))}
     for setting in methods.SETTINGS:
@@ -71,7 +72,6 @@ def test_nothing_that_is_searched_was_learned_from(data: methods.ImageSet) -> No
         assert shown == every.get(setting, [5])
 
 
-@pytest.mark.full
 def test_a_biased_source_knows_the_majority_and_few_of_the_minority(data: methods.ImageSet, tmp_path: Path) -> None:
     trial = methods.lesson(data, "subgroups", TINY, seed=1)
     assert trial.sources[0].class_names == ("0", "1", "2", "4", "6", "8")
@@ -94,7 +94,6 @@ def test_a_biased_source_knows_the_majority_and_few_of_the_minority(data: method
     assert f"random: {', '.join(told)}" in line
 
 
-@pytest.mark.full
 def test_models_search_another_set_than_they_have_learned_from(data: methods.ImageSet) -> None:
     other = trainers.Images(
         255 - np.asarray(data.test.images), np.asarray(data.test.labels) // 2, ("a", "b", "c", "d", "e")
@@ -108,7 +107,6 @@ def test_models_search_another_set_than_they_have_learned_from(data: methods.Ima
     assert {image.tobytes() for image in there.gallery.images} <= {image.tobytes() for image in other.images}
 
 
-@pytest.mark.full
 def test_a_source_of_another_set_knows_nothing_of_the_one_that_is_searched(data: methods.ImageSet) -> None:
     inverse = trainers.Images(255 - np.asarray(data.training.images), data.training.labels, data.training.class_names)
     made = methods.following(data, methods.ImageSet(name="Inverse", training=inverse, test=data.test))
@@ -120,7 +118,6 @@ def test_a_source_of_another_set_knows_nothing_of_the_one_that_is_searched(data:
         methods.lesson(data, "disjoint", TINY, seed=1)
 
 
-@pytest.mark.full
 def test_a_gallery_is_searched_by_expected_distances_too(data: methods.ImageSet, tmp_path: Path) -> None:
     small, large = Journal(tmp_path / "small.jsonl"), Journal(tmp_path / "large.jsonl")
     methods.run(data, TINY, [0], small, ["classes"], ["FastFill, level chosen"])
@@ -136,7 +133,6 @@ def test_a_gallery_is_searched_by_expected_distances_too(data: methods.ImageSet,
         assert curves[1][0] == pytest.approx(row["t/h, expected"]["map"], abs=1e-4)
 
 
-@pytest.mark.full
 def test_captions_are_stored_and_images_ask_for_them(data: methods.ImageSet, tmp_path: Path) -> None:
     names = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
     named = replace(data.training, class_names=names)
@@ -163,7 +159,6 @@ def test_captions_are_stored_and_images_ask_for_them(data: methods.ImageSet, tmp
     assert f"{100 * alone['t/t']['cmc1']:.1f}" in line[-3]
 
 
-@pytest.mark.full
 def test_fresh_pairs_are_of_images_that_no_model_learns_from(data: methods.ImageSet, tmp_path: Path) -> None:
     trial = methods.lesson(data, "classes", TINY, seed=1)
     assert trial.fresh is not None
@@ -177,14 +172,12 @@ def test_fresh_pairs_are_of_images_that_no_model_learns_from(data: methods.Image
     assert not journal.records
 
 
-@pytest.mark.full
 def test_a_gallery_that_was_refreshed_three_times_is_measured_beside_each_step(journal: Journal) -> None:
     (row,) = (record for record in journal.records if record["method"] == "DMU, refreshed three times")
     names = {name.removeprefix(methods.OF_FOUR) for name in row if name.startswith(methods.OF_FOUR)}
     assert names == {"1/1", "4/1", "4/h(h(h(1)))", "4/h(h(2))", "4/h(3)", "4/4"}
 
 
-@pytest.mark.full
 def test_side_information_is_trained_for_equal_steps_where_the_size_says_so(data: methods.ImageSet) -> None:
     for equal in (True, False):
         models = methods.Models(methods.lesson(data, "classes", replace(TINY, equal_steps=equal), seed=0))
@@ -197,7 +190,6 @@ def test_side_information_is_trained_for_equal_steps_where_the_size_says_so(data
         )
 
 
-@pytest.mark.full
 def test_each_row_says_how_every_pair_searches(journal: Journal) -> None:
     rows = {record["method"]: record for record in journal.records if record["setting"] == "classes"}
     wide = {f"independent{methods.WIDER}", f"FCT{methods.WIDER}"}
@@ -214,7 +206,6 @@ def test_each_row_says_how_every_pair_searches(journal: Journal) -> None:
     assert rows["BT2"]["curves"]["whole"]["curve"]["map"][-1] == pytest.approx(rows["BT2"]["t/t"]["map"], abs=1e-4)
 
 
-@pytest.mark.full
 def test_rows_of_another_loss_are_measured_against_models_of_their_own(journal: Journal) -> None:
     rows = {record["method"]: record for record in journal.records if record["setting"] == "classes"}
     alone, other = (rows[name] for name in UNSCALED)
@@ -225,7 +216,6 @@ def test_rows_of_another_loss_are_measured_against_models_of_their_own(journal: 
     assert methods.baseline(BY_COSFACE[1]) == BY_COSFACE[0]
 
 
-@pytest.mark.full
 def test_fastfill_s_loss_is_the_target_s_own(data: methods.ImageSet) -> None:
     models = methods.Models(methods.lesson(data, "classes", TINY, seed=0))
     for trial, own in (
@@ -238,7 +228,6 @@ def test_fastfill_s_loss_is_the_target_s_own(data: methods.ImageSet) -> None:
         }
 
 
-@pytest.mark.full
 def test_rows_of_ours_are_searched_by_both_versions(journal: Journal) -> None:
     rows = {record["method"]: record for record in journal.records if record["setting"] == "classes"}
     for name in OURS:
@@ -252,7 +241,6 @@ def test_rows_of_ours_are_searched_by_both_versions(journal: Journal) -> None:
     assert rows["self-teaching"]["t/t"] == rows["independent"]["t/t"]
 
 
-@pytest.mark.full
 def test_a_series_searches_every_earlier_gallery(journal: Journal) -> None:
     record, refreshed, _ = (record for record in journal.records if record["setting"] == "series")
     assert {"1/1", "2/1", "2/2", "3/1", "3/2", "3/3"} <= set(record)
@@ -260,7 +248,6 @@ def test_a_series_searches_every_earlier_gallery(journal: Journal) -> None:
     assert {record["method"], refreshed["method"]} <= set(methods.SERIES)
 
 
-@pytest.mark.full
 def test_six_versions_hop_one_gallery_from_each_to_the_next(journal: Journal) -> None:
     rows = {record["method"]: record for record in journal.records if record["setting"] == "steps"}
     assert set(rows) == set(methods.CHAINS)
@@ -270,7 +257,6 @@ def test_six_versions_hop_one_gallery_from_each_to_the_next(journal: Journal) ->
     assert rows["FCT"]["6/h(1)"] != rows[f"FCT + {methods.SIDE}"]["6/h(1)"]
 
 
-@pytest.mark.full
 def test_rows_of_more_values_are_measured_against_models_of_their_own(journal: Journal) -> None:
     rows = {record["method"]: record for record in journal.records if record["setting"] == "classes"}
     assert (
@@ -279,7 +265,6 @@ def test_rows_of_more_values_are_measured_against_models_of_their_own(journal: J
     assert methods.baseline(f"FCT{methods.WIDER}") == f"independent{methods.WIDER}"
 
 
-@pytest.mark.full
 def test_a_divergence_is_of_the_classes_that_the_head_gives(data: methods.ImageSet, monkeypatch) -> None:
     models, heads = methods.Models(methods.lesson(data, "classes", TINY, seed=0)), []
     monkeypatch.setattr(trainers.FCT, "fit", lambda trainer, pairs: heads.append(pairs.head))
@@ -288,7 +273,6 @@ def test_a_divergence_is_of_the_classes_that_the_head_gives(data: methods.ImageS
     np.testing.assert_allclose(heads[1], methods.ARCFACE["scale"] * heads[0], rtol=1e-6)
 
 
-@pytest.mark.full
 def test_a_second_run_adds_nothing(data: methods.ImageSet, journal: Journal) -> None:
     before = journal.path.read_text()
     methods.run(data, TINY, [0], Journal(journal.path), ["classes"], CHOSEN)
@@ -296,7 +280,6 @@ def test_a_second_run_adds_nothing(data: methods.ImageSet, journal: Journal) -> 
     assert all(json.loads(line)["set"] == "Digits" for line in before.splitlines())
 
 
-@pytest.mark.full
 def test_tables_are_filled_from_the_journal(journal: Journal) -> None:
     document = "".join(f"<!-- table: {name} -->\nold\n<!-- end -->\n" for name in ("classes", "series", "paper"))
     filled = methods.fill(document, journal.records)

@@ -21,6 +21,8 @@ from compatstore.errors import Incompatible
 from digits import load_digits
 from lazily import Lazy
 
+pytestmark = pytest.mark.full
+
 margins = Lazy("benchmarks.methods.margins")
 methods = Lazy(
     "benchmarks.methods.run",
@@ -69,7 +71,6 @@ def test_settings_are_kept_to_all_digits(tmp_path) -> None:
     assert row["map"] == 0.33333
 
 
-@pytest.mark.full
 def test_rows_of_another_size_under_the_same_name_are_refused(data, tmp_path) -> None:
     journal = Journal(tmp_path / "methods.jsonl")
     methods.run(data, TINY, [0], journal, ["classes"], ["independent"])
@@ -139,7 +140,6 @@ def test_a_checkpoint_is_named_after_all_that_decides_a_training(data, tmp_path)
     assert methods.Checkpoints().of(trainer, few) is None
 
 
-@pytest.mark.full
 def test_what_is_trained_is_taken_up_by_the_next_run(data, tmp_path) -> None:
     rows = ["independent", "FCT + SimCLR", "DMU", "DMU, refreshed by distance"]
     journals = [Journal(tmp_path / f"{number}.jsonl") for number in range(2)]
@@ -153,7 +153,6 @@ def test_what_is_trained_is_taken_up_by_the_next_run(data, tmp_path) -> None:
     assert without_seconds(journals[0]) == without_seconds(journals[1])
 
 
-@pytest.mark.full
 def test_a_series_is_taken_up_too(data, tmp_path) -> None:
     journals, folder = [Journal(tmp_path / f"{number}.jsonl") for number in range(2)], tmp_path / "checkpoints"
     methods.run(data, TINY, [0], journals[0], ["series"], ["BT2", "DMU, refreshed"], methods.Checkpoints(folder))
@@ -176,7 +175,6 @@ def test_without_resume_trainings_begin_anew_once(data, tmp_path) -> None:
     assert file.exists(), "what this process has trained it goes on from"
 
 
-@pytest.mark.full
 def test_a_killed_run_ends_with_the_rows_of_one_that_was_not(tmp_path) -> None:
     digits = load_digits()
     for row in range(200):
@@ -225,7 +223,6 @@ def test_a_size_is_tried_with_its_own_networks_on_less(name: str) -> None:
     assert all(tried[key] < whole[key] for key in differ - {"name"})
 
 
-@pytest.mark.full
 def test_a_rise_is_a_row_for_each_number_of_epochs(data, tmp_path) -> None:
     journal, checkpoints = Journal(tmp_path / "rise.jsonl"), methods.Checkpoints(tmp_path / "checkpoints")
     rises.rise(data, TINY, [2, 3], 0, journal, checkpoints)
@@ -252,7 +249,6 @@ def test_a_rise_is_a_row_for_each_number_of_epochs(data, tmp_path) -> None:
     assert journal.path.read_text() == before
 
 
-@pytest.mark.full
 def test_where_margins_leave_vectors_is_the_cosine_with_their_own_row(data, tmp_path) -> None:
     journal, checkpoints = Journal(tmp_path / "margins.jsonl"), methods.Checkpoints(tmp_path / "checkpoints")
     margins.margins(data, TINY, 0, journal, checkpoints)

@@ -12,6 +12,8 @@ from benchmarks.pairs.scenario import SETTINGS, scenario
 from benchmarks.pairs.settings import SIZES
 from lazily import Lazy
 
+pytestmark = pytest.mark.full
+
 chains = Lazy("benchmarks.pairs.chains")
 methods = Lazy("benchmarks.pairs.methods")
 report = Lazy("benchmarks.pairs.report")
@@ -76,7 +78,6 @@ def test_a_set_is_read_as_it_was_written(data, tmp_path):
     assert (read.fresh == data.fresh).all()
 
 
-@pytest.mark.full
 def test_every_row_and_chain_is_measured_once_and_a_second_run_adds_nothing(data, journal):
     lines = journal.path.read_text().splitlines()
     names = [json.loads(line)["method"] for line in lines]
@@ -86,7 +87,6 @@ def test_every_row_and_chain_is_measured_once_and_a_second_run_adds_nothing(data
     assert journal.path.read_text().splitlines() == lines
 
 
-@pytest.mark.full
 def test_what_fastfill_chose_stands_beside_fixed_scales_in_every_order(data, tmp_path):
     lengths = np.linalg.norm(data.vectors["target"], axis=1, keepdims=True)
     unit = replace(data, name="Unit", vectors=data.vectors | {"target": data.vectors["target"] / lengths})

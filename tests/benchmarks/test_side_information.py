@@ -12,6 +12,8 @@ from compatstore import trainers
 from digits import load_digits
 from lazily import Lazy
 
+pytestmark = pytest.mark.full
+
 embedded = Lazy("benchmarks.side_information.embedded")
 measure = Lazy("benchmarks.side_information.measure")
 methods = Lazy("benchmarks.methods.data", "benchmarks.methods.lesson")
@@ -40,7 +42,6 @@ def trial(tmp_path_factory):
     return embedded.Embedded(drawn, folder)
 
 
-@pytest.mark.full
 def test_rows_are_measured_and_shown(trial):
     learnt = dataclasses.replace(trial.lesson.size, transform_epochs=20)
     longer = embedded.Embedded(dataclasses.replace(trial.lesson, size=learnt), trial.folder)
@@ -60,7 +61,6 @@ def test_rows_are_measured_and_shown(trial):
     assert "old" not in filled
 
 
-@pytest.mark.full
 def test_bits_weigh_a_thirty_second_of_values(trial):
     weights = measure.bytes_per_item(trial)
     assert weights["SimCLR"] / weights["its signs"] == pytest.approx(32, rel=0.1)

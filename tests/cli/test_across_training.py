@@ -101,6 +101,7 @@ def test_images_ask_for_texts_then_for_images_and_texts_ask_for_images(run, phot
     assert run("verify", texts).code == 0
 
 
+@pytest.mark.full
 def test_people_are_told_how_to_register_it(run, photos, texts, tmp_path):
     out = tmp_path / "v2.model"
     words = ("train", "bt2-across", "--images", photos, "--gallery", texts, "--out", out, *SHAPE, *SHORT)

@@ -176,6 +176,7 @@ def test_a_report_as_one_page(run, linked, tmp_path):
     assert run("report", linked, "v2", "--labels", "label", "--sample", 200, "--json").json["details"] is None
 
 
+@pytest.mark.full
 def test_a_page_that_cannot_be_made(run, linked, tmp_path):
     run("upgrade", linked, "v2", "--backfill", 0.1)
     for words in (("--by", "nowhere"), ("--caption", "nowhere"), ("--worst", 51), ("--neighbours", 0)):

@@ -12,6 +12,7 @@ def few_queries(monkeypatch):
     monkeypatch.setattr(recall, "QUERIES", 20)
 
 
+@pytest.mark.full
 def test_an_index_is_created_shown_refreshed_and_dropped(run, gallery, digits):
     assert run("index", "status", gallery).out.split()[-7:] == ["v1", "none", "0", "0", "0.0", "0", "300"]
     made = run("index", "create", gallery, "--kind", "IVF_FLAT", "--num-partitions", 4)

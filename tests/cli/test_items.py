@@ -215,6 +215,7 @@ def test_a_search_without_an_encoder_says_what_else_can_be_asked_with(run, galle
     assert "found no item digit-9999" in run("search", gallery, "--id", "digit-9999").err
 
 
+@pytest.mark.full
 def test_doctor_names_the_next_command_once(run, tmp_path):
     told = run("doctor", tmp_path / "none.lance")
     assert told.code == 9
@@ -232,6 +233,7 @@ def test_explain_shows_the_settings_that_are_named(run, gallery):
     assert "nprobes 3, refine 2" in run("search", gallery, "--explain", "--nprobes", "3", "--refine", "2").out
 
 
+@pytest.mark.full
 def test_a_cascade_embeds_candidates_and_writes_them_back(run, gallery, artifact):
     for words in (("link", gallery, artifact, "--from", "v1", "--to", "v2"), ("upgrade", gallery, "v2")):
         assert run(*words).code == 0
@@ -258,6 +260,7 @@ def test_options_of_a_cascade_need_one(run, gallery):
     assert "--serving cascade" in refused.err
 
 
+@pytest.mark.full
 def test_the_first_results_are_ranked_by_what_is_expected_of_them(run, digits, tmp_path):
     made, path = tmp_path / "fast.artifact", tmp_path / "unit.lance"
     unit = ("--metric", "cosine")

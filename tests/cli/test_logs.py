@@ -44,6 +44,7 @@ def named(found, name):
     return [event for event in found if event["event"] == name]
 
 
+@pytest.mark.full
 def test_an_upgrade_tells_where_it_is_and_how_it_ended(run, slow):
     words = ("upgrade", slow.gallery, "v2", "--backfill", 1.0, "--price-per-item", 0.01, "--trust-code")
     ran = run(*words, "--log", "json")

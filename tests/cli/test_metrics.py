@@ -46,6 +46,7 @@ def half(tmp_path, linear, vectors):
     return gallery
 
 
+@pytest.mark.full
 def test_the_numbers_are_those_of_status(run, half):
     address = half.status().gallery
     text = run("metrics", address).out

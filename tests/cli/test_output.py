@@ -161,6 +161,7 @@ def test_a_terminal_without_unicode_ends_no_verb(gallery, tmp_path):
     assert r"\u6587.lance" in done.stderr
 
 
+@pytest.mark.full
 def test_commands_that_are_advised_name_the_gallery(run, linked):
     told = run("upgrade", linked, "v2")
     assert f"next: compatstore cutover {linked} v2" in told.out

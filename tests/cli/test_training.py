@@ -48,6 +48,7 @@ def test_an_artifact_for_a_gallery_links_by_itself(run, gallery, digits, tmp_pat
     assert run("link", gallery, out, "--json").json["target"] == "v2"
 
 
+@pytest.mark.full
 def test_train_on_what_is_native_in_both_versions(run, linked, tmp_path):
     assert run("upgrade", linked, "v2", "--backfill", 0.5).code == 0
     versions = ("--gallery", linked, "--from", "v1", "--to", "v2")

@@ -40,6 +40,7 @@ def test_a_whole_life(run, gallery, artifact):
     assert steps[-1] == "retire"
 
 
+@pytest.mark.full
 def test_twice_the_same_command_does_nothing(run, linked):
     words = ("upgrade", linked, "v2", "--backfill", 0.25, "--json")
     assert run(*words).json["transformed"] == 300
@@ -90,6 +91,7 @@ def test_an_artifact_by_the_first_digits_of_its_id(run, linked, artifact):
     assert run("plan", linked, "v2", "--via", "0" * 9).code == 3
 
 
+@pytest.mark.full
 def test_an_encoder_that_the_gallery_cannot_build(run, digits, linked):
     """Registered by its identity alone, the model is handed over on the command line."""
     encoder = cs.encoders.Precomputed(digits / "v2.npz")
@@ -101,6 +103,7 @@ def test_an_encoder_that_the_gallery_cannot_build(run, digits, linked):
     assert run("upgrade", linked, "v2", "--encoder", f"precomputed:{digits / 'v1.npz'}").code in (2, 4)
 
 
+@pytest.mark.full
 def test_items_that_cannot_be_embedded_stand_in_the_way(run, linked, digits, tmp_path):
     """An item without a vector in v1 and unknown to v2's encoder is missing, and said to be."""
     gallery = tmp_path / "g.lance"
@@ -152,6 +155,7 @@ def test_no_gallery(run, tmp_path, verb):
     assert "compatstore init" in refused.err
 
 
+@pytest.mark.full
 def test_status_says_what_an_upgrade_waits_for(run, linked):
     run("upgrade", linked, "v2")
     assert "upgrade v1 -> v2" in run("status", linked).out

@@ -193,6 +193,7 @@ def test_nothing_is_replaced_unless_asked(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["h.onnx"]
 
 
+@pytest.mark.full
 def test_without_onnx_the_extra_is_named():
     program = """
 import sys

@@ -21,6 +21,7 @@ class Shaped:
         return self.output
 
 
+@pytest.mark.full
 @given(ids=st.lists(st.sampled_from(["a", "b", "c", "x", "y"]), max_size=12))
 def test_readable_and_failures_split_the_batch(ids: list[str]) -> None:
     encoded = encode_readable(Precomputed(VECTORS), ids)

@@ -47,6 +47,7 @@ def test_torchvision_loads_the_same_checkpoint(checkpoint: Path, tmp_path: Path)
     assert other.fingerprint != encoder.fingerprint
 
 
+@pytest.mark.full
 def test_checkpoints_that_do_not_fit_are_refused(checkpoint: Path, tmp_path: Path) -> None:
     with pytest.raises(CorruptArtifact, match="missing layer1"):
         TimmModel("resnet34", checkpoint=checkpoint)

@@ -38,6 +38,7 @@ def test_differences_and_ratios_are_paired():
     assert (ratio.value, ratio.low, ratio.high) == pytest.approx((2, 2, 2))
 
 
+@pytest.mark.full
 def test_a_gallery_that_is_a_sample_widens_an_interval():
     values, influence = np.random.default_rng(3).normal(size=(2, 1, 400))
     influence -= influence.mean()

@@ -68,6 +68,7 @@ def test_every_row_is_the_plain_measure_of_that_gallery():
     assert (table.truth, table.num_queries, table.num_skipped) == ("labels", 90, 0)
 
 
+@pytest.mark.full
 def test_merges_by_distance_are_measured_where_both_spaces_have_one_distance():
     data = trial()
     merges = [row.name for row in decide(data).rows[2:5]]
@@ -141,6 +142,7 @@ def test_the_same_seed_gives_the_same_table():
     assert decide(data, DecisionSettings(seed=1)) != decide(data)
 
 
+@pytest.mark.full
 def test_queries_that_are_items_do_not_find_themselves():
     data = trial()
     everything = {"source_queries": data.source, "target_queries": data.native, "query_labels": LABELS}

@@ -56,6 +56,7 @@ def test_products_are_right_to_fourteen_digits_of_the_lengths(seed, dim):
     assert (np.abs(product(left, right) - exact) <= 2.0**-44 * lengths).all()
 
 
+@pytest.mark.full
 @given(seed=seeds, dim=dims)
 def test_the_order_of_summation_changes_no_bit(seed, dim):
     """A kernel is an order of summation; so are the columns of the vectors."""
@@ -68,6 +69,7 @@ def test_the_order_of_summation_changes_no_bit(seed, dim):
     assert np.array_equal(here.squared_lengths(), moved[0].squared_lengths())
 
 
+@pytest.mark.full
 @given(seed=seeds, dim=dims, queries=st.integers(1, 13), items=st.integers(1, 41))
 def test_a_product_does_not_depend_on_what_stands_beside_it(seed, dim, queries, items):
     left, right = vectors(seed, dim)
@@ -114,6 +116,7 @@ def test_whole_numbers_codes_and_halves_are_exact(values):
     assert np.array_equal(product(vectors, vectors), exact_products(vectors, vectors))
 
 
+@pytest.mark.full
 @given(st.integers(0, 2**32 - 1), st.integers(1, 400), st.integers(0, 20))
 def test_whole_numbers_need_no_search_for_steps(seed, dim, bits):
     numbers = np.random.default_rng(seed).integers(0, 2**bits + 1, (3, dim)).astype(np.float64)

@@ -296,6 +296,7 @@ def test_the_target_alone_is_a_candidate():
     assert fitted.fusion.weight >= 0.8
 
 
+@pytest.mark.full
 def test_a_weight_that_costs_the_first_place_is_not_chosen_for_map():
     """Each query's one twin is first in the source alone; the target finds the class, and not the twin."""
     classes, each = 10, 30
@@ -369,6 +370,7 @@ def test_natives_and_transformed_are_standardised_as_their_errors_ask():
     assert all(0 < fusion.weight < 1 for fusion in (shrunk, empty))
 
 
+@pytest.mark.full
 def test_transformed_vectors_that_say_little_weigh_less_than_native_ones():
     drawn = sample(2.0, 0.6, 3.0, queries=400, items=300)
     fusion = fit(drawn, np.arange(300) % 4 == 0).fusion
@@ -378,6 +380,7 @@ def test_transformed_vectors_that_say_little_weigh_less_than_native_ones():
     assert fusion.choice.transformed_weight == fusion.transformed_weight
 
 
+@pytest.mark.full
 def test_a_sampled_gallery_widens_the_interval():
     whole = fit(sample(1.5, 1.5, 1.0)).fusion.choice
     drawn = sample(1.5, 1.5, 1.0, population=20_000)

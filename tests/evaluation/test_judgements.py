@@ -40,6 +40,7 @@ def figures(gallery, asked, judged, depth=DEPTH):
     return found.values
 
 
+@pytest.mark.full
 @examples(40)
 @given(seed=st.integers(0, 10**6), spread=st.sampled_from([2, 4, 40]), items=st.integers(3, 80))
 def test_figures_are_those_of_pytrec_eval(seed, spread, items):

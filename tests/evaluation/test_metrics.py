@@ -95,6 +95,7 @@ def test_map_is_sklearns_average_precision(seed, metric, dim):
     assert found.average_precision[found.counted] == pytest.approx(expected, abs=1e-12)
 
 
+@pytest.mark.full
 @given(seed=seeds, metric=st.sampled_from(["l2", "dot"]), map_at=st.integers(1, 50))
 @examples(40)
 def test_all_figures_are_the_plain_definitions_among_ties(seed, metric, map_at):
@@ -114,6 +115,7 @@ def test_all_figures_are_the_plain_definitions_among_ties(seed, metric, map_at):
     assert (found.num_ties, found.num_skipped, found.num_queries) == (ties, skipped, len(queries) - skipped)
 
 
+@pytest.mark.full
 @given(seed=seeds, k=st.sampled_from([1, 5, 20]))
 @examples(25)
 def test_agrees_with_market_1501_where_every_image_has_its_own_camera(seed, k):

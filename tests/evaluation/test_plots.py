@@ -113,6 +113,7 @@ def test_a_decision_names_its_rows_and_figures(tmp_path, table):
         plot_decision(table, tmp_path / "decision.png", metric="map")
 
 
+@pytest.mark.full
 def test_budgets_are_a_curve_with_a_band_and_what_was_measured(tmp_path, table):
     path = plot_budgets(table, tmp_path / "budgets.svg", taken=(0.25, Estimate(value=0.7, low=0.65, high=0.75)))
     text = " ".join(ElementTree.parse(path).getroot().itertext())

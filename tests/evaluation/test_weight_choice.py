@@ -49,6 +49,7 @@ def mean_average_precision(asked, distances):
     return np.mean([metrics.average_precision_score(of, -row) for of, row in zip(right, distances, strict=True)])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("share", [0.0, 0.3, 1.0])
 def test_both_versions_and_the_target_alone_are_compared_query_by_query(share):
     factors = np.random.default_rng(0).uniform(0.2, 1.0, ITEMS)

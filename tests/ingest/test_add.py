@@ -186,6 +186,7 @@ print(won)
 """
 
 
+@pytest.mark.full
 def test_of_two_processes_that_add_the_same_id_one_wins(gallery, tmp_path):
     command = [sys.executable, "-c", PROGRAM, str(tmp_path / "gallery.lance")]
     pipe = subprocess.PIPE

@@ -149,6 +149,7 @@ def test_a_process_is_told_once_of_a_cutover_by_another_one(database, caplog):
     assert [message.partition(": ")[2] for message in caplog.messages] == ["searches use v2 from now on, no longer v1"]
 
 
+@pytest.mark.full
 def test_vectors_of_the_app_never_meet_another_model(database):
     gallery = adopt(database)
     gallery.upgrade("v2", backfill=1.0)

@@ -166,6 +166,7 @@ def test_metadata_that_the_gallery_changed_are_the_nodes(path):
 # ---- finding, deleting
 
 
+@pytest.mark.full
 def test_an_index_writes_and_retrieves_through_it(store):
     texts = ["a red shirt of wool", "a blue coat of silk", "a green hat of linen"]
     documents = [llama_index.Document(text=text, id_=f"d{n}", metadata={"n": n}) for n, text in enumerate(texts)]
@@ -514,6 +515,7 @@ def test_it_goes_on_through_a_whole_upgrade(path, caplog):
     }
 
 
+@pytest.mark.full
 def test_vectors_of_the_app_are_searched_in_their_own_version(path):
     store = ours.LlamaIndexVectorStore(models.OLD, path, models=[models.NEW], is_embedding_query=True)
     index = llama_index.VectorStoreIndex.from_vector_store(store, embed_model=models.OLD)
@@ -527,6 +529,7 @@ def test_vectors_of_the_app_are_searched_in_their_own_version(path):
         index.as_retriever().retrieve(TEXTS[9])
 
 
+@pytest.mark.full
 def test_a_process_without_the_later_model_goes_on_until_its_own_is_retired(path, caplog):
     store = ours.LlamaIndexVectorStore(models.OLD, path)
     store.add([node(f"n{n}", text) for n, text in enumerate(TEXTS)])

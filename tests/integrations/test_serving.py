@@ -50,6 +50,7 @@ def warnings(caplog):
     return [record.getMessage() for record in caplog.records if record.name == "compatstore.integrations"]
 
 
+@pytest.mark.full
 def test_an_app_with_both_models_goes_on_and_is_told_once(path, caplog):
     served = ServedGallery(path, [model(OLD), model(NEW)])
     assert all(answers(served))
@@ -65,6 +66,7 @@ def test_an_app_with_both_models_goes_on_and_is_told_once(path, caplog):
     assert "serves version v2 now" in told
 
 
+@pytest.mark.full
 def test_a_rollback_is_told_too(path, caplog):
     served = ServedGallery(path, [model(OLD), model(NEW)])
     manager = upgrade(path)

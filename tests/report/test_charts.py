@@ -58,6 +58,7 @@ def test_curves(lines, level):
     assert len(titles(root)) == points + 1
 
 
+@pytest.mark.full
 @given(counts=st.lists(st.integers(0, 10**6), min_size=1, max_size=30).filter(any))
 def test_a_histogram(counts):
     edges = tuple(float(number) for number in range(1, len(counts) + 2))

@@ -183,6 +183,7 @@ def test_after_any_writes(tmp_path_factory, writes, metric, dtype, id_type, k, s
         assert gallery.cache_size().rows == len(gallery)
 
 
+@pytest.mark.full
 def test_a_graph_that_is_walked_follows_deletions_and_changes(tmp_path, vectors, monkeypatch):
     monkeypatch.setattr(graphs, "FEW", 0)
     gallery = cs.Gallery.create(str(tmp_path / "g.lance"), cs.EmbeddingVersion("v1", dim=8, metric="l2"))

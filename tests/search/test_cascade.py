@@ -403,6 +403,7 @@ def test_settings_out_of_their_range_are_refused(wrong):
         cs.Cascade(**wrong)
 
 
+@pytest.mark.full
 def test_an_upgrade_that_is_over_is_searched_without_a_cascade(gallery, world):
     one = world.query()
     gallery.search(one, 5, serving=SOURCE)

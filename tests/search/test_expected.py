@@ -16,10 +16,10 @@ from compatstore.errors import InvalidInput, UpgradeError
 from compatstore.search import ExpectedPlan
 from compatstore.shown import view
 from properties import examples
-from tiers import few
 
 
-@pytest.mark.parametrize("metric", few(1, ["cosine", "l2", "dot"]))
+@pytest.mark.full
+@pytest.mark.parametrize("metric", ["cosine", "l2", "dot"])
 @pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
 def test_the_nearest_by_expected_distance_are_found(tmp_path, metric, share):
     world = World(tmp_path, metric)
@@ -67,6 +67,7 @@ def test_columns_are_those_asked_for(tmp_path):
     assert plain.column_names == world.gallery.search(world.queries[0], k=3, version="v2").column_names
 
 
+@pytest.mark.full
 def test_native_vectors_are_searched_as_they_are(tmp_path):
     world = World(tmp_path)
     for version, query in (("v1", world.source[:2]), ("v2", world.queries)):
@@ -78,6 +79,7 @@ def test_native_vectors_are_searched_as_they_are(tmp_path):
         assert world.gallery.search(query, k=5, version=version, serving=cs.Expected()) == plain
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("share", [0.0, 0.4])
 def test_what_stays_transformed_is_doubted_after_the_source_is_retired(tmp_path, share):
     world = World(tmp_path)
@@ -200,6 +202,7 @@ def test_searches_that_name_no_way_take_the_one_that_was_chosen(tmp_path):
     assert ids(world, query) == plain
 
 
+@pytest.mark.full
 def test_a_way_that_was_chosen_ends_with_the_version(tmp_path):
     world = World(tmp_path)
     world.gallery.cutover("v2", serving="expected")
@@ -218,6 +221,7 @@ def test_only_what_can_be_doubted_is_served_so(tmp_path):
     assert world.gallery.cutover("v2").active == "v2"
 
 
+@pytest.mark.full
 def test_searches_go_on_where_another_transform_has_taken_the_place_of_the_one_that_was_measured(tmp_path):
     world = World(tmp_path)
     world.gallery.cutover("v2", serving="expected")
@@ -282,6 +286,7 @@ def test_a_cache_searches_by_the_way_that_was_chosen_from_the_next_search_on(tmp
         assert cache._state.held[0].graph is graph  # what is read beside the vectors is there already
 
 
+@pytest.mark.full
 def test_a_cache_refuses_what_cannot_be_doubted(tmp_path):
     world = World(tmp_path, artifact=transform(shrinkage=None))
     with pytest.raises(UpgradeError, match="predicts its own errors"):

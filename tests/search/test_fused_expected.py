@@ -142,6 +142,7 @@ def test_a_weight_of_one_version_is_its_search_as_it_is(tmp_path):
         assert found.equals(world.gallery.search(query, version=version, **asked))
 
 
+@pytest.mark.full
 def test_a_transform_that_says_nothing_is_fused_by_its_distances(tmp_path):
     world = World(tmp_path, artifact=transform(shrinkage=None))
     chosen = world.gallery.fuse("v2", sample=ROWS, weight=0.5)

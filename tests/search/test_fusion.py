@@ -350,6 +350,7 @@ def numbers():
     return Numbers(1)
 
 
+@pytest.mark.full
 def test_the_result_says_how_the_vector_came_about_and_holds_the_columns_that_were_asked_for(tmp_path, numbers):
     gallery = begun(tmp_path, numbers)
     part_native(gallery, tmp_path, numbers)
@@ -385,6 +386,7 @@ def test_what_is_expected_of_an_unknown_distance_shrinks_with_the_correlation():
     assert [value[1] for value in values] == pytest.approx([-3.0, -3.0 * (0.6 + 0.4 * 0.5), -3.0 * 0.6])
 
 
+@pytest.mark.full
 def test_items_at_one_distance_come_in_the_order_of_their_ids(tmp_path):
     numbers = Numbers(3)
     numbers.source[:], numbers.native[:] = numbers.source[0], numbers.native[0]
@@ -420,6 +422,7 @@ def test_an_apps_table_is_searched_by_its_own_columns(tmp_path, numbers):
     assert found["embedding"][0].as_py() == pytest.approx(numbers.source[IDS.index(found["key"][0].as_py())].tolist())
 
 
+@pytest.mark.full
 def test_a_vector_without_a_direction_counts_as_missing(tmp_path, numbers):
     """An app may write what a gallery refuses."""
     path = tmp_path / "app.lance"

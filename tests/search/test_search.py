@@ -104,6 +104,7 @@ def test_deleted_and_replaced_items_are_never_found(tmp_path):
     assert nearest[0] not in gallery.search(QUERIES[0], ROWS).column("id").to_pylist()
 
 
+@pytest.mark.full
 def test_an_index_finds_the_same_when_all_of_it_is_searched(tmp_path):
     gallery = cs.Gallery.create(str(tmp_path / "gallery.lance"), cs.EmbeddingVersion("v1", dim=DIM, metric="l2"))
     matrix = random(600, DIM, 3)
@@ -159,6 +160,7 @@ def test_the_plan_says_where_it_looks(upgradable):
     ]
 
 
+@pytest.mark.full
 def test_two_parts_never_find_an_item_twice(tmp_path, linear, monkeypatch):
     """Half an upgrade: rows with a target vector are found by it, the rest by their source vector."""
     monkeypatch.setattr("compatstore.upgrade.engines.engine.WAVE_ROWS", 1)

@@ -78,6 +78,7 @@ def test_a_mixed_gallery_is_ranked_as_comparing_with_every_vector_ranks_it(kind,
     assert found.column("_version").to_pylist() == ["v2" if is_native[row] else "v1" for row in rows]
 
 
+@pytest.mark.full
 def test_identity_compares_vectors_of_any_length_as_they_are(tmp_path):
     gallery, stored, native = make(tmp_path, "Identity", "l2", normalised=False)
     query = np.random.default_rng(1).normal(size=SHORT).astype(np.float32)
@@ -96,6 +97,7 @@ def test_what_cannot_be_compared_is_merged_by_ranks_and_explain_says_which(tmp_p
     assert f"its first {SHORT} values, scaled to unit length" in said
 
 
+@pytest.mark.full
 def test_a_condition_holds_in_both_parts(tmp_path):
     gallery, stored, native = make(tmp_path, "Prefix", "cosine")
     query = np.random.default_rng(1).normal(size=LONG).astype(np.float32)
@@ -140,6 +142,7 @@ def test_via_names_the_bridge_or_is_refused(tmp_path):
     assert gallery.plan("v2", via=artifact.id).path == ()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("normalised", [True, False], ids=["by distance", "by rank"])
 def test_natives_whose_source_vectors_crowd_around_the_query_hide_no_item(tmp_path, normalised):
     """The nearest source vectors all belong to natives that are far away: what was fetched first is not enough."""

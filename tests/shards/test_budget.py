@@ -22,6 +22,7 @@ def budget_of(rows, spent, **limits):
     return SharedBudget(cs.Backfill(**limits), shards), list(shards)
 
 
+@pytest.mark.full
 @given(sizes, st.integers(0, 20_000), st.data())
 def test_parts_of_items_are_all_that_is_left(rows, limit, data):
     spent = data.draw(st.lists(st.integers(0, 3_000), min_size=len(rows), max_size=len(rows)))

@@ -159,6 +159,7 @@ def test_lost_columns_of_the_active_version_lead_back(database):
     assert cs.Gallery.open(path).verify().clean
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mode", ["overwrite", "drop and create"])
 def test_a_table_that_is_made_again_in_the_middle(database, mode):
     table = database.open_table("photos")

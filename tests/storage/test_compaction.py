@@ -67,6 +67,7 @@ def test_what_is_rewritten_at_once_is_never_larger_than_a_full_fragment():
     assert [[piece.id for piece in part] for part in wasteful.to_rewrite()] == [[0], [2]]
 
 
+@pytest.mark.full
 def test_a_merge_leaves_deleted_rows_out_and_indexes_complete(gallery, vectors, tmp_path):
     path = str(tmp_path / "gallery.lance")
     more = vectors(400, seed=1)

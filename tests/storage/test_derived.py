@@ -85,6 +85,7 @@ def test_other_lengths_are_counted(tmp_path):
     assert gallery.upgrade("dots").missing == 0
 
 
+@pytest.mark.full
 def test_a_version_of_one_model_in_another_type_or_metric_is_recognised(tmp_path):
     encoder = Precomputed(dict(zip(IDS, UNIT, strict=True)))
     gallery = gallery_of(tmp_path, UNIT, encoder=encoder, normalised=True)

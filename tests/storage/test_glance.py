@@ -20,6 +20,7 @@ from lazily import Lazy
 lancedb = Lazy("lancedb")
 
 
+@pytest.mark.full
 def test_it_reads_the_names_of_a_gallery_at_each_state(upgradable):
     place = upgradable._catalog.store.location
     for act in (
@@ -85,6 +86,7 @@ def manifest(tmp_path_factory):
     return path, path.read_bytes()
 
 
+@pytest.mark.full
 @given(cut=st.integers(0, 2000), flipped=st.integers(0, 2000), bits=st.integers(1, 255))
 def test_a_damaged_manifest_is_one_error_or_names_and_never_ends_otherwise(manifest, cut, flipped, bits):
     path, content = manifest

@@ -85,6 +85,7 @@ def test_entries_of_an_earlier_release_can_be_read(store, gallery):
     assert gallery.history()[-1] == HistoryEntry(**early)
 
 
+@pytest.mark.full
 def test_a_page_that_is_gone_is_named_and_stops_nothing_else(store, gallery):
     add_steps(store, PAGE + 1)
     digest = json.loads(store.snapshot().config()["compatstore.registry"])["history_page"]

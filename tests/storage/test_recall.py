@@ -68,6 +68,7 @@ def test_lances_own_settings_do_not(tmp_path, vectors):
     assert record(gallery).search.refine is not None
 
 
+@pytest.mark.full
 def test_a_call_overrides_them_and_explain_shows_them(tmp_path, vectors):
     gallery = gallery_of(tmp_path, vectors)
     gallery.create_index(kind="IVF_FLAT", num_partitions=16)

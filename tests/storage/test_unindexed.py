@@ -35,6 +35,7 @@ def parts(opened):
     return snapshot, opened._catalog.registry().columns("v1")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
 def test_index_and_late_rows_together_are_lances_own_search(tmp_path, metric):
     opened, queries = gallery(tmp_path, metric)
@@ -53,6 +54,7 @@ def test_index_and_late_rows_together_are_lances_own_search(tmp_path, metric):
         np.testing.assert_allclose(made["_distance"].to_numpy(), expected["_distance"].to_numpy(), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.full
 def test_an_index_that_holds_all_rows_is_searched_as_it_is(tmp_path):
     opened, queries = gallery(tmp_path, "l2", late=0)
     assert Unindexed.of(*parts(opened), "l2", queries) is None

@@ -67,6 +67,7 @@ def test_a_version_that_is_gone_is_no_way_out(switched):
     )
 
 
+@pytest.mark.full
 def test_a_version_that_was_named_is_not_called_active(switched):
     error = refusal(lambda: switched.search(NEW, version="v1"))
     assert error.expected == "vectors of v1, which are vectors of 4 values"
@@ -79,6 +80,7 @@ def test_side_information_of_another_length_is_no_other_versions_vectors(tmp_pat
     assert (error.expected, error.fix) == ("vectors of 3 values", "")
 
 
+@pytest.mark.full
 def test_a_fingerprint_of_another_version_names_it(switched):
     with pytest.raises(FingerprintMismatch, match="That is the model of v1: name it, version='v1'"):
         switched.search(NEW, fingerprint=switched.version("v1").fingerprint)

@@ -95,6 +95,7 @@ def test_the_same_command_again_spends_nothing_more(gallery, model):
         assert table_version(gallery) == before
 
 
+@pytest.mark.full
 def test_money_ends_a_backfill_and_what_it_cost_is_said(gallery):
     report = gallery.upgrade("v2", backfill=cs.Backfill(max_cost=4.05, price_per_item=0.1))
     assert (report.backfilled, report.ended_by) == (40, "max_cost")
@@ -209,6 +210,7 @@ def test_an_item_leaves_the_list_with_another_source_or_the_gallery(gallery, mod
     assert natives(gallery) == set(IDS) - {IDS[10], IDS[12]}
 
 
+@pytest.mark.full
 def test_a_source_that_could_not_be_read_is_tried_again_at_the_end(gallery, model):
     tried = []
 
@@ -274,6 +276,7 @@ def test_vectors_that_cannot_be_are_refused_and_nothing_of_the_batch_is_stored(g
     assert report.num_unbackfillable == 0
 
 
+@pytest.mark.full
 def test_one_vector_that_is_not_finite_is_named(gallery, model):
     def misbehave(sources):
         vectors = np.stack([vector_of(source) for source in sources])

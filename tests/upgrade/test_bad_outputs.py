@@ -94,6 +94,7 @@ def test_rows_of_which_a_transform_makes_nothing_of_use_are_missing_and_named(tm
     assert sorted(found) == IDS
 
 
+@pytest.mark.full
 def test_a_row_that_becomes_bad_loses_its_vector_and_one_that_becomes_good_gets_one(tmp_path):
     target = replace(version(), encoder=None)
     gallery = make(tmp_path, target, linear(target))
@@ -147,6 +148,7 @@ def test_values_beyond_float16_are_refused(tmp_path, files):
     assert files(tmp_path) == before
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("metric", "dtype", "value"), [("cosine", "float32", 0), ("dot", "float16", 1e5), ("cosine", "float16", 1e-9)]
 )
@@ -172,6 +174,7 @@ def test_artifacts_with_weights_that_are_not_finite_are_refused(value):
         linear(version(), bias=value)
 
 
+@pytest.mark.full
 def test_a_refit_that_diverged_is_refused_and_the_upgrade_goes_on(tmp_path):
     class Diverged:
         holdout = 0.5

@@ -71,6 +71,7 @@ def test_a_call_that_names_limits_replaces_them_all_and_one_that_names_none_keep
     assert first.revised(Budget(price_per_item=0.7)).max_rows == 10
 
 
+@pytest.mark.full
 @given(st.integers(0, 1000), st.floats(0, 100), st.floats(0.01, 10), st.lists(st.integers(1, 50), max_size=50))
 def test_taking_what_is_left_never_exceeds_rows_or_money(max_rows, max_cost, price, batches):
     budget, spent = Budget(max_rows=max_rows, max_cost=max_cost, price_per_item=price), Spent()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ def blobs(items=600, dim=5, seed=0):
     return kind, (8 * random.normal(size=(6, dim))[kind] + random.normal(size=(items, dim))).astype(np.float32)
 
 
+@pytest.mark.full
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=120), st.integers(0, 99), st.integers(1, 120))
 def test_the_first_items_of_any_number_are_from_all_cells_in_proportion(cells, seed, first):
     cells, first = np.array(cells, np.int64), min(first, len(cells))
@@ -31,6 +33,7 @@ def test_the_first_items_of_any_number_are_from_all_cells_in_proportion(cells, s
         assert abs((scores[own] >= cut).sum() - expected) <= 1
 
 
+@pytest.mark.full
 def test_every_item_is_as_likely_to_be_among_the_first():
     cells = np.repeat(np.arange(4), (1, 3, 20, 76))
     random, taken, draws = np.random.default_rng(0), np.zeros(100), 4000

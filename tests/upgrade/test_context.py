@@ -23,6 +23,7 @@ def context_of(gallery):
     return UpgradeContext.of(catalog, catalog.registry().runs["v2"])
 
 
+@pytest.mark.full
 def test_a_context_stays_as_it_is_while_others_write(gallery):
     gallery.upgrade("v2")
     context = context_of(gallery)

@@ -82,6 +82,7 @@ def test_a_shorter_version_lives_as_any_other(tmp_path):
     np.testing.assert_array_equal(again.vectors(IDS[320:330]), EXPECTED[320:330])
 
 
+@pytest.mark.full
 def test_an_encoder_given_for_the_source_serves_what_is_derived_of_it(tmp_path):
     path = tmp_path / "g.lance"
     gallery = gallery_of(path, counted())
@@ -96,6 +97,7 @@ def test_an_encoder_given_for_the_source_serves_what_is_derived_of_it(tmp_path):
     np.testing.assert_array_equal(again.vectors(IDS[300:304], "v1"), VECTORS[300:304])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("dtype", ["float16", "bits"])
 def test_a_source_of_fewer_bits_gives_the_same_to_adds_and_upgrades(tmp_path, dtype):
     path = tmp_path / "g.lance"
@@ -139,6 +141,7 @@ def test_transformed_rows_stay_marked_until_their_source_is_native(tmp_path):
     )
 
 
+@pytest.mark.full
 def test_a_hop_and_a_derivation_in_a_row_are_transformed(tmp_path):
     gallery = gallery_of(tmp_path / "g.lance")
     v2 = cs.EmbeddingVersion("v2", dim=DIM, model="m")

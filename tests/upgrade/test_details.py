@@ -49,6 +49,7 @@ def test_the_queries_that_changed_most_come_first(gallery):
     assert len({change.query.id for change in whole}) == len(whole)
 
 
+@pytest.mark.full
 def test_neighbours_are_what_searches_of_the_whole_gallery_find(gallery):
     changes = told(gallery, cs.Details(worst=2, best=2, neighbours=7)).details.changes
     for change in (*changes.worst, *changes.best):
@@ -63,6 +64,7 @@ def test_neighbours_are_what_searches_of_the_whole_gallery_find(gallery):
             assert [item.correct for item in found] == [item.label == change.query.label for item in found]
 
 
+@pytest.mark.full
 def test_groups_add_up_to_all_queries(gallery):
     report = told(gallery)
     groups = report.details.groups
@@ -77,6 +79,7 @@ def test_groups_add_up_to_all_queries(gallery):
         assert group.gain.low <= group.gain.value <= group.gain.high
 
 
+@pytest.mark.full
 def test_a_column_of_as_many_values_as_items_has_no_groups(gallery):
     assert told(gallery, cs.Details(by="id")).details.groups is None
 
@@ -93,6 +96,7 @@ def test_a_number_out_of_range_is_refused(wrong):
         cs.Details(**wrong)
 
 
+@pytest.mark.full
 def test_none_may_be_shown(gallery):
     changes = told(gallery, cs.Details(worst=0, best=0)).details.changes
     assert (changes.worst, changes.best) == ((), ())
@@ -120,6 +124,7 @@ def test_an_app_s_own_queries_are_shown_as_they_were_asked(gallery):
     assert details.groups is None
 
 
+@pytest.mark.full
 def test_neighbours_of_judged_queries_say_what_was_judged(gallery):
     rows, asked = np.arange(60), [f"query {number}" for number in range(60)]
     judged = {
@@ -155,6 +160,7 @@ def test_without_an_artifact_that_predicts_errors_none_are_told(gallery):
     assert told(gallery).details.uncertainty is None
 
 
+@pytest.mark.full
 def test_after_the_source_is_retired_there_is_nothing_to_compare(tmp_path):
     gallery = gallery_of(tmp_path, NOISY[:ITEMS], DIGITS[:ITEMS])
     gallery.upgrade("v2", backfill=0.2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -21,6 +22,7 @@ def backfill(rows, policy, native, budget):
     return interleave(urgent[~native[urgent]], drawn[~native[drawn]], left, HOLDOUT)
 
 
+@pytest.mark.full
 @given(n=st.integers(1, 60), share=st.floats(0, 1), stop=st.floats(0, 1), seed=st.integers(0, 99))
 def test_a_stopped_backfill_ends_with_the_same_rows(n, share, stop, seed):
     rows = ArrayRows(ids=list(range(n)), sigma2=np.random.default_rng(seed).random(n))

@@ -100,6 +100,7 @@ def numbers(path, gallery):
     return [fragment.fragment_id for fragment in lance.dataset(str(path)).get_fragments()]
 
 
+@pytest.mark.full
 def test_of_a_wave_only_the_fragment_that_another_writer_changed_is_done_again(path, gallery, numbers):
     others = iter(range(1))
 
@@ -117,6 +118,7 @@ def test_of_a_wave_only_the_fragment_that_another_writer_changed_is_done_again(p
     assert gallery.verify().clean
 
 
+@pytest.mark.full
 def test_a_lost_job_is_handed_out_again_and_its_file_removed(path, gallery, numbers):
     engine = Wave(lost=[numbers[1], numbers[1], numbers[2]])
     assert hop(gallery, engine) == len(gallery)
@@ -126,6 +128,7 @@ def test_a_lost_job_is_handed_out_again_and_its_file_removed(path, gallery, numb
     assert gallery.verify().clean
 
 
+@pytest.mark.full
 def test_a_job_that_is_lost_again_and_again_ends_the_hop_and_what_was_committed_stays(path, gallery, numbers):
     said = f"hop fragment {numbers[1]}; .* 10 that were lost"
     with pytest.raises(cs.errors.EngineFailed, match=said):

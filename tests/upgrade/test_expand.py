@@ -47,6 +47,7 @@ OTHERS = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("others", OTHERS.values(), ids=OTHERS)
 @pytest.mark.parametrize("side_dim", [None, 5, 16, 24])
 def test_no_list_of_ours_is_as_long_as_one_of_the_apps(tmp_path, linear, others, side_dim):
@@ -75,6 +76,7 @@ def test_no_list_of_ours_is_as_long_as_one_of_the_apps(tmp_path, linear, others,
     assert gallery.verify().clean
 
 
+@pytest.mark.full
 def test_zeros_behind_side_information_are_verified(tmp_path, linear):
     table = lancedb.connect(tmp_path).create_table("photos", pa.table({"key": KEYS, "embedding": lists(matrix(DIM))}))
     gallery = upgraded(table, target(DIM), linear)

@@ -38,6 +38,7 @@ def test_many_small_fragments_share_a_commit(tmp_path):
     np.testing.assert_allclose(vectors, np.broadcast_to(vectors[0], vectors.shape), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.full
 def test_an_app_that_deletes_in_every_batch_does_not_send_the_hop_back_to_its_beginning(tmp_path):
     path = tmp_path / "gallery.lance"
     gallery = make(str(path), fragments=3, rows=50)
@@ -55,6 +56,7 @@ def test_an_app_that_deletes_in_every_batch_does_not_send_the_hop_back_to_its_be
     assert gallery.cutover("v2").missing == 0
 
 
+@pytest.mark.full
 @given(st.lists(st.integers(0, 3000), max_size=30))
 def test_waves_hold_all_fragments_in_order_and_none_is_too_large(rows):
     fragments = [Fragment(number, count, (), frozenset()) for number, count in enumerate(rows)]

@@ -126,6 +126,7 @@ def test_the_target_is_to_find_what_the_source_finds(gallery):
     assert target >= source - APART
 
 
+@pytest.mark.full
 def test_an_index_that_somebody_else_builds_is_left_to_them(gallery):
     with hold_index(cs.Gallery.open(gallery._catalog.store.location.uri)._catalog, "v2", "build"):
         assert gallery.upgrade("v2").state == "ready"
@@ -134,6 +135,7 @@ def test_an_index_that_somebody_else_builds_is_left_to_them(gallery):
     assert gallery.index("v2").status().kind == "IVF_FLAT"
 
 
+@pytest.mark.full
 def test_an_upgrade_that_is_stopped_in_a_build_goes_on_with_it(gallery):
     stop = []
     with pytest.raises(cs.errors.Interrupted):
@@ -146,6 +148,7 @@ def test_an_upgrade_that_is_stopped_in_a_build_goes_on_with_it(gallery):
     assert gallery.index("v2").status().recall >= GOAL
 
 
+@pytest.mark.full
 def test_a_target_that_is_dropped_forgets_its_index(gallery):
     gallery.upgrade("v2")
     assert gallery.status().versions[1].recall is not None

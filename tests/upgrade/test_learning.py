@@ -106,6 +106,7 @@ def test_without_anything_to_learn_from_it_refuses(world, tmp_path):
     assert not world.model.asked
 
 
+@pytest.mark.full
 def test_a_full_backfill_learns_nothing(world, tmp_path):
     gallery = world.gallery(tmp_path)
     assert gallery.upgrade("v2", backfill=1.0).backfilled == ITEMS

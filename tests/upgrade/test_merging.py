@@ -87,6 +87,7 @@ def test_without_an_artifact_both_queries_search_one_part_each_by_the_merge_that
         assert part in said
 
 
+@pytest.mark.full
 def test_a_source_is_embedded_by_both_models(world, half):
     half.fuse("v2", labels="label", sample=ITEMS)
     one = {name: queries[3] for name, queries in world.both().items()}
@@ -206,6 +207,7 @@ def test_the_estimate_of_the_gates_warns_of_a_hop(tmp_path):
     assert "warning: v2 alone is below the status quo" in str(gallery.explain(version="v2"))
 
 
+@pytest.mark.full
 def test_what_is_better_than_the_status_quo_has_no_warning(world, tmp_path):
     gallery = world.gallery(tmp_path, "Ridge", share=1.0)
     gallery.fuse("v2", labels="label", sample=ITEMS)
@@ -214,6 +216,7 @@ def test_what_is_better_than_the_status_quo_has_no_warning(world, tmp_path):
     assert "warning" not in str(gallery.explain(version="v2"))
 
 
+@pytest.mark.full
 def test_queries_that_an_artifact_leaves_without_a_direction_choose_no_merge(tmp_path):
     random = np.random.default_rng(5)
     native = random.normal(size=(ITEMS, 12)).astype("f4")

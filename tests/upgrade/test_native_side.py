@@ -106,6 +106,7 @@ def test_a_plan_says_where_natives_get_none(tmp_path):
     assert gallery.plan("v2").warnings == ()
 
 
+@pytest.mark.full
 def test_what_an_earlier_release_staged_is_folded(tmp_path):
     gallery, _ = make(tmp_path, target(), handed_on=False)
     gallery.upgrade("v2", backfill=0.0)

@@ -88,6 +88,7 @@ def assert_native(row):
     assert row["v2__basis"] is not None
 
 
+@pytest.mark.full
 def test_natives_reach_the_table_and_nothing_else_changes(gallery):
     before, chosen = table_of(gallery), IDS[1:200:3]
     natives = natives_of(gallery)
@@ -163,6 +164,7 @@ def plain(gallery, numbers, seed):
     return pa.table(columns, schema=pa.schema(fields)), vectors
 
 
+@pytest.mark.full
 def test_what_changed_after_its_vector_was_made_is_dropped(gallery):
     natives = natives_of(gallery)
     batch = stored(natives, IDS[1:9])
@@ -329,6 +331,7 @@ def _marked_as_ever(monkeypatch):
     monkeypatch.setattr(natives_module, "MARKED", natives_module.MARKED)
 
 
+@pytest.mark.full
 def test_by_rows_the_indexes_hold_every_row_afterwards(tmp_path):
     gallery = make(str(tmp_path / "g.lance"), fragments=2, rows=400)
     store = Store.open(locate(path_of(gallery)))
@@ -357,6 +360,7 @@ def adopted(tmp_path, ids, encoder=None, **options):
     return gallery
 
 
+@pytest.mark.full
 def test_an_adopted_table_keeps_its_rows_where_they_are_unless_told_otherwise(tmp_path):
     ids = [f"item-{number}" for number in range(400)]
     encoder = cs.encoders.Precomputed(dict(zip(ids, native_of(ids), strict=True)))

@@ -146,6 +146,7 @@ def test_a_share_beyond_what_can_be_embedded_takes_all_of_it_and_says_so(gallery
     assert f"{len(GOOD)} can be embedded at all" in to_markdown(told)
 
 
+@pytest.mark.full
 def test_items_without_a_source_are_counted_before_anything_is_tried(gallery):
     sourceless = int((KIND == "none").sum())
     gallery.upgrade("v2", backfill=cs.Backfill(max_rows=1), run=RunSettings(batch_rows=1, retries=0))

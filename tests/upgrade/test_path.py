@@ -120,6 +120,7 @@ def test_natives_of_an_earlier_version_are_read_rather_than_what_was_transformed
     assert gallery.rollback().active == "v2"
 
 
+@pytest.mark.full
 def test_an_earlier_version_that_lacks_items_is_not_read(gallery):
     for artifact in (hop(version(1), version(2), 1), hop(version(2), version(3), 2), hop(version(1), version(3), 3)):
         gallery.link(artifact)
@@ -161,6 +162,7 @@ def links(draw):
     }
 
 
+@pytest.mark.full
 @given(links(), st.booleans())
 def test_a_path_is_the_shortest_chain_of_all_that_fit(artifacts, named):
     registry = Registry("id", "string", None, "v0", artifacts=artifacts)

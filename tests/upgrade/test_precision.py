@@ -64,6 +64,7 @@ def test_what_bfloat16_cannot_hold_is_warned_of_and_not_taken_by_auto(tmp_path, 
     assert gallery.upgrade("v2", run=cs.RunSettings(precision="auto")).precision == "float32"
 
 
+@pytest.mark.full
 def test_a_trial_measures_both_on_rows_of_the_gallery(gallery):
     context = resolve_run(gallery._catalog, "v2")
     transformer = Transformer((artifact(),))
@@ -80,6 +81,7 @@ def test_few_rows_are_not_tried(tmp_path):
     assert gallery.upgrade("v2", run=cs.RunSettings(precision="auto")).precision == "float32"
 
 
+@pytest.mark.full
 def test_the_plan_says_which_precision_its_seconds_are_of(gallery):
     hop = next(
         step for step in gallery.plan("v2", run=cs.RunSettings(precision="bfloat16")).steps if step.name == "hop"

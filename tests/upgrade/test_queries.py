@@ -198,6 +198,7 @@ def test_queries_of_a_program_are_asked_for_again(gallery, world):
     assert gallery.report("v2", labels=texts(world)).measured.num_queries == 120
 
 
+@pytest.mark.full
 def test_without_judgements_the_targets_own_neighbours_are_right(gallery, world):
     asked = cs.Queries(queries={"id": ASKING, "text": ASKING})
     table = gallery.evaluate("v2", labels=asked, sample=120)

@@ -134,6 +134,7 @@ def test_too_few_rows_are_no_ground_for_a_refit(tmp_path, learned):
     assert "too few: 8 native rows" in refused.note
 
 
+@pytest.mark.full
 def test_a_plan_names_the_refit_and_the_rows_that_it_may_hop_again(tmp_path, learned):
     gallery = make(tmp_path / "g.lance", learned)
     plan = gallery.plan("v2", backfill=0.25, learn=Refit())

@@ -85,6 +85,7 @@ def test_without_an_estimate_a_sample_has_to_be_named(tmp_path):
     assert measured.measured.row("t/h").gains["map"].low > 0
 
 
+@pytest.mark.full
 def test_it_is_told_while_rows_are_missing_and_after_the_source_is_retired(upgraded):
     upgraded.cutover("v2")
     upgraded.retire("v1")
@@ -125,6 +126,7 @@ def test_the_files(upgraded, tmp_path):
     assert ">estimated<" in picture
 
 
+@pytest.mark.full
 def test_a_folder_that_cannot_be_made(upgraded, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(cs.errors.StorageError, match="a folder to write in"):

@@ -78,6 +78,7 @@ def origins(gallery):
     return {row["id"] for row in table if row["v2__origin"] == "native"}
 
 
+@pytest.mark.full
 def test_a_full_backfill_needs_no_artifact(tmp_path):
     gallery = cs.Gallery.create(str(tmp_path / "g.lance"), cs.EmbeddingVersion("v1", dim=32))
     gallery.add({"id": IDS, "vector": DIGITS[:, :32]})
@@ -125,6 +126,7 @@ def test_items_without_a_reachable_source_are_reported(gallery):
     assert (status.versions[1].native, status.versions[1].transformed) == (1797, 1)
 
 
+@pytest.mark.full
 def test_cutover_is_refused_while_rows_are_missing_unless_forced(tmp_path):
     gallery = make(str(tmp_path / "g.lance"), fragments=2, rows=40)
     late = items(1000, 1)
@@ -162,6 +164,7 @@ def test_rollback_loses_no_row_written_since(gallery):
     assert gallery.vectors(["new"], "v2").tolist() == [[1] * 6]
 
 
+@pytest.mark.full
 def test_retire_drops_what_the_version_needs_and_refuses_the_active_one(gallery):
     gallery.upgrade("v2")
     with pytest.raises(cs.errors.UpgradeError, match="is what searches use"):
@@ -177,6 +180,7 @@ def test_retire_drops_what_the_version_needs_and_refuses_the_active_one(gallery)
         gallery.vectors(IDS[:1], "v1")
 
 
+@pytest.mark.full
 def test_a_retire_that_was_killed_is_finished_by_the_next_one(gallery):
     gallery.upgrade("v2")
     gallery.cutover("v2")
@@ -196,6 +200,7 @@ def test_an_abandoned_upgrade_can_be_begun_again(gallery):
     assert gallery.status().versions[1].native == 0
 
 
+@pytest.mark.full
 def test_rows_that_come_during_the_hop_are_caught_up(tmp_path):
     path = str(tmp_path / "g.lance")
     gallery = make(path, fragments=4, rows=50)

@@ -106,6 +106,7 @@ def test_an_item_that_was_changed_or_deleted_meanwhile_gets_no_wrong_vector(gall
     assert set(natives) - {changed} == set(found) - {gone, changed}
 
 
+@pytest.mark.full
 def test_an_item_that_changes_while_it_is_embedded_gets_no_wrong_vector(gallery, model):
     (first,) = ask(gallery, k=1, cascade=cs.Cascade(candidates="source", first=1, per_query=0))
 
@@ -134,6 +135,7 @@ def test_while_a_manager_works_vectors_wait_and_searches_do_not(gallery, model):
     assert_right(gallery)
 
 
+@pytest.mark.full
 def test_a_manager_is_not_kept_waiting(gallery, model):
     ask(gallery)
     assert gallery.upgrade("v2", backfill=0.5).backfilled == ITEMS // 2
@@ -206,6 +208,7 @@ def test_prices_are_those_of_the_upgrade(gallery):
     assert gallery.status().upgrades[0].searched.cost == pytest.approx(6.0)
 
 
+@pytest.mark.full
 def test_traffic_orders_the_backfill(gallery, model):
     none = cs.Cascade(candidates="source", first=12, per_query=0)
     often = ask(gallery, 0, none)[:12]

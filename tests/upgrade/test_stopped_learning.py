@@ -7,7 +7,6 @@ import pytest
 import compatstore as cs
 from compatstore.errors import Interrupted
 from tests.taught_galleries import CHEAP, FIRST, IDS, World, registry_of, served
-from tiers import few
 
 IN_BATCHES = {"backfill": 0.4, "learn": FIRST, "run": cs.RunSettings(batch_rows=20)}
 
@@ -32,7 +31,8 @@ def undisturbed(tmp_path_factory):
     return end_of(gallery)
 
 
-@pytest.mark.parametrize("stop_at", few(1, [1, 4, 7, 10, 13]))
+@pytest.mark.full
+@pytest.mark.parametrize("stop_at", [1, 4, 7, 10, 13])
 def test_a_stopped_call_goes_on_to_the_same_end(world, tmp_path, undisturbed, stop_at):
     gallery, reports = world.gallery(tmp_path), []
     with pytest.raises(Interrupted):
@@ -41,6 +41,7 @@ def test_a_stopped_call_goes_on_to_the_same_end(world, tmp_path, undisturbed, st
     assert end_of(gallery) == undisturbed
 
 
+@pytest.mark.full
 def test_a_call_that_was_stopped_in_a_lesson_says_how_many_transforms_were_tried(world, tmp_path):
     gallery, reports = world.gallery(tmp_path), []
 

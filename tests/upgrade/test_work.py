@@ -104,6 +104,7 @@ def test_a_manager_that_lost_its_lease_commits_nothing_more(path):
     assert lease_in(table.read(), "v2").token == "theirs", "the other one's lease is left alone"
 
 
+@pytest.mark.full
 def test_a_failure_stays_in_status_and_history_until_work_ends_well(path):
     gallery = open_with_encoder(path)
 
@@ -124,6 +125,7 @@ def test_a_failure_stays_in_status_and_history_until_work_ends_well(path):
     assert (doing(gallery).doing, doing(gallery).error) == ("waiting", "")
 
 
+@pytest.mark.full
 def test_a_refused_cutover_is_an_error_but_no_failed_upgrade(path):
     gallery = open_with_encoder(path)
     gallery.upgrade("v2", **UPGRADE)
@@ -155,6 +157,7 @@ def test_a_pause_with_nobody_at_work_changes_nothing(at, files):
         cs.Gallery.open(path).pause("v9")
 
 
+@pytest.mark.full
 def test_a_renewal_makes_no_version_of_the_gallery(path):
     gallery = open_with_encoder(path)
     gallery.upgrade("v2", **UPGRADE)
@@ -163,6 +166,7 @@ def test_a_renewal_makes_no_version_of_the_gallery(path):
     assert gallery.status().table_version == before
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("verb", ["upgrade", "abort"])
 def test_a_process_is_not_refused_by_a_lease_that_it_could_not_give_back(path, monkeypatch, verb):
     """As when its disk got full: nothing can be written, its record neither."""

@@ -77,6 +77,7 @@ def test_a_new_index_says_what_it_is_and_what_was_measured(gallery):
     assert 0 < status.compared <= 1
 
 
+@pytest.mark.full
 def test_a_refresh_takes_in_what_came_later(gallery):
     gallery.index().create(kind="IVF_FLAT", num_partitions=4)
     late(gallery, 30)
@@ -100,6 +101,7 @@ def test_a_distribution_that_has_moved_is_learned_again(gallery):
     assert (done.status.deltas, done.status.cells, done.status.sub_vectors) == (1, 4, 4)
 
 
+@pytest.mark.full
 def test_cells_that_have_become_crowded_are_learned_again(gallery):
     """With whole vectors nothing is lost, but a search reads the one cell in which all that is new lies."""
     gallery.index().create(kind="IVF_FLAT", num_partitions=16)
@@ -163,6 +165,7 @@ def test_an_empty_gallery_has_nothing_to_index(tmp_path):
         gallery.index().refresh()
 
 
+@pytest.mark.full
 def test_an_index_of_which_all_rows_were_deleted(gallery):
     gallery.index().create(kind="IVF_PQ", num_partitions=4)
     gallery.delete([f"i{row}" for row in range(ROWS)])
@@ -221,6 +224,7 @@ def test_rows_that_come_while_an_index_is_built_are_found(gallery):
     assert gallery.search(drawn(20, seed=1)[3], k=1)["id"].to_pylist() == ["late3"]
 
 
+@pytest.mark.full
 def test_a_build_that_is_stopped_can_be_run_again(gallery):
     """Lance may be through with a small build before it hears of the stop."""
     gallery.index().create(kind="IVF_FLAT", num_partitions=4)

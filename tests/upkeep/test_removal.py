@@ -17,6 +17,7 @@ def refusal(call):
     return str(refused.value)
 
 
+@pytest.mark.full
 def test_each_use_of_a_version_is_named_with_the_way_out(upgradable):
     artifact = upgradable.artifacts()[0].id
     assert "v1 is what searches use" in refusal(lambda: upgradable.unregister("v1"))
@@ -61,6 +62,7 @@ def test_the_source_of_a_finished_upgrade_can_go_when_nothing_was_made_from_it(u
     assert upgradable.status().upgrades == ()
 
 
+@pytest.mark.full
 def test_each_use_of_an_artifact_is_named_with_the_way_out(upgradable):
     artifact = upgradable.artifacts()[0].id
     upgradable.upgrade("v2")

@@ -76,6 +76,7 @@ def test_an_apps_table_is_left_alone(tmp_path, vectors):
     assert len(lance.dataset(str(tmp_path / "photos.lance")).get_fragments()) == 12
 
 
+@pytest.mark.full
 def test_nothing_is_merged_while_somebody_works(gallery, tmp_path, vectors):
     path = str(tmp_path / "gallery.lance")
     with hold_lease(gallery._catalog, "v2", "upgrade"):

@@ -177,6 +177,7 @@ def test_an_order_may_lack_values_and_be_named():
     assert "ranges of when were compared" in look(a_table(when=order), order="when")["two models"].what
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("named", "said"),
     [

@@ -208,6 +208,7 @@ class TestFiles:
         assert found.severity == "error"
         assert str(place) in found.repair
 
+    @pytest.mark.full
     def test_natives_that_are_staged(self, at, tmp_path):
         path = at("ready")
         staged = Path(path, "_compatstore", "staged-v2-9.lance")
@@ -247,6 +248,7 @@ class TestFiles:
 
 
 class TestColumns:
+    @pytest.mark.full
     def test_a_column_that_is_gone(self, at):
         path = at("ready")
         lance.dataset(path).drop_columns(["v2__origin"])
@@ -327,6 +329,7 @@ def test_a_target_in_use_without_the_index_of_its_source(tmp_path):
     assert gallery.verify().clean
 
 
+@pytest.mark.full
 def test_the_command_line_shows_findings_and_exits_by_them(at):
     path = at("ready")
     clean = CliRunner().invoke(app, ["verify", path])

@@ -85,6 +85,7 @@ def test_an_artifact_belongs_to_its_two_models_and_their_metric(source, target) 
             target.artifact.check(v1, v2)
 
 
+@pytest.mark.full
 def test_training_leaves_the_source_as_it_was_and_repeats(source) -> None:
     before = source.encoder.fingerprint, source.head.tobytes()
     state = copy.deepcopy(source.encoder.module.state_dict())

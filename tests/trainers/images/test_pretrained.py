@@ -115,6 +115,7 @@ def test_an_encoder_needs_the_file_no_more(weights: Path, tmp_path: Path) -> Non
     assert "weights.safetensors" not in json.dumps(json.loads(encoder.identity))
 
 
+@pytest.mark.full
 def test_torchvision_s_networks_start_from_a_state_dict(tmp_path: Path) -> None:
     torch.manual_seed(1)
     state = torchvision_models.shufflenet_v2_x0_5().state_dict()

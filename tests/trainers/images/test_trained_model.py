@@ -32,6 +32,7 @@ def target(source: TrainedModel) -> trainers.CompatibleModel:
     return trainers.BCT(dim=6, head="cosine", **SHORT).fit(images(), source)
 
 
+@pytest.mark.full
 def test_a_model_is_the_same_after_a_file(
     tmp_path: Path, source: TrainedModel, target: trainers.CompatibleModel
 ) -> None:

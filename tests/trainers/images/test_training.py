@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 
 import numpy as np
+import pytest
 
 from compatstore import trainers
 from digits import load_digits
@@ -24,6 +25,7 @@ def weights(precision):
     return model.encoder.encode(list(images().images[:20]))
 
 
+@pytest.mark.full
 def test_each_training_has_its_own_precision():
     single, half = weights("float32"), weights("bfloat16")
     assert not np.array_equal(single, half)

@@ -155,6 +155,7 @@ def test_the_interval_covers_the_true_mean_and_widens_with_whole_classes():
     assert whole.high - whole.low > 2 * (single.high - single.low)
 
 
+@pytest.mark.full
 def test_the_default_candidates_run_with_side_information():
     source, target = linear(300)
     pairs = Pairs(source[:, :5], target, side=source[:, 5:])

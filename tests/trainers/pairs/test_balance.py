@@ -29,6 +29,7 @@ def by_default():
     return trainers.FastFill(**QUICK).fit(pairs_of(), told.append), told
 
 
+@pytest.mark.full
 def test_the_scale_and_the_batch_are_chosen_by_the_area_and_the_artifact_says_how(by_default):
     artifact = Artifact.from_bytes(*by_default[0].to_bytes())
     settings, figures = artifact.manifest.settings, artifact.manifest.figures

@@ -183,6 +183,7 @@ def test_labels_find_their_rows_of_the_head():
     assert head.classes(np.array([1, 2])).tolist() == [-1, -1]
 
 
+@pytest.mark.full
 @given(st.lists(st.tuples(st.integers(-3, 3), st.floats(-2, 2, width=16)), min_size=2, max_size=60))
 def test_kendalls_tau_is_scipys(values):
     one, other = zip(*values, strict=True)

@@ -31,6 +31,7 @@ def error(artifact, pairs):
     return float(np.square(artifact.apply(pairs.source, pairs.side).vectors - pairs.target).sum(1).mean())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("side", [False, True])
 def test_gathered_rows_mend_what_the_first_pairs_did_not_know(side):
     small = {"epochs": 8, "branch_width": 32, "mixer_width": 64, "batch_size": 64}
@@ -45,6 +46,7 @@ def test_gathered_rows_mend_what_the_first_pairs_did_not_know(side):
     assert again.artifact.manifest.method == "FCT+refit"
 
 
+@pytest.mark.full
 def test_lengths_go_on_saying_sigma2():
     small = {"epochs": 8, "branch_width": 32, "mixer_width": 64, "batch_size": 64}
     current = trainers.FCT(**small, uncertainty=True).fit(world(0, 800, 0.0, blur=0.5))
@@ -54,6 +56,7 @@ def test_lengths_go_on_saying_sigma2():
     assert np.corrcoef(*(np.log(one.apply(source).uncertainty) for one in (current, refitted)))[0, 1] > 0.3
 
 
+@pytest.mark.full
 def test_rows_that_follow_the_same_map_are_no_reason_to_hop_again():
     current = trainers.Residual(epochs=6, width=64).fit(world(0, 800, 0.0))
     for seed in (1, 2, 3):

@@ -79,6 +79,7 @@ def test_side_information_enters_both_parts():
     assert artifact.tensors["h.skip_side.weight"].shape == (8, 3)
 
 
+@pytest.mark.full
 def test_the_artifact_is_plain_dense_layers_and_repeats_itself():
     source, side, target, labels = nearly_linear()
     artifact = trainers.Residual(**SMALL | {"epochs": 2}).fit(Pairs(source, target, side=side, labels=labels))
@@ -89,6 +90,7 @@ def test_the_artifact_is_plain_dense_layers_and_repeats_itself():
     assert np.array_equal(first.uncertainty, again.uncertainty)
 
 
+@pytest.mark.full
 def test_the_linear_map_is_trained_on():
     source, _, target, _ = nearly_linear()
     pairs = Pairs(source, target)
@@ -108,6 +110,7 @@ def test_noise_and_dropout_act_in_training_alone():
     assert torch.equal(model(rows.source, None).vectors, model(rows.source, None).vectors)
 
 
+@pytest.mark.full
 def test_whole_classes_are_held_out_where_that_leaves_out_two():
     source, _, target, labels = nearly_linear()
     many = np.repeat(np.arange(60), 10)

@@ -69,6 +69,7 @@ def test_one_row_does_not_tilt_the_line(doubted):
             np.testing.assert_allclose(*[shrinkage.at(at) for shrinkage in found], atol=0.05)
 
 
+@pytest.mark.full
 def test_what_chance_makes_of_few_rows_is_not_taken_for_doubt():
     random = np.random.default_rng(0)
     drawn = [(random.normal(size=60), random.normal(0.7, 0.3, 60)) for _ in range(400)]
