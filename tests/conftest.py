@@ -30,6 +30,12 @@ SOURCE = cs.EmbeddingVersion("v1", dim=4, metric="l2")
 TARGET = cs.EmbeddingVersion("v2", dim=6, metric="l2")
 
 
+def pytest_ignore_collect(collection_path, config):
+    """Leave out modules of the full tier where it is deselected: to read them costs as much as to run some tests."""
+    deselected = "not full" in config.getoption("markexpr") and collection_path.suffix == ".py"
+    return True if deselected and "\npytestmark = pytest.mark.full\n" in collection_path.read_text() else None
+
+
 def _linear(source=SOURCE, target=TARGET, kind="ForwardTransform", seed=0):
     reads, writes = (source, target) if kind == "ForwardTransform" else (target, source)
     architecture = Architecture(source_dim=reads.dim, output_dim=writes.dim)

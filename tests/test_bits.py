@@ -6,8 +6,9 @@ from hypothesis.extra.numpy import arrays
 
 from compatstore.bits import pack, signs, unpack
 
+pytestmark = pytest.mark.full
 
-@pytest.mark.full
+
 @given(
     arrays(np.float32, st.tuples(st.integers(0, 5), st.sampled_from([8, 16, 128])), elements=st.floats(-2, 2, width=32))
 )

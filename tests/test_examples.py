@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.full
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
@@ -85,7 +87,6 @@ SHOWS = {
 }
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("[0-9]*.py")), ids=lambda path: path.stem)
 def test_an_example_shows_what_it_says(path, capsys, monkeypatch):
     monkeypatch.syspath_prepend(EXAMPLES)  # as for a script that is run by its path

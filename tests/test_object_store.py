@@ -28,6 +28,8 @@ from compatstore.verification.examination import gallery_place
 from lazily import Lazy
 from tiers import few
 
+pytestmark = pytest.mark.full
+
 lancedb = Lazy("lancedb")
 
 ROWS = 300
@@ -89,7 +91,6 @@ def make(uri, options):
     return gallery
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("mode", ["move_rows", "rewrite_columns"])
 def test_a_whole_upgrade(uri, options, mode):
     gallery = make(uri, options)
@@ -109,7 +110,6 @@ def test_a_whole_upgrade(uri, options, mode):
     assert not [name for name in Files(locate(uri, options), FOLDER).names() if name.startswith("staged-")]
 
 
-@pytest.mark.full
 def test_a_file_that_is_gone_or_cut_short_is_found(uri, options):
     gallery = make(uri, options)
     location = locate(uri, options)
@@ -130,7 +130,6 @@ def test_a_file_that_is_gone_or_cut_short_is_found(uri, options):
         blobs.get(digest)
 
 
-@pytest.mark.full
 def test_of_two_that_add_the_same_new_id_one_is_refused(uri, options):
     make(uri, options)
     barrier, ends = threading.Barrier(4), []
@@ -154,7 +153,6 @@ def test_of_two_that_add_the_same_new_id_one_is_refused(uri, options):
     assert gallery.vectors(["same"])[0].tolist() == [ends[0]] * 6
 
 
-@pytest.mark.full
 def test_an_app_in_the_store_is_adopted(server, options):
     database = lancedb.connect(server.uri("app"), storage_options=options)
     items = [{"key": item, "embedding": vector.tolist()} for item, vector in zip(IDS, OLD, strict=True)]
@@ -169,7 +167,6 @@ def test_an_app_in_the_store_is_adopted(server, options):
     assert table.search(OLD[5].tolist()).limit(1).to_list()[0]["key"] == "item-005"
 
 
-@pytest.mark.full
 def test_the_shell_finds_the_store_by_the_environment(uri, server, options):
     make(uri, options)
     shell, known = [sys.executable, "-W", "ignore", "-c", SHELL], {**os.environ, **server.environment}
@@ -190,7 +187,6 @@ def forgetful(s3):
         yield {**s3, "aws_endpoint": passed.endpoint}
 
 
-@pytest.mark.full
 def test_a_store_without_conditional_writes_is_refused_and_left_as_it_was(uri, options, forgetful):
     v1, _ = versions()
     with pytest.raises(StorageError, match=r"create a gallery at s3.*If-None-Match.*wrote one object twice") as refused:
@@ -201,7 +197,6 @@ def test_a_store_without_conditional_writes_is_refused_and_left_as_it_was(uri, o
     assert not [name for name in Files(locate(uri, options)).names() if name.startswith("probe")]
 
 
-@pytest.mark.full
 def test_no_table_is_adopted_in_a_store_without_conditional_writes(uri, options, forgetful):
     items = pa.table({"key": IDS[:2], "embedding": pa.array(OLD[:2].tolist(), pa.list_(pa.float32(), 6))})
     lance.write_dataset(items, uri, storage_options=options)
@@ -212,7 +207,6 @@ def test_no_table_is_adopted_in_a_store_without_conditional_writes(uri, options,
     assert lance.dataset(uri, storage_options=options).version == 1
 
 
-@pytest.mark.full
 def test_the_doctor_says_whether_a_store_has_conditional_writes(uri, options, forgetful):
     cs.Gallery.create(uri, versions()[0], storage_options=options)
     before = Files(locate(uri, options)).names()
@@ -224,7 +218,6 @@ def test_the_doctor_says_whether_a_store_has_conditional_writes(uri, options, fo
     assert Files(locate(uri, options)).names() == before
 
 
-@pytest.mark.full
 def test_a_store_that_can_only_be_read_is_told_apart_from_one_without_conditions(uri, s3):
     with proxy(s3["aws_endpoint"], refuses=frozenset({"PUT"})) as read_only:
         to = {**s3, "aws_endpoint": read_only.endpoint}
@@ -232,7 +225,6 @@ def test_a_store_that_can_only_be_read_is_told_apart_from_one_without_conditions
             cs.Gallery.create(uri, versions()[0], storage_options=to)
 
 
-@pytest.mark.full
 def test_reads_ask_for_the_next_version_and_seldom_for_the_list(uri, s3):
     make(uri, s3)
     with proxy(s3["aws_endpoint"]) as passed:
@@ -250,7 +242,6 @@ def test_reads_ask_for_the_next_version_and_seldom_for_the_list(uri, s3):
             assert found.column("id").to_pylist() == [f"new-{number}"], "what is written is found at once"
 
 
-@pytest.mark.full
 def test_a_version_is_found_whose_predecessor_was_cleaned_up_between_two_reads(uri, options):
     make(uri, options)
     reader, writer = (cs.Gallery.open(uri, storage_options=options) for _ in range(2))
@@ -264,7 +255,6 @@ def test_a_version_is_found_whose_predecessor_was_cleaned_up_between_two_reads(u
         pass
 
 
-@pytest.mark.full
 def test_a_table_that_names_its_versions_as_early_lance_did_is_read_at_its_latest(uri, options):
     items = pa.table({"key": IDS[:2], "embedding": pa.array(OLD[:2].tolist(), pa.list_(pa.float32(), 6))})
     lance.write_dataset(items, uri, storage_options=options, enable_v2_manifest_paths=False)
@@ -276,7 +266,6 @@ def test_a_table_that_names_its_versions_as_early_lance_did_is_read_at_its_lates
         assert len(gallery) == number + 1
 
 
-@pytest.mark.full
 def test_a_store_that_does_not_answer_is_named(uri, s3):
     gone = {**s3, "aws_endpoint": "http://127.0.0.1:9", "client_max_retries": "0", "client_retry_timeout": "1"}
     with pytest.raises(StorageError, match="open a gallery at s3://galleries"):

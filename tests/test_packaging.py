@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).parents[1]
 
 
@@ -24,7 +26,6 @@ def tree_modules():
     return found | {"compatstore/py.typed", "compatstore/report/page.css", "compatstore/cli/options.json"}
 
 
-@pytest.mark.full
 def test_the_wheel_holds_the_tree(tmp_path):
     copy = tmp_path / "copy"
     ignore = shutil.ignore_patterns(".*", "tests", "docs", "benchmarks", "build", "*.egg-info", "__pycache__")

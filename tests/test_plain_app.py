@@ -9,18 +9,18 @@ import pytest
 
 from benchmarks.plain_app import run
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory):
     return run(tmp_path_factory.mktemp("app"), rows=1000, rate=50, seconds=3)
 
 
-@pytest.mark.full
 def test_an_app_sees_no_error_during_a_whole_upgrade(measured):
     assert [operation.error for operation in measured.app.operations if operation.error] == []
 
 
-@pytest.mark.full
 def test_an_app_searches_and_writes_in_every_phase(measured):
     for phase, operations in measured.phases().items():
         assert operations, phase
@@ -28,7 +28,6 @@ def test_an_app_searches_and_writes_in_every_phase(measured):
     assert {operation.name for operation in during} > {"search"}
 
 
-@pytest.mark.full
 def test_what_an_app_wrote_is_found_in_the_target_by_what_it_is_now(measured):
     assert measured.violations == []
     assert measured.app.written, "items were changed"

@@ -5,8 +5,9 @@ import pytest
 from benchmarks.crashes.template import OWN, initial_items, make_template
 from benchmarks.crashes.writer import FEWEST_BUSY, Hand, Memory, Writer
 
+pytestmark = pytest.mark.full
 
-@pytest.mark.full
+
 def test_the_app_never_runs_out_of_items_to_change_and_remove(tmp_path):
     path = make_template(tmp_path, OWN, fragments=1, rows=20)
     memory = Memory(initial_items(fragments=1, rows=20))

@@ -7,6 +7,8 @@ import pytest
 from benchmarks.claims import Figure, look_up
 from lazily import Lazy
 
+pytestmark = pytest.mark.full
+
 papers = Lazy("benchmarks.papers.__main__")
 verdicts = Lazy("benchmarks.papers.verdicts")
 

@@ -10,6 +10,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.full
+
 # Threads that allocate at the same time; then glibc lists its arenas.
 PROGRAM = """
 import ctypes, threading
@@ -43,7 +45,6 @@ def arenas(*, begins, **environment):
     return len(re.findall(r"<heap nr=", done.stdout))
 
 
-@pytest.mark.full
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="malloc of another library")
 def test_the_program_has_an_arena_a_core_unless_the_user_says_otherwise():
     cores = max(os.cpu_count() or 1, 2)

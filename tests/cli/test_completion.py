@@ -57,6 +57,7 @@ def made(tmp_path):
     return place
 
 
+@pytest.mark.full
 def test_verbs_methods_options_and_choices(made):
     assert names("") == list(app.commands)
     assert names("re") == ["register", "retire", "report"]

@@ -138,6 +138,7 @@ def test_no_color_leaves_no_style_at_all(gallery, no_color, styled):
     assert (b"\x1b[" in seen) == styled, seen
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("words", few(1, ["status", "history --json", "versions"]))
 def test_a_reader_that_has_gone_ends_a_verb_without_a_word(gallery, words):
     program = "from compatstore.cli.app import main; main()"

@@ -13,6 +13,8 @@ import unicodedata
 import pytest
 from pseudo_terminal import read_to_the_end
 
+pytestmark = pytest.mark.full
+
 # One process for many verbs: to load Lance takes longer than any of them.
 PROGRAM = """
 import json, sys
@@ -74,7 +76,6 @@ def is_drawn(text):
     return any(unicodedata.name(sign, "").startswith(("BOX DRAWINGS", "BLOCK")) for sign in text)
 
 
-@pytest.mark.full
 def test_a_pipe_gets_plain_lines_however_long(lines):
     words = [sys.executable, "-c", PROGRAM, json.dumps(lines)]
     for more in ({}, {"FORCE_COLOR": "1", "TTY_COMPATIBLE": "1", "COLUMNS": "40"}):
@@ -114,7 +115,6 @@ def on_a_terminal(words, columns, **more):
 STYLES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
-@pytest.mark.full
 def test_a_narrow_terminal_folds_and_loses_nothing(lines):
     shown = lines[:3]
     seen = on_a_terminal(shown, 44)
@@ -125,7 +125,6 @@ def test_a_narrow_terminal_folds_and_loses_nothing(lines):
     assert "".join(seen.split()).count("verymany") == LONG.count("very many")
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("more", [{"TERM": "dumb"}, {"NO_COLOR": "1"}], ids=str)
 def test_a_terminal_that_wants_no_styles_gets_none(lines, more):
     upgrade = [words for words in lines if words[0] in ("status", "upgrade")]

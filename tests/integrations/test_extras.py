@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.full
+
 PROGRAM = """
 import sys
 sys.modules["{module}"] = None
@@ -19,7 +21,6 @@ except MissingExtra as error:
 """
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(("module", "extra"), [("langchain_core", "langchain"), ("haystack", "haystack")])
 def test_a_store_without_its_framework(module, extra):
     program = PROGRAM.format(module=module, extra=extra)

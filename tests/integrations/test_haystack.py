@@ -64,6 +64,7 @@ def test_all_parts_of_a_document_come_back(store, path):
         assert found == nothing
 
 
+@pytest.mark.full
 def test_a_gallery_that_was_not_made_for_haystack(path):
     gallery = cs.Gallery.create(path, cs.EmbeddingVersion("v1", dim=OLD, encoder=ours.as_encoder(embedders(old))))
     gallery.add({"id": ["a"], "source": TEXTS[:1], "label": ["x"]})

@@ -219,6 +219,7 @@ def test_what_only_moved_keeps_its_place_in_the_graph(at):
         assert len(cache._state.held[0].graph) == len(gallery)
 
 
+@pytest.mark.full
 def test_an_adopted_table_with_null_vectors_odd_names_and_a_stranger_that_writes(tmp_path, vectors):
     import lancedb
 

@@ -15,6 +15,8 @@ from compatstore.in_memory import graph as graphs
 from compatstore.storage.arrow_values import to_floats, to_matrix
 from compatstore.trainers import Pairs, Ridge
 
+pytestmark = pytest.mark.full
+
 DIM, ITEMS, WRITES = 6, 2500, 45
 
 WRITER = f"""
@@ -37,7 +39,6 @@ for number in range({WRITES}):
 """
 
 
-@pytest.mark.full
 def test_no_result_has_an_item_that_was_deleted_or_changed(tmp_path, monkeypatch):
     monkeypatch.setattr(graphs, "FEW", 100)  # so that the graph is walked
     path, rng = str(tmp_path / "g.lance"), np.random.default_rng(0)
@@ -113,7 +114,6 @@ for number in range(12):
 """
 
 
-@pytest.mark.full
 def test_expected_distances_are_those_of_the_table_version_while_another_process_backfills(tmp_path):
     rng, rows = np.random.default_rng(0), 900
     native = rng.normal(size=(rows, DIM))

@@ -23,6 +23,8 @@ from compatstore.upgrade.estimates.passing import GalleryPass
 from compatstore.upgrade.estimates.streaming import Streaming
 from lazily import Lazy
 
+pytestmark = pytest.mark.full
+
 metrics = Lazy("sklearn.metrics")
 
 APART = {
@@ -71,7 +73,6 @@ def search_as_one(world, fusion, rows, k, where=None):
     return search_fused(catalog, snapshot, plan, queries, ["id"])
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("metric", ["cosine", "l2", "dot"])
 @pytest.mark.parametrize("per_origin", [False, True])
 @pytest.mark.parametrize("weight", [0.2, 0.8])
@@ -94,7 +95,6 @@ def test_both_versions_as_one_are_ranked_by_expected_distances(tmp_path, monkeyp
         assert (doubted["id"] == plain["id"]) == (share == 1)
 
 
-@pytest.mark.full
 def test_items_without_a_vector_in_the_target_are_found_as_before(tmp_path):
     world = World(tmp_path)
     world.gallery.upgrade("v2", backfill=0.4)
@@ -109,7 +109,6 @@ def test_items_without_a_vector_in_the_target_are_found_as_before(tmp_path):
     assert (mine["_version"].to_pylist(), mine["_distance"].to_pylist()) == (["v1"], [pytest.approx(alone, abs=1e-5)])
 
 
-@pytest.mark.full
 def test_fuse_measures_expected_distances_where_the_transform_says_them(tmp_path):
     world = World(tmp_path)
     for share in (None, 0.4):
@@ -132,7 +131,6 @@ def test_fuse_measures_expected_distances_where_the_transform_says_them(tmp_path
     assert chosen.native.mean == pytest.approx(-(world.native @ world.native.T)[others].mean(), abs=1e-6)
 
 
-@pytest.mark.full
 def test_a_weight_of_one_version_is_its_search_as_it_is(tmp_path):
     world = World(tmp_path)
     both, asked = {"v1": world.source[:4], "v2": world.queries}, {"k": 5, "columns": ["id"]}
@@ -142,7 +140,6 @@ def test_a_weight_of_one_version_is_its_search_as_it_is(tmp_path):
         assert found.equals(world.gallery.search(query, version=version, **asked))
 
 
-@pytest.mark.full
 def test_a_transform_that_says_nothing_is_fused_by_its_distances(tmp_path):
     world = World(tmp_path, artifact=transform(shrinkage=None))
     chosen = world.gallery.fuse("v2", sample=ROWS, weight=0.5)
@@ -151,7 +148,6 @@ def test_a_transform_that_says_nothing_is_fused_by_its_distances(tmp_path):
     assert doubted.equals(search_as_one(world, chosen, slice(0, 4), ROWS))  # all factors are 1
 
 
-@pytest.mark.full
 def test_a_whole_gallery_is_measured_as_it_is_searched(tmp_path):
     """The report's figure of what is served is that of the searches, over all items."""
     world = World(tmp_path)
@@ -181,7 +177,6 @@ def test_a_whole_gallery_is_measured_as_it_is_searched(tmp_path):
     assert found[0].tolist() == [float(correct[np.argmax(scores)]) for correct, scores in asked]
 
 
-@pytest.mark.full
 def test_artifacts_that_made_nothing_do_not_stand_in_the_way(tmp_path):
     """Another artifact between the same versions widens the bounds; one whose files are damaged is not needed."""
     world = World(tmp_path)

@@ -19,6 +19,8 @@ from compatstore.storage.records import MergeRecord
 from lazily import Lazy
 from properties import examples
 
+pytestmark = pytest.mark.full
+
 lancedb = Lazy("lancedb")
 
 ROWS, SHORT, LONG = 48, 5, 8
@@ -167,7 +169,6 @@ def calibrations(draw):
 WHERE = {None: lambda number: True, "number % 2 = 0": lambda n: n % 2 == 0, "number > 40": lambda n: n > 40}
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("state", STATES)
 @examples(12)
 @given(

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from compatstore.evaluation import Calibration
 from compatstore.search.parts import PartResult, merged
 
+pytestmark = pytest.mark.full
+
 DISTANCES = st.lists(st.integers(0, 20), max_size=12)
 
 
@@ -31,7 +33,6 @@ def table(name, distances):
     )
 
 
-@pytest.mark.full
 @given(
     native=DISTANCES,
     source=st.lists(st.tuples(st.integers(0, 20), st.booleans()), max_size=12),

@@ -121,6 +121,7 @@ def test_after_the_source_is_retired_both_queries_are_answered_by_the_target(wor
     assert fused.search(ASKING[0], 5).equals(fused.search(both["v2"][:1], 5))
 
 
+@pytest.mark.full
 def test_the_weight_grows_with_the_native_share(world, hopped):
     fusion = hopped.fuse("v2", labels="label", sample=ITEMS)
     shares = [choice.native_share for choice in fusion.choices]
@@ -137,6 +138,7 @@ def test_the_weight_grows_with_the_native_share(world, hopped):
     assert "for a native share of 0.5" in notes[1]
 
 
+@pytest.mark.full
 def test_a_choice_of_the_same_weight_is_followed_too(hopped):
     """A little more natives, and transformed vectors weigh less."""
     hopped.upgrade("v2", backfill=0.22)
@@ -156,6 +158,7 @@ def test_an_upgrade_that_changes_no_share_writes_no_step(fused):
     assert len(fused.history()) == steps
 
 
+@pytest.mark.full
 def test_a_hopeless_target_is_not_served(tmp_path):
     world = World(worse=0.05)
     world.v2[:] = np.random.default_rng(5).normal(size=world.v2.shape)
@@ -169,6 +172,7 @@ def test_a_hopeless_target_is_not_served(tmp_path):
     assert isinstance(gallery.explain(), SearchPlan)
 
 
+@pytest.mark.full
 def test_without_labels_the_neighbours_by_both_models_decide(hopped):
     fusion = hopped.fuse("v2", sample=ITEMS)
     assert fusion.choice.truth == "the 10 nearest neighbours by both models, 0.7 of it the target's"
@@ -222,6 +226,7 @@ def test_versions_that_no_upgrade_joins_are_refused(world, fused):
         fused.search({"v1": world.v1[:1], "v9": world.v1[:1]}, 5)
 
 
+@pytest.mark.full
 def test_an_upgrade_that_has_not_begun_cannot_be_fused(world, tmp_path):
     gallery = world.gallery(tmp_path / "gallery.lance")
     with pytest.raises(cs.errors.UpgradeError, match="compatstore upgrade GALLERY v2"):

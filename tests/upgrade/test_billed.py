@@ -20,6 +20,8 @@ from compatstore.encoders import Bill, Function, OpenAICompatible, endpoint, met
 from compatstore.errors import EncoderFailed, Incompatible, Interrupted, InvalidInput
 from tests.taught_galleries import CHEAP
 
+pytestmark = pytest.mark.full
+
 TEXTS = [f"item {number} is {'a very ' * (number % 5)}good one" for number in range(400)]
 IDS = [f"i{number}" for number in range(len(TEXTS))]
 FAULTY = Rules(faults={"limit": 0.2, "busy": 0.05, "error": 0.1, "lost": 0.1, "cut": 0.05}, wait=0.005, seed=7)
@@ -54,7 +56,6 @@ def spent(gallery):
     return gallery.status().upgrades[0].spent
 
 
-@pytest.mark.full
 def test_a_whole_upgrade_costs_what_was_billed_and_loses_nothing(tmp_path):
     with EmbeddingServer(FAULTY) as server:
         gallery = made(tmp_path / "g.lance", encoder_of(server))
@@ -70,7 +71,6 @@ def test_a_whole_upgrade_costs_what_was_billed_and_loses_nothing(tmp_path):
     np.testing.assert_allclose(vectors, [embedding_of(text, 32) for text in TEXTS], atol=1e-5)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("share", [0.1, 0.01, 0.4])
 def test_a_limit_of_money_needs_no_price_and_holds_by_what_is_billed(tmp_path, share, seed):
@@ -91,7 +91,6 @@ def test_a_limit_of_money_needs_no_price_and_holds_by_what_is_billed(tmp_path, s
         assert more.spent.cost == pytest.approx(server.money, rel=0.02)
 
 
-@pytest.mark.full
 def test_an_answer_that_is_lost_again_and_again_is_paid_for_only_within_the_limit(tmp_path):
     each = 20e-6 * max(map(tokens_of, TEXTS))
     with EmbeddingServer() as server:
@@ -114,7 +113,6 @@ class Counted(Function):
         return Bill(items=len(sources), cost=1.0 * len(sources))
 
 
-@pytest.mark.full
 def test_tries_that_were_billed_and_failed_end_with_the_money(tmp_path):
     billed, broken = [], [False]
 
@@ -137,7 +135,6 @@ def test_tries_that_were_billed_and_failed_end_with_the_money(tmp_path):
     assert more.backfilled >= 38, "the mean price holds what was lost"
 
 
-@pytest.mark.full
 def test_a_plan_estimates_the_cost_and_asks_nobody(tmp_path):
     with EmbeddingServer() as server:
         gallery = made(tmp_path / "g.lance", encoder_of(server))
@@ -156,7 +153,6 @@ def test_a_plan_estimates_the_cost_and_asks_nobody(tmp_path):
         assert server.money - before == pytest.approx(about, rel=0.05)
 
 
-@pytest.mark.full
 def test_a_limit_of_money_without_any_price_is_refused(tmp_path):
     with EmbeddingServer() as server:
         unpriced = OpenAICompatible(server.url, "words", dim=32)
@@ -169,7 +165,6 @@ def test_a_limit_of_money_without_any_price_is_refused(tmp_path):
         assert report.spent.tokens == server.tokens
 
 
-@pytest.mark.full
 def test_a_function_that_bills_is_charged_as_it_says(tmp_path):
     def embed(texts):
         meter().charge(Bill(items=len(texts), tokens=10 * len(texts), cost=0.03 * len(texts)))
@@ -183,7 +178,6 @@ def test_a_function_that_bills_is_charged_as_it_says(tmp_path):
     assert report.spent.tokens == 10 * report.spent.rows
 
 
-@pytest.mark.full
 def test_what_was_billed_before_a_failure_is_in_the_ledger(tmp_path):
     with EmbeddingServer() as server:
         gallery = made(tmp_path / "g.lance", encoder_of(server, retries=0))
@@ -199,7 +193,6 @@ def test_what_was_billed_before_a_failure_is_in_the_ledger(tmp_path):
         assert gallery.upgrade("v2", backfill=1.0).backfilled == 400
 
 
-@pytest.mark.full
 def test_a_wait_for_a_rate_limit_can_be_stopped_and_goes_on(tmp_path):
     with EmbeddingServer() as server:
         gallery = made(tmp_path / "g.lance", encoder_of(server))
@@ -213,7 +206,6 @@ def test_a_wait_for_a_rate_limit_can_be_stopped_and_goes_on(tmp_path):
         assert server.twice == 0
 
 
-@pytest.mark.full
 def test_a_rate_limit_is_no_hanging_encoder(tmp_path):
     rules = Rules(faults={"limit": 0.5}, wait=0.4, seed=1)
     with EmbeddingServer(rules) as server:
@@ -223,7 +215,6 @@ def test_a_rate_limit_is_no_hanging_encoder(tmp_path):
         assert server.faults["limit"] > 0
 
 
-@pytest.mark.full
 def test_texts_that_are_refused_are_listed_and_the_others_paid_for_once(tmp_path):
     texts = [text if number % 50 else "x" * 3000 for number, text in enumerate(TEXTS)]
     with EmbeddingServer() as server:
@@ -236,7 +227,6 @@ def test_texts_that_are_refused_are_listed_and_the_others_paid_for_once(tmp_path
         assert report.spent.cost == pytest.approx(server.money)
 
 
-@pytest.mark.full
 def test_searches_are_charged_what_was_billed(tmp_path):
     with EmbeddingServer() as server:
         encoder = encoder_of(server)
@@ -250,7 +240,6 @@ def test_searches_are_charged_what_was_billed(tmp_path):
         assert searched.cost == pytest.approx((server.tokens - before) * 20 / 1e6)
 
 
-@pytest.mark.full
 def test_a_gallery_names_an_address_only_where_it_is_trusted(tmp_path):
     with EmbeddingServer() as server:
         made(tmp_path / "g.lance", encoder_of(server, query_prefix="query: "))
@@ -277,7 +266,6 @@ print("done", flush=True)
 """
 
 
-@pytest.mark.full
 def test_a_kill_bills_one_batch_twice_at_most_and_the_ledger_knows(tmp_path):
     rng, path, kills = random.Random(4), tmp_path / "g.lance", 0
     rules = Rules(faults={"limit": 0.1, "error": 0.05, "lost": 0.05}, wait=0.01, latency=0.02, seed=2)

@@ -29,6 +29,8 @@ from confined import read_only, run_confined, writable
 from galleries import SOURCE, artifact, items
 from states import BATCHES, IDS, natives, open_with_encoder, target
 
+pytestmark = pytest.mark.full
+
 MODES = ("move_rows", "rewrite_columns")
 COLUMNS = ["id", "number", "v1", "v1__side", "v2", "v2__origin", "v2__uncertainty", "v2__basis"]
 
@@ -124,7 +126,6 @@ FAULTS = {
 }
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("fault", FAULTS)
 def test_an_encoder_that_fails(at, undisturbed, mode, fault):
@@ -165,7 +166,6 @@ class Files:
         return gallery
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("mode", MODES)
 def test_sources_that_vanish_with_their_disk(tmp_path, mode):
     (tmp_path / "files").mkdir()
@@ -190,7 +190,6 @@ def test_sources_that_vanish_with_their_disk(tmp_path, mode):
     assert contents(path).equals(contents(whole))
 
 
-@pytest.mark.full
 def test_some_sources_that_vanish_are_told_and_made_up_for_when_they_are_back(tmp_path):
     (tmp_path / "files").mkdir()
     files = Files(tmp_path / "files")
@@ -252,7 +251,6 @@ FULL_DISKS = [
 ]
 
 
-@pytest.mark.full
 def test_a_disk_that_is_full(templates, undisturbed, tmp_path):
     cases = [
         (str(tmp_path / f"{state}-{mode}-{size}.lance"), mode, share, size)
@@ -272,7 +270,6 @@ def test_a_disk_that_is_full(templates, undisturbed, tmp_path):
     assert len({error["asked"].partition(" in ")[0] for error in told}) >= 4, "at several steps of an upgrade"
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("state", ["upgradable", "backfilling"])
 def test_a_store_that_cannot_be_written(at, undisturbed, files, state):
     path = at(state)
@@ -288,7 +285,6 @@ def test_a_store_that_cannot_be_written(at, undisturbed, files, state):
     assert_goes_on(path, "move_rows", undisturbed[0.25])
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("mode", MODES)
 def test_a_clock_that_goes_backwards(at, undisturbed, monkeypatch, mode):
     path = at("upgradable")
@@ -311,7 +307,6 @@ def test_a_clock_that_goes_backwards(at, undisturbed, monkeypatch, mode):
     assert numbers == list(range(1, len(numbers) + 1))
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("part", ["manifest", "weights"])
 def test_an_artifact_that_is_deleted_in_mid_run(at, undisturbed, tmp_path, part):
     path = at("upgradable")

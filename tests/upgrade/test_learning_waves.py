@@ -14,13 +14,14 @@ from compatstore.upgrade.backfilling.policies import order
 from compatstore.upgrade.backfilling.policy_inputs import ArrayRows
 from tests.taught_galleries import CHEAP, FIRST, IDS, ITEMS, LONG, SHORT, Model, World
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture
 def world():
     return World()
 
 
-@pytest.mark.full
 def test_the_first_wave_is_spread_over_all_kinds_of_items(world, tmp_path):
     gallery = world.gallery(tmp_path)
     gallery.upgrade("v2", learn=FIRST)
@@ -28,7 +29,6 @@ def test_the_first_wave_is_spread_over_all_kinds_of_items(world, tmp_path):
     assert set(gallery.native_ids("v2")) == {IDS[row] for row in order("spread", rows)[:50]}
 
 
-@pytest.mark.full
 def test_the_order_may_be_named_and_begins_at_random(world, tmp_path):
     gallery = world.gallery(tmp_path)
     result = gallery.upgrade("v2", backfill=cs.Backfill(share=0.2, order="column:label"), learn=FIRST)
@@ -40,7 +40,6 @@ def test_the_order_may_be_named_and_begins_at_random(world, tmp_path):
     assert result.backfilled == 80
 
 
-@pytest.mark.full
 def test_an_order_by_sigma_waits_until_sigma_is_learned(world, tmp_path):
     gallery, learn = world.gallery(tmp_path), cs.Learn(first=50, candidates=(trainers.Residual(epochs=3, width=16),))
     result = gallery.upgrade("v2", backfill=cs.Backfill(share=0.2, order="sigma"), learn=learn)
@@ -79,7 +78,6 @@ def test_waves_say_what_was_found_and_promised(world, tmp_path):
     assert gallery.report("v2").waves == result.waves
 
 
-@pytest.mark.full
 def test_embedding_ends_where_more_is_sure_to_gain_nothing(world, tmp_path):
     """What is native in both and equal in both: nothing can be gained."""
     world.native = np.concatenate([world.source, np.zeros((ITEMS, LONG - SHORT), np.float32)], axis=1)
@@ -93,7 +91,6 @@ def test_embedding_ends_where_more_is_sure_to_gain_nothing(world, tmp_path):
     assert (whole.backfilled, whole.ended_by) == (260, "backfill")
 
 
-@pytest.mark.full
 def test_it_stops_at_the_target_quality_and_goes_on_for_more(tmp_path):
     gallery = World(noise=2.0).gallery(tmp_path)
 
@@ -109,7 +106,6 @@ def test_it_stops_at_the_target_quality_and_goes_on_for_more(tmp_path):
     assert len(gallery.native_ids("v2")) == 250
 
 
-@pytest.mark.full
 def test_nothing_is_embedded_beyond_the_budget_and_nothing_twice(world, tmp_path):
     gallery = world.gallery(tmp_path)
     gallery.upgrade("v2", backfill=cs.Backfill(max_cost=1.25, price_per_item=0.01), learn=FIRST)
@@ -117,7 +113,6 @@ def test_nothing_is_embedded_beyond_the_budget_and_nothing_twice(world, tmp_path
     assert set(gallery.native_ids("v2")) == set(world.model.asked)
 
 
-@pytest.mark.full
 def test_without_a_limit_the_first_sample_alone_is_embedded(world, tmp_path):
     gallery = world.gallery(tmp_path)
     learn = cs.Learn(candidates=CHEAP)
@@ -125,14 +120,12 @@ def test_without_a_limit_the_first_sample_alone_is_embedded(world, tmp_path):
     assert gallery.upgrade("v2", learn=learn).backfilled == 0
 
 
-@pytest.mark.full
 def test_the_last_lesson_is_of_all_that_the_budget_has_embedded(world, tmp_path):
     result = world.gallery(tmp_path).upgrade("v2", backfill=0.25, learn=FIRST)
     assert result.backfilled == 100
     assert "100 pairs" in result.lessons[-1]
 
 
-@pytest.mark.full
 def test_that_nothing_is_sure_to_be_better_does_not_end_it(tmp_path):
     """Few queries of a poor target cannot tell yet; more natives may."""
     world, random = World(noise=0.02), np.random.default_rng(1)
@@ -145,7 +138,6 @@ def test_that_nothing_is_sure_to_be_better_does_not_end_it(tmp_path):
     assert (result.backfilled, result.ended_by) == (40, "backfill")
 
 
-@pytest.mark.full
 def test_items_that_no_search_finds_are_in_no_lesson(tmp_path):
     world = World()
     world.source[::7] = 0

@@ -23,6 +23,8 @@ from compatstore.upgrade.engines.ray_engine import RayEngine
 from compatstore.upgrade.hop_job import HopJob
 from galleries import SOURCE, artifact, items, orphans, split
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).parents[2]
 FRAGMENTS, ITEMS, BATCH = 8, 480, 20
 TARGET = cs.EmbeddingVersion("v2", dim=40, metric="cosine", encoder=in_workers.Model())
@@ -100,7 +102,6 @@ def embedded(folder):
     return Counter(line for log in logs for line in log.read_text().split()), len(logs)
 
 
-@pytest.mark.full
 def test_the_content_is_that_of_the_local_engine_bit_for_bit(fresh, seen, local):
     path = fresh()
     (seen / in_workers.LOG).mkdir()
@@ -115,7 +116,6 @@ def test_the_content_is_that_of_the_local_engine_bit_for_bit(fresh, seen, local)
     assert opened(path).status().table_version == before, "a finished upgrade does nothing"
 
 
-@pytest.mark.full
 def test_a_hop_in_int8_is_that_of_the_local_engine_bit_for_bit(fresh, cluster):
     found = {}
     for engine in ("local", "ray"):
@@ -136,7 +136,6 @@ def busy_workers():
     return found
 
 
-@pytest.mark.full
 def test_a_killed_worker_and_a_stop_lose_nothing(fresh, cluster, local):
     path, killed, told = fresh(), [], []
 
@@ -155,7 +154,6 @@ def test_a_killed_worker_and_a_stop_lose_nothing(fresh, cluster, local):
     assert not left, "of a killed worker only the file that it was at is left, for `optimize`"
 
 
-@pytest.mark.full
 def test_a_batch_of_a_killed_actor_is_embedded_by_another_one(fresh, seen, local):
     path = fresh()
     opened(path).upgrade("v2")
@@ -168,7 +166,6 @@ def test_a_batch_of_a_killed_actor_is_embedded_by_another_one(fresh, seen, local
     assert opened(path).verify().clean
 
 
-@pytest.mark.full
 def test_a_job_that_kills_each_of_its_workers_ends_with_an_error(template, cluster):
     gallery = opened(template)
     store = gallery._catalog.store
@@ -180,7 +177,6 @@ def test_a_job_that_kills_each_of_its_workers_ends_with_an_error(template, clust
     assert [outcome for _, outcome in made] == [None]
 
 
-@pytest.mark.full
 def test_errors_of_the_model_in_another_process_are_told_as_they_are(fresh, seen):
     path = fresh()
     opened(path).upgrade("v2")
@@ -190,7 +186,6 @@ def test_errors_of_the_model_in_another_process_are_told_as_they_are(fresh, seen
     assert raised.value.fix.startswith("Nothing of this batch is stored")
 
 
-@pytest.mark.full
 def test_more_gpus_than_there_are_are_refused(fresh, cluster):
     path = fresh()
     opened(path).upgrade("v2")
@@ -220,7 +215,6 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.full
 def test_a_killed_driver_is_resumed_by_either_engine(fresh, seen, local, tmp_path):
     import ray
 

@@ -12,6 +12,8 @@ from compatstore.storage.doubts import shrinkage_of as recorded
 from compatstore.trainers import Pairs, Refit, Ridge
 from digits import load_digits
 
+pytestmark = pytest.mark.full
+
 PIXELS, LABELS = load_digits()
 PIXELS = (PIXELS / 16).astype(np.float32)
 IDS = [f"digit-{number}" for number in range(len(PIXELS))]
@@ -54,7 +56,6 @@ def steps(gallery):
     return [entry.step for entry in gallery.history()]
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("policy", ["random", "sigma"])
 def test_what_remains_is_hopped_by_the_corrected_transform(tmp_path, learned, policy):
     plain, gallery = make(tmp_path / "plain.lance", learned), make(tmp_path / "refit.lance", learned)
@@ -76,7 +77,6 @@ def test_what_remains_is_hopped_by_the_corrected_transform(tmp_path, learned, po
     assert "held-out squared distance" in entry.note
 
 
-@pytest.mark.full
 def test_the_same_command_again_does_nothing_and_a_larger_budget_refits_once_more(tmp_path, learned):
     gallery = make(tmp_path / "g.lance", learned)
     gallery.upgrade("v2", backfill=0.2, learn=Refit())
@@ -90,7 +90,6 @@ def test_the_same_command_again_does_nothing_and_a_larger_budget_refits_once_mor
     assert error(gallery) < 1.2 * first
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("stop", ["backfill", "hop"])
 def test_a_stopped_refit_goes_on_to_the_state_of_an_uninterrupted_one(tmp_path, learned, stop):
     whole, gallery = make(tmp_path / "whole.lance", learned), make(tmp_path / "stopped.lance", learned)
@@ -113,7 +112,6 @@ def test_a_stopped_refit_goes_on_to_the_state_of_an_uninterrupted_one(tmp_path, 
     assert steps(gallery).count("refit") == 1
 
 
-@pytest.mark.full
 def test_a_transform_that_has_nothing_to_learn_is_kept(tmp_path):
     """The best linear transform gains nothing by a linear correction: refused once, with the figures."""
     exact = Ridge().fit(Pairs(SOURCE, NATIVE, source_version=V1, target_version=V2))
@@ -126,7 +124,6 @@ def test_a_transform_that_has_nothing_to_learn_is_kept(tmp_path):
     assert gallery.status().table_version == before
 
 
-@pytest.mark.full
 def test_too_few_rows_are_no_ground_for_a_refit(tmp_path, learned):
     gallery = make(tmp_path / "g.lance", learned)
     gallery.upgrade("v2", backfill=0.005, learn=Refit())
@@ -134,7 +131,6 @@ def test_too_few_rows_are_no_ground_for_a_refit(tmp_path, learned):
     assert "too few: 8 native rows" in refused.note
 
 
-@pytest.mark.full
 def test_a_plan_names_the_refit_and_the_rows_that_it_may_hop_again(tmp_path, learned):
     gallery = make(tmp_path / "g.lance", learned)
     plan = gallery.plan("v2", backfill=0.25, learn=Refit())
@@ -142,7 +138,6 @@ def test_a_plan_names_the_refit_and_the_rows_that_it_may_hop_again(tmp_path, lea
     assert "refit" not in [step.name for step in gallery.plan("v2", backfill=0.25).steps]
 
 
-@pytest.mark.full
 def test_a_chain_is_corrected_at_its_end(tmp_path):
     middle = cs.EmbeddingVersion("middle", dim=24, metric="l2")
     turned = np.ascontiguousarray(SOURCE[:, ::-1])
@@ -162,7 +157,6 @@ def test_a_chain_is_corrected_at_its_end(tmp_path):
     assert set(origins(gallery)) == {"native", f"{first.short_id}+{gallery.artifacts()[-1].id[:12]}"}
 
 
-@pytest.mark.full
 def test_what_a_refit_has_corrected_is_searched_by_expected_distances(tmp_path):
     source, native = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True) for vectors in (SOURCE, NATIVE))
     encoder = cs.encoders.Precomputed(dict(zip(IDS, native, strict=True)))

@@ -12,6 +12,8 @@ from benchmarks.crashes.template import OWN, item_id, make_template
 from benchmarks.crashes.truth import ENCODERS, bridge, source_vector
 from compatstore.errors import RowsMissing
 
+pytestmark = pytest.mark.full
+
 LATE = {item_id(1): "changed", "new": "new/0"}
 
 
@@ -25,7 +27,6 @@ def write_late(path):
     merge.execute(OWN.rows(LATE))
 
 
-@pytest.mark.full
 def test_retire_catches_up_with_plain_writes_first(path):
     gallery = cs.Gallery.open(path, encoders=ENCODERS)
     gallery.upgrade("v2")
@@ -37,7 +38,6 @@ def test_retire_catches_up_with_plain_writes_first(path):
     assert gallery.verify().clean
 
 
-@pytest.mark.full
 def test_retire_is_refused_while_items_have_their_only_vector_in_the_source(path):
     gallery = cs.Gallery.open(path, encoders=ENCODERS)
     gallery.upgrade("v2")

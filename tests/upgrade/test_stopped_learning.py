@@ -8,6 +8,8 @@ import compatstore as cs
 from compatstore.errors import Interrupted
 from tests.taught_galleries import CHEAP, FIRST, IDS, World, registry_of, served
 
+pytestmark = pytest.mark.full
+
 IN_BATCHES = {"backfill": 0.4, "learn": FIRST, "run": cs.RunSettings(batch_rows=20)}
 
 
@@ -31,7 +33,6 @@ def undisturbed(tmp_path_factory):
     return end_of(gallery)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("stop_at", [1, 4, 7, 10, 13])
 def test_a_stopped_call_goes_on_to_the_same_end(world, tmp_path, undisturbed, stop_at):
     gallery, reports = world.gallery(tmp_path), []
@@ -41,7 +42,6 @@ def test_a_stopped_call_goes_on_to_the_same_end(world, tmp_path, undisturbed, st
     assert end_of(gallery) == undisturbed
 
 
-@pytest.mark.full
 def test_a_call_that_was_stopped_in_a_lesson_says_how_many_transforms_were_tried(world, tmp_path):
     gallery, reports = world.gallery(tmp_path), []
 
@@ -53,7 +53,6 @@ def test_a_call_that_was_stopped_in_a_lesson_says_how_many_transforms_were_tried
     assert str(stopped.value).startswith("run the lesson; found a stop was asked for after 1 transform")
 
 
-@pytest.mark.full
 def test_what_was_learned_is_served_though_the_call_was_stopped_before_that(world, tmp_path):
     gallery = world.gallery(tmp_path)
     asked = {"backfill": 0.25, "learn": cs.Learn(first=100, candidates=CHEAP)}

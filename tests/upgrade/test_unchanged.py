@@ -17,6 +17,8 @@ from compatstore.upgrade.backfilling.policy_inputs import TableRows
 from compatstore.upgrade.requests.run_settings import RunSettings
 from lazily import Lazy
 
+pytestmark = pytest.mark.full
+
 lancedb = Lazy("lancedb")
 
 IDS = [f"m{n}" for n in range(300)]
@@ -44,7 +46,6 @@ def without_data_files(path, but=0):
             (path / file.name).rename(file)
 
 
-@pytest.mark.full
 def test_nothing_is_read_when_nothing_changed(upgraded):
     gallery, path = upgraded
     version = lance.dataset(str(path)).version
@@ -60,7 +61,6 @@ def test_nothing_is_read_when_nothing_changed(upgraded):
     assert gallery.verify().clean
 
 
-@pytest.mark.full
 def test_only_what_came_is_read(upgraded, vectors):
     gallery, path = upgraded
     lance.dataset(str(path)).delete("id = 'm7'")
@@ -82,7 +82,6 @@ def _append(path, given):
     lance.write_dataset(pa.table(list(columns.values()), pa.schema(fields)), str(path), mode="append")
 
 
-@pytest.mark.full
 def test_a_changed_item_is_found_behind_our_back(tmp_path, linear, vectors):
     source, given = cs.EmbeddingVersion("v1", dim=4, metric="l2"), vectors(50)
     rows = pa.table({"key": [str(n) for n in range(50)], "vec": to_vectors(given, 4, "float32")})
@@ -99,7 +98,6 @@ def test_a_changed_item_is_found_behind_our_back(tmp_path, linear, vectors):
     assert gallery.verify().clean
 
 
-@pytest.mark.full
 def test_another_transform_is_looked_for_again(upgraded, linear):
     gallery, path = upgraded
     gallery.retire("v2")
@@ -110,7 +108,6 @@ def test_another_transform_is_looked_for_again(upgraded, linear):
     assert Path(path / "_compatstore" / "counts-v2.json").exists()
 
 
-@pytest.mark.full
 def test_after_an_abort_everything_is_looked_at(upgraded):
     gallery, _ = upgraded
     gallery.abort("v2")
@@ -135,7 +132,6 @@ def nothing_is_read(path, **asked):
         return again.status(), again.cutover("v3").missing == 0
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("mode", ["move_rows", "rewrite_columns"])
 @pytest.mark.parametrize(
     ("asked", "natives"),
@@ -159,7 +155,6 @@ def test_a_backfill_that_is_over_is_not_looked_for_again(upgradable, linear, tmp
     assert upgradable.verify().clean
 
 
-@pytest.mark.full
 def test_where_all_the_rest_was_tried_in_vain_no_row_is_looked_at_to_choose_from(
     upgradable, linear, vectors, monkeypatch
 ):
@@ -177,7 +172,6 @@ def test_where_all_the_rest_was_tried_in_vain_no_row_is_looked_at_to_choose_from
         upgradable.upgrade("v3", run=replace(run, retry_unbackfillable=True))
 
 
-@pytest.mark.full
 def test_what_optimize_has_written_again_is_not_read_again(upgraded):
     gallery, path = upgraded
     lance.dataset(str(path)).delete("id = 'm7' OR id = 'm8'")
@@ -192,7 +186,6 @@ def test_what_optimize_has_written_again_is_not_read_again(upgraded):
     assert gallery.verify().clean
 
 
-@pytest.mark.full
 def test_a_share_that_is_reached_is_not_looked_for_again(upgradable, tmp_path, vectors):
     path = tmp_path / "gallery.lance"
     upgradable.add({"id": IDS, "vector": vectors(300)})

@@ -9,10 +9,11 @@ import pytest
 import compatstore as cs
 from compatstore.storage import old_versions
 
+pytestmark = pytest.mark.full
+
 CYCLES = 10
 
 
-@pytest.mark.full
 def test_cycles_of_upgrade_cutover_rollback_and_abort_leave_nothing(gallery, tmp_path, vectors, linear, monkeypatch):
     monkeypatch.setattr(old_versions, "KEPT", 16)
     monkeypatch.setattr(old_versions, "MOST", 32)

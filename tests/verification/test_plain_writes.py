@@ -9,8 +9,9 @@ import compatstore as cs
 from benchmarks.crashes.template import ADOPTED, OWN, make_template
 from benchmarks.crashes.truth import ENCODERS
 
+pytestmark = pytest.mark.full
 
-@pytest.mark.full
+
 def test_an_adopted_table_stays_the_apps_when_its_version_is_retired(tmp_path):
     path = str(make_template(tmp_path, ADOPTED, fragments=2, rows=40))
     gallery = cs.Gallery.open(path, encoders=ENCODERS)
@@ -28,7 +29,6 @@ def test_an_adopted_table_stays_the_apps_when_its_version_is_retired(tmp_path):
     )
 
 
-@pytest.mark.full
 def test_rows_that_were_written_without_our_columns_are_sound(tmp_path):
     path = str(make_template(tmp_path, OWN, fragments=2, rows=40))
     lance.write_dataset(OWN.rows({"new": "new/0"}), path, mode="append")

@@ -61,6 +61,7 @@ def nearest_is_right(gallery: cs.Gallery, version: str | None = None) -> float:
     return float(np.mean(right))
 
 
+@pytest.mark.full
 def test_target_queries_search_the_source_gallery_before_any_backfill(tmp_path: Path, source, target) -> None:
     gallery = cs.Gallery.create(str(tmp_path / "digits.lance"), source.version("v1"))
     vectors = source.encoder.encode(list(others().images))

@@ -16,6 +16,8 @@ from compatstore.trainers import TrainedModel
 from lazily import Lazy
 from properties import examples
 
+pytestmark = pytest.mark.full
+
 checkpoints = Lazy("compatstore.trainers.images.checkpoint")
 torch = Lazy("torch")
 
@@ -50,7 +52,6 @@ def assert_goes_on_or_is_refused(checkpoint, content):
     assert all(isinstance(loss, torch.Tensor) for loss in losses)
 
 
-@pytest.mark.full
 def test_damaged_checkpoints(checkpoint):
     kept, content = checkpoint
 
@@ -62,7 +63,6 @@ def test_damaged_checkpoints(checkpoint):
     damaged()
 
 
-@pytest.mark.full
 def test_checkpoints_with_another_note(checkpoint):
     kept, content = checkpoint
     end = 8 + int.from_bytes(content[:8], "little")
@@ -78,7 +78,6 @@ def test_checkpoints_with_another_note(checkpoint):
     mutated()
 
 
-@pytest.mark.full
 def test_models_with_another_description(tmp_path):
     encoder = NetworkEncoder(SmallConvNet(size=8, dim=4, width=2), Preprocessing(size=8, mode="L"))
     model = TrainedModel(encoder=encoder, head=np.eye(2, 4, dtype=np.float32), class_names=("a", "b"))

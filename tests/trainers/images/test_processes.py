@@ -15,6 +15,8 @@ import pytest
 from compatstore import trainers
 from compatstore.encoders import NetworkEncoder
 
+pytestmark = pytest.mark.full
+
 
 @functools.cache
 def images() -> trainers.Images:
@@ -29,7 +31,6 @@ def train(folder: Path, rank: str) -> None:
         model.encoder.save(folder / f"{name}-{rank}.safetensors")
 
 
-@pytest.mark.full
 def test_all_processes_end_with_one_model_and_share_a_checkpoint(tmp_path: Path) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))

@@ -16,6 +16,8 @@ from compatstore.trainers.pairs.trainer import describe
 from compatstore.upgrade.learning import Lesson
 from compatstore.upgrade.lesson import FEWEST_PAIRS
 
+pytestmark = pytest.mark.full
+
 DIM, PAIRS = 32, 60
 
 
@@ -23,7 +25,6 @@ def error(made, native):
     return float(np.mean(np.sum((made.astype(np.float64) - native) ** 2, axis=1)))
 
 
-@pytest.mark.full
 def test_what_closed_forms_are_judged_by_errs_as_they_do_on_pairs_that_are_new_to_them():
     apart = {2: [], FINER: []}
     for seed in range(8):
@@ -66,7 +67,6 @@ def pairs_of(rows, seed=0):
     return unit(target @ rng.normal(size=(16, 12)) + noise), target, classes
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("labelled", [0.0, 0.05, 0.5, 1.0])
 def test_what_it_learned_says_what_is_expected_of_cosines_by_pairs_that_it_was_learned_without(labelled):
     source, target, classes = pairs_of(400)
@@ -110,7 +110,6 @@ def test_what_it_learned_says_what_is_expected_of_cosines_by_pairs_that_it_was_l
     np.testing.assert_allclose(doubted.factors[rest], shrinkage.at(crossed[rest]), rtol=1e-6)
 
 
-@pytest.mark.full
 def test_an_upgrade_that_teaches_itself_is_searched_by_expected_distances(tmp_path):
     source, target, _ = pairs_of(600)
     encoder = cs.encoders.Precomputed(dict(enumerate(target)))
