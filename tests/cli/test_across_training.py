@@ -112,6 +112,7 @@ def test_people_are_told_how_to_register_it(run, photos, texts, tmp_path):
     assert "dim - extra = 16 values" in shown.err
 
 
+@pytest.mark.full
 def test_wrong_input_is_refused_before_training(run, photos, texts, empty, tmp_path):
     def refused(*words, gallery=texts, shape=SHAPE):
         found = run(

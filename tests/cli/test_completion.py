@@ -161,6 +161,7 @@ def form(parameter):
     return parameter.name, parameter.opts, parameter.secondary_opts, parameter.nargs, kind
 
 
+@pytest.mark.full
 def test_a_verb_has_the_same_options_for_a_shell_as_in_earnest():
     for words, verb in TOOL["verbs"]():
         earnest, shells = verb.get_params(click.Context(verb)), verb.get_params(asked_of(verb, words))

@@ -127,6 +127,7 @@ def test_bits_come_in_eights(dim):
         cs.EmbeddingVersion("v1", dim=dim, dtype="bits")
 
 
+@pytest.mark.full
 def test_beside_an_app_s_column_of_as_many_bytes_bits_are_refused(tmp_path):
     import lancedb
 

@@ -84,6 +84,7 @@ def test_a_gallery_that_fits_is_searched_as_a_whole(gallery, world):
         assert all(figure.low <= figure.value <= figure.high for figure in row.figures.values())
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("names", few(1, ["v1 v2", "source target"]))
 def test_vectors_of_both_models_need_no_encoder_and_ask_the_same(gallery, world, names):
     by_text = gallery.evaluate("v2", labels=texts(world))

@@ -129,6 +129,7 @@ def test_searches_by_expected_distances_are_measured(tmp_path, metric, sample):
         assert "cmc@1" not in table.row("expected 25%").figures
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("shrinkage", few(1, [None, SHRINKAGE]))
 def test_a_transform_that_was_not_measured_is_not_doubted(tmp_path, shrinkage):
     gallery, _, _ = doubted_gallery(tmp_path / "g.lance", shrinkage=shrinkage)

@@ -109,6 +109,7 @@ def test_the_loss_is_its_four_terms(split, source, classified: str, head: str) -
     assert found == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.full
 def test_gradients_reach_all_of_the_target_and_nothing_else(split, source) -> None:
     few = split[0].take(range(40))
     method = trainers.BT2(dim=16, extra=4, **TRAINING)
