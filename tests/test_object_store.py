@@ -26,7 +26,6 @@ from compatstore.storage.location import locate
 from compatstore.trainers import Pairs, Ridge
 from compatstore.verification.examination import gallery_place
 from lazily import Lazy
-from tiers import few
 
 pytestmark = pytest.mark.full
 
@@ -41,7 +40,7 @@ SHELL = "from compatstore.cli.app import main; main()"  # Lance reads the enviro
 numbers = count()
 
 
-@pytest.fixture(scope="module", params=few(1, ["moto", "azurite", "google"]))
+@pytest.fixture(scope="module", params=["moto", "azurite", "google"])
 def server(request):
     """A store that speaks S3, Azure's where Azurite is installed, or Google's."""
     if request.param == "azurite":

@@ -18,7 +18,6 @@ from compatstore.cli.app import app
 from compatstore.cli.drawing import fitted
 from compatstore.cli.output import Output, plain
 from compatstore.tables import cell, table
-from tiers import few
 
 
 @dataclass(frozen=True)
@@ -139,7 +138,7 @@ def test_no_color_leaves_no_style_at_all(gallery, no_color, styled):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("words", few(1, ["status", "history --json", "versions"]))
+@pytest.mark.parametrize("words", ["status", "history --json", "versions"])
 def test_a_reader_that_has_gone_ends_a_verb_without_a_word(gallery, words):
     program = "from compatstore.cli.app import main; main()"
     verb, *more = words.split()

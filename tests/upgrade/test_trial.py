@@ -11,7 +11,6 @@ from compatstore.errors import GateFailed, InvalidInput, UpgradeError
 from compatstore.evaluation import rank_queries, summarise
 from compatstore.trainers import Refit
 from compatstore.upgrade.estimates.measured import as_served, what_matters
-from tiers import few
 
 SOME = DIGITS[:600]
 SHRINKAGE = Shrinkage((-2.0, 0.0, 2.0), (1.0, 0.6, 0.2), 0.5)
@@ -130,7 +129,7 @@ def test_searches_by_expected_distances_are_measured(tmp_path, metric, sample):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("shrinkage", few(1, [None, SHRINKAGE]))
+@pytest.mark.parametrize("shrinkage", [None, SHRINKAGE])
 def test_a_transform_that_was_not_measured_is_not_doubted(tmp_path, shrinkage):
     gallery, _, _ = doubted_gallery(tmp_path / "g.lance", shrinkage=shrinkage)
     table = gallery.evaluate("v2", labels="digit", sample=300)
