@@ -1,8 +1,8 @@
 """Documents of other frameworks as items of a gallery: text in the source, metadata in columns or in one of JSON.
 
-A metadata key that has a column of its own is kept there, with the column's type; None is no value then. All others
-are kept in the column `metadata` of JSON objects, as they are. A gallery without that column gets a column for each
-new key, as `Gallery.add` makes them.
+A metadata key that has a metadata column is kept there, with the column's type. All others are kept in a column of JSON
+objects, as they are, whatever they are called: a key `id` or `source` never reaches the item's id or source. A gallery
+without that column gets it with the first such key; the table of an app is left as it is.
 """
 
 from __future__ import annotations
@@ -21,12 +21,15 @@ from compatstore.arrays import ArrowSchema
 from compatstore.boundary import shown
 from compatstore.errors import InvalidInput
 from compatstore.gallery import Gallery
+from compatstore.ingest.arrow import JSON, NOT_CONVERTIBLE
 from compatstore.integrations.filter_sql import Fields, to_sql
-from compatstore.integrations.filters import ID, INT64, TEXT, Condition, metadata
+from compatstore.integrations.filters import ID, INT64, TEXT, Condition, apart, metadata
 
 Metadata: TypeAlias = Mapping[str, Any]
 JSON_COLUMN = "metadata"
+JSON_COLUMNS = (JSON_COLUMN, "document_metadata")  # the second where an app has a column `metadata` of another type
 DEEPEST = 32  # objects and lists in one another
+NOT_HELD = (*NOT_CONVERTIBLE, OverflowError)
 
 
 @dataclass(frozen=True)
@@ -37,30 +40,33 @@ class Documents:
         id: Column of the ids.
         text: Column of the texts, or None.
         own: Arrow schema of the metadata columns that are no JSON of ours.
-        json: Whether there is a column `metadata` of JSON.
-        apart: Columns that hold no metadata of documents but something else of the adapter's.
+        json: Column of JSON for all other metadata.
+        has_json: Whether the gallery has that column already.
+        apart: Arrow schema of columns that hold no metadata of documents but something else of the adapter's.
     """
 
     id: str
     text: str | None
     own: ArrowSchema
-    json: bool
-    apart: tuple[str, ...] = ()
+    json: str
+    has_json: bool
+    apart: ArrowSchema
 
     @classmethod
     def of(cls, gallery: Gallery, apart: Sequence[str] = ()) -> Documents:
         """How they lie in a gallery as of now."""
         schema = gallery.metadata_schema
-        has_json = JSON_COLUMN in schema.names and _is_json(schema.field(JSON_COLUMN).type)
-        kept = [field for field in schema if field.name not in apart and not (has_json and field.name == JSON_COLUMN)]
-        there = tuple(name for name in apart if name in schema.names)
-        return cls(gallery.id_column, gallery.source_column, pa.schema(kept), has_json, there)
+        found = next((n for n in JSON_COLUMNS if n in schema.names and _is_json(schema.field(n).type)), None)
+        json = found or next(name for name in JSON_COLUMNS if name not in schema.names)
+        own = pa.schema([field for field in schema if field.name not in (*apart, found)])
+        there = pa.schema([field for field in schema if field.name in apart])
+        return cls(gallery.id_column, gallery.source_column, own, json, found is not None, there)
 
     @property
     def columns(self) -> list[str]:
         """Columns to read a document from."""
-        extra = [JSON_COLUMN] if self.json else []
-        return [self.id, *([self.text] if self.text else []), *self.own.names, *extra, *self.apart]
+        text, json = [self.text] if self.text else [], [self.json] if self.has_json else []
+        return [self.id, *text, *self.own.names, *json, *self.apart.names]
 
     def rows(self, ids: Sequence[str], texts: Sequence[str | None], metadatas: Sequence[Metadata]) -> dict[str, Any]:
         """Columns of n documents, as `Gallery.add` takes them.
@@ -71,34 +77,41 @@ class Documents:
         columns: dict[str, Any] = {self.id: list(ids)}
         if self.text is not None:
             columns[self.text] = list(texts)
-        asked = f"write {len(ids)} documents"
         for field in self.own:
-            columns[field.name] = _typed([values.get(field.name) for values in metadatas], field, asked)
-        rest = [{key: value for key, value in values.items() if key not in self.own.names} for values in metadatas]
-        if self.json:
-            columns[JSON_COLUMN] = [as_json(values, asked) for values in rest]
-        else:
-            for name in dict.fromkeys(key for values in rest for key in values):
-                columns[name] = [values.get(name) for values in rest]
+            columns[field.name] = _typed([values.get(field.name) for values in metadatas], field, ids)
+        # A None is kept as JSON's null: a column cannot tell it from a key that is not there.
+        rest = [
+            {key: value for key, value in values.items() if value is None or key not in self.own.names}
+            for values in metadatas
+        ]
+        if self.has_json or any(rest):
+            texts_of_json = [as_json(values, of_document(name)) for name, values in zip(ids, rest, strict=True)]
+            columns[self.json] = pa.ExtensionArray.from_storage(JSON, pa.array(texts_of_json, pa.string()))
         return columns
 
     def metadata(self, row: Mapping[str, Any]) -> dict[str, Any]:
         """The metadata of a row that `columns` were read of."""
         own = {name: row[name] for name in self.own.names if row[name] is not None}
-        text = row.get(JSON_COLUMN) if self.json else None
-        return own if text is None else own | json.loads(text)
+        text = row.get(self.json) if self.has_json else None
+        return own if text is None else json.loads(text) | own
 
     def where(self, condition: Condition) -> str:
-        """SQL of a condition on ids, texts and metadata.
+        """SQL of a condition on ids, texts, metadata and the adapter's own columns.
 
         Raises:
             InvalidInput: The gallery has no such field.
         """
         fields = {metadata(field.name): (field.name, field.type) for field in self.own}
+        fields |= {apart(field.name): (field.name, field.type) for field in self.apart}
         fields[ID] = (self.id, pa.string())
         if self.text is not None:
             fields[TEXT] = (self.text, pa.string())
-        return to_sql(condition, Fields(fields, JSON_COLUMN if self.json else None))
+        return to_sql(condition, Fields(fields, self.json if self.has_json else None))
+
+
+def of_document(name: object) -> str:
+    """The operation of errors on one document."""
+    return f"write document {str(name)[:80]!a}"
 
 
 def as_json(value: object, asked: str) -> str:
@@ -107,7 +120,7 @@ def as_json(value: object, asked: str) -> str:
     Raises:
         InvalidInput: JSON cannot hold it, or would not give it back.
     """
-    return json.dumps(_plain(value, asked, DEEPEST), ensure_ascii=False, allow_nan=False)
+    return json.dumps(_plain(value, asked, ()), ensure_ascii=False, allow_nan=False)
 
 
 def refuse_unknown(arguments: Metadata, asked: str) -> None:
@@ -120,13 +133,14 @@ def refuse_unknown(arguments: Metadata, asked: str) -> None:
         raise InvalidInput(asked, expected="arguments of this store", found=", ".join(sorted(arguments)))
 
 
-def _plain(value: object, asked: str, levels: int) -> Any:
+def _plain(value: object, asked: str, keys: tuple[str, ...]) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
-    if isinstance(value, Mapping) and levels and all(isinstance(key, str) for key in value):
-        return {_text(key, asked): _plain(item, asked, levels - 1) for key, item in value.items()}
-    if isinstance(value, list | tuple) and levels:
-        return [_plain(item, asked, levels - 1) for item in value]
+    deep = len(keys) < DEEPEST
+    if isinstance(value, Mapping) and deep and all(isinstance(key, str) for key in value):
+        return {_text(key, asked): _plain(item, asked, (*keys, key)) for key, item in value.items()}
+    if isinstance(value, list | tuple) and deep:
+        return [_plain(item, asked, (*keys, str(place))) for place, item in enumerate(value)]
     if isinstance(value, str):
         return _text(value, asked)
     if isinstance(value, date):
@@ -136,7 +150,8 @@ def _plain(value: object, asked: str, levels: int) -> Any:
     fits |= isinstance(value, float) and math.isfinite(value)
     if not fits:
         expected = f"metadata that JSON can hold: texts, numbers of 64 bits, lists and objects, {DEEPEST} deep at most"
-        raise InvalidInput(asked, expected=expected, found=f"{shown(value)} of type {type(value).__name__}")
+        named = f" under {'.'.join(keys)[:120]!a}" if keys else ""
+        raise InvalidInput(asked, expected=expected, found=f"{shown(value)} of type {type(value).__name__}{named}")
     return value
 
 
@@ -146,15 +161,24 @@ def _text(text: str, asked: str) -> str:
     return str(text)
 
 
-def _typed(values: list[Any], field: Any, asked: str) -> Any:
+def _typed(values: list[Any], field: Any, ids: Sequence[str]) -> Any:
     if _is_json(field.type):
-        return [None if value is None else as_json(value, asked) for value in values]
+        return [
+            None if value is None else as_json(value, of_document(name))
+            for name, value in zip(ids, values, strict=True)
+        ]
     try:
         return pa.array(values, field.type)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
-        expected = f"metadata {field.name!r} of type {field.type}, as its column is"
-        raise InvalidInput(asked, expected=expected, found=f"{error}") from error
+    except NOT_HELD:
+        for name, value in zip(ids, values, strict=True):
+            try:
+                pa.array([value], field.type)
+            except NOT_HELD as error:
+                expected = f"metadata {field.name!r} of type {field.type}, as its column is"
+                found = f"{shown(value)} ({error})"
+                raise InvalidInput(of_document(name), expected=expected, found=found) from error
+        raise
 
 
 def _is_json(kind: Any) -> bool:
-    return bool(kind == pa.json_(pa.string()))
+    return bool(kind == JSON)

@@ -43,12 +43,17 @@ def metadata(*path: str) -> Field:
     return ("metadata", *path)
 
 
+def apart(column: str) -> Field:
+    """The field of a column that an adapter keeps beside metadata, whatever metadata keys are called."""
+    return ("apart", column)
+
+
 @dataclass(frozen=True)
 class Term:
     """One test of one field.
 
     Args:
-        field: `ID`, `TEXT` or `metadata(...)`.
+        field: `ID`, `TEXT`, `metadata(...)` or `apart(...)`.
         operator: "=" and the four orders compare with one value; "in" is true where the field is equal to one of
             several. "holds": the field is a list, and the value is among its elements. "mentions": the field is a text
             that the value is a part of. "missing": no value, or null. "empty": missing, a text of length 0 or an empty

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from compatstore.asynchronous import awaited
 from compatstore.encoders import Function
@@ -161,8 +162,9 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
             return []
         gallery, name = self._served.now(), self._served.first()
         texts = [node.get_content(metadata_mode=MetadataMode.EMBED) for node in every]
-        metadatas = [{**node.metadata, DOCUMENT: node.ref_doc_id} for node in every]
+        metadatas = [node.metadata for node in every]
         rows = self._documents(gallery).rows([node.node_id for node in every], texts, metadatas)
+        rows[DOCUMENT] = pa.array([node.ref_doc_id for node in every], pa.string())
         rows[CONTENT] = [_content(node, text) for node, text in zip(every, texts, strict=True)]
         embeddings = [node.embedding for node in every]
         version = self._served.version() or gallery.active
@@ -181,7 +183,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
         gallery = self._served.now()
         documents = self._documents(gallery)
         condition = read_query(None, [ref_doc_id], None)
-        if DOCUMENT in documents.own.names and condition is not None:
+        if DOCUMENT in documents.apart.names and condition is not None:
             found = gallery.scan([documents.id, DOCUMENT], documents.where(condition)).to_arrow()
             # Ids that say one moment in two ways are equal for a condition.
             gallery.delete([row[documents.id] for row in found.to_pylist() if row[DOCUMENT] == ref_doc_id])
@@ -334,7 +336,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
 
     @staticmethod
     def _documents(gallery: Gallery) -> Documents:
-        return Documents.of(gallery, apart=(CONTENT,))
+        return Documents.of(gallery, apart=(DOCUMENT, CONTENT))
 
     def _where(self, documents: Documents, node_ids: list[str] | None, filters: MetadataFilters | None) -> str | None:
         condition = read_query(filters, None, node_ids)
@@ -361,7 +363,7 @@ def _content(node: BaseNode, source: str) -> str:
 def _node(documents: Documents, row: Mapping[str, Any]) -> BaseNode:
     """The node of a row; of an item that did not come from LlamaIndex, a node with its text and metadata."""
     source = (row[documents.text] if documents.text else None) or ""
-    values = {name: value for name, value in documents.metadata(row).items() if name != DOCUMENT}
+    values = documents.metadata(row)
     if row.get(CONTENT) is None:
         return TextNode(id_=str(row[documents.id]), text=source, metadata=values)
     stored = json.loads(row[CONTENT])

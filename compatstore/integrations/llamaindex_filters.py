@@ -7,7 +7,19 @@ from typing import Any
 
 from compatstore.boundary import shown
 from compatstore.errors import InvalidInput, MissingExtra
-from compatstore.integrations.filters import ID, AllOf, AnyOf, Condition, Field, Not, Operator, Term, metadata, one_of
+from compatstore.integrations.filters import (
+    ID,
+    AllOf,
+    AnyOf,
+    Condition,
+    Field,
+    Not,
+    Operator,
+    Term,
+    apart,
+    metadata,
+    one_of,
+)
 
 try:
     from llama_index.core.vector_stores.types import FilterCondition, FilterOperator, MetadataFilter, MetadataFilters
@@ -43,14 +55,14 @@ def read_query(
     """The condition of a query: its filters, and the documents and nodes that it keeps to; None for any node."""
     parts: list[Condition] = [] if filters is None else [read_filters(filters)]
     if documents is not None:
-        parts.append(Term(metadata(DOCUMENT), "in", tuple(documents)))
+        parts.append(Term(apart(DOCUMENT), "in", tuple(documents)))
     if nodes is not None:
         parts.append(Term(ID, "in", tuple(nodes)))
     return AllOf(tuple(parts)) if parts else None
 
 
 def _one(asked: MetadataFilter) -> Condition:
-    field = metadata(DOCUMENT if asked.key in _DOCUMENT_KEYS else asked.key)
+    field = apart(DOCUMENT) if asked.key in _DOCUMENT_KEYS else metadata(asked.key)
     if asked.operator not in _OPERATORS:
         raise InvalidInput(ASKED, expected=f"an operator of {', '.join(_OPERATORS)}", found=shown(asked.operator))
     return _OPERATORS[asked.operator](field, asked.value)

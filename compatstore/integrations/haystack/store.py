@@ -376,7 +376,7 @@ class CompatStoreDocumentStore:
         ids, texts = [document.id for document in documents], [document.content for document in documents]
         columns = layout.rows(ids, texts, [document.meta for document in documents])
         extras = [_extras(document) for document in documents]
-        if EXTRAS in layout.apart or any(extras):
+        if EXTRAS in layout.apart.names or any(extras):
             kind = pa.json_(pa.string())
             columns[EXTRAS] = pa.ExtensionArray.from_storage(kind, pa.array(extras, pa.string()))
         vectors = [document.embedding for document in documents]

@@ -1,0 +1,193 @@
+"""Metadata with any keys and values come back through each framework, and nothing of them reaches ids and texts."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+import compatstore as cs
+from lazily import Lazy
+from toy_models import OLD, vector
+
+haystack = Lazy("haystack", "haystack.components.embedders", "haystack.dataclasses", "haystack.document_stores.types")
+langchain_models = Lazy("langchain_models")
+llama_index = Lazy("llama_index.core.schema")
+llamaindex_models = Lazy("llamaindex_models")
+of_haystack = Lazy("compatstore.integrations.haystack")
+of_langchain = Lazy("compatstore.integrations.langchain")
+of_llamaindex = Lazy("compatstore.integrations.llamaindex")
+
+# Names that mean something to a gallery, to Lance, to SQL or to a framework.
+KEYS = [
+    *("id", "ids", "source", "vector", "side", "v1", "v1__origin", "v2", "metadata", "document_metadata", "label"),
+    *("_distance", "_rowid", "_score", "a.b", "A", "a", "`", "'; DROP", '"', "", " ", "\n", "\U0001f600", "text"),
+    *("content", "meta", "embedding", "score", "doc_id", "ref_doc_id", "_node_content", "_node_type"),
+    *("llama_index_node", "llama_index_document", "haystack", "page_content", "LABEL", "year"),
+]
+SCALARS = [
+    None,
+    True,
+    False,
+    0,
+    1,
+    -1,
+    2**63 - 1,
+    -(2**63),
+    0.0,
+    1.5,
+    -1e300,
+    "",
+    "x",
+    "1",
+    "true",
+    "null",
+    "[1]",
+    "é\n",
+]
+
+
+class LangChain:
+    def __init__(self, path):
+        self._store = of_langchain.CompatStoreVectorStore(langchain_models.Toy(OLD), path)
+
+    @staticmethod
+    def encoder():
+        return of_langchain.as_encoder(langchain_models.Toy(OLD))
+
+    def write(self, documents):
+        texts, metadatas = zip(*documents.values(), strict=True)
+        self._store.add_texts(texts, list(metadatas), ids=list(documents))
+
+    def delete(self, names):
+        self._store.delete(names)
+
+    def read(self, names):
+        return {one.id: (one.page_content, one.metadata) for one in self._store.get_by_ids(names)}
+
+
+class Haystack:
+    def __init__(self, path):
+        self._store = of_haystack.CompatStoreDocumentStore(path, self._embedders())
+
+    @staticmethod
+    def _embedders():
+        def embed(text):
+            return vector(text, OLD)
+
+        return of_haystack.Embedders(
+            haystack.MockDocumentEmbedder(embedding_fn=embed), haystack.MockTextEmbedder(embedding_fn=embed)
+        )
+
+    @classmethod
+    def encoder(cls):
+        return of_haystack.as_encoder(cls._embedders())
+
+    def write(self, documents):
+        made = [haystack.Document(id=name, content=text, meta=metadata) for name, (text, metadata) in documents.items()]
+        self._store.write_documents(made, haystack.DuplicatePolicy.OVERWRITE)
+
+    def delete(self, names):
+        self._store.delete_documents(names)
+
+    def read(self, names):
+        found = self._store.filter_documents({"field": "id", "operator": "in", "value": names})
+        return {one.id: (one.content, one.meta) for one in found}
+
+
+class LlamaIndex:
+    def __init__(self, path):
+        self._store = of_llamaindex.LlamaIndexVectorStore(llamaindex_models.OLD, path)
+
+    @staticmethod
+    def encoder():
+        return of_llamaindex.as_encoder(llamaindex_models.OLD)
+
+    def write(self, documents):
+        made = [
+            llama_index.TextNode(id_=name, text=text, metadata=metadata) for name, (text, metadata) in documents.items()
+        ]
+        self._store.add(made)
+
+    def delete(self, names):
+        self._store.delete_nodes(names)
+
+    def read(self, names):
+        return {one.node_id: (one.text, one.metadata) for one in self._store.get_nodes(names)}
+
+
+FRAMEWORKS = {"langchain": LangChain, "haystack": Haystack, "llamaindex": LlamaIndex}
+
+
+def a_value(draw, depth=0):
+    kind = draw.random()
+    if depth < 3 and kind < 0.1:
+        return [a_value(draw, depth + 1) for _ in range(draw.randrange(3))]
+    if depth < 3 and kind < 0.2:
+        return {key: a_value(draw, depth + 1) for key in draw.sample(KEYS, draw.randrange(3))}
+    return draw.choice(SCALARS)
+
+
+def some_metadata(draw, typed):
+    """A few odd keys; those that have a typed column have values of its type."""
+    keys = draw.sample(KEYS, draw.randrange(6))
+    values = {key: a_value(draw) for key in keys}
+    if typed:
+        values |= {key: draw.choice(["x", "", None]) for key in keys if key == "label"}
+        values |= {key: draw.choice([2024, -1, None]) for key in keys if key == "year"}
+    return values
+
+
+def is_equal(found, expected):
+    """Whether two documents are equal, their types included: 1, 1.0 and True are three values."""
+    return repr(ordered(found)) == repr(ordered(expected))
+
+
+def ordered(value):
+    if isinstance(value, dict):
+        return sorted((key, repr(ordered(one))) for key, one in value.items())
+    return [ordered(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def made_before(path, encoder):
+    """A gallery that was made without the adapter: it has no column of JSON, but two of other types."""
+    gallery = cs.Gallery.create(path, cs.EmbeddingVersion("v1", dim=encoder.dim, metric="cosine", encoder=encoder))
+    gallery.add({"id": ["first"], "source": ["a text"], "label": ["x"], "year": [1]})
+    gallery.delete(["first"])
+
+
+@pytest.mark.parametrize(
+    ("framework", "typed", "operations"),
+    [
+        ("langchain", True, 30),
+        ("haystack", True, 30),
+        ("llamaindex", True, 30),
+        *(pytest.param(name, typed, 150, marks=pytest.mark.full) for name in FRAMEWORKS for typed in (False, True)),
+        *(pytest.param(name, typed, 3_400, marks=pytest.mark.slow) for name in FRAMEWORKS for typed in (False, True)),
+    ],
+)
+def test_any_metadata_come_back_through(framework, typed, operations, tmp_path):
+    draw, path, adapter = random.Random(operations), str(tmp_path / "documents.lance"), FRAMEWORKS[framework]
+    if typed:
+        made_before(path, adapter.encoder())
+    store, truth = adapter(path), {}
+    names = [f"doc{number}" for number in range(12)]
+    for operation in range(operations):
+        chosen = draw.sample(names, draw.randrange(1, 5))
+        kind = draw.random()
+        if kind < 0.45:
+            texts = ["the contract of 2024", "x", "doc1", "two words"]
+            written = {name: (draw.choice(texts), some_metadata(draw, typed)) for name in chosen}
+            store.write(written)
+            truth |= written
+        elif kind < 0.55:
+            store.delete(chosen)
+            truth = {name: document for name, document in truth.items() if name not in chosen}
+        elif kind < 0.6:
+            store = adapter(path)
+        else:
+            found = store.read(chosen if operation % 10 else names)
+            wanted = {name: truth[name] for name in (chosen if operation % 10 else names) if name in truth}
+            assert found.keys() == wanted.keys()
+            for name, document in wanted.items():
+                assert is_equal(found[name], document), (operation, name)
