@@ -30,6 +30,7 @@ class VersionRecord:
         columns: Where its vectors are, or None while it is only registered.
         adopted: Whether the vector column belongs to the app whose table was adopted.
         retired: Whether its columns were dropped.
+        reserved: Whether an upgrade is about to add its columns; until it has, nobody drops them as unused.
         input_version: The version whose vectors its input hashes digest, or None.
         search: How searches use its index, as was measured when the index was built, or None.
         recall: Share of the 10 nearest neighbours that such a search found then, in [0, 1], or None.
@@ -60,6 +61,7 @@ class VersionRecord:
     columns: VersionColumns | None = None
     adopted: bool = False
     retired: bool = False
+    reserved: bool = False
     input_version: str | None = None
     search: SearchSettings | None = None
     recall: float | None = None

@@ -143,13 +143,13 @@ class Registry:
     def unused(self, names: Sequence[str]) -> tuple[str, ...]:
         """Those columns of a table that are ours and no version's any more, as a killed retire leaves them."""
         used = {column for record in self.live if record.columns for column in record.columns.names}
-        ours = {
-            column
-            for record in self.versions.values()
-            if not record.adopted
-            for column in VersionColumns.of(replace(record, side_dim=record.side_dim or 1).version()).names
-        }
+        ours = {column for record in self.versions.values() if not record.adopted for column in _names(record)}
         return tuple(name for name in names if name in ours - used)
+
+    def droppable(self, names: Sequence[str]) -> tuple[str, ...]:
+        """Those of the unused columns that no upgrade has reserved."""
+        reserved = {name for record in self.versions.values() if record.reserved for name in _names(record)}
+        return tuple(name for name in self.unused(names) if name not in reserved)
 
     def with_version(self, record: VersionRecord) -> Registry:
         """A copy with a version added or replaced."""
@@ -224,6 +224,11 @@ class Registry:
             ) from error
 
 
+def _names(record: VersionRecord) -> list[str]:
+    """All columns that a version of ours can have."""
+    return list(VersionColumns.of(replace(record, side_dim=record.side_dim or 1).version()).names)
+
+
 def read(snapshot: Snapshot, where: str) -> Registry:
     """The registry of an open table.
 
@@ -275,6 +280,15 @@ def start(store: Store, registry: Registry, entry: HistoryEntry) -> None:
             f"make {store.location.name} a gallery", found="it is one already", fix="Open it with Gallery.open."
         )
     store.retry("write the registry", lambda: _swap(store, snapshot, registry, entry))
+
+
+def drop_unused(store: Store) -> tuple[str, ...]:
+    """Drop the columns of ours that no version has and no upgrade has reserved, as one table version shows them.
+
+    Returns:
+        Their names.
+    """
+    return store.drop_columns(lambda table: read(table, store.location.uri).droppable(table.schema.names))
 
 
 def edit(store: Store, change: Callable[[Registry], Registry], entry: HistoryEntry | None = None) -> Registry:

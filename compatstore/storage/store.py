@@ -164,11 +164,20 @@ class Store:
 
         self.retry("add columns", commit)
 
-    def drop_columns(self, names: Sequence[str]) -> None:
-        """Drop columns that are there; metadata only, the files go with the next clean-up."""
+    def drop_columns(self, chosen: Sequence[str] | Callable[[Writer], Sequence[str]]) -> tuple[str, ...]:
+        """Drop columns that are there; metadata only, the files go with the next clean-up.
 
-        def commit() -> None:
+        Args:
+            chosen: Names, or what chooses them from the table version that they are dropped from. Lance refuses the
+                drop of a column where another writer dropped it and added one of that name since.
+
+        Returns:
+            The names of those that were there.
+        """
+
+        def commit() -> tuple[str, ...]:
             writer = self.writer()
+            names = chosen(writer) if callable(chosen) else chosen
             present = [name for name in names if name in writer.schema.names]
             # Lance finds a name with a backtick to rename it, where the backtick is quoted, and not to drop it.
             quoted = {name: f"dropped_{number}_{'x' * 8}" for number, name in enumerate(present) if "`" in name}
@@ -176,8 +185,9 @@ class Store:
                 writer.alter_columns({"path": "`" + name.replace("`", "``") + "`", "name": plain})
             if present:
                 writer.drop_columns([quoted.get(name, name) for name in present])
+            return tuple(present)
 
-        self.retry("drop columns", commit)
+        return self.retry("drop columns", commit)
 
     def commit(self, operation: Any, read_version: int) -> None:
         """Commit an operation made from a snapshot.

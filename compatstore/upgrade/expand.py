@@ -35,8 +35,10 @@ def expand(context: UpgradeContext) -> RunRecord:
         return run if known == run else set_run(catalog, run)
     columns = columns_for(context)
     if record.columns is None:
-        # What a killed expand or retirement left is not used again: one that was suspended and goes on to drop it
-        # would drop ours. Columns of the same names that were added since are others to Lance, which refuses it.
+        # Columns that no version has are dropped by whoever finds them. So these are reserved before they are there,
+        # and what a killed expand or retirement left is not used again: a drop that was decided before the reservation
+        # is of the former columns, and Lance refuses it once there are others of their names.
+        edit(catalog.store, lambda state: state.with_version(replace(state.record(run.target), reserved=True)))
         catalog.store.drop_columns(columns.names)
     catalog.store.add_columns(columns.fields)
     fence = catalog.store.fence_of(run.target)
@@ -44,7 +46,8 @@ def expand(context: UpgradeContext) -> RunRecord:
     run = replace(run, state=HOP, begun=number, lease=number if record.columns is None else 0)
 
     def change(state: Registry) -> Registry:
-        record = replace(state.record(run.target), columns=columns, retired=False, input_version=run.source)
+        record = replace(state.record(run.target), columns=columns, retired=False, reserved=False)
+        record = replace(record, input_version=run.source)
         record = record.without_index()  # that an earlier upgrade built
         return state.with_version(record).with_run(run)
 

@@ -13,7 +13,7 @@ from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import first_of, named
 from compatstore.storage.int8_scales import forget_int8
 from compatstore.storage.records import VersionRecord
-from compatstore.storage.registry import Registry, edit, unsearchable
+from compatstore.storage.registry import Registry, drop_unused, edit, unsearchable
 from compatstore.storage.staging import Staging
 from compatstore.upgrade.backfilling.account import forget_account
 from compatstore.upgrade.context import UpgradeContext
@@ -123,6 +123,8 @@ def _retire(catalog: Catalog, name: str, drop_adopted: bool) -> VersionChange:
         edit(catalog.store, change, HistoryEntry("retire", name, note="" if ended is None else ended.loss))
         if record.adopted and drop_adopted:
             catalog.store.drop_columns([record.columns.vector])
+    elif record.reserved:  # by an upgrade that was killed before it had added them
+        edit(catalog.store, change)
     dropped = drop_leftovers(catalog, record)
     changed = record.columns is not None or bool(dropped)
     return VersionChange(
@@ -147,10 +149,8 @@ def drop_leftovers(catalog: Catalog, record: VersionRecord) -> tuple[str, ...]:
     Returns:
         The columns that were dropped.
     """
-    registry = catalog.registry()
-    unused = registry.unused(catalog.store.schema.names)
-    catalog.store.drop_columns(unused)
-    store = catalog.store
+    registry, store = catalog.registry(), catalog.store
+    unused = drop_unused(store)
     fence = store.fence_of(record.name)
     Staging(store.location, record.name, record.dim, id_arrow_type(registry), fence=fence).clear()
     forget_account(catalog, record.name)
@@ -162,7 +162,9 @@ def drop_leftovers(catalog: Catalog, record: VersionRecord) -> tuple[str, ...]:
 
 def without_columns(registry: Registry, record: VersionRecord) -> Registry:
     """The registry after a version's columns are gone: no column keeps an input hash of its vectors."""
-    changed = registry.with_version(replace(record.without_index(), columns=None, input_version=None, expected=None))
+    changed = registry.with_version(
+        replace(record.without_index(), columns=None, reserved=False, input_version=None, expected=None)
+    )
     for other in registry.live:
         if other.input_version == record.name and other.columns is not None:
             columns = replace(other.columns, input_hash=None)

@@ -154,7 +154,7 @@ def _look(catalog: Catalog, whole: bool, grace: float) -> Optimized:
     return Optimized(
         before=before,
         after=after,
-        dropped=registry.unused(table.schema.names),
+        dropped=registry.droppable(table.schema.names),
         leftovers=tuple(file.path for file in unneeded),
         orphans=len(lost),
         tags=tuple(store.tags()),
@@ -181,8 +181,7 @@ class _Optimisation:
         """Do all that is left to do."""
         catalog, store = self._catalog, self._store
         before = measure(store)
-        dropped = catalog.registry().unused(store.schema.names)
-        store.drop_columns(dropped)
+        dropped = registry_module.drop_unused(store)
         lost: list[Any] = []
         if self._whole:
             merge_deltas(store)

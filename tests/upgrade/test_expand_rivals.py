@@ -1,0 +1,95 @@
+"""Columns that an upgrade adds are not dropped by maintenance that began before."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+import compatstore as cs
+from compatstore.storage import registry
+from compatstore.storage.store import Store
+from compatstore.upgrade import expand
+
+
+class Meeting:
+    """Stops the upgrade between adding its columns and recording them, until a rival has dropped what is unused."""
+
+    def __init__(self, monkeypatch):
+        self.columns_are_there, self.rival_is_done = threading.Event(), threading.Event()
+        edit, drop = expand.edit, Store.drop_columns
+
+        def slow_edit(store, change, entry=None):
+            if entry is not None and entry.step == "expand":
+                self.columns_are_there.set()
+                assert self.rival_is_done.wait(60)
+            return edit(store, change, entry)
+
+        def late_drop(store, chosen):
+            if threading.current_thread().name == "rival":
+                assert self.columns_are_there.wait(60)
+                try:
+                    return drop(store, chosen)
+                finally:
+                    self.rival_is_done.set()
+            return drop(store, chosen)
+
+        monkeypatch.setattr(expand, "edit", slow_edit)
+        monkeypatch.setattr(Store, "drop_columns", late_drop)
+
+
+@pytest.mark.parametrize("verb", ["optimize", "retire"])
+def test_a_rival_that_drops_what_is_unused_leaves_them(upgradable, linear, monkeypatch, verb):
+    path = upgradable._catalog.store.location.uri
+    if verb == "retire":  # of a version before: v0 -> v1 -> v2
+        upgradable.register(cs.EmbeddingVersion("v0", dim=3, metric="l2"))
+    meeting, failures = Meeting(monkeypatch), []
+
+    def rival():
+        gallery = cs.Gallery.open(path)
+        try:
+            gallery.optimize(grace=0) if verb == "optimize" else gallery.retire("v0")
+        except cs.errors.LeaseHeld as error:  # the upgrade that began meanwhile ends it
+            failures.append(error)
+
+    thread = threading.Thread(target=rival, name="rival")
+    thread.start()
+    report = cs.Gallery.open(path).upgrade("v2")
+    thread.join()
+    assert meeting.rival_is_done.is_set()
+    assert report.state == "ready"
+    gallery = cs.Gallery.open(path)
+    gallery.add({"id": ["new"], "vector": [[1.0, 2.0, 3.0, 4.0]]})
+    assert gallery.status().versions[1].transformed == 11
+    assert gallery.verify().clean
+
+
+def test_an_upgrade_that_was_killed_before_its_columns_were_recorded_goes_on(upgradable, monkeypatch):
+    def killed(store, change, entry=None):
+        if entry is not None:
+            raise KeyboardInterrupt
+        return registry.edit(store, change)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(expand, "edit", killed)
+        with pytest.raises(KeyboardInterrupt):
+            upgradable.upgrade("v2")
+    assert "label" not in upgradable.metadata_schema.names
+    assert "v2" not in upgradable.metadata_schema.names
+    assert upgradable.optimize(grace=0).dropped == ()
+    assert upgradable.upgrade("v2").state == "ready"
+
+
+def test_a_retirement_drops_what_such_a_killed_upgrade_left(upgradable, monkeypatch):
+    def killed(store, change, entry=None):
+        if entry is not None:
+            raise KeyboardInterrupt
+        return registry.edit(store, change)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(expand, "edit", killed)
+        with pytest.raises(KeyboardInterrupt):
+            upgradable.upgrade("v2")
+    assert not upgradable.verify().clean
+    upgradable.retire("v2")
+    assert upgradable.verify().clean
