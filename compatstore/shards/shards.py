@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Self
@@ -31,7 +32,7 @@ from compatstore.shards.results import (
     unready,
 )
 from compatstore.storage.ledger import Spent
-from compatstore.storage.location import is_pattern
+from compatstore.storage.location import is_pattern, locate
 from compatstore.storage.matching import matching
 from compatstore.trainers.pairs.learn import Learn
 from compatstore.upgrade.progress import Progress
@@ -53,7 +54,7 @@ class Shards:
         storage_options: What the object store needs.
 
     Raises:
-        InvalidInput: There is no address, or one twice.
+        InvalidInput: There is no address, or two of one table.
 
     Examples:
         >>> clip = cs.EmbeddingVersion("v1", dim=2, model="clip@2021")
@@ -75,9 +76,7 @@ class Shards:
         trust_code: bool = False,
         storage_options: dict[str, str] | None = None,
     ) -> None:
-        if not addresses or len(set(addresses)) != len(addresses):
-            found = f"{len(addresses)} addresses, {len(set(addresses))} of them different"
-            raise InvalidInput("take galleries as shards", expected="different addresses, at least one", found=found)
+        _require_distinct(addresses, storage_options)
         self.addresses = tuple(addresses)
         self._encoders, self._trust_code, self._options = encoders, trust_code, storage_options
 
@@ -258,10 +257,21 @@ class Shards:
     def rollback(self, target: str) -> ShardsSwitched:
         """Go back to the version before in all shards that use the target.
 
+        Where one fails that could be read, those before it are rolled back, and the same call again goes on.
+
         Raises:
-            UpgradeError: None of them does.
+            UpgradeError: None of them does, or a shard cannot be read, so that it may; nothing was switched.
         """
-        using = [shard.gallery for shard in self.status(target).shards if shard.active == target]
+        shards = self.status(target).shards
+        unread = [f"{shard.gallery}: {shard.error}" for shard in shards if not shard.active]
+        if unread:
+            raise UpgradeError(
+                f"roll {target} back in {len(shards)} shards",
+                expected="shards that can all be read",
+                found=first_offenders(unread),
+                fix="See what is wrong with it: compatstore verify GALLERY; or roll the others back without it.",
+            )
+        using = [shard.gallery for shard in shards if shard.active == target]
         if not using:
             raise UpgradeError(f"roll {target} back", expected="a shard that uses it", found="none")
         changes = [self.gallery(address).rollback(target) for address in using]
@@ -272,6 +282,23 @@ class Shards:
             return self.gallery(address).status()
         except CompatStoreError as error:
             return error
+
+
+def _require_distinct(addresses: Sequence[str], storage_options: dict[str, str] | None) -> None:
+    """Refuse no address, and two of one table, however they are spelled.
+
+    Raises:
+        InvalidInput: It is so.
+    """
+    asked, spelled = "take galleries as shards", dict[str, str]()
+    if not addresses:
+        raise InvalidInput(asked, expected="different addresses, at least one", found="none")
+    for address in addresses:
+        location = locate(address, storage_options)
+        place = os.path.realpath(location.uri) if location.is_local else location.uri.rstrip("/")
+        if place in spelled:
+            raise InvalidInput(asked, expected="a table once", found=f"{spelled[place]} and {address}, which are one")
+        spelled[place] = address
 
 
 def _status_of(address: str, found: Status | CompatStoreError, target: str) -> ShardStatus:

@@ -205,3 +205,20 @@ def space(name, model=""):
     from compatstore.artifacts import Space
 
     return Space.of(cs.EmbeddingVersion(name, dim=4, metric="l2", model=model))
+
+
+def test_a_rollback_with_a_shard_that_cannot_be_read_switches_none(shards, database):
+    shards.upgrade("v2", backfill=0.0)
+    shards.cutover("v2")
+    (database / "photos_b.lance" / "_versions").rename(database / "hidden")
+    with pytest.raises(cs.errors.UpgradeError, match="photos_b"):
+        shards.rollback("v2")
+    (database / "hidden").rename(database / "photos_b.lance" / "_versions")
+    assert {shards.gallery(address).active for address in shards.addresses} == {"v2"}
+    assert shards.rollback("v2").switched == shards.addresses
+
+
+@pytest.mark.parametrize("spelling", ["{0}/photos_a.lance", "{0}/../app-db#photos_a", "file://{0}/photos_a.lance"])
+def test_one_table_under_two_spellings_is_refused(database, spelling):
+    with pytest.raises(cs.errors.InvalidInput, match="which are one"):
+        cs.Shards([f"{database}#photos_a", spelling.format(database)])
