@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -111,9 +112,40 @@ def verb(
 
 
 gallery_argument = click.argument("gallery")
-trust_code_option = click.option(
-    "--trust-code", is_flag=True, help="Build encoders that the gallery names as Python code or as an address."
-)
+
+
+def trust_code_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--trust-code`, and `--import` of modules that register what the gallery names."""
+    imports = click.option(
+        "--import",
+        "modules",
+        metavar="MODULE",
+        multiple=True,
+        expose_value=False,
+        is_eager=True,
+        callback=_import,
+        help="Import a module first, as one that registers the app's embedding function with LanceDB; repeatable.",
+    )
+    trust = click.option(
+        "--trust-code", is_flag=True, help="Build encoders that the gallery names as Python code or as an address."
+    )
+    return trust(imports(function))
+
+
+def _import(context: click.Context, parameter: click.Parameter, modules: tuple[str, ...]) -> None:
+    """Import modules, which may lie in the current folder.
+
+    Raises:
+        InvalidInput: There is no such module, or it cannot be imported.
+    """
+    from compatstore.boundary import foreign
+
+    if modules and "" not in sys.path:
+        sys.path.insert(0, "")
+    for module in modules:
+        with foreign(f"import {module[:120]}", "a module that can be imported from here"):
+            importlib.import_module(module)
+
 
 target_encoder_option = click.option(
     "--encoder", metavar="ENCODER", help="The target's model, where the gallery cannot build it."

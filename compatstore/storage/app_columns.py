@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from compatstore.arrays import ArrowSchema, ArrowTable, ArrowType
 from compatstore.errors import InvalidInput, TableChanged
+from compatstore.storage.arrow_values import stored_type
 from compatstore.storage.failures import is_panic, told
 from compatstore.storage.lance_engine import lance
 from compatstore.storage.location import Location
@@ -220,6 +221,9 @@ def _type_of(schema: ArrowSchema, name: str) -> ArrowType | None:
 
 def _same_type(found: ArrowType, expected: ArrowType) -> bool:
     """Whether two Arrow types hold the same; the name of a list's item field does not count."""
+    if type(found) is not type(expected):
+        return False
+    found, expected = stored_type(found), stored_type(expected)
     if pa.types.is_fixed_size_list(found) and pa.types.is_fixed_size_list(expected):
         return bool(found.list_size == expected.list_size and found.value_type == expected.value_type)
     return bool(found == expected)

