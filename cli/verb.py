@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -20,6 +20,8 @@ from compatstore.paths import exists
 if TYPE_CHECKING:
     from compatstore.encoders import Encoder
     from compatstore.gallery import Gallery
+
+Function = TypeVar("Function", bound=Callable[..., object])
 
 
 class Verb(click.Command):
@@ -114,7 +116,7 @@ def verb(
 gallery_argument = click.argument("gallery")
 
 
-def trust_code_option(function: Callable[..., Any]) -> Callable[..., Any]:
+def trust_code_option(function: Function) -> Function:
     """`--trust-code`, and `--import` of modules that register what the gallery names."""
     imports = click.option(
         "--import",

@@ -182,6 +182,14 @@ class Registry:
         fusion = self.fusion_of(target)
         return None if fusion is None or fusion.single or self.serving[target].serving == "single" else fusion
 
+    @property
+    def answering(self) -> str:
+        """Which vectors answer a search that names no version, as text for people: "v1 alone", "v1 and v2 as one"."""
+        for run in self.runs.values():
+            if self.active in (run.source, run.target) and self.fusion_served(run.target) is not None:
+                return f"{run.source} and {run.target} as one"
+        return f"{self.active} alone"
+
     def with_merging(self, merging: MergeRecord) -> Registry:
         """A copy with the merge of an upgrade added or replaced."""
         return replace(self, merging={**self.merging, merging.target: merging})

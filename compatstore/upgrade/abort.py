@@ -55,9 +55,16 @@ def _drop(catalog: Catalog, target: str) -> VersionChange:
     if begun:
         edit(catalog.store, change, HistoryEntry("abort", target, note=f"was in state {before.runs[target].state}"))
     dropped = drop_leftovers(catalog, before.record(target))
-    active = catalog.registry().active
-    missing = catalog.store.count(unsearchable(catalog.registry(), active))
-    return VersionChange(active, active, missing, changed=begun or bool(dropped), dropped=dropped)
+    after = catalog.registry()
+    return VersionChange(
+        after.active,
+        after.active,
+        catalog.store.count(unsearchable(after, after.active)),
+        changed=begun or bool(dropped),
+        dropped=dropped,
+        serving=after.answering,
+        served_before=before.answering,
+    )
 
 
 def _require_abortable(catalog: Catalog, registry: Registry, target: str) -> None:

@@ -77,6 +77,14 @@ def cut_over(
     """
     controls = controls or Controls()
     missing = check_cutover(catalog, target)
+    before = catalog.registry().answering
+    change = _change(catalog, target, missing, force, serving, controls)
+    return replace(change, serving=catalog.registry().answering, served_before=before)
+
+
+def _change(
+    catalog: Catalog, target: str, missing: int, force: bool, serving: Served | None, controls: Controls
+) -> VersionChange:
     if run_of(catalog.registry(), target) is None:  # it is active, and the version before it is retired
         # A fusion ended with its source.
         return VersionChange(target, target, missing, changed=serving != "fused" and serve(catalog, target, serving))

@@ -44,9 +44,14 @@ def expand(context: UpgradeContext) -> RunRecord:
     catalog.store.add_columns(columns.fields)
     fence = catalog.store.fence_of(run.target)
     number = 0 if fence is None else fence.number
-    run = replace(run, state=HOP, begun=number, lease=number if record.columns is None else 0)
+    run = replace(run, state=HOP)
+    if not run.begun:  # it is no upgrade that was rolled back and goes on
+        run = replace(run, begun=number, lease=number if record.columns is None else 0)
 
     def change(state: Registry) -> Registry:
+        former = state.runs.get(run.target)
+        if former is not None and former.path != run.path:  # what was chosen for other vectors
+            state = replace(state, serving={name: one for name, one in state.serving.items() if name != run.target})
         record = replace(state.record(run.target), columns=columns, retired=False, reserved=False)
         record = replace(record, input_version=run.source)
         record = record.without_index()  # that an earlier upgrade built

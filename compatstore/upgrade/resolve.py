@@ -19,7 +19,7 @@ from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.lesson import Learner
 from compatstore.upgrade.path import find_path
 from compatstore.upgrade.requests.backfill import Backfill, write_mode_of
-from compatstore.upgrade.states import EXPAND, run_of
+from compatstore.upgrade.states import EXPAND, ROLLED_BACK, run_of
 
 
 def resolve_run(
@@ -85,7 +85,7 @@ def _begin(catalog: Catalog, snapshot: Snapshot, target: str, via: str | None) -
             found=f"{target} is active",
             fix="See: compatstore status GALLERY",
         )
-    return RunRecord(
+    run = RunRecord(
         target=target,
         source=_source(catalog, snapshot, target, via),
         previous=registry.active,
@@ -96,6 +96,11 @@ def _begin(catalog: Catalog, snapshot: Snapshot, target: str, via: str | None) -
         seed=0,
         started_at=now(),
     )
+    former = registry.runs.get(target)
+    if former is None or former.state != ROLLED_BACK or former.source != run.source:
+        return run
+    # The vectors are still there: it is the same upgrade, with what it has spent and how it is served.
+    return replace(run, started_at=former.started_at, begun=former.begun, lease=former.lease, reads=former.reads)
 
 
 def _source(catalog: Catalog, snapshot: Snapshot, target: str, via: str | None) -> str:

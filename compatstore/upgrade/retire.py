@@ -128,7 +128,14 @@ def _retire(catalog: Catalog, name: str, drop_adopted: bool) -> VersionChange:
     dropped = drop_leftovers(catalog, record)
     changed = record.columns is not None or bool(dropped)
     return VersionChange(
-        registry.active, registry.active, missing, changed=changed, dropped=dropped, fusion_ended=ended
+        registry.active,
+        registry.active,
+        missing,
+        changed=changed,
+        dropped=dropped,
+        serving=catalog.registry().answering,
+        served_before=registry.answering,
+        fusion_ended=ended,
     )
 
 

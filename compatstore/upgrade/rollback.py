@@ -31,19 +31,25 @@ def roll_back(catalog: Catalog, target: str | None = None) -> VersionChange:
     if target is not None:
         registry.record(target)
     undone = _run_to_undo(registry, target).target
-    before: list[str] = []
+    before: list[Registry] = []
 
     def flip(state: Registry) -> Registry:
         run = _run_to_undo(state, undone)
-        before[:] = [state.active]
+        before[:] = [state]
         return replace(state, active=_return_to(state, run)).with_run(replace(run, state=ROLLED_BACK))
 
     active = _return_to(registry, registry.runs[undone])
     entry = HistoryEntry("rollback", undone, note=f"to {active}")
-    active = edit(catalog.store, flip, entry).active
+    after = edit(catalog.store, flip, entry)
     with contextlib.suppress(StorageError):  # it is rolled back already
         ask_to_stop(LeaseTable(catalog.store.location), undone, "rollback")
-    return VersionChange(active, before[0], catalog.store.count(unsearchable(catalog.recorded(), active)))
+    return VersionChange(
+        after.active,
+        before[0].active,
+        catalog.store.count(unsearchable(after, after.active)),
+        serving=after.answering,
+        served_before=before[0].answering,
+    )
 
 
 def _return_to(registry: Registry, run: RunRecord) -> str:

@@ -81,6 +81,8 @@ class VersionChange:
         missing: Rows without a vector in the active version.
         changed: Whether anything changed.
         dropped: Columns that were dropped.
+        serving: Which vectors answer searches now: "v2 alone", "v1 and v2 as one".
+        served_before: Which ones did before.
         fusion_ended: How the fusion that searches used was chosen, and what it gave over the target alone; None where
             searches go on as before.
     """
@@ -90,4 +92,6 @@ class VersionChange:
     missing: int
     changed: bool = True
     dropped: tuple[str, ...] = ()
+    serving: str = ""
+    served_before: str = ""
     fusion_ended: WeightChoice | None = None
