@@ -279,12 +279,12 @@ class Cache:
     def _follow(self) -> None:
         """Bring the state to the latest table version."""
         state, snapshot = self._open(), self._catalog.store.snapshot()
-        if snapshot is state.snapshot or snapshot.version == state.version:
+        if snapshot is state.snapshot:
             return
         with self._following:
             snapshot = self._catalog.store.snapshot()
             state = self._open()
-            if snapshot.version != state.version:
+            if snapshot is not state.snapshot:
                 self._state = self._read(state, snapshot)
 
     def _read(self, state: CacheState | None, snapshot: Snapshot) -> CacheState:

@@ -32,7 +32,7 @@ from compatstore.storage.lease_files import Fence
 from compatstore.storage.records import STORED, ArtifactRecord, VersionRecord
 from compatstore.storage.registry import Registry
 from compatstore.storage.snapshot import Snapshot
-from compatstore.storage.store import Store
+from compatstore.storage.store import Store, is_same
 from compatstore.versions import EmbeddingVersion, require_usable_name
 
 CODE, SENDS = "python:", "openai:"
@@ -77,7 +77,7 @@ class Catalog:
         self._artifacts: dict[str, Artifact] = {}
         self._manifests: dict[str, Manifest] = {}
         # A search reads the registry of its snapshot; parsing it again for the same table version would be waste.
-        self._read: tuple[int, Registry | None, tuple[Misfit, ...]] = (0, None, ())
+        self._read: tuple[Snapshot | None, Registry | None, tuple[Misfit, ...]] = (None, None, ())
         self._given_up: str | None = None
         state = self.recorded()
         for name, encoder in (encoders or {}).items():
@@ -137,11 +137,11 @@ class Catalog:
         refuse(found, registry, snapshot, self.store.location)
 
     def _look(self, snapshot: Snapshot) -> tuple[Registry, tuple[Misfit, ...]]:
-        version, registry, found = self._read
-        if registry is None or version != snapshot.version:
+        known, registry, found = self._read
+        if registry is None or known is None or (snapshot is not known and not is_same(snapshot, known)):
             registry = registry_module.read(snapshot, self.store.location.uri)
             found = misfits(registry, snapshot.schema)
-            self._read = (snapshot.version, registry, found)
+            self._read = (snapshot, registry, found)
         return registry, found
 
     def add_version(self, version: EmbeddingVersion) -> VersionRecord:

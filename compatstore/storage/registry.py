@@ -8,6 +8,7 @@ history, which lands in the same commit.
 from __future__ import annotations
 
 import json
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -53,6 +54,7 @@ class Registry:
         history_page: SHA-256 of the last page of the history, "" while there is none.
         serving: How upgrades are served by both of their versions, by their target.
         merging: How the two parts of upgrades without a hop are merged, by their target.
+        made: Random, of the moment when the table became a gallery: another one in its place has another.
     """
 
     id_column: str
@@ -67,6 +69,7 @@ class Registry:
     history_page: str = ""
     serving: Mapping[str, ServingRecord] = field(default_factory=dict)
     merging: Mapping[str, MergeRecord] = field(default_factory=dict)
+    made: str = ""
 
     def __post_init__(self) -> None:
         """Refuse names that contradict each other: they become names of columns and of files beside the table."""
@@ -287,6 +290,7 @@ def start(store: Store, registry: Registry, entry: HistoryEntry) -> None:
         raise InvalidInput(
             f"make {store.location.name} a gallery", found="it is one already", fix="Open it with Gallery.open."
         )
+    registry = replace(registry, made=secrets.token_hex(8))
     store.retry("write the registry", lambda: _swap(store, snapshot, registry, entry))
 
 

@@ -113,7 +113,7 @@ class Store:
                 return self._snapshot
             changed, now = self._versions_changed(), time.time_ns()
             self._dataset.checkout_latest()
-            if self._snapshot.version != self._dataset.version:
+            if not is_same(self._dataset, self._snapshot):
                 self._snapshot = self._dataset.checkout_version(self._dataset.version)
             self._settled = changed if 0 <= changed <= now - RECENT_NS else -1
             return self._snapshot
@@ -253,6 +253,15 @@ class Store:
         writer = self.writer()
         if name in writer.tags.list():
             writer.tags.delete(name)
+
+
+def is_same(one: Snapshot, other: Snapshot) -> bool:
+    """Whether two open tables are one version of one table.
+
+    A table that was removed and made again may have as many versions; the registry in its config tells it from the
+    former one.
+    """
+    return bool(one.version == other.version and one.config() == other.config())
 
 
 class _RemoteVersions:
