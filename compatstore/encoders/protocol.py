@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from compatstore.arrays import FloatArray
 from compatstore.boundary import checked
-from compatstore.errors import DimensionMismatch, InvalidInput, SourceError
+from compatstore.errors import DimensionMismatch, FingerprintMismatch, InvalidInput, SourceError
 
 
 @runtime_checkable
@@ -151,10 +151,12 @@ def _encode_readable(
 ) -> Encoded:
     positions = list(range(len(sources)))
     failures: dict[int, str] = {}
-    vectors = np.empty((0, encoder.dim), np.float32)
+    dim, fingerprint = encoder.dim, encoder.fingerprint
+    vectors = np.empty((0, dim), np.float32)
     while positions:
         try:
-            vectors = _checked(encoder, encode([sources[i] for i in positions]), len(positions))
+            vectors = _checked(encoder, encode([sources[i] for i in positions]), len(positions), dim)
+            require_same_model(encoder, fingerprint)
             break
         except SourceError as error:
             if not error.failures or not error.failures.keys() <= set(range(len(positions))):
@@ -164,10 +166,29 @@ def _encode_readable(
     return _finite(vectors, np.array(positions, np.int64), failures)
 
 
-def _checked(encoder: Encoder, vectors: FloatArray, rows: int) -> FloatArray:
+def require_same_model(encoder: Encoder, fingerprint: str) -> None:
+    """Refuse vectors of an encoder that has become another model since it was first asked.
+
+    Raises:
+        FingerprintMismatch: It has.
+    """
+    if encoder.fingerprint != fingerprint:
+        raise FingerprintMismatch(
+            f"encode with {type(encoder).__name__}",
+            expected=f"the model that it was ({fingerprint})",
+            found=f"{encoder.fingerprint}: its fingerprint has changed",
+            fix="Nothing of this batch is stored. Bring the former model back, or upgrade to this one as a version of "
+            "its own.",
+        )
+
+
+def _checked(encoder: Encoder, vectors: Any, rows: int, dim: int) -> FloatArray:
     asked = f"encode {rows} sources with {type(encoder).__name__}"
-    if vectors.shape != (rows, encoder.dim):
-        raise DimensionMismatch(asked, expected=f"shape {(rows, encoder.dim)}", found=f"{vectors.shape}")
+    if not isinstance(vectors, np.ndarray):
+        fix = "Return np.asarray(vectors, np.float32) from the encoder."
+        raise InvalidInput(asked, expected="a NumPy array", found=type(vectors).__name__, fix=fix)
+    if vectors.shape != (rows, dim):
+        raise DimensionMismatch(asked, expected=f"shape {(rows, dim)}", found=f"{vectors.shape}")
     if vectors.dtype != np.float32:
         raise InvalidInput(asked, expected="float32", found=f"{vectors.dtype}", fix="Cast inside the encoder.")
     return vectors

@@ -18,6 +18,7 @@ from compatstore.encoders import Derived, Encoder, from_spec
 from compatstore.errors import (
     AlreadyExists,
     CorruptArtifact,
+    DimensionMismatch,
     FingerprintMismatch,
     Incompatible,
     InvalidInput,
@@ -310,7 +311,7 @@ class Catalog:
     def _find(self, known: dict[str, Encoder], record: VersionRecord, *, side: bool) -> Encoder | None:
         spec = record.side_encoder if side else record.encoder
         if record.name in known:
-            return known[record.name]
+            return _require_model(record, known[record.name], side=side)
         base = None if side else self._at_hand(record.base_model or record.model)
         if base is None and not spec:
             return None
@@ -355,6 +356,10 @@ def _require_model(record: VersionRecord, encoder: Encoder, *, side: bool) -> En
             found=encoder.fingerprint,
             fix="Use that model, or register this one as a version of its own.",
         )
+    dim = record.side_dim if side else record.dim
+    if encoder.dim != dim:
+        asked = f"use {type(encoder).__name__} for version {record.name}"
+        raise DimensionMismatch(asked, expected=f"{dim} values, as it was registered with", found=f"{encoder.dim}")
     return encoder
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from compatstore.arrays import Digests, FloatArray, Id, RowNumbers
 from compatstore.encoders import Bill, Encoded, Encoder, Metered, encode_readable, meter, metered
 from compatstore.encoders.portable import PortableEncoder
-from compatstore.encoders.protocol import NOT_FINITE
+from compatstore.encoders.protocol import NOT_FINITE, require_same_model
 from compatstore.errors import AllowanceSpent, EncoderFailed, InvalidInput, NonFiniteVectors, first_offenders
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.backfilling.throttle import Backoff, Hangs, may_pass, with_retries, within
@@ -97,6 +97,9 @@ class Embedder:
     rng: random.Random = field(default_factory=random.Random)
     side_encoder: Encoder | None = None
     form: VectorForm = field(default_factory=lambda: VectorForm("float32", "dot"))
+
+    def __post_init__(self) -> None:
+        self.models = [(one, one.fingerprint) for one in (self.encoder, self.side_encoder) if one is not None]
 
     def embed(self, batch: ItemBatch) -> Embedded:
         """Embed a batch, as far as the money of the call allows where tries are billed again.
@@ -226,6 +229,8 @@ class _Attempt:
             encoded = within(limit, lambda: self._embedder.form.keep(encode_readable(encoder, inputs)))
             rows = np.asarray(part, np.int64)[encoded.readable]
             side = within(limit, lambda: self._side(rows))
+            for model, fingerprint in self._embedder.models:
+                require_same_model(model, fingerprint)
         except Hangs:
             raise EncoderFailed(
                 self._asked(part),
