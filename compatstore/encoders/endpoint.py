@@ -7,6 +7,9 @@
 | 400, 413, 422 | `Refused`: the caller finds out which of its inputs is at fault |
 | all others | an error that no further try would mend |
 
+A request has a deadline as a whole, whatever trickles in meanwhile, and an answer a limit of bytes, of what it is when
+unpacked.
+
 An answer that did not arrive may have been billed, and is counted as billed: a limit of money must hold. A 5xx of the
 endpoint itself is not billed, one of a gateway before it may be.
 """
@@ -14,9 +17,11 @@ endpoint itself is not billed, one of a gateway before it may be.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import random
 import time
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -26,16 +31,21 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 from urllib.request import getproxies, proxy_bypass
 
 from compatstore.boundary import checked
+from compatstore.encoders.deadlines import deadline
 from compatstore.encoders.metering import Bill, Meter, meter
 from compatstore.errors import AllowanceSpent, EncoderFailed, InvalidInput
 
 if TYPE_CHECKING:
     import urllib3
 
+log = logging.getLogger("compatstore.encoders")
+
 LIMITED, BUSY = 429, (503, 529)
 GATEWAY, PASSING = (502, 504), (408, 409, 425)
 AT_FAULT = (400, 413, 422)
 FIRST_WAIT, LONGEST_WAIT, LEAST_WAIT = 0.5, 60.0, 0.01  # seconds
+LONGEST_ASKED = 86_400.0  # seconds that an endpoint may make its caller wait
+MOST_OF_AN_ERROR = 2**16  # bytes that are read of an answer without embeddings
 USED_UP = ("insufficient_quota", "billing_hard_limit_reached")  # codes of a 429 that no wait mends
 LONGEST_TOLD = 200  # characters of an endpoint's own message
 
@@ -47,6 +57,16 @@ class _Tries:
     limited: int = 0
     failed: int = 0
     lost: int = 0
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What came back: its data unpacked, and no longer than it may be."""
+
+    status: int
+    reason: str | None
+    headers: Mapping[str, str]
+    data: bytes
 
 
 class Refused(Exception):  # noqa: N818  (a signal to the caller, who knows what it has asked)
@@ -81,12 +101,13 @@ class Endpoint:
         self.url, self.key_env, self._timeout, self._retries = url, key_env, timeout, retries
         self._random = random.Random()
 
-    def post(self, document: Mapping[str, Any], expected: Bill) -> tuple[Any, int]:
+    def post(self, document: Mapping[str, Any], expected: Bill, most_bytes: int) -> tuple[Any, int]:
         """Ask, and give what the answer holds.
 
         Args:
             document: What is sent, as JSON.
             expected: What an answer will be billed, about: charged for each one that was lost, where none arrives.
+            most_bytes: Length of an answer at most, unpacked.
 
         Returns:
             The answer, and how many before it were lost, which may have been billed as this one is.
@@ -99,16 +120,16 @@ class Endpoint:
         """
         tries = _Tries()
         try:
-            return self._until_answered(json.dumps(document).encode(), expected, tries), tries.lost
+            return self._until_answered(json.dumps(document).encode(), expected, most_bytes, tries), tries.lost
         except BaseException:
             for _ in range(tries.lost):
                 meter().charge(expected)
             raise
 
-    def _until_answered(self, body: bytes, expected: Bill, tries: _Tries) -> Any:
+    def _until_answered(self, body: bytes, expected: Bill, most_bytes: int, tries: _Tries) -> Any:
         call = meter()
         while True:
-            answer, fault, lost = self._send(body)
+            answer, fault, lost = self._send(body, most_bytes)
             if answer is not None and answer.status == 200:
                 read = _parsed(answer.data)
                 if read is not None:
@@ -116,6 +137,8 @@ class Endpoint:
                 fault, lost = "an answer that is no JSON", True
             tries.lost += lost
             asked = None if answer is None else _asked_wait(answer.headers)
+            if asked is not None and asked > LONGEST_ASKED:
+                raise self._refusal(f"{fault}: it asks to be left alone for {asked / 86_400:.3g} days")
             if answer is not None and (answer.status == LIMITED or (answer.status in BUSY and asked is not None)):
                 if _code(answer.data) in USED_UP:
                     raise self._refusal(f"{fault}: the quota of this account is used up")
@@ -131,22 +154,52 @@ class Endpoint:
             else:
                 raise self._refusal(fault)
             self._require_money(call, expected, tries.lost, fault)
+            log.warning("%s: %s; asked again in %.1f s", self._place, fault, wait)
             self._wait(call, wait, fault)
 
-    def _send(self, body: bytes) -> tuple[urllib3.BaseHTTPResponse | None, str, bool]:
+    def _send(self, body: bytes, most_bytes: int) -> tuple[_Answer | None, str, bool]:
         """Send once: the answer or None, what is wrong with it, and whether it may have been billed for nothing."""
         from urllib3.exceptions import ConnectTimeoutError, HTTPError, NewConnectionError
 
-        try:
-            answer = self._pool.request("POST", self.url, body=body, headers=self._headers(), redirect=False)
-        except HTTPError as error:  # of urllib3: whatever goes wrong before an answer is there
-            sent = not isinstance(error, NewConnectionError | ConnectTimeoutError)
-            return None, f"{type(error).__name__}: {self._struck(str(error))}", sent
+        with deadline(self._timeout) as passed:
+            try:
+                answer = self._answer(body, most_bytes)
+            except (
+                HTTPError,
+                OSError,
+                ValueError,
+                zlib.error,
+            ) as error:  # whatever goes wrong before an answer is there
+                sent = not isinstance(error, NewConnectionError | ConnectTimeoutError)
+                late = f"no whole answer within {self._timeout:g} s" if passed() else ""
+                return None, late or f"{type(error).__name__}: {self._struck(str(error))}", sent
         if answer.status == 200:
             return answer, "", False
-        fault = f"{answer.status} {answer.reason or ''}".strip()
+        fault = self._struck(f"{answer.status} {answer.reason or ''}")
         told = self._struck(_message(answer.data))
         return answer, f"{fault}: {told}" if told else fault, answer.status in GATEWAY
+
+    def _answer(self, body: bytes, most_bytes: int) -> _Answer:
+        """Ask once, and read no more than an answer may have."""
+        got = self._pool.request(
+            "POST", self.url, body=body, headers=self._headers(), redirect=False, preload_content=False
+        )
+        try:
+            most = most_bytes if got.status == 200 else MOST_OF_AN_ERROR
+            data = got.read(most + 1, decode_content=False)
+            packed = got.headers.get("content-encoding", "identity").strip().lower()
+            if packed in ("gzip", "deflate"):
+                data = zlib.decompressobj(47).decompress(data, most + 1)
+            elif packed not in ("identity", ""):
+                raise self._refusal(f"an answer packed as {self._struck(packed)}, which was not asked for")
+            if len(data) > most and got.status == 200:
+                raise self._refusal(f"an answer of more than {most:,} bytes")
+            answer = _Answer(got.status, got.reason, got.headers, data)
+        except BaseException:
+            got.close()
+            raise
+        got.release_conn() if len(data) <= most else got.close()
+        return answer
 
     def _headers(self) -> dict[str, str]:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
@@ -218,13 +271,11 @@ class Endpoint:
 
     @cached_property
     def _pool(self) -> urllib3.PoolManager:
-        import urllib3
+        from compatstore.encoders.deadlines import pool_of
 
         host = urlsplit(self.url).hostname or ""
         proxy = None if proxy_bypass(host) else getproxies().get(urlsplit(self.url).scheme)
-        if proxy:
-            return urllib3.ProxyManager(proxy, retries=False, timeout=self._timeout)
-        return urllib3.PoolManager(retries=False, timeout=self._timeout)
+        return pool_of(proxy, self._timeout)
 
 
 def joined(base: str, path: str) -> str:

@@ -27,6 +27,10 @@ from compatstore.errors import EncoderFailed, InvalidInput, SourceError
 
 TOKENS_A_BYTE = 0.25  # of English text, before the first answer tells
 BARREN_REQUESTS = 16  # refused in a row before the first that is answered: then no single text is at fault
+ANSWER_BYTES, VALUE_BYTES = 2**16, 40  # of an answer at most, and of each value in it
+UNKNOWN_DIM = 2**15  # values of an embedding at most, before its length is known
+MOST_TOKENS = 2**40  # of an answer; whatever counts more does not count tokens
+NO_EMBEDDING = "the endpoint gave null in place of its embedding"
 MOST_BYTES = 64 * 2**20  # of vectors that are kept for a call to come
 
 
@@ -108,7 +112,9 @@ class OpenAICompatible(TextEncoder):
     def dim(self) -> int:
         """Length of an embedding, asked of the endpoint where it was not said."""
         if self._dim is None:
-            self._dim = int(self._ask(["dimension"]).shape[1])
+            (vector,) = self._ask(["dimension"])
+            assert vector is not None  # `_read` refuses an answer without any
+            self._dim = len(vector)
         return self._dim
 
     @cached_property
@@ -185,14 +191,16 @@ class OpenAICompatible(TextEncoder):
                     parts.extendleft([part[len(part) // 2 :], part[: len(part) // 2]])
             else:
                 self._proven = True
-                found.update(zip(part, vectors, strict=True))
+                failures.update({text: NO_EMBEDDING for text, one in zip(part, vectors, strict=True) if one is None})
+                found.update({text: one for text, one in zip(part, vectors, strict=True) if one is not None})
 
-    def _ask(self, texts: list[str]) -> FloatArray:
-        """Send one request: (n, dim) float32, and its bill to the meter of the call."""
+    def _ask(self, texts: list[str]) -> list[FloatArray | None]:
+        """Send one request: a vector, (dim,) float32, or None for each text, and its bill to the meter of the call."""
         shorter = {} if self.dimensions is None else {"dimensions": self.dimensions}
         document = {"model": self.model, "input": texts, "encoding_format": "float", **shorter}
         expected = self._expected(texts)
-        answer, lost = self._endpoint.post(document, expected)
+        most_bytes = ANSWER_BYTES + len(texts) * (self._dim or UNKNOWN_DIM) * VALUE_BYTES
+        answer, lost = self._endpoint.post(document, expected, most_bytes)
         usage = answer.get("usage") if isinstance(answer, dict) else None
         tokens = _count(usage, "total_tokens", "prompt_tokens")
         for _ in range(1 + lost):  # an answer that was lost has the same texts, and the same tokens
@@ -202,8 +210,8 @@ class OpenAICompatible(TextEncoder):
                 self._tokens, self._bytes = self._tokens + tokens, self._bytes + _bytes(texts)
         return self._read(answer, len(texts))
 
-    def _read(self, answer: Any, rows: int) -> FloatArray:
-        """The embeddings of an answer, in the order of its texts: (rows, dim) float32."""
+    def _read(self, answer: Any, rows: int) -> list[FloatArray | None]:
+        """The embeddings of an answer, in the order of its texts: (dim,) float32, or None where it has null."""
         asked = f"read what {self.model} answers"
         data = answer.get("data") if isinstance(answer, dict) else None
         expected = f"data with {rows} embeddings" + (f" of {self._dim} values" if self._dim else "")
@@ -214,14 +222,21 @@ class OpenAICompatible(TextEncoder):
         if sorted(place for place in places if isinstance(place, int)) != list(range(rows)):
             raise EncoderFailed(asked, expected=expected, found="other numbers of texts", fix=_OTHER)
         try:
-            vectors = {place: _vector(one.get("embedding")) for place, one in zip(places, data, strict=True)}
+            vectors = {
+                place: None if one.get("embedding", "") is None else _vector(one.get("embedding"))
+                for place, one in zip(places, data, strict=True)
+            }
         except (TypeError, ValueError, binascii.Error) as error:
             raise EncoderFailed(asked, expected=expected, found=f"{type(error).__name__}", fix=_OTHER) from error
-        lengths = {len(vector) for vector in vectors.values()}
+        lengths = {len(vector) for vector in vectors.values() if vector is not None}
+        if not lengths and self._proven:
+            return [None] * rows
+        if not lengths:
+            raise EncoderFailed(asked, expected=expected, found="null in place of all of them", fix=_OTHER)
         if len(lengths) != 1 or lengths - {self._dim or max(lengths)} or not min(lengths):
             found = f"embeddings of {', '.join(map(str, sorted(lengths)))} values"
             raise EncoderFailed(asked, expected=expected, found=found, fix="Name the length that it gives: dim.")
-        return np.stack([vectors[place] for place in range(rows)])
+        return [vectors[place] for place in range(rows)]
 
     def _expected(self, texts: list[str]) -> Bill:
         with self._lock:
@@ -266,7 +281,7 @@ def _bytes(texts: Iterable[str]) -> int:
 
 def _count(usage: Any, *names: str) -> int | None:
     values = [usage.get(name) for name in names] if isinstance(usage, dict) else []
-    return next((value for value in values if isinstance(value, int) and value >= 0), None)
+    return next((value for value in values if isinstance(value, int) and 0 <= value < MOST_TOKENS), None)
 
 
 def _vector(given: Any) -> FloatArray:

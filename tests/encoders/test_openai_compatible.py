@@ -209,7 +209,7 @@ def test_nobody_at_the_address_is_an_error_and_no_bill() -> None:
 
 def test_a_slow_endpoint_is_given_up_on_and_may_have_billed() -> None:
     server = EmbeddingServer(Rules(latency=0.6))
-    with server, metered(lambda _: None) as call, pytest.raises(EncoderFailed, match=r"[Tt]imed? ?out"):
+    with server, metered(lambda _: None) as call, pytest.raises(EncoderFailed, match="within 0.05 s|[Tt]imed? ?out"):
         encoder_of(server, timeout=0.05, retries=1).encode(["a b"])
     assert call.bill.tokens > 0
 
@@ -297,7 +297,7 @@ def test_settings_out_of_their_range_are_refused(settings: dict[str, object]) ->
         ({"data": []}, "data with 1 embeddings"),
         ({"data": [{"embedding": "no base64!"}]}, "Error"),
         ({"data": [{"embedding": [[1.0]]}]}, "ValueError"),
-        ({"data": [{"embedding": None}]}, "Error|ValueError"),
+        ({"data": [{"embedding": None}]}, "null in place of all"),
         ({"data": [{"embedding": [1.0, 2.0]}]}, "embeddings of 2 values"),
         ({"data": [{"embedding": []}]}, "embeddings of 0 values"),
         ({"data": [{"embedding": [0.0] * 32, "index": 7}]}, "other numbers"),
