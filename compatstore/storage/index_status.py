@@ -50,13 +50,13 @@ class IndexStatus:
     changed: float
 
 
-def index_status(store: Store, version: str) -> IndexStatus:
-    """Read what is known of a version's index; read-only.
+def index_status(store: Store, version: str, snapshot: Snapshot | None = None) -> IndexStatus:
+    """Read what is known of a version's index, as of now or of an open snapshot; read-only.
 
     Raises:
         UnknownVersion: The gallery keeps no vectors of that version.
     """
-    snapshot = store.snapshot()
+    snapshot = snapshot or store.snapshot()
     registry = read(snapshot, store.location.uri)
     record, columns = registry.record(version), registry.columns(version)
     vectors = int(snapshot.count_rows(columns.present))
@@ -153,5 +153,7 @@ def _share_since(index: Any, statistics: dict[str, Any], measured_at: str) -> fl
     rows = [int(count) for count in statistics.get("num_indexed_rows_per_delta", [])]
     if not measured_at or not sum(rows):
         return 1.0
-    made = [delta.created_at.isoformat(timespec="microseconds") for delta in index.segments]
+    # An index of an early release of Lance does not say when it was made: before the measurement, then.
+    times = [delta.created_at for delta in index.segments]
+    made = ["" if at is None else at.isoformat(timespec="microseconds") for at in times]
     return sum(count for count, at in zip(rows, made, strict=False) if at > measured_at) / sum(rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 
 from compatstore.errors import CompatStoreError, GalleryNotFound
@@ -37,7 +38,7 @@ from compatstore.verification.records import (
 )
 from compatstore.verification.rows import check_missing, check_rows
 
-ATTEMPTS = 3
+ATTEMPTS = 5
 Check = Callable[[CheckContext], Iterable[Finding]]
 
 CHECKS: dict[str, Check] = {
@@ -67,14 +68,21 @@ def verify(catalog: Catalog) -> Verification:
     """Make all checks, of one table version; read-only, in bounded memory.
 
     Whatever is wrong becomes a finding; also a check that cannot be carried out, because a file is gone or unreadable.
-    Where the version itself went meanwhile, the checks are made of the latest one.
+    Where others wrote meanwhile, checks that found something wrong are made again of the latest version: files beside
+    the table, and those of an old version that a clean-up removed, may be gone for a good reason.
     """
     try:
-        for _ in range(ATTEMPTS):
+        context = CheckContext.of(catalog)
+        found = {name: tuple(_carry_out(name, check, context)) for name, check in CHECKS.items()}
+        for attempt in range(ATTEMPTS):
+            doubtful = [name for name, findings in found.items() if any(one.severity != "note" for one in findings)]
+            latest = CheckContext.of(catalog)
+            if not doubtful or latest.snapshot is context.snapshot:
+                break
+            time.sleep(0.1 * attempt)
             context = CheckContext.of(catalog)
-            findings = tuple(finding for name, check in CHECKS.items() for finding in _carry_out(name, check, context))
-            if not findings or catalog.store.has_version(context.snapshot.version):
-                break  # else a clean-up after many writes removed the version that was read, with its files
+            found |= {name: tuple(_carry_out(name, CHECKS[name], context)) for name in doubtful}
+        findings = tuple(finding for name in CHECKS for finding in found[name])
     except CompatStoreError as error:
         return _unopened(catalog.store.location, error)
     return Verification(

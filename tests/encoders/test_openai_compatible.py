@@ -209,7 +209,7 @@ def test_nobody_at_the_address_is_an_error_and_no_bill() -> None:
 
 def test_a_slow_endpoint_is_given_up_on_and_may_have_billed() -> None:
     server = EmbeddingServer(Rules(latency=0.6))
-    with server, metered(lambda _: None) as call, pytest.raises(EncoderFailed, match="within 0.05 s|[Tt]imed? ?out"):
+    with server, metered(lambda _: None) as call, pytest.raises(EncoderFailed, match=r"within 0.05 s|[Tt]imed? ?out"):
         encoder_of(server, timeout=0.05, retries=1).encode(["a b"])
     assert call.bill.tokens > 0
 

@@ -1,0 +1,39 @@
+"""Looking at a gallery whose upgrade another process begins, ends and drops: nothing false is found."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+
+import numpy as np
+import pytest
+
+import compatstore as cs
+from states import BATCHES, open_with_encoder
+
+
+def rival(path, seconds):
+    end, rounds = time.monotonic() + seconds, 0
+    gallery = open_with_encoder(path)
+    while time.monotonic() < end:
+        gallery.upgrade("v2", backfill=cs.Backfill(share=0.25, write_mode="rewrite_columns"), run=BATCHES)
+        gallery.abort("v2") if rounds % 2 else gallery.retire("v2")
+        rounds += 1
+
+
+@pytest.mark.full
+def test_what_looks_at_it_finds_nothing_wrong(at):
+    path = at("upgradable")
+    process = multiprocessing.get_context("spawn").Process(target=rival, args=(path, 6.0))
+    process.start()
+    looks = 0
+    while process.is_alive():
+        gallery = open_with_encoder(path)
+        gallery.status()
+        gallery.plan("v2")
+        assert gallery.count() == 239
+        assert gallery.search(np.ones(24, np.float32), k=3, version="v1").num_rows == 3
+        assert [finding for finding in gallery.verify().findings if finding.severity != "note"] == []
+        looks += 1
+    assert process.exitcode == 0
+    assert looks > 3
