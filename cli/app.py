@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import platform
 import signal
@@ -33,11 +34,14 @@ from compatstore.cli.exit_codes import EXPLANATION, STOPPED, UNEXPECTED, exit_co
 from compatstore.cli.logs import Log, asked_for
 from compatstore.cli.output import Output
 from compatstore.cli.verb import shown_examples
-from compatstore.errors import CompatStoreError
+from compatstore.errors import CompatStoreError, StorageError
 from compatstore.visible import visible
 
 # malloc's parameter of glibc for the number of its arenas, and the variable by which a user sets it.
 M_ARENA_MAX, ARENAS = -8, "MALLOC_ARENA_MAX"
+
+
+NOT_WRITTEN = (errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EBADF)
 
 
 class App(click.Group):
@@ -137,13 +141,22 @@ def main() -> None:
     asked = completion.VARIABLE in os.environ  # by a shell: nothing but completions may reach somebody's prompt
     if asked:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115  (until the program ends)
+    # A stream that was closed before the program began is None.
+    sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")  # what the terminal's encoding lacks ends no command
     _one_arena_a_core()
     try:
         app(prog_name="compatstore")
-    except Exception:
+    except Exception as error:
+        if isinstance(error, OSError) and error.filename is None and error.errno in NOT_WRITTEN:
+            _silence(sys.stdout)
+            failed = StorageError(
+                "write what it says", expected="an output that takes it", found=os.strerror(error.errno)
+            )
+            click.echo(f"Error: {failed}", err=True)
+            sys.exit(exit_code(failed))
         # The traceback holds text of other libraries.
         for line in traceback.format_exc().splitlines():
             click.echo(visible(line), err=True)

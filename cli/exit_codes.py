@@ -36,7 +36,7 @@ BUSY = 10
 GATE_FAILED = 11
 STOPPED = 128  # plus the number of the signal, as shells count
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+HANGUP = [signal.SIGHUP] if hasattr(signal, "SIGHUP") else []  # the terminal has gone; Windows has none
 _META = "compatstore.stopped_by"
 
 _CODES: dict[type[CompatStoreError], int] = {
@@ -87,7 +87,7 @@ def stop_on_signals() -> Iterator[Callable[[], bool]]:
     output = click.get_current_context().find_object(Output)
     log = None if output is None else output.log
     received: list[int] = []
-    before = {number: signal.getsignal(number) for number in SIGNALS}
+    before = _handlers()
 
     def ask(number: int, _frame: FrameType | None) -> None:
         received.append(number)
@@ -96,7 +96,7 @@ def stop_on_signals() -> Iterator[Callable[[], bool]]:
         line = f"\n{said}\n" if log is None else log.line("stopping", {"message": said, "signal": number}) + "\n"
         os.write(2, line.encode())  # safe in a handler
 
-    _answer(dict.fromkeys(SIGNALS, ask))
+    _answer(dict.fromkeys(before, ask))
     try:
         yield lambda: bool(received)
     except Interrupted:
@@ -110,19 +110,25 @@ def stop_on_signals() -> Iterator[Callable[[], bool]]:
 @contextmanager
 def end_on_signals() -> Iterator[None]:
     """Let the first signal end the block by KeyboardInterrupt, and the program: further ones disturb no tidying up."""
-    meta, before = click.get_current_context().meta, {number: signal.getsignal(number) for number in SIGNALS}
+    meta, before = click.get_current_context().meta, _handlers()
 
     def stop(number: int, _frame: FrameType | None) -> None:
-        _answer(dict.fromkeys(SIGNALS, signal.SIG_IGN))
+        _answer(dict.fromkeys(before, signal.SIG_IGN))
         meta[_META] = STOPPED + number
         raise KeyboardInterrupt
 
-    _answer(dict.fromkeys(SIGNALS, stop))
+    _answer(dict.fromkeys(before, stop))
     try:
         yield
     finally:
         if _META not in meta:
             _answer(before)
+
+
+def _handlers() -> dict[signal.Signals, Any]:
+    """What answers the signals that end a command; not one that whoever started it lets pass, as `nohup` does."""
+    found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, *HANGUP)}
+    return {number: handler for number, handler in found.items() if handler != signal.SIG_IGN}
 
 
 def _answer(handlers: Mapping[signal.Signals, Any]) -> None:

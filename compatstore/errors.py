@@ -273,8 +273,16 @@ class MissingExtra(CompatStoreError, ImportError):
         )
 
 
+LONGEST = 120  # characters of one thing that a message names
+
+
+def shortened(text: str) -> str:
+    """A text, or its begin where it is longer than a message can hold."""
+    return text if len(text) <= LONGEST else f"{text[:LONGEST]}... ({len(text)} characters)"
+
+
 def first_offenders(items: Sequence[object], limit: int = 5) -> str:
     """Name the first few offenders and count the rest: "a, b, c (and 7 more)"."""
-    shown = ", ".join(str(item) for item in items[:limit])
+    shown = ", ".join(shortened(str(item)) for item in items[:limit])
     rest = len(items) - limit
     return f"{shown} (and {rest} more)" if rest > 0 else shown

@@ -19,7 +19,7 @@ from compatstore.ingest.metadata import NewColumns, new_fields
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.columns import VersionValues
 from compatstore.storage.failures import require_room
-from compatstore.storage.ids import among, find, read_ids, refuse_known, refuse_unknown
+from compatstore.storage.ids import among, find, known_among, read_ids, refuse_known, refuse_unknown
 from compatstore.storage.registry import Registry
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store
@@ -166,12 +166,20 @@ def delete(catalog: Catalog, ids: Any) -> int:
     unwanted = read_ids(ids, id_arrow_type(registry), f"delete items of {store.location.name}")
     if not unwanted:
         return 0
-    condition = " OR ".join(among(registry.id_column, unwanted))
-    before = store.count(condition)
-    if before:
-        store.retry("delete items", lambda: store.writer().delete(condition))
+    deleted = 0
+
+    def commit() -> None:
+        nonlocal deleted
+        writer = store.writer()
+        there = known_among(writer, registry.id_column, unwanted)
+        deleted = len(there)
+        if there:
+            writer.delete(" OR ".join(among(registry.id_column, there)))
+
+    store.retry("delete items", commit)
+    if deleted:
         tend(catalog)
-    return before
+    return deleted
 
 
 def _commit(catalog: Catalog, prepared: _Prepared, upsert: bool) -> bool:

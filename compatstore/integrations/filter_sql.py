@@ -205,9 +205,8 @@ class _Json:
     def text(self, operator: str, value: str) -> str:
         if operator == "=":
             return f"{self._value} = {_quoted(_json(value))}"
-        # The quote that ends a text of JSON would count as one of its characters.
-        bare = f"rtrim({self._value}, '\"') {operator} {_quoted(_json(value).rstrip(chr(34)))}"
-        return f"starts_with({self._value}, '\"') AND {bare}"
+        bare = f"left(substr({self._value}, 2), -1)"  # without the quotes around it
+        return f"starts_with({self._value}, '\"') AND {_unescaped(bare)} {operator} {_quoted(value)}"
 
     def among(self, values: Sequence[str]) -> str:
         return f"{self._value} IN ({', '.join(_quoted(_json(value)) for value in values)})"
@@ -326,6 +325,18 @@ def _quoted(text: str) -> str:
 def _json(value: object) -> str:
     """A value as Lance writes it in JSON."""
     return json.dumps(value, ensure_ascii=False)
+
+
+def _unescaped(text: str) -> str:
+    """SQL of what a text of JSON says: its order is that of its characters, not of their escapes.
+
+    A backslash and U+0001 stand as U+0001 and a letter until all else is replaced; JSON has no U+0001 of its own.
+    """
+    pairs = [("\\\\", "\1b"), ("\\u0001", "\1a"), ('\\"', '"'), ("\\/", "/")]
+    pairs += [(json.dumps(chr(code))[1:-1], chr(code)) for code in range(32) if code != 1]
+    for escape, character in (*pairs, ("\1b", "\\"), ("\1a", "\1")):
+        text = f"replace({text}, {_quoted(escape)}, {_quoted(character)})"
+    return text
 
 
 def _as_stored(value: Plain) -> str | bool | float:

@@ -89,6 +89,17 @@ def find(
     return pa.concat_tables(parts) if parts else snapshot.to_table(columns=list(columns), limit=0)
 
 
+def known_among(snapshot: Snapshot, id_column: str, ids: Sequence[Id]) -> list[Id]:
+    """Those of some ids that a table version has, each once: by the ids' index for few, by one scan for many."""
+    if len(ids) <= CHUNK:
+        (condition,) = among(id_column, ids) if ids else ("FALSE",)
+        found: list[Id] = snapshot.to_table(columns=[id_column], filter=condition)[id_column].to_pylist()
+        return found
+    wanted = set(ids)
+    batches = snapshot.to_batches(columns=[id_column])
+    return [value for batch in batches for value in batch[id_column].to_pylist() if value in wanted]
+
+
 def first_of(store: Store, id_column: str, condition: str, limit: int = NAMED) -> list[Id]:
     """Ids of some rows that fulfil an SQL condition, for messages."""
     ids: list[Id] = store.scan([id_column], condition, limit=limit).column(id_column).to_pylist()

@@ -93,4 +93,12 @@ def _require_place(uri: str) -> None:
 
 def _local(uri: str) -> str:
     uri = uri.removeprefix("file://")
-    return uri if "://" in uri else str(Path(uri).expanduser().absolute())
+    if "://" in uri:
+        return uri
+    try:
+        return str(Path(uri).expanduser().absolute())
+    except FileNotFoundError:
+        fix = "Change to a folder that is there, or name the gallery by its whole path."
+        raise InvalidInput(f"open a gallery at {uri}", found="a current folder that is gone", fix=fix) from None
+    except RuntimeError as error:  # the home of no user
+        raise InvalidInput(f"open a gallery at {uri}", expected="a path", found=f"{error}") from None

@@ -1,9 +1,11 @@
-"""A number for each branch of the tree of errors; Ctrl-C and SIGTERM finish the batch at hand."""
+"""A number for each branch of the tree of errors; Ctrl-C, SIGTERM and SIGHUP finish the batch at hand."""
 
 from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -40,7 +42,9 @@ def wait_until_told(process):
         assert process.poll() is None
 
 
-@pytest.mark.parametrize(("number", "code"), few(1, [(signal.SIGINT, 130), (signal.SIGTERM, 143)]))
+@pytest.mark.parametrize(
+    ("number", "code"), few(1, [(signal.SIGHUP, 129), (signal.SIGTERM, 143), (signal.SIGINT, 130)])
+)
 def test_a_signal_finishes_the_batch_and_the_same_command_goes_on(slow, run, number, code):
     slow.hold(1)
     stopped = slow.upgrade()
@@ -96,3 +100,34 @@ def test_a_second_signal_ends_the_process_and_nobody_waits_for_it(slow, run):
     steps = [entry["step"] for entry in run("history", slow.gallery, "--json").json]
     assert "interrupted" in steps
     assert steps[-1] == "ready"
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "said"),
+    [
+        ("status {gallery} >&-", 0, ""),
+        ("status {gallery} 2>&-", 0, ""),
+        ("status {gallery} >/dev/full", 6, "Error: write what it says"),
+        ("status {gallery} --json >/dev/full", 6, "Error: write what it says"),
+        ("--help >/dev/full", 6, "Error: write what it says"),
+    ],
+)
+@pytest.mark.full
+def test_an_output_that_takes_nothing_is_no_traceback(at, command, code, said):
+    line = f"{sys.executable} -m compatstore {command.format(gallery=at('ready'))}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60)
+    assert done.returncode == code
+    assert done.stderr.startswith(said)
+    assert "Traceback" not in done.stderr
+
+
+def test_a_relative_path_from_a_folder_that_is_gone_is_refused(tmp_path, monkeypatch, run):
+    folder = tmp_path / "gone"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    folder.rmdir()
+    for gallery in ("g.lance", "db#table"):
+        result = run("status", gallery)
+        assert result.code == 2
+        assert "current folder that is gone" in result.err
+    monkeypatch.chdir(tmp_path)

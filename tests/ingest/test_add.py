@@ -273,3 +273,18 @@ def test_an_upgrade_embeds_what_had_no_vector(tmp_path):
     gallery.upgrade("v2", backfill=1.0)
     assert gallery.cutover("v2").missing == 0
     assert not np.isnan(gallery.vectors(["a", "b"])).any()
+
+
+def test_a_long_id_is_not_told_whole(gallery, vectors):
+    long = "x" * 100_000
+    with pytest.raises(DuplicateIds) as error:
+        gallery.add({"id": [long, long], "vector": vectors(2)})
+    assert len(str(error.value)) < 1_000
+    assert "100000 characters" in str(error.value)
+
+
+def test_of_many_ids_those_that_are_there_are_deleted(gallery):
+    ids = [f"{number}" for number in range(6_000)]
+    assert gallery.delete([*ids, "c", "a", "c"]) == 2
+    assert gallery.delete(ids) == 0
+    assert gallery.count() == 8
