@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from compatstore.boundary import foreign
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import progress_bars
 from compatstore.cli.settings import Options
 from compatstore.cli.verb import gallery_argument, open_gallery, trust_code_option, verb
 from compatstore.errors import CompatStoreError, InvalidInput, LeaseHeld, SourceError, StorageError
+from compatstore.paths import exists
 from compatstore.tables import Table, table
 
 if TYPE_CHECKING:
@@ -244,7 +247,12 @@ def _ids(batch: Any) -> list[Any]:
 
 
 def _vectors(path: str) -> list[Any]:
+    """A vector as numbers with commas between them, in brackets or not, or those of a file."""
     from compatstore.cli.files import read_array
+
+    if re.fullmatch(r"[\[\]\d.,eE+\s-]+", path) and not exists(path):
+        with foreign(f"read {path[:80]}", "numbers with commas between them, or a file"):
+            return [float(part) for part in path.strip().strip("[]").split(",")]
 
     # As lists they are vectors whatever their shape; an array could be an image.
     return list(read_array(path, "vector", "vectors", "query", "queries").tolist())

@@ -148,7 +148,20 @@ def _type(hint: Any) -> Any:
         return _TEXTS
     if get_origin(hint) is tuple and get_args(hint)[0] in (int, float):
         return _numbers(get_args(hint)[0])
-    return hint if hint in (bool, int, float, str) else None
+    return SHARE if hint is float else hint if hint in (bool, int, str) else None
+
+
+class _Share(click.types.FloatParamType):
+    """A number; 20% is 0.2."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        text = str(value).strip()
+        if not text.endswith("%"):
+            return float(super().convert(value, param, ctx))
+        return self.convert(text[:-1], param, ctx) / 100
+
+
+SHARE = _Share()
 
 
 def _within(hint: Any) -> list[Options]:

@@ -39,7 +39,8 @@ operands are attributes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 
@@ -271,6 +272,13 @@ class MissingExtra(CompatStoreError, ImportError):
         super().__init__(
             f"this needs {package}", found="it is not installed", fix=f'Run: pip install "compatstore[{extra}]"'
         )
+
+
+def meant(name: object, names: Iterable[str]) -> str:
+    """A question that names what somebody may have meant: "Did you mean 'label'? ", or "" where nothing is like it."""
+    known = {one.lower(): one for one in names}
+    near = get_close_matches(str(name).lower(), list(known), n=1, cutoff=0.6)
+    return f"Did you mean {known[near[0]]!r}? " if near else ""
 
 
 LONGEST = 120  # characters of one thing that a message names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,16 +19,42 @@ _BLOCK = 1 << 22
 
 
 def require_folder(kind: str, folder: str | Path) -> Path:
-    """A model's folder.
+    """A model's folder: the one that is named, or where Hugging Face's cache holds the model of that name.
 
     Raises:
         NotFound: There is none. A model is never downloaded.
     """
     path = Path(folder).expanduser()
-    if not is_folder(path):
-        fix = "Download the model first, and name the folder that holds it."
-        raise NotFound(f"load a model of {kind}", expected="a folder", found=shown(f"{folder}"), fix=fix)
-    return path
+    if is_folder(path):
+        return path
+    names = [str(folder)]
+    if kind == "sentence-transformers" and "/" not in str(folder):
+        names.insert(0, f"{kind}/{folder}")  # as that library itself reads such a name
+    for name in names if _NAME.fullmatch(str(folder)) else ():
+        found = _in_cache(name)
+        if found is not None:
+            return found
+    if not _NAME.fullmatch(str(folder)):
+        fix = "Check the path."
+    else:
+        fix = f"Download it, and give the same command again: hf download {names[0]} (pip install huggingface_hub)."
+    expected = "a folder, or the name of a model in the local cache"
+    raise NotFound(f"load a model of {kind}", expected=expected, found=shown(f"{folder}"), fix=fix)
+
+
+_NAME = re.compile(r"[\w.-]+(/[\w.-]+)?", re.ASCII)  # of a model: "all-MiniLM-L6-v2", "owner/model"
+
+
+def _in_cache(name: str) -> Path | None:
+    """The folder of a model in Hugging Face's local cache; nothing is asked of the network."""
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        return None
+    try:
+        return Path(snapshot_download(name, local_files_only=True))
+    except (OSError, ValueError):  # it is not there, or is no name
+        return None
 
 
 def hash_folder(folder: Path) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from compatstore.boundary import checked
 from compatstore.encoders.protocol import Encoder
 from compatstore.encoders.specs import build
-from compatstore.errors import InvalidInput, NotFound
+from compatstore.errors import InvalidInput, NotFound, meant
 
 
 @checked
@@ -44,7 +44,8 @@ def from_spec(spec: str) -> Encoder:
             f"build the encoder {kind!r}" if argument else f"build the encoder {spec!r}",
             expected=f"KIND:ARGUMENT, KIND one of {', '.join(_KINDS)}",
             found=repr(kind) if argument else repr(spec),
-            fix='For an encoder of your own use "python:package.module:attribute", or hand the object over.',
+            fix=f'{meant(kind, _KINDS)}For an encoder of your own use "python:package.module:attribute", or hand the '
+            "object over.",
         )
     return _KINDS[kind](argument)
 

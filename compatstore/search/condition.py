@@ -70,6 +70,14 @@ def require_expression(condition: str, asked: str) -> None:
             found=found,
             fix="Values that come from outside belong in quotes, with each ' in them doubled.",
         )
+    left, right = _compared_texts(condition)
+    if right:
+        raise InvalidInput(
+            f"{asked} where {condition[:200]!r}",
+            expected="a column that is compared with a value",
+            found=f"{left} {right}: quotes of both kinds make a text in Lance, and two texts are compared",
+            fix=f"Write the column without quotes, or in backticks: `{left[1:-1][:80]}` {right[:80]}",
+        )
 
 
 def _fault(condition: str) -> str:
@@ -110,6 +118,24 @@ def _fault(condition: str) -> str:
         if operators[-1] > MOST_OPERATORS or clauses > MOST_CLAUSES:
             return f"more than {MOST_OPERATORS} operators in a row, or {MOST_CLAUSES} clauses; say it with IN (...)"
     return f"{open_brackets[-1]!r} that is never closed" if open_brackets else ""
+
+
+_COMPARES = frozenset({"=", "==", "<", ">", "<=", ">=", "!=", "<>", "like", "ilike", "in", "is", "not", "between"})
+
+
+def _compared_texts(condition: str) -> tuple[str, str]:
+    """A text in quotes that is compared with no column, and what stands behind it; "" and "" where there is none."""
+    tokens = [(kind, text) for kind, text, _ in _tokens(condition)]
+    for place, (kind, text) in enumerate(tokens):
+        behind = [told for _, told in tokens[place + 1 : place + 4]]
+        if kind != "quoted" or text[0] not in "'\"" or not behind or behind[0].lower() not in _COMPARES:
+            continue
+        if place and tokens[place - 1][1].lower() in _COMPARES:
+            continue  # it is the right side of another comparison
+        operand = next((told for told in behind[1:] if told != "(" and told.lower() not in _COMPARES), "")
+        if operand[:1] in ("'", '"') or operand[:1].isdigit() or operand.lower() == "null":
+            return text, " ".join(behind[: behind.index(operand) + 1])
+    return "", ""
 
 
 def _tokens(condition: str) -> Iterator[tuple[str, str, int]]:

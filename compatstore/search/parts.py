@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowTable, FloatArray
-from compatstore.errors import InvalidInput
+from compatstore.errors import InvalidInput, meant
 from compatstore.evaluation.merging import Calibration
 from compatstore.search.plan import Part, PartMerge
 from compatstore.storage.columns import NATIVE
@@ -94,11 +95,14 @@ def refused_condition(asked: str, where: str | None) -> Iterator[None]:
     except (OSError, ValueError, RuntimeError) as error:  # RuntimeError: Lance panicked
         if where is None or of_files(error):
             raise
-        raise InvalidInput(
-            f"{asked} where {where}",
-            expected="a condition in SQL on the gallery's columns",
-            found=str(error).split(", /home/")[0],
-        ) from error
+        found, expected, fix = str(error).split(", /home/")[0], "a condition in SQL on the gallery's columns", ""
+        unknown = re.search(r"No field named (.+?)\. Valid fields are (.+?)\.", found)
+        if unknown:
+            name = unknown[1].strip('"')
+            names = [one for one in unknown[2].split(", ") if not one.startswith("_") and "__" not in one]
+            found, expected = f"no column {name!r}", f"a condition in SQL on {', '.join(names)}"
+            fix = meant(name, names)
+        raise InvalidInput(f"{asked} where {where}", expected=expected, found=found, fix=fix) from error
 
 
 def _result(table: ArrowTable, part: Part, k: int, columns: Sequence[str], *, exactly: bool) -> PartResult:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from compatstore.boundary import shown
-from compatstore.errors import InvalidInput, first_offenders
+from compatstore.errors import InvalidInput, first_offenders, meant
 from compatstore.ingest import metadata
 from compatstore.storage.app_columns import OF_RESULTS
 from compatstore.storage.registry import Registry
@@ -47,5 +47,6 @@ def require_columns(columns: Sequence[str], schema: Sequence[str]) -> list[str]:
     """
     unknown = [name for name in columns if name not in schema]
     if unknown:
-        raise InvalidInput("read columns", expected=f"some of {', '.join(schema)}", found=first_offenders(unknown))
+        expected, found = f"some of {', '.join(schema)}", first_offenders(unknown)
+        raise InvalidInput("read columns", expected=expected, found=found, fix=meant(unknown[0], schema))
     return list(columns)

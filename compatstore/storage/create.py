@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowArray, ArrowField
-from compatstore.errors import DimensionMismatch, InvalidInput, InvalidName, first_offenders
+from compatstore.errors import DimensionMismatch, InvalidInput, InvalidName, first_offenders, meant
 from compatstore.storage.app_columns import fault_of, renaming
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.history import HistoryEntry
@@ -139,7 +139,8 @@ def require_new(store: Store, asked: str) -> None:
 def _require_column(store: Store, name: str, asked: str) -> Any:
     schema = store.schema
     if name not in schema.names:
-        raise InvalidInput(asked, expected=f"a column of {', '.join(schema.names)}", found=f"no column {name!r}")
+        expected = f"a column of {', '.join(schema.names)}"
+        raise InvalidInput(asked, expected=expected, found=f"no column {name!r}", fix=meant(name, schema.names))
     return schema.field(name).type
 
 

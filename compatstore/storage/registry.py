@@ -21,6 +21,7 @@ from compatstore.errors import (
     StorageError,
     UnknownVersion,
     first_offenders,
+    meant,
 )
 from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.merging import Merge
@@ -98,8 +99,8 @@ class Registry:
                 f"use embedding version {name!r}",
                 expected=f"one of {', '.join(self.versions)}",
                 found="no such version",
-                fix=f"Name one of these; or upgrade to it: compatstore upgrade GALLERY {name} --encoder ENCODER; or "
-                f"register it: compatstore register GALLERY {name} --dim DIM",
+                fix=f"{meant(name, self.versions)}Name one of these; or upgrade to it: compatstore upgrade GALLERY "
+                f"{name} --encoder ENCODER; or register it: compatstore register GALLERY {name} --dim DIM",
             )
         return self.versions[name]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import shlex
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -336,6 +337,13 @@ def _instead(location: Location) -> str:
     """What to do where no table is: make one; or name another of the database, where DATABASE#TABLE was asked for."""
     database, mark, _ = location.given.rpartition("#")
     if not mark:
+        place = Path(location.uri)
+        if place.with_name(f"{place.name}.lance").is_dir():  # database/table
+            return f"Name the table so: {shlex.quote(f'{Path(location.name).parent}#{place.name}')}"
+        inside = sorted(path.stem for path in place.glob("*.lance")) if place.is_dir() else []
+        if inside:
+            named = first_offenders([shlex.quote(f"{location.name.rstrip('/')}#{name}") for name in inside])
+            return f"It is a database: name one of its tables: {named}."
         return f"Make one: compatstore init {location.uri} --version v1 --dim DIM"
     folder = Path(location.uri).parent
     if not folder.is_dir():

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from compatstore.arrays import ArrowArray, ArrowSchema, Positions
-from compatstore.errors import InvalidInput
+from compatstore.arrays import ArrowArray, ArrowSchema, ArrowType, Positions
+from compatstore.errors import InvalidInput, meant
 
 
 def require_classes(asked: str, schema: ArrowSchema, column: str) -> None:
@@ -22,13 +22,18 @@ def require_classes(asked: str, schema: ArrowSchema, column: str) -> None:
         InvalidInput: There is no such column, or it holds neither text nor whole numbers.
     """
     if column not in schema.names:
-        raise InvalidInput(asked, expected=f"labels in one of {', '.join(schema.names)}", found=column)
+        fit = [field.name for field in schema if _holds_classes(field.type) and "__" not in field.name]
+        expected = f"labels in one of {', '.join(fit)}" if fit else "a column of labels: text or whole numbers"
+        raise InvalidInput(asked, expected=expected, found=column, fix=meant(column, fit))
     kind = schema.field(column).type
-    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if not any(check(plain) for check in (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer)) and (
-        not pa.types.is_boolean(plain)
-    ):
+    if not _holds_classes(kind):
         raise InvalidInput(asked, expected=f"text or whole numbers in the column {column}", found=str(kind))
+
+
+def _holds_classes(kind: ArrowType) -> bool:
+    plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+    checks = (pa.types.is_string, pa.types.is_large_string, pa.types.is_integer, pa.types.is_boolean)
+    return any(check(plain) for check in checks)
 
 
 def classes_of(labels: ArrowArray) -> Positions:

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowArray, ArrowType, BoolArray, Doubles, FloatArray, Positions, RowNumbers
-from compatstore.errors import InvalidInput
+from compatstore.errors import InvalidInput, meant
 from compatstore.storage.addresses import ADDRESS
 from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.catalog import id_arrow_type
@@ -268,7 +268,14 @@ class TableRows:
         schema = self.context.snapshot.schema
         found = schema.field(name).type if name in schema.names else "no such column"
         if isinstance(found, str) or not (pa.types.is_integer(found) or pa.types.is_floating(found)):
-            raise InvalidInput(f"order the backfill by column {name}", expected="a column of numbers", found=str(found))
+            numbers = [
+                field.name
+                for field in schema
+                if (pa.types.is_integer(field.type) or pa.types.is_floating(field.type)) and "__" not in field.name
+            ]
+            expected = f"a column of numbers ({', '.join(numbers) or 'there is none'})"
+            asked = f"order the backfill by column {name}"
+            raise InvalidInput(asked, expected=expected, found=str(found), fix=meant(name, numbers))
 
     def require_head(self) -> None:
         """Refuse to ask a classifier head where there is none.
