@@ -20,7 +20,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 import numpy as np
 import numpy.typing as npt
 
-from compatstore.errors import CompatStoreError, DimensionMismatch, InvalidInput
+from compatstore.errors import CompatStoreError, DimensionMismatch, InvalidInput, meant
 
 Checker = Callable[[Any], Any]
 Checked = TypeVar("Checked", bound=Callable[..., Any])
@@ -111,11 +111,31 @@ def _checked(function: Callable[..., Any]) -> Callable[..., Any]:
         if options:
             checkers = _checkers(function)
             for name, value in options.items():
+                if name not in signature.parameters:
+                    raise TypeError(_unknown(function, name, signature))
                 if name in checkers:
                     options[name] = _fit(value, checkers[name], name, asked, made)
         return function(*args, **options)
 
     return call
+
+
+# What other libraries call an argument of ours.
+_ELSEWHERE = {
+    **dict.fromkeys(("top_k", "limit", "n_results", "n", "num_results"), "k"),
+    **dict.fromkeys(("filter", "filters", "query_filter"), "where"),
+    **dict.fromkeys(("alpha", "alphas", "lambda_", "reg", "penalty", "regularization"), "penalties"),
+    **dict.fromkeys(("lr",), "learning_rate"),
+}
+
+
+def _unknown(function: Callable[..., Any], name: str, signature: inspect.Signature) -> str:
+    """What a call is told that names an argument which is not there."""
+    names = [known for known in signature.parameters if known != "self"]
+    elsewhere = _ELSEWHERE.get(name)
+    hint = f"Did you mean {elsewhere!r}? " if elsewhere in names else meant(name, names)
+    called = function.__qualname__.removesuffix(".__init__")
+    return f"{called}() got an unexpected keyword argument {name!r}. {hint}It takes {', '.join(names) or 'none'}."
 
 
 def require_fields(settings: Any) -> None:
@@ -206,6 +226,8 @@ def _fit(value: Any, checker: Checker, name: str, asked: str, made: type | None 
         return checker(value)
     except Unfit as unfit:
         fix = "" if made is None else _otherwise(made)
+        if inspect.isroutine(value) and "Encoder" in f"{unfit}":
+            fix = "An encoder of a function: encoders.Function(function, dim, fingerprint=...)."
         raise InvalidInput(asked, expected=f"{name}: {unfit}", found=shown(value), fix=fix) from None
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from compatstore import search as searching
-from compatstore.arrays import ArrowSchema, FloatArray
+from compatstore.arrays import ArrowSchema, ArrowTable, FloatArray
 from compatstore.asynchronous import awaited
 from compatstore.boundary import shown
 from compatstore.errors import InvalidInput, UnknownId, first_offenders
@@ -126,7 +126,7 @@ class ItemVerbs(GalleryCore):
         """
         return metadata_columns.drop(self._catalog, names)
 
-    def get(self, ids: Ids, columns: Sequence[str] | None = None, *, missing: Missing = "raise") -> Any:
+    def get(self, ids: Ids, columns: Sequence[str] | None = None, *, missing: Missing = "raise") -> ArrowTable:
         """Read items.
 
         Args:
@@ -332,7 +332,7 @@ class ItemVerbs(GalleryCore):
     side_information_async = awaited(side_information)
     native_ids_async = awaited(native_ids)
 
-    def _read(self, snapshot: Any, ids: Ids, names: Sequence[str], missing: Missing = "raise") -> Any:
+    def _read(self, snapshot: Any, ids: Ids, names: Sequence[str], missing: Missing = "raise") -> ArrowTable:
         """Read columns that a snapshot has, from that snapshot: meanwhile an upgrade may end that drops some."""
         registry = self._catalog.recorded(snapshot)
         wanted = read_ids(ids, id_arrow_type(registry), f"get items of {self._catalog.store.location.name}")

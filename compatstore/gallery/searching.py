@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from compatstore import search as searching
-from compatstore.arrays import FloatArray
+from compatstore.arrays import ArrowTable, FloatArray
 from compatstore.asynchronous import awaited
 from compatstore.errors import CompatStoreError
 from compatstore.gallery.core import GalleryCore, verbs
@@ -50,7 +50,7 @@ class SearchVerbs(GalleryCore):
         fingerprint: str | Mapping[str, str] | None = None,
         serving: searching.Serving | Cascade | Expected | None = None,
         settings: SearchSettings | None = None,
-    ) -> Any:
+    ) -> ArrowTable:
         """Find the nearest items.
 
         Args:

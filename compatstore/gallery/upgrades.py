@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from compatstore.asynchronous import awaited
 from compatstore.errors import InvalidInput
@@ -297,7 +296,7 @@ class UpgradeVerbs(GalleryCore):
         """
         return self._tended(retire(self._catalog, version, drop_adopted=drop_adopted, force=force))
 
-    def unbackfillable(self, target: str) -> Any:
+    def unbackfillable(self, target: str) -> ArrowTable:
         """Items that the upgrade to a target could not embed natively: Arrow table with `id` and `reason`; read-only.
 
         An item leaves the list when it is embedded, deleted or given another source.

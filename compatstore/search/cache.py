@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from compatstore.arrays import FloatArray
+from compatstore.arrays import ArrowTable, FloatArray
 from compatstore.boundary import bare, checked, fitted
 from compatstore.errors import CompatStoreError, InvalidInput
 from compatstore.in_memory.faiss_engine import load_faiss
@@ -119,10 +119,10 @@ class Cache:
         *,
         exact: bool = False,
         fingerprint: str | None = None,
-    ) -> Any:
+    ) -> ArrowTable:
         """Find the nearest items, as `Gallery.search` does with queries of the cache's version.
 
-        CachedIds come from memory. Other columns are read from the table, which takes milliseconds: name
+        Ids come from memory. Other columns are read from the table, which takes milliseconds: name
         `columns=["id"]` where ids are enough.
 
         Args:

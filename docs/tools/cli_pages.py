@@ -90,7 +90,8 @@ def _table(columns: list[str], rows: list[list[str]]) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|") if text.startswith("`") else _escaped(text).replace("|", "\\|")
+    # Markdown of sites and of GitHub disagree on a bar in code within a table: choices stand with commas there.
+    return text.replace("|", ", ") if text.startswith("`") else _escaped(text).replace("|", "\\|")
 
 
 def _prose(text: str) -> str:

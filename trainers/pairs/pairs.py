@@ -62,6 +62,22 @@ class Pairs:
     source_version: EmbeddingVersion | None = None
     target_version: EmbeddingVersion | None = None
 
+    if TYPE_CHECKING:  # it takes whatever is a matrix, and keeps float32
+
+        def __init__(
+            self,
+            source: npt.ArrayLike,
+            target: npt.ArrayLike,
+            *,
+            side: npt.ArrayLike | None = None,
+            target_side: npt.ArrayLike | None = None,
+            labels: npt.ArrayLike | None = None,
+            head: npt.ArrayLike | None = None,
+            ids: npt.ArrayLike | None = None,
+            source_version: EmbeddingVersion | None = None,
+            target_version: EmbeddingVersion | None = None,
+        ) -> None: ...
+
     def __post_init__(self) -> None:
         require_fields(self)
         source, target = self.source_version, self.target_version
