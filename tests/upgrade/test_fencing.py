@@ -156,8 +156,13 @@ def play(starts, folder, monkeypatch, first, second, mode, look):
     return bool(over)
 
 
-@pytest.mark.parametrize("mode", few(1, MODES))
-@pytest.mark.parametrize(("first", "second"), few(1, [(f, s) for f, (_, others) in STARTS.items() for s in others]))
+# Each pair in one mode, and each first one in each where it has as many successors; an upgrade's own in all of them.
+PAIRS = [(first, second) for first, (_, others) in STARTS.items() for second in others]
+LIVES = [(*pair, MODES[place % len(MODES)]) for place, pair in enumerate(PAIRS)]
+LIVES += [("upgrade", "upgrade", mode) for mode in MODES[1:]]
+
+
+@pytest.mark.parametrize(("first", "second", "mode"), few(1, LIVES))
 def test_what_is_written_too_late_has_no_effect(starts, tmp_path_factory, monkeypatch, first, second, mode):
     @given(look=st.integers(1, 45))
     @examples(4)
