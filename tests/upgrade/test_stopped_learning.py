@@ -33,7 +33,7 @@ def undisturbed(tmp_path_factory):
     return end_of(gallery)
 
 
-@pytest.mark.parametrize("stop_at", [1, 4, 7, 10, 13])
+@pytest.mark.parametrize("stop_at", [1, 7, 13])
 def test_a_stopped_call_goes_on_to_the_same_end(world, tmp_path, undisturbed, stop_at):
     gallery, reports = world.gallery(tmp_path), []
     with pytest.raises(Interrupted):
