@@ -28,22 +28,29 @@ def unit(vectors):
     return (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
 
 
-@pytest.fixture
-def doubted():
-    """Half of 600 items are transformed well, the others badly and towards another class; sigma^2 says which."""
+ROWS = 300
+
+
+def doubted_of(rows):
+    """Half of the items are transformed well, the others badly and towards another class; sigma^2 says which."""
     random = np.random.default_rng(0)
-    labels = random.integers(0, 12, 600)
+    labels = random.integers(0, 12, rows)
     centres = random.normal(size=(12, 16))
-    native = unit(centres[labels] + 0.4 * random.normal(size=(600, 16)))
-    bad = np.arange(600) % 2 == 1
-    error = np.where(bad, 0.9, 0.2)[:, None] * random.normal(size=(600, 16)) + bad[:, None] * centres[labels[::-1]]
+    native = unit(centres[labels] + 0.4 * random.normal(size=(rows, 16)))
+    bad = np.arange(rows) % 2 == 1
+    error = np.where(bad, 0.9, 0.2)[:, None] * random.normal(size=(rows, 16)) + bad[:, None] * centres[labels[::-1]]
     transformed = unit(native + error)
     return (
-        np.where(bad, 2.0, 0.5).astype(np.float32) * random.uniform(0.9, 1.1, 600).astype(np.float32),
+        np.where(bad, 2.0, 0.5).astype(np.float32) * random.uniform(0.9, 1.1, rows).astype(np.float32),
         transformed,
         (native),
         labels,
     )
+
+
+@pytest.fixture
+def doubted():
+    return doubted_of(ROWS)
 
 
 def test_what_cosines_keep_is_the_line_of_least_squares():
@@ -61,18 +68,19 @@ def test_what_cosines_keep_is_the_line_of_least_squares():
 @pytest.mark.full
 def test_one_row_does_not_tilt_the_line(doubted):
     sigma2, transformed, native, labels = doubted
-    for rows in (40, 600):
+    at = np.array([0.6, 1.9], np.float32)
+    for rows in (40, ROWS):
+        others = transformed[:rows], native[:rows], labels[:rows]
+        plain = shrinkage_of(sigma2[:rows], *others).at(at)
         for extreme in (0.0, 1e38, np.inf):
             odd = np.r_[np.float32(extreme), sigma2[1:rows]].astype(np.float32)
-            found = [shrinkage_of(of, transformed[:rows], native[:rows], labels[:rows]) for of in (sigma2[:rows], odd)]
-            at = np.array([0.6, 1.9], np.float32)
-            np.testing.assert_allclose(*[shrinkage.at(at) for shrinkage in found], atol=0.05)
+            np.testing.assert_allclose(plain, shrinkage_of(odd, *others).at(at), atol=0.05)
 
 
 @pytest.mark.full
 def test_what_chance_makes_of_few_rows_is_not_taken_for_doubt():
     random = np.random.default_rng(0)
-    drawn = [(random.normal(size=60), random.normal(0.7, 0.3, 60)) for _ in range(400)]
+    drawn = [(random.normal(size=60), random.normal(0.7, 0.3, 60)) for _ in range(100)]
     least = [abs(linear_model.LinearRegression().fit(logs[:, None], cosines).coef_[0]) for logs, cosines in drawn]
     kept = [abs(_slope(logs, cosines)) for logs, cosines in drawn]
     assert np.mean(least) > 0.03
@@ -145,7 +153,7 @@ def test_the_native_shares_that_are_named_decide(doubted):
 @pytest.mark.full
 def test_doubts_that_say_nothing_leave_cosines_nearly_as_they_are(doubted):
     _, transformed, native, labels = doubted
-    random = np.random.default_rng(1).uniform(0.5, 2, 600).astype(np.float32)
+    random = np.random.default_rng(1).uniform(0.5, 2, ROWS).astype(np.float32)
     found = shrinkage_of(random, transformed, native, labels)
     assert found is not None
     assert np.ptp(found.at(random)) < 0.1
@@ -160,7 +168,7 @@ def test_nothing_is_said_of_few_rows_or_of_vectors_that_point_away(doubted):
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    "labels", [np.zeros(600, int), np.arange(600), np.array([f"it's {n % 7}" for n in range(600)])]
+    "labels", [np.zeros(ROWS, int), np.arange(ROWS), np.array([f"it's {n % 7}" for n in range(ROWS)])]
 )
 def test_labels_of_any_kind_will_do(doubted, labels):
     sigma2, transformed, native, _ = doubted
@@ -182,8 +190,8 @@ def test_sigma2_outside_what_was_seen_takes_the_nearest_factor():
 
 
 @pytest.mark.full
-def test_a_transform_with_sigma2_records_it_where_angles_rank(doubted):
-    _, transformed, native, labels = doubted
+def test_a_transform_with_sigma2_records_it_where_angles_rank():
+    _, transformed, native, labels = doubted_of(2 * ROWS)  # a tenth is held out, which must be enough to measure
     small = {"epochs": 2, "branch_width": 8, "mixer_width": 8}
     pairs = Pairs(transformed, native, labels=labels)
     made = trainers.FastFill(batch_size=128, scale=16.0, **small).fit(pairs)
@@ -194,17 +202,15 @@ def test_a_transform_with_sigma2_records_it_where_angles_rank(doubted):
     assert Shrinkage.of(fast.fit(bare).manifest.figures) is not None  # they may be searched by cosine
     longer = replace(bare, target_version=EmbeddingVersion("v2", dim=16, metric="l2"))
     assert Shrinkage.of(fast.fit(longer).manifest.figures) is None
-    assert (
-        Shrinkage.of(trainers.FastFill(batch_size=128, scale=16.0, holdout=0, **small).fit(pairs).manifest.figures)
-        is None
-    )
+    unmeasured = trainers.FastFill(batch_size=128, scale=16.0, **small | {"holdout": 0})
+    assert Shrinkage.of(unmeasured.fit(pairs).manifest.figures) is None
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("labelled", [True, False])
 def test_no_row_has_a_part_in_its_own_factor(doubted, labelled):
     """Another target of a row changes what the other half's rows are multiplied by, and nothing of its own half's."""
-    order = np.random.default_rng(1).permutation(600)
+    order = np.random.default_rng(1).permutation(ROWS)
     sigma2, transformed, native, labels = (values[order] for values in doubted)
     labels = labels if labelled else None
     found = cross_fitted_factors(sigma2, transformed, native, labels)
