@@ -17,7 +17,7 @@ NETWORK = {"epochs": 30, "branch_width": 32, "mixer_width": 64, "batch_size": 12
 SMALL = NETWORK | {"scale": 64.0, "disc_weight": 1.0}
 
 
-def heteroscedastic(n=2000, seed=0):
+def heteroscedastic(n=1000, seed=0):
     """A linear map whose noise has a deviation that the first value of x decides."""
     rng = np.random.default_rng(seed)
     source = rng.normal(size=(n, 4))
@@ -26,8 +26,8 @@ def heteroscedastic(n=2000, seed=0):
     return source, source @ maps + deviation[:, None] * rng.normal(size=(n, 6)), deviation
 
 
-def fit(seed=0, unit=True, **changed):
-    source, native, labels = classes(unit=unit)
+def fit(seed=0, unit=True, rows=1500, **changed):
+    source, native, labels = classes(rows, unit=unit)
     return trainers.FastFill(**SMALL | {"seed": seed} | changed).fit(Pairs(source, native, labels=labels))
 
 
@@ -49,20 +49,20 @@ def test_sigma2_follows_the_variance_of_the_noise_where_that_is_known():
 
 @pytest.mark.full
 def test_the_backfill_gains_most_in_the_order_of_sigma2(aligned):
-    source, native, labels = classes(600, seed=1)
+    source, native, labels = classes(300, seed=1)
     moved = aligned.apply(source)
 
     def area(artifact, order):
         vectors = artifact.apply(source).vectors
-        ids = np.arange(600)
+        ids = np.arange(300)
         curve = backfill_curve(native, vectors, native, labels, labels, order, query_ids=ids, gallery_ids=ids)
         return curve.area["map"]
 
     by_sigma = area(aligned, np.argsort(-moved.uncertainty))
-    assert by_sigma > area(aligned, np.random.default_rng(0).permutation(600))
+    assert by_sigma > area(aligned, np.random.default_rng(0).permutation(300))
     assert by_sigma > area(aligned, np.argsort(moved.uncertainty))
-    l2 = trainers.FCT(**NETWORK).fit(Pairs(*classes()[:2]))
-    assert by_sigma > area(l2, np.random.default_rng(0).permutation(600))
+    l2 = trainers.FCT(**NETWORK).fit(Pairs(*classes(600)[:2]))
+    assert by_sigma > area(l2, np.random.default_rng(0).permutation(300))
 
 
 def test_figures_say_how_well_sigma2_orders_the_losses(aligned):
@@ -76,7 +76,7 @@ def test_figures_say_how_well_sigma2_orders_the_losses(aligned):
 @pytest.mark.full
 @pytest.mark.parametrize(("unit", "disc", "head"), [(True, "arcface", "means"), (False, "cross-entropy", "regression")])
 def test_loss_and_head_follow_the_space_and_stand_in_the_manifest(unit, disc, head):
-    resolved = fit(unit=unit, epochs=1).manifest.settings["resolved"]
+    resolved = fit(unit=unit, rows=300, epochs=1).manifest.settings["resolved"]
     assert (resolved["loss"], resolved["disc"], resolved["inverse_lambda"]) == (
         "l2+disc",
         disc,
@@ -87,7 +87,7 @@ def test_loss_and_head_follow_the_space_and_stand_in_the_manifest(unit, disc, he
 
 @pytest.mark.full
 def test_the_targets_own_head_is_taken_where_there_is_one():
-    source, native, labels = classes()
+    source, native, labels = classes(300)
     head = heads.class_means(Pairs(source, native, labels=labels)).rows
     pairs = Pairs(source, native, labels=labels, head=head)
     short = SMALL | {"epochs": 1}
@@ -110,7 +110,7 @@ def test_the_targets_own_head_is_taken_where_there_is_one():
     ],
 )
 def test_the_loss_through_the_head_is_the_target_s_own_where_its_version_says_it(told, named, used):
-    source, native, labels = classes()
+    source, native, labels = classes(300)
     version = cs.EmbeddingVersion("v2", dim=native.shape[1], normalised=True, head_loss=told)
     trainer = trainers.FastFill(**SMALL | {"epochs": 1}, **named)
     resolved = trainer.fit(Pairs(source, native, labels=labels, target_version=version)).manifest.settings["resolved"]
@@ -145,7 +145,9 @@ def test_without_labels_it_says_what_is_lost():
 @pytest.mark.full
 def test_the_loss_through_the_head_keeps_items_in_their_class():
     source, native, labels = classes(800, seed=2, unit=False)
-    both, plain = (fit(unit=False, loss=loss, uncertainty=False).apply(source).vectors for loss in ("l2+disc", "l2"))
+    both, plain = (
+        fit(unit=False, rows=600, loss=loss, uncertainty=False).apply(source).vectors for loss in ("l2+disc", "l2")
+    )
     centres = np.array([native[labels == label].mean(axis=0) for label in range(6)])
     logits = [vectors @ centres.T for vectors in (both, plain)]
     doubt = [np.log(np.exp(each).sum(axis=1)) - each[np.arange(800), labels] for each in logits]
@@ -167,7 +169,7 @@ def test_fitted_heads_know_their_classes():
 
 @pytest.mark.full
 def test_side_information_is_read_by_h_and_made_by_g():
-    source, native, labels = classes()
+    source, native, labels = classes(600)
     side = native[:, 4:]
     pairs = Pairs(source, native, labels=labels, side=side, target_side=side[:, :2])
     short = SMALL | {"epochs": 12}
@@ -175,13 +177,13 @@ def test_side_information_is_read_by_h_and_made_by_g():
     moved = artifact.apply(source, side)
     blind = trainers.FastFill(**short).fit(Pairs(source, native, labels=labels)).apply(source)
     assert np.square(moved.vectors - native).mean() < np.square(blind.vectors - native).mean()
-    assert moved.side.shape == (1500, 2)
+    assert moved.side.shape == (600, 2)
     assert artifact.manifest.figures["g"].keys().isdisjoint({"kendall_tau", "mean_sigma2"})
 
 
 @pytest.mark.full
 def test_a_long_target_space_is_learned_as_a_short_one_where_the_losses_are_weighed_alike():
-    source, native, labels = classes(800, unit=False)
+    source, native, labels = classes(400, unit=False)
     short = SMALL | {"epochs": 8, "head": "fitted", "holdout": 0.2}
     far = np.float32(64)  # a power of two: no product is rounded another way
     one = trainers.FastFill(**short).fit(Pairs(source, native, labels=labels)).apply(source)
@@ -197,7 +199,8 @@ def test_a_long_target_space_is_learned_as_a_short_one_where_the_losses_are_weig
 
 @pytest.mark.full
 def test_equal_seeds_give_equal_weights():
-    first, again, other = fit(epochs=2, device="cpu"), fit(epochs=2, device="cpu"), fit(epochs=2, device="cpu", seed=1)
+    short = {"rows": 300, "epochs": 2, "device": "cpu"}
+    first, again, other = fit(**short), fit(**short), fit(**short, seed=1)
     assert first.manifest.weights_sha256 == again.manifest.weights_sha256 != other.manifest.weights_sha256
 
 
