@@ -120,7 +120,7 @@ def test_a_backfill_in_steps_ends_with_the_set_of_one_in_one_go(gallery):
     ["spread-sigma", "spread-sigma:kind", "column:views", "sigma*column:views", "sigma*traffic"],
 )
 def test_an_estimate_goes_by_the_order_of_the_backfill(gallery, policy):
-    asked = {"backfill": cs.Backfill(share=0.5, order=policy), "gates": cs.Gates(sample=800)}
+    asked = {"backfill": cs.Backfill(share=0.5, order=policy), "gates": cs.Gates(sample=100)}
     by_policy = gallery.plan("v2", **asked).estimate.table
     at_random = gallery.plan("v2", **asked | {"backfill": cs.Backfill(share=0.5)}).estimate.table
     assert [row.name for row in by_policy.rows] == [row.name for row in at_random.rows]
