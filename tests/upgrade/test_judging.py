@@ -16,7 +16,7 @@ from compatstore.upgrade import judging
 from compatstore.upgrade.estimates.waves import read_waves
 from tests.questions import ASKED, IDS, ITEMS, Questions
 
-FIRST = cs.Learn(first=50, candidates=(Ridge(), MeanShift()))
+FIRST = cs.Learn(first=50, candidates=(Ridge(penalties=(0.1,)), MeanShift()))
 
 
 @pytest.fixture
@@ -181,7 +181,7 @@ def test_a_useless_target_is_not_served(tmp_path):
     world = Questions(noise=0.1)
     world.native = np.random.default_rng(5).normal(size=world.native.shape).astype(np.float32)
     gallery = world.gallery(tmp_path)
-    ended = gallery.upgrade("v2", backfill=0.3, gates=cs.Gates(labels=world.queries()), learn=FIRST)
+    ended = gallery.upgrade("v2", backfill=0.2, gates=cs.Gates(labels=world.queries()), learn=FIRST)
     assert fusion(gallery).weight == 0.0
     assert ended.served.startswith("searches go on in v1 alone")
 

@@ -101,15 +101,15 @@ def test_pairs_judge_it_so(partly_known, tmp_path, told):
 def test_a_gate_that_is_not_reached_leaves_searches_as_they_are(world, tmp_path):
     gallery = gallery_of(world, tmp_path)
     with pytest.raises(GateFailed, match=r"map>=0.999"):
-        gallery.upgrade("v2", backfill=0.4, gates=gates(labels="class", require=("map>=0.999",)), learn=LEARN)
+        gallery.upgrade("v2", backfill=0.2, gates=gates(labels="class", require=("map>=0.999",)), learn=LEARN)
     assert gallery.active == "v1"
-    assert len(gallery.native_ids("v2")) == round(0.4 * ITEMS)
+    assert len(gallery.native_ids("v2")) == round(0.2 * ITEMS)
 
 
 @pytest.mark.full
 def test_a_transform_that_says_nothing_of_its_errors_is_judged_as_it_is(world, tmp_path):
     gallery = gallery_of(world, tmp_path)
-    ended = gallery.upgrade("v2", backfill=0.4, gates=gates(labels="class"), learn=SAYS_NOTHING)
+    ended = gallery.upgrade("v2", backfill=0.2, gates=gates(labels="class"), learn=SAYS_NOTHING)
     estimate = load_estimate(gallery._catalog, "v2")
     alone = estimate.table.budget(estimate.share)
     assert estimate.row.figures["map"].value == alone.figures["map"].value
@@ -123,7 +123,7 @@ def test_a_transform_that_says_nothing_of_its_errors_is_judged_as_it_is(world, t
 @pytest.mark.parametrize("learn", [LEARN, SAYS_NOTHING])
 def test_a_later_call_that_asks_for_it_needs_no_other_lesson(world, tmp_path, learn):
     gallery = gallery_of(world, tmp_path)
-    asked = {"backfill": 0.4, "learn": learn}
+    asked = {"backfill": 0.2, "learn": learn}
     lessons = len(gallery.upgrade("v2", gates=cs.Gates(labels="class"), **asked).waves)
     with pytest.raises(GateFailed, match=r"map>=0.999"):
         gallery.upgrade("v2", gates=gates(labels="class", require=("map>=0.999",)), **asked)
@@ -188,7 +188,7 @@ def test_what_was_measured_to_be_below_the_status_quo_is_said(world, tmp_path):
     world.native[:] = 0.05 * world.native + 0.95 * np.random.default_rng(1).normal(size=world.native.shape) / 4
     world.native /= np.linalg.norm(world.native, axis=1, keepdims=True)
     gallery = gallery_of(world, tmp_path, by=0)
-    gallery.upgrade("v2", backfill=0.4, gates=gates(labels="class"), learn=LEARN)
+    gallery.upgrade("v2", backfill=0.2, gates=gates(labels="class"), learn=LEARN)
     change = gallery.cutover("v2")
     assert change.changed
     warned = "v2 alone, by expected distances, is below the status quo: -"

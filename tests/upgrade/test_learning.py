@@ -10,7 +10,7 @@ import pytest
 import compatstore as cs
 from compatstore.errors import GateFailed, InvalidInput, UnknownArtifact
 from compatstore.evaluation.fusion import Fusion
-from compatstore.trainers import MeanShift
+from compatstore.trainers import FastFill, MeanShift
 from compatstore.upgrade.lesson import Lesson
 from tests.taught_galleries import CHEAP, FIRST, IDS, ITEMS, LONG, SHORT, Model, World, registry_of, served, steps
 
@@ -114,12 +114,12 @@ def test_a_full_backfill_learns_nothing(world, tmp_path):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("noise", [0.1, 2.0, 50.0])
+@pytest.mark.parametrize("noise", [0.1, 50.0])
 def test_what_is_served_finds_no_less_than_before(tmp_path, noise):
     world = World(noise=noise)
     gallery = world.gallery(tmp_path)
     found = [precision(world, gallery)]
-    for share in (0.1, 0.25, 0.5):
+    for share in (0.1, 0.5):
         gallery.upgrade("v2", backfill=share, learn=FIRST)
         found.append(precision(world, gallery))
     assert min(found) > found[0] - 0.02
@@ -204,11 +204,12 @@ def test_labels_are_learned_from_where_they_are_named(world, tmp_path):
             seen.append(lesson.classes)
             return super().teach(lesson, tried)
 
-    gallery = world.gallery(tmp_path)
-    result = gallery.upgrade("v2", backfill=0.25, gates=cs.Gates(labels="label"), learn=Watching(first=50))
+    candidates = (*CHEAP, FastFill(epochs=3, branch_width=8, mixer_width=8, batch_size=128))
+    learn = Watching(first=50, candidates=candidates)
+    result = world.gallery(tmp_path).upgrade("v2", backfill=0.25, gates=cs.Gates(labels="label"), learn=learn)
     assert all(classes is not None and len(classes) >= 50 for classes in seen)
     assert result.waves[-1].truth == "labels"
-    assert any("Residual" in lesson or "FastFill" in lesson or "Ridge" in lesson for lesson in result.lessons)
+    assert any("FastFill" in lesson or "Ridge" in lesson for lesson in result.lessons)
 
 
 @pytest.mark.full
@@ -226,7 +227,7 @@ def test_networks_through_a_head_are_judged_however_far_they_are_from_the_native
         classes=classes,
     )
     tried = []
-    taught = cs.Learn().teach(lesson, lambda done, total: tried.append((done, total)))
+    taught = cs.Learn(folds=2).teach(lesson, lambda done, total: tried.append((done, total)))
     names = [one.name for one in taught]
     assert len([name for name in names if "scale=8.0" in name]) == 2
     assert len(names) == 5
