@@ -73,9 +73,10 @@ def search_as_one(world, fusion, rows, k, where=None):
     return search_fused(catalog, snapshot, plan, queries, ["id"])
 
 
-@pytest.mark.parametrize("metric", ["cosine", "l2", "dot"])
-@pytest.mark.parametrize("per_origin", [False, True])
-@pytest.mark.parametrize("weight", [0.2, 0.8])
+@pytest.mark.parametrize(
+    ("metric", "per_origin", "weight"),
+    [("cosine", False, 0.2), ("cosine", True, 0.8), ("l2", True, 0.2), ("l2", False, 0.8), ("dot", False, 0.2)],
+)
 def test_both_versions_as_one_are_ranked_by_expected_distances(tmp_path, monkeypatch, metric, per_origin, weight):
     """However few rows of each list are read at first: exactly as comparing with every vector does."""
     monkeypatch.setattr(fusion_module, "first_depth", lambda items, k: 2)

@@ -214,7 +214,7 @@ def one_query(queries, row):
 
 
 @pytest.mark.parametrize("state", few(1, STATES))
-@examples(5)
+@examples(3)
 @given(
     seed=st.integers(0, 10_000),
     metric=st.sampled_from(METRICS),
