@@ -10,6 +10,7 @@ import compatstore as cs
 from compatstore.encoders import Precomputed
 from compatstore.errors import DimensionMismatch, InvalidInput, NonFiniteVectors
 from compatstore.storage.recall import Found
+from tests.taught_galleries import CHEAP
 
 ITEMS, DIM = 600, 64
 IDS = [f"item-{row:03d}" for row in range(ITEMS)]
@@ -114,7 +115,7 @@ def test_a_version_of_floats_is_searched_beside_one_of_bits(tmp_path):
     encoders = [Precomputed(dict(zip(IDS, rows, strict=True))) for rows in (VECTORS, VECTORS[:, ::-1].copy())]
     gallery = gallery_of(tmp_path, encoder=encoders[0])
     gallery.register(cs.EmbeddingVersion("v2", dim=DIM, encoder=encoders[1]))
-    gallery.upgrade("v2", backfill=0.5, learn=cs.Learn(first=100))
+    gallery.upgrade("v2", backfill=0.5, learn=cs.Learn(first=100, candidates=CHEAP))
     fusion = gallery.fuse("v2", weight=0.5, sample=300)
     assert fusion.weight == 0.5
     found = gallery.search({"v1": VECTORS[7], "v2": VECTORS[7, ::-1]}, k=1)

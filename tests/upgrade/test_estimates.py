@@ -102,7 +102,7 @@ def test_a_sample_of_everything_knows_all_figures(tmp_path):
 
 @pytest.mark.full
 def test_evaluate_and_plan_give_one_advice(tmp_path):
-    gallery = gallery_of(tmp_path, NOISY, DIGITS)
+    gallery = gallery_of(tmp_path, NOISY[:800], DIGITS[:800])
     shown = gallery.evaluate("v2", shares=(0.1,), **TERMS)
     planned = gallery.plan("v2", gates=cs.Gates(**TERMS)).estimate.table
     assert shown.advice == planned.advice
