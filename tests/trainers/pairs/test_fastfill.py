@@ -17,7 +17,7 @@ NETWORK = {"epochs": 30, "branch_width": 32, "mixer_width": 64, "batch_size": 12
 SMALL = NETWORK | {"scale": 64.0, "disc_weight": 1.0}
 
 
-def heteroscedastic(n=1000, seed=0):
+def heteroscedastic(n=2000, seed=0):
     """A linear map whose noise has a deviation that the first value of x decides."""
     rng = np.random.default_rng(seed)
     source = rng.normal(size=(n, 4))
