@@ -53,12 +53,12 @@ def test_without_terms_a_plan_estimates_nothing(tmp_path):
 @pytest.mark.full
 def test_an_upgrade_stops_at_the_target_quality_and_the_same_call_again_does_nothing(tmp_path):
     gallery = gallery_of(tmp_path, NOISY, DIGITS)
-    planned = gallery.plan("v2", **requests(target_quality=0.8))
-    report = gallery.upgrade("v2", **requests(target_quality=0.8))
+    planned = gallery.plan("v2", **requests(target_quality=0.85))
+    report = gallery.upgrade("v2", **requests(target_quality=0.85))
     assert report.backfilled == int(800 * planned.backfill)
     assert steps(gallery)[-5:] == ["estimate", "expand", "hop", "backfill", "ready"]
     before = gallery.status().table_version
-    assert gallery.upgrade("v2", **requests(target_quality=0.8)).backfilled == 0
+    assert gallery.upgrade("v2", **requests(target_quality=0.85)).backfilled == 0
     assert gallery.status().table_version == before
 
 
