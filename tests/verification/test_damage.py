@@ -28,15 +28,15 @@ ROWS = 300
 IDS = items(0, ROWS)["id"]
 NATIVES = np.random.default_rng(1).normal(size=(ROWS, 40)).astype(np.float32)
 QUERY = np.ones(24, np.float32)
+ENCODER = Precomputed(dict(zip(IDS, NATIVES, strict=True)))
 
 
 def target():
-    encoder = Precomputed(dict(zip(IDS, NATIVES, strict=True)))
-    return cs.EmbeddingVersion("v2", dim=40, metric="cosine", encoder=encoder, head=np.eye(3, 40, dtype=np.float32))
+    return cs.EmbeddingVersion("v2", dim=40, metric="cosine", encoder=ENCODER, head=np.eye(3, 40, dtype=np.float32))
 
 
 def opened(path):
-    return cs.Gallery.open(str(path), encoders={"v2": target().encoder})
+    return cs.Gallery.open(str(path), encoders={"v2": ENCODER})
 
 
 @pytest.fixture(scope="module")
@@ -132,15 +132,18 @@ BESIDE = (
 
 def latest(files):
     """Of a folder of manifests the one that counts: Lance names them so that the last comes first."""
-    return sorted(files)[:1] if files and files[0].suffix == ".manifest" else sorted(files)
+    files = sorted(files)
+    return files[:1] if files and files[0].suffix == ".manifest" else files
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("damage", [cut, garbage, Path.unlink, flip], ids=lambda damage: damage.__name__)
 @pytest.mark.parametrize("pattern", BESIDE)
 def test_files_beside_the_table(template, tmp_path, pattern, damage):
-    files = latest(sorted((template / "_compatstore").glob(pattern)))
+    files = latest((template / "_compatstore").glob(pattern))
     assert files
+    if "staged" in pattern:
+        files = files[:: max(len(files) - 1, 1)]  # the first and the last: all hold vectors of one batch each
     for number, file in enumerate(files):
         path = Path(shutil.copytree(template, tmp_path / f"{number}.lance"))
         damage(path / file.relative_to(template))
@@ -150,18 +153,18 @@ def test_files_beside_the_table(template, tmp_path, pattern, damage):
         ledger_gone = file.suffix == ".arrow" and damage is Path.unlink
         assert findings or silent or ledger_gone, file
         assert all(finding.repair for finding in findings)
-        for finding in findings:
-            if "rm " in finding.repair:
-                named = finding.repair.rpartition(" ")[2].strip("'")
-                assert Path(named).exists(), "the repair names what is there"
-                shutil.rmtree(named) if Path(named).is_dir() else Path(named).unlink()
-                assert opened(path).upgrade("v2").state == "ready"
-                assert opened(path).verify().clean
-        verbs(path)
+        repairs = [finding.repair for finding in findings if "rm " in finding.repair]
+        verbs(path, and_writes=not repairs)
+        for repair in repairs:
+            named = repair.rpartition(" ")[2].strip("'")
+            assert Path(named).exists(), "the repair names what is there"
+            shutil.rmtree(named) if Path(named).is_dir() else Path(named).unlink()
+            assert opened(path).upgrade("v2").state == "ready"
+            assert opened(path).verify().clean
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("content", [b"", b"{", b"x" * 1000, b"[" * 100_000])
+@pytest.mark.parametrize("content", [b"", b"{", b"[" * 100_000])
 def test_counts_that_are_damaged_are_counted_again(path, content):
     (path / "_compatstore" / "counts-v2.json").write_bytes(content)
     assert found(path) == []
@@ -191,9 +194,9 @@ OURS_OF_LANCE = ("data/*", "_versions/*", "_indices/*/*", "_deletions/*", "_refs
 @pytest.mark.parametrize("damage", few(1, [cut, garbage, Path.unlink]), ids=lambda damage: damage.__name__)
 @pytest.mark.parametrize("pattern", few(1, OURS_OF_LANCE))
 def test_files_of_the_table(template, tmp_path, pattern, damage):
-    files = latest(sorted(template.glob(pattern)))
-    assert files
-    for number, file in enumerate(files[:4]):
+    kinds = {file.name if "_indices" in pattern else file: file for file in latest(template.glob(pattern))}
+    assert kinds
+    for number, file in enumerate(kinds.values()):
         path = Path(shutil.copytree(template, tmp_path / f"{number}.lance"))
         damage(path / file.relative_to(template))
         findings = found(path)
@@ -269,7 +272,7 @@ def well_typed(value):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("every", [6, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("every", [12, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("part", ["rest", "versions", "artifacts", "runs"])
 def test_any_other_value_in_the_registry_is_answered_by_every_verb(template, tmp_path, part, every):
     registry = registry_of(template)
@@ -278,7 +281,8 @@ def test_any_other_value_in_the_registry_is_answered_by_every_verb(template, tmp
         value = registry
         for key in place:
             value = value[key]
-        for changed in (well_typed(value), ...):
+        both = (well_typed(value), ...)
+        for changed in both if every == 1 else both[number % 2 :][:1]:
             path = shutil.copytree(template, tmp_path / f"{number}-{changed is ...}.lance")
             tamper(path, exchanged(registry, place, changed))
             found(path)
@@ -289,8 +293,8 @@ def test_any_other_value_in_the_registry_is_answered_by_every_verb(template, tmp
 @pytest.mark.full
 def test_hostile_values_in_the_registry_are_refused_or_found(template):
     registry = registry_of(template)
-    for place in places(registry):
-        for value in HOSTILE:
+    for number, place in enumerate(places(registry)):
+        for value in HOSTILE[number % 4 :: 4]:  # each value at a quarter of the places
             text = json.dumps(exchanged(registry, place, value))
             try:
                 cs.storage.registry.Registry.loads(text, "g")
@@ -299,8 +303,16 @@ def test_hostile_values_in_the_registry_are_refused_or_found(template):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("key", ["lease.v2", "stop.v2"])
-@pytest.mark.parametrize("text", ["{", "[]", '{"target": 3}', "[" * 100_000, '{"token": "x"}'])
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("lease.v2", "{"),
+        ("lease.v2", "[" * 100_000),
+        ("lease.v2", '{"token": "x"}'),
+        ("stop.v2", "[]"),
+        ("stop.v2", '{"target": 3}'),
+    ],
+)
 def test_lease_records_that_cannot_be_read(path, key, text):
     lance.dataset(path / "_compatstore" / "leases.lance").update_config({key: text})
     (finding,) = found(path)

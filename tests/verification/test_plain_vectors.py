@@ -26,6 +26,8 @@ index = Lazy("lancedb.index")
 lancedb = Lazy("lancedb")
 
 PIXELS = load_digits().data[:900].astype(np.float32)
+# Too few to be searched for two models, which takes seconds.
+FEW = PIXELS[:400]
 
 
 def lists(vectors, kind=None):
@@ -71,16 +73,16 @@ def test_a_table_is_looked_at_and_not_a_byte_is_written(tmp_path):
 
 @pytest.mark.full
 def test_the_command_that_it_names_adopts(tmp_path):
-    adoptable(tmp_path, a_table())
+    adoptable(tmp_path, a_table(FEW))
     command = look(f"{tmp_path}#photos")["adoption"].fix.removeprefix("Run: compatstore ")
     assert CliRunner().invoke(app, shlex.split(command)).exit_code == 0
-    assert len(cs.Gallery.open(f"{tmp_path}#photos")) == 900
+    assert len(cs.Gallery.open(f"{tmp_path}#photos")) == 400
     assert "gallery" in look(f"{tmp_path}#photos")
 
 
 @pytest.mark.full
 def test_a_table_that_cannot_be_adopted_says_why_as_adopt_does(tmp_path):
-    adoptable(tmp_path, a_table(key=["same"] * 900))
+    adoptable(tmp_path, a_table(FEW, key=["same"] * 400))
     found = look(f"{tmp_path}#photos")["adoption"]
     assert (found.level, "repeated ids same" in found.what) == ("problem", True)
     assert doctor(f"{tmp_path}#photos").fit is False
@@ -105,16 +107,16 @@ def write(table, vectors, suffix, folder):
 @pytest.mark.full
 @pytest.mark.parametrize("suffix", [".parquet", ".arrow", ".feather", ".npz", ".npy"])
 def test_flaws_are_counted_in_files_of_all_kinds(suffix, tmp_path):
-    vectors = PIXELS.copy()
-    vectors[5], vectors[17, 3], vectors[800, 0] = 0, np.nan, np.inf
+    vectors = FEW.copy()
+    vectors[5], vectors[17, 3], vectors[380, 0] = 0, np.nan, np.inf
     vectors[300:340] = vectors[1]
     path = write(a_table(vectors), vectors, suffix, tmp_path)
     before = path.read_bytes()
     found = look(path)
     assert found["zero vectors"].what == "1 rows are zero, the first at row 5"
-    assert found["not finite"].what.endswith("the first at row 17, 800")
+    assert found["not finite"].what.endswith("the first at row 17, 380")
     assert (found["repeated vectors"].level, "40 rows" in found["repeated vectors"].what) == ("warning", True)
-    assert "0 of 897 vectors have it" in found["unit length"].what
+    assert "0 of 397 vectors have it" in found["unit length"].what
     assert "compatstore init" in found["adoption"].fix
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == [path.name]
@@ -122,11 +124,10 @@ def test_flaws_are_counted_in_files_of_all_kinds(suffix, tmp_path):
 
 @pytest.mark.full
 def test_arrays_and_tables_in_memory():
-    lengths = np.linalg.norm(PIXELS, axis=1, keepdims=True)
-    unit = PIXELS / lengths
+    unit = FEW / np.linalg.norm(FEW, axis=1, keepdims=True)
     assert look(unit)["unit length"].what == "all vectors have it"
-    half = np.where(np.arange(900)[:, None] < 450, unit, PIXELS)
-    assert look({"id": np.arange(900), "vector": half})["unit length"].level == "warning"
+    half = np.where(np.arange(400)[:, None] < 200, unit, FEW)
+    assert look({"id": np.arange(400), "vector": half})["unit length"].level == "warning"
     assert look(a_table(unit))["unit length"].level == "ok"
     assert look(np.ones((0, 3), np.float32))["zero vectors"].what == "none"
 
@@ -142,7 +143,7 @@ def test_rows_of_other_lengths_and_without_a_vector():
 
 @pytest.mark.full
 def test_each_of_several_columns_is_looked_at_or_the_one_that_is_named():
-    table = a_table(short=lists(PIXELS[:, :8]))
+    table = a_table(FEW, short=lists(FEW[:, :8]))
     assert {"zero vectors of embedding", "zero vectors of short"} <= look(table).keys()
     assert "zero vectors" in look(table, vector="short")
 
@@ -174,7 +175,7 @@ def test_two_models_are_a_problem_with_the_dates_between_which_they_lie(tmp_path
 @pytest.mark.full
 def test_an_order_may_lack_values_and_be_named():
     order = pa.array([None if row % 10 == 0 else float(row) for row in range(900)])
-    assert "ranges of when were compared" in look(a_table(when=order), order="when")["two models"].what
+    assert "ranges of when were compared" in look(a_table(PIXELS[:, 18:30], when=order), order="when")["two models"].what
 
 
 @pytest.mark.full
@@ -188,7 +189,7 @@ def test_an_order_may_lack_values_and_be_named():
 )
 def test_a_column_that_is_not_there_is_refused(named, said):
     with pytest.raises(InvalidInput, match=said):
-        doctor(a_table(), **named)
+        doctor(a_table(FEW), **named)
 
 
 @pytest.mark.full

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from compatstore.verification import two_models
 from compatstore.verification.two_models import effective_rank, find_mixture, neighbourhoods, range_of
 from digits import load_digits
 
@@ -60,12 +61,11 @@ def test_a_rotation_alone_is_another_model(models):
 @pytest.mark.full
 @pytest.mark.parametrize("seed", range(2))
 def test_ten_classes_of_one_model_are_no_sign_in_whatever_order(models, seed):
-    digits = load_digits().target
-    for own in models:
-        rows = np.random.default_rng(seed).permutation(len(own))
-        assert not find_mixture(own[rows], seed=seed).found
-        by_class = rows[np.argsort(digits[rows], kind="stable")]
-        assert not find_mixture(own[by_class], ordered=True, seed=seed).found
+    digits, own = load_digits().target, models[seed]
+    rows = np.random.default_rng(seed).permutation(len(own))
+    assert not find_mixture(own[rows], seed=seed).found
+    by_class = rows[np.argsort(digits[rows], kind="stable")]
+    assert not find_mixture(own[by_class], ordered=True, seed=seed).found
 
 
 def test_too_few_rows_are_not_judged(models):
@@ -73,8 +73,9 @@ def test_too_few_rows_are_not_judged(models):
 
 
 @pytest.mark.full
-def test_long_vectors_are_judged_by_a_projection(models):
-    longer = np.random.default_rng(0).normal(size=(64, 900)).astype(np.float32)
+def test_long_vectors_are_judged_by_a_projection(models, monkeypatch):
+    monkeypatch.setattr(two_models, "WIDEST", 96)
+    longer = np.random.default_rng(0).normal(size=(64, 225)).astype(np.float32)
     own, other = (vectors @ longer for vectors in models)
     foreign = some(len(own), np.random.default_rng(1).permutation(len(own))[:180])
     assert find_mixture(np.where(foreign[:, None], other, own)).found
