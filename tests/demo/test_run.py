@@ -11,19 +11,35 @@ from compatstore.demo import DemoReport, DemoRow, DemoSettings, run_demo
 from compatstore.errors import AlreadyExists, InvalidInput, MissingExtra
 
 
+# Models that are trained for a third of the time, and still differ as those of the command do.
+SMALL = DemoSettings(
+    source_epochs=10, target_width=12, target_epochs=10, side_epochs=12, transform_width=256, transform_epochs=40
+)
+WIDTHS = {"source_width": 4, "target_width": 4, "side_width": 4, "transform_width": 4}
+SHORTEST = DemoSettings(**WIDTHS, source_epochs=2, target_epochs=2, side_epochs=2, transform_epochs=1)
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(SMALL, id="small"), pytest.param(DemoSettings(), id="as the command", marks=pytest.mark.slow)],
+)
+def settings(request: pytest.FixtureRequest) -> DemoSettings:
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(settings: DemoSettings, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("a folder") / "demo"
 
 
 @pytest.fixture(scope="module")
-def said() -> list[str]:
+def said(settings: DemoSettings) -> list[str]:
     return []
 
 
 @pytest.fixture(scope="module")
-def report(folder: Path, said: list[str]) -> DemoReport:
-    return run_demo(folder, say=said.append)
+def report(folder: Path, said: list[str], settings: DemoSettings) -> DemoReport:
+    return run_demo(folder, say=said.append, settings=settings)
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +194,7 @@ def test_a_stopped_demo_leaves_nothing_of_its_own(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_demo(folder, say=stop_after_the_gallery)
+        run_demo(folder, say=stop_after_the_gallery, settings=SHORTEST)
     assert [path.name for path in folder.iterdir()] == ["notes of the user"]
 
 
