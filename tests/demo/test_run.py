@@ -10,7 +10,6 @@ from compatstore import Artifact, Gallery
 from compatstore.demo import DemoReport, DemoRow, DemoSettings, run_demo
 from compatstore.errors import AlreadyExists, InvalidInput, MissingExtra
 
-
 # Models that are trained for a third of the time, and still differ as those of the command do.
 SMALL = DemoSettings(
     source_epochs=10, target_width=12, target_epochs=10, side_epochs=12, transform_width=256, transform_epochs=40

@@ -21,18 +21,27 @@ from benchmarks.crashes.template import KINDS, OWN, initial_items, make_template
 from benchmarks.crashes.truth import ENCODERS, SIDE_ENCODERS, source_vector
 from compatstore.storage.row_digests import input_hashes
 
-KILLS, SUSPENSIONS, FRAGMENTS, ROWS = 6, 2, 4, 120
+KILLS, SUSPENSIONS, FRAGMENTS, ROWS = 5, 1, 3, 80
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("kind", KINDS[:2], ids=lambda kind: kind.name)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        OWN,
+        # The same life in a table with other names of columns: half a minute. What an app's table goes through besides
+        # is in tests/test_adopt.py.
+        pytest.param(KINDS[1], marks=pytest.mark.slow),
+    ],
+    ids=lambda kind: kind.name,
+)
 def test_a_gallery_outlives_kills_at_every_step(tmp_path, kind):
     template = prepare(tmp_path / "template", kind, FRAGMENTS, ROWS)
     lived = Life(template, tmp_path / "life", seed=1, kills=KILLS, suspensions=SUSPENSIONS).run()
     assert lived.violations == []
-    assert lived.kills.total() >= KILLS - 3, "a kill that comes after the last command is none"
+    assert lived.kills.total() >= KILLS - 2, "a kill that comes after the last command is none"
     assert lived.suspensions.total() >= 1
-    assert len({position for position, _ in lived.kills}) >= 4, "kills must be spread to mean anything"
+    assert len({position for position, _ in lived.kills}) >= 3, "kills must be spread to mean anything"
     assert lived.writes > lived.kills.total()
     assert lived.searches >= SEARCHES * lived.kills.total()
 

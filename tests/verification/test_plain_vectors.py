@@ -175,7 +175,8 @@ def test_two_models_are_a_problem_with_the_dates_between_which_they_lie(tmp_path
 @pytest.mark.full
 def test_an_order_may_lack_values_and_be_named():
     order = pa.array([None if row % 10 == 0 else float(row) for row in range(900)])
-    assert "ranges of when were compared" in look(a_table(PIXELS[:, 18:30], when=order), order="when")["two models"].what
+    found = look(a_table(PIXELS[:, 18:30], when=order), order="when")
+    assert "ranges of when were compared" in found["two models"].what
 
 
 @pytest.mark.full
