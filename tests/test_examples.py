@@ -21,6 +21,8 @@ def figures(text, name):
 def upgrade(text):
     status_quo, hop, _, full = (float(found) for found in re.findall(r"CMC-1 ([\d.]+)", text))
     assert status_quo < hop < full
+    assert "plan: expand, hop, backfill, catch-up, cutover" in text
+    assert "active=v2 items=800" in text
 
 
 def compatible_model(text):
@@ -87,7 +89,18 @@ SHOWS = {
 }
 
 
-@pytest.mark.parametrize("path", sorted(EXAMPLES.glob("[0-9]*.py")), ids=lambda path: path.stem)
+# A minute: all candidates of three lessons with labels. The example on texts runs the same call in full, and
+# tests/upgrade has lessons that labels judge.
+SLOW = "06_teach_itself_on_images"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.stem, marks=pytest.mark.slow if path.stem == SLOW else [])
+        for path in sorted(EXAMPLES.glob("[0-9]*.py"))
+    ],
+)
 def test_an_example_shows_what_it_says(path, capsys, monkeypatch):
     monkeypatch.syspath_prepend(EXAMPLES)  # as for a script that is run by its path
     runpy.run_path(str(path))

@@ -44,9 +44,20 @@ def recall(gallery, queries, exact, **options):
 
 
 @pytest.mark.parametrize(
-    "kind", few(1, ["IVF_PQ", "IVF_FLAT", "IVF_SQ", "IVF_HNSW_FLAT", "IVF_HNSW_PQ", "IVF_HNSW_SQ"])
+    ("kind", "metric"),
+    few(
+        1,
+        [
+            ("IVF_PQ", "l2"),
+            ("IVF_PQ", "cosine"),
+            ("IVF_FLAT", "cosine"),
+            ("IVF_SQ", "l2"),
+            ("IVF_HNSW_FLAT", "l2"),
+            ("IVF_HNSW_PQ", "cosine"),
+            ("IVF_HNSW_SQ", "l2"),
+        ],
+    ),
 )
-@pytest.mark.parametrize("metric", few(1, ["l2", "cosine"]))
 def test_queries_from_outside_find_95_percent_of_their_neighbours(tmp_path, vectors, kind, metric):
     gallery = gallery_of(tmp_path, vectors, metric)
     queries = vectors[::30] + np.float32(0.1)
