@@ -25,7 +25,7 @@ READS = {
 def test_columns_that_are_dropped_during_a_read_are_read(tmp_path, monkeypatch, read):
     """An upgrade is aborted when a read has looked which columns there are, and before the read has read them."""
     path = str(tmp_path / "gallery.lance")
-    gallery = make(path)
+    gallery = make(path, fragments=3, rows=200)
     gallery.upgrade("v2")
     ids = gallery.native_ids("v1")[:5]
     before, real = READS[read](gallery, ids), compatstore.gallery.items.read_ids
@@ -52,7 +52,7 @@ WRITES = {
 def test_columns_that_are_dropped_during_a_write_do_not_stop_it(tmp_path, monkeypatch, write, late):
     """A stopped abort goes on when a write knows which columns it keeps, before or after it has read them."""
     path = str(tmp_path / "gallery.lance")
-    gallery = make(path)
+    gallery = make(path, fragments=3, rows=200)
     gallery.add({**items(400, 5), "note": ["old"] * 5}, upsert=True)
     gallery.upgrade("v2")
     with monkeypatch.context() as stopped:
