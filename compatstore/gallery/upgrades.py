@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
+from compatstore.arrays import ArrowTable
 from compatstore.asynchronous import awaited
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.fusion import Served
