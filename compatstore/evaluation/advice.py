@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from compatstore.errors import first_offenders
 from compatstore.evaluation.bootstrap import Estimate, Resampled, gains_together, kept_shares
+
+WHOLE_SAMPLE = "take a sample of the whole gallery (--sample), or decide by map (--criterion map)"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,7 +18,8 @@ class Advice:
 
     Args:
         verdict: "upgrade"; "do not upgrade", when nothing is better than the status quo for certain; "undecided",
-            when without labels nobody can know whether the target is better.
+            when without labels nobody can know whether the target is better, or the figure of some ways was not
+            measured and none of the others is better.
         row: Name of the strategy that is advised; the status quo for "do not upgrade"; None when no strategy is good
             enough.
         share: Share of the gallery that it embeds natively, or None.
@@ -52,20 +56,31 @@ class Option:
         return self.figure.value
 
 
-def advise(status_quo: Option, options: Sequence[Option], metric: str) -> Advice:
+def advise(status_quo: Option, options: Sequence[Option], metric: str, unmeasured: Sequence[str] = ()) -> Advice:
     """Choose the best of the options that beat the status quo for certain.
 
     For certain means that the whole paired interval lies above zero; the intervals hold for all options together.
 
     Args:
         status_quo: Leaving things as they are.
-        options: All else.
+        options: All else that was measured.
         metric: Name of the figure.
+        unmeasured: Names of the ways to serve the gallery that have no such figure: of a sample some figures can be
+            told of the vectors alone that the whole gallery has. What is not known is no reason against an upgrade.
     """
     gains = gains_together([option.figure for option in options], status_quo.figure)
     better = [option for option, gain in zip(options, gains, strict=True) if gain.low > 0]
     best = max(better or options, key=_worth)
     gain = gains[options.index(best)]
+    unknown = f" {metric} of {first_offenders(unmeasured, 3)} was not measured: {WHOLE_SAMPLE}." if unmeasured else ""
+    if not better and unmeasured:
+        return Advice(
+            verdict="undecided",
+            row=None,
+            share=None,
+            text=f"Whether an upgrade gains is not known by {metric}.{unknown} Of what was, {best.name} has "
+            f"{best.value:.1%} against {status_quo.value:.1%} as it is ({_points(gain)}).",
+        )
     if not better:
         return Advice(
             verdict="do not upgrade",
@@ -78,7 +93,7 @@ def advise(status_quo: Option, options: Sequence[Option], metric: str) -> Advice
     text = (
         f"Upgrade by {best.name}: {metric} {best.value:.1%} against {status_quo.value:.1%} as it is ({_points(gain)})."
     )
-    text += _worse_though_larger(best, options, metric) + _as_good_but_cheaper(best, better)
+    text += _worse_though_larger(best, options, metric) + _as_good_but_cheaper(best, better) + unknown
     return Advice(verdict="upgrade", row=best.name, share=best.share, text=text)
 
 

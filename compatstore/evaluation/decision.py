@@ -351,5 +351,10 @@ def _advice(
             (fused if strategy.fused else doubted if strategy.expected else options).append(option)
     if not told:
         return advise_without_labels(options[-1], options[:-1], metric, settings.keep, trust=settings.trust)
-    advice = advise(options[0], options[1:], metric)
+    unmeasured = [
+        strategy.name
+        for strategy, own in zip(strategies, figures, strict=True)
+        if metric not in own and (strategy.notation.startswith("t/h") or strategy.notation == "t/t")
+    ]
+    advice = advise(options[0], options[1:], metric, unmeasured)
     return replace(advice, text=advice.text + searched_better(fused, doubted, options, advice, metric))

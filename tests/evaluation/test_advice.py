@@ -37,6 +37,19 @@ def test_what_costs_less_and_cannot_be_told_from_the_best_is_mentioned():
     assert found.text.endswith("Hop costs less and cannot be told from it with these queries.")
 
 
+def test_what_was_not_measured_is_no_reason_against_an_upgrade():
+    status_quo, hop = options(quo_0=200, hop_0=160)
+    found = advise(status_quo, [hop], "ndcg@10", ["backfill 25%", "full backfill"])
+    assert (found.verdict, found.row, found.share) == ("undecided", None, None)
+    assert "ndcg@10 of backfill 25%, full backfill was not measured" in found.text
+    assert "best of all" not in found.text
+    assert "--sample" in found.text
+    better = advise(status_quo, options(quo_0=200, hop_0=260)[1:], "ndcg@10", ["full backfill"])
+    assert (better.verdict, better.row) == ("upgrade", "hop")
+    assert "of full backfill was not measured" in better.text
+    assert advise(status_quo, [hop], "ndcg@10").verdict == "do not upgrade"
+
+
 def test_of_equals_the_cheaper_one():
     assert advice(quo_0=200, half_50=300, full_100=300).row == "half"
 

@@ -107,6 +107,21 @@ def test_a_sample_has_all_that_is_correct_and_knows_the_gallery_where_no_native_
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("criterion", ["ndcg@10", "recall@10", "mrr@10", "cmc@1"])
+def test_by_a_figure_that_a_sample_does_not_tell_of_backfills_nothing_is_advised_against_them(
+    gallery, world, criterion
+):
+    table = gallery.evaluate("v2", labels=texts(world), sample=ITEMS // 2, criterion=criterion)
+    assert table.told
+    unmeasured = [row.name for row in table.budgets if criterion not in row.figures]
+    assert "full backfill" in unmeasured
+    assert table.advice.verdict != "do not upgrade"
+    assert f"{criterion} of backfill" in table.advice.text
+    assert "best of all" not in table.advice.text
+    whole = gallery.evaluate("v2", labels=texts(world), sample=ITEMS, criterion=criterion)
+    assert "was not measured" not in whole.advice.text
+
+
 def test_the_sample_of_an_estimate_holds_every_correct_item_and_weighs_the_others(gallery, world):
     gallery.upgrade("v2")
     catalog = gallery._catalog

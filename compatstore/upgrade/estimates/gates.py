@@ -89,7 +89,9 @@ def check_gates(row: DecisionRow, asked: Gates) -> tuple[Gate, ...]:
 def gate_of_advice(table: DecisionTable, serving: Served) -> Gate:
     """The gate of an upgrade that picks its own budget: something must beat the status quo."""
     gain = table.best_of(serving).gains[table.criterion]
-    passed = table.advice.verdict != "do not upgrade" if serving == "single" else gain.low > 0
+    verdict = table.advice.verdict
+    advised = verdict == "upgrade" or (verdict == "undecided" and not table.told)
+    passed = advised if serving == "single" else gain.low > 0
     return Gate(name=f"{table.criterion} above the status quo", estimate=gain, passed=passed)
 
 
