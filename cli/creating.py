@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -132,6 +133,11 @@ def adopt(
     adopted = Gallery.adopt(gallery, described, vector=taken.vector, id=taken.id, source=taken.source)
     if None in (vector, id, source):
         output.note(_taken(taken.vector, taken.id, adopted.source_column))
+    if not adopted.status().versions[0].encoder:
+        output.note(
+            f"{version} has no encoder: texts are not searched by it, and an upgrade is judged without it. Name its "
+            f"model: compatstore register {shlex.quote(gallery)} {version} --encoder ENCODER"
+        )
     output.show(adopted.status(), view)
 
 

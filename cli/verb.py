@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from compatstore.encoders import Encoder
     from compatstore.gallery import Gallery
 
+_ENCODERS = "compatstore.encoders"  # of a context: version -> spec, as `--encoders` names them
 Function = TypeVar("Function", bound=Callable[..., object])
 
 
@@ -128,10 +129,32 @@ def trust_code_option(function: Function) -> Function:
         callback=_import,
         help="Import a module first, as one that registers the app's embedding function with LanceDB; repeatable.",
     )
+    encoders = click.option(
+        "--encoders",
+        "given",
+        metavar="VERSION=ENCODER",
+        multiple=True,
+        expose_value=False,
+        callback=_note_encoders,
+        help="A version's model, where the gallery cannot build it; repeatable.",
+    )
     trust = click.option(
         "--trust-code", is_flag=True, help="Build encoders that the gallery names as Python code or as an address."
     )
-    return trust(imports(function))
+    return trust(encoders(imports(function)))
+
+
+def _note_encoders(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> None:
+    """Keep the encoders that are named until a gallery is opened.
+
+    Raises:
+        UsageError: One is not VERSION=ENCODER.
+    """
+    pairs = [text.partition("=") for text in given]
+    wrong = [text for text, (name, mark, spec) in zip(given, pairs, strict=True) if not (name and mark and spec)]
+    if wrong:
+        raise click.UsageError(f"--encoders takes VERSION=ENCODER, not {wrong[0]!r}.", context)
+    context.meta[_ENCODERS] = {name: spec for name, _, spec in pairs}
 
 
 def _import(context: click.Context, parameter: click.Parameter, modules: tuple[str, ...]) -> None:
@@ -142,8 +165,8 @@ def _import(context: click.Context, parameter: click.Parameter, modules: tuple[s
     """
     from compatstore.boundary import foreign
 
-    if modules and "" not in sys.path:
-        sys.path.insert(0, "")
+    if modules:
+        _import_from_here()
     for module in modules:
         with foreign(f"import {module[:120]}", "a module that can be imported from here"):
             importlib.import_module(module)
@@ -184,7 +207,10 @@ def open_gallery(gallery: str, *, trust_code: bool, encoders: Mapping[str, Encod
 
     if trust_code:
         _import_from_here()
-    return Gallery.open(gallery, encoders=encoders, trust_code=trust_code)
+    context = click.get_current_context(silent=True)
+    named = {} if context is None else context.meta.get(_ENCODERS, {})
+    every = {name: build_encoder(spec) for name, spec in named.items()} | dict(encoders or {})
+    return Gallery.open(gallery, encoders=every or None, trust_code=trust_code)
 
 
 def open_target(gallery: str, target: str, encoder: str | None, *, trust_code: bool) -> Gallery:

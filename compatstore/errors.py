@@ -281,7 +281,7 @@ def meant(name: object, names: Iterable[str]) -> str:
     return f"Did you mean {known[near[0]]!r}? " if near else ""
 
 
-LONGEST = 120  # characters of one thing that a message names
+LONGEST = 300  # characters of one thing that a message names
 
 
 def shortened(text: str) -> str:

@@ -44,6 +44,9 @@ def require_usable_name(name: str, asked: str) -> None:
         )
 
 
+OUTSIDE = "outside:"  # of the identity of a model that nobody has named; the version follows
+
+
 @dataclass(frozen=True)
 class HeadLoss:
     """The loss that a model was trained by through its classifier head.
@@ -164,7 +167,7 @@ class EmbeddingVersion:
     @property
     def identity(self) -> str:
         """What tells this model from any other: the encoder's fingerprint, or what its owner declared."""
-        return self.encoder.fingerprint if self.encoder is not None else self.model or f"outside:{self.name}"
+        return self.encoder.fingerprint if self.encoder is not None else self.model or f"{OUTSIDE}{self.name}"
 
     @property
     def side_identity(self) -> str:

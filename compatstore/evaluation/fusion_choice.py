@@ -30,6 +30,7 @@ from compatstore.evaluation.sampled import QueryFigures, find_in_blocks, find_in
 from compatstore.evaluation.weight_choice import WeightChoice
 
 WEIGHTS = (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)
+ALONE = (0.0, 1.0)  # the source alone, or the target
 DOUBT = 0.3  # weight of transformed vectors, as a part of that of native ones, where they are weighed apart
 CHOOSING = 400  # resamples where candidates are compared with each other; what is reported has all
 _BLOCK_CELLS = 2**21  # distances of a block, over all weights

@@ -12,7 +12,7 @@ from compatstore.evaluation.compatibility import fit_length
 from compatstore.evaluation.cross_fitting import of_queries, own_rows
 from compatstore.evaluation.distances import Distances, measure
 from compatstore.evaluation.fusion import FusedDistances, standardise
-from compatstore.evaluation.fusion_choice import FusionTrial
+from compatstore.evaluation.fusion_choice import WEIGHTS, FusionTrial
 from compatstore.evaluation.merge_choice import MergeTrial
 from compatstore.evaluation.merging import RankMerge, calibrate, few_queries
 from compatstore.evaluation.mixed import mixed_blocks
@@ -139,8 +139,10 @@ def neighbours_of(sample: EvaluationSample, settings: DecisionSettings) -> int:
     return round(sampled_neighbours(settings.neighbours, sample.weight) * sample.weight)
 
 
-def trial_of_fusions(sample: EvaluationSample, settings: DecisionSettings) -> FusionTrial:
-    """The sample's queries, ready to try how both versions are searched as one."""
+def trial_of_fusions(
+    sample: EvaluationSample, settings: DecisionSettings, weights: Sequence[float] = WEIGHTS
+) -> FusionTrial:
+    """The sample's queries, ready to try how both versions are searched as one, by some weights."""
     native = measure(sample.target_queries, sample.native, settings.target_metric)
     return FusionTrial(
         sample=sample,
@@ -148,6 +150,7 @@ def trial_of_fusions(sample: EvaluationSample, settings: DecisionSettings) -> Fu
         relevance=_correct(sample, native, settings),
         sampling=_sampling(sample),
         truth=truth_of(sample, settings),
+        weights=tuple(weights),
     )
 
 

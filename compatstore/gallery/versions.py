@@ -95,8 +95,12 @@ class VersionVerbs(GalleryCore):
         A version of a model whose vectors the gallery has, stored as another type or of another metric on unit vectors,
         is recognised: the upgrade copies vectors and calls no encoder, as after `derive`.
 
+        A version that has vectors, and no model that anybody named, takes an encoder so: a few of its items are
+        embedded again, and must come to the vectors that they have.
+
         Raises:
             AlreadyExists: There is a version of that name.
+            FingerprintMismatch: The encoder that is given to a version gives other vectors than it has.
             InvalidInput: A column of that name is the user's own.
 
         Examples:
@@ -104,6 +108,10 @@ class VersionVerbs(GalleryCore):
             >>> gallery.versions()
             ('v1', 'v2', 'v3')
         """
+        known = self._catalog.recorded().versions.get(version.name)
+        if known is not None and known.is_nameless and known.columns is not None and version.encoder is not None:
+            self._catalog.give_encoder(version.name, version.encoder)
+            return
         self._catalog.require_new(version.name)
         record = self._catalog.add_version(version)
         snapshot = self._catalog.store.snapshot()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
 from compatstore.arrays import FloatArray
 from compatstore.digests import require_fingerprint
-from compatstore.errors import Incompatible, InvalidInput, UpgradeError
+from compatstore.errors import CompatStoreWarning, Incompatible, InvalidInput, UpgradeError
 from compatstore.evaluation.fusion import Fusion, Serving
 from compatstore.evaluation.merging import Merge
 from compatstore.search.execute import as_queries, is_vectors
@@ -211,7 +212,18 @@ def _run_as_one(
         return run
     if way is not None or not decides or not source or run is None or not _as_one(registry, run):
         return None
-    return run if value is None or _both_embed(catalog, run) else None
+    if value is None or _both_embed(catalog, run):
+        return run
+    without = next((one for one in (run.source, run.target) if not catalog.can_embed(one)), None)
+    if without is not None:
+        warnings.warn(
+            f"{run.source} and {run.target} are served as one, but {without} has no encoder here: this search is "
+            f"answered by {name} alone. Give it one: encoders={{{without!r}: ...}} (--encoders {without}=ENCODER), or "
+            f"for good: register it again with its encoder.",
+            CompatStoreWarning,
+            stacklevel=2,
+        )
+    return None
 
 
 def _plan_run(registry: Registry, run: RunRecord, k: int, where: str | Sequence[str] | None) -> SearchPlan | FusionPlan:

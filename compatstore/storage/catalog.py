@@ -28,10 +28,12 @@ from compatstore.errors import (
 from compatstore.storage import registry as registry_module
 from compatstore.storage.app_columns import Misfit, misfits, refuse
 from compatstore.storage.blobs import Blobs
+from compatstore.storage.history import HistoryEntry
 from compatstore.storage.lancedb_functions import LANCEDB, build_function
 from compatstore.storage.lease_files import Fence
 from compatstore.storage.records import STORED, ArtifactRecord, VersionRecord
 from compatstore.storage.registry import Registry
+from compatstore.storage.same_model import require_same_vectors
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store, is_same
 from compatstore.versions import EmbeddingVersion, require_usable_name
@@ -78,12 +80,13 @@ class Catalog:
         self._artifacts: dict[str, Artifact] = {}
         self._manifests: dict[str, Manifest] = {}
         # A search reads the registry of its snapshot; parsing it again for the same table version would be waste.
+        self._recognised: set[str] = set()  # fingerprints of encoders whose vectors were compared
         self._read: tuple[Snapshot | None, Registry | None, tuple[Misfit, ...]] = (None, None, ())
         self._given_up: str | None = None
         state = self.recorded()
         for name, encoder in (encoders or {}).items():
             record = state.record(name)
-            self._encoders[name] = _require_model(record, _derived(record, encoder), side=False)
+            self._encoders[name] = self._of_version(record, _derived(record, encoder), side=False)
         for name, encoder in (side_encoders or {}).items():
             self._side_encoders[name] = _require_model(state.record(name), encoder, side=True)
 
@@ -311,13 +314,46 @@ class Catalog:
     def _find(self, known: dict[str, Encoder], record: VersionRecord, *, side: bool) -> Encoder | None:
         spec = record.side_encoder if side else record.encoder
         if record.name in known:
-            return _require_model(record, known[record.name], side=side)
+            return self._of_version(record, known[record.name], side=side)
         base = None if side else self._at_hand(record.base_model or record.model)
         if base is None and not spec:
             return None
         built = self._build(record.name, spec) if base is None else base
-        known[record.name] = _require_model(record, built if side else _derived(record, built), side=side)
+        known[record.name] = self._of_version(record, built if side else _derived(record, built), side=side)
         return known[record.name]
+
+    def _of_version(self, record: VersionRecord, encoder: Encoder, *, side: bool) -> Encoder:
+        """The encoder, if it is the version's; one whose model nobody has named is known by its vectors."""
+        if side or not record.is_nameless or record.columns is None:
+            return _require_model(record, encoder, side=side)
+        if encoder.dim == record.dim and encoder.fingerprint not in (record.encoder_model, *self._recognised):
+            snapshot = self.store.snapshot()
+            require_same_vectors(snapshot, self.recorded(snapshot), record.name, record.columns, encoder)
+            self._recognised.add(encoder.fingerprint)
+        return _require_model(record, encoder, side=False, model=encoder.fingerprint)
+
+    def can_embed(self, name: str) -> bool:
+        """Whether a version has an encoder, here or by its spec; nothing is built, and no code trusted."""
+        record = self.recorded().record(name)
+        at_hand = self._at_hand(record.base_model or record.model)
+        return bool(record.encoder or name in self._encoders or at_hand is not None)
+
+    def give_encoder(self, name: str, encoder: Encoder) -> None:
+        """Store an encoder for a version that has none and whose model nobody has named.
+
+        Raises:
+            FingerprintMismatch: It gives other vectors than the version's.
+        """
+        self._of_version(self.recorded().record(name), encoder, side=False)
+        spec = self._keep(encoder)
+        self._encoders[name] = encoder
+
+        def change(registry: Registry) -> Registry:
+            record = replace(registry.record(name), encoder=spec, encoder_model=encoder.fingerprint)
+            return registry.with_version(record)
+
+        note = f"encoder {encoder.fingerprint}"
+        registry_module.edit(self.store, change, HistoryEntry("register", name, note=note))
 
     def _at_hand(self, model: str) -> Encoder | None:
         """The encoder of a model, where it is there for another version: the one that a version was derived of."""
@@ -347,8 +383,8 @@ def _derived(record: VersionRecord, encoder: Encoder) -> Encoder:
     return Derived(encoder, *record.derivation) if whole else encoder
 
 
-def _require_model(record: VersionRecord, encoder: Encoder, *, side: bool) -> Encoder:
-    expected = record.side_model if side else record.model
+def _require_model(record: VersionRecord, encoder: Encoder, *, side: bool, model: str | None = None) -> Encoder:
+    expected = model or (record.side_model if side else record.model)
     if encoder.fingerprint != expected:
         raise FingerprintMismatch(
             f"use this {'side-information ' if side else ''}encoder for version {record.name}",

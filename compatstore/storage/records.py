@@ -12,7 +12,7 @@ from compatstore.evaluation.fusion import Fusion, Serving
 from compatstore.evaluation.merging import Merge
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.indexes import SearchSettings
-from compatstore.versions import EmbeddingVersion, HeadLoss
+from compatstore.versions import OUTSIDE, EmbeddingVersion, HeadLoss
 
 STORED = "stored:"  # begins the spec of a model that is kept beside the table; its SHA-256 follows
 
@@ -24,6 +24,8 @@ class VersionRecord:
     Attributes:
         model: Identity of the model, the encoder's fingerprint where it has one.
         encoder: Spec that builds the encoder, or "".
+        encoder_model: Fingerprint of an encoder that was given to a version whose model nobody had named, and that
+            gives the vectors that it has; else "".
         side_encoder: Spec that builds the side-information encoder, or "".
         head: SHA-256 of the stored classifier head, or None.
         head_loss: As of the version.
@@ -52,6 +54,7 @@ class VersionRecord:
     dtype: str
     model: str
     encoder: str = ""
+    encoder_model: str = ""
     side_dim: int | None = None
     side_dtype: str = "float32"
     side_model: str = ""
@@ -74,6 +77,11 @@ class VersionRecord:
 
     def __post_init__(self) -> None:
         self.version()  # refuses a name, dimension or metric that no version has
+
+    @property
+    def is_nameless(self) -> bool:
+        """Whether nobody has named the version's model."""
+        return self.model == f"{OUTSIDE}{self.name}"
 
     @property
     def contradictions(self) -> list[str]:

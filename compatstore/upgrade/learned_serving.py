@@ -68,6 +68,12 @@ def how_searched(context: UpgradeContext) -> str:
         unsure = "" if gain is None or gain.low > 0 else ", which is not sure to be better"
         return f"searches go on in {registry.active}{later} alone, by expected distances{unsure}"
     alone = _better_alone(registry, run.target)
+    source = run.source
+    if fusion is None and not context.catalog.can_embed(source):
+        return (
+            f"{source} has no encoder here, so a text is searched by {run.target} alone once it is cut over; by both "
+            f"models after: compatstore register GALLERY {source} --encoder ENCODER"
+        )
     if fusion is not None:
         still = f"; {alone[0]} is better still, {alone[1]}" if alone else ""
         return f"searches with queries of both versions rank by {run.source} and {run.target} as one{still}"

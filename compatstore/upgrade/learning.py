@@ -18,7 +18,7 @@ from compatstore.errors import InvalidInput
 from compatstore.evaluation import DecisionTable
 from compatstore.evaluation.decision import decide_between
 from compatstore.evaluation.fusion import SAME_SHARE, Fusion, Served
-from compatstore.evaluation.fusion_choice import FittedFusion, FusionTrial
+from compatstore.evaluation.fusion_choice import ALONE, WEIGHTS, FittedFusion, FusionTrial
 from compatstore.evaluation.sample import EvaluationSample
 from compatstore.evaluation.sampled import QueryFigures
 from compatstore.evaluation.strategies import rank_strategies, trial_of_fusions
@@ -215,9 +215,10 @@ def _judge(
     context: UpgradeContext, lesson: Lesson, taught: Taught, judges: Positions, share: float, asked: Gates
 ) -> _Judged:
     """What the judges find in a gallery of which a share is native and the rest was made by a transform."""
-    trial = trial_of_fusions(
-        _sample_of(context, lesson, taught, judges, asked), decision_settings(context, _settings(asked, context.run))
-    )
+    sample = _sample_of(context, lesson, taught, judges, asked)
+    both = context.catalog.can_embed(context.run.source)  # else no search of a text can ask both versions
+    settings = decision_settings(context, replace(_settings(asked, context.run), by_both=both))
+    trial = trial_of_fusions(sample, settings, WEIGHTS if both else ALONE)
     native = _native_rows(len(judges), share)
     fitted = trial.fit(native, trial.constants(), against_target=True)
     return _Judged(taught, trial, fitted, _found(trial, native, fitted, asked))

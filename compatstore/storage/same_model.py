@@ -1,0 +1,91 @@
+"""Whether an encoder is the model that a version's vectors are of: a few items are embedded again and compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from compatstore.encoders import Encoder, encode_readable
+from compatstore.errors import FingerprintMismatch, InvalidInput
+from compatstore.storage.arrow_values import to_matrix
+from compatstore.storage.columns import VersionColumns
+from compatstore.storage.ids import column
+from compatstore.storage.registry import Registry
+from compatstore.storage.snapshot import Snapshot
+
+ITEMS = 16
+SAME = 0.99  # cosine of two vectors of one item by one model, at least; endpoints differ in the last digits
+FEW = 0.5  # share of the items that must be alike: an app may have written some by hand
+
+
+@dataclass(frozen=True)
+class Compared:
+    """Items that were embedded again.
+
+    Args:
+        items: How many.
+        same: How many of them have the vector that the encoder gives.
+    """
+
+    items: int
+    same: int
+
+    @property
+    def is_same(self) -> bool:
+        """Whether the vectors are the encoder's."""
+        return self.same > FEW * self.items
+
+
+def compare(snapshot: Snapshot, registry: Registry, columns: VersionColumns, encoder: Encoder) -> Compared:
+    """Embed some native items of a version again, spread over the table.
+
+    Raises:
+        InvalidInput: No item has both a source and a native vector.
+    """
+    read = registry.id_column if encoder.reads == "id" else registry.source_column
+    if read is None:
+        raise InvalidInput(
+            f"tell whether vectors of {columns.vector} are those of a model",
+            expected="a column of sources, to embed some items again",
+            found="none",
+            fix="Adopt the table with its source column: --source COLUMN.",
+        )
+    condition = f"({columns.native}) AND ({columns.present}) AND {column(read)} IS NOT NULL"
+    n = snapshot.count_rows(condition)
+    rows = [
+        snapshot.to_table(columns=[read, columns.vector], filter=condition, limit=1, offset=offset)
+        for offset in sorted({n * place // ITEMS for place in range(ITEMS)} if n else ())
+    ]
+    sources = [value for table in rows for value in table[read].to_pylist()]
+    encoded = encode_readable(encoder, sources) if sources else None
+    if encoded is None or not len(encoded.readable):
+        raise InvalidInput(
+            f"tell whether vectors of {columns.vector} are those of a model",
+            expected="an item that the encoder can embed again",
+            found="none",
+        )
+    stored = np.concatenate([to_matrix(table[columns.vector], columns.dim)[0] for table in rows])[encoded.readable]
+    lengths = np.linalg.norm(stored, axis=1) * np.linalg.norm(encoded.vectors, axis=1)
+    alike = np.einsum("ij,ij->i", stored, encoded.vectors) >= SAME * lengths
+    return Compared(items=len(alike), same=int(alike.sum()))
+
+
+def require_same_vectors(
+    snapshot: Snapshot, registry: Registry, name: str, columns: VersionColumns, encoder: Encoder
+) -> None:
+    """Refuse an encoder whose vectors are not a version's.
+
+    Raises:
+        FingerprintMismatch: They are not.
+        InvalidInput: No item can be embedded again.
+    """
+    found = compare(snapshot, registry, columns, encoder)
+    if not found.is_same:
+        raise FingerprintMismatch(
+            f"use this encoder for version {name}",
+            expected="the model of the vectors that the gallery has",
+            found=f"another one: {found.items - found.same} of {found.items} items that were embedded again have other "
+            "vectors",
+            fix="Use that model, or upgrade to this one as a version of its own.",
+        )
