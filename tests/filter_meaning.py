@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import operator
 from datetime import date
 
@@ -78,9 +77,4 @@ def compared(value, test, wanted):
         return isinstance(value, date) and moments[1] is not None and COMPARE[test](*moments)
     if test == "=":
         return value == wanted or (moments[1] is not None and moments[0] == moments[1])
-    return COMPARE[test](ordered(value), ordered(wanted))
-
-
-def ordered(text):
-    """A text as it is ordered: quotes, backslashes and control characters by their escapes in JSON."""
-    return json.dumps(text, ensure_ascii=False).rstrip('"')
+    return COMPARE[test](value, wanted)

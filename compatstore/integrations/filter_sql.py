@@ -67,7 +67,15 @@ class Fields:
                 found="no such column, and no column of JSON that holds other metadata",
                 fix="Add items that have it, or make the gallery with a column of JSON called metadata.",
             )
-        return _Json(self.json, name[1:])
+        return _Json(self.json, _paths(name[1:]))
+
+
+def _paths(name: Sequence[str]) -> list[Sequence[str]]:
+    """Where a value may lie: "docx.author" is a key of that name, or the key `author` of the object `docx`."""
+    if len(name) > 1:
+        return [name, (".".join(name),)]
+    parts = name[0].split(".")
+    return [name, parts] if len(parts) > 1 and all(parts) else [name]
 
 
 def to_sql(condition: Condition, fields: Fields) -> str:
@@ -179,13 +187,11 @@ class _Place(Protocol):
 
 
 class _Json:
-    """A value in a column of JSON, by its keys."""
+    """A value in a column of JSON, by its keys; of several places where it may lie the first that has one."""
 
-    def __init__(self, column: str, path: Sequence[str]) -> None:
-        found = _name(column)
-        for key in path:
-            found = f"json_get({found}, {_quoted(key)})"
-        self._value = f"json_extract({found}, '$')"
+    def __init__(self, column: str, paths: Sequence[Sequence[str]]) -> None:
+        values = [_extracted(column, path) for path in paths]
+        self._value = values[0] if len(values) == 1 else f"COALESCE({', '.join(values)})"
 
     def missing(self) -> str:
         return f"{self._value} IS NULL OR {self._value} = 'null'"
@@ -235,6 +241,13 @@ class _Json:
         part = _json(value.lower() if any_case else value)[1:-1]
         pattern = f'^"{_CHARACTERS}{_literally(part)}'
         return f"regexp_like({whole}, {_quoted(pattern)})"
+
+
+def _extracted(column: str, path: Sequence[str]) -> str:
+    found = _name(column)
+    for key in path:
+        found = f"json_get({found}, {_quoted(key)})"
+    return f"json_extract({found}, '$')"
 
 
 class _Column:

@@ -30,7 +30,7 @@ def read_filter(filter: object) -> Condition:
         filter: Key -> value that the metadata must be equal to, None where there must be none; or key -> mapping of
             operators `$eq`, `$ne`, `$gt`, `$gte`, `$lt`, `$lte`, `$in`, `$nin`, `$between`, `$exists`, `$contains` (a
             list holds a value, or a text has a part); or `$and`, `$or` -> list of
-            filters, `$not` -> filter. A key is one key, dots included.
+            filters, `$not` -> filter. A key with dots is that key, or leads into objects: "docx.author".
 
     Raises:
         InvalidInput: It is none of these.
