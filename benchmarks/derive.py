@@ -120,7 +120,7 @@ def apart(folder: Path, rows: int, dim: int, shorter: int) -> tuple[float, int]:
     for ids, inputs in blocks(rows):
         stored = table.to_table(columns=["id", "short"], offset=start, limit=len(ids)).sort_by("id")
         assert stored["id"].to_pylist() == ids
-        vectors = stored["short"].combine_chunks().flatten().to_numpy().reshape(len(ids), shorter)
+        vectors = stored["short"].combine_chunks().storage.flatten().to_numpy().reshape(len(ids), shorter)
         largest = max(largest, float(np.abs(vectors - own.encode(list(inputs))).max()))
         unlike += int((vectors != derived.encode(list(inputs))).sum())
         start += len(ids)

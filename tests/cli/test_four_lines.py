@@ -52,14 +52,16 @@ def test_the_lines_each_wrong_first_right_then_and_twice(app, run):
 
     adopted = line(run, 0)
     assert adopted.code == 0
-    assert adopted.err == "Taken: vector as the vectors, id as the ids, text as the sources.\n"
+    taken, without = adopted.err.splitlines()
+    assert taken == "Taken: vector as the vectors, id as the ids, text as the sources."
+    assert without.endswith("compatstore register 'app-db#notes' v1 --encoder ENCODER")
     again = line(run, 0)
     refused(again, 2, "It is adopted: compatstore status 'app-db#notes'")
 
     refused(line(run, 2), 3, "Begin one: compatstore upgrade 'app-db#notes'")
     refused(line(run, 3), 3, "compatstore upgrade 'app-db#notes' v2 --encoder ENCODER")
     refused(run("upgrade", PLACE, "v2"), 3, "compatstore upgrade 'app-db#notes' v2 --encoder ENCODER")
-    refused(run("upgrade", PLACE, "v2", "--encoder", "model2vec:nowhere"), 3, "Download the model first")
+    refused(run("upgrade", PLACE, "v2", "--encoder", "model2vec:nowhere"), 3, "hf download nowhere")
     refused(run("upgrade", PLACE, "v2", "--encoder", "new-model"), 3, "KIND:ARGUMENT")
     assert cs.Gallery.open(PLACE).versions() == ("v1",)
 

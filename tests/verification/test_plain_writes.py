@@ -24,7 +24,7 @@ def test_an_adopted_table_stays_the_apps_when_its_version_is_retired(tmp_path):
     gallery.cutover("v3")
     assert lance.dataset(path).tags.list() == {}, "a tag would make the app's own clean-up fail"
     table = lance.dataset(path)
-    assert table.schema.field("embedding").type.list_size != table.schema.field("v3").type.list_size, (
+    assert [table.schema.field("embedding").type.list_size] != table.schema.field("v3").type.shape, (
         "or LanceDB would not know which of the two an app's search means"
     )
 
