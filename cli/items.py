@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from compatstore.boundary import foreign
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import progress_bars
 from compatstore.cli.settings import Options
@@ -248,6 +247,7 @@ def _ids(batch: Any) -> list[Any]:
 
 def _vectors(path: str) -> list[Any]:
     """A vector as numbers with commas between them, in brackets or not, or those of a file."""
+    from compatstore.boundary import foreign
     from compatstore.cli.files import read_array
 
     if re.fullmatch(r"[\[\]\d.,eE+\s-]+", path) and not exists(path):

@@ -338,6 +338,14 @@ class Catalog:
         at_hand = self._at_hand(record.base_model or record.model)
         return bool(record.encoder or name in self._encoders or at_hand is not None)
 
+    def can_ask_both(self, source: str, target: str) -> bool:
+        """Whether a search can ask two versions: by their encoders, or by vectors that the app makes of both itself.
+
+        An app hands over vectors where not even the target's encoder reads what a search is given.
+        """
+        encoder = self.encoder(target) if self.can_embed(target) else None
+        return self.can_embed(source) or encoder is None or encoder.reads == "id"
+
     def give_encoder(self, name: str, encoder: Encoder) -> None:
         """Store an encoder for a version that has none and whose model nobody has named.
 

@@ -20,7 +20,7 @@ FEW = 0.5  # share of the items that must be alike: an app may have written some
 
 
 @dataclass(frozen=True)
-class Compared:
+class Recognition:
     """Items that were embedded again.
 
     Args:
@@ -37,7 +37,7 @@ class Compared:
         return self.same > FEW * self.items
 
 
-def compare(snapshot: Snapshot, registry: Registry, columns: VersionColumns, encoder: Encoder) -> Compared:
+def compare(snapshot: Snapshot, registry: Registry, columns: VersionColumns, encoder: Encoder) -> Recognition:
     """Embed some native items of a version again, spread over the table.
 
     Raises:
@@ -68,7 +68,7 @@ def compare(snapshot: Snapshot, registry: Registry, columns: VersionColumns, enc
     stored = np.concatenate([to_matrix(table[columns.vector], columns.dim)[0] for table in rows])[encoded.readable]
     lengths = np.linalg.norm(stored, axis=1) * np.linalg.norm(encoded.vectors, axis=1)
     alike = np.einsum("ij,ij->i", stored, encoded.vectors) >= SAME * lengths
-    return Compared(items=len(alike), same=int(alike.sum()))
+    return Recognition(items=len(alike), same=int(alike.sum()))
 
 
 def require_same_vectors(

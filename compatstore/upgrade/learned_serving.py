@@ -69,7 +69,7 @@ def how_searched(context: UpgradeContext) -> str:
         return f"searches go on in {registry.active}{later} alone, by expected distances{unsure}"
     alone = _better_alone(registry, run.target)
     source = run.source
-    if fusion is None and not context.catalog.can_embed(source):
+    if fusion is None and not context.catalog.can_ask_both(source, run.target):
         return (
             f"{source} has no encoder here, so a text is searched by {run.target} alone once it is cut over; by both "
             f"models after: compatstore register GALLERY {source} --encoder ENCODER"

@@ -216,7 +216,7 @@ def _judge(
 ) -> _Judged:
     """What the judges find in a gallery of which a share is native and the rest was made by a transform."""
     sample = _sample_of(context, lesson, taught, judges, asked)
-    both = context.catalog.can_embed(context.run.source)  # else no search of a text can ask both versions
+    both = context.catalog.can_ask_both(context.run.source, context.run.target)
     settings = decision_settings(context, replace(_settings(asked, context.run), by_both=both))
     trial = trial_of_fusions(sample, settings, WEIGHTS if both else ALONE)
     native = _native_rows(len(judges), share)

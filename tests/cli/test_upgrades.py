@@ -24,6 +24,8 @@ def test_a_whole_life(run, gallery, artifact):
     assert run("rollback", gallery, "--json").json == {
         "active": "v1",
         "previous": "v2",
+        "serving": "v1 alone",
+        "served_before": "v2 alone",
         "missing": 0,
         "changed": True,
         "dropped": [],
