@@ -133,7 +133,13 @@ def adopt(
     adopted = Gallery.adopt(gallery, described, vector=taken.vector, id=taken.id, source=taken.source)
     if None in (vector, id, source):
         output.note(_taken(taken.vector, taken.id, adopted.source_column))
-    if not adopted.status().versions[0].encoder:
+    encoder = adopted.status().versions[0].encoder
+    if encoder.startswith("lancedb:"):
+        output.note(
+            f"{version} is embedded by the app's own function in LanceDB's registry: what embeds by it takes "
+            "--trust-code, and --import MODULE where a module of the app registers it."
+        )
+    elif not encoder:
         output.note(
             f"{version} has no encoder: texts are not searched by it, and an upgrade is judged without it. Name its "
             f"model: compatstore register {shlex.quote(gallery)} {version} --encoder ENCODER"

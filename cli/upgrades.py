@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from compatstore.upgrade.requests.backfill import Backfill
     from compatstore.upgrade.requests.gates import Gates
     from compatstore.upgrade.requests.run_settings import RunSettings
+    from compatstore.versions import EmbeddingVersion
 
 
 Ended = TypeVar("Ended")  # what an upgrade gives back, of a gallery or of shards
@@ -199,6 +200,13 @@ def upgrade(
         ctx.exit(exit_code_of(upgraded))
     if encoder is not None and not dry_run:
         _register_first(open_gallery(gallery, trust_code=trust_code), target, encoder, output)
+    if dry_run and encoder is not None:
+        opened = open_gallery(gallery, trust_code=trust_code)
+        if target not in opened.versions():
+            with progress_bars("plan"):
+                new = _as_asked(opened, target, encoder)
+                planned = opened.plan(new, via=via, backfill=backfill, gates=gates, learn=learning, run=settings)
+            _show_plan(ctx, output, planned)
     opened = open_target(gallery, target, encoder, trust_code=trust_code)
     via = _link_first(opened, via, target, output)
     if dry_run:
@@ -265,12 +273,17 @@ def _register_first(gallery: Gallery, target: str, encoder: str, output: Output)
     """Register a target that the gallery does not know."""
     if target in gallery.versions():
         return
+    active = gallery.version()
+    gallery.register(_as_asked(gallery, target, encoder))
+    output.note(f"Registered {target} with {encoder}, compared by {active.metric} as {active.name} is.")
+
+
+def _as_asked(gallery: Gallery, target: str, encoder: str) -> EmbeddingVersion:
+    """The version that `--encoder` makes of a name: compared and stored as the active one is."""
     from compatstore.cli.requests import VersionSettings
 
     active = gallery.version()
-    asked = VersionSettings(encoder=encoder, metric=active.metric, dtype=active.dtype)
-    gallery.register(asked.version(target))
-    output.note(f"Registered {target} with {encoder}, compared by {active.metric} as {active.name} is.")
+    return VersionSettings(encoder=encoder, metric=active.metric, dtype=active.dtype).version(target)
 
 
 def _link_first(gallery: Gallery, via: str | None, target: str, output: Output) -> str | None:

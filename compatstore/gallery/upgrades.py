@@ -38,6 +38,7 @@ from compatstore.upgrade.retire import retire
 from compatstore.upgrade.rollback import roll_back
 from compatstore.upgrade.run import Controls, UpgradeResult, require_startable, run_upgrade
 from compatstore.upgrade.states import VersionChange
+from compatstore.versions import EmbeddingVersion
 
 LEARN = Learn()
 
@@ -48,7 +49,7 @@ class UpgradeVerbs(GalleryCore):
 
     def plan(
         self,
-        target: str,
+        target: str | EmbeddingVersion,
         *,
         via: str | None = None,
         backfill: float | Backfill | None = None,
@@ -62,7 +63,7 @@ class UpgradeVerbs(GalleryCore):
         the plan's `estimate.passed`; `upgrade` refuses to run where they are not.
 
         Args:
-            target: A registered version.
+            target: A registered version, or one that is not: then as if it were.
             via: Id of the artifact to use (its first digits do), where several lead there.
             backfill: Share of the gallery to embed natively, from 0 to 1, or a whole request.
             gates: What the upgrade must be sure to reach, and the sample that tells.
@@ -83,7 +84,10 @@ class UpgradeVerbs(GalleryCore):
         precision = (run or RunSettings()).precision
         learner, refit = _learning(learn)
         holdout = None if refit is None else refit.holdout
-        context = resolve_run(self._catalog, target, via=via, backfill=request, holdout=holdout, learner=learner)
+        catalog, name = (
+            (self._catalog, target) if isinstance(target, str) else (self._catalog.supposing(target), target.name)
+        )
+        context = resolve_run(catalog, name, via=via, backfill=request, holdout=holdout, learner=learner)
         if asked.serving == "expected":
             require_doubts(context)
         if not asked.asked or context.run.teaches:  # nothing is known before there is something to learn from

@@ -80,6 +80,7 @@ class Catalog:
         self._artifacts: dict[str, Artifact] = {}
         self._manifests: dict[str, Manifest] = {}
         # A search reads the registry of its snapshot; parsing it again for the same table version would be waste.
+        self._supposed: VersionRecord | None = None
         self._recognised: set[str] = set()  # fingerprints of encoders whose vectors were compared
         self._read: tuple[Snapshot | None, Registry | None, tuple[Misfit, ...]] = (None, None, ())
         self._given_up: str | None = None
@@ -100,6 +101,19 @@ class Catalog:
         """The same catalog for the retirement of a version, whose columns may be gone."""
         other = copy.copy(self)
         other._given_up = version
+        return other
+
+    def supposing(self, version: EmbeddingVersion) -> Catalog:
+        """The same catalog as if a version were registered, for a plan; nothing is written.
+
+        Raises:
+            AlreadyExists: There is a version of that name.
+            InvalidName: The name means something else here, or is too long.
+        """
+        self.require_new(version.name)
+        other = copy.copy(self)
+        other._read, other._supposed = (None, None, ()), VersionRecord.of(version)
+        other._encoders = {**self._encoders, **({} if version.encoder is None else {version.name: version.encoder})}
         return other
 
     def registry(self, snapshot: Snapshot | None = None) -> Registry:
@@ -144,6 +158,8 @@ class Catalog:
         known, registry, found = self._read
         if registry is None or known is None or (snapshot is not known and not is_same(snapshot, known)):
             registry = registry_module.read(snapshot, self.store.location.uri)
+            if self._supposed is not None:
+                registry = registry.with_version(self._supposed)
             found = misfits(registry, snapshot.schema)
             self._read = (snapshot, registry, found)
         return registry, found

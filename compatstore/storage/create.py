@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from compatstore.arrays import ArrowArray, ArrowField
 from compatstore.errors import DimensionMismatch, InvalidInput, InvalidName, first_offenders, meant
 from compatstore.storage.app_columns import fault_of, renaming
+from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.columns import VersionColumns
 from compatstore.storage.history import HistoryEntry
 from compatstore.storage.ids import build_index, refuse_repeats
@@ -21,9 +22,11 @@ from compatstore.storage.probe import require_conditional_writes
 from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import KEY, Registry, start
 from compatstore.storage.store import PRIMARY_KEY, Store
+from compatstore.storage.vector_form import VectorForm
 from compatstore.versions import EmbeddingVersion, require_usable_name
 
 ID, SOURCE = "id", "source"
+LOOKED_AT = 4_096  # vectors whose lengths an adoption looks at
 _ID_TYPES = {"string": pa.string, "int64": pa.int64}
 
 
@@ -114,6 +117,7 @@ def adoptable(store: Store, version: EmbeddingVersion, *, vector: str, id_column
     require_new(store, asked)
     require_usable_name(version.name, asked)
     columns = _adopted_columns(store, version, vector, asked)
+    _require_lengths(store, version, columns, asked)
     declared = function_of(store.schema, vector)
     named, version = version, with_function(version, declared)
     if source is None and declared is not None and declared.source in store.schema.names:
@@ -123,6 +127,15 @@ def adoptable(store: Store, version: EmbeddingVersion, *, vector: str, id_column
     if source is not None:
         _require_column(store, source, asked)
     return Adoptable(columns, version, id_type, source, version is not named)
+
+
+def _require_lengths(store: Store, version: EmbeddingVersion, columns: VersionColumns, asked: str) -> None:
+    """Refuse to declare a column normalised whose vectors are not; some thousands are looked at."""
+    if not version.normalised:
+        return
+    table = store.snapshot().to_table(columns=[columns.vector], filter=columns.present, limit=LOOKED_AT)
+    vectors, _ = to_matrix(table[columns.vector], columns.dim)
+    VectorForm(columns.dtype, version.metric, version.normalised).require_lengths(vectors, asked)
 
 
 def require_new(store: Store, asked: str) -> None:
@@ -167,7 +180,11 @@ def _adopted_columns(store: Store, version: EmbeddingVersion, vector: str, asked
     floats = {pa.float32(): "float32", pa.float16(): "float16"}
     if not pa.types.is_fixed_size_list(kind) or kind.value_type not in floats:
         raise InvalidInput(
-            asked, expected=f"column {vector!r} of fixed-size lists of float32 or float16", found=str(kind)
+            asked,
+            expected=f"column {vector!r} of fixed-size lists of float32 or float16",
+            found=str(kind),
+            fix=f"Cast it, with LanceDB: table.alter_columns({{'path': {vector!r}, "
+            f"'data_type': pa.list_(pa.float32(), {version.dim})}})",
         )
     if kind.list_size != version.dim:
         raise DimensionMismatch(
@@ -183,14 +200,33 @@ def _require_ids(store: Store, id_column: str, asked: str) -> str:
     elif pa.types.is_integer(kind):
         id_type = "int64"
     else:
-        raise InvalidInput(asked, expected=f"column {id_column!r} of text or whole numbers", found=str(kind))
+        raise InvalidInput(
+            asked,
+            expected=f"column {id_column!r} of text or whole numbers",
+            found=str(kind),
+            fix=_texts_of(id_column, kind),
+        )
     ids = store.scan([id_column]).column(id_column)
-    refuse_repeats(_as_ids(ids, id_type, asked), asked)
+    refuse_repeats(_as_ids(ids, id_column, id_type, asked), asked)
     return id_type
 
 
-def _as_ids(column: ArrowArray, id_type: str, asked: str) -> ArrowArray:
+def _texts_of(column: str, kind: Any) -> str:
+    """How to give a table ids that are texts."""
+    is_bytes = any(
+        check(kind) for check in (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
+    )
+    made = f"encode(`{column}`, 'hex')" if is_bytes else f"CAST(`{column}` AS STRING)"
+    return f'Add a column of texts, with LanceDB: table.add_columns({{"id": "{made}"}}); and name it: --id id'
+
+
+def _as_ids(column: ArrowArray, name: str, id_type: str, asked: str) -> ArrowArray:
     try:
         return pc.cast(column, _ID_TYPES[id_type]())
     except pa.ArrowInvalid as error:
-        raise InvalidInput(asked, expected="ids that are whole numbers of 64 bits, signed", found=str(error)) from error
+        raise InvalidInput(
+            asked,
+            expected="ids that are whole numbers of 64 bits, signed",
+            found=str(error),
+            fix=_texts_of(name, column.type),
+        ) from error

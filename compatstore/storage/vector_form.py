@@ -13,6 +13,8 @@ from compatstore.encoders.protocol import Encoded
 from compatstore.errors import InvalidInput, NonFiniteVectors, first_offenders
 from compatstore.storage.records import VersionRecord
 
+LENGTH_TOLERANCE = 0.01  # of unit length: models in half precision and endpoints that round are not exact
+
 
 @dataclass(frozen=True)
 class VectorForm:
@@ -21,15 +23,18 @@ class VectorForm:
     Args:
         dtype: "float32", "float16" or "bits".
         metric: "l2", "cosine" or "dot".
+        normalised: Whether all have unit length, as the version says; whatever ranks them relies on it.
     """
 
     dtype: str
     metric: str
+    normalised: bool = False
 
     @classmethod
     def of(cls, record: VersionRecord) -> VectorForm:
         """That of a version; an adopted column has the type that its app gave it."""
-        return cls(record.dtype if record.columns is None else record.columns.dtype, record.metric)
+        dtype = record.dtype if record.columns is None else record.columns.dtype
+        return cls(dtype, record.metric, record.normalised)
 
     def stored(self, vectors: FloatArray) -> FloatArray:
         """What is read back where vectors are written: (n, dim) float32; infinite where the type cannot hold a value.
@@ -62,12 +67,36 @@ class VectorForm:
         return "a vector of length 0, which has no direction to be compared by cosine"
 
     def keep(self, encoded: Encoded) -> Encoded:
-        """An encoder's vectors as they are stored; those that no search could find are failures."""
+        """An encoder's vectors as they are stored; those that no search could find are failures.
+
+        Raises:
+            InvalidInput: They have other lengths than the version says.
+        """
         vectors = self.stored(encoded.vectors)
+        self.require_lengths(vectors, "keep what an encoder gave")
         good = self.searchable(vectors)
         flawed = {int(encoded.readable[i]): f"the encoder gave {self.flaw(vectors[i])}" for i in np.flatnonzero(~good)}
         failures = dict(sorted({**encoded.failures, **flawed}.items()))
         return Encoded(vectors=vectors[good], readable=encoded.readable[good], failures=failures)
+
+    def require_lengths(self, vectors: FloatArray, asked: str) -> None:
+        """Refuse vectors, (n, dim) float32, that are not of unit length where the version says that all are.
+
+        Raises:
+            InvalidInput: Some are not. An endpoint that cuts an embedding, and does not scale it, gives such vectors.
+        """
+        if not self.normalised or self.dtype == "bits":
+            return
+        lengths = np.linalg.norm(vectors[self.searchable(vectors)], axis=1)
+        off = lengths[np.abs(lengths - 1) > LENGTH_TOLERANCE]
+        if len(off):
+            raise InvalidInput(
+                asked,
+                expected="vectors of unit length, as the version is declared (normalised=True)",
+                found=f"{len(off)} of {len(lengths)} are not, with lengths from {off.min():.3g} to {off.max():.3g}",
+                fix="Have the encoder scale them (?normalise=true in its spec), or register the version without "
+                "normalised.",
+            )
 
     def require(self, vectors: FloatArray, valid: BoolArray, names: Any, asked: str) -> None:
         """Refuse vectors that no search could find.
@@ -84,6 +113,7 @@ class VectorForm:
         """
         flawed = np.flatnonzero(valid & ~self.searchable(vectors))
         if not len(flawed):
+            self.require_lengths(vectors[valid], asked)
             return
         infinite = [row for row in flawed if not np.isfinite(vectors[row]).all()]
         first = infinite or list(flawed)

@@ -114,6 +114,7 @@ def _retire(catalog: Catalog, name: str, drop_adopted: bool) -> VersionChange:
     rest = _without(registry, name) if _is_lost(catalog, name) else registry
     missing = catalog.store.count(unsearchable(rest, registry.active))
     ended = _fusion_of_source(registry, name)
+    theirs: tuple[str, ...] = ()
 
     def change(state: Registry) -> Registry:
         require_unused(state, name)  # a rollback may just have made it active
@@ -122,10 +123,10 @@ def _retire(catalog: Catalog, name: str, drop_adopted: bool) -> VersionChange:
     if record.columns is not None:
         edit(catalog.store, change, HistoryEntry("retire", name, note="" if ended is None else ended.loss))
         if record.adopted and drop_adopted:
-            catalog.store.drop_columns([record.columns.vector])
+            theirs = catalog.store.drop_columns([record.columns.vector])
     elif record.reserved:  # by an upgrade that was killed before it had added them
         edit(catalog.store, change)
-    dropped = drop_leftovers(catalog, record)
+    dropped = (*theirs, *drop_leftovers(catalog, record))
     changed = record.columns is not None or bool(dropped)
     return VersionChange(
         registry.active,

@@ -240,7 +240,9 @@ class _Attempt:
                 "the same command goes on from here.",
             ) from None
         except InvalidInput as error:
-            raise type(error)(self._asked(part), expected=error.expected, found=error.found, fix=_MEND) from error
+            raise type(error)(
+                self._asked(part), expected=error.expected, found=error.found, fix=error.fix or _MEND
+            ) from error
         if refuse_broken:
             self._refuse_broken(part, encoded)
         self._seconds += max(time.monotonic() - started - (call.waited - rested), 0.0)
