@@ -40,6 +40,16 @@ def deadline(seconds: float) -> Iterator[Callable[[], bool]]:
         _HERE.used = None
 
 
+class _Known:
+    """A connection that the deadline of its thread's request can cut."""
+
+    def request(self, *args: Any, **options: Any) -> None:
+        used = getattr(_HERE, "used", None)
+        if used is not None:
+            used.append(self)
+        super().request(*args, **options)  # type: ignore[misc]
+
+
 def pool_of(proxy: str | None, timeout: float) -> urllib3.PoolManager:
     """A pool whose connections a `deadline` can cut.
 
@@ -50,15 +60,11 @@ def pool_of(proxy: str | None, timeout: float) -> urllib3.PoolManager:
     import urllib3
     from urllib3.connection import HTTPConnection, HTTPSConnection
 
-    class Plain(HTTPConnection):
-        def request(self, *args: Any, **options: Any) -> None:
-            _note(self)
-            super().request(*args, **options)
+    class Plain(_Known, HTTPConnection):
+        pass
 
-    class Secure(HTTPSConnection):
-        def request(self, *args: Any, **options: Any) -> None:
-            _note(self)
-            super().request(*args, **options)
+    class Secure(_Known, HTTPSConnection):
+        pass
 
     class PlainPool(urllib3.HTTPConnectionPool):
         ConnectionCls = Plain
@@ -73,9 +79,3 @@ def pool_of(proxy: str | None, timeout: float) -> urllib3.PoolManager:
     )
     manager.pool_classes_by_scheme = {"http": PlainPool, "https": SecurePool}
     return manager
-
-
-def _note(connection: Any) -> None:
-    used = getattr(_HERE, "used", None)
-    if used is not None:
-        used.append(connection)

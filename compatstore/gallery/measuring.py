@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from compatstore.asynchronous import awaited
-from compatstore.errors import InvalidInput
+from compatstore.errors import InvalidInput, UnknownArtifact
 from compatstore.evaluation import DecisionTable
 from compatstore.evaluation.fusion import Fusion
 from compatstore.evaluation.merging import Merge
@@ -59,7 +59,8 @@ class MeasuringVerbs(SearchVerbs):
 
         Raises:
             UnknownVersion: There is no such version.
-            UnknownArtifact: No artifact leads there.
+            UnknownArtifact: No artifact leads there, and the target has no encoder. With one the source is compared
+                with the target alone.
             UpgradeError: Too few items can be embedded natively.
             InvalidInput: A setting is out of its range.
 
@@ -76,7 +77,12 @@ class MeasuringVerbs(SearchVerbs):
             >>> sampled.evaluate("v2", sample=100).rows[0].name
             'status quo'
         """
-        context = resolve_run(self._catalog, target, via=via, backfill=Backfill(order=order))
+        try:
+            context = resolve_run(self._catalog, target, via=via, backfill=Backfill(order=order))
+        except UnknownArtifact:
+            if via is not None or not self._catalog.can_embed(target):
+                raise
+            context = resolve_run(self._catalog, target, backfill=Backfill(share=1.0))
         settings = SampleSettings(
             sample=sample,
             labels=labels,
@@ -145,7 +151,8 @@ class MeasuringVerbs(SearchVerbs):
         """
         context = fusable(self._catalog, target)
         settings = SampleSettings(sample=sample, labels=labels, criterion=criterion, seed=seed)
-        if context.run.path:
+        whole = not context.count(f"({context.source.present}) AND NOT ({context.target.native})")
+        if context.run.path or whole:
             fusion = choose_fusion(context, settings, weight)
             save_fusion(self._catalog, context.run, fusion, column_of(labels))
             return fusion

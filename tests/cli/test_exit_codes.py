@@ -47,7 +47,9 @@ def wait_until_told(process):
 )
 def test_a_signal_finishes_the_batch_and_the_same_command_goes_on(slow, run, number, code):
     slow.hold(1)
+    before = signal.signal(number, signal.SIG_DFL)  # a child inherits what is ignored, as SIGHUP is under nohup
     stopped = slow.upgrade()
+    signal.signal(number, before)
     slow.wait(stopped, 1)
     stopped.send_signal(number)
     wait_until_told(stopped)

@@ -26,13 +26,12 @@ from compatstore.upgrade.estimates.trial import (
     as_evaluation_sample,
     decision_settings,
     factors_of,
+    made_of,
     order_of_sample,
-    require_path,
 )
 from compatstore.upgrade.requests.gates import Gates
 from compatstore.upgrade.requests.queries import column_of
 from compatstore.upgrade.states import require_open, run_of
-from compatstore.upgrade.transform import transformer_of
 
 STEP = "fuse"
 SAMPLE = 1000
@@ -50,14 +49,13 @@ def choose_fusion(context: UpgradeContext, settings: SampleSettings, weight: flo
         weight: Take this weight; the sample gives the constants, and what the weight gains.
 
     Raises:
-        UpgradeError: Nothing is transformed, or too few items can be embedded natively.
+        UpgradeError: Too few items can be embedded natively.
         InvalidInput: There is no such column of labels, or the criterion is CMC and the sample not the whole gallery.
     """
-    require_path(context)
     sample = draw_sample(context, settings.sample, labels=settings.labels, seed=settings.seed)
     native = sample.served.valid & (sample.served.origin == NATIVE)
-    made = transformer_of(context.catalog, context.run).apply(sample.source)
-    urgent = order_of_sample(context, sample, made)
+    made = made_of(context, sample)
+    urgent = order_of_sample(context, sample, made) if context.run.path else np.arange(len(sample.places))
     stored = sample.served.valid & ~native
     made.put(stored, sample.served.take(stored))
     by_both = decision_settings(context, replace(settings, trust=TRUST))

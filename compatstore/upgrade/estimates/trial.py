@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow.compute as pc
 
 from compatstore.arrays import Doubles, FloatArray, Positions
-from compatstore.errors import InvalidInput, UpgradeError
+from compatstore.errors import InvalidInput
 from compatstore.evaluation import DecisionSettings, DecisionTable, EvaluationSample
 from compatstore.evaluation.decision import decide_between
 from compatstore.evaluation.judgements import places_among
@@ -114,16 +114,30 @@ def try_upgrade(context: UpgradeContext, settings: SampleSettings) -> DecisionTa
         context: The upgrade, resolved: the path and the order of the backfill.
         settings: Size of the sample and what decides.
 
+    Without an artifact the source is compared with the target alone: what is native is there, or is embedded here.
+
     Raises:
-        UpgradeError: There is nothing to transform with, or too few items could be embedded natively.
+        UpgradeError: Too few items could be embedded natively.
         InvalidInput: There is no such column of labels, or too few items.
     """
-    require_path(context)
     sample = draw_sample(context, settings.sample, labels=settings.labels, seed=settings.seed)
-    hopped = transformer_of(context.catalog, context.run).apply(sample.source)
-    urgent = order_of_sample(context, sample, hopped)
+    made = made_of(context, sample)
+    if not context.run.path:
+        alone = replace(settings, shares=(), fused_shares=(), expected_shares=())
+        return rank_on_sample(context, sample, made, np.arange(len(sample.places)), alone).table
+    urgent = order_of_sample(context, sample, made)
     shares = tuple(sorted({*BUDGETS, *settings.shares}))
-    return rank_on_sample(context, sample, hopped, urgent, replace(settings, shares=shares)).table
+    return rank_on_sample(context, sample, made, urgent, replace(settings, shares=shares)).table
+
+
+def made_of(context: UpgradeContext, sample: Sample) -> VersionValues:
+    """Values of the sample's items in the target without a backfill: by the hop, or natives where there is none."""
+    if context.run.path:
+        return transformer_of(context.catalog, context.run).apply(sample.source)
+    values = VersionValues.absent(len(sample.places), sample.native.shape[1])
+    return replace(
+        values, vectors=sample.native, valid=sample.embedded, origin=np.full(len(values.valid), NATIVE, object)
+    )
 
 
 def rank_on_sample(
@@ -150,7 +164,7 @@ def rank_on_sample(
     complete = sample.population == len(sample.places)
     factors, asked = factors_of(context, made), settings.expected_shares != ()
     fusion = context.registry.fusion_served(context.run.target) if served else None
-    if sample.told and not complete:
+    if sample.told and not complete and context.run.path:
         whole = search_whole(
             context,
             sample,
@@ -164,7 +178,11 @@ def rank_on_sample(
     native = sample.served.valid & (sample.served.origin == NATIVE)
     now = None if fusion is None else ServedFusion(fusion=fusion, native=native)
     trial = replace(as_evaluation_sample(sample, made.vectors, urgent), whole=whole, served=now, factors=factors)
-    strategies = tuple(rank_strategies(trial, decided))
+    strategies = tuple(
+        strategy
+        for strategy in rank_strategies(trial, decided)
+        if context.run.path or "t/h" not in strategy.notation  # what nothing transforms has no such ways
+    )
     table = replace(decide_between(trial, decided, strategies), provenance=sample.provenance)
     return Ranked(table=table, strategies=strategies, metrics=decided.metrics)
 
@@ -221,21 +239,6 @@ def decision_settings(context: UpgradeContext, settings: SampleSettings) -> Deci
         target_metric=metrics["t/h"],
         seed=settings.seed,
     )
-
-
-def require_path(context: UpgradeContext) -> None:
-    """Refuse to try an upgrade without a transform.
-
-    Raises:
-        UpgradeError: There is nothing to transform with.
-    """
-    if not context.run.path:
-        raise UpgradeError(
-            f"try the upgrade to {context.run.target}",
-            expected="an artifact to transform with",
-            found="none: everything would be embedded natively",
-            fix="Link one: compatstore link GALLERY ARTIFACT",
-        )
 
 
 def _metrics(context: UpgradeContext) -> dict[str, Metric]:
