@@ -109,6 +109,7 @@ def _columns(declared: tuple[str, ...]) -> dict[str, str]:
     metavar="COLUMN",
     help="Column to re-embed from: path, URI or text; one of a usual name, as text, by default.",
 )
+@click.option("--again", is_flag=True, help="Forget the gallery that the table was, as after the app overwrote it.")
 @pass_output
 def adopt(
     output: Output,
@@ -117,6 +118,7 @@ def adopt(
     vector: str | None,
     id: str | None,
     source: str | None,
+    again: bool,
     settings: VersionSettings,
 ) -> None:
     """Take over a Lance or LanceDB table in place.
@@ -128,9 +130,9 @@ def adopt(
     from compatstore.storage.location import locate
     from compatstore.verification.usual_columns import usual_columns
 
-    taken = usual_columns(locate(gallery), vector=vector, id=id, source=source)
+    taken = usual_columns(locate(gallery), vector=vector, id=id, source=source, again=again)
     described = settings.version(version, taken.dim)
-    adopted = Gallery.adopt(gallery, described, vector=taken.vector, id=taken.id, source=taken.source)
+    adopted = Gallery.adopt(gallery, described, vector=taken.vector, id=taken.id, source=taken.source, again=again)
     if None in (vector, id, source):
         output.note(_taken(taken.vector, taken.id, adopted.source_column))
     encoder = adopted.status().versions[0].encoder

@@ -108,6 +108,7 @@ class OpeningVerbs(GalleryCore):
         vector: str,
         id: str,
         source: str | None = None,
+        again: bool = False,
         storage_options: dict[str, str] | None = None,
     ) -> Self:
         """Take over an existing Lance or LanceDB table in place.
@@ -123,6 +124,8 @@ class OpeningVerbs(GalleryCore):
                 the version's model, unless the version names one; it is built only by a gallery whose code is trusted.
             id: Column of the ids, text or whole numbers.
             source: Column to re-embed from, or None: the column that LanceDB's metadata name, if any.
+            again: Forget the versions, upgrades and history of the gallery that the table was, as after the app has
+                overwritten it. Columns of its versions that are still there stay as the app's.
             storage_options: What the object store needs.
 
         Raises:
@@ -141,7 +144,7 @@ class OpeningVerbs(GalleryCore):
         """
         location = locate(gallery, storage_options)
         with answering("adopt", location):
-            store = adopt_table(location, version, vector=vector, id_column=id, source=source)
+            store = adopt_table(location, version, vector=vector, id_column=id, source=source, again=again)
             opened = cls(Catalog(store))
             opened._catalog.keep_models(version)
             measure_index(store, version.name)

@@ -73,6 +73,7 @@ def require_storable(columns: ArrowTable, asked: str) -> None:
 
 
 DISTANCE = "_distance"
+TRANSACTIONS_LOOKED_AT = 1_000
 VERSIONS_LOOKED_AT = 200  # earlier table versions, to find what a column is called now
 _IDS = {ID_TYPES[0]: (pa.types.is_string, pa.types.is_large_string), ID_TYPES[1]: (pa.types.is_integer,)}
 
@@ -178,8 +179,21 @@ def way_out(
             return f"Go back to the version before and make it again: compatstore rollback {uri} && {again}"
     if before is None:
         return f"Restore {uri} from a backup, or drop it and make the gallery again."
+    if registry.adopted and overwritten_at(registry, snapshot) is not None:
+        return f"The app has overwritten the table. Adopt it again, as it is now: compatstore adopt {uri} --again"
     later = "rows and columns written since are undone"
     return f'Restore the table version before ({later}): lance.dataset("{uri}", version={before.version}).restore()'
+
+
+def overwritten_at(registry: Registry, snapshot: Snapshot) -> int | None:
+    """The last table version, of those that are kept, in which all rows were replaced since the gallery was made."""
+    if not registry.made_at:
+        return None
+    looked_at = min(snapshot.version - registry.made_at, TRANSACTIONS_LOOKED_AT)
+    for place, transaction in enumerate(snapshot.get_transactions(looked_at) if looked_at > 0 else ()):
+        if transaction is not None and type(transaction.operation).__name__ == "Overwrite":
+            return int(snapshot.version) - place
+    return None
 
 
 def _can_go_back(registry: Registry, lost: Set[str | None]) -> bool:

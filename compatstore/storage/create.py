@@ -58,7 +58,13 @@ def create_table(
 
 
 def adopt_table(
-    location: Location, version: EmbeddingVersion, *, vector: str, id_column: str, source: str | None
+    location: Location,
+    version: EmbeddingVersion,
+    *,
+    vector: str,
+    id_column: str,
+    source: str | None,
+    again: bool = False,
 ) -> Store:
     """Make an existing table a gallery: an entry in its metadata, nothing else.
 
@@ -82,14 +88,16 @@ def adopt_table(
     """
     store = Store.open(location)
     columns, version, id_type, source, declared = adoptable(
-        store, version, vector=vector, id_column=id_column, source=source
+        store, version, vector=vector, id_column=id_column, source=source, again=again
     )
     require_conditional_writes(location, f"adopt {location.uri}")
     record = VersionRecord.of(version, columns=columns, adopted=True)
     if declared:
         record = replace(record, encoder=f"{LANCEDB}{vector}")
     registry = Registry(id_column, id_type, source, version.name, {version.name: record})
-    start(store, registry, HistoryEntry("adopt", version.name, rows=store.count(), note=f"column {vector}"))
+    start(
+        store, registry, HistoryEntry("adopt", version.name, rows=store.count(), note=f"column {vector}"), again=again
+    )
     return store
 
 
@@ -111,10 +119,19 @@ class Adoptable(NamedTuple):
     declared: bool
 
 
-def adoptable(store: Store, version: EmbeddingVersion, *, vector: str, id_column: str, source: str | None) -> Adoptable:
+def adoptable(
+    store: Store,
+    version: EmbeddingVersion,
+    *,
+    vector: str,
+    id_column: str,
+    source: str | None,
+    again: bool = False,
+) -> Adoptable:
     """Make all checks of an adoption; read-only. See `adopt_table` for what it raises."""
     asked = f"adopt {store.location.uri}"
-    require_new(store, asked)
+    if not again:
+        require_new(store, asked)
     require_usable_name(version.name, asked)
     columns = _adopted_columns(store, version, vector, asked)
     _require_lengths(store, version, columns, asked)

@@ -56,6 +56,7 @@ class Registry:
         serving: How upgrades are served by both of their versions, by their target.
         merging: How the two parts of upgrades without a hop are merged, by their target.
         made: Random, of the moment when the table became a gallery: another one in its place has another.
+        made_at: Table version that it was made of; an overwrite of the table since is not the gallery's.
     """
 
     id_column: str
@@ -71,6 +72,7 @@ class Registry:
     serving: Mapping[str, ServingRecord] = field(default_factory=dict)
     merging: Mapping[str, MergeRecord] = field(default_factory=dict)
     made: str = ""
+    made_at: int = 0
 
     def __post_init__(self) -> None:
         """Refuse names that contradict each other: they become names of columns and of files beside the table."""
@@ -280,19 +282,25 @@ def history(store: Store, snapshot: Snapshot | None = None) -> list[HistoryEntry
     return read_entries(Blobs(store.location), snapshot.config(), read(snapshot, store.location.uri).history_page)
 
 
-def start(store: Store, registry: Registry, entry: HistoryEntry) -> None:
+def start(store: Store, registry: Registry, entry: HistoryEntry, *, again: bool = False) -> None:
     """Write the first registry of a table.
 
+    Args:
+        store: The table.
+        registry: What it says.
+        entry: The first step of its history.
+        again: In place of the registry that the table has, and of its history.
+
     Raises:
-        InvalidInput: The table has one already.
+        InvalidInput: The table has one already, and it is not to be replaced.
     """
     snapshot = store.snapshot()
-    if KEY in snapshot.config():
+    if KEY in snapshot.config() and not again:
         raise InvalidInput(
             f"make {store.location.name} a gallery", found="it is one already", fix="Open it with Gallery.open."
         )
-    registry = replace(registry, made=secrets.token_hex(8))
-    store.retry("write the registry", lambda: _swap(store, snapshot, registry, entry))
+    registry = replace(registry, made=secrets.token_hex(8), made_at=int(snapshot.version))
+    store.retry("write the registry", lambda: _swap(store, snapshot, registry, entry, anew=again))
 
 
 def drop_unused(store: Store) -> tuple[str, ...]:
@@ -339,13 +347,16 @@ def touch(store: Store) -> None:
     store.retry("take an upgrade over", commit)
 
 
-def _swap(store: Store, snapshot: Snapshot, registry: Registry, entry: HistoryEntry | None) -> Registry:
-    updates: dict[str, str | None] = {}
+def _swap(
+    store: Store, snapshot: Snapshot, registry: Registry, entry: HistoryEntry | None, *, anew: bool = False
+) -> Registry:
+    config = snapshot.config()
+    updates: dict[str, str | None] = {key: None for key in config if anew and key.startswith(PREFIX)}
     if entry is not None:
-        page, moved = turn_page(Blobs(store.location), snapshot.config(), registry.history_page)
+        page, moved = turn_page(Blobs(store.location), {} if anew else config, registry.history_page)
         registry = replace(registry, history=registry.history + 1, history_page=page)
         signed = _with_identities(entry, registry).signed(registry.history)
-        updates = {**moved, f"{PREFIX}{registry.history:06d}": signed.dumps()}
+        updates = {**updates, **moved, f"{PREFIX}{registry.history:06d}": signed.dumps()}
     updates[KEY] = registry.dumps()
     update = lance.LanceOperation.UpdateMap(updates, replace=False)
     store.commit(lance.LanceOperation.UpdateConfig(config_updates=update), snapshot.version)

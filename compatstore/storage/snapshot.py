@@ -67,6 +67,10 @@ class Snapshot(Protocol):
     def take(self, indices: Sequence[int], columns: Sequence[str] | None = None) -> ArrowTable:
         """Rows by their places in the table."""
 
+    def get_transactions(self, recent_transactions: int) -> Sequence[Any]:
+        """The last transactions, the newest first; None for one that cannot be read."""
+        ...
+
     def get_fragments(self) -> list[Any]:
         """All of Lance's fragments, in order."""
 

@@ -17,6 +17,7 @@ from compatstore.verification.columns import (
     check_ids,
     check_indexes,
     check_origins,
+    check_overwritten,
     check_unused_columns,
 )
 from compatstore.verification.context import CheckContext, Finding, Verification
@@ -44,6 +45,7 @@ Check = Callable[[CheckContext], Iterable[Finding]]
 CHECKS: dict[str, Check] = {
     "versions": check_versions,
     "columns": check_columns,
+    "overwritten": check_overwritten,
     "unused columns": check_unused_columns,
     "data files": check_data_files,
     "index files": check_index_files,

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from compatstore.arrays import Digests
 from compatstore.errors import first_offenders
 from compatstore.storage import indexes
-from compatstore.storage.app_columns import way_out
+from compatstore.storage.app_columns import overwritten_at, way_out
 from compatstore.storage.columns import NATIVE, VersionColumns
 from compatstore.storage.index_status import index_status
 from compatstore.storage.lease_table import LeaseTable
@@ -29,6 +29,20 @@ def check_columns(context: CheckContext) -> Iterator[Finding]:
     for misfit in found:
         repair = way_out(misfit, found, context.registry, context.snapshot, location)
         yield Finding(check="columns", severity="error", what=str(misfit), repair=repair)
+
+
+def check_overwritten(context: CheckContext) -> Iterator[Finding]:
+    """The app has not replaced the whole table since it was adopted: other vectors may be of another model."""
+    registry, uri = context.registry, context.catalog.store.location.uri
+    version = overwritten_at(registry, context.snapshot) if registry.adopted else None
+    if version is not None:
+        yield Finding(
+            check="overwritten",
+            severity="error",
+            what=f"the table was overwritten in version {version}, after it was adopted: nothing tells of which model "
+            "its vectors are",
+            repair=f"Adopt it again, as it is now: compatstore adopt {uri} --again",
+        )
 
 
 def check_unused_columns(context: CheckContext) -> Iterator[Finding]:

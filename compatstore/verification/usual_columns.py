@@ -35,7 +35,12 @@ class UsualColumns(NamedTuple):
 
 
 def usual_columns(
-    location: Location, *, vector: str | None = None, id: str | None = None, source: str | None = None
+    location: Location,
+    *,
+    vector: str | None = None,
+    id: str | None = None,
+    source: str | None = None,
+    again: bool = False,
 ) -> UsualColumns:
     """Choose what is not named: the only column of vectors, and ids and sources of a usual name; read-only.
 
@@ -46,7 +51,8 @@ def usual_columns(
         InvalidInput: It is a gallery already, or none or several columns could be meant.
     """
     store, asked = Store.open(location), f"adopt {location.name}"
-    require_new(store, asked)
+    if not again:
+        require_new(store, asked)
     schema, command = store.schema, f"compatstore adopt {shlex.quote(location.name)}"
     if vector is None:
         vector = _only_vectors(schema, asked, command)

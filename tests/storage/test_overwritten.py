@@ -1,0 +1,82 @@
+"""An adopted table that its app overwrites: it is noticed, and adopted again as it is."""
+
+from __future__ import annotations
+
+import shlex
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+import compatstore as cs
+from compatstore.cli.app import app
+from compatstore.errors import InvalidInput, TableChanged
+from lazily import Lazy
+
+lancedb = Lazy("lancedb")
+
+
+def rows(seed, dim=4, n=12):
+    matrix = np.random.default_rng(seed).normal(size=(n, dim)).astype(np.float32)
+    column = pa.FixedSizeListArray.from_arrays(pa.array(matrix.reshape(-1)), dim)
+    return pa.table({"key": [f"{number}" for number in range(n)], "embedding": column})
+
+
+def version(name, dim=4, **settings):
+    return cs.EmbeddingVersion(name, dim=dim, metric="l2", **settings)
+
+
+@pytest.fixture
+def address(tmp_path):
+    """An adopted table whose upgrade to v2 is ready."""
+    lancedb.connect(tmp_path).create_table("notes", rows(0))
+    gallery = cs.Gallery.adopt(f"{tmp_path}#notes", version("v1"), vector="embedding", id="key")
+    lookup = cs.encoders.Precomputed({f"{n}": [float(n), 1.0, 2.0] for n in range(12)})
+    gallery.register(version("v2", 3, encoder=lookup))
+    gallery.upgrade("v2", backfill=1.0)
+    return f"{tmp_path}#notes"
+
+
+def overwrite(address, table):
+    folder, _, name = address.rpartition("#")
+    return lancedb.connect(folder).create_table(name, table, mode="overwrite")
+
+
+def found(address):
+    return {finding.check: finding for finding in cs.Gallery.open(address).verify().findings}
+
+
+def test_it_is_found_although_the_columns_are_as_before(tmp_path):
+    lancedb.connect(tmp_path).create_table("notes", rows(0))
+    address = f"{tmp_path}#notes"
+    cs.Gallery.adopt(address, version("v1"), vector="embedding", id="key")
+    table = lancedb.connect(tmp_path).open_table("notes")
+    table.add(rows(5, n=3))
+    table.optimize()
+    assert "overwritten" not in found(address)
+    overwrite(address, rows(1))
+    cs.Gallery.open(address).register(version("v2", 3, model="other"))  # what comes later hides it from nobody
+    assert found(address)["overwritten"].severity == "error"
+    command = shlex.split(found(address)["overwritten"].repair.partition("compatstore ")[2])
+    assert CliRunner().invoke(app, command).exit_code == 0
+    assert cs.Gallery.open(address).verify().clean
+    assert cs.Gallery.open(address).versions() == ("v1",)
+
+
+def test_with_columns_of_other_lengths_the_way_out_keeps_the_apps_data(address):
+    overwrite(address, rows(1, dim=6, n=20))
+    gallery = cs.Gallery.open(address)
+    for call in (gallery.status, lambda: gallery.search(np.ones(4, np.float32))):
+        with pytest.raises(TableChanged, match="--again"):
+            call()
+    with pytest.raises(InvalidInput):
+        cs.Gallery.adopt(address, version("v1", 6), vector="embedding", id="key")
+    again = cs.Gallery.adopt(address, version("v1", 6), vector="embedding", id="key", again=True)
+    assert (again.count(), again.versions(), again.verify().clean) == (20, ("v1",), True)
+    lookup = cs.encoders.Precomputed({f"{n}": [float(n), 1.0, 5.0] for n in range(20)})
+    again.register(version("v2", 3, encoder=lookup))
+    assert again.upgrade("v2", backfill=1.0).missing == 0
+    assert again.vectors(["7"], "v2").tolist() == [[7.0, 1.0, 5.0]]
+    assert next(entry.step for entry in again.history()) == "adopt"
+    assert again.verify().clean
