@@ -151,7 +151,7 @@ class MeasuringVerbs(SearchVerbs):
         """
         context = fusable(self._catalog, target)
         settings = SampleSettings(sample=sample, labels=labels, criterion=criterion, seed=seed)
-        whole = not context.count(f"({context.source.present}) AND NOT ({context.target.native})")
+        whole = not context.count(f"({context.source.present}) AND ({context.target.native}) IS NOT TRUE")
         if context.run.path or whole:
             fusion = choose_fusion(context, settings, weight)
             save_fusion(self._catalog, context.run, fusion, column_of(labels))

@@ -129,7 +129,8 @@ def test_a_compatible_model_is_cut_over_to_at_once_and_its_source_kept_until_all
 
 def test_an_item_without_any_vector_stands_in_the_way(tmp_path):
     gallery, _, _ = make(tmp_path, "Identity", "cosine", share=0.0)
-    gallery.add({"id": ["new"], "v2": np.ones((1, SHORT), np.float32), "vector": np.ones((1, SHORT), np.float32)})
+    vector = np.full((1, SHORT), SHORT**-0.5, np.float32)
+    gallery.add({"id": ["new"], "v2": vector, "vector": vector})
     assert gallery.check_cutover("v2") == 0
     gallery.cutover("v2")
     gallery.rollback()
