@@ -35,7 +35,7 @@ def read_qrels(path: str | Path) -> Qrels:
     Raises:
         NotFound: There is no such file.
         InvalidInput: The file cannot be read, is empty, or a line makes no sense.
-        DuplicateIds: A pair is judged twice, in a file that is no log.
+        DuplicateIds: A pair is judged twice and differently, in a file that is no log.
     """
     file, asked = Path(path), f"read qrels from {path}"
     require_file(file, asked, ())
@@ -71,7 +71,10 @@ def _collected(pairs: Iterator[tuple[str, str, float]], asked: str, *, counts: b
     for query, item, gain in pairs:
         judged = qrels.setdefault(query, {})
         if item in judged and not counts:
-            raise DuplicateIds(asked, expected="each pair once", found=f"query {query} and item {item} twice")
+            if judged[item] == gain:
+                continue  # said twice, as files that were joined do
+            found = f"query {query} and item {item} judged {judged[item]:g} and {gain:g}"
+            raise DuplicateIds(asked, expected="one judgement of each pair", found=found)
         judged[item] = judged.get(item, 0.0) + gain
     if not qrels:
         raise InvalidInput(asked, expected="at least one judgement", found="none")

@@ -154,10 +154,10 @@ def test_judgements_are_the_same_from_every_kind_of_file(tmp_path, name, content
         ("qrels.tsv", "query-id\tcorpus-id\tscore\nq\tp\tgood\n", InvalidInput, "'good', row 1"),
         ("qrels.tsv", "query-id\tcorpus-id\tscore\nq\tp\tinf\n", InvalidInput, "a finite number"),
         ("qrels.tsv", "query-id\tcorpus-id\tscore\nq\tp\n", InvalidInput, "3 values a line; found 2 in line 2"),
-        ("qrels.tsv", "query-id\tcorpus-id\tscore\nq\tp\t1\nq\tp\t2\n", DuplicateIds, "query q and item p twice"),
+        ("qrels.tsv", "query-id\tcorpus-id\tscore\nq\tp\t1\nq\tp\t2\n", DuplicateIds, "item p judged 1 and 2"),
         ("qrels.txt", "q 0 p 1\nq 0 p\n", InvalidInput, "found 3 in line 2"),
         ("qrels.txt", "q 0 p 1\nq 0 r x\n", InvalidInput, "'x', line 2"),
-        ("qrels.txt", "q 0 p 1\nq 0 p 1\n", DuplicateIds, "twice"),
+        ("qrels.txt", "q 0 p 1\nq 0 p 0\n", DuplicateIds, "judged 1 and 0"),
         ("qrels.csv", "query-id,item-id,count\n,p,1\n", InvalidInput, "ids of a query and an item"),
         ("qrels.txt", b"q 0 \xff 1\n", InvalidInput, "text in UTF-8"),
     ],
@@ -190,3 +190,9 @@ def test_columns_and_judgements_that_a_program_holds():
 def test_requests_that_make_no_sense_are_refused_when_they_are_made(make, error, said):
     with pytest.raises(error, match=said):
         make()
+
+
+def test_a_judgement_that_is_said_twice_is_one(tmp_path):
+    path = tmp_path / "qrels.txt"
+    path.write_text("q 0 p 1\nq 0 p 1\nr 0 p 2\n")
+    assert read_qrels(path) == {"q": {"p": 1.0}, "r": {"p": 2.0}}

@@ -246,6 +246,7 @@ def _choose(queries: QuerySet, asked: Queries, ids: ArrowArray, seed: int, most_
     judged, lacking = None, 0
     if asked.judgements is not None:
         judged, lacking = _judged(queries, asked, ids)
+        left_out["are judged, but not among the queries"] = len(set(asked.judgements) - set(map(str, queries.ids)))
         own = judged.items == itself[judged.queries]
         judged = Judgements(queries=judged.queries[~own], items=judged.items[~own], gains=judged.gains[~own])
         known = judged.counts(len(queries)) > 0
