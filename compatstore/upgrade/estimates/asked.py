@@ -246,11 +246,11 @@ def _choose(queries: QuerySet, asked: Queries, ids: ArrowArray, seed: int, most_
     judged, lacking = None, 0
     if asked.judgements is not None:
         judged, lacking = _judged(queries, asked, ids)
-        left_out["are judged, but not among the queries"] = len(set(asked.judgements) - set(map(str, queries.ids)))
         own = judged.items == itself[judged.queries]
         judged = Judgements(queries=judged.queries[~own], items=judged.items[~own], gains=judged.gains[~own])
         known = judged.counts(len(queries)) > 0
         left_out["have no correct item in the gallery"] = int((kept & ~known).sum())
+        left_out["are judged, but not among the queries"] = len(set(asked.judgements) - set(map(str, queries.ids)))
         kept &= known
     if not kept.any():
         reasons = ", ".join(f"{count} {why}" for why, count in left_out.items() if count)
