@@ -156,7 +156,7 @@ def switched_view(result: VersionChange) -> Iterator[str | Table]:
         yield f"{result.missing} items have no vector in {result.active}: searches do not find them"
     if result.dropped:
         yield f"dropped: {', '.join(result.dropped)}"
-    if result.serving != result.served_before:
+    if result.serving != result.served_before and " as one" in f"{result.serving}{result.served_before}":
         yield f"searches are answered by {result.serving}, by {result.served_before} before"
     if result.fusion_ended is not None:
         yield result.fusion_ended.loss or "what they lose by that was not measured"

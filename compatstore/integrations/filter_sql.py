@@ -212,7 +212,7 @@ class _Json:
         if operator == "=":
             return f"{self._value} = {_quoted(_json(value))}"
         bare = f"left(substr({self._value}, 2), -1)"  # without the quotes around it
-        return f"starts_with({self._value}, '\"') AND {_unescaped(bare)} {operator} {_quoted(value)}"
+        return f"starts_with({self._value}, '\"') AND {_unescaped(bare)} {operator} {_quoted(_ordered(value))}"
 
     def among(self, values: Sequence[str]) -> str:
         return f"{self._value} IN ({', '.join(_quoted(_json(value)) for value in values)})"
@@ -341,15 +341,24 @@ def _json(value: object) -> str:
 
 
 def _unescaped(text: str) -> str:
-    """SQL of what a text of JSON says: its order is that of its characters, not of their escapes.
+    """SQL of what a text of JSON says, in the order of its characters; as `_ordered` gives the text to compare with.
 
-    A backslash and U+0001 stand as U+0001 and a letter until all else is replaced; JSON has no U+0001 of its own.
+    A backslash stands as U+0002 until all else is replaced: JSON has no control characters of its own.
     """
-    pairs = [("\\\\", "\1b"), ("\\u0001", "\1a"), ('\\"', '"'), ("\\/", "/")]
-    pairs += [(json.dumps(chr(code))[1:-1], chr(code)) for code in range(32) if code != 1]
-    for escape, character in (*pairs, ("\1b", "\\"), ("\1a", "\1")):
+    pairs = [("\\\\", "\2"), ("\\u00", _CONTROL), ('\\"', '"'), ("\\/", "/")]
+    pairs += [(escape, _ordered(character)) for escape, character in _SHORT.items()]
+    for escape, character in (*pairs, ("\2", "\\")):
         text = f"replace({text}, {_quoted(escape)}, {_quoted(character)})"
     return text
+
+
+_CONTROL = "\1"
+_SHORT = {"\\b": "\b", "\\t": "\t", "\\n": "\n", "\\f": "\f", "\\r": "\r"}
+
+
+def _ordered(text: str) -> str:
+    """A text with U+0001 and two hexadecimal digits for each control character: its order is that of the text."""
+    return "".join(f"{_CONTROL}{ord(one):02x}" if one < " " else one for one in text)
 
 
 def _as_stored(value: Plain) -> str | bool | float:
