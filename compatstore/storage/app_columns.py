@@ -166,6 +166,8 @@ def way_out(
 ) -> str:
     """What to do about a column that is gone: give it its name back, make it again, or restore the table."""
     uri = location.uri
+    if registry.adopted and overwritten_at(registry, snapshot) is not None:
+        return f"The app has overwritten the table. Adopt it again, as it is now: compatstore adopt {uri} --again"
     before = _last_with(misfit, snapshot)
     renamed = None if before is None else _now_called(misfit, before, snapshot)
     if renamed is not None:
@@ -179,8 +181,6 @@ def way_out(
             return f"Go back to the version before and make it again: compatstore rollback {uri} && {again}"
     if before is None:
         return f"Restore {uri} from a backup, or drop it and make the gallery again."
-    if registry.adopted and overwritten_at(registry, snapshot) is not None:
-        return f"The app has overwritten the table. Adopt it again, as it is now: compatstore adopt {uri} --again"
     later = "rows and columns written since are undone"
     return f'Restore the table version before ({later}): lance.dataset("{uri}", version={before.version}).restore()'
 

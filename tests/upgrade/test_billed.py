@@ -71,7 +71,7 @@ def test_a_whole_upgrade_costs_what_was_billed_and_loses_nothing(tmp_path):
     np.testing.assert_allclose(vectors, [embedding_of(text, 32) for text in TEXTS], atol=1e-5)
 
 
-@pytest.mark.parametrize(("share", "seed"), [(0.1, 0), (0.01, 1), (0.4, 2), (0.1, 3)])
+@pytest.mark.parametrize(("share", "seed"), [(0.1, 0), (0.01, 1), (0.2, 2), (0.1, 3)])
 def test_a_limit_of_money_needs_no_price_and_holds_by_what_is_billed(tmp_path, share, seed):
     limit = share * sum(map(tokens_of, TEXTS)) * 20 / 1e6
     with EmbeddingServer(replace(FAULTY, seed=seed)) as server:
