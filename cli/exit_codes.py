@@ -126,7 +126,7 @@ def end_on_signals() -> Iterator[None]:
 
 
 def _handlers() -> dict[signal.Signals, Any]:
-    """What answers the signals that end a command; not one that whoever started it lets pass, as `nohup` does."""
+    """The handlers of the signals that end a command, without signals that are ignored, as SIGHUP is under `nohup`."""
     found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, *HANGUP)}
     return {number: handler for number, handler in found.items() if handler != signal.SIG_IGN}
 

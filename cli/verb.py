@@ -127,7 +127,7 @@ def trust_code_option(function: Function) -> Function:
         expose_value=False,
         is_eager=True,
         callback=_import,
-        help="Import a module first, as one that registers the app's embedding function with LanceDB; repeatable.",
+        help="Module to import first, for example one that registers an embedding function with LanceDB; repeatable.",
     )
     encoders = click.option(
         "--encoders",

@@ -130,7 +130,7 @@ _ELSEWHERE = {
 
 
 def _unknown(function: Callable[..., Any], name: str, signature: inspect.Signature) -> str:
-    """What a call is told that names an argument which is not there."""
+    """Message for a call with an argument that the function does not have."""
     names = [known for known in signature.parameters if known != "self"]
     elsewhere = _ELSEWHERE.get(name)
     hint = f"Did you mean {elsewhere!r}? " if elsewhere in names else meant(name, names)

@@ -275,7 +275,7 @@ class MissingExtra(CompatStoreError, ImportError):
 
 
 def meant(name: object, names: Iterable[str]) -> str:
-    """A question that names what somebody may have meant: "Did you mean 'label'? ", or "" where nothing is like it."""
+    """Suggest the most similar of some names: "Did you mean 'label'? ", or "" where none is similar."""
     known = {one.lower(): one for one in names}
     near = get_close_matches(str(name).lower(), list(known), n=1, cutoff=0.6)
     return f"Did you mean {known[near[0]]!r}? " if near else ""

@@ -18,8 +18,8 @@ class Advice:
 
     Args:
         verdict: "upgrade"; "do not upgrade", when nothing is better than the status quo for certain; "undecided",
-            when without labels nobody can know whether the target is better, or the figure of some ways was not
-            measured and none of the others is better.
+            when there are no labels to tell whether the target is better, or when some strategies were not measured
+            and none of the measured ones is better.
         row: Name of the strategy that is advised; the status quo for "do not upgrade"; None when no strategy is good
             enough.
         share: Share of the gallery that it embeds natively, or None.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -357,10 +358,15 @@ class Catalog:
     def can_ask_both(self, source: str, target: str) -> bool:
         """Whether a search can ask two versions: by their encoders, or by vectors that the app makes of both itself.
 
-        An app hands over vectors where not even the target's encoder reads what a search is given.
+        An app hands over vectors where not even the target's encoder reads what a search is given. An encoder that
+        cannot be built here, as its code is not trusted, is taken for one that reads texts or images.
         """
-        encoder = self.encoder(target) if self.can_embed(target) else None
-        return self.can_embed(source) or encoder is None or encoder.reads == "id"
+        if self.can_embed(source) or not self.can_embed(target):
+            return True
+        with suppress(Incompatible):
+            encoder = self.encoder(target)
+            return encoder is None or encoder.reads == "id"
+        return False
 
     def give_encoder(self, name: str, encoder: Encoder) -> None:
         """Store an encoder for a version that has none and whose model nobody has named.

@@ -64,7 +64,9 @@ def test_a_rival_that_drops_what_is_unused_leaves_them(upgradable, linear, monke
     assert gallery.verify().clean
 
 
-def test_an_upgrade_that_was_killed_before_its_columns_were_recorded_goes_on(upgradable, monkeypatch):
+def kill_before_recording(gallery, monkeypatch):
+    """End an upgrade after its columns were added and before they are recorded."""
+
     def killed(store, change, entry=None):
         if entry is not None:
             raise KeyboardInterrupt
@@ -73,7 +75,11 @@ def test_an_upgrade_that_was_killed_before_its_columns_were_recorded_goes_on(upg
     with monkeypatch.context() as patch:
         patch.setattr(expand, "edit", killed)
         with pytest.raises(KeyboardInterrupt):
-            upgradable.upgrade("v2")
+            gallery.upgrade("v2")
+
+
+def test_an_upgrade_that_was_killed_before_its_columns_were_recorded_goes_on(upgradable, monkeypatch):
+    kill_before_recording(upgradable, monkeypatch)
     assert "label" not in upgradable.metadata_schema.names
     assert "v2" not in upgradable.metadata_schema.names
     assert upgradable.optimize(grace=0).dropped == ()
@@ -81,15 +87,7 @@ def test_an_upgrade_that_was_killed_before_its_columns_were_recorded_goes_on(upg
 
 
 def test_a_retirement_drops_what_such_a_killed_upgrade_left(upgradable, monkeypatch):
-    def killed(store, change, entry=None):
-        if entry is not None:
-            raise KeyboardInterrupt
-        return registry.edit(store, change)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(expand, "edit", killed)
-        with pytest.raises(KeyboardInterrupt):
-            upgradable.upgrade("v2")
+    kill_before_recording(upgradable, monkeypatch)
     assert not upgradable.verify().clean
     upgradable.retire("v2")
     assert upgradable.verify().clean
