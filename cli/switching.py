@@ -156,7 +156,8 @@ def switched_view(result: VersionChange) -> Iterator[str | Table]:
         yield f"{result.missing} items have no vector in {result.active}: searches do not find them"
     if result.dropped:
         yield f"dropped: {', '.join(result.dropped)}"
-    if result.serving != result.served_before and " as one" in f"{result.serving}{result.served_before}":
+    alone = (f"{result.active} alone", f"{result.previous} alone")  # as the first line says already
+    if result.serving != result.served_before and (result.serving, result.served_before) != alone:
         yield f"searches are answered by {result.serving}, by {result.served_before} before"
     if result.fusion_ended is not None:
         yield result.fusion_ended.loss or "what they lose by that was not measured"

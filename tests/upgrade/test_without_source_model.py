@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ import compatstore as cs
 from compatstore.cli.app import app
 from compatstore.errors import CompatStoreWarning, FingerprintMismatch
 from compatstore.search import FusionPlan
+from compatstore.storage.registry import edit
 
 WORDS = [f"w{number}" for number in range(40)]
 TEXTS = [" ".join(np.random.default_rng(number).choice(WORDS, 4)) for number in range(240)]
@@ -48,8 +51,6 @@ def original(tmp_path_factory):
 
 @pytest.fixture
 def path(original, tmp_path):
-    import shutil
-
     return str(shutil.copytree(original, tmp_path / "g.lance"))
 
 
@@ -108,3 +109,15 @@ def test_the_shell_takes_it_too(path, tmp_path):
     wrong = CliRunner().invoke(app, ["search", path, "--encoders", "v1", "--vector", "1"])
     assert wrong.exit_code == 2
     assert "VERSION=ENCODER" in wrong.output
+
+
+@pytest.mark.full
+def test_an_encoder_whose_code_is_not_trusted_ends_no_upgrade_that_is_done(path):
+    store = cs.Gallery.open(path)._catalog.store
+    edit(
+        store,
+        lambda state: state.with_version(replace(state.record("v2"), encoder="python:no_such_module:ENCODER")),
+    )
+    gallery = cs.Gallery.open(path)
+    assert not gallery._catalog.can_ask_both("v1", "v2")
+    assert gallery.upgrade("v2").state == "ready"
