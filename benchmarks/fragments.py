@@ -80,7 +80,7 @@ def commits(fragments: int, rows: int, batches: int) -> tuple[int, float, float]
         for start in range(0, min(batches * BATCH, len(order)), BATCH):
             ids = [f"{number:09d}" for number in order[start : start + BATCH]]
             found = find(context.store, "id", ids, names)
-            hashes = context.source.input_hashes(found, context.registry.source_column)
+            hashes = context.source.input_hashes(found, context.registry.source_column).native
             natives = found["id"].to_pylist(), np.ones((len(hashes), DIM), np.float32), hashes
             took.append([cpu_ms(lambda: way.store(*natives)) for way in ways])  # noqa: B023
         moved, staged = np.median(took, axis=0)

@@ -10,7 +10,7 @@ import click
 from compatstore.cli.exit_codes import FOUND
 from compatstore.cli.output import Output, pass_output
 from compatstore.cli.progress import progress_bars
-from compatstore.cli.verb import gallery_argument, open_gallery, verb
+from compatstore.cli.verb import gallery_argument, open_gallery, trust_code_option, verb
 from compatstore.tables import Table, table
 
 if TYPE_CHECKING:
@@ -23,12 +23,15 @@ if TYPE_CHECKING:
     examples=(
         "verify photos.lance",
         "verify app-db#photos --json",
+        "verify photos.lance --encoder --trust-code",
     ),
 )
 @gallery_argument
+@click.option("--encoder", is_flag=True, help="Embed a few items of each version again, and compare the vectors.")
+@trust_code_option
 @pass_output
 @click.pass_context
-def verify(ctx: click.Context, output: Output, gallery: str) -> None:
+def verify(ctx: click.Context, output: Output, gallery: str, encoder: bool, trust_code: bool) -> None:
     """Check that all of a gallery fits together.
 
     Table, registry, files, tags and indexes are held against each other. Nothing is written; each finding comes with
@@ -38,7 +41,10 @@ def verify(ctx: click.Context, output: Output, gallery: str) -> None:
     from compatstore.verification import verify_at
 
     with progress_bars("verify"):
-        result = verify_at(locate(gallery))
+        if encoder:
+            result = open_gallery(gallery, trust_code=trust_code).verify(encoder=True)
+        else:
+            result = verify_at(locate(gallery))
     output.show(result, _findings)
     ctx.exit(0 if result.clean else FOUND)
 

@@ -111,8 +111,11 @@ class UpkeepVerbs(GalleryCore):
         """
         return optimize(self._catalog, adopted=adopted, grace=grace, dry_run=dry_run)
 
-    def verify(self) -> Verification:
+    def verify(self, *, encoder: bool = False) -> Verification:
         """Check table, registry, artifacts, tags and indexes against each other; read-only, in bounded memory.
+
+        Args:
+            encoder: Embed a few items of each version again, and compare them with the vectors that are stored.
 
         Returns:
             What was found, each with its repair; `clean` where there is nothing but notes.
@@ -121,7 +124,7 @@ class UpkeepVerbs(GalleryCore):
             >>> gallery.verify().clean
             True
         """
-        return verify(self._catalog)
+        return verify(self._catalog, encoder=encoder)
 
     def _repr_html_(self) -> str:
         """The status, for notebooks."""

@@ -11,17 +11,20 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowArray, ArrowSchema, ArrowTable, BoolArray, FloatArray, Positions
+from compatstore.digests import mix
 from compatstore.encoders import Encoder, encode_readable
 from compatstore.errors import InvalidInput
 from compatstore.ingest.arrow import cast
 from compatstore.ingest.items import Items
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.columns import NATIVE, VersionColumns, VersionValues
+from compatstore.storage.ids import find
 from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import Registry
-from compatstore.storage.row_digests import input_hashes
+from compatstore.storage.row_digests import InputHashes, hash_values
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.transform import transformer_of
 
@@ -49,6 +52,8 @@ def complete(
     version: str,
     sources: ArrowArray | None,
     unembedded: Unembedded = "refuse",
+    *,
+    upsert: bool = False,
 ) -> Completed:
     """Find a vector for every item in every live version.
 
@@ -60,6 +65,8 @@ def complete(
         sources: Arrow array of the n `source` values that the rows will have, or None.
         unembedded: What happens to rows for which there is neither a vector nor a way to embed; "keep" leaves them
             without a vector.
+        upsert: Whether rows are replaced: a native vector of a version that the caller did not give stays where the
+            `source` value stays.
 
     Raises:
         InvalidInput: There are such rows, and `unembedded` is "refuse".
@@ -77,12 +84,20 @@ def complete(
         if record.name != version:
             values[record.name] = _given_values(items, record)
     for record in _bases_first(registry):
+        mine = values[record.name]
         if record.name != version:
-            _fill(values, record, items, catalog, registry, sources)
-    for record in registry.live:
+            if upsert and record.input_version is not None and sources is not None:
+                _keep_natives(mine, record, items, catalog, registry, sources)
+            transformed = _transform(values, record, catalog, registry)
+            todo = ~mine.valid
+            if todo.any() and sources is not None and catalog.encoder(record.name) is not None:
+                _embed(mine, todo, items, catalog, record, sources)
+        else:
+            transformed = np.zeros(len(items), bool)
         if record.input_version is not None:
             base = values[record.input_version]
-            values[record.name].input_hash = input_hashes(base.vectors, base.valid, sources)
+            now = InputHashes.of(base.vectors, base.valid, sources)
+            mine.input_hash = np.where(transformed, now.transformed, now.native)
     return Completed(values, failures)
 
 
@@ -107,25 +122,48 @@ def _bases_first(registry: Registry) -> list[VersionRecord]:
     return order
 
 
-def _fill(
-    values: dict[str, VersionValues],
+def _keep_natives(
+    mine: VersionValues,
     record: VersionRecord,
     items: Items,
     catalog: Catalog,
     registry: Registry,
-    sources: ArrowArray | None,
+    sources: ArrowArray,
 ) -> None:
-    """Fill in the vectors of a version that the caller did not give: transformed in an open upgrade, else embedded."""
+    """Fill in the native vectors that the replaced rows have, where the model would read the same `source` again."""
+    columns, key, store = record.columns, registry.id_column, catalog.store
+    if columns is None or columns.origin is None or columns.input_hash is None:
+        return
+    snapshot = store.snapshot()
+    ids = items.ids.filter(pa.array(~mine.valid)).to_pylist()
+    former = find(store, key, ids, [key, columns.origin, columns.input_hash], snapshot).combine_chunks()
+    rows = pc.index_in(former[key].combine_chunks(), value_set=items.ids).to_numpy(zero_copy_only=False)
+    values = hash_values(sources)[rows]
+    native = pc.equal(former[columns.origin], NATIVE).fill_null(False).to_numpy(zero_copy_only=False)
+    stay = native & (values != 0) & (former[columns.input_hash].fill_null(0).to_numpy() == mix(values))
+    if not stay.any():
+        return
+    kept = find(store, key, former[key].filter(pa.array(stay)).to_pylist(), [key, *columns.names], snapshot)
+    rows = pc.index_in(kept[key].combine_chunks(), value_set=items.ids).to_numpy(zero_copy_only=False)
+    natives = columns.decode(kept)
+    if mine.side is not None:  # the caller's
+        natives.side, natives.side_valid = None, mine.side_valid[rows]
+    mine.put(rows, natives)
+
+
+def _transform(
+    values: dict[str, VersionValues], record: VersionRecord, catalog: Catalog, registry: Registry
+) -> BoolArray:
+    """Transform the vectors of an open upgrade that the caller did not give: (n,) bool, rows that were tried."""
     mine = values[record.name]
     run = registry.runs.get(record.name)
-    if run is not None and run.open and run.path and run.source in values:
-        base = values[run.source]
-        todo = base.valid & ~mine.valid
-        if todo.any():
-            transformer_of(catalog, run).fill(mine, base, todo)
-    todo = ~mine.valid
-    if todo.any() and sources is not None and catalog.encoder(record.name) is not None:
-        _embed(mine, todo, items, catalog, record, sources)
+    if run is None or not (run.open and run.path and run.source in values):
+        return np.zeros(len(mine.valid), bool)
+    base = values[run.source]
+    todo = base.valid & ~mine.valid
+    if todo.any():
+        transformer_of(catalog, run).fill(mine, base, todo)
+    return todo & mine.valid
 
 
 def _given_values(items: Items, record: VersionRecord) -> VersionValues:

@@ -102,7 +102,7 @@ def _prepare(
     fields = new_fields(items.metadata, registry, schema, items.asked)
     without = None if upsert else refuse_known(store, registry.id_column, items.ids, items.asked)
     sources = _stored_sources(catalog, registry, items, upsert)
-    completed = complete(items, catalog, registry, version, sources, unembedded)
+    completed = complete(items, catalog, registry, version, sources, unembedded, upsert=upsert)
     if unembedded == "keep":
         ids = items.ids.to_pylist()
         values, failures = completed.values, tuple((ids[row], why) for row, why in sorted(completed.failures.items()))

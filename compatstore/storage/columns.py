@@ -22,7 +22,6 @@ from compatstore.arrays import (
     ArrowField,
     ArrowTable,
     BoolArray,
-    Digests,
     FloatArray,
 )
 from compatstore.bits import pack
@@ -41,7 +40,7 @@ from compatstore.storage.arrow_values import (
     vector_bytes,
     vector_type,
 )
-from compatstore.storage.row_digests import input_hashes
+from compatstore.storage.row_digests import InputHashes
 from compatstore.versions import EmbeddingVersion
 
 NATIVE = "native"
@@ -197,15 +196,15 @@ class VersionColumns:
         """
         return replace(self, origin=self.origin if origins else None, uncertainty=None, input_hash=None).decode(table)
 
-    def input_hashes(self, table: ArrowTable | ArrowBatch, source_column: str | None) -> Digests:
-        """Input hashes of vectors that are made from these rows now: (n,) uint64.
+    def input_hashes(self, table: ArrowTable | ArrowBatch, source_column: str | None) -> InputHashes:
+        """Input hashes of vectors that are made from these rows now.
 
         Args:
             table: `hashed_names` of the rows.
             source_column: Column of the items' sources, or None.
         """
         vectors, valid = to_matrix(table[self.vector], self.dim)
-        return input_hashes(vectors, valid, table[source_column] if source_column else None)
+        return InputHashes.of(vectors, valid, table[source_column] if source_column else None)
 
     def encode(self, values: VersionValues) -> dict[str, ArrowArray]:
         """Arrow arrays of all columns for n rows."""

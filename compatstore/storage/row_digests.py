@@ -1,22 +1,23 @@
 """Digests of rows: the input hash, by which a stale vector is found, and the digest of a staged row.
 
 Apps that own an adopted table change items through plain LanceDB, which knows nothing of our columns: a new source
-vector can stand beside a target vector that was made from the previous one. Each target vector therefore carries
-a 64-bit digest of the source vector (and of the `source` value) that it belongs to; where the two disagree the
-target vector is stale. Staged rows carry a digest of all that is in them: Lance's files have no checksum.
+vector can stand beside a target vector that was made from the previous one. Each target vector therefore carries a
+64-bit digest of what it was made from; where the two disagree the target vector is stale. A transformed vector is made
+from the source vector (and the `source` value), a native one from the `source` value alone. Staged rows carry a digest
+of all that is in them: Lance's files have no checksum.
 """
 
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from compatstore.arrays import ArrowArray, ArrowTable, Digests, FloatArray
+from compatstore.arrays import ArrowArray, ArrowTable, BoolArray, Digests, FloatArray
 from compatstore.digests import hash_rows, mix
 from compatstore.errors import StorageError
 from compatstore.storage.arrow_values import stored_type, to_matrix
@@ -25,22 +26,48 @@ CHUNK = 65_536  # texts that are Python objects at once
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-def input_hashes(vectors: FloatArray, valid: npt.NDArray[np.bool_], sources: ArrowArray | None) -> Digests:
-    """Digest each row's source vector and `source` value.
+@dataclass(frozen=True)
+class InputHashes:
+    """Digests of what the target vectors of n rows are made from, as the rows are now.
 
-    Args:
-        vectors: (n, dim) float32.
-        valid: (n,) bool; a row without a vector counts as such.
-        sources: Arrow array of n `source` values, or None.
+    Equal rows have equal digests; a row that differs in one value has another digest for sure, one that differs in
+    several has the same with a chance of 2^-64.
 
-    Returns:
-        (n,) uint64. Equal rows have equal digests; a row that differs in one value has another digest for sure,
-        one that differs in several has the same with a chance of 2^-64.
+    Attributes:
+        transformed: (n,) uint64, of the source vector and the `source` value.
+        native: (n,) uint64, of the `source` value alone, since a model reads nothing else; of a row without one, as
+            for transformed vectors.
     """
-    digests = np.where(valid, hash_rows(vectors), np.uint64(1))
-    if sources is not None:
-        digests = mix(digests) + hash_values(sources)
-    return mix(digests)
+
+    transformed: Digests
+    native: Digests
+
+    @classmethod
+    def of(cls, vectors: FloatArray, valid: BoolArray, sources: ArrowArray | None) -> InputHashes:
+        """Digest rows.
+
+        Args:
+            vectors: (n, dim) float32, of the source version.
+            valid: (n,) bool; a row without a vector counts as such.
+            sources: Arrow array of n `source` values, or None.
+        """
+        digests = np.where(valid, hash_rows(vectors), np.uint64(1))
+        if sources is None:
+            both = mix(digests)
+            return cls(both, both)
+        values = hash_values(sources)
+        both = mix(mix(digests) + values)
+        return cls(both, np.where(values == 0, both, mix(values)))
+
+    def fit(self, stored: Digests, native: BoolArray) -> BoolArray:
+        """True for rows whose target vector was made from what they hold now.
+
+        Args:
+            stored: (n,) uint64, the digests beside the target vectors.
+            native: (n,) bool, rows whose vector is native. One that was derived from a native vector of the source
+                carries the digest of a transformed one.
+        """
+        return np.asarray((stored == self.transformed) | (native & (stored == self.native)))
 
 
 def hash_values(values: ArrowArray) -> Digests:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from compatstore.arrays import ArrowArray, ArrowBatch, BoolArray, Digests
+from compatstore.arrays import ArrowArray, ArrowBatch, BoolArray
 from compatstore.storage.columns import NATIVE, VersionColumns, VersionValues
 from compatstore.storage.fragments import (
     Fragment,
@@ -24,7 +24,7 @@ from compatstore.storage.fragments import (
     read_physical,
     write_columns,
 )
-from compatstore.storage.row_digests import input_hashes
+from compatstore.storage.row_digests import InputHashes
 from compatstore.storage.snapshot import Snapshot
 from compatstore.storage.store import Store, storage_errors
 from compatstore.upgrade.engines.engine import Advance
@@ -95,7 +95,7 @@ class HopRecipe:
 
     def _would_change(self, batch: ArrowBatch) -> bool:
         source, target = self._read_source(batch), self.target.decode(batch)
-        todo = self._split(source, target, self._input_hash(batch, source))[0] & _live(batch)
+        todo = self._split(source, target, self._input_hashes(batch, source))[0] & _live(batch)
         if (todo & target.valid).any() or self.transformer is None or not todo.any():
             return bool(todo.any())
         return bool(self.transformer.apply(source.take(todo)).valid.any())
@@ -120,19 +120,19 @@ class HopRecipe:
     def _todo(self, batch: ArrowBatch) -> BoolArray:
         """Rows whose target vector must be made, remade or cleared."""
         source = self._read_source(batch)
-        return self._split(source, self.target.decode(batch), self._input_hash(batch, source))[0]
+        return self._split(source, self.target.decode(batch), self._input_hashes(batch, source))[0]
 
-    def _split(self, source: VersionValues, target: VersionValues, input_hash: Digests) -> tuple[BoolArray, BoolArray]:
+    def _split(self, source: VersionValues, target: VersionValues, now: InputHashes) -> tuple[BoolArray, BoolArray]:
         """Which rows need work, and which of them can be transformed."""
-        stale = target.valid & (target.input_hash != input_hash)
+        stale = target.valid & ~now.fit(target.input_hash, target.origin == NATIVE)
         if self.transformer is None:
             return stale, np.zeros(len(stale), bool)
         corrected = target.valid & (target.origin != NATIVE) & (target.origin != self.transformer.origins(source))
         make = self.transformer.possible(source) & (stale | corrected | ~target.valid)
         return make | stale, make
 
-    def _input_hash(self, batch: ArrowBatch, source: VersionValues) -> Digests:
-        return input_hashes(source.vectors, source.valid, batch[self.source_column] if self.source_column else None)
+    def _input_hashes(self, batch: ArrowBatch, source: VersionValues) -> InputHashes:
+        return InputHashes.of(source.vectors, source.valid, batch[self.source_column] if self.source_column else None)
 
     def _remake(self, batch: ArrowBatch) -> tuple[dict[str, ArrowArray], BoolArray]:
         """The target's columns of a batch, and which rows were made, remade or cleared.
@@ -140,13 +140,13 @@ class HopRecipe:
         A row of which the transform gives nothing that a search could find is left without a vector.
         """
         source, target = self._read_source(batch), self.target.decode(batch)
-        input_hash = self._input_hash(batch, source)
-        todo, make = self._split(source, target, input_hash)
+        now = self._input_hashes(batch, source)
+        todo, make = self._split(source, target, now)
         before = target.valid.copy()
         target.clear(todo)
         if make.any() and self.transformer is not None:
             target.put(make, self.transformer.apply(source.take(make)))
-            target.input_hash[make] = input_hash[make]
+            target.input_hash[make] = now.transformed[make]
         return self.target.encode(target), todo & (before | target.valid)
 
 

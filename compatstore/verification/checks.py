@@ -37,7 +37,7 @@ from compatstore.verification.records import (
     check_tags,
     check_versions,
 )
-from compatstore.verification.rows import check_missing, check_rows
+from compatstore.verification.rows import check_missing, check_rows, check_vectors
 
 ATTEMPTS = 5
 Check = Callable[[CheckContext], Iterable[Finding]]
@@ -66,16 +66,21 @@ CHECKS: dict[str, Check] = {
 }
 
 
-def verify(catalog: Catalog) -> Verification:
+def verify(catalog: Catalog, *, encoder: bool = False) -> Verification:
     """Make all checks, of one table version; read-only, in bounded memory.
+
+    Args:
+        catalog: The gallery.
+        encoder: Whether a few items of each version are embedded again too, and compared with what is stored.
 
     Whatever is wrong becomes a finding; also a check that cannot be carried out, because a file is gone or unreadable.
     Where others wrote meanwhile, checks that found something wrong are made again of the latest version: files beside
     the table, and those of an old version that a clean-up removed, may be gone for a good reason.
     """
+    checks = CHECKS | ({"vectors": check_vectors} if encoder else {})
     try:
         context = CheckContext.of(catalog)
-        found = {name: tuple(_carry_out(name, check, context)) for name, check in CHECKS.items()}
+        found = {name: tuple(_carry_out(name, check, context)) for name, check in checks.items()}
         for attempt in range(ATTEMPTS):
             doubtful = [name for name, findings in found.items() if any(one.severity != "note" for one in findings)]
             latest = CheckContext.of(catalog)
@@ -83,15 +88,15 @@ def verify(catalog: Catalog) -> Verification:
                 break
             time.sleep(0.1 * attempt)
             context = CheckContext.of(catalog)
-            found |= {name: tuple(_carry_out(name, CHECKS[name], context)) for name in doubtful}
-        findings = tuple(finding for name in CHECKS for finding in found[name])
+            found |= {name: tuple(_carry_out(name, checks[name], context)) for name in doubtful}
+        findings = tuple(finding for name in checks for finding in found[name])
     except CompatStoreError as error:
         return _unopened(catalog.store.location, error)
     return Verification(
         gallery=catalog.store.location.uri,
         table_version=context.snapshot.version,
         rows=int(context.snapshot.count_rows()),
-        checks=tuple(CHECKS),
+        checks=tuple(checks),
         findings=findings,
     )
 

@@ -10,11 +10,12 @@ import numpy as np
 import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowArray, ArrowBatch, BoolArray
-from compatstore.errors import first_offenders
+from compatstore.errors import InvalidInput, first_offenders
 from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.columns import NATIVE, VersionColumns
 from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import unsearchable
+from compatstore.storage.same_model import compare
 from compatstore.verification.context import CheckContext, Finding, Severity
 
 NORM_TOLERANCE = {"float32": 1e-3, "float16": 5e-3}
@@ -77,10 +78,13 @@ class VersionRows:
 
     def uncertain_natives(self) -> BoolArray:
         """An uncertainty where nothing was transformed."""
+        return self.natives() & self.has(self.columns.uncertainty)
+
+    def natives(self) -> BoolArray:
+        """(n,) bool, true where a model made the vector; of a version without origins, nowhere."""
         if self.columns.origin is None:
             return np.zeros(self.batch.num_rows, bool)
-        native = _bools(pc.equal(self.batch[self.columns.origin], NATIVE).fill_null(False))
-        return native & self.has(self.columns.uncertainty)
+        return _bools(pc.equal(self.batch[self.columns.origin], NATIVE).fill_null(False))
 
     def not_finite(self) -> BoolArray:
         """NaN or infinite values, in the vector, the side-information or the uncertainty."""
@@ -118,7 +122,7 @@ class VersionRows:
             return np.zeros(self.batch.num_rows, bool)
         now = self.base.input_hashes(self.batch, self.context.registry.source_column)
         then = self.batch[input_hash].fill_null(0).to_numpy(zero_copy_only=False)
-        return np.asarray(self.has(self.columns.vector) & self.has(input_hash) & (then != now))
+        return np.asarray(self.has(self.columns.vector) & self.has(input_hash) & ~now.fit(then, self.natives()))
 
 
 def _bools(array: ArrowArray) -> BoolArray:
@@ -200,3 +204,27 @@ def check_missing(context: CheckContext) -> Iterator[Finding]:
         what=f"{missing} items have no vector in {active}: searches do not find them",
         repair=f"{embed} them again: {context.command('add')} FILE --upsert",
     )
+
+
+def check_vectors(context: CheckContext) -> Iterator[Finding]:
+    """A few native items of each version, embedded again, have the vectors that are stored."""
+    for record, columns in context.sound:
+        encoder = context.catalog.encoder(record.name)
+        if encoder is None:
+            what = f"{record.name} has no encoder here; its vectors were not compared with its model"
+            fix = f"Name its model: {context.command('verify', '--encoder', '--encoders')} {record.name}=ENCODER"
+            yield Finding(check="vectors", severity="note", what=what, repair=fix)
+            continue
+        try:
+            found = compare(context.snapshot, context.registry, columns, encoder)
+        except InvalidInput as error:  # no item that can be embedded again
+            yield Finding(check="vectors", severity="note", what=f"{record.name}: {error}", repair=error.fix)
+            continue
+        if found.same < found.items:
+            yield Finding(
+                check="vectors",
+                severity="warning" if found.is_same else "error",
+                what=f"{found.items - found.same} of {found.items} items of {record.name} have other vectors than its "
+                "model gives",
+                repair=f"Name the model that made them, or embed them again: {context.command('add')} FILE --upsert",
+            )

@@ -80,3 +80,35 @@ def test_with_columns_of_other_lengths_the_way_out_keeps_the_apps_data(address):
     assert again.vectors(["7"], "v2").tolist() == [[7.0, 1.0, 5.0]]
     assert next(entry.step for entry in again.history()) == "adopt"
     assert again.verify().clean
+
+
+def test_vectors_of_another_model_are_found_where_items_are_embedded_again(tmp_path):
+    lancedb.connect(tmp_path).create_table("notes", rows(0))
+    address, table = f"{tmp_path}#notes", rows(0)
+    vectors = dict(zip(table["key"].to_pylist(), table["embedding"].to_pylist(), strict=True))
+    model = cs.encoders.Precomputed(vectors)
+    cs.Gallery.adopt(address, version("v1", encoder=model), vector="embedding", id="key")
+
+    def vectors_found():
+        findings = cs.Gallery.open(address, encoders={"v1": model}).verify(encoder=True).findings
+        return [finding.severity for finding in findings if finding.check == "vectors"]
+
+    assert vectors_found() == []
+    written = lancedb.connect(tmp_path).open_table("notes")
+    written.merge_insert("key").when_matched_update_all().execute(rows(1, n=3))
+    assert vectors_found() == ["warning"]
+    written.checkout_latest()
+    written.merge_insert("key").when_matched_update_all().execute(rows(1))
+    assert vectors_found() == ["error"]
+    assert "vectors" not in found(address)  # without a model nothing tells
+
+
+def test_a_version_without_a_model_is_noted(tmp_path):
+    lancedb.connect(tmp_path).create_table("notes", rows(0))
+    gallery = cs.Gallery.adopt(f"{tmp_path}#notes", version("v1"), vector="embedding", id="key")
+    (finding,) = [one for one in gallery.verify(encoder=True).findings if one.check == "vectors"]
+    assert finding.severity == "note"
+    assert "v1=ENCODER" in finding.repair
+    result = CliRunner().invoke(app, ["verify", f"{tmp_path}#notes", "--encoder"])
+    assert result.exit_code == 0
+    assert "not compared with its model" in " ".join(result.output.split())

@@ -6,7 +6,7 @@ import pyarrow as pa
 from hypothesis import given
 
 from compatstore.digests import hash_rows
-from compatstore.storage.row_digests import hash_values, input_hashes
+from compatstore.storage.row_digests import InputHashes, hash_values
 
 
 @given(st.integers(1, 40), st.integers(0, 39), st.integers(0, 31), st.integers(0, 2**32 - 1))
@@ -27,8 +27,19 @@ def test_no_two_of_many_rows_collide_and_the_batch_does_not_matter():
 def test_swapped_values_and_swapped_sources_are_told_apart():
     rows = np.array([[1, 2], [2, 1], [1, 2], [1, 2]], np.float32)
     valid = np.array([True, True, True, False])
-    input_hash = input_hashes(rows, valid, pa.array(["a", "a", "b", "a"]))
-    assert len(set(input_hash.tolist())) == 4
+    now = InputHashes.of(rows, valid, pa.array(["a", "a", "b", "a"]))
+    assert len(set(now.transformed.tolist())) == 4
+    assert len(set(now.native.tolist())) == 2
+
+
+def test_a_native_vector_depends_on_the_source_alone_where_there_is_one():
+    rows = np.array([[1, 2], [3, 4], [1, 2], [3, 4]], np.float32)
+    now = InputHashes.of(rows, np.ones(4, bool), pa.array(["a", "a", None, None]))
+    assert now.native[0] == now.native[1]
+    assert now.native[2] != now.native[3]
+    native = np.array([True, False, True, False])
+    assert now.fit(now.native[[1, 1, 3, 3]], native).tolist() == [True, False, False, True]
+    assert now.fit(now.transformed, native).all()
 
 
 def test_ids_of_all_types_have_digests():

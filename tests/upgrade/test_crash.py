@@ -19,7 +19,7 @@ from benchmarks.crashes.life import SEARCHES, Life
 from benchmarks.crashes.rehearsal import prepare
 from benchmarks.crashes.template import KINDS, OWN, initial_items, make_template
 from benchmarks.crashes.truth import ENCODERS, SIDE_ENCODERS, source_vector
-from compatstore.storage.row_digests import input_hashes
+from compatstore.storage.row_digests import InputHashes
 
 KILLS, SUSPENSIONS, FRAGMENTS, ROWS = 5, 1, 3, 80
 
@@ -109,8 +109,8 @@ def test_the_harness_sees_a_stale_vector_that_no_input_hash_tells_of(cut_over):
     changed = {"source": f"{item}/1", "v1": vector.tolist()}
     honest = replace(state, table=replace_first_row(state.table, **changed))
     assert violations(honest, known, OWN) == []
-    input_hash = input_hashes(vector[None], np.ones(1, bool), pa.array([f"{item}/1"]))[0]
-    lying = replace(state, table=replace_first_row(state.table, **changed, v2__basis=int(input_hash)))
+    now = InputHashes.of(vector[None], np.ones(1, bool), pa.array([f"{item}/1"]))
+    lying = replace(state, table=replace_first_row(state.table, **changed, v2__basis=int(now.transformed[0])))
     assert violations(lying, known, OWN) == [
         f"1 target vectors belong to an earlier source and no input hash tells: {item}"
     ]

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
-import pyarrow as pa
 import pytest
 
 import compatstore as cs
 from compatstore import trainers
 from compatstore.encoders import Function
 from compatstore.errors import SourceError
-from compatstore.storage.location import locate
-from compatstore.storage.registry import edit
-from compatstore.storage.staging import Staging
 from compatstore.trainers import Pairs
 
 ITEMS, UNREADABLE = 200, 7
@@ -104,21 +98,3 @@ def test_a_plan_says_where_natives_get_none(tmp_path):
     (warning,) = gallery.plan("v2", backfill=0.5).warnings
     assert warning.startswith("v2 has no side-information encoder here")
     assert gallery.plan("v2").warnings == ()
-
-
-@pytest.mark.full
-def test_what_an_earlier_release_staged_is_folded(tmp_path):
-    gallery, _ = make(tmp_path, target(), handed_on=False)
-    gallery.upgrade("v2", backfill=0.0)
-    location = locate(str(tmp_path / "items.lance"))
-    store = gallery._catalog.store
-    edit(store, lambda state: replace(state, runs={"v2": replace(state.runs["v2"], lease=0)}))  # leases had no numbers
-    staging = Staging(location, "v2", 5, pa.string())
-    input_hash = gallery.get(IDS[:3], ["v2__basis"]).column("v2__basis").to_numpy()
-    staging.append(IDS[:3], V2_VECTORS[:3], input_hash)
-    gallery.upgrade("v2", backfill=cs.Backfill(share=0.1, write_mode="rewrite_columns"))
-    native = native_rows(gallery)
-    assert native[:3].all()
-    assert native.sum() >= 20
-    np.testing.assert_allclose(gallery.vectors(IDS[:3], "v2"), V2_VECTORS[:3])
-    assert gallery.verify().clean

@@ -63,7 +63,7 @@ def natives_of(gallery):
 
 def hashes_of(natives, rows):
     """Input hashes of rows as they are now, an Arrow table."""
-    return natives.context.source.input_hashes(rows, natives.context.registry.source_column)
+    return natives.context.source.input_hashes(rows, natives.context.registry.source_column).native
 
 
 def stored(natives, ids):

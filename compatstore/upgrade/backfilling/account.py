@@ -309,7 +309,7 @@ def still_failed(context: UpgradeContext, failed: ArrowTable) -> ArrowTable:
     key, sources = context.registry.id_column, context.registry.source_column
     names = [key, origin, *source.hashed_names(sources)]
     rows = find(context.store, key, failed["id"].to_pylist(), names, context.snapshot)
-    input_hash = source.input_hashes(rows, sources)
+    input_hash = source.input_hashes(rows, sources).native
     positions = pc.index_in(failed["id"], value_set=rows[key].combine_chunks()).fill_null(-1).to_numpy()
     native = pc.equal(rows[origin], NATIVE).fill_null(False).to_numpy()
     if not rows.num_rows:

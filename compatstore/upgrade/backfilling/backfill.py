@@ -210,7 +210,7 @@ class Backfiller:
         return ItemBatch(
             ids=found,
             inputs=inputs_of(encoder, found, given),
-            input_hash=source.input_hashes(rows, sources),
+            input_hash=source.input_hashes(rows, sources).native,
             side_inputs=inputs_of(side, found, given),
             addresses=rows[ADDRESS].to_numpy().astype(np.int64),
         )

@@ -108,7 +108,7 @@ class SearchedItems:
             (n, dim) float32, NaN for native rows and for those without a vector.
         """
         columns, key, sources = registry.columns(run.source), registry.id_column, registry.source_column
-        ids, hashes = rows[key].to_pylist(), columns.input_hashes(rows, sources)
+        ids, hashes = rows[key].to_pylist(), columns.input_hashes(rows, sources).native
         given = rows[sources].to_pylist() if sources else [None] * len(ids)
         keys = list(zip(ids, hashes.tolist(), strict=True))
         session, embedder = self._session(registry, run), self._embedder(registry, run)

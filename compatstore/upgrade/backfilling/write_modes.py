@@ -231,7 +231,7 @@ class NativeRows:
         """Whole rows of a batch with the native vectors in them, as an Arrow table with their addresses."""
         rows = read_rows(snapshot, self._registry.id_column, batch.ids.to_pylist(), batch.addresses)
         ids = rows[self._registry.id_column].combine_chunks()
-        positions = batch.positions(ids, self._source.input_hashes(rows, self._registry.source_column))
+        positions = batch.positions(ids, self._source.input_hashes(rows, self._registry.source_column).native)
         if again:
             there = self._target.decode(rows)
             positions[(there.origin == NATIVE) & (there.input_hash == batch.input_hash[positions])] = -1
@@ -313,4 +313,4 @@ class NativeColumns:
         return [self._registry.id_column, *self._source.hashed_names(self._registry.source_column)]
 
     def _positions(self, batch: ArrowBatch, natives: NativeBatch) -> RowNumbers:
-        return natives.positions(batch.column(0), self._source.input_hashes(batch, self._registry.source_column))
+        return natives.positions(batch.column(0), self._source.input_hashes(batch, self._registry.source_column).native)
