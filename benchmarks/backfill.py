@@ -64,7 +64,7 @@ def main() -> None:
         shape = Architecture(source_dim=arguments.dim, output_dim=arguments.dim)
         weights = {"h.mixer.0.weight": np.eye(arguments.dim), "h.mixer.0.bias": np.zeros(arguments.dim)}
         spaces = {role: Space.of(gallery.version(name)) for role, name in (("source", "v1"), ("target", "v2"))}
-        gallery.link(cs.Artifact.create("ForwardTransform", networks={"h": shape}, tensors=weights, **spaces))
+        gallery.artifacts.link(cs.Artifact.create("ForwardTransform", networks={"h": shape}, tensors=weights, **spaces))
         gallery.upgrade("v2")
         before, seen, started = files_of(path), dict[str, int](), time.perf_counter()
         rows = gallery.upgrade(

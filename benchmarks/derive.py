@@ -140,8 +140,8 @@ def main() -> None:
     measured = list[tuple[Seconds, Seconds, Seconds]]()
     try:
         gallery = make(folder, rows, dim)
-        gallery.derive("cut", dim=shorter, normalised=False)
-        gallery.derive("short", dim=shorter)
+        gallery.register("cut", dim=shorter, normalised=False)
+        gallery.register("short", dim=shorter)
         for repeat in range(arguments.repeats):
             plain, taken = lance_alone(folder, shorter), dict[str, Seconds]()
             for name in ("cut", "short") if repeat % 2 else ("short", "cut"):

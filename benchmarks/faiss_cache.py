@@ -39,7 +39,7 @@ def filled(folder: str, centres: Any, rows: int, rng: np.random.Generator) -> cs
         count = min(50_000, rows - start)
         ids = [f"item-{number:08d}" for number in range(start, start + count)]
         gallery.add({"id": ids, "vector": drawn(rng, centres, count), "number": range(start, start + count)})
-    gallery.optimize()
+    gallery.maintenance.optimize()
     return gallery
 
 
@@ -83,7 +83,7 @@ def main() -> None:
     centres = rng.standard_normal((CENTRES, asked.dim), np.float32)
     with tempfile.TemporaryDirectory() as folder:
         gallery = filled(folder, centres, asked.rows, rng)
-        print(f"said before: {gallery.cache_size()}", flush=True)
+        print(f"said before: {gallery.maintenance.cache_size()}", flush=True)
         if asked.expected:
             doubted(gallery, asked.dim, rng)
         begun = time.perf_counter()

@@ -42,7 +42,7 @@ def hopped(path: str, fragments: int, rows: int) -> UpgradeContext:
     gallery.add({"id": ids, "vector": rng.normal(size=(len(ids), DIM)).astype(np.float32)})
     gallery.register(cs.EmbeddingVersion("v2", dim=DIM))
     tensors = {"h.mixer.0.weight": np.eye(DIM, dtype=np.float32), "h.mixer.0.bias": np.zeros(DIM, np.float32)}
-    gallery.link(
+    gallery.artifacts.link(
         cs.Artifact.create(
             "ForwardTransform",
             source=Space.of(gallery.version("v1")),

@@ -51,7 +51,7 @@ def measured(data: EmbeddedSet, items: int, queries: int, *, expected: bool) -> 
             cs.EmbeddingVersion("v2", dim=target.shape[1], metric="cosine", normalised=True, encoder=native)
         )
         versions = {f"{role}_version": gallery.version(name) for role, name in (("source", "v1"), ("target", "v2"))}
-        gallery.link(Ridge(uncertainty=expected).fit(Pairs(*learned, **versions)))
+        gallery.artifacts.link(Ridge(uncertainty=expected).fit(Pairs(*learned, **versions)))
         gallery.upgrade("v2", backfill=SHARE)
         gallery.fuse("v2", weight=WEIGHT, sample=min(items, 1000))
         found = gallery.search(both, k=K, columns=["id"])["id"].to_numpy().reshape(queries, K)
@@ -59,7 +59,10 @@ def measured(data: EmbeddedSet, items: int, queries: int, *, expected: bool) -> 
         if fusion.expected != expected:
             raise RuntimeError(f"searched by expected distances: {fusion.expected}")
         factors = factors_of(gallery, "v2", list(range(items)))
-        natives, column = gallery.native_ids("v2"), gallery.vectors(list(range(items)), "v2")
+        natives, column = (
+            gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist(),
+            gallery.vectors(list(range(items)), "v2"),
+        )
     there = np.isin(np.arange(items), natives)
     near, far = (
         np.concatenate([block.copy() for _, block in measure(both[name], vectors, "cosine").blocks()])

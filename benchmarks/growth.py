@@ -114,7 +114,7 @@ def cycles(folder: Path, count: int, dim: int) -> list[bool]:
         ids = [f"{part}-{n}" for n in range(250)]
         gallery.add({"id": ids, "vector": rng.normal(size=(250, dim)).astype(np.float32)})
     gallery.register(target)
-    gallery.link(transform(source, target))
+    gallery.artifacts.link(transform(source, target))
     found, manifest = [], []
     for _ in range(count):
         gallery.upgrade("v2", backfill=0.1)
@@ -124,7 +124,7 @@ def cycles(folder: Path, count: int, dim: int) -> list[bool]:
         found.append(files(path))
         manifest.append(max(manifests(path)))
     quarter = max(count // 4, 1)
-    steps = len(gallery.history())
+    steps = len(gallery.maintenance.history())
     print(f"{count} cycles, {steps} steps of history: files after the first {found[0]}, after the last {found[-1]}")
     return [
         show("files, at the most", max(found), FILES),
@@ -152,7 +152,7 @@ def second_looks(folder: Path, rows: int, dim: int) -> list[bool]:
         ids = [str(start + n) for n in range(size)]
         gallery.add({"id": ids, "vector": rng.normal(size=(size, dim)).astype(np.float32)})
     gallery.register(target)
-    gallery.link(transform(source, target))
+    gallery.artifacts.link(transform(source, target))
     gallery.upgrade("v2")
     vectors = 4 * dim * rows
 
@@ -168,12 +168,12 @@ def second_looks(folder: Path, rows: int, dim: int) -> list[bool]:
 
     held = [
         measured("a no-op upgrade", lambda: again().upgrade("v2")),
-        measured("a plan", lambda: again().plan("v2")),
+        measured("a plan", lambda: again().upgrade("v2", dry_run=True)),
     ]
     again().upgrade("v2", backfill=0.01)
     held += [
         measured("a no-op upgrade after a backfill", lambda: again().upgrade("v2")),
-        measured("a plan after it", lambda: again().plan("v2")),
+        measured("a plan after it", lambda: again().upgrade("v2", dry_run=True)),
         measured("a status after it", lambda: again().status()),
     ]
     gallery.add({"id": ["new"], "vector": np.ones((1, dim), np.float32)})

@@ -72,7 +72,7 @@ def make(folder: Path, rows: int, dim: int) -> cs.Gallery:
     architecture, tensors = network(dim)
     spaces = {"source": Space.of(source), "target": Space.of(target)}
     named = {f"h.{name}": tensor for name, tensor in tensors.items()}
-    gallery.link(Artifact.create("ForwardTransform", **spaces, networks={"h": architecture}, tensors=named))
+    gallery.artifacts.link(Artifact.create("ForwardTransform", **spaces, networks={"h": architecture}, tensors=named))
     return gallery
 
 

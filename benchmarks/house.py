@@ -218,7 +218,7 @@ def upgradable(folder: Path) -> Any:
     architecture = Architecture(source_dim=DIM, output_dim=DIM)
     tensors = {f"h.{name}": rng.normal(size=shape) for name, shape in architecture.shapes().items()}
     spaces = {"source": Space.of(source), "target": Space.of(target)}
-    gallery.link(Artifact.create("ForwardTransform", **spaces, networks={"h": architecture}, tensors=tensors))
+    gallery.artifacts.link(Artifact.create("ForwardTransform", **spaces, networks={"h": architecture}, tensors=tensors))
     return gallery
 
 

@@ -120,7 +120,7 @@ class Meter:
             recall = self._recall(version)
             self.lowest[version] = min(recall, self.lowest.get(version, 1.0))
             cells += [f"{self._milliseconds(version):.1f}", f"{recall:.3f}"]
-        target = self.gallery.index("v2").status() if cells[-1] else None
+        target = self.gallery.maintenance.index("v2").status() if cells[-1] else None
         cells += ["", "", ""] if target is None else [str(target.unindexed_rows), str(target.deltas), ""]
         if target is not None and target.settings is not None:
             cells[-1] = str(target.settings)
@@ -164,7 +164,7 @@ def make(path: str, world: World, rows: int) -> cs.Gallery:
     v2 = cs.EmbeddingVersion("v2", dim=world.dim, metric="l2", encoder=encoder)
     gallery.register(v2)
     some = slice(0, max(rows // 20, 2 * world.dim))
-    gallery.link(Ridge().fit(Pairs(source[some], target[some], source_version=v1, target_version=v2)))
+    gallery.artifacts.link(Ridge().fit(Pairs(source[some], target[some], source_version=v1, target_version=v2)))
     return gallery
 
 
@@ -176,7 +176,7 @@ def watch(arguments: argparse.Namespace) -> bool:
         gallery = make(path, world, arguments.rows)
         source = world.source(arguments.queries, seed=3)
         meter = Meter(gallery, {"v1": source, "v2": world.target(source)})
-        gallery.index("v1").create(kind=arguments.kind)
+        gallery.maintenance.index("v1").create(kind=arguments.kind)
         print("| " + " | ".join(HEADINGS) + " |\n" + "|---" * len(HEADINGS) + "|")
         shown = -1
 
@@ -195,7 +195,7 @@ def watch(arguments: argparse.Namespace) -> bool:
             print(meter.row("ready", len(gallery)), flush=True)
             gallery.cutover("v2")
             print(meter.row("after the cutover", len(gallery)), flush=True)
-        note = next(entry.note for entry in gallery.history() if entry.step == "ready")
+        note = next(entry.note for entry in gallery.maintenance.history() if entry.step == "ready")
         print(f"\nat ready: {note or 'nothing to do'}")
         for version, lowest in meter.lowest.items():
             print(f"lowest recall@{NEAREST} of {version}: {lowest:.3f} (bound {BOUND})")

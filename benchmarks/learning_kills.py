@@ -113,7 +113,7 @@ def outcome(folder: Path) -> dict[str, Any]:
     run, serving = registry.runs["v2"], registry.serving.get("v2")
     return {
         "state": run.state,
-        "natives": sorted(gallery.native_ids("v2")),
+        "natives": sorted(gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist()),
         "transform": [registry.artifacts[step].weights for step in run.path],
         "serving": None if serving is None else (serving.serving, serving.fusion),
         "vectors": gallery.vectors(IDS, "v2").tobytes(),
@@ -270,10 +270,10 @@ def live(folder: Path, template: Path, whole: dict[str, Any], seconds: float, se
         lives.violations.append(f"the upgrade ended with {end}")
         return lives
     gallery = opened(folder)
-    findings = gallery.verify().findings
+    findings = gallery.maintenance.verify().findings
     lives.violations += [f"verify: {finding}" for finding in findings if finding.severity != "note"]
     if writing:
-        ids = gallery.native_ids()
+        ids = gallery.scan([gallery.columns.id], native=[]).to_arrow()[gallery.columns.id].to_pylist()
         found = gallery.search(gallery.vectors(ids, "v2"), k=1, version="v2", serving="single", columns=["id"])
         lost = sum(item != near for item, near in zip(ids, found["id"].to_pylist(), strict=True))
         if lost:

@@ -53,7 +53,7 @@ def make(path: str, rows: int, dim: int) -> None:
         f"h.{name}": rng.normal(size=size).astype(np.float32) / size[-1] ** 0.5 for name, size in shape.shapes().items()
     }
     spaces = {role: Space.of(gallery.version(name)) for role, name in (("source", "v1"), ("target", "v2"))}
-    gallery.link(cs.Artifact.create("ForwardTransform", networks={"h": shape}, tensors=tensors, **spaces))
+    gallery.artifacts.link(cs.Artifact.create("ForwardTransform", networks={"h": shape}, tensors=tensors, **spaces))
 
 
 def upgrade(path: str, dim: int, share: float) -> None:

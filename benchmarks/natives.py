@@ -257,7 +257,7 @@ def make_template(path: Path, rows: int, dim: int) -> tuple[list[str], np.ndarra
     shape = Architecture(source_dim=dim, output_dim=dim, mixer=(dim,), uncertainty=True)
     weights = {f"h.{name}": rng.normal(0, dim**-0.5, size) for name, size in shape.shapes().items()}
     spaces = {role: Space.of(gallery.version(name)) for role, name in (("source", "v1"), ("target", "v2"))}
-    gallery.link(cs.Artifact.create("ForwardTransform", networks={"h": shape}, tensors=weights, **spaces))
+    gallery.artifacts.link(cs.Artifact.create("ForwardTransform", networks={"h": shape}, tensors=weights, **spaces))
     gallery.upgrade("v2")
     store = Store.open(locate(str(path)))
     indexes.build(store, "v1", indexes.VectorIndex("IVF_PQ", "l2", 256, 16))

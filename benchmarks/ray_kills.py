@@ -68,7 +68,7 @@ def make(folder: Path) -> Path:
     architecture, tensors = network(DIM)
     named = {f"h.{name}": tensor for name, tensor in tensors.items()}
     spaces = {"source": Space.of(gallery.version("v1")), "target": Space.of(target)}
-    gallery.link(Artifact.create("ForwardTransform", **spaces, networks={"h": architecture}, tensors=named))
+    gallery.artifacts.link(Artifact.create("ForwardTransform", **spaces, networks={"h": architecture}, tensors=named))
     split(folder / "gallery.lance", FRAGMENTS)
     return folder / "gallery.lance"
 
@@ -125,7 +125,9 @@ def _landed(kills: Counter[str]) -> int:
 def violations(path: Path, expected: Any) -> list[str]:
     """What is wrong after a life."""
     found = [] if lance.dataset(str(path)).to_table().sort_by("id") == expected else ["the content differs"]
-    return found + ([] if cs.Gallery.open(str(path), trust_code=True).verify().clean else ["verify is not clean"])
+    return found + (
+        [] if cs.Gallery.open(str(path), trust_code=True).maintenance.verify().clean else ["verify is not clean"]
+    )
 
 
 def main() -> None:

@@ -72,7 +72,7 @@ def main() -> None:
         exact, batches = ids_of(gallery, queries, None), [batch(gallery, queries, "without an index")]
         print("| index | Lance's own recall | ms | chosen | recall | ms |\n|---|---:|---:|---|---:|---:|")
         for kind in KINDS:
-            gallery.create_index(kind=kind, num_partitions=arguments.cells)
+            gallery.maintenance.index().create(kind=kind, num_partitions=arguments.cells)
             chosen = gallery.explain().parts[0].settings
             cells = [f"| {kind}"]
             for settings in (cs.SearchSettings(), chosen):

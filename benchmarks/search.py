@@ -108,7 +108,7 @@ def register_target(gallery: cs.Gallery, dim: int, rng: np.random.Generator) -> 
 def half_native(gallery: cs.Gallery) -> None:
     """Begin an upgrade to a compatible model, and embed half of the items natively."""
     spaces = {role: Space.of(gallery.version(name)) for role, name in (("source", "v1"), ("target", "v2"))}
-    gallery.link(Artifact.create("Identity", **spaces))
+    gallery.artifacts.link(Artifact.create("Identity", **spaces))
     gallery.upgrade("v2", backfill=0.5)
 
 
@@ -117,7 +117,7 @@ def hopped(gallery: cs.Gallery, dim: int, rng: np.random.Generator) -> np.ndarra
     source = rng.normal(size=(4 * dim, dim)).astype(np.float32)
     rotation = np.linalg.qr(rng.normal(size=(dim, dim)))[0].astype(np.float32)
     pairs = Pairs(source, source @ rotation, source_version=gallery.version("v1"), target_version=gallery.version("v2"))
-    gallery.link(Procrustes().fit(pairs))
+    gallery.artifacts.link(Procrustes().fit(pairs))
     gallery.upgrade("v2")
     gallery.fuse("v2", weight=0.5, sample=100)
     return rotation
@@ -134,7 +134,7 @@ def doubted(gallery: cs.Gallery, dim: int, rng: np.random.Generator) -> None:
     measured = Shrinkage((-2.0, 2.0), (1.0, 0.5), exponent=1.0)
     spaces = {role: Space.of(gallery.version(name)) for role, name in (("source", "v1"), ("target", "v2"))}
     figures = {"h": {FIGURE: measured.figure()}}
-    gallery.link(
+    gallery.artifacts.link(
         Artifact.create("ForwardTransform", **spaces, networks={"h": network}, tensors=tensors, figures=figures)
     )
     gallery.upgrade("v2")
@@ -177,9 +177,9 @@ def of_parts(path: Path, gallery: cs.Gallery, dim: int, rng: np.random.Generator
     register_target(gallery, dim, rng)
     half_native(gallery)
     show(path, Case(name="two parts, no index", ours=search("v2"), bound=BOUND_OF_TWO))
-    gallery.create_index(**INDEX)
+    gallery.maintenance.index().create(**INDEX)
     show(path, Case(name="one part, IVF_PQ", ours=search("v1")))
-    gallery.create_index(version="v2", **INDEX)
+    gallery.maintenance.index().create(version="v2", **INDEX)
     show(path, Case(name="two parts, IVF_PQ", ours=search("v2"), bound=BOUND_OF_TWO))
 
 
@@ -197,7 +197,7 @@ def as_one(path: Path, gallery: cs.Gallery, dim: int, rng: np.random.Generator, 
     show(path, Case(name="both as one, no index", ours=alike, column="v2", bound=BOUND_OF_FUSED))
     show(path, Case(name="both as one, unrelated, no index", ours=unrelated, column="v2", bound=BOUND_OF_FUSED))
     for version in ("v1", "v2"):
-        gallery.create_index(version=version, **INDEX)
+        gallery.maintenance.index().create(version=version, **INDEX)
     chosen = gallery.explain(version="v2", serving="single").parts[0].settings
     name = f"both as one, IVF_PQ, {chosen}"
     show(path, Case(name=name, ours=alike, column="v2", settings=chosen, bound=BOUND_OF_FUSED))
@@ -211,7 +211,7 @@ def by_expected(path: Path, gallery: cs.Gallery, dim: int, rng: np.random.Genera
         return gallery.search(asked, K, "v2", columns=COLUMNS, serving=cs.Expected())
 
     show(path, Case(name="by expected distance, no index", ours=search, column="v2", bound=None))
-    gallery.create_index(version="v2", **INDEX)
+    gallery.maintenance.index().create(version="v2", **INDEX)
     chosen = gallery.explain(version="v2", serving="single").parts[0].settings
     name = f"by expected distance, IVF_PQ, {chosen}"
     show(path, Case(name=name, ours=search, column="v2", settings=chosen, bound=None))

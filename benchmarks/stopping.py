@@ -109,7 +109,7 @@ class World:
             source_version=v1,
             target_version=v2,
         )
-        gallery.link(Residual(epochs=6, width=256, seed=self.seed, holdout=0.1, holdout_by="row").fit(pairs))
+        gallery.artifacts.link(Residual(epochs=6, width=256, seed=self.seed, holdout=0.1, holdout_by="row").fit(pairs))
         return gallery
 
     def vectors(self, version: str) -> FloatArray:
@@ -119,7 +119,7 @@ class World:
 
     def truths(self, gallery: cs.Gallery, truth: str, weight: float) -> Truth:
         """Way -> figure -> what queries from outside get; budgets in the order of a random backfill."""
-        transformed = gallery._catalog.artifact(gallery.artifacts()[-1].id).apply(self.vectors(SOURCE)).vectors
+        transformed = gallery._catalog.artifact(gallery.artifacts[-1].id).apply(self.vectors(SOURCE)).vectors
         native = np.where(self.embeddable[:, None], self.vectors(TARGET), transformed)
         backfilled = order("random", ArrayRows(ids=self.gallery.tolist()), 0)
         backfilled = backfilled[np.argsort(~self.embeddable[backfilled], kind="stable")]

@@ -233,7 +233,10 @@ class TaughtGallery:
     @property
     def native(self) -> BoolArray:
         """(n,) bool, items that are native."""
-        return np.isin(self.ids, self.gallery.native_ids(NEW))
+        return np.isin(
+            self.ids,
+            self.gallery.scan([self.gallery.columns.id], native=[NEW]).to_arrow()[self.gallery.columns.id].to_pylist(),
+        )
 
     @property
     def served(self) -> Fusion:

@@ -134,7 +134,7 @@ def adopt(
     described = settings.version(version, taken.dim)
     adopted = Gallery.adopt(gallery, described, vector=taken.vector, id=taken.id, source=taken.source, again=again)
     if None in (vector, id, source):
-        output.note(_taken(taken.vector, taken.id, adopted.source_column))
+        output.note(_taken(taken.vector, taken.id, adopted.columns.source))
     encoder = adopted.status().versions[0].encoder
     if encoder.startswith("lancedb:"):
         output.note(

@@ -87,7 +87,7 @@ def evaluate(
             sample=SAMPLE if asked.sample is None else asked.sample,
             criterion=asked.criterion,
             shares=shares or (0.1, 0.25, 0.5),
-            via=via,
+            transform=via,
             order=backfill.order,
             seed=backfill.seed or 0,
         )

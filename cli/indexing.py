@@ -64,7 +64,7 @@ def create(
     What it finds is measured with items of the gallery, and searches use the cheapest settings by which that is 97 % of
     the 10 nearest. Ctrl-C ends the build; one of more than 256 cells is finished first.
     """
-    found = open_gallery(gallery, trust_code=False).index(version)
+    found = open_gallery(gallery, trust_code=False).maintenance.index(version)
     with progress_bars("index create") as bars, stop_on_signals() as should_stop:
         made = found.create(
             kind=kind,
@@ -95,7 +95,7 @@ def status(output: Output, gallery: str, version: str | None) -> None:
     """
     opened = open_gallery(gallery, trust_code=False)
     live = [found.name for found in opened.status().versions if found.state in ("active", "live")]
-    output.show([opened.index(name).status() for name in ([version] if version else live)], _statuses)
+    output.show([opened.maintenance.index(name).status() for name in ([version] if version else live)], _statuses)
 
 
 @verb("refresh", examples=("index refresh photos.lance v1",))
@@ -108,7 +108,7 @@ def refresh(output: Output, gallery: str, version: str | None) -> None:
     It is trained again where its recall is below 0.95 with the settings that searches use, or where a search compares
     1.5 times as many of the vectors as when that was measured.
     """
-    found = open_gallery(gallery, trust_code=False).index(version)
+    found = open_gallery(gallery, trust_code=False).maintenance.index(version)
     with progress_bars("index refresh") as bars, stop_on_signals() as should_stop:
         done = found.refresh(progress=onto(bars), should_stop=should_stop)
     output.show(done, _refreshed)
@@ -127,7 +127,7 @@ def refresh(output: Output, gallery: str, version: str | None) -> None:
 @pass_output
 def drop(output: Output, gallery: str, version: str | None, adopted: bool) -> None:
     """Drop the index of VERSION; searches compare every vector then."""
-    output.show(open_gallery(gallery, trust_code=False).index(version).drop(adopted=adopted), _dropped)
+    output.show(open_gallery(gallery, trust_code=False).maintenance.index(version).drop(adopted=adopted), _dropped)
 
 
 for command in (create, status, refresh, drop):

@@ -58,7 +58,7 @@ def add(
     from compatstore.cli.files import open_feeds
 
     opened = open_gallery(gallery, trust_code=trust_code)
-    feeds = open_feeds(paths, opened.id_type)
+    feeds = open_feeds(paths, opened.columns.id_type)
     added = _add_feeds(opened, feeds, output, version=version, upsert=upsert, batch_size=batch_size)
     _note_failures(added, output)
     output.show(added, _added)
@@ -73,7 +73,7 @@ def drop_columns(output: Output, gallery: str, names: tuple[str, ...]) -> None:
 
     Ids, sources and the columns of versions stay; a version's columns go with `retire`.
     """
-    left = open_gallery(gallery, trust_code=False).drop_columns(names)
+    left = open_gallery(gallery, trust_code=False).maintenance.drop_columns(names)
     output.show({"dropped": list(names), "left": left}, _dropped_columns)
 
 
@@ -261,7 +261,7 @@ def _vectors(path: str) -> list[Any]:
 def _write_back(gallery: Gallery, output: Output) -> None:
     """Write what the search has embedded; the results are shown in any case."""
     try:
-        written = gallery.write_back()
+        written = gallery.maintenance.write_back()
     except (LeaseHeld, StorageError) as error:
         output.note(f"what was embedded is not written: {error}")
         return
@@ -278,7 +278,7 @@ def _stored(gallery: Gallery, item: str, version: str | None, serving: Serving |
 
 
 def _stored_vector(gallery: Gallery, item: str, version: str | None) -> Any:
-    key = int(item) if gallery.id_type == "int64" and item.lstrip("-").isdecimal() else item
+    key = int(item) if gallery.columns.id_type == "int64" and item.lstrip("-").isdecimal() else item
     (vector,) = gallery.vectors([key], version)
     if vector[0] != vector[0]:
         name = version or gallery.active

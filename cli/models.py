@@ -77,7 +77,7 @@ def derive(output: Output, gallery: str, version: str, settings: DerivedSettings
     made of native vectors is native.
     """
     opened = open_gallery(gallery, trust_code=False)
-    opened.derive(
+    opened.register(
         version,
         of=settings.of,
         dim=settings.dim,
@@ -106,8 +106,8 @@ def link(output: Output, gallery: str, artifact: str, source: str | None, target
     It is checked first that it is made for them.
     """
     opened = open_gallery(gallery, trust_code=False)
-    linked = opened.link(artifact, source, target)
-    output.show(next(record for record in opened.artifacts() if record.id == linked), _linked)
+    linked = opened.artifacts.link(artifact, source, target)
+    output.show(next(record for record in opened.artifacts if record.id == linked), _linked)
 
 
 @verb(
@@ -122,7 +122,7 @@ def link(output: Output, gallery: str, artifact: str, source: str | None, target
 def versions(output: Output, gallery: str) -> None:
     """List versions with their models, and artifacts."""
     opened = open_gallery(gallery, trust_code=False)
-    output.show(RegisteredModels(opened.status().versions, opened.artifacts()), _models)
+    output.show(RegisteredModels(opened.status().versions, tuple(opened.artifacts)), _models)
 
 
 @verb("unregister", examples=("unregister photos.lance v1",))
@@ -136,7 +136,7 @@ def unregister(output: Output, gallery: str, version: str) -> None:
     leads from or to it.
     """
     opened = open_gallery(gallery, trust_code=False)
-    opened.unregister(version)
+    opened.maintenance.unregister(version)
     output.show(opened.status(), view)
 
 
@@ -151,7 +151,7 @@ def unlink(output: Output, gallery: str, artifact: str) -> None:
     or searches use it.
     """
     opened = open_gallery(gallery, trust_code=False)
-    opened.unlink(artifact)
+    opened.artifacts.unlink(artifact)
     output.show(opened.status(), view)
 
 

@@ -83,7 +83,7 @@ def cutover(
         return
     opened = open_gallery(gallery, trust_code=trust_code)
     if check:
-        checked = CutoverCheck(target, opened.check_cutover(target))
+        checked = CutoverCheck(target, opened.cutover(target, dry_run=True).missing)
         output.show(checked, _cutover_check)
         ctx.exit(checked.exit_code)
     with progress_bars("cutover") as bars, stop_on_signals() as should_stop:

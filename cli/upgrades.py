@@ -111,8 +111,14 @@ def plan(
     opened = open_target(gallery, target, encoder, trust_code=trust_code)
     with progress_bars("plan"):
         via = _link_first(opened, via, target, output)
-        planned = opened.plan(
-            target, via=via, backfill=backfill, gates=gates, learn=_learning(refit, no_learn), run=settings
+        planned = opened.upgrade(
+            target,
+            transform=via,
+            backfill=backfill,
+            gates=gates,
+            learn=_learning(refit, no_learn),
+            run=settings,
+            dry_run=True,
         )
     _show_plan(ctx, output, planned)
 
@@ -205,13 +211,17 @@ def upgrade(
         if target not in opened.versions():
             with progress_bars("plan"):
                 new = _as_asked(opened, target, encoder)
-                planned = opened.plan(new, via=via, backfill=backfill, gates=gates, learn=learning, run=settings)
+                planned = opened.upgrade(
+                    new, transform=via, backfill=backfill, gates=gates, learn=learning, run=settings, dry_run=True
+                )
             _show_plan(ctx, output, planned)
     opened = open_target(gallery, target, encoder, trust_code=trust_code)
     via = _link_first(opened, via, target, output)
     if dry_run:
         with progress_bars("plan"):
-            planned = opened.plan(target, via=via, backfill=backfill, gates=gates, learn=learning, run=settings)
+            planned = opened.upgrade(
+                target, transform=via, backfill=backfill, gates=gates, learn=learning, run=settings, dry_run=True
+            )
         _show_plan(ctx, output, planned)
     report = run(opened.upgrade, via)
     if not cutover:
@@ -245,7 +255,12 @@ def pause(ctx: click.Context, output: Output, gallery: str, target: str, wait: f
 
     That process finishes its batch, with --wait 0 after this command has ended. The same upgrade command goes on.
     """
-    paused = open_gallery(gallery, trust_code=False).pause(target, wait=wait)
+    from compatstore.storage.catalog import Catalog
+    from compatstore.storage.location import locate
+    from compatstore.storage.store import Store
+    from compatstore.upgrade.leases.stop_request import pause as request_stop
+
+    paused = request_stop(Catalog(Store.open(locate(gallery))), target, wait=wait)
     output.show(paused, _paused)
     ctx.exit(0 if paused.stopped or not wait else BUSY)
 
@@ -293,10 +308,10 @@ def _link_first(gallery: Gallery, via: str | None, target: str, output: Output) 
     from compatstore.artifacts import Artifact
 
     artifact = Artifact.load(via)
-    if all(linked.id != artifact.id for linked in gallery.artifacts()):
+    if all(linked.id != artifact.id for linked in gallery.artifacts):
         # An artifact that was trained on bare files does not know its source: the upgrade's is the active version.
         source = gallery.active if artifact.manifest.source.fingerprint is None else None
-        gallery.link(artifact, source, target)
+        gallery.artifacts.link(artifact, source, target)
         output.note(f"Linked {via} as {artifact.short_id}.")
     return artifact.id
 

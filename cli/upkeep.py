@@ -42,7 +42,7 @@ def verify(ctx: click.Context, output: Output, gallery: str, encoder: bool, trus
 
     with progress_bars("verify"):
         if encoder:
-            result = open_gallery(gallery, trust_code=trust_code).verify(encoder=True)
+            result = open_gallery(gallery, trust_code=trust_code).maintenance.verify(encoder=True)
         else:
             result = verify_at(locate(gallery))
     output.show(result, _findings)
@@ -115,7 +115,7 @@ def optimize(output: Output, gallery: str, dry_run: bool, adopted: bool, grace: 
     """
     opened = open_gallery(gallery, trust_code=False)
     with progress_bars("optimize"):
-        result = opened.optimize(adopted=adopted, grace=grace, dry_run=dry_run)
+        result = opened.maintenance.optimize(adopted=adopted, grace=grace, dry_run=dry_run)
     output.show(result, _optimized)
 
 

@@ -107,7 +107,7 @@ def status(ctx: click.Context, output: Output, gallery: str, watch: float | None
 @pass_output
 def history(output: Output, gallery: str) -> None:
     """Show all steps so far, oldest first."""
-    output.show(open_gallery(gallery, trust_code=False).history(), _history)
+    output.show(open_gallery(gallery, trust_code=False).maintenance.history(), _history)
 
 
 @verb(
@@ -122,7 +122,7 @@ def history(output: Output, gallery: str) -> None:
 @pass_output
 def unbackfillable(output: Output, gallery: str, target: str) -> None:
     """List items that TARGET's encoder cannot embed, and why."""
-    output.show(open_gallery(gallery, trust_code=False).unbackfillable(target), _unbackfillable)
+    output.show(open_gallery(gallery, trust_code=False).maintenance.unbackfillable(target), _unbackfillable)
 
 
 def _history(result: Sequence[HistoryEntry]) -> Iterator[str | Table]:

@@ -1,6 +1,6 @@
-"""Verbs for async apps: `await gallery.search_async(...)` is `gallery.search(...)` in a thread beside the event loop.
+"""Verbs for async apps: `await gallery.aio.search(...)` is `gallery.search(...)` in a thread beside the event loop.
 
-Lance reads and writes in its own threads and lets Python's lock go meanwhile, so a thread is all that a verb needs for
+Lance reads and writes in its own threads and releases Python's lock meanwhile, so a thread is all that a verb needs for
 the loop to go on. There is one mechanism for all verbs and no second implementation: arguments, results and errors are
 those of the verb.
 """
@@ -14,48 +14,79 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial, wraps
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Any
 
-from compatstore.boundary import bare, fitted
+from compatstore.boundary import fitted
 
-Owner = TypeVar("Owner")
-Parameters = ParamSpec("Parameters")
-Answer = TypeVar("Answer")
 STOP = "should_stop"  # parameter of the verbs that can be stopped
 
 
-def awaited(
-    verb: Callable[Concatenate[Owner, Parameters], Answer],
-) -> Callable[Concatenate[Owner, Parameters], Coroutine[None, None, Answer]]:
-    """Make the async form of a verb.
+class Aio:
+    """Attribute that gives the verbs of an object, or of its class, as coroutines."""
 
-    Its class says `search_async = awaited(search)`. A verb runs in the loop's default executor, whose size the app sets
-    (`loop.set_default_executor`). Where the await is cancelled before a thread was free, nothing happens; after that
-    the thread finishes the call, so that a write is made as a whole or not at all.
+    def __get__(self, instance: Any, owner: type) -> Verbs:
+        return Verbs(owner if instance is None else instance)
 
-    A verb that takes `should_stop` may work for hours: it runs in a thread of its own. Where its await is cancelled it
-    is asked to stop, and the await ends once it has, after the batch at hand; a second cancellation ends the await at
-    once. `progress` and `should_stop` are called in that thread.
+
+class Verbs:
+    """The verbs of an object, each as a coroutine with the same arguments, results and errors.
+
+    A verb runs in the loop's default executor, whose size the app sets (`loop.set_default_executor`). If the await is
+    cancelled before a thread is free, nothing happens; after that the thread finishes the call, so that a write is made
+    as a whole or not at all.
+
+    A verb that takes `should_stop` may work for hours and runs in a thread of its own. If its await is cancelled it is
+    asked to stop, and the await ends after the batch at hand; a second cancellation ends the await at once. `progress`
+    and `should_stop` are called in that thread.
+
+    Examples:
+        >>> asyncio.run(gallery.aio.search([0.0, 1.0], k=1, columns=["id"]))["id"].to_pylist()
+        ['a']
+        >>> asyncio.run(gallery.aio.maintenance.verify()).clean
+        True
     """
-    name = verb.__name__
+
+    def __init__(self, owner: Any) -> None:
+        self._owner = owner
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        member = getattr(self._owner, name)
+        if inspect.isroutine(member):
+            return coroutine(member)
+        if not callable(member) and name in ("artifacts", "maintenance"):
+            return Verbs(member)
+        raise AttributeError(f"{name} is no verb: read it without aio", name=name, obj=self)
+
+    def __dir__(self) -> list[str]:
+        return [name for name in dir(self._owner) if not name.startswith("_") and name != "aio"]
+
+
+def coroutine(verb: Callable[..., Any]) -> Callable[..., Coroutine[None, None, Any]]:
+    """Make the async form of a verb."""
     stoppable = STOP in inspect.signature(verb).parameters
 
     @wraps(verb)
-    async def call(self: Owner, /, *args: Parameters.args, **options: Parameters.kwargs) -> Answer:
-        checked_verb = getattr(self, name)  # as its class has wrapped it since
+    async def call(*args: Any, **options: Any) -> Any:
         if stoppable:
-            return await _stopped_when_cancelled(checked_verb, args, options)
-        answer: Answer = await asyncio.to_thread(checked_verb, *args, **options)
-        return answer
+            return await _stopped_when_cancelled(verb, args, options)
+        return await asyncio.to_thread(verb, *args, **options)
 
-    call.__name__, call.__qualname__ = f"{name}_async", f"{verb.__qualname__}_async"
-    call.__doc__ = f"Await `{name}`, which runs in a thread beside the event loop.\n\n{inspect.getdoc(verb)}"
-    return bare(call)
+    return call
 
 
-async def _stopped_when_cancelled(
-    verb: Callable[..., Answer], args: tuple[object, ...], options: dict[str, object]
-) -> Answer:
+def method_beside(method: Callable[..., Any]) -> Callable[..., Coroutine[None, None, Any]]:
+    """Make the async form of a method, for classes whose protocol has a name for it."""
+
+    @wraps(method)
+    async def call(self: Any, /, *args: Any, **options: Any) -> Any:
+        return await coroutine(getattr(self, method.__name__))(*args, **options)
+
+    return call
+
+
+async def _stopped_when_cancelled(verb: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Any:
     cancelled = threading.Event()
     (asked,) = fitted(verb, **{STOP: options.get(STOP)})
     options[STOP] = lambda: cancelled.is_set() or (asked is not None and asked())
@@ -66,6 +97,6 @@ async def _stopped_when_cancelled(
         return await asyncio.shield(work)
     except asyncio.CancelledError:
         cancelled.set()
-        work.add_done_callback(asyncio.Future.exception)  # nobody else asks what it ended with
+        work.add_done_callback(asyncio.Future.exception)  # its outcome is nobody's any more
         await asyncio.wait([work])
         raise

@@ -31,8 +31,8 @@ gallery.add({"id": ids[kept].tolist(), "vector": source[kept], "digit": digits[k
 show("status quo", source, "v1")
 gallery.register(v2)
 pairs = Pairs(source[learn], target[learn], source_version=v1, target_version=v2)
-gallery.link(FCT(branch_width=128, mixer_width=512, epochs=100, batch_size=128).fit(pairs))
-print("plan:", ", ".join(step.name for step in gallery.plan("v2", backfill=0.5).steps))
+gallery.artifacts.link(FCT(branch_width=128, mixer_width=512, epochs=100, batch_size=128).fit(pairs))
+print("plan:", ", ".join(step.name for step in gallery.upgrade("v2", backfill=0.5, dry_run=True).steps))
 for share in (0.0, 0.5, 1.0):
     gallery.upgrade("v2", backfill=share)
     show(f"hop, {share:.0%} backfilled", target, "v2")

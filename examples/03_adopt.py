@@ -26,8 +26,8 @@ native = cs.encoders.Precomputed(dict(zip(keys, new, strict=True)))
 v2 = cs.EmbeddingVersion("v2", dim=8, metric="l2", encoder=native)
 gallery = cs.Gallery.adopt(table, v1, vector="embedding", id="key")
 gallery.register(v2)
-gallery.link(Ridge().fit(Pairs(old[:600], new[:600], source_version=v1, target_version=v2)))
-for warning in gallery.plan("v2", backfill=0.2).warnings:
+gallery.artifacts.link(Ridge().fit(Pairs(old[:600], new[:600], source_version=v1, target_version=v2)))
+for warning in gallery.upgrade("v2", backfill=0.2, dry_run=True).warnings:
     print("note:", warning)
 gallery.upgrade("v2", backfill=0.2)
 

@@ -23,10 +23,13 @@ gallery = cs.Gallery.create(tempfile.mkdtemp() + "/digits.lance", v1)
 gallery.add({"id": ids[kept].tolist(), "vector": old[kept], "digit": digits[kept]})
 gallery.register(v2)
 pairs = Pairs(old[learn], new[learn], labels=digits[learn], source_version=v1, target_version=v2)
-gallery.link(FastFill(branch_width=64, mixer_width=256, epochs=60, batch_size=128).fit(pairs))
+gallery.artifacts.link(FastFill(branch_width=64, mixer_width=256, epochs=60, batch_size=128).fit(pairs))
 
-plan = gallery.plan(
-    "v2", backfill=cs.Backfill(order="sigma"), gates=cs.Gates(target_quality=0.95, labels="digit", sample=600)
+plan = gallery.upgrade(
+    "v2",
+    backfill=cs.Backfill(order="sigma"),
+    gates=cs.Gates(target_quality=0.95, labels="digit", sample=600),
+    dry_run=True,
 )
 for row in plan.estimate.table.rows:
     print(f"{row.name:28} mAP {row.figures['map'].percent}")

@@ -28,18 +28,18 @@ app = FastAPI()
 
 @app.get("/search")
 async def search(text: str) -> dict[str, str]:
-    found = await gallery.search_async(text, k=1)
+    found = await gallery.aio.search(text, k=1)
     return {"text": found["source"][0].as_py(), "version": found["_version"][0].as_py()}
 
 
 async def main() -> None:
-    await gallery.register_async(version("v2", 96, "char_wb", 4))
-    upgrade = asyncio.create_task(gallery.upgrade_async("v2", backfill=1.0))
+    await gallery.aio.register(version("v2", 96, "char_wb", 4))
+    upgrade = asyncio.create_task(gallery.aio.upgrade("v2", backfill=1.0))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://shop") as client:
         cut_over = False
         while not cut_over:
             if cut_over := upgrade.done():
-                await gallery.cutover_async((await upgrade).target)
+                await gallery.aio.cutover((await upgrade).target)
             asked = texts[:: len(texts) // 100][:100]
             answers = await asyncio.gather(*(client.get("/search", params={"text": text}) for text in asked))
             right = sum(answer.json()["text"] == text for answer, text in zip(answers, asked, strict=True))

@@ -99,7 +99,7 @@ def _make(path):
 def _make_upgradable(path):
     gallery = _make(path)
     gallery.register(TARGET)
-    gallery.link(_linear())
+    gallery.artifacts.link(_linear())
 
 
 @pytest.fixture

@@ -30,5 +30,5 @@ def gallery_of(tmp_path, source, native, *, encoder=True):
     gallery = cs.Gallery.create(str(tmp_path / "g.lance"), v1)
     gallery.add({"id": ids, "vector": source, "digit": LABELS[: len(ids)]})
     gallery.register(v2)
-    gallery.link(h)
+    gallery.artifacts.link(h)
     return gallery

@@ -62,7 +62,7 @@ class World:
         self.gallery = cs.Gallery.create(str(folder / "gallery.lance"), versions[0], id_type="int64")
         self.gallery.add({"id": list(range(ROWS)), "vector": self.source, "even": [n % 2 == 0 for n in range(ROWS)]})
         self.gallery.register(versions[1])
-        self.gallery.link(self.artifact, "v1", "v2")
+        self.gallery.artifacts.link(self.artifact, "v1", "v2")
         self.gallery.upgrade("v2")
 
     def distances(self, query):

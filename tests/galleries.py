@@ -87,7 +87,7 @@ def make(path, fragments=FRAGMENTS, rows=ROWS):
         gallery.add(items(part * rows, rows))
     gallery.delete([f"item-{number:06d}" for number in range(0, fragments * rows, 97)])
     gallery.register(TARGET)
-    gallery.link(artifact())
+    gallery.artifacts.link(artifact())
     return gallery
 
 

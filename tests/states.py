@@ -73,7 +73,7 @@ def templates(tmp_path_factory):
     gallery.delete(["item-000003"])
     version = target()
     gallery.register(version)
-    gallery.link(artifact(SOURCE, version))
+    gallery.artifacts.link(artifact(SOURCE, version))
     for state, step in STEPS.items():
         step(gallery)
         shutil.copytree(path, folder / state / "gallery.lance")

@@ -65,4 +65,6 @@ def served(gallery):
 
 
 def steps(gallery):
-    return [entry.step for entry in gallery.history() if entry.step in ("backfill", "learn", "hop", "ready")]
+    return [
+        entry.step for entry in gallery.maintenance.history() if entry.step in ("backfill", "learn", "hop", "ready")
+    ]

@@ -142,7 +142,7 @@ def small(tmp_path):
 def adopt(database, target, artifact):
     gallery = cs.Gallery.adopt(f"{database}#photos", V1, vector="embedding", id="key", source="uri")
     gallery.register(target)
-    gallery.link(artifact)
+    gallery.artifacts.link(artifact)
     return gallery
 
 
@@ -206,7 +206,7 @@ def test_the_app_goes_on_through_a_whole_upgrade(unindexed, linear, target):
     before = gallery.status().table_version
     assert gallery.upgrade("v2").transformed == 0
     assert gallery.status().table_version == before, "nothing to do writes nothing"
-    app.optimize()
+    app.maintenance.optimize()
     app.work()
     gallery.upgrade("v2")
     assert_target_follows(gallery, artifact)

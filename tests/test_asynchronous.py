@@ -145,12 +145,12 @@ def with_threads(count, run):
 
 def test_the_loop_goes_on_while_a_verb_works(texts, slow):
     async def run():
-        adding = asyncio.create_task(texts.add_async({"id": ["a"], "source": ["red"]}))
+        adding = asyncio.create_task(texts.aio.add({"id": ["a"], "source": ["red"]}))
         await slow.has_begun()  # were the loop blocked, nobody would let the model go on
         assert not adding.done()
         slow.go.set()
         assert (await adding).rows == 1
-        return (await texts.get_async("a", ["source"]))["source"].to_pylist()
+        return (await texts.aio.get("a", ["source"]))["source"].to_pylist()
 
     assert asyncio.run(run()) == ["red"]
 
@@ -160,11 +160,11 @@ def test_an_upgrade_takes_no_thread_of_the_searches(gallery, slow):
     """With one thread for all other verbs, searches are answered while an upgrade waits for its model."""
 
     async def run():
-        await gallery.register_async(slow.version("v2"))
-        upgrading = asyncio.create_task(gallery.upgrade_async("v2", backfill=1.0, learn=None))
+        await gallery.aio.register(slow.version("v2"))
+        upgrading = asyncio.create_task(gallery.aio.upgrade("v2", backfill=1.0, learn=None))
         await slow.has_begun()
         vectors = gallery.vectors(list("abcdefghij"))
-        answers = await asyncio.gather(*(gallery.search_async(vector, k=1) for vector in np.repeat(vectors, 10, 0)))
+        answers = await asyncio.gather(*(gallery.aio.search(vector, k=1) for vector in np.repeat(vectors, 10, 0)))
         assert not upgrading.done()
         slow.go.set()
         assert (await upgrading).backfilled == 10
@@ -175,9 +175,9 @@ def test_an_upgrade_takes_no_thread_of_the_searches(gallery, slow):
 
 def test_what_is_cancelled_before_a_thread_is_free_does_not_happen(texts, slow):
     async def run():
-        first = asyncio.create_task(texts.add_async({"id": ["a"], "source": ["red"]}))
+        first = asyncio.create_task(texts.aio.add({"id": ["a"], "source": ["red"]}))
         await slow.has_begun()
-        second = asyncio.create_task(texts.add_async({"id": ["b"], "source": ["green"]}))
+        second = asyncio.create_task(texts.aio.add({"id": ["b"], "source": ["green"]}))
         await asyncio.sleep(0)
         second.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -186,12 +186,12 @@ def test_what_is_cancelled_before_a_thread_is_free_does_not_happen(texts, slow):
         await first
 
     with_threads(1, run)
-    assert texts.native_ids() == ["a"]
+    assert texts.scan([texts.columns.id], native=[]).to_arrow()[texts.columns.id].to_pylist() == ["a"]
 
 
 def test_a_write_that_has_begun_is_made_as_a_whole_though_its_await_is_cancelled(texts, slow):
     async def run():
-        adding = asyncio.create_task(texts.add_async({"id": ["a", "b"], "source": ["red", "green"]}))
+        adding = asyncio.create_task(texts.aio.add({"id": ["a", "b"], "source": ["red", "green"]}))
         await slow.has_begun()
         adding.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -199,8 +199,8 @@ def test_a_write_that_has_begun_is_made_as_a_whole_though_its_await_is_cancelled
         slow.go.set()
 
     asyncio.run(run())  # waits for the threads of the loop
-    assert texts.native_ids("v1") == ["a", "b"]
-    assert texts.verify().clean
+    assert texts.scan([texts.columns.id], native=["v1"]).to_arrow()[texts.columns.id].to_pylist() == ["a", "b"]
+    assert texts.maintenance.verify().clean
 
 
 @pytest.mark.full
@@ -209,7 +209,7 @@ def test_a_cancelled_upgrade_has_stopped_when_its_await_ends(gallery, slow):
 
     async def run():
         upgrading = asyncio.create_task(
-            gallery.upgrade_async("v2", backfill=1.0, learn=None, run=cs.RunSettings(batch_rows=1))
+            gallery.aio.upgrade("v2", backfill=1.0, learn=None, run=cs.RunSettings(batch_rows=1))
         )
         await slow.has_begun()
         upgrading.cancel()
@@ -218,7 +218,7 @@ def test_a_cancelled_upgrade_has_stopped_when_its_await_ends(gallery, slow):
         with pytest.raises(asyncio.CancelledError):
             await upgrading
         native = gallery.status().versions[1].native
-        return native, await gallery.upgrade_async("v2", backfill=1.0, learn=None)
+        return native, await gallery.aio.upgrade("v2", backfill=1.0, learn=None)
 
     native, report = asyncio.run(run())
     assert native < 10
@@ -233,7 +233,7 @@ def test_a_second_cancellation_does_not_wait(upgradable):
         return go_on.wait(NEVER)
 
     async def run():
-        upgrading = asyncio.create_task(upgradable.upgrade_async("v2", should_stop=should_stop))
+        upgrading = asyncio.create_task(upgradable.aio.upgrade("v2", should_stop=should_stop))
         while not asked.is_set():
             await asyncio.sleep(0.001)
         upgrading.cancel()
@@ -252,8 +252,8 @@ def test_a_second_cancellation_does_not_wait(upgradable):
 def test_the_callers_own_stop_and_progress_count(upgradable):
     seen = []
     with pytest.raises(cs.errors.Interrupted):
-        asyncio.run(upgradable.upgrade_async("v2", progress=seen.append, should_stop=lambda: True))
-    assert asyncio.run(upgradable.upgrade_async("v2", progress=seen.append)).state == "ready"
+        asyncio.run(upgradable.aio.upgrade("v2", progress=seen.append, should_stop=lambda: True))
+    assert asyncio.run(upgradable.aio.upgrade("v2", progress=seen.append)).state == "ready"
     assert seen
 
 
@@ -272,9 +272,9 @@ def test_context_variables_are_those_of_the_caller(gallery, verb):
 
     async def run():
         request.set("mine")
-        await gallery.upgrade_async("v2", backfill=1.0, learn=None)
+        await gallery.aio.upgrade("v2", backfill=1.0, learn=None)
         seen.clear()
-        await gallery.search_async("a.jpg", version="v2")
+        await gallery.aio.search("a.jpg", version="v2")
 
     asyncio.run(run())
     assert seen == ["mine"]

@@ -54,7 +54,9 @@ def version(gallery, name):
 @pytest.mark.full
 def test_a_backfill_with_staged_natives_goes_on(earlier):
     gallery = opened(earlier, "backfilling")
-    assert [(finding.check, finding.severity) for finding in gallery.verify().findings] == [("staged natives", "note")]
+    assert [(finding.check, finding.severity) for finding in gallery.maintenance.verify().findings] == [
+        ("staged natives", "note")
+    ]
     (run,) = gallery.status().upgrades
     assert (run.state, run.staged, run.spent.rows, run.left.rows) == ("backfill", 48, 48, 96)
     report = gallery.upgrade("v2")
@@ -62,10 +64,10 @@ def test_a_backfill_with_staged_natives_goes_on(earlier):
     (run,) = gallery.status().upgrades
     assert (run.staged, run.spent.rows) == (0, 144)  # what was staged is not embedded again
     assert version(gallery, "v2").native == 144
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
     assert gallery.cutover("v2").active == "v2"
     given = natives(earlier)
-    ids = gallery.native_ids("v2")
+    ids = gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist()
     np.testing.assert_array_equal(gallery.vectors(ids, "v2"), np.stack([given[item] for item in ids]))
 
 
@@ -73,9 +75,9 @@ def test_a_backfill_with_staged_natives_goes_on(earlier):
 def test_a_gallery_that_was_cut_over_serves_both_versions_and_goes_back(earlier):
     gallery = opened(earlier, "cutover")
     assert gallery.active == "v2"
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
     given = natives(earlier)
-    native = gallery.native_ids("v2")
+    native = gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist()
     assert len(native) == 72
     assert gallery.search(given[native[0]], k=1)["id"].to_pylist() == [native[0]]
     assert gallery.upgrade("v2", backfill=1.0).backfilled == 287 - len(native)
@@ -83,30 +85,36 @@ def test_a_gallery_that_was_cut_over_serves_both_versions_and_goes_back(earlier)
     assert gallery.upgrade("v2").state == "ready"
     assert gallery.cutover("v2").active == "v2"
     assert gallery.retire("v1").dropped
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
 
 
 @pytest.mark.full
 def test_an_apps_table_is_caught_up_with_and_cut_over(earlier):
     gallery = opened(earlier, "app/photos")
     assert version(gallery, "v2").missing == 1
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
     report = gallery.upgrade("v2")
     assert (report.state, report.missing, report.transformed) == ("ready", 0, 1)
     assert gallery.cutover("v2").active == "v2"
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
 
 
 @pytest.mark.full
 def test_an_estimate_and_a_history_are_read_back(earlier):
     gallery = opened(earlier, "estimated")
-    assert gallery.verify().clean
-    assert [entry.step for entry in gallery.history()][-5:] == ["estimate", "expand", "hop", "backfill", "ready"]
+    assert gallery.maintenance.verify().clean
+    assert [entry.step for entry in gallery.maintenance.history()][-5:] == [
+        "estimate",
+        "expand",
+        "hop",
+        "backfill",
+        "ready",
+    ]
     report = gallery.report("v2", measure=False)
     assert report.estimate is not None
     assert gallery.upgrade("v2").backfilled == 0
     assert gallery.cutover("v2").active == "v2"
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
 
 
 @pytest.mark.full
@@ -129,10 +137,10 @@ def test_an_artifact_makes_the_vectors_that_it_made(unpacked):
     with np.load(unpacked / "natives.npz") as found:
         ids, source = found["id"].tolist(), found["source"]
     made = artifact.apply(source)
-    hopped = ~np.isin(ids, gallery.native_ids("v2"))
+    hopped = ~np.isin(ids, gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist())
     np.testing.assert_allclose(gallery.vectors(ids, "v2")[hopped], made.vectors[hopped], rtol=1e-4, atol=1e-5)
     assert made.uncertainty is not None
-    assert gallery.artifacts()[0].id == artifact.id
+    assert gallery.artifacts[0].id == artifact.id
 
 
 def test_a_model_embeds_images(unpacked):

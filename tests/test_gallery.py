@@ -16,7 +16,7 @@ from galleries import items, make
 READS = {
     "get": lambda gallery, ids: gallery.get(ids),
     "vectors": lambda gallery, ids: gallery.vectors(ids, "v2"),
-    "side_information": lambda gallery, ids: gallery.side_information(ids, "v1"),
+    "side_information": lambda gallery, ids: gallery.vectors(ids, "v1", side=True),
 }
 
 
@@ -27,7 +27,7 @@ def test_columns_that_are_dropped_during_a_read_are_read(tmp_path, monkeypatch, 
     path = str(tmp_path / "gallery.lance")
     gallery = make(path, fragments=3, rows=200)
     gallery.upgrade("v2")
-    ids = gallery.native_ids("v1")[:5]
+    ids = gallery.scan([gallery.columns.id], native=["v1"]).to_arrow()[gallery.columns.id].to_pylist()[:5]
     before, real = READS[read](gallery, ids), compatstore.gallery.items.read_ids
 
     def abort_first(*arguments):
@@ -77,7 +77,7 @@ def test_columns_that_are_dropped_during_a_write_do_not_stop_it(tmp_path, monkey
     found = gallery.get(given["id"])
     assert "v2" not in found.schema.names
     assert found.column("note").to_pylist() == (["new"] if write == "update" else ["old"]) * 5
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
 
 
 def test_every_verb_is_checked_whatever_file_it_stands_in():

@@ -97,7 +97,7 @@ def templates(tmp_path_factory, artifact):
     table = lancedb.connect(current).create_table("photos", rows(range(ROWS)))
     gallery = cs.Gallery.adopt(table, V1, vector="embedding", id="key")
     gallery.register(V2)
-    gallery.link(artifact)
+    gallery.artifacts.link(artifact)
     steps = {
         "before": lambda: None,
         "ready": lambda: gallery.upgrade("v2"),
@@ -169,7 +169,7 @@ def outcome(operation, moment, database, artifact):
         assert follows(gallery, artifact)
         return "begins again"
     assert not [answer for answer in answers if isinstance(answer, cs.CompatStoreError)]
-    errors = [finding.check for finding in gallery.verify().findings if finding.severity == "error"]
+    errors = [finding.check for finding in gallery.maintenance.verify().findings if finding.severity == "error"]
     assert errors in ([], ["overwritten"])
     if moment == "after retire" and not followed:
         return "not in target"

@@ -38,11 +38,13 @@ def shown_by(gallery):
         "Gallery": gallery,
         "Status": gallery.status(),
         "RunStatus": gallery.status().upgrades[0],
-        "Plan": gallery.plan("v2", backfill=0.5),
+        "Plan": gallery.upgrade("v2", backfill=0.5, dry_run=True),
         "DecisionTable": gallery.evaluate("v2", sample=200, labels="digit"),
         "UpgradeReport": gallery.report("v2", sample=200, labels="digit", details=cs.Details()),
         "UpgradeResult": gallery.result,
-        "UpgradeEstimate": gallery.plan("v2", backfill=0.5, gates=cs.Gates(sample=200, labels="digit")).estimate,
+        "UpgradeEstimate": gallery.upgrade(
+            "v2", backfill=0.5, gates=cs.Gates(sample=200, labels="digit"), dry_run=True
+        ).estimate,
         "Fusion": gallery.fuse("v2", sample=200, labels="digit"),
         "Scan": gallery.scan(),
     }

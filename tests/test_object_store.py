@@ -97,7 +97,7 @@ def make(uri, options):
     gallery = cs.Gallery.create(uri, v1, storage_options=options)
     gallery.add({"id": IDS, "vector": OLD, "source": [f"source of {item}" for item in IDS]})
     gallery.register(v2)
-    gallery.link(Ridge().fit(Pairs(OLD, NEW, source_version=v1, target_version=v2)))
+    gallery.artifacts.link(Ridge().fit(Pairs(OLD, NEW, source_version=v1, target_version=v2)))
     return gallery
 
 
@@ -108,15 +108,15 @@ def test_a_whole_upgrade(uri, server, options):
     gallery = cs.Gallery.open(uri, encoders={"v2": versions()[1].encoder}, storage_options=options)
     report = gallery.upgrade("v2", backfill=cs.Backfill(share=1.0, write_mode=mode))
     assert (report.state, report.missing, report.num_unbackfillable) == ("ready", 0, 1)
-    assert gallery.unbackfillable("v2").column("id").to_pylist() == ["item-007"]
+    assert gallery.maintenance.unbackfillable("v2").column("id").to_pylist() == ["item-007"]
     gallery.cutover("v2")
     assert gallery.search(NEW[3], 1).column("id").to_pylist() == ["item-003"]
     gallery.add({"id": ["new"], "v1": OLD[:1], "v2": NEW[:1]})
     assert gallery.delete(["new", "item-000"]) == 2
     gallery.retire("v1")
     assert len(gallery) == ROWS - 1
-    assert gallery.verify().clean
-    assert [entry.step for entry in gallery.history()][-1] == "retire"
+    assert gallery.maintenance.verify().clean
+    assert [entry.step for entry in gallery.maintenance.history()][-1] == "retire"
     assert not [name for name in Files(locate(uri, options), FOLDER).names() if name.startswith("staged-")]
 
 
@@ -127,11 +127,11 @@ def test_a_file_that_is_gone_or_cut_short_is_found(uri, options):
     (name,) = (name for name in data.names() if name.endswith(".lance"))
     whole = data.read(name)
     data.write(name, whole[:-9])
-    assert any("cut short" in str(finding) for finding in gallery.verify().findings)
+    assert any("cut short" in str(finding) for finding in gallery.maintenance.verify().findings)
     data.delete(name)
-    assert any("gone" in str(finding) for finding in gallery.verify().findings)
+    assert any("gone" in str(finding) for finding in gallery.maintenance.verify().findings)
     data.write(name, whole)
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
     blobs = Blobs(location)
     digest = blobs.put(b"weights")
     assert blobs.put(b"weights") == digest
@@ -171,7 +171,7 @@ def test_an_app_in_the_store_is_adopted(server, options):
     gallery = cs.Gallery.adopt(table, v1, vector="embedding", id="key")
     v2 = cs.EmbeddingVersion("v2", dim=6, metric="l2")
     gallery.register(v2)
-    gallery.link(Artifact.create("Identity", source=Space.of(v1), target=Space.of(v2)))
+    gallery.artifacts.link(Artifact.create("Identity", source=Space.of(v1), target=Space.of(v2)))
     assert gallery.search(OLD[5], 1, version="v2").column("key").to_pylist() == ["item-005"]
     table.checkout_latest()
     assert table.search(OLD[5].tolist()).limit(1).to_list()[0]["key"] == "item-005"

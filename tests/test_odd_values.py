@@ -409,7 +409,7 @@ def template(tmp_path_factory):
     gallery = cs.Gallery.create(str(folder / "gallery.lance"), V1)
     gallery.add({"id": IDS, "vector": OLD, "source": IDS, "n": LABELS, "number": range(40)})
     gallery.register(cs.EmbeddingVersion("v2", dim=6, metric="l2", model=V2.identity))
-    gallery.link(linear())
+    gallery.artifacts.link(linear())
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(OLD.reshape(-1)), 4)
     lance.write_dataset(pa.table({"id": IDS, "vector": vectors}), folder / "plain.lance")
     np.save(folder / "old.npy", OLD)
@@ -449,7 +449,7 @@ def storm(target, folder, template, values_of):
             if problem:
                 wrong.append(problem)
         if "Gallery" in target.name and place.exists():
-            checked = cs.Gallery.open(str(place / "gallery.lance")).verify()
+            checked = cs.Gallery.open(str(place / "gallery.lance")).maintenance.verify()
             wrong += [
                 f"{target.name}({parameter.name}=...) left {f.what}" for f in checked.findings if f.severity == "error"
             ]

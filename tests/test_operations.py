@@ -64,7 +64,7 @@ def gallery(tmp_path):
     gallery = cs.Gallery.create(tmp_path / "photos.lance", v1)
     gallery.add({"id": ids, "vector": vectors})
     gallery.register(v2)
-    gallery.link(Ridge().fit(Pairs(vectors, vectors[:, :3], source_version=v1, target_version=v2)))
+    gallery.artifacts.link(Ridge().fit(Pairs(vectors, vectors[:, :3], source_version=v1, target_version=v2)))
     return tmp_path / "photos.lance"
 
 

@@ -24,7 +24,7 @@ import numpy as np
 import compatstore as cs
 path, uid = sys.argv[1], int(sys.argv[2])
 warm = cs.Gallery.open(sys.argv[3])  # what is loaded late may lie where the other user cannot read
-warm.search(np.ones(24, np.float32), k=1), warm.verify(), warm.status()
+warm.search(np.ones(24, np.float32), k=1), warm.maintenance.verify(), warm.status()
 cs.encoders.Precomputed(sys.argv[3] + "/v2.npz")
 if uid:
     os.setgroups([]), os.setgid(uid), os.setuid(uid)
@@ -33,9 +33,9 @@ for verb, call in {
     "open": lambda gallery: None,
     "search": lambda gallery: gallery.search(np.ones(24, np.float32), k=3, version="v1"),
     "status": lambda gallery: gallery.status(),
-    "history": lambda gallery: gallery.history(),
-    "verify": lambda gallery: gallery.verify(),
-    "artifact": lambda gallery: gallery._catalog.artifact(gallery.artifacts()[0].id),
+    "history": lambda gallery: gallery.maintenance.history(),
+    "verify": lambda gallery: gallery.maintenance.verify(),
+    "artifact": lambda gallery: gallery._catalog.artifact(gallery.artifacts[0].id),
     "load": lambda gallery: cs.Artifact.load(path + "/h.compat"),
     "vectors": lambda gallery: cs.encoders.Precomputed(path + "/v2.npz"),
 }.items():
@@ -60,7 +60,7 @@ def ready(at):
     """A gallery whose upgrade is ready, with an artifact and an encoder's vectors in its folder."""
     path = at("ready")
     gallery = open_with_encoder(path)
-    gallery._catalog.artifact(gallery.artifacts()[0].id).save(Path(path, "h.compat"))
+    gallery._catalog.artifact(gallery.artifacts[0].id).save(Path(path, "h.compat"))
     encoder_file(Path(path))
     return path
 
@@ -81,7 +81,7 @@ def test_files_beside_the_table_follow_the_umask(tmp_path, umask):
         encoder = cs.encoders.Precomputed(dict(zip(IDS, np.random.default_rng(0).normal(size=(240, 40)), strict=True)))
         version = cs.EmbeddingVersion("v2", dim=40, metric="cosine", encoder=encoder, head=head)
         gallery.register(version)
-        gallery.link(artifact(SOURCE, version))
+        gallery.artifacts.link(artifact(SOURCE, version))
         gallery.upgrade("v2", backfill=0.5)
     finally:
         os.umask(before)

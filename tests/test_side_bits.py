@@ -57,14 +57,14 @@ def test_every_form_ends_in_the_same_sixteen_bytes(gallery, side):
     gallery.add({"id": ["a", "b", "c"], "vector": VECTORS[:3], "side": side})
     kept = gallery.get(["a", "b", "c"], ["v1__side"]).column("v1__side")
     assert kept.to_pylist() == [row.tobytes() for row in CODES[200:203]]
-    np.testing.assert_array_equal(gallery.side_information(["c", "item-1"]), SIGNS[[202, 1]])
+    np.testing.assert_array_equal(gallery.vectors(["c", "item-1"], side=True), SIGNS[[202, 1]])
 
 
 def test_items_without_side_information_have_none(gallery):
     gallery.add({"id": ["a", "b"], "vector": VECTORS[:2], "side": [SIDE[0].tolist(), None]})
     gallery.add({"id": ["c", "d"], "vector": VECTORS[:2], "side": [None, CODES[0].tobytes()]})
     gallery.add({"id": ["e"], "vector": VECTORS[:1]})
-    found = gallery.side_information(["a", "b", "c", "d", "e"])
+    found = gallery.vectors(["a", "b", "c", "d", "e"], side=True)
     np.testing.assert_array_equal(found[[0, 3]], SIGNS[[0, 0]])
     assert np.isnan(found[[1, 2, 4]]).all()
 
@@ -101,7 +101,7 @@ def test_versions_that_cannot_store_bits_are_refused(settings):
 @pytest.mark.full
 def test_an_upgrade_reads_the_bits(gallery, artifact):
     gallery.register(V2)
-    gallery.link(artifact)
+    gallery.artifacts.link(artifact)
     gallery.upgrade("v2")
     gallery.add({"id": IDS[200:250], "vector": VECTORS[200:250], "side": SIDE[200:250]})
     gallery.add({"id": IDS[250:], "vector": VECTORS[250:], "side": CODES[250:]}, version="v1")
@@ -109,7 +109,7 @@ def test_an_upgrade_reads_the_bits(gallery, artifact):
     np.testing.assert_allclose(gallery.vectors(IDS, "v2"), expected, atol=1e-5)
     assert np.square(expected - TARGETS).mean() < 0.7 * TARGETS.var()
     gallery.cutover("v2")
-    assert gallery.verify().findings == ()
+    assert gallery.maintenance.verify().findings == ()
     found = gallery.search(expected[:1], k=1, columns=["id", "v1__side"])
     assert found.to_pylist()[0]["v1__side"] == CODES[0].tobytes()
     opened = cs.Gallery.open(gallery.status().gallery).version("v1")
@@ -132,7 +132,7 @@ def test_the_model_makes_the_side_information_of_new_items(tmp_path):
     )
     made = cs.Gallery.create(str(tmp_path / "items.lance"), version)
     made.add({"id": ["a", "b"], "source": ["4", "7"]})
-    np.testing.assert_array_equal(made.side_information(["a", "b"]), SIGNS[[4, 7]])
+    np.testing.assert_array_equal(made.vectors(["a", "b"], side=True), SIGNS[[4, 7]])
 
 
 def test_an_artifact_of_values_is_not_linked_to_bits(gallery):
@@ -142,7 +142,7 @@ def test_an_artifact_of_values_is_not_linked_to_bits(gallery):
     for versions in ({"source_version": values, "target_version": V2}, {}):
         trained = trainers.FCT(**{**SMALL, "epochs": 1}).fit(Pairs(VECTORS, TARGETS, side=SIDE, **versions))
         with pytest.raises((FingerprintMismatch, Incompatible), match="side-information of v1"):
-            gallery.link(trained, "v1", "v2")
+            gallery.artifacts.link(trained, "v1", "v2")
 
 
 @pytest.mark.full
@@ -156,10 +156,10 @@ def test_g_hands_bits_on_to_the_next_hop(tmp_path):
     made.add({"id": IDS, "vector": VECTORS, "side": SIDE})
     for version, artifact in ((middle, first), (last, second)):
         made.register(version)
-        made.link(artifact)
+        made.artifacts.link(artifact)
     made.upgrade("v2")
     between = first.apply(VECTORS, SIGNS)
-    np.testing.assert_array_equal(made.side_information(IDS, "v2"), np.where(between.side > 0, 1, -1))
+    np.testing.assert_array_equal(made.vectors(IDS, "v2", side=True), np.where(between.side > 0, 1, -1))
     made.upgrade("v3")
     expected = second.apply(between.vectors, np.where(between.side > 0, 1, -1)).vectors
     np.testing.assert_allclose(made.vectors(IDS, "v3"), expected, atol=1e-5)
@@ -168,7 +168,7 @@ def test_g_hands_bits_on_to_the_next_hop(tmp_path):
 def test_a_version_without_side_information_has_none_to_read(tmp_path):
     made = cs.Gallery.create(str(tmp_path / "items.lance"), cs.EmbeddingVersion("v1", dim=6))
     with pytest.raises(InvalidInput, match="a version with side_dim"):
-        made.side_information([])
+        made.vectors([], side=True)
 
 
 def test_records_that_disagree_on_the_bits_are_found(gallery):
@@ -176,5 +176,5 @@ def test_records_that_disagree_on_the_bits_are_found(gallery):
     registry = table.config()["compatstore.registry"]
     said = registry.replace('"side_dtype":"bits"', '"side_dtype":"float32"', 1)
     table.update_config({"compatstore.registry": said})
-    (found,) = (finding for finding in gallery.verify().findings if finding.check == "versions")
+    (found,) = (finding for finding in gallery.maintenance.verify().findings if finding.check == "versions")
     assert "128 values of float32, its columns side-information of 128 values of bits" in found.what

@@ -109,11 +109,15 @@ REFUSED = {
     "an upgrade to an unknown version": (lambda gallery: gallery.upgrade("v9"), errors.UnknownVersion, "v1, v2"),
     "an upgrade without a path": (lambda gallery: gallery.upgrade("v2"), errors.UnknownArtifact, "compatstore link"),
     "an upgrade by an unknown artifact": (
-        lambda gallery: gallery.upgrade("v2", via="beef"),
+        lambda gallery: gallery.upgrade("v2", transform="beef"),
         errors.UnknownArtifact,
         "beef",
     ),
-    "a plan for an unknown version": (lambda gallery: gallery.plan("v9"), errors.UnknownVersion, "v1, v2"),
+    "a plan for an unknown version": (
+        lambda gallery: gallery.upgrade("v9", dry_run=True),
+        errors.UnknownVersion,
+        "v1, v2",
+    ),
     "more than everything": (lambda gallery: gallery.upgrade("v2", backfill=1.5), errors.InvalidInput, "0 to 1"),
     "a share that is no number": (
         lambda gallery: gallery.upgrade("v2", backfill=float("nan")),
@@ -141,8 +145,16 @@ REFUSED = {
         errors.InvalidInput,
         "own column number",
     ),
-    "an index on ten rows": (lambda gallery: gallery.create_index(), errors.InvalidInput, "256 vectors; found 10"),
-    "something that is no artifact": (lambda gallery: gallery.link(7), errors.InvalidInput, "the path of one; found 7"),
+    "an index on ten rows": (
+        lambda gallery: gallery.maintenance.index().create(),
+        errors.InvalidInput,
+        "256 vectors; found 10",
+    ),
+    "something that is no artifact": (
+        lambda gallery: gallery.artifacts.link(7),
+        errors.InvalidInput,
+        "the path of one; found 7",
+    ),
 }
 
 
@@ -228,7 +240,7 @@ def test_an_artifact_that_does_not_belong_is_not_linked(gallery, tmp_path, files
     gallery.register(cs.EmbeddingVersion("twin", dim=4, metric="l2"))
     artifact = make(tmp_path, linear)
     before = files(tmp_path)
-    assert_refused(lambda: gallery.link(artifact, source="v1", target=target), error, message)
+    assert_refused(lambda: gallery.artifacts.link(artifact, source="v1", target=target), error, message)
     assert files(tmp_path) == before
 
 
@@ -353,7 +365,7 @@ def test_an_adopted_table_gets_no_columns_but_its_versions(tmp_path, files):
 def test_an_empty_gallery_does_all_that_a_full_one_does(tmp_path, linear):
     gallery = cs.Gallery.create(str(tmp_path / "gallery.lance"), V1)
     gallery.register(V2)
-    gallery.link(linear(V1, V2))
+    gallery.artifacts.link(linear(V1, V2))
     assert len(gallery) == 0
     assert gallery.search(VECTORS[0]).num_rows == 0
     assert gallery.search(VECTORS).num_rows == 0
@@ -362,7 +374,7 @@ def test_an_empty_gallery_does_all_that_a_full_one_does(tmp_path, linear):
     assert gallery.delete(["a"]) == 0
     assert gallery.add({"id": [], "vector": []}).rows == 0
     assert gallery.add(pa.table({"id": pa.array([], pa.string()), "vector": lists(VECTORS)[:0]})).rows == 0
-    assert gallery.plan("v2").rows == 0
+    assert gallery.upgrade("v2", dry_run=True).rows == 0
     report = gallery.upgrade("v2")
     assert (report.state, report.transformed, report.missing) == ("ready", 0, 0)
     assert gallery.cutover("v2").active == "v2"

@@ -43,7 +43,7 @@ class World:
         gallery.add({"id": IDS, "vector": self.v1[self.items], "label": self.labels})
         gallery.register(v2)
         pairs = Pairs(self.v1[self.pairs], self.v2[self.pairs], source_version=v1, target_version=v2)
-        gallery.link(Ridge().fit(pairs))
+        gallery.artifacts.link(Ridge().fit(pairs))
         return gallery
 
     def both(self, row=None):

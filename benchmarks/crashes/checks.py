@@ -63,7 +63,7 @@ class State:
         """Read a gallery."""
         gallery = cs.Gallery.open(str(path), encoders=ENCODERS, side_encoders=SIDE_ENCODERS)
         table = lance.dataset(str(path)).to_table()
-        return cls(table, gallery.status(), gallery.verify(), _artifacts(path, gallery))
+        return cls(table, gallery.status(), gallery.maintenance.verify(), _artifacts(path, gallery))
 
     def keeps(self, version: str) -> bool:
         """Whether the gallery keeps vectors of a version; what a killed abort left of one is nobody's any more."""
@@ -80,7 +80,7 @@ def _artifacts(path: Place, gallery: cs.Gallery) -> dict[str, Artifact]:
     files = path / "_compatstore"
     loaded = [
         Artifact.from_bytes((files / record.manifest).read_bytes(), (files / record.weights).read_bytes())
-        for record in gallery.artifacts()
+        for record in gallery.artifacts
     ]
     return {artifact.short_id: artifact for artifact in loaded}
 

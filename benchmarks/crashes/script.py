@@ -63,7 +63,7 @@ def abort(gallery: cs.Gallery, _: Report) -> object:
 def optimize(gallery: cs.Gallery, _: Report) -> object:
     """Do all upkeep; an app's handles stay on a table version for long, so its old ones are kept."""
     adopted = gallery._catalog.registry().adopted
-    return gallery.optimize(adopted=True, grace=None if adopted else GRACE)
+    return gallery.maintenance.optimize(adopted=True, grace=None if adopted else GRACE)
 
 
 SCRIPT = (

@@ -93,7 +93,7 @@ def make_template(folder: PlaceT, kind: Kind, fragments: int, rows: int) -> Plac
     gallery = cs.Gallery.open(str(path), encoders={"v1": ENCODERS["v1"]})
     gallery.delete(list(items.keys() - initial_items(fragments, rows).keys()))
     if kind.indexed:
-        gallery.create_index("v1", kind="IVF_FLAT", num_partitions=PARTITIONS)
+        gallery.maintenance.index("v1").create(kind="IVF_FLAT", num_partitions=PARTITIONS)
     gallery.register(TARGET)
-    gallery.link(bridge())
+    gallery.artifacts.link(bridge())
     return path

@@ -118,14 +118,17 @@ def lines_of(
     name: str, gallery: cs.Gallery, server: EmbeddingServer, texts: list[str], batch: int, kills: int
 ) -> Iterator[Line]:
     """What must hold of an upgrade that has embedded everything."""
-    natives, vectors = gallery.native_ids("v2"), gallery.vectors([f"{n}" for n in range(len(texts))], "v2")
+    natives, vectors = (
+        gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist(),
+        gallery.vectors([f"{n}" for n in range(len(texts))], "v2"),
+    )
     true = np.stack([embedding_of(text, server.rules.dim) for text in texts])
     wrong = int((np.abs(vectors - true).max(axis=1) > CLOSE).sum())
     yield Line(name, "items without their native vector", len(texts) - len(natives) + wrong, 0)
     lost = server.faults["lost"] + server.faults["cut"]
     yield Line(name, f"texts billed twice ({lost} answers lost, {kills} kills)", server.twice, batch * (lost + kills))
     yield _spent(name, gallery, server)
-    wrong = sum(finding.severity != "note" for finding in gallery.verify().findings)
+    wrong = sum(finding.severity != "note" for finding in gallery.maintenance.verify().findings)
     yield Line(name, "errors and warnings of verify", wrong, 0)
 
 

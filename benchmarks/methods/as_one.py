@@ -80,7 +80,7 @@ def as_one(
         embedding = OfItems(model=target.encoder, images=lesson.gallery)
         gallery.register(replace(target.version("v2"), encoder=embedding))
         if artifact is not None:
-            gallery.link(artifact, "v1", "v2")
+            gallery.artifacts.link(artifact, "v1", "v2")
             gallery.upgrade("v2")
             gallery.fuse("v2", sample=min(len(ids), 1000), seed=lesson.seed)
         asking = _Asking(lesson, source, target, stored)
@@ -112,7 +112,7 @@ class _Asking:
         ids, native = list(range(len(self._stored))), np.zeros(len(self._stored), bool)
         column, factors = np.zeros((len(ids), self._dim), np.float32), None  # what has no vector is found last
         if fusion.weight:
-            native[gallery.native_ids("v2")] = True
+            native[gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist()] = True
             vectors, there, kept = self._target(gallery, ids)
             column, factors = np.where(there[:, None], vectors, 0), kept
         source = measure(self._queries["v1"], self._stored, "cosine", block=BLOCK)

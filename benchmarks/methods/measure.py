@@ -76,7 +76,7 @@ def searched_as_is(
     with tempfile.TemporaryDirectory() as folder:
         gallery = _gallery(folder, source, stored)
         gallery.register(target.version("v2"))
-        gallery.link(artifact, "v1", "v2")
+        gallery.artifacts.link(artifact, "v1", "v2")
         _check_search(gallery, queries, compared, stored)
     parts = (unit(vectors) for vectors in (compared, stored, artifact.apply(native).vectors))
     curves = {"compared": _curve(lesson, *parts)}
@@ -107,7 +107,7 @@ def transformed(
         of_side = None if side is None else embed(side, lesson.gallery)
         gallery = _gallery(folder, version, embed(source.encoder, lesson.gallery), of_side)
         gallery.register(target.version("v2"))
-        gallery.link(artifact, "v1", "v2")
+        gallery.artifacts.link(artifact, "v1", "v2")
         gallery.upgrade("v2")
         gallery.cutover("v2")
         ids = list(range(len(lesson.gallery)))

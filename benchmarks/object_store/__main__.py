@@ -104,7 +104,7 @@ def print_measuring() -> None:
         writer = cs.Gallery.create(uri, V1, storage_options=server.options)
         ids = [f"item-{number}" for number in range(INDEXED)]
         writer.add({"id": ids, "vector": rng.normal(size=(INDEXED, DIM)).astype(np.float32)})
-        writer.create_index("v1", kind="IVF_FLAT", num_partitions=4)
+        writer.maintenance.index("v1").create(kind="IVF_FLAT", num_partitions=4)
         for late in (0, LATE_FRAGMENTS):
             for number in range(late):
                 column = pa.FixedSizeListArray.from_arrays(pa.array(rng.normal(size=10 * DIM).astype(np.float32)), DIM)

@@ -127,7 +127,7 @@ def _hopped(
         gallery = cs.Gallery.create(f"{folder}/gallery.lance", source, id_type="int64")
         gallery.add(items)
         gallery.register(target)
-        gallery.link(artifact)
+        gallery.artifacts.link(artifact)
         gallery.upgrade("v2")
         return gallery.vectors(ids, "v2")
 

@@ -187,7 +187,7 @@ def hop(life: Life) -> Work:
     def work() -> Record:
         gallery = cs.Gallery.open(str(life.gallery))
         gallery.register(cs.EmbeddingVersion("v2", dim=life.dim, metric="l2", encoder=life.encoder()))
-        gallery.link(_artifact(gallery))
+        gallery.artifacts.link(_artifact(gallery))
         return {"transformed": gallery.upgrade("v2").transformed}
 
     return work
@@ -201,7 +201,7 @@ def backfill(life: Life) -> Work:
 
 def index(life: Life) -> Work:
     """Index the target by default: built, and its search settings chosen by what it finds."""
-    target = life.open().index("v2")
+    target = life.open().maintenance.index("v2")
 
     def work() -> Record:
         status = target.status()  # of an index that was built before this step was cut off
@@ -254,7 +254,7 @@ def _queries(life: Life) -> FloatArray:
 
 def verify(life: Life) -> Work:
     """Check everything against everything."""
-    return lambda: {"clean": life.open().verify().clean}
+    return lambda: {"clean": life.open().maintenance.verify().clean}
 
 
 def no_op(life: Life) -> Work:

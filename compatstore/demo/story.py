@@ -132,10 +132,10 @@ def fill(path: str, images: ImageFiles, models: DemoModels) -> Gallery:
 def hop(gallery: Gallery, models: DemoModels, transforms: Transforms, seed: int, say: Say) -> None:
     """Give every item a vector of v2 without looking at a single image; v1 goes on being searched."""
     gallery.register(models.v2)
-    gallery.link(transforms.plain)
-    via = gallery.link(transforms.with_side)
-    say(_in_words(gallery.plan("v2", via=via, backfill=Backfill(seed=seed))))
-    report = gallery.upgrade("v2", via=via, backfill=Backfill(seed=seed))
+    gallery.artifacts.link(transforms.plain)
+    via = gallery.artifacts.link(transforms.with_side)
+    say(_in_words(gallery.upgrade("v2", transform=via, backfill=Backfill(seed=seed), dry_run=True)))
+    report = gallery.upgrade("v2", transform=via, backfill=Backfill(seed=seed))
     say(f"Hop: {report.transformed} vectors in {report.seconds:.2f} s, no image read. v1 is still what searches use.")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from compatstore.boundary import checked
@@ -17,17 +17,24 @@ Ids: TypeAlias = Sequence[Any] | str | int  # one id, or a list or array of them
 Missing = Literal["raise", "skip"]
 
 
-def verbs(part: Part) -> Part:
+def verbs(path: str = "Gallery") -> Callable[[Part], Part]:
     """Make a class of verbs a part of the gallery.
 
     Arguments are checked by their annotations, what storage raises is an error of ours, and messages call each verb by
-    the name that users know, `Gallery.search`.
+    the name that users know, such as `Gallery.search`.
+
+    Args:
+        path: Where users find the verbs.
     """
-    for name, member in vars(part).items():
-        function = getattr(member, "__func__", getattr(member, "fget", member))  # of class methods and properties
-        if callable(function):
-            function.__qualname__ = f"Gallery.{name}"
-    return checked(answers(part))
+
+    def make(part: Part) -> Part:
+        for name, member in vars(part).items():
+            function = getattr(member, "__func__", getattr(member, "fget", member))  # of class methods and properties
+            if callable(function) and not isinstance(function, type):
+                function.__qualname__ = f"{path}.{name}"
+        return checked(answers(part))
+
+    return make
 
 
 class GalleryCore:

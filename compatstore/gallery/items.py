@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,6 @@ import pyarrow.compute as pc
 
 from compatstore import search as searching
 from compatstore.arrays import ArrowSchema, ArrowTable, FloatArray
-from compatstore.asynchronous import awaited
 from compatstore.boundary import shown
 from compatstore.errors import InvalidInput, UnknownId, first_offenders
 from compatstore.gallery.core import GalleryCore, Ids, Missing, verbs
@@ -26,7 +26,26 @@ from compatstore.storage.catalog import id_arrow_type
 from compatstore.storage.ids import find, read_ids
 
 
-@verbs
+@dataclass(frozen=True)
+class Columns:
+    """Columns of a gallery's table by what they hold.
+
+    Attributes:
+        id: Column of the ids: "id", or what it is called in an adopted table.
+        id_type: "string" or "int64".
+        source: Column of the sources, or None where an adopted table has none.
+        vectors: By version, the column of its vectors.
+        metadata: Arrow schema of the other columns, which are the user's own.
+    """
+
+    id: str
+    id_type: str
+    source: str | None
+    vectors: Mapping[str, str]
+    metadata: ArrowSchema
+
+
+@verbs()
 class ItemVerbs(GalleryCore):
     """Writing and reading items. A part of `compatstore.Gallery`."""
 
@@ -107,25 +126,6 @@ class ItemVerbs(GalleryCore):
         """
         return write.delete(self._catalog, ids)
 
-    def drop_columns(self, names: Sequence[str]) -> list[str]:
-        """Drop metadata columns, of all items, for good; columns of the same names can be added again.
-
-        Args:
-            names: Columns that `add` made. Ids, sources and the columns of versions are refused, as is a column that
-                orders the backfill of an open upgrade, and every column of an adopted table.
-
-        Returns:
-            The metadata columns that are left.
-
-        Raises:
-            InvalidInput: One of them is not there, or is not to be dropped; none was.
-
-        Examples:
-            >>> gallery.drop_columns(["label"])
-            []
-        """
-        return metadata_columns.drop(self._catalog, names)
-
     def get(self, ids: Ids, columns: Sequence[str] | None = None, *, missing: Missing = "raise") -> ArrowTable:
         """Read items.
 
@@ -158,6 +158,7 @@ class ItemVerbs(GalleryCore):
         columns: Sequence[str] | None = None,
         where: str | Sequence[str] | None = None,
         *,
+        native: Sequence[str] = (),
         limit: int | None = None,
     ) -> Scan:
         """Rows for other libraries, as of now: a pandas or polars frame, or an Arrow stream that is read in batches.
@@ -165,6 +166,7 @@ class ItemVerbs(GalleryCore):
         Args:
             columns: Columns, in this order; by default the user's own: id, source and metadata, without vectors.
             where: A condition in SQL, several that must all hold, or None.
+            native: Versions in which an item must have a native vector.
             limit: Rows at most, >= 0; None for all.
 
         Returns:
@@ -176,86 +178,49 @@ class ItemVerbs(GalleryCore):
         Examples:
             >>> gallery.scan(["id"], limit=2).to_arrow().to_pydict()
             {'id': ['a', 'b']}
+            >>> len(gallery.scan(where="label = 1", native=["v1"]))
+            2
         """
         snapshot = self._catalog.store.snapshot()
         self._catalog.require(snapshot)
         if limit is not None and (not isinstance(limit, int | np.integer) or limit < 0):
             raise InvalidInput("scan the gallery", expected="a limit that is a whole number >= 0", found=shown(limit))
         wanted = searching.result_columns(self._catalog.recorded(snapshot), snapshot.schema.names, columns)
+        registry = self._catalog.recorded(snapshot)
         condition = searching.joined(where, "scan the gallery")
-        return Scan(snapshot, self._catalog.store.location, wanted, condition, limit)
-
-    def count(self, where: str | Sequence[str] | None = None) -> int:
-        """Number of the items that fulfil a condition as in `search`; of all without one; read-only.
-
-        Raises:
-            InvalidInput: A condition is no valid SQL.
-
-        Examples:
-            >>> gallery.count("label = 1")
-            2
-        """
-        return len(self.scan([self.id_column], where))
+        parts = [registry.columns(version).native for version in native] + ([condition] if condition else [])
+        every = " AND ".join(f"({part})" for part in parts)
+        return Scan(snapshot, self._catalog.store.location, wanted, every or None, limit)
 
     @property
-    def metadata_schema(self) -> ArrowSchema:
-        """Arrow schema of the metadata columns: all but id, source and what belongs to versions.
+    def columns(self) -> Columns:
+        """Columns of the table by what they hold: ids, sources, vectors, metadata.
 
         Examples:
-            >>> gallery.metadata_schema.names
-            ['label']
+            >>> gallery.columns.id, gallery.columns.vectors["v1"], gallery.columns.metadata.names
+            ('id', 'v1', ['label'])
         """
         snapshot = self._catalog.store.snapshot()
-        names = metadata_columns.own_columns(self._catalog.recorded(snapshot), snapshot.schema.names)
-        return pa.schema([snapshot.schema.field(name) for name in names])
+        registry = self._catalog.recorded(snapshot)
+        own = metadata_columns.own_columns(registry, snapshot.schema.names)
+        return Columns(
+            id=registry.id_column,
+            id_type=registry.id_type,
+            source=registry.source_column,
+            vectors={record.name: record.columns.vector for record in registry.live if record.columns is not None},
+            metadata=pa.schema([snapshot.schema.field(name) for name in own]),
+        )
 
-    @property
-    def id_column(self) -> str:
-        """Column of the ids: "id", or what it is called in an adopted table.
-
-        Examples:
-            >>> gallery.id_column
-            'id'
-        """
-        return self._catalog.recorded().id_column
-
-    @property
-    def source_column(self) -> str | None:
-        """Column of the sources: "source", or what it is called in an adopted table; None where that has none.
-
-        Examples:
-            >>> gallery.source_column
-            'source'
-        """
-        return self._catalog.recorded().source_column
-
-    @property
-    def id_type(self) -> str:
-        """Type of the ids, "string" or "int64".
-
-        Examples:
-            >>> gallery.id_type
-            'string'
-        """
-        return self._catalog.recorded().id_type
-
-    def vector_column(self, version: str | None = None) -> str:
-        """Column of a version's vectors, of the active one by default.
-
-        Raises:
-            UnknownVersion: The gallery keeps no vectors of that version.
-
-        Examples:
-            >>> gallery.vector_column()
-            'v1'
-        """
-        registry = self._registry_with(version)
-        return registry.columns(version or registry.active).vector
-
-    def vectors(self, ids: Ids, version: str | None = None) -> FloatArray:
+    def vectors(self, ids: Ids, version: str | None = None, *, side: bool = False) -> FloatArray:
         """Read vectors of items: (n, dim) float32, in the order of `ids`, NaN where an item has none.
 
+        Args:
+            ids: The items.
+            version: The active one by default.
+            side: Read the version's side-information instead: (n, side_dim); of bits -1 and 1, as transforms read it.
+
         Raises:
+            InvalidInput: The version has no side-information.
             UnknownId: Some items are not there.
             UnknownVersion: The gallery keeps no vectors of that version.
 
@@ -265,52 +230,15 @@ class ItemVerbs(GalleryCore):
         """
         snapshot = self._catalog.store.snapshot()
         registry = self._registry_with(version, snapshot)
-        columns = registry.columns(version or registry.active)
-        matrix, valid = to_matrix(self._read(snapshot, ids, [columns.vector]).column(columns.vector), columns.dim)
+        name = version or registry.active
+        columns = registry.columns(name)
+        column, dim = (columns.side, columns.side_dim) if side else (columns.vector, columns.dim)
+        if column is None or dim is None:
+            raise InvalidInput(f"read side-information of {name}", expected="a version with side_dim", found="none")
+        matrix, valid = to_matrix(self._read(snapshot, ids, [column]).column(column), dim)
         matrix = matrix.copy()
         matrix[~valid] = float("nan")
         return matrix
-
-    def side_information(self, ids: Ids, version: str | None = None) -> FloatArray:
-        """Read side-information of items: (n, side_dim) float32, in the order of `ids`, NaN where an item has none.
-
-        Of a version that stores bits it is -1 and 1, as transforms read it.
-
-        Raises:
-            UnknownId: Some items are not there.
-            UnknownVersion: The gallery keeps no vectors of that version.
-            InvalidInput: The version has no side-information.
-
-        Examples:
-            >>> sided = cs.Gallery.create("sided.lance", cs.EmbeddingVersion("v1", dim=2, side_dim=1))
-            >>> sided.add({"id": ["a"], "vector": [[0.0, 1.0]], "side": [[0.5]]}).rows
-            1
-            >>> sided.side_information(["a"]).tolist()
-            [[0.5]]
-        """
-        snapshot = self._catalog.store.snapshot()
-        registry = self._registry_with(version, snapshot)
-        name = version or registry.active
-        columns = registry.columns(name)
-        if columns.side is None or columns.side_dim is None:
-            raise InvalidInput(f"read side-information of {name}", expected="a version with side_dim", found="none")
-        matrix, valid = to_matrix(self._read(snapshot, ids, [columns.side]).column(columns.side), columns.side_dim)
-        return np.where(valid[:, None], matrix, np.float32("nan"))
-
-    def native_ids(self, *versions: str) -> list[Any]:
-        """Ids of the items whose vectors are native in all of these versions; of all items where none is named.
-
-        Raises:
-            UnknownVersion: The gallery keeps no vectors of one of them.
-
-        Examples:
-            >>> gallery.native_ids("v1")
-            ['a', 'b', 'c', 'd', 'e', 'f']
-        """
-        registry = self._catalog.registry()
-        condition = " AND ".join(f"({registry.columns(version).native})" for version in versions)
-        found = self._catalog.store.scan([registry.id_column], condition or None)
-        return list(found.column(registry.id_column).to_pylist())
 
     def __len__(self) -> int:
         return self._catalog.store.count()
@@ -319,18 +247,6 @@ class ItemVerbs(GalleryCore):
         return (
             f"<Gallery {self._catalog.store.location.uri} active={self._catalog.recorded().active} items={len(self)}>"
         )
-
-    add_async = awaited(add)
-    update_async = awaited(update)
-    delete_async = awaited(delete)
-    drop_columns_async = awaited(drop_columns)
-    get_async = awaited(get)
-    scan_async = awaited(scan)
-    count_async = awaited(count)
-    vector_column_async = awaited(vector_column)
-    vectors_async = awaited(vectors)
-    side_information_async = awaited(side_information)
-    native_ids_async = awaited(native_ids)
 
     def _read(self, snapshot: Any, ids: Ids, names: Sequence[str], missing: Missing = "raise") -> ArrowTable:
         """Read columns that a snapshot has, from that snapshot: meanwhile an upgrade may end that drops some."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from compatstore.asynchronous import awaited
 from compatstore.errors import InvalidInput, UnknownArtifact
 from compatstore.evaluation import DecisionTable
 from compatstore.evaluation.fusion import Fusion
@@ -24,7 +23,7 @@ from compatstore.upgrade.requests.queries import Queries, column_of
 from compatstore.upgrade.resolve import resolve_run
 
 
-@verbs
+@verbs()
 class MeasuringVerbs(SearchVerbs):
     """Measuring upgrades. A part of `compatstore.Gallery`."""
 
@@ -36,7 +35,7 @@ class MeasuringVerbs(SearchVerbs):
         sample: int = 2000,
         criterion: Criterion = "map",
         shares: Sequence[float] = (0.1, 0.25, 0.5),
-        via: str | None = None,
+        transform: str | None = None,
         order: str | None = None,
         seed: int = 0,
     ) -> DecisionTable:
@@ -53,7 +52,7 @@ class MeasuringVerbs(SearchVerbs):
             criterion: The figure that decides: "map", or "cmc@1" or "cmc@5" of the ways that need no backfill; with
                 judgements also "recall@10", "ndcg@10" or "mrr@10".
             shares: Budgets of the backfill to show, in (0, 1), beside the one that is advised: more are compared.
-            via: Id of the artifact to use.
+            transform: Id of the linked artifact to use.
             order: Order of the backfill, as in `Backfill`.
             seed: Of the sample and of the bootstrap.
 
@@ -73,14 +72,14 @@ class MeasuringVerbs(SearchVerbs):
             >>> sampled.register(cs.EmbeddingVersion("v2", dim=2, metric="l2", encoder=lookup))
             >>> vectors = np.array(list(many.values()), np.float32)
             >>> pairs = Pairs(vectors, vectors[:, ::-1], source_version=v1, target_version=sampled.version("v2"))
-            >>> _ = sampled.link(Procrustes().fit(pairs).having_seen(np.array([], np.uint64)))
+            >>> _ = sampled.artifacts.link(Procrustes().fit(pairs).having_seen(np.array([], np.uint64)))
             >>> sampled.evaluate("v2", sample=100).rows[0].name
             'status quo'
         """
         try:
-            context = resolve_run(self._catalog, target, via=via, backfill=Backfill(order=order))
+            context = resolve_run(self._catalog, target, via=transform, backfill=Backfill(order=order))
         except UnknownArtifact:
-            if via is not None or not self._catalog.can_embed(target):
+            if transform is not None or not self._catalog.can_embed(target):
                 raise
             context = resolve_run(self._catalog, target, backfill=Backfill(share=1.0))
         settings = SampleSettings(
@@ -142,7 +141,7 @@ class MeasuringVerbs(SearchVerbs):
             >>> sampled.register(cs.EmbeddingVersion("v2", dim=2, metric="l2", encoder=lookup))
             >>> vectors = np.array(list(many.values()), np.float32)
             >>> pairs = Pairs(vectors, vectors[:, ::-1], source_version=v1, target_version=sampled.version("v2"))
-            >>> _ = sampled.link(Procrustes().fit(pairs).having_seen(np.array([], np.uint64)))
+            >>> _ = sampled.artifacts.link(Procrustes().fit(pairs).having_seen(np.array([], np.uint64)))
             >>> _ = sampled.upgrade("v2")
             >>> sampled.fuse("v2", weight=0.5, sample=100).weight
             0.5
@@ -202,7 +201,3 @@ class MeasuringVerbs(SearchVerbs):
             require_columns(details, self._catalog.store.snapshot().schema.names)
         seen = None if details is None else partial(details_of, details=details, search=self.search)
         return report_upgrade(self._catalog, target, asked, measure=measure, details=seen)
-
-    evaluate_async = awaited(evaluate)
-    fuse_async = awaited(fuse)
-    report_async = awaited(report)

@@ -18,7 +18,7 @@ from compatstore.storage.store import Store
 from compatstore.versions import EmbeddingVersion
 
 
-@verbs
+@verbs()
 class OpeningVerbs(GalleryCore):
     """Making and opening a gallery. A part of `compatstore.Gallery`."""
 

@@ -11,26 +11,24 @@ from typing import Any
 
 from compatstore import search as searching
 from compatstore.arrays import ArrowTable, FloatArray
-from compatstore.asynchronous import awaited
 from compatstore.errors import CompatStoreError
 from compatstore.gallery.core import GalleryCore, verbs
 from compatstore.in_memory.graph import CacheSettings
 from compatstore.search import Cascade, Expected
 from compatstore.search.cache import Cache, CachedServing
-from compatstore.search.cache_size import CacheSize, cache_size
 from compatstore.storage.app_columns import refuse_distance
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.indexes import SearchSettings
 from compatstore.storage.registry import Registry
 from compatstore.upgrade.backfilling.search_account import read_spent
 from compatstore.upgrade.backfilling.searched import SearchBudget, SearchedItems
-from compatstore.upgrade.backfilling.write_back import WrittenBack
 from compatstore.upgrade.estimates.below import warning_of
+from compatstore.upkeep.tend import tend
 
 _Served = searching.SearchPlan | searching.FusionPlan | searching.ExpectedPlan
 
 
-@verbs
+@verbs()
 class SearchVerbs(GalleryCore):
     """Searching. A part of `compatstore.Gallery`."""
 
@@ -136,26 +134,6 @@ class SearchVerbs(GalleryCore):
             return replace(plan, candidates=self._warned(registry, plan.candidates), spent=spent)
         return self._warned(registry, plan)
 
-    def write_back(self) -> WrittenBack:
-        """Write the native vectors that cascades of this process have made into the gallery.
-
-        Searches do so by themselves, beside the search, once many vectors wait; before a process ends it writes the
-        last ones by this call. Where columns are rewritten and no row moves, as in an adopted table, the vectors are
-        staged beside the table, and the next `upgrade` brings them in.
-
-        Returns:
-            How many vectors were written, and how many wait yet.
-
-        Raises:
-            LeaseHeld: Somebody works on the upgrade; the vectors wait until that is over.
-            StorageError: The table cannot be written; the vectors wait.
-
-        Examples:
-            >>> gallery.write_back()
-            WrittenBack(rows=0, waiting=0)
-        """
-        return self._tended(self._searched.write_back())
-
     def cache(
         self,
         version: str | None = None,
@@ -167,7 +145,7 @@ class SearchVerbs(GalleryCore):
         """Keep a version's vectors in memory, in a graph (HNSW) that finds nearly all of the nearest items fast.
 
         It follows the table: each search sees what was committed before, by whatever process. Needs `faiss-cpu`:
-        `pip install "compatstore[faiss]"`. `cache_size` says beforehand what it takes.
+        `pip install "compatstore[faiss]"`. `maintenance.cache_size` says beforehand what it takes.
 
         Args:
             version: The active one by default.
@@ -193,24 +171,6 @@ class SearchVerbs(GalleryCore):
         name = version or self._catalog.recorded().active
         return Cache(self._catalog, name, max_bytes, settings or CacheSettings(), serving)
 
-    def cache_size(self, version: str | None = None, *, settings: CacheSettings | None = None) -> CacheSize:
-        """What `cache` with the same arguments would take in memory; read-only, no vector is read.
-
-        Raises:
-            UnknownVersion: There is no such version, or nothing to search with its queries.
-
-        Examples:
-            >>> gallery.cache_size().rows
-            6
-        """
-        return cache_size(self._catalog, version or self._catalog.recorded().active, settings or CacheSettings())
-
-    search_async = awaited(search)
-    explain_async = awaited(explain)
-    write_back_async = awaited(write_back)
-    cache_async = awaited(cache)
-    cache_size_async = awaited(cache_size)
-
     def _search_cascade(
         self,
         registry: Registry,
@@ -234,7 +194,8 @@ class SearchVerbs(GalleryCore):
     def _write_back_quietly(self) -> None:
         """Write what waits; where it cannot be written now, it waits for a later search."""
         with suppress(CompatStoreError):
-            self.write_back()
+            self._searched.write_back()
+            tend(self._catalog, count=True)
 
     def _warned(self, registry: Registry, plan: _Served) -> _Served:
         """The same plan, with what was measured to be below the status quo."""

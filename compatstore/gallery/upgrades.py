@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import Literal, overload
 
-from compatstore.arrays import ArrowTable
-from compatstore.asynchronous import awaited
+from compatstore.artifacts import Artifact
+from compatstore.digests import require_fingerprint
 from compatstore.errors import InvalidInput
 from compatstore.evaluation.fusion import Served
-from compatstore.gallery.core import GalleryCore, verbs
+from compatstore.gallery.artifacts import Artifacts
+from compatstore.gallery.core import verbs
+from compatstore.gallery.versions import VersionVerbs
 from compatstore.trainers.pairs.learn import Learn
 from compatstore.upgrade.abort import abort
-from compatstore.upgrade.backfilling.account import unbackfillable
 from compatstore.upgrade.cutover import check_cutover, cut_over
 from compatstore.upgrade.engines.choice import engine_of
 from compatstore.upgrade.estimates.estimate import (
@@ -26,7 +29,6 @@ from compatstore.upgrade.estimates.estimate import (
 from compatstore.upgrade.estimates.fusing import require_doubts, serve_as_asked
 from compatstore.upgrade.estimates.merging import follow_parts
 from compatstore.upgrade.leases.holding import hold_lease
-from compatstore.upgrade.leases.stop_request import Paused, pause
 from compatstore.upgrade.plan import Plan, make_plan
 from compatstore.upgrade.progress import Progress
 from compatstore.upgrade.refit import Refitter
@@ -41,83 +43,63 @@ from compatstore.upgrade.states import VersionChange
 from compatstore.versions import EmbeddingVersion
 
 LEARN = Learn()
+NEW_NAME = "It is another model: give the version a name of its own."
 
 
-@verbs
-class UpgradeVerbs(GalleryCore):
+@verbs()
+class UpgradeVerbs(VersionVerbs):
     """Upgrading. A part of `compatstore.Gallery`."""
 
-    def plan(
+    @overload
+    def upgrade(
         self,
         target: str | EmbeddingVersion,
         *,
-        via: str | None = None,
+        transform: Artifact | str | os.PathLike[str] | None = None,
         backfill: float | Backfill | None = None,
         gates: Gates | None = None,
         learn: Learn | Refitter | None = LEARN,
         run: RunSettings | None = None,
-    ) -> Plan:
-        """What `upgrade` with the same arguments would do and cost, and what it is expected to give; read-only.
+        dry_run: Literal[False] = False,
+        progress: Callable[[Progress], None] | None = None,
+        should_stop: Callable[[], bool] | None = None,
+    ) -> UpgradeResult: ...
 
-        Gates ask for an estimate: a sample is embedded natively and not kept. Whether the gates are passed is said by
-        the plan's `estimate.passed`; `upgrade` refuses to run where they are not.
-
-        Args:
-            target: A registered version, or one that is not: then as if it were.
-            via: Id of the artifact to use (its first digits do), where several lead there.
-            backfill: Share of the gallery to embed natively, from 0 to 1, or a whole request.
-            gates: What the upgrade must be sure to reach, and the sample that tells.
-            learn: What is learned from what the backfill embeds.
-            run: Of it the plan uses the precision.
-
-        Raises:
-            UnknownVersion: There is no such version.
-            UnknownArtifact: No artifact leads there.
-            InvalidInput: A setting is out of its range.
-            UpgradeError: Gates are of expected distances, and the transform was not measured for them.
-
-        Examples:
-            >>> [(step.name, step.rows) for step in gallery.plan("v2", backfill=0.5).steps]
-            [('expand', 0), ('hop', 6), ('backfill', 3), ('catch-up', 0), ('cutover', 0)]
-        """
-        request, asked = _requested(backfill, gates)
-        precision = (run or RunSettings()).precision
-        learner, refit = _learning(learn)
-        holdout = None if refit is None else refit.holdout
-        catalog, name = (
-            (self._catalog, target) if isinstance(target, str) else (self._catalog.supposing(target), target.name)
-        )
-        context = resolve_run(catalog, name, via=via, backfill=request, holdout=holdout, learner=learner)
-        if asked.serving == "expected":
-            require_doubts(context)
-        if not asked.asked or context.run.teaches:  # nothing is known before there is something to learn from
-            return make_plan(context, precision)
-        estimate = estimate_upgrade(context, asked)
-        if asked.target_quality is not None:
-            context = context.with_run(replace(context.run, backfill=estimate.share))
-            estimate = replace(estimate, gates=(*estimate.gates, *gate_of_reach(context, estimate)))
-        return replace(make_plan(context, precision), estimate=estimate)
+    @overload
+    def upgrade(
+        self,
+        target: str | EmbeddingVersion,
+        *,
+        transform: Artifact | str | os.PathLike[str] | None = None,
+        backfill: float | Backfill | None = None,
+        gates: Gates | None = None,
+        learn: Learn | Refitter | None = LEARN,
+        run: RunSettings | None = None,
+        dry_run: Literal[True],
+    ) -> Plan: ...
 
     def upgrade(
         self,
-        target: str,
+        target: str | EmbeddingVersion,
         *,
-        via: str | None = None,
+        transform: Artifact | str | os.PathLike[str] | None = None,
         backfill: float | Backfill | None = None,
         gates: Gates | None = None,
         learn: Learn | Refitter | None = LEARN,
         run: RunSettings | None = None,
+        dry_run: bool = False,
         progress: Callable[[Progress], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
-    ) -> UpgradeResult:
+    ) -> UpgradeResult | Plan:
         """Give every item a vector in the target version, without touching the source's.
 
         Hop by the linked artifact, embed a share natively, and wait for `cutover`. The same call again continues a
         stopped or killed one; when all is done it does nothing.
 
         Args:
-            target: A registered version.
-            via: Id of the artifact to use (its first digits do), where several lead there.
+            target: A registered version, or a new one, which is registered first.
+            transform: The artifact to use: itself or its path, and it is linked first; or the id of a linked one (its
+                first digits do). By default the one that leads there.
             backfill: Share of the gallery to embed natively, from 0 to 1, or `Backfill` with other limits, the order
                 and the write mode. What a call does not name stays as an earlier call of the upgrade named it.
             gates: What the upgrade must be sure to reach: `Gates(target_quality=0.98)` takes the smallest backfill that
@@ -131,8 +113,14 @@ class UpgradeVerbs(GalleryCore):
                 nearer to their natives, the remaining rows are hopped again. None: nothing, and an upgrade without an
                 artifact is refused.
             run: Engine; device and precision of the hop; batches, retries and pace of the backfill.
+            dry_run: Return what the call would do and cost, and what it is expected to give; nothing is written. Gates
+                are estimated from a sample, which is embedded natively and not kept; `estimate.passed` says whether
+                they hold.
             progress: Called after each batch.
             should_stop: Asked before each batch.
+
+        Returns:
+            What was done; the plan, with its steps, where `dry_run` is true.
 
         Raises:
             UnknownVersion: There is no such version.
@@ -148,10 +136,24 @@ class UpgradeVerbs(GalleryCore):
             Interrupted: `should_stop` said so, or somebody asked for a pause.
 
         Examples:
+            >>> [(step.name, step.rows) for step in gallery.upgrade("v2", backfill=0.5, dry_run=True).steps]
+            [('expand', 0), ('hop', 6), ('backfill', 3), ('catch-up', 0), ('cutover', 0)]
             >>> report = gallery.upgrade("v2", backfill=0.5)
             >>> report.state, report.transformed, report.backfilled
             ('ready', 6, 3)
         """
+        if dry_run:
+            return self._plan(target, _id_of(transform), backfill, gates, learn, run)
+        if isinstance(target, EmbeddingVersion):
+            if target.name in self.versions():
+                known = self.version(target.name, encoders=False)
+                require_fingerprint(f"upgrade to {target.name}", known.fingerprint, target.fingerprint, NEW_NAME)
+            else:
+                self.register(target)
+            target = target.name
+        via = _id_of(transform)
+        if via != transform:
+            Artifacts(self._catalog).link(transform)
         request, asked = _requested(backfill, gates)
         learner, refit = _learning(learn)
         holdout = None if refit is None else refit.holdout
@@ -190,10 +192,11 @@ class UpgradeVerbs(GalleryCore):
         *,
         force: bool = False,
         serving: Served | None = None,
+        dry_run: bool = False,
         progress: Callable[[Progress], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
     ) -> VersionChange:
-        """Make an upgrade's target the active version; atomic. See `check_cutover` for the question alone.
+        """Make an upgrade's target the active version; atomic.
 
         Args:
             target: The upgrade's target.
@@ -201,6 +204,7 @@ class UpgradeVerbs(GalleryCore):
             serving: "fused": searches use both versions as one, as `fuse` has chosen. "single": they use the target
                 alone. "expected": the same, and rank by expected distances (`Expected`) until the same call says
                 otherwise, also once the source is retired. By default they go on as before the cutover.
+            dry_run: Only count the rows that have no vector in the target (`missing`); nothing is switched.
             progress: Called after each batch of what is caught up with.
             should_stop: Asked before each batch, until the switch.
 
@@ -214,43 +218,16 @@ class UpgradeVerbs(GalleryCore):
         Examples:
             >>> gallery.upgrade("v2").state
             'ready'
+            >>> gallery.cutover("v2", dry_run=True).missing
+            0
             >>> gallery.cutover("v2").active
             'v2'
         """
+        if dry_run:
+            active = self._catalog.recorded().active
+            return VersionChange(active, active, check_cutover(self._catalog, target), changed=False)
         controls = Controls(progress, should_stop)
         return self._tended(cut_over(self._catalog, target, force=force, serving=serving, controls=controls))
-
-    def check_cutover(self, target: str) -> int:
-        """How many rows stand in the way of a cutover; read-only.
-
-        Raises:
-            UpgradeError: The upgrade is not ready.
-
-        Examples:
-            >>> gallery.upgrade("v2").state
-            'ready'
-            >>> gallery.check_cutover("v2")
-            0
-        """
-        return check_cutover(self._catalog, target)
-
-    def pause(self, target: str, *, wait: float = 60.0) -> Paused:
-        """Ask whoever works on an upgrade, in whatever process, to finish the batch and stop; `upgrade` goes on.
-
-        Args:
-            target: The upgrade's target.
-            wait: Seconds to wait until they have stopped; what was asked for stands after that too.
-
-        Raises:
-            UnknownVersion: There is no such version.
-
-        Examples:
-            >>> gallery.upgrade("v2").state
-            'ready'
-            >>> gallery.pause("v2", wait=0).stopped
-            True
-        """
-        return pause(self._catalog, target, wait=wait)
 
     def abort(self, target: str, *, wait: float = 60.0) -> VersionChange:
         """End an upgrade that has not cut over and drop the target's vectors; the version stays registered.
@@ -301,31 +278,33 @@ class UpgradeVerbs(GalleryCore):
         """
         return self._tended(retire(self._catalog, version, drop_adopted=drop_adopted, force=force))
 
-    def unbackfillable(self, target: str) -> ArrowTable:
-        """Items that the upgrade to a target could not embed natively: Arrow table with `id` and `reason`; read-only.
-
-        An item leaves the list when it is embedded, deleted or given another source.
-
-        Raises:
-            UnknownVersion: There is no such version.
-
-        Examples:
-            >>> _ = gallery.add({"id": ["g"], "vector": [[4.0, 4.0]]})  # the encoder of v2 has no vector of it
-            >>> _ = gallery.upgrade("v2", backfill=1.0)
-            >>> gallery.unbackfillable("v2")["id"].to_pylist()
-            ['g']
-        """
-        return unbackfillable(self._catalog, target)
-
-    plan_async = awaited(plan)
-    upgrade_async = awaited(upgrade)
-    cutover_async = awaited(cutover)
-    check_cutover_async = awaited(check_cutover)
-    pause_async = awaited(pause)
-    abort_async = awaited(abort)
-    rollback_async = awaited(rollback)
-    retire_async = awaited(retire)
-    unbackfillable_async = awaited(unbackfillable)
+    def _plan(
+        self,
+        target: str | EmbeddingVersion,
+        via: str | None,
+        backfill: float | Backfill | None,
+        gates: Gates | None,
+        learn: Learn | Refitter | None,
+        run: RunSettings | None,
+    ) -> Plan:
+        """What `upgrade` with the same arguments would do and cost; read-only."""
+        request, asked = _requested(backfill, gates)
+        precision = (run or RunSettings()).precision
+        learner, refit = _learning(learn)
+        holdout = None if refit is None else refit.holdout
+        catalog, name = (
+            (self._catalog, target) if isinstance(target, str) else (self._catalog.supposing(target), target.name)
+        )
+        context = resolve_run(catalog, name, via=via, backfill=request, holdout=holdout, learner=learner)
+        if asked.serving == "expected":
+            require_doubts(context)
+        if not asked.asked or context.run.teaches:  # nothing is known before there is something to learn from
+            return make_plan(context, precision)
+        estimate = estimate_upgrade(context, asked)
+        if asked.target_quality is not None:
+            context = context.with_run(replace(context.run, backfill=estimate.share))
+            estimate = replace(estimate, gates=(*estimate.gates, *gate_of_reach(context, estimate)))
+        return replace(make_plan(context, precision), estimate=estimate)
 
 
 def _learning(learn: Learn | Refitter | None) -> tuple[Learn | None, Refitter | None]:
@@ -348,3 +327,10 @@ def _requested(backfill: float | Backfill | None, gates: Gates | None) -> tuple[
             found=f"backfill={request.share:g} and target_quality={asked.target_quality:g}",
         )
     return request, asked
+
+
+def _id_of(transform: Artifact | str | os.PathLike[str] | None) -> str | None:
+    """The id of a transform that is named by an id, or its first digits; that of an artifact or of the path of one."""
+    if transform is None or (isinstance(transform, str) and not os.path.exists(transform)):
+        return transform
+    return transform.id if isinstance(transform, Artifact) else Artifact.load(transform).id

@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from os import PathLike
-from typing import Any
 
-from compatstore.artifacts import Artifact
-from compatstore.asynchronous import awaited
-from compatstore.boundary import shown
-from compatstore.encoders import Encoder
 from compatstore.errors import InvalidInput
 from compatstore.gallery.core import GalleryCore, verbs
 from compatstore.storage.catalog import require_unregistered
-from compatstore.storage.derived import derivation_artifact, derive_version, require_derived, require_unit, source_of
+from compatstore.storage.derived import derivation_artifact, derive_version, require_unit, source_of
 from compatstore.storage.history import HistoryEntry
-from compatstore.storage.records import ArtifactRecord, VersionRecord
+from compatstore.storage.records import VersionRecord
 from compatstore.storage.registry import Registry, edit
-from compatstore.upkeep.removal import unlink, unregister
+from compatstore.upgrade.status import Status, read_status
 from compatstore.versions import DType, EmbeddingVersion, Metric
 
 
-@verbs
+@verbs()
 class VersionVerbs(GalleryCore):
     """Registering versions and linking artifacts. A part of `compatstore.Gallery`."""
 
@@ -63,51 +57,66 @@ class VersionVerbs(GalleryCore):
             return record.version()
         return record.version(self._catalog.encoder(record.name), self._catalog.side_encoder(record.name))
 
-    def encoder(self, version: str | None = None) -> Encoder | None:
-        """The encoder of a version: handed over, stored beside the table, or built from its spec; None without one.
-
-        Args:
-            version: The active one by default.
-
-        Raises:
-            UnknownVersion: There is no such version.
-            Incompatible: The gallery names Python code or an address, and code is not trusted.
-            FingerprintMismatch: What the spec builds is not what the version was registered with.
-
-        Examples:
-            >>> gallery.encoder("v1") is None, gallery.encoder("v2").dim
-            (True, 2)
-        """
-        return self._catalog.encoder(version or self._catalog.recorded().active)
-
-    def artifacts(self) -> tuple[ArtifactRecord, ...]:
-        """All linked artifacts, in order of linking.
-
-        Examples:
-            >>> [artifact.target for artifact in gallery.artifacts()]
-            ['v2']
-        """
-        return tuple(self._catalog.recorded().artifacts.values())
-
-    def register(self, version: EmbeddingVersion) -> None:
+    def register(
+        self,
+        version: EmbeddingVersion | str,
+        *,
+        of: str | None = None,
+        dim: int | None = None,
+        metric: Metric | None = None,
+        normalised: bool | None = None,
+        dtype: DType | None = None,
+    ) -> None:
         """Make a version known; its vectors come with an upgrade.
 
         A version of a model whose vectors the gallery has, stored as another type or of another metric on unit vectors,
-        is recognised: the upgrade copies vectors and calls no encoder, as after `derive`.
+        is recognised: the upgrade copies vectors and calls no encoder.
 
-        A version that has vectors, and no model that anybody named, takes an encoder so: a few of its items are
-        embedded again, and must come to the vectors that they have.
+        A name alone registers a version that is derived of another one, without a model and without learning: `upgrade`
+        makes its vectors from those of `of`. What is derived of a native vector is native. The version's encoder is
+        that of `of`, followed by the same steps.
+
+        A version that has vectors and an unknown model takes an encoder by the same call: a few of its items are
+        embedded again, and must give the vectors that are stored.
+
+        Args:
+            version: The version, or the name of a derived one, for which alone the other arguments are.
+            of: The version that it is derived of; the active one by default.
+            dim: Values to keep, the first ones: what a Matryoshka model was trained for.
+            metric: Another metric. Unless vectors are scaled to unit length, all must have unit length by themselves:
+                there l2, cosine and dot rank alike.
+            normalised: Scale vectors to unit length. What is cut off a normalised version is scaled by default.
+            dtype: How vectors are stored: "float32", "float16", or "bits", of each value the sign.
 
         Raises:
             AlreadyExists: There is a version of that name.
+            DimensionMismatch: A derived version is to be longer than the version that it is derived of.
             FingerprintMismatch: The encoder that is given to a version gives other vectors than it has.
-            InvalidInput: A column of that name is the user's own.
+            InvalidInput: A column of that name is the user's own; or a derived version would change nothing, or compare
+                vectors that are not of unit length by another metric.
+            UnknownVersion: There is no such version to derive of, or the table has no vectors of it.
 
         Examples:
             >>> gallery.register(cs.EmbeddingVersion("v3", dim=4, model="model-3"))
+            >>> gallery.register("v1_unit", metric="cosine", normalised=True)
             >>> gallery.versions()
-            ('v1', 'v2', 'v3')
+            ('v1', 'v2', 'v3', 'v1_unit')
+            >>> gallery.upgrade("v1_unit").state
+            'ready'
+            >>> gallery.vectors(["f"], "v1_unit").tolist()
+            [[0.0, 1.0]]
         """
+        steps = {"of": of, "dim": dim, "metric": metric, "normalised": normalised, "dtype": dtype}
+        if isinstance(version, str):
+            self._derive(version, of, dim=dim, metric=metric, normalised=normalised, dtype=dtype)
+            return
+        surplus = [name for name, value in steps.items() if value is not None]
+        if surplus:
+            raise InvalidInput(
+                f"register {version.name}",
+                expected="a version alone, or a name with what it is derived of",
+                found=f"a version and {', '.join(surplus)}",
+            )
         known = self._catalog.recorded().versions.get(version.name)
         if known is not None and known.is_nameless and known.columns is not None and version.encoder is not None:
             self._catalog.give_encoder(version.name, version.encoder)
@@ -128,44 +137,30 @@ class VersionVerbs(GalleryCore):
 
         edit(self._catalog.store, change, HistoryEntry("register", version.name, note=f"dim {version.dim}"))
 
-    def derive(
-        self,
-        name: str,
-        *,
-        of: str | None = None,
-        dim: int | None = None,
-        metric: Metric | None = None,
-        normalised: bool | None = None,
-        dtype: DType | None = None,
-    ) -> None:
-        """Register a version whose vectors are computed of another version's, without a model and without learning.
-
-        `upgrade` then makes all its vectors from what the table holds. What is derived of a native vector is native.
-        The version's encoder is that of `of`, followed by the same steps, with the same bits.
-
-        Args:
-            name: The new version's name.
-            of: The version that it is derived of; the active one by default.
-            dim: Values to keep, the first ones: what a Matryoshka model was trained for.
-            metric: Another metric. Unless vectors are scaled to unit length, all must have unit length by themselves:
-                there l2, cosine and dot rank alike.
-            normalised: Scale vectors to unit length. What is cut off a normalised version is scaled by default.
-            dtype: How vectors are stored: "float32", "float16", or "bits", of each value the sign.
-
-        Raises:
-            UnknownVersion: There is no such version to derive of, or the table has no vectors of it.
-            AlreadyExists: There is a version of that name.
-            DimensionMismatch: It is to be longer than the version that it is derived of.
-            InvalidInput: Nothing would change, or vectors are not of unit length and are to be compared by another
-                metric.
+    def status(self) -> Status:
+        """Versions with their native, transformed and missing rows, and upgrades with their states; read-only.
 
         Examples:
-            >>> gallery.derive("v1_unit", metric="cosine", normalised=True)
-            >>> gallery.upgrade("v1_unit").state
-            'ready'
-            >>> gallery.vectors(["f"], "v1_unit").tolist()
-            [[0.0, 1.0]]
+            >>> [(version.name, version.native, version.missing) for version in gallery.status().versions]
+            [('v1', 6, 0), ('v2', 0, 6)]
         """
+        return read_status(self._catalog)
+
+    def _repr_html_(self) -> str:
+        """The status, for notebooks."""
+        return self.status()._repr_html_()
+
+    def _derive(
+        self,
+        name: str,
+        of: str | None,
+        *,
+        dim: int | None,
+        metric: Metric | None,
+        normalised: bool | None,
+        dtype: DType | None,
+    ) -> None:
+        """Register a version whose vectors are computed of another version's."""
         self._catalog.require_new(name)
         snapshot = self._catalog.store.snapshot()
         registry = self._registry_with(of, snapshot)
@@ -174,88 +169,6 @@ class VersionVerbs(GalleryCore):
         record = derive_version(source, name, dim=dim, metric=metric, normalised=normalised, dtype=dtype)
         require_unit(snapshot, source, record)
         self._register_derived(source, record)
-
-    def link(self, artifact: Artifact | Any, source: str | None = None, target: str | None = None) -> str:
-        """Attach an artifact to two versions, after checking that it is made for them.
-
-        Args:
-            artifact: An artifact, or the path of one.
-            source: Version upgraded from; by default the one whose fingerprint the artifact carries.
-            target: Version upgraded to; by default the one whose fingerprint the artifact carries.
-
-        Returns:
-            The artifact's id.
-
-        Raises:
-            WrongDirection: It was made for the other direction.
-            FingerprintMismatch: It belongs to another model.
-            DimensionMismatch: Its dimensions are not the versions'.
-            CorruptArtifact: Its files are truncated or edited.
-
-        Examples:
-            >>> gallery.link(h) == h.id
-            True
-        """
-        if not isinstance(artifact, Artifact | str | PathLike):
-            raise InvalidInput("link an artifact", expected="an artifact, or the path of one", found=shown(artifact))
-        loaded = artifact if isinstance(artifact, Artifact) else Artifact.load(artifact)
-        source = source or self._catalog.version_of(loaded.manifest.source, "source")
-        target = target or self._catalog.version_of(loaded.manifest.target, "target")
-        loaded.check(self._catalog.version(source), self._catalog.version(target))
-        if loaded.behaviour.exact:
-            require_derived(self._catalog.recorded().record(source), self._catalog.recorded().record(target))
-        record = self._catalog.add_artifact(loaded, source, target)  # puts lost files of a linked one back, too
-        if loaded.id in self._catalog.registry().artifacts:
-            return loaded.id
-        note = f"{loaded.manifest.method or loaded.kind} {source} -> {target}"
-        figures = {name: float(x) for name, x in loaded.manifest.figures.items() if isinstance(x, int | float)}
-        entry = HistoryEntry("link", target, artifact=loaded.id, note=note, source=source, figures=figures)
-        edit(self._catalog.store, lambda registry: registry.with_artifact(record), entry)
-        return loaded.id
-
-    def unregister(self, version: str) -> None:
-        """Forget a version that nothing uses; its files go with the next `optimize`.
-
-        Raises:
-            UnknownVersion: There is no such version.
-            UpgradeError: It is active or has vectors, or an upgrade under way or an artifact names it.
-
-        Examples:
-            >>> _ = gallery.unlink(h.id)
-            >>> gallery.unregister("v2")
-            >>> gallery.versions()
-            ('v1',)
-        """
-        unregister(self._catalog, version)
-
-    def unlink(self, artifact: str) -> str:
-        """Forget an artifact that nothing uses; its files go with the next `optimize`.
-
-        Args:
-            artifact: Its id, or the first digits of it.
-
-        Returns:
-            Its id.
-
-        Raises:
-            UnknownArtifact: None is linked that has this id.
-            UpgradeError: An upgrade under way applies it, vectors were made by it, or searches use it.
-
-        Examples:
-            >>> gallery.unlink(h.short_id) == h.id
-            True
-        """
-        return unlink(self._catalog, artifact)
-
-    versions_async = awaited(versions)
-    version_async = awaited(version)
-    encoder_async = awaited(encoder)
-    artifacts_async = awaited(artifacts)
-    register_async = awaited(register)
-    derive_async = awaited(derive)
-    link_async = awaited(link)
-    unregister_async = awaited(unregister)
-    unlink_async = awaited(unlink)
 
     def _register_derived(self, source: VersionRecord, record: VersionRecord) -> None:
         """Record a version and the artifact that derives it, in one commit."""

@@ -155,7 +155,7 @@ class NewColumns:
 
 
 def drop(catalog: Catalog, names: Sequence[str]) -> list[str]:
-    """Drop columns of the user's; see `Gallery.drop_columns`."""
+    """Drop columns of the user's; see `Gallery.maintenance.drop_columns`."""
     store, registry = catalog.store, catalog.registry()
     asked = f"drop {len(names)} columns of {store.location.name}"
     mine = own_columns(registry, store.schema.names)

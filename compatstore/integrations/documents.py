@@ -55,12 +55,12 @@ class Documents:
     @classmethod
     def of(cls, gallery: Gallery, apart: Sequence[str] = ()) -> Documents:
         """How they lie in a gallery as of now."""
-        schema = gallery.metadata_schema
+        schema = gallery.columns.metadata
         found = next((n for n in JSON_COLUMNS if n in schema.names and _is_json(schema.field(n).type)), None)
         json = found or next(name for name in JSON_COLUMNS if name not in schema.names)
         own = pa.schema([field for field in schema if field.name not in (*apart, found)])
         there = pa.schema([field for field in schema if field.name in apart])
-        return cls(gallery.id_column, gallery.source_column, own, json, found is not None, there)
+        return cls(gallery.columns.id, gallery.columns.source, own, json, found is not None, there)
 
     @property
     def columns(self) -> list[str]:

@@ -147,7 +147,7 @@ class CompatStoreVectorStore(VectorStore):
         """Remove documents; all of them where `ids` is None, as LangChain has it. Unknown ids are ignored."""
         refuse_unknown(kwargs, "delete documents")
         gallery = self._served.now()
-        gone = gallery.scan([gallery.id_column]).to_arrow()[gallery.id_column].to_pylist() if ids is None else ids
+        gone = gallery.scan([gallery.columns.id]).to_arrow()[gallery.columns.id].to_pylist() if ids is None else ids
         gallery.delete(gone)
         return True
 
@@ -200,7 +200,7 @@ class CompatStoreVectorStore(VectorStore):
         version = self._served.version()
         gallery = self._served.now()
         name = version or gallery.active
-        encoder = gallery.encoder(name)
+        encoder = gallery.version(name).encoder
         assert encoder is not None  # `version` says so
         queries = getattr(encoder, "encode_queries", encoder.encode)
         found = self._search(query, fetch_k, filter, version, **kwargs)

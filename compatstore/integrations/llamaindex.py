@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from compatstore.asynchronous import awaited
+from compatstore.asynchronous import method_beside
 from compatstore.encoders import Function
 from compatstore.errors import DimensionMismatch, FingerprintMismatch, InvalidInput, MissingExtra, NotFound
 from compatstore.gallery import Gallery
@@ -263,13 +263,12 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
         metric = "fused" if fused else gallery.version(version, encoders=False).metric
         return _result(documents, rows, [_similarity(metric, row["_distance"]) for row in rows])
 
-    # Ignored: mypy holds `self` against that of the base's own methods.
-    async_add = awaited(add)  # type: ignore[arg-type]
-    adelete = awaited(delete)  # type: ignore[arg-type]
-    adelete_nodes = awaited(delete_nodes)  # type: ignore[arg-type]
-    aclear = awaited(clear)  # type: ignore[arg-type]
-    aget_nodes = awaited(get_nodes)  # type: ignore[arg-type]
-    aquery = awaited(query)  # type: ignore[arg-type]
+    async_add = method_beside(add)
+    adelete = method_beside(delete)
+    adelete_nodes = method_beside(delete_nodes)
+    aclear = method_beside(clear)
+    aget_nodes = method_beside(get_nodes)
+    aquery = method_beside(query)
 
     # ---- inside
 
@@ -297,7 +296,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
         gallery = self._served.now()
         vector = value
         if isinstance(value, str):
-            encoder = gallery.encoder(version)
+            encoder = gallery.version(version).encoder
             assert encoder is not None  # the search has embedded by it
             vector = getattr(encoder, "encode_queries", encoder.encode)([value])[0]
         vectors = gallery.vectors([row[documents.id] for row in rows], version)

@@ -180,5 +180,5 @@ def serve(
 
 def _encoder(gallery: Gallery, version: str) -> Encoder | None:
     with suppress(Incompatible):
-        return gallery.encoder(version)
+        return gallery.version(version).encoder
     return None

@@ -163,7 +163,7 @@ class Shards:
                 try:
                     result = self.gallery(address).upgrade(
                         target,
-                        via=via,
+                        transform=via,
                         backfill=parts[address],
                         gates=gates,
                         learn=learn,

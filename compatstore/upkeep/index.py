@@ -38,7 +38,7 @@ class DroppedIndex:
 @checked
 @answers
 class ManagedIndex:
-    """The index of one version; `Gallery.index` gives it.
+    """The index of one version; `Gallery.maintenance.index` gives it.
 
     An index makes searches of a large gallery fast, and approximate. What comes after it was built is found by
     comparing every such vector, until it is taken in: a gallery does that by itself when there are more than 5,000, an
@@ -85,7 +85,7 @@ class ManagedIndex:
             >>> many = np.random.default_rng(0).standard_normal((300, 2))
             >>> gallery.add({"id": [f"more-{n}" for n in range(300)], "vector": many}).rows
             300
-            >>> gallery.index().create(kind="IVF_FLAT", num_partitions=4).cells
+            >>> gallery.maintenance.index().create(kind="IVF_FLAT", num_partitions=4).cells
             4
         """
         store, (record, columns) = self._catalog.store, self._found()
@@ -103,7 +103,7 @@ class ManagedIndex:
             UnknownVersion: The gallery keeps no vectors of that version.
 
         Examples:
-            >>> gallery.index("v1").status().unindexed_rows
+            >>> gallery.maintenance.index("v1").status().unindexed_rows
             6
         """
         return index_status(self._catalog.store, self._version)
@@ -134,9 +134,9 @@ class ManagedIndex:
             >>> many = np.random.default_rng(0).standard_normal((300, 2))
             >>> gallery.add({"id": [f"more-{n}" for n in range(300)], "vector": many}).rows
             300
-            >>> _ = gallery.index().create(kind="IVF_FLAT", num_partitions=4)
+            >>> _ = gallery.maintenance.index().create(kind="IVF_FLAT", num_partitions=4)
             >>> _ = gallery.add({"id": ["late"], "vector": [[0.0, 1.0]]})
-            >>> gallery.index().refresh().added
+            >>> gallery.maintenance.index().refresh().added
             1
         """
         store = self._catalog.store
@@ -157,7 +157,7 @@ class ManagedIndex:
             LeaseHeld: Somebody works on this index.
 
         Examples:
-            >>> gallery.index("v1").drop().dropped
+            >>> gallery.maintenance.index("v1").drop().dropped
             ()
         """
         record, columns = self._found()

@@ -83,7 +83,7 @@ class Optimized:
 def optimize(
     catalog: Catalog, *, adopted: bool = False, grace: float | None = None, dry_run: bool = False
 ) -> Optimized:
-    """Do all upkeep, or say what there is; see `Gallery.optimize`."""
+    """Do all upkeep, or say what there is; see `Gallery.maintenance.optimize`."""
     if grace is not None and not 0 <= grace <= LONGEST_GRACE:
         raise InvalidInput(
             f"{VERB} {GALLERY}", expected=f"a grace from 0 to {LONGEST_GRACE:,.0f} seconds", found=f"{grace:g}"

@@ -107,7 +107,7 @@ def test_paths_are_left_to_the_shell_and_tables_are_named(made, tmp_path):
 
 
 def test_artifacts_are_offered_by_their_ids(linked):
-    (artifact,) = cs.Gallery.open(linked).artifacts()
+    (artifact,) = cs.Gallery.open(linked).artifacts
     assert names("unlink", linked, artifact.id[:3]) == [artifact.id[:12]]
     assert names("upgrade", linked, "v2", "--via", "") == [artifact.id[:12]]
     assert offered("upgrade", linked, "v2", "--via", "h.c") == [("file", "h.c")]

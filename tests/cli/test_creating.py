@@ -146,7 +146,7 @@ def test_adopt_where_nothing_is(run, tmp_path):
 def test_init_with_metadata_columns(run, tmp_path):
     words = ("init", tmp_path / "g.lance", "--version", "v1", "--dim", 2)
     assert run(*words, "--metadata", "year:int64", "--metadata", "a:b:json").code == 0
-    schema = Gallery.open(str(tmp_path / "g.lance")).metadata_schema
+    schema = Gallery.open(str(tmp_path / "g.lance")).columns.metadata
     assert schema.names == ["year", "a:b"]
     assert (schema.field("year").type, schema.field("a:b").type) == (pa.int64(), pa.json_(pa.string()))
 

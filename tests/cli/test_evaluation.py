@@ -129,7 +129,9 @@ def digits_without_a_hop(run, gallery, digits, tmp_path):
     encoder = f"precomputed:{tmp_path / 'turned.npz'}"
     assert run("register", gallery, "v2", "--encoder", encoder, "--metric", "l2").code == 0
     opened = cs.Gallery.open(str(gallery))
-    opened.link(Artifact.create("Identity", source=Space.of(opened.version()), target=Space.of(opened.version("v2"))))
+    opened.artifacts.link(
+        Artifact.create("Identity", source=Space.of(opened.version()), target=Space.of(opened.version("v2")))
+    )
     assert run("upgrade", gallery, "v2").code == 0
     return gallery
 

@@ -55,7 +55,7 @@ def evil(tmp_path_factory):
         networks={"h": Architecture(source_dim=4, output_dim=6)},
         tensors={"h.mixer.0.weight": np.ones((6, 4), np.float32), "h.mixer.0.bias": np.zeros(6, np.float32)},
     )
-    gallery.link(h)
+    gallery.artifacts.link(h)
     return folder
 
 

@@ -41,7 +41,7 @@ def half(tmp_path, linear, vectors):
     gallery = cs.Gallery.create(str(tmp_path / "a.lance"), source)
     gallery.add({"id": ids, "vector": vectors(40)})
     gallery.register(target)
-    gallery.link(linear(source, target), "v1", "v2")
+    gallery.artifacts.link(linear(source, target), "v1", "v2")
     gallery.upgrade("v2", backfill=0.25)
     return gallery
 

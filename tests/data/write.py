@@ -79,7 +79,7 @@ def backfilling(folder: Path) -> None:
         ids = [IDS[row] for row in part]
         gallery.add({"id": ids, "vector": VECTORS[part], "side": side[part], "label": LABELS[part]})
     gallery.register(target)
-    gallery.link(transform(source, target))
+    gallery.artifacts.link(transform(source, target))
     batches = []
 
     def progress(done: object) -> None:
@@ -107,7 +107,7 @@ def cutover(folder: Path) -> None:
     gallery = cs.Gallery.create(str(folder / "cutover.lance"), source)
     gallery.add({"id": IDS[:-1], "vector": VECTORS[:-1], "label": LABELS[:-1]})
     gallery.register(target)
-    gallery.link(transform(source, target))
+    gallery.artifacts.link(transform(source, target))
     gallery.upgrade("v2", backfill=0.25, natives="rows")
     gallery.cutover("v2")
     gallery.delete([IDS[0]])
@@ -121,7 +121,7 @@ def adopted(folder: Path) -> None:
     source, target = source_version(), target_version()
     gallery = cs.Gallery.adopt(table, source, vector="vector", id="key")
     gallery.register(target)
-    gallery.link(transform(source, target))
+    gallery.artifacts.link(transform(source, target))
     gallery.upgrade("v2", backfill=0.1)
     table.checkout_latest()
     table.add(rows[-1:])
@@ -136,9 +136,9 @@ def estimated(folder: Path) -> None:
     artifact.save(folder / "fastfill.compat")
     gallery = cs.Gallery.create(str(folder / "estimated.lance"), source)
     gallery.add({"id": IDS, "vector": VECTORS, "label": LABELS})
-    gallery.create_index(kind="IVF_FLAT", num_partitions=2)
+    gallery.maintenance.index().create(kind="IVF_FLAT", num_partitions=2)
     gallery.register(target)
-    gallery.link(artifact)
+    gallery.artifacts.link(artifact)
     gallery.upgrade("v2", backfill=0.25, sample=120, labels="label", require=["map>=0.01"])
 
 

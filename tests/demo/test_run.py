@@ -102,7 +102,7 @@ def test_the_gallery_stays_cut_over_and_fully_native(gallery: Gallery, report: D
     assert (v2.state, v2.native, v2.transformed, v2.missing) == ("active", report.items, 0, 0)
     assert (v1.state, v1.native) == ("live", report.items)
     assert [upgrade.state for upgrade in status.upgrades] == ["cutover"]
-    steps = [entry.step for entry in gallery.history()]
+    steps = [entry.step for entry in gallery.maintenance.history()]
     assert [step for step in steps if step in ("hop", "backfill", "cutover")] == [
         "hop",
         "backfill",

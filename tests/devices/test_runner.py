@@ -202,12 +202,12 @@ def test_a_galleries_table_names_the_model_of_its_columns(tmp_path):
     for name, source in (("own", Space.of(v1)), ("other", Space(dim=DIM, name="v1", fingerprint="9" * 32))):
         artifact = Artifact.create("ForwardTransform", source=source, target=Space(dim=TO), **networks)
         cs.export(artifact, tmp_path / f"{name}.onnx")
-    place, before = tmp_path / "gallery.lance", len(gallery.history())
+    place, before = tmp_path / "gallery.lance", len(gallery.maintenance.history())
     done = upgrade_file(DeviceModel(tmp_path / "own.onnx"), place, tmp_path / "out.parquet", vector="v1")
     assert done.rows == 60
     with pytest.raises(Unsuitable, match=f"found {v1.fingerprint} in 'v1'"):
         upgrade_file(DeviceModel(tmp_path / "other.onnx"), place, tmp_path / "no.parquet", vector="v1")
-    assert len(gallery.history()) == before
+    assert len(gallery.maintenance.history()) == before
 
 
 def test_lancedbs_word_about_a_column_goes_with_its_vectors(models, tmp_path):
@@ -330,7 +330,7 @@ def test_the_copied_program_gives_the_gallerys_own_vectors_without_torch_and_lan
     ids = [f"p{row}" for row in range(ROWS)]
     gallery.add({"id": ids, "vector": rows(ROWS)})
     gallery.register(v2)
-    gallery.link(h)
+    gallery.artifacts.link(h)
     gallery.upgrade("v2")
 
     cs.export(h, tmp_path / "h.onnx", runner=tmp_path / "apart" / "up.py")

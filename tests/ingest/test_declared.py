@@ -21,11 +21,11 @@ def make(tmp_path):
 
 def test_every_type_is_there_from_the_start(make):
     gallery = make({kind: kind for kind in TYPES})
-    assert gallery.metadata_schema.names == list(TYPES)
-    assert [field.type for field in gallery.metadata_schema] == list(TYPES.values())
+    assert gallery.columns.metadata.names == list(TYPES)
+    assert [field.type for field in gallery.columns.metadata] == list(TYPES.values())
     assert gallery.scan(where="`int64` > 1 AND string = 'a'").to_arrow().num_rows == 0
     assert gallery.search([0.0, 1.0], where="json_extract(json_get(`json`, 'a'), '$') = '1'").num_rows == 0
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
 
 
 def test_an_arrow_schema(make):
@@ -37,7 +37,7 @@ def test_an_arrow_schema(make):
 def test_items_may_bring_further_columns(make):
     gallery = make({"year": "int64"})
     gallery.add({"id": ["a"], "vector": [[0.0, 1.0]], "label": ["x"]})
-    assert gallery.metadata_schema.names == ["year", "label"]
+    assert gallery.columns.metadata.names == ["year", "label"]
 
 
 @pytest.mark.parametrize("name", ["id", "source", "vector", "side", "v1", "v1__x", "_x", "a.b", "", "a`b"])
@@ -71,12 +71,12 @@ def test_json_comes_back_and_stays_through_an_upgrade(make):
     gallery.register(cs.EmbeddingVersion("v2", dim=2, metric="l2", encoder=lookup))
     gallery.upgrade("v2", backfill=1.0)
     gallery.cutover("v2")
-    gallery.optimize(grace=0)
+    gallery.maintenance.optimize(grace=0)
     kept = gallery.get(ids, ["about"])["about"].to_pylist()
     assert [json.loads(text) for text in kept] == VALUES
     found = gallery.search([1.0, 0.0], where="json_extract(json_get(about, 'a'), '$') = '1'", columns=["id"])
     assert found["id"].to_pylist() == ["0"]
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
 
 
 @pytest.mark.parametrize("text", ["{", "x", "", "NaN", '{"a": Infinity}', "{'a': 1}"])

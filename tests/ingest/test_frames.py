@@ -64,7 +64,7 @@ def test_a_frame_is_added_as_a_table_is(gallery, frame):
     read = gallery.get(IDS, ["id", "title", "kind", "number"]).to_pydict()
     assert read == {"id": IDS, "title": TITLES, "kind": ["x", "y", "x", None], "number": [1, 2, 3, 4]}
     assert not [name for name in gallery.scan().schema.names if name.startswith("__")]
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
 
 
 def test_a_column_of_a_frame_is_a_column(gallery):

@@ -88,8 +88,8 @@ def everything(gallery, name):
 @pytest.mark.parametrize("name", few(8, HANDLED), ids=ascii)
 def test_a_name_that_is_taken_can_be_used_for_everything(gallery, name):
     everything(gallery, name)
-    assert gallery.verify().clean
-    assert gallery.drop_columns([name]) == ["number"]
+    assert gallery.maintenance.verify().clean
+    assert gallery.maintenance.drop_columns([name]) == ["number"]
     everything(gallery, name)
 
 
@@ -147,7 +147,7 @@ def test_an_add_that_fails_leaves_schema_and_rows_as_they_were(gallery, monkeypa
     assert gallery._catalog.store.schema == before
     assert len(gallery) == rows
     assert gallery.add(item | {"size": ["S", "M"]}, upsert=upsert).rows == 2
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
 
 
 def test_a_column_that_others_filled_meanwhile_stays(gallery, monkeypatch):
@@ -182,16 +182,16 @@ def test_many_add_one_new_column_at_once(gallery):
 
 def test_dropped_columns_are_gone_and_can_come_again(gallery):
     gallery.add({"id": IDS, "vector": VECTORS, "colour": ["red", "blue"]})
-    assert gallery.drop_columns(["number"]) == ["colour"]
+    assert gallery.maintenance.drop_columns(["number"]) == ["colour"]
     assert gallery._catalog.store.schema.names[:3] == ["id", "source", "v1"]
     assert "number" not in gallery.search(VECTORS[0]).column_names
-    assert gallery.history()[-1].step == "drop columns"
-    assert gallery.history()[-1].note == "'number'"
+    assert gallery.maintenance.history()[-1].step == "drop columns"
+    assert gallery.maintenance.history()[-1].note == "'number'"
     gallery.add({"id": ["z"], "vector": VECTORS[:1], "number": ["now a text"]})
     assert gallery.get(["a", "z"], ["number"])["number"].to_pylist() == [None, "now a text"]
-    assert gallery.drop_columns([]) == ["colour", "number"]
-    assert gallery.drop_columns(("colour", "number")) == []
-    assert gallery.verify().clean
+    assert gallery.maintenance.drop_columns([]) == ["colour", "number"]
+    assert gallery.maintenance.drop_columns(("colour", "number")) == []
+    assert gallery.maintenance.verify().clean
 
 
 @pytest.mark.parametrize("names", [["id"], ["source"], ["v1"], ["v1__origin"], ["number", "v2__basis"], ["nothing"]])
@@ -199,23 +199,23 @@ def test_what_is_no_metadata_is_not_dropped(upgradable, tmp_path, files, names):
     upgradable.upgrade("v2")
     before = files(tmp_path)
     with pytest.raises(InvalidInput, match=r"metadata columns \(number\); found"):
-        upgradable.drop_columns(names)
+        upgradable.maintenance.drop_columns(names)
     assert files(tmp_path) == before
 
 
 def test_a_column_that_orders_a_backfill_is_not_dropped(upgradable):
     upgradable.upgrade("v2", backfill=cs.Backfill(order="column:number"))
     with pytest.raises(InvalidInput, match="orders the backfill of the upgrade to v2"):
-        upgradable.drop_columns(["number"])
+        upgradable.maintenance.drop_columns(["number"])
     upgradable.abort("v2")
-    assert upgradable.drop_columns(["number"]) == []
+    assert upgradable.maintenance.drop_columns(["number"]) == []
 
 
 def test_a_gallery_that_an_earlier_release_let_in_a_backtick_is_repaired(gallery):
     gallery._catalog.store.add_columns([pa.field("a`b", pa.int64())])
     with pytest.raises(cs.CompatStoreError):
         gallery.add({"id": IDS, "vector": VECTORS})
-    assert gallery.drop_columns(["a`b"]) == ["number"]
+    assert gallery.maintenance.drop_columns(["a`b"]) == ["number"]
     assert gallery.add({"id": IDS, "vector": VECTORS}).rows == 2
     assert gallery.search(VECTORS[0], 20).num_rows == 12
 
@@ -251,6 +251,6 @@ def test_an_apps_columns_are_the_apps(tmp_path):
     adopted = cs.Gallery.adopt(path, cs.EmbeddingVersion("v1", dim=4), vector="embedding", id="key")
     assert adopted.search(VECTORS[0], columns=["key", "_score", "Key"]).num_rows == 2
     with pytest.raises(InvalidInput, match=r"an adopted table.*table.drop_columns"):
-        adopted.drop_columns(["Key"])
+        adopted.maintenance.drop_columns(["Key"])
     with pytest.raises(UnknownId):
         adopted.get(["z"])

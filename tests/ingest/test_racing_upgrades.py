@@ -40,7 +40,7 @@ def test_items_get_vectors_in_a_version_whose_upgrade_began_meanwhile(path, oper
     app.add({"id": [item_id(1), "new"], "source": ["changed", "new/0"]}, upsert=True)
     expected = bridge().apply(np.stack([source_vector("changed"), source_vector("new/0")])).vectors
     np.testing.assert_allclose(app.vectors([item_id(1), "new"], "v2"), expected, rtol=1e-5)
-    assert app.verify().clean, "no vector is stale, though nothing was caught up with"
+    assert app.maintenance.verify().clean, "no vector is stale, though nothing was caught up with"
 
 
 def test_items_are_written_without_a_version_that_was_retired_meanwhile(path, operator):
@@ -50,7 +50,7 @@ def test_items_are_written_without_a_version_that_was_retired_meanwhile(path, op
     app.add({"id": [item_id(1), "new"], "source": ["changed", "new/0"]}, upsert=True)
     assert operator.get([item_id(1), "new"], ["source"]).to_pylist() == [{"source": "changed"}, {"source": "new/0"}]
     assert np.isfinite(app.vectors([item_id(1), "new"], "v2")).all()
-    assert app.verify().clean
+    assert app.maintenance.verify().clean
 
 
 def test_an_id_that_somebody_else_adds_meanwhile_is_refused(path, operator):

@@ -29,7 +29,7 @@ def test_metadata_changes_and_nothing_else(halfway):
         {"number": 2, "label": None},
     ]
     assert halfway.cutover("v2").missing == 0
-    assert halfway.verify().clean
+    assert halfway.maintenance.verify().clean
 
 
 @pytest.mark.parametrize("extra", [{"vector": [[0.0] * 4]}, {"v2": [[0.0] * 6]}, {"source": ["x"]}])
@@ -45,7 +45,7 @@ def test_wrong_ids(gallery):
     with pytest.raises(DuplicateIds):
         gallery.update({"id": ["a", "a"], "number": [7, 7]})
     assert gallery.update({"id": [], "number": []}) == 0
-    assert gallery.metadata_schema.names == ["number"]
+    assert gallery.columns.metadata.names == ["number"]
     assert gallery.get(["a"], ["number"])["number"].to_pylist() == [0]
 
 

@@ -235,12 +235,12 @@ def test_every_text_in_every_text(stored, test):
 @pytest.mark.parametrize("text", INJECTIONS, ids=ascii)
 def test_an_injection_stays_a_value(stored, text):
     gallery, items, _ = stored
-    before = gallery.count()
+    before = len(gallery.scan())
     as_key = selected(stored, Term(metadata(text), "=", "no such value"))
     as_value = selected(stored, Term(metadata("a"), "=", text))
     assert as_key == []
     assert as_value == sorted(i for i, item in items.items() if item.get(("metadata", "a")) == text)
-    assert gallery.count() == before
+    assert len(gallery.scan()) == before
 
 
 COLUMNS = {

@@ -217,4 +217,4 @@ async def test_a_pipeline_goes_on_through_an_upgrade(store, path):
     with pytest.raises(cs.CompatStoreError, match="v1"):
         retriever.run(query_embedding=old(TEXTS[0]))
     assert len(store.filter_documents()[0].embedding) == NEW
-    assert manager.verify().clean
+    assert manager.maintenance.verify().clean

@@ -77,7 +77,7 @@ def adopt(database, dtype="float32"):
     source, target = embed(TEXTS, 1), embed(TEXTS, 2)
     v1 = gallery._catalog.recorded().record("v1").version()
     pairs = Pairs(source, target, source_version=v1, target_version=v2)
-    gallery.link(Procrustes().fit(pairs).having_seen(np.array([], np.uint64)))
+    gallery.artifacts.link(Procrustes().fit(pairs).having_seen(np.array([], np.uint64)))
     return gallery
 
 
@@ -269,7 +269,7 @@ def test_a_text_without_a_model_is_a_full_text_query(tmp_path):
     )
     table.create_index("text", config=lancedb.FTS())
     gallery = cs.Gallery.adopt(table, cs.EmbeddingVersion("v1", dim=DIM, metric="l2"), vector="vector", id="key")
-    gallery.derive("v2", metric="cosine", normalised=True)
+    gallery.register("v2", metric="cosine", normalised=True)
     gallery.upgrade("v2")
     found = nearest(ours.connect(tmp_path)["notes"], "scarf")
     assert "scarf" in found["text"]

@@ -133,7 +133,7 @@ def test_an_existing_gallery_keeps_metadata_in_its_columns(path):
     assert [one.metadata for one in store.similarity_search(TEXTS[1], k=1, filter={"label": "y"})] == [{"label": "y"}]
     store.add_texts([TEXTS[2]], [{"label": "z", "n": 1}], ids=["c"])
     assert store.get_by_ids(["c"])[0].metadata == {"label": "z", "n": 1}
-    assert gallery.metadata_schema.names == ["label", "metadata"]
+    assert gallery.columns.metadata.names == ["label", "metadata"]
     assert store.similarity_search("x", filter={"lost": 1}) == []
 
 
@@ -262,4 +262,4 @@ async def test_an_app_goes_on_through_an_upgrade(store, path):
     assert by_vector[0].page_content == TEXTS[3]
     manager.retire("v1")
     await works("v1 retired")
-    assert manager.verify().clean
+    assert manager.maintenance.verify().clean

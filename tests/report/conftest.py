@@ -59,7 +59,7 @@ def gallery_with(path, ids, labels, *, unreadable=0, **columns):
     gallery = cs.Gallery.create(str(path), v1)
     gallery.add({"id": ids, "vector": source, "label": labels, **columns})
     gallery.register(v2)
-    gallery.link(h)
+    gallery.artifacts.link(h)
     gallery.upgrade("v2", backfill=0.3)
     return gallery
 

@@ -64,7 +64,7 @@ def bridged(path, kind, metric, normalised):
     gallery = cs.Gallery.create(str(path / "g.lance"), v1)
     gallery.add({"id": ids, "vector": stored, "number": range(60)})
     gallery.register(v2)
-    gallery.link(Artifact.create(kind, source=Space.of(v1), target=Space.of(v2)))
+    gallery.artifacts.link(Artifact.create(kind, source=Space.of(v1), target=Space.of(v2)))
     gallery.upgrade("v2", backfill=0.4)
     return gallery, native[:3] + np.float32(0.01)
 
@@ -120,7 +120,7 @@ def test_queries_through_an_adapter(tmp_path, linear, vectors):
     gallery = cs.Gallery.create(str(tmp_path / "g.lance"), v1)
     gallery.add({"id": [f"i{n}" for n in range(50)], "vector": vectors(50)})
     gallery.register(v2)
-    gallery.link(linear(v1, v2, "QueryAdapter"))
+    gallery.artifacts.link(linear(v1, v2, "QueryAdapter"))
     with gallery.cache("v2") as cache:
         assert_same(cache, gallery, vectors(2, 6, seed=3), 9, "v2")
 
@@ -170,7 +170,7 @@ def test_after_any_writes(tmp_path_factory, writes, metric, dtype, id_type, k, s
             elif write == "drop":
                 gallery.delete(named(0, added))
             elif write == "optimize":
-                gallery.optimize()
+                gallery.maintenance.optimize()
             else:
                 cache.sync()
             tied = metric == "cosine"  # whole numbers and halves: only its square root is rounded
@@ -180,7 +180,7 @@ def test_after_any_writes(tmp_path_factory, writes, metric, dtype, id_type, k, s
             assert found.table_version == cache.table_version
             assert found.ids.shape == found.distances.shape == (3, min(k, len(gallery)))
         assert len(cache) == len(gallery)
-        assert gallery.cache_size().rows == len(gallery)
+        assert gallery.maintenance.cache_size().rows == len(gallery)
 
 
 @pytest.mark.full
@@ -213,7 +213,7 @@ def test_what_only_moved_keeps_its_place_in_the_graph(at):
     gallery = open_with_encoder(at("upgradable"))
     with gallery.cache("v1") as cache:
         gallery.upgrade("v2", backfill=0.5)  # moves rows, or rewrites the target's columns; v1 stays as it is
-        gallery.optimize()
+        gallery.maintenance.optimize()
         assert_same(cache, gallery, np.ones((2, SOURCE.dim)), version="v1")
         assert cache.waiting == 0
         assert len(cache._state.held[0].graph) == len(gallery)
@@ -260,7 +260,7 @@ def test_an_empty_gallery_fills(tmp_path, vectors):
 def test_memory_is_said_before_it_is_taken_and_bounded(tmp_path, vectors):
     gallery = cs.Gallery.create(str(tmp_path / "g.lance"), cs.EmbeddingVersion("v1", dim=16, metric="l2"))
     gallery.add({"id": [f"an id of some length {n}" for n in range(1000)], "vector": vectors(1000, 16)})
-    said = gallery.cache_size()
+    said = gallery.maintenance.cache_size()
     assert said.total == said.vectors + said.graph + said.ids + said.beside
     assert (said.rows, said.vectors) == (1000, 64_000)
     assert "1000 items in 0.3 MiB" in str(said)
@@ -334,7 +334,7 @@ def test_threads_search_while_rows_are_put_into_the_graph(tmp_path, vectors, mon
 def test_ids_of_every_item_are_found_by_their_own_vectors(at):
     gallery = open_with_encoder(at("ready"))
     with gallery.cache("v2") as cache:
-        there = gallery.native_ids("v2")
+        there = gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist()
         found = cache.nearest(gallery.vectors(there, "v2"), 1)
     assert found.ids[:, 0].tolist() == there
     assert len(there) < len(IDS) == 2 * ROWS

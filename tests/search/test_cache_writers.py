@@ -129,7 +129,7 @@ def test_expected_distances_are_those_of_the_table_version_while_another_process
     gallery.register(v2)
     made = Ridge(penalties=(0.01,)).fit(Pairs(source, native, source_version=v1, target_version=v2))
     curve = Shrinkage((-1.0, 0.0, 1.0, 2.0), (1.2, 1.0, 0.7, 0.5), 1.0)
-    gallery.link(made.amended(figures={"h": {FIGURE: curve.figure()}}))
+    gallery.artifacts.link(made.amended(figures={"h": {FIGURE: curve.figure()}}))
     gallery.upgrade("v2")
     command = [sys.executable, "-c", BACKFILLER, str(tmp_path / "g.lance"), str(tmp_path / "native.npy")]
     writer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)

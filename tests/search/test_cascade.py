@@ -77,7 +77,7 @@ class World:
         rows = range(self.rows)
         gallery.add({"id": IDS[: self.rows], "vector": self.source[: self.rows], "source": sources, "number": rows})
         gallery.register(self.v2)
-        gallery.link(self.transform())
+        gallery.artifacts.link(self.transform())
         return gallery
 
     def transform(self):
@@ -138,7 +138,7 @@ class Reference:
 
     def __init__(self, gallery, world):
         self.gallery, self.world = gallery, world
-        self.native = set(gallery.native_ids("v2"))
+        self.native = set(gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist())
         self.spent, self.failures = 0, Counter()
 
     def distance(self, name, row, vector):
@@ -237,8 +237,11 @@ def test_a_cascade_ranks_as_its_definition_says(
             assert results(found) == expected
             assert sum(map(len, world.model.calls)) <= in_all
             if written:
-                gallery.write_back()
-                assert set(gallery.native_ids("v2")) == reference.native
+                gallery.maintenance.write_back()
+                assert (
+                    set(gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist())
+                    == reference.native
+                )
                 assert gallery.status().upgrades[0].searched.rows == reference.spent
         if state is all_native:
             assert world.model.calls == []
@@ -285,7 +288,7 @@ def test_the_result_says_how_each_item_was_ranked(gallery, world):
     behind = gallery.search(one["v1"], 6, columns=["id"])
     assert found["id"].to_pylist()[4:] == behind["id"].to_pylist()[4:]
     assert found["_distance"].to_pylist()[4:] == behind["_distance"].to_pylist()[4:]
-    gallery.write_back()
+    gallery.maintenance.write_back()
     near = dict(zip(found["id"].to_pylist()[:4], found["_distance"].to_pylist()[:4], strict=True))
     stored = gallery.search(one["v2"], ROWS, "v2", columns=["id"])
     for item, distance in zip(stored["id"].to_pylist(), stored["_distance"].to_pylist(), strict=True):
@@ -345,8 +348,8 @@ def test_a_vector_that_no_search_could_find_is_not_used(gallery, world):
     world.native[PLACE[order[3]]] = np.nan
     found = gallery.search(one, 10, columns=["id"], serving=SOURCE)["id"].to_pylist()
     assert found[3] == order[3]
-    gallery.write_back()
-    assert len(gallery.native_ids("v2")) == 9
+    gallery.maintenance.write_back()
+    assert len(gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist()) == 9
 
 
 def test_an_item_without_a_source_keeps_its_place(world, tmp_path):
@@ -368,7 +371,7 @@ def test_nothing_is_written_where_that_is_asked_for(gallery, world, files, tmp_p
     assert sum(map(len, world.model.calls)) == 7
     assert found["_version"].to_pylist().count("v2") == 7
     assert gallery.search(world.query(), 10, serving=asked).equals(found)
-    assert gallery.write_back() == type(gallery.write_back())(rows=0, waiting=0)
+    assert gallery.maintenance.write_back() == type(gallery.maintenance.write_back())(rows=0, waiting=0)
     assert files(tmp_path / "gallery.lance") == before
 
 
@@ -413,7 +416,7 @@ def test_an_upgrade_that_is_over_is_searched_without_a_cascade(gallery, world):
     world.model.calls.clear()
     assert isinstance(gallery.explain(one, serving=SOURCE), SearchPlan)
     assert gallery.search(one, 5, serving=SOURCE).equals(gallery.search(one["v2"], 5))
-    assert gallery.write_back().waiting == 0
+    assert gallery.maintenance.write_back().waiting == 0
     assert world.model.calls == []
 
 
@@ -436,20 +439,22 @@ def test_an_apps_table_keeps_its_rows_where_they_are(world, tmp_path):
     lance.write_dataset(pa.table(columns), str(path))
     gallery = cs.Gallery.adopt(str(path), world.v1, vector="embedding", id="key", source="from")
     gallery.register(world.v2)
-    gallery.link(world.transform())
+    gallery.artifacts.link(world.transform())
     gallery.upgrade("v2")
     world.model.calls.clear()
     fragments = [fragment.fragment_id for fragment in lance.dataset(str(path)).get_fragments()]
     found = gallery.search(world.query(), 10, serving=SOURCE)
     assert set(found["_version"].to_pylist()) == {"v2"}
-    assert gallery.write_back().rows == 10
+    assert gallery.maintenance.write_back().rows == 10
     assert gallery.search(world.query(), 10, serving=SOURCE).equals(found)
     assert len(world.model.calls) == 1
     assert gallery.status().upgrades[0].staged == 10
     assert [fragment.fragment_id for fragment in lance.dataset(str(path)).get_fragments()] == fragments
     gallery.upgrade("v2")
-    assert sorted(gallery.native_ids("v2")) == sorted(found["key"].to_pylist())
+    assert sorted(
+        gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist()
+    ) == sorted(found["key"].to_pylist())
     assert np.allclose(
         gallery.vectors(found["key"].to_pylist(), "v2"), world.native[[PLACE[i] for i in found["key"].to_pylist()]]
     )
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean

@@ -33,7 +33,7 @@ def gallery(tmp_path_factory):
     notes = [texts[number % len(texts)] for number in range(ROWS)]
     made.add({"id": ids, "vector": vectors, "tenant": tenants, "n": range(ROWS), "note": notes})
     made.register(v2)
-    made.link(Artifact.create("Identity", source=Space.of(v1), target=Space.of(v2)))
+    made.artifacts.link(Artifact.create("Identity", source=Space.of(v1), target=Space.of(v2)))
     made.upgrade("v2", backfill=0.5)
     assert len(made.explain(version="v2").parts) == 2
     return made

@@ -118,7 +118,7 @@ def test_vectors_of_other_types(tmp_path, dtype):
     gallery = cs.Gallery.create(str(tmp_path / "g.lance"), cs.EmbeddingVersion("v1", dim=8, metric="cosine"))
     gallery.add({"id": [f"it's {n}" for n in range(30)], "vector": random.normal(size=(30, 8))})
     gallery.register(cs.EmbeddingVersion("v2", dim=16, metric="cosine", dtype=dtype))
-    gallery.link(transform(source=8, target=16), "v1", "v2")
+    gallery.artifacts.link(transform(source=8, target=16), "v1", "v2")
     gallery.upgrade("v2")
     query = random.normal(size=16)
     if dtype == "bits":
@@ -160,7 +160,7 @@ def test_vectors_of_any_length_are_refused_where_lengths_count(tmp_path):
     tensors = {f"h.{name}": np.ones(shape, np.float32) for name, shape in network.shapes().items()}
     space = Space(dim=SHORT)
     made = {"networks": {"h": network}, "tensors": tensors, "figures": {"h": {FIGURE: SHRINKAGE.figure()}}}
-    gallery.link(Artifact.create("ForwardTransform", source=space, target=space, **made), "v1", "v2")
+    gallery.artifacts.link(Artifact.create("ForwardTransform", source=space, target=space, **made), "v1", "v2")
     gallery.upgrade("v2")
     with pytest.raises(UpgradeError, match="unit length, or cosine"):
         gallery.search(np.ones(SHORT), version="v2", serving=cs.Expected())
@@ -228,8 +228,8 @@ def test_searches_go_on_where_another_transform_has_taken_the_place_of_the_one_t
     world.gallery.cutover("v2", serving="expected")
     world.gallery.rollback("v2")
     other = transform(seed=1, shrinkage=None)
-    world.gallery.link(other, "v1", "v2")
-    world.gallery.upgrade("v2", via=other.id)
+    world.gallery.artifacts.link(other, "v1", "v2")
+    world.gallery.upgrade("v2", transform=other.id)
     query = world.queries[0]
     assert ids(world, query, version="v2") == ids(world, query, version="v2", serving="single")
     world.gallery.cutover("v2")
@@ -262,7 +262,7 @@ def test_a_cache_ranks_by_expected_distances_through_an_upgrade(tmp_path, metric
         asked = {"version": "v2", "where": "even", "columns": ["id"], "serving": doubting}
         assert where == gallery.search(world.queries[0], k=3, **asked)["id"].to_pylist()
         gallery.delete([1, 2])
-        gallery.optimize()
+        gallery.maintenance.optimize()
         cache.sync()
         same(cache, world, serving=doubting)
         gallery.cutover("v2")

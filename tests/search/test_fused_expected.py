@@ -187,7 +187,7 @@ def test_artifacts_that_made_nothing_do_not_stand_in_the_way(tmp_path):
         transform(seed=5, shrinkage=None),
         transform(seed=6, shrinkage=replace(SHRINKAGE, factors=(9, 3, 0))),
     ):
-        world.gallery.link(other, "v1", "v2")
+        world.gallery.artifacts.link(other, "v1", "v2")
         world.gallery = cs.Gallery.open(world.gallery.status().gallery)
         assert search_as_one(world, fusion, slice(0, 4), 7).equals(found)
     record = world.gallery._catalog.recorded().artifacts[other.id]

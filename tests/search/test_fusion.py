@@ -72,7 +72,7 @@ def begun(folder, numbers, metric="cosine", dtype="float32", seed=0, rows=ROWS):
     gallery = cs.Gallery.create(str(Path(folder, "gallery.lance")), v1)
     gallery.add({"id": IDS[:rows], "vector": numbers.source[:rows], "number": range(rows)})
     gallery.register(v2)
-    gallery.link(transform(v1, v2, seed))
+    gallery.artifacts.link(transform(v1, v2, seed))
     return gallery
 
 
@@ -174,7 +174,7 @@ def fused_distance(fusion, source, target, native):
 
 def reference(gallery, fusion, queries, row, *, among):
     """Id -> fused distance of the items of `among` that have a vector, comparing with every one."""
-    live = set(gallery.native_ids()) & set(among)
+    live = set(gallery.scan([gallery.columns.id], native=[]).to_arrow()[gallery.columns.id].to_pylist()) & set(among)
     ids = sorted(live)
     metrics = {name: gallery.version(name).metric for name in ("v1", "v2")}
     vectors = {name: gallery.vectors(ids, name) for name in ("v1", "v2")}
@@ -280,7 +280,7 @@ def test_very_many_equal_items_end_a_search(tmp_path, monkeypatch):
     gallery = cs.Gallery.create(str(tmp_path / "equal.lance"), cs.EmbeddingVersion("v1", dim=3, metric="cosine"))
     gallery.add({"id": ids, "vector": np.tile(vector, (rows, 1))})
     gallery.register(cs.EmbeddingVersion("v2", dim=3, metric="cosine", encoder=encoder))
-    gallery.link(transform(gallery.version("v1"), gallery.version("v2"), 0))
+    gallery.artifacts.link(transform(gallery.version("v1"), gallery.version("v2"), 0))
     gallery.upgrade("v2", backfill=1.0)
     monkeypatch.setattr(module, "first_depth", lambda items, k: 10)
     found = search(gallery, FUSION, {"v1": vector[None], "v2": vector[None]}, 5)
@@ -298,7 +298,7 @@ def test_models_that_know_nothing_of_each_other_are_searched_to_the_end(tmp_path
     gallery = cs.Gallery.create(str(tmp_path / "apart.lance"), cs.EmbeddingVersion("v1", dim=8, metric="cosine"))
     gallery.add({"id": ids, "vector": source})
     gallery.register(cs.EmbeddingVersion("v2", dim=8, metric="cosine", encoder=encoder))
-    gallery.link(transform(gallery.version("v1"), gallery.version("v2"), 0))
+    gallery.artifacts.link(transform(gallery.version("v1"), gallery.version("v2"), 0))
     gallery.upgrade("v2", backfill=1.0)
     queries = {name: rng.normal(size=(5, 8)).astype("f4") for name in ("v1", "v2")}
     monkeypatch.setattr(module, "first_depth", lambda items, k: 2 * k)
@@ -321,7 +321,7 @@ def test_versions_of_bits_are_searched_to_the_end_too(tmp_path, monkeypatch):
     gallery = cs.Gallery.create(str(tmp_path / "bits.lance"), cs.EmbeddingVersion("v1", **kinds))
     gallery.add({"id": ids, "vector": source})
     gallery.register(cs.EmbeddingVersion("v2", encoder=encoder, **kinds))
-    gallery.link(transform(gallery.version("v1"), gallery.version("v2"), 0))
+    gallery.artifacts.link(transform(gallery.version("v1"), gallery.version("v2"), 0))
     gallery.upgrade("v2", backfill=0.5)
     queries = {name: rng.normal(size=(4, 16)).astype("f4") for name in ("v1", "v2")}
     monkeypatch.setattr(module, "first_depth", lambda items, k: 2 * k)
@@ -354,12 +354,12 @@ def numbers():
 def test_the_result_says_how_the_vector_came_about_and_holds_the_columns_that_were_asked_for(tmp_path, numbers):
     gallery = begun(tmp_path, numbers)
     part_native(gallery, tmp_path, numbers)
-    (artifact,) = gallery.artifacts()
+    (artifact,) = gallery.artifacts
     found = search(gallery, FUSION, one_query(numbers.queries, 0), ROWS, columns=["number", "id"])
     assert found.column_names == ["number", "id", "_distance", "_version", "_origin"]
     assert found["_distance"].type == pa.float32()
     assert set(found["_version"].to_pylist()) == {"v2"}
-    natives = set(gallery.native_ids("v2"))
+    natives = set(gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist())
     for item, origin in zip(found["id"].to_pylist(), found["_origin"].to_pylist(), strict=True):
         assert origin == "native" if item in natives else artifact.id.startswith(origin)
 
@@ -403,9 +403,9 @@ def test_an_apps_table_is_searched_by_its_own_columns(tmp_path, numbers):
     v1, v2 = versions(numbers, "cosine", "float32")
     gallery = cs.Gallery.adopt(str(path), v1, vector="embedding", id="key")
     gallery.register(v2)
-    gallery.link(transform(v1, v2, 0))
+    gallery.artifacts.link(transform(v1, v2, 0))
     gallery.upgrade("v2", backfill=0.4)
-    natives = set(gallery.native_ids("v2"))
+    natives = set(gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist())
     found = search(gallery, FUSION, one_query(numbers.queries, 0), 9, EVEN, columns=["key", "embedding"])
     stored = gallery.vectors(IDS, "v2")
     distances = {
@@ -432,7 +432,7 @@ def test_a_vector_without_a_direction_counts_as_missing(tmp_path, numbers):
     v1, v2 = versions(numbers, "cosine", "float32")
     gallery = cs.Gallery.adopt(str(path), v1, vector="embedding", id="key")
     gallery.register(v2)
-    gallery.link(transform(v1, v2, 0))
+    gallery.artifacts.link(transform(v1, v2, 0))
     gallery.upgrade("v2", backfill=1.0)
     found = search(gallery, FUSION, one_query(numbers.queries, 0), ROWS, columns=["key"])
     assert sorted(found["key"].to_pylist()) == IDS

@@ -77,7 +77,7 @@ class World:
         self.key = "key" if adopted else "id"
         self.gallery.register(v2)
         self.adapter = self.artifact(v1, v2, random) if kind else None
-        self.bridge = self.gallery.link(self.adapter) if kind else ""
+        self.bridge = self.gallery.artifacts.link(self.adapter) if kind else ""
         limits = {"share": share} if kind else {"share": 1.0, "max_rows": int(share * ROWS)}
         self.gallery.upgrade("v2", backfill=cs.Backfill(**limits))
         if share and not adopted:
@@ -94,7 +94,11 @@ class World:
 
     def known(self, version):
         """Ids that have a vector of a version."""
-        return set(self.gallery.native_ids(version))
+        return set(
+            self.gallery.scan([self.gallery.columns.id], native=[version])
+            .to_arrow()[self.gallery.columns.id]
+            .to_pylist()
+        )
 
     def asked(self, seed):
         """A query in both versions."""

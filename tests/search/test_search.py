@@ -110,7 +110,7 @@ def test_an_index_finds_the_same_when_all_of_it_is_searched(tmp_path):
     matrix = random(600, DIM, 3)
     ids = [str(number) for number in range(600)]
     gallery.add({"id": ids, "vector": matrix})
-    gallery.create_index(kind="IVF_FLAT", num_partitions=1)
+    gallery.maintenance.index().create(kind="IVF_FLAT", num_partitions=1)
     gallery.add({"id": ["new"], "vector": QUERIES[:1]})
     assert gallery.search(QUERIES[0], 1).column("id").to_pylist() == ["new"], "rows after the index are found too"
     gallery.delete(["new"])
@@ -122,7 +122,7 @@ def test_a_query_adapter_searches_the_source_at_once(tmp_path, linear):
     target = cs.EmbeddingVersion("v2", dim=20, metric="l2")
     adapter = linear(gallery.version("v1"), target, "QueryAdapter")
     gallery.register(target)
-    gallery.link(adapter)
+    gallery.artifacts.link(adapter)
     query = random(1, 20, 4)
     found = gallery.search(query[0], 8, version="v2")
     assert_nearest(found, DISTANCES["l2"](adapter.apply(query).vectors, MATRIX)[0], 8)
@@ -137,7 +137,7 @@ def test_a_compatible_model_searches_the_source_as_it_is_and_new_rows_beside_it(
     encoder = cs.encoders.Precomputed(dict(zip(IDS, native, strict=True)))
     target = cs.EmbeddingVersion("v2", dim=DIM, metric="l2", encoder=encoder)
     gallery.register(target)
-    gallery.link(Artifact.create("Identity", source=Space.of(gallery.version("v1")), target=Space.of(target)))
+    gallery.artifacts.link(Artifact.create("Identity", source=Space.of(gallery.version("v1")), target=Space.of(target)))
     distances = DISTANCES["l2"](QUERIES[:1], MATRIX)[0]
     assert_nearest(gallery.search(QUERIES[0], 9, version="v2"), distances, 9)
 
@@ -170,8 +170,8 @@ def test_two_parts_never_find_an_item_twice(tmp_path, linear, monkeypatch):
         gallery.add({"id": [f"more-{part}-{i}" for i in range(20)], "vector": random(20, DIM, 6 + part)})
     source, target = gallery.version("v1"), cs.EmbeddingVersion("v2", dim=20, metric="l2")
     gallery.register(target)
-    gallery.link(linear(source, target, "QueryAdapter"))
-    gallery.link(linear(source, target))
+    gallery.artifacts.link(linear(source, target, "QueryAdapter"))
+    gallery.artifacts.link(linear(source, target))
     asked = iter([False, False, True])
     with pytest.raises(cs.errors.Interrupted):
         gallery.upgrade("v2", should_stop=lambda: next(asked))

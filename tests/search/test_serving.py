@@ -135,7 +135,7 @@ def test_the_weight_grows_with_the_native_share(world, hopped):
     assert plan.fusion.source == fusion.source
     hopped.upgrade("v2", backfill=1.0)
     assert hopped.explain(world.both(), serving="fused").version == "v2"
-    notes = [entry.note for entry in hopped.history() if entry.step == "fuse"]
+    notes = [entry.note for entry in hopped.maintenance.history() if entry.step == "fuse"]
     assert len(notes) == 3
     assert "for a native share of 0.5" in notes[1]
 
@@ -155,9 +155,9 @@ def test_a_choice_of_the_same_weight_is_followed_too(hopped):
 
 
 def test_an_upgrade_that_changes_no_share_writes_no_step(fused):
-    steps = len(fused.history())
+    steps = len(fused.maintenance.history())
     fused.upgrade("v2")
-    assert len(fused.history()) == steps
+    assert len(fused.maintenance.history()) == steps
 
 
 @pytest.mark.full

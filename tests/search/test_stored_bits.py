@@ -34,7 +34,7 @@ def gallery_of(tmp_path, **version):
 def test_distances_are_those_of_the_metric_between_signs(tmp_path, metric, index):
     gallery = gallery_of(tmp_path, metric=metric)
     if index:
-        built = gallery.create_index(kind=index, num_partitions=4)
+        built = gallery.maintenance.index().create(kind=index, num_partitions=4)
         assert (built.kind, built.metric) == (index, "hamming")
     nearest = np.sort(DISTANCES[metric], axis=1)[:, :8]
     everything = cs.SearchSettings(nprobes=4, refine=5) if index else None
@@ -64,7 +64,7 @@ def test_what_is_kept_is_a_32nd_of_the_bytes_and_can_be_written_back(tmp_path):
     gallery.add(rows)
     gallery.add({"id": ["packed"], "vector": np.packbits(VECTORS[:1] > 0, axis=1)})
     np.testing.assert_array_equal(gallery.vectors([*IDS[:3], "packed"]), SIGNS[[0, 1, 2, 0]])
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
 
 
 @pytest.mark.parametrize(
@@ -88,26 +88,26 @@ def test_what_has_no_signs_is_refused(tmp_path, vectors, error):
 def test_an_index_that_lance_has_not_for_bytes_is_refused(tmp_path, kind):
     gallery = gallery_of(tmp_path)
     with pytest.raises(InvalidInput, match="expected IVF_FLAT, for bits"):
-        gallery.create_index(kind=kind)
-    assert not gallery.index().status().kind
+        gallery.maintenance.index().create(kind=kind)
+    assert not gallery.maintenance.index().status().kind
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("source", ["IVF_PQ", "IVF_HNSW_SQ"])
 def test_an_upgrade_to_bits_gets_an_index_that_there_is(tmp_path, source):
     gallery = gallery_of(tmp_path, dtype="float32")
-    gallery.create_index(kind=source, num_partitions=2)
-    gallery.derive("codes", dtype="bits")
-    (built,) = [step for step in gallery.plan("codes").steps if step.name == "index"]
+    gallery.maintenance.index().create(kind=source, num_partitions=2)
+    gallery.register("codes", dtype="bits")
+    (built,) = [step for step in gallery.upgrade("codes", dry_run=True).steps if step.name == "index"]
     assert "IVF_FLAT" in built.note
     gallery.upgrade("codes")
-    status = gallery.index("codes").status()
+    status = gallery.maintenance.index("codes").status()
     assert (status.kind, status.indexed_rows) == ("IVF_FLAT", ITEMS)
     assert status.recall > 0.9
     gallery.add({"id": ["late"], "vector": VECTORS[:1]})
-    assert gallery.index("codes").refresh().added == 1
+    assert gallery.maintenance.index("codes").refresh().added == 1
     gallery.cutover("codes")
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
 
 
 @pytest.mark.full
@@ -138,7 +138,7 @@ def test_beside_an_app_s_column_of_as_many_bytes_bits_are_refused(tmp_path):
     gallery.register(cs.EmbeddingVersion("v2", dim=64, dtype="bits", encoder=Precomputed({"item-000": VECTORS[0]})))
     with pytest.raises(InvalidInput, match="LanceDB tells vectors by it"):
         gallery.upgrade("v2", backfill=1.0)
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
 
 
 def test_of_neighbours_that_are_as_near_any_counts():

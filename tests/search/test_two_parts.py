@@ -42,7 +42,7 @@ def make(folder, kind, metric, *, seed=0, share=0.4, normalised=True):
     gallery = cs.Gallery.create(str(Path(folder, "gallery.lance")), v1)
     gallery.add({"id": IDS, "vector": stored, "number": range(ROWS)})
     gallery.register(v2)
-    gallery.link(Artifact.create(kind, source=Space.of(v1), target=Space.of(v2)))
+    gallery.artifacts.link(Artifact.create(kind, source=Space.of(v1), target=Space.of(v2)))
     gallery.upgrade("v2", backfill=cs.Backfill(share=share, seed=seed))
     return gallery, stored, native
 
@@ -110,14 +110,14 @@ def test_a_condition_holds_in_both_parts(tmp_path):
 @pytest.mark.full
 def test_a_compatible_model_is_cut_over_to_at_once_and_its_source_kept_until_all_is_native(tmp_path):
     gallery, _, native = make(tmp_path, "Prefix", "cosine", share=0.0)
-    assert gallery.plan("v2").warnings[0].startswith("nothing transforms v1")
-    assert gallery.check_cutover("v2") == 0
+    assert gallery.upgrade("v2", dry_run=True).warnings[0].startswith("nothing transforms v1")
+    assert gallery.cutover("v2", dry_run=True).missing == 0
     assert gallery.cutover("v2").missing == 0
     status = {version.name: version for version in gallery.status().versions}
     assert (status["v2"].native, status["v2"].bridged, status["v2"].missing) == (0, ROWS, 0)
     query = np.random.default_rng(1).normal(size=LONG).astype(np.float32)
     assert gallery.search(query, ROWS).num_rows == ROWS
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
     with pytest.raises(cs.errors.RowsMissing, match=f"{ROWS} items"):
         gallery.retire("v1")
     gallery.upgrade("v2", backfill=0.5)
@@ -131,7 +131,7 @@ def test_an_item_without_any_vector_stands_in_the_way(tmp_path):
     gallery, _, _ = make(tmp_path, "Identity", "cosine", share=0.0)
     vector = np.full((1, SHORT), SHORT**-0.5, np.float32)
     gallery.add({"id": ["new"], "v2": vector, "vector": vector})
-    assert gallery.check_cutover("v2") == 0
+    assert gallery.cutover("v2", dry_run=True).missing == 0
     gallery.cutover("v2")
     gallery.rollback()
     assert gallery.status().missing == 0
@@ -139,8 +139,8 @@ def test_an_item_without_any_vector_stands_in_the_way(tmp_path):
 
 def test_via_names_the_bridge_or_is_refused(tmp_path):
     gallery, _, _ = make(tmp_path, "Identity", "cosine", share=0.0)
-    (artifact,) = gallery.artifacts()
-    assert gallery.plan("v2", via=artifact.id).path == ()
+    (artifact,) = gallery.artifacts
+    assert gallery.upgrade("v2", transform=artifact.id, dry_run=True).path == ()
 
 
 @pytest.mark.full
@@ -156,7 +156,7 @@ def test_natives_whose_source_vectors_crowd_around_the_query_hide_no_item(tmp_pa
     gallery = cs.Gallery.create(str(tmp_path / "gallery.lance"), v1)
     gallery.add({"id": IDS, "vector": angles, "urgency": -number.astype(float)})
     gallery.register(v2)
-    gallery.link(Artifact.create("Prefix", source=Space.of(v1), target=Space.of(v2)))
+    gallery.artifacts.link(Artifact.create("Prefix", source=Space.of(v1), target=Space.of(v2)))
     gallery.upgrade("v2", backfill=cs.Backfill(share=0.75, order="column:urgency"))
     is_native = natives_of(gallery)
     assert is_native[:45].all()

@@ -29,7 +29,7 @@ def waiting_database(tmp_path_factory):
         gallery = cs.Gallery.create(f"{folder}/app-db#{name}", V1)
         gallery.add({"id": ids[name], "vector": matrix})
         gallery.register(v2)
-        gallery.link(bridge)
+        gallery.artifacts.link(bridge)
     cs.Gallery.create(f"{folder}/app-db#notes", V1)
     return folder / "app-db"
 

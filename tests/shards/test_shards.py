@@ -197,7 +197,7 @@ def test_several_upgrades_want_the_target_named(shards):
     assert [shard.state for shard in shards.status().shards] == ["ready", "", ""]
     other = shards.gallery(shards.addresses[1])
     other.register(cs.EmbeddingVersion("v3", dim=4, metric="l2", model="third"))
-    other.link(cs.Artifact.create("Identity", source=space("v1"), target=space("v3", "third")))
+    other.artifacts.link(cs.Artifact.create("Identity", source=space("v1"), target=space("v3", "third")))
     assert shards.status("v3").shards[0].error == "v3 is not registered"
 
 

@@ -44,7 +44,7 @@ def template(tmp_path_factory):
     table = lancedb.connect(folder).create_table("photos", rows())
     gallery = cs.Gallery.adopt(table, V1, vector="vector", id="key", source="text")
     gallery.register(V2)
-    gallery.link(artifact(V1, V2))
+    gallery.artifacts.link(artifact(V1, V2))
     gallery.upgrade("v2")
     return folder
 
@@ -63,17 +63,17 @@ def verbs(active):
         "add": lambda g: g.add({"id": ["new"], "vector": QUERY[active][None]}),
         "upsert": lambda g: g.add({"id": ["k1"], "vector": QUERY[active][None]}, upsert=True),
         "delete": lambda g: g.delete(["k1"]),
-        "plan": lambda g: g.plan("v2"),
+        "plan": lambda g: g.upgrade("v2", dry_run=True),
         "evaluate": lambda g: g.evaluate("v2", sample=20),
         "upgrade": lambda g: g.upgrade("v2"),
-        "check cutover": lambda g: g.check_cutover("v2"),
+        "check cutover": lambda g: g.cutover("v2", dry_run=True).missing,
         "cutover": lambda g: g.cutover("v2"),
         "abort": lambda g: g.abort("v2"),
         "status": lambda g: g.status(),
         "report": lambda g: g.report("v2"),
-        "native ids": lambda g: g.native_ids("v1"),
-        "unbackfillable": lambda g: g.unbackfillable("v2"),
-        "create index": lambda g: g.create_index("v1"),
+        "native ids": lambda g: g.scan([g.columns.id], native=["v1"]).to_arrow()[g.columns.id].to_pylist(),
+        "unbackfillable": lambda g: g.maintenance.unbackfillable("v2"),
+        "create index": lambda g: g.maintenance.index("v1").create(),
     }
 
 
@@ -137,13 +137,15 @@ def test_lost_columns_are_one_error_with_a_way_out_that_works(database, damage):
         else:
             assert reads & set(refused)
         assert {"add", "upsert", "upgrade", "cutover", "status", "plan"} <= set(refused)
-    findings = [finding for finding in cs.Gallery.open(path).verify().findings if finding.check == "columns"]
+    findings = [
+        finding for finding in cs.Gallery.open(path).maintenance.verify().findings if finding.check == "columns"
+    ]
     assert (findings[0].what, findings[0].severity) == (found, "error")
     assert fix in findings[0].repair
     carry_out(path, findings[0].repair)
     gallery = cs.Gallery.open(path)
     gallery.upgrade("v2")
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
     assert gallery.cutover("v2").missing == 0
 
 
@@ -156,7 +158,7 @@ def test_lost_columns_of_the_active_version_lead_back(database):
     assert isinstance(error, TableChanged)
     carry_out(path, error.fix)
     assert cs.Gallery.open(path).active == "v1"
-    assert cs.Gallery.open(path).verify().clean
+    assert cs.Gallery.open(path).maintenance.verify().clean
 
 
 @pytest.mark.full
@@ -182,7 +184,7 @@ def test_a_table_that_is_made_again_in_the_middle(database, mode):
             cs.Gallery.open(path)
         cs.Gallery.adopt(path, V1, vector="vector", id="key")
     gallery = cs.Gallery.open(path)
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
     assert gallery.search(QUERY["v1"], k=2).num_rows == 2
 
 
@@ -245,11 +247,11 @@ def test_the_longest_name_goes_through_a_whole_upgrade(tmp_path):
     encoder = cs.encoders.Precomputed({f"k{n}": np.arange(1, 41) + n for n in range(20)})
     version = cs.EmbeddingVersion(name, dim=40, encoder=encoder)
     gallery.register(version)
-    gallery.link(artifact(V1, version))
+    gallery.artifacts.link(artifact(V1, version))
     assert gallery.upgrade(name, backfill=cs.Backfill(share=0.5, write_mode="rewrite_columns")).backfilled == 10
     gallery.cutover(name)
     gallery.retire("v1")
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
 
 
 @pytest.mark.parametrize(

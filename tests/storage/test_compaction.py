@@ -72,7 +72,7 @@ def test_a_merge_leaves_deleted_rows_out_and_indexes_complete(gallery, vectors, 
     path = str(tmp_path / "gallery.lance")
     more = vectors(400, seed=1)
     gallery.add({"id": [f"m{n}" for n in range(400)], "vector": more})
-    gallery.create_index(kind="IVF_FLAT", num_partitions=1)
+    gallery.maintenance.index().create(kind="IVF_FLAT", num_partitions=1)
     gallery.delete(["a", "m3"])
     store = Store.open(locate(path))
     table = store.writer()

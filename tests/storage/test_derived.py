@@ -32,7 +32,7 @@ def gallery_of(tmp_path, vectors=VECTORS, **version):
 
 
 def derivations(gallery):
-    return [(artifact.source, artifact.target) for artifact in gallery.artifacts() if artifact.kind == "Derivation"]
+    return [(artifact.source, artifact.target) for artifact in gallery.artifacts if artifact.kind == "Derivation"]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_what_cannot_be_derived_is_refused_and_nothing_is_written(tmp_path, sett
     gallery.register(cs.EmbeddingVersion("known", dim=DIM, model="another"))
     before = lance.dataset(str(tmp_path / "g.lance")).version
     with pytest.raises(error, match=told):
-        gallery.derive("short", **settings)
+        gallery.register("short", **settings)
     assert lance.dataset(str(tmp_path / "g.lance")).version == before
     assert gallery.versions() == ("v1", "known")
 
@@ -72,7 +72,7 @@ def test_what_cannot_be_derived_is_refused_and_nothing_is_written(tmp_path, sett
 @pytest.mark.parametrize(("name", "error"), [("v1", AlreadyExists), ("a-b", InvalidName), ("vector", InvalidName)])
 def test_names_are_those_that_a_version_can_have(tmp_path, name, error):
     with pytest.raises(error):
-        gallery_of(tmp_path).derive(name, dim=4)
+        gallery_of(tmp_path).register(name, dim=4)
 
 
 def test_other_lengths_are_counted(tmp_path):
@@ -80,8 +80,8 @@ def test_other_lengths_are_counted(tmp_path):
     vectors[[3, 7, 20]] *= 1.01
     gallery = gallery_of(tmp_path, vectors)
     with pytest.raises(InvalidInput, match="found 3 of 40 that are not"):
-        gallery.derive("dots", metric="dot")
-    gallery.derive("dots", metric="dot", normalised=True)
+        gallery.register("dots", metric="dot")
+    gallery.register("dots", metric="dot", normalised=True)
     assert gallery.upgrade("dots").missing == 0
 
 
@@ -116,7 +116,7 @@ def test_any_other_version_is_not_recognised(tmp_path, version):
     gallery.register(version)
     assert derivations(gallery) == []
     with pytest.raises(UnknownArtifact):
-        gallery.plan("v2", learn=None)
+        gallery.upgrade("v2", learn=None, dry_run=True)
 
 
 def test_a_derivation_does_not_make_natives_of_another_model(tmp_path):
@@ -125,27 +125,27 @@ def test_a_derivation_does_not_make_natives_of_another_model(tmp_path):
     gallery.register(other)
     made = Artifact.create("Derivation", source=Space.of(gallery.version("v1")), target=Space.of(other))
     with pytest.raises(Incompatible, match="compatstore derive GALLERY NAME --of v1 --dim 8"):
-        gallery.link(made, "v1", "v2")
+        gallery.artifacts.link(made, "v1", "v2")
     bare = Artifact.create("Derivation", source=Space(dim=DIM), target=Space(dim=8))
     with pytest.raises(Incompatible):
-        gallery.link(bare, "v1", "v2")
+        gallery.artifacts.link(bare, "v1", "v2")
 
 
 def test_a_derivation_that_was_unlinked_is_linked_again(tmp_path):
     gallery = gallery_of(tmp_path)
-    gallery.derive("short", dim=8)
-    (record,) = gallery.artifacts()
+    gallery.register("short", dim=8)
+    (record,) = gallery.artifacts
     again = gallery._catalog.artifact(record.id)
-    gallery.unlink(record.id)
-    assert gallery.link(again) == record.id
+    gallery.artifacts.unlink(record.id)
+    assert gallery.artifacts.link(again) == record.id
     assert gallery.upgrade("short").transformed == ITEMS
 
 
 def test_the_registry_reads_back_what_a_version_is_derived_of(tmp_path):
     gallery = gallery_of(tmp_path, model="m@1", dtype="float16")
-    gallery.derive("short", dim=8, normalised=True)
+    gallery.register("short", dim=8, normalised=True)
     gallery.upgrade("short")
-    gallery.derive("codes", of="short", dtype="bits")
+    gallery.register("codes", of="short", dtype="bits")
     records = cs.Gallery.open(str(tmp_path / "g.lance"))._catalog.registry().versions
     step = cs.Derivation(dim=8, normalise=True, read_as="float16")
     again = cs.Derivation(dim=8, read_as="float16")
@@ -163,11 +163,11 @@ def test_a_version_of_an_app_can_be_derived_of(tmp_path):
     rows = [{"key": id, "embedding": vector} for id, vector in zip(IDS, VECTORS, strict=True)]
     table = lancedb.connect(str(tmp_path / "db")).create_table("notes", rows)
     gallery = cs.Gallery.adopt(table, cs.EmbeddingVersion("v1", dim=DIM), vector="embedding", id="key")
-    gallery.derive("short", dim=8, normalised=True)
-    gallery.derive("codes", dtype="bits")
+    gallery.register("short", dim=8, normalised=True)
+    gallery.register("codes", dtype="bits")
     for name in ("short", "codes"):
         assert gallery.upgrade(name).transformed == ITEMS
-        assert gallery.native_ids(name) == IDS
+        assert gallery.scan([gallery.columns.id], native=[name]).to_arrow()[gallery.columns.id].to_pylist() == IDS
     np.testing.assert_array_equal(gallery.vectors(IDS, "codes"), np.where(VECTORS > 0, 1, -1))
     assert (
         lancedb.connect(str(tmp_path / "db")).open_table("notes").search(VECTORS[3]).limit(1).to_list()[0]["key"]
@@ -176,4 +176,4 @@ def test_a_version_of_an_app_can_be_derived_of(tmp_path):
     gallery.cutover("short")
     table.add([{"key": "late", "embedding": VECTORS[0] + 1}])
     assert gallery.upgrade("short").transformed == 1
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean

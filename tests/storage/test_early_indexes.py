@@ -18,11 +18,11 @@ def test_it_is_looked_at_refreshed_and_verified(tmp_path):
         packed.extractall(tmp_path, filter="data")
     version = cs.EmbeddingVersion("v1", dim=8, metric="l2")
     gallery = cs.Gallery.adopt(f"{tmp_path}#a", version, vector="vec", id="key")
-    assert gallery.index("v1").status().kind == "IVF_FLAT"
-    assert gallery.verify().clean
+    assert gallery.maintenance.index("v1").status().kind == "IVF_FLAT"
+    assert gallery.maintenance.verify().clean
     gallery.add({"key": ["new"], "vector": np.ones((1, 8), np.float32)})
-    gallery.index("v1").refresh()
-    status = gallery.index("v1").status()
+    gallery.maintenance.index("v1").refresh()
+    status = gallery.maintenance.index("v1").status()
     assert (status.indexed_rows, status.unindexed_rows) == (301, 0)
     assert 0 <= status.changed <= 1
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean

@@ -107,4 +107,4 @@ def test_wherever_a_file_is_cut_it_is_not_committed(tmp_path, vectors):
     done = run_confined(CUT, words=(path,))
     assert done.returncode == 0, done.stderr
     assert [line.split()[0] for line in done.stdout.splitlines()] == ["1", "20", "60", "300", "2000"]
-    assert cs.Gallery.open(path).verify().clean
+    assert cs.Gallery.open(path).maintenance.verify().clean

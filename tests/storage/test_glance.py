@@ -29,14 +29,14 @@ def test_it_reads_the_names_of_a_gallery_at_each_state(upgradable):
         lambda: upgradable.add({"id": ["k"], "vector": [[1.0] * 4], "new": ["x"]}),
         lambda: upgradable.cutover("v2"),
         lambda: upgradable.retire("v1"),
-        lambda: upgradable.unregister("v1") if not upgradable.artifacts() else None,
+        lambda: upgradable.maintenance.unregister("v1") if not upgradable.artifacts else None,
     ):
         act()
         found = glance(place)
         assert list(found.columns) == upgradable._catalog.store.snapshot().schema.names
         assert found.versions == tuple(upgradable.versions())
         assert found.active == upgradable.active
-        assert found.artifacts == tuple(artifact.id for artifact in upgradable.artifacts())
+        assert found.artifacts == tuple(artifact.id for artifact in upgradable.artifacts)
     assert found.upgrades == ("v2",)
 
 

@@ -27,16 +27,16 @@ def test_the_target_is_indexed_as_the_source_was_and_brought_up_to_date_at_cutov
     copy = str(tmp_path / "copy.lance")
     shutil.copytree(path, copy)
     gallery = cs.Gallery.open(copy)
-    built = gallery.create_index(kind=kind, num_partitions=3)
+    built = gallery.maintenance.index().create(kind=kind, num_partitions=3)
     store = Store.open(locate(copy))
     assert indexes.describe(store, "v1") == built
     gallery.upgrade("v2")
     mirrored = indexes.describe(store, "v2")
     assert (mirrored.kind, mirrored.num_partitions, mirrored.metric) == (kind, 3, TARGET.metric)
     gallery.add({"id": ["late"], "vector": np.ones((1, 24), np.float32), "side": np.ones((1, 8), np.float32)})
-    assert gallery.index("v2").status().unindexed_rows == 1
+    assert gallery.maintenance.index("v2").status().unindexed_rows == 1
     gallery.cutover("v2")
-    assert gallery.index("v2").status().unindexed_rows == 0
+    assert gallery.maintenance.index("v2").status().unindexed_rows == 0
     query = gallery.vectors(["late"])[0]
     assert "late" in gallery.search(query, k=3)["id"].to_pylist()
 
@@ -44,14 +44,14 @@ def test_the_target_is_indexed_as_the_source_was_and_brought_up_to_date_at_cutov
 def test_too_few_rows_and_an_unknown_kind_are_refused(tmp_path):
     gallery = cs.Gallery.create(str(tmp_path / "small.lance"), cs.EmbeddingVersion("v1", dim=4))
     with pytest.raises(cs.errors.InvalidInput, match="at least 256 vectors; found 0"):
-        gallery.create_index()
+        gallery.maintenance.index().create()
     gallery.add({"id": ["a"], "vector": np.ones((1, 4), np.float32)})
     with pytest.raises(cs.errors.InvalidInput, match="at least 256"):
-        gallery.create_index()
+        gallery.maintenance.index().create()
     with pytest.raises(cs.errors.InvalidInput, match="IVF_PQ"):
-        gallery.create_index(kind="LSH")
+        gallery.maintenance.index().create(kind="LSH")
     with pytest.raises(cs.errors.InvalidInput, match="num_partitions from 1"):
-        gallery.create_index(num_partitions=0)
+        gallery.maintenance.index().create(num_partitions=0)
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def test_one_table_is_written_and_read_by_both(tmp_path, linear, write):
     artifact = linear(V1, V2)
     gallery = cs.Gallery.adopt(f"{tmp_path}#t", V1, vector="embedding", id="id")
     gallery.register(V2)
-    gallery.link(artifact)
+    gallery.artifacts.link(artifact)
     gallery.upgrade("v2")
 
     table = lancedb.connect(tmp_path).open_table("t")

@@ -44,7 +44,7 @@ def overwrite(address, table):
 
 
 def found(address):
-    return {finding.check: finding for finding in cs.Gallery.open(address).verify().findings}
+    return {finding.check: finding for finding in cs.Gallery.open(address).maintenance.verify().findings}
 
 
 def test_it_is_found_although_the_columns_are_as_before(tmp_path):
@@ -60,7 +60,7 @@ def test_it_is_found_although_the_columns_are_as_before(tmp_path):
     assert found(address)["overwritten"].severity == "error"
     command = shlex.split(found(address)["overwritten"].repair.partition("compatstore ")[2])
     assert CliRunner().invoke(app, command).exit_code == 0
-    assert cs.Gallery.open(address).verify().clean
+    assert cs.Gallery.open(address).maintenance.verify().clean
     assert cs.Gallery.open(address).versions() == ("v1",)
 
 
@@ -73,13 +73,13 @@ def test_with_columns_of_other_lengths_the_way_out_keeps_the_apps_data(address):
     with pytest.raises(InvalidInput):
         cs.Gallery.adopt(address, version("v1", 6), vector="embedding", id="key")
     again = cs.Gallery.adopt(address, version("v1", 6), vector="embedding", id="key", again=True)
-    assert (again.count(), again.versions(), again.verify().clean) == (20, ("v1",), True)
+    assert (len(again.scan()), again.versions(), again.maintenance.verify().clean) == (20, ("v1",), True)
     lookup = cs.encoders.Precomputed({f"{n}": [float(n), 1.0, 5.0] for n in range(20)})
     again.register(version("v2", 3, encoder=lookup))
     assert again.upgrade("v2", backfill=1.0).missing == 0
     assert again.vectors(["7"], "v2").tolist() == [[7.0, 1.0, 5.0]]
-    assert next(entry.step for entry in again.history()) == "adopt"
-    assert again.verify().clean
+    assert next(entry.step for entry in again.maintenance.history()) == "adopt"
+    assert again.maintenance.verify().clean
 
 
 def test_vectors_of_another_model_are_found_where_items_are_embedded_again(tmp_path):
@@ -90,7 +90,7 @@ def test_vectors_of_another_model_are_found_where_items_are_embedded_again(tmp_p
     cs.Gallery.adopt(address, version("v1", encoder=model), vector="embedding", id="key")
 
     def vectors_found():
-        findings = cs.Gallery.open(address, encoders={"v1": model}).verify(encoder=True).findings
+        findings = cs.Gallery.open(address, encoders={"v1": model}).maintenance.verify(encoder=True).findings
         return [finding.severity for finding in findings if finding.check == "vectors"]
 
     assert vectors_found() == []
@@ -106,7 +106,7 @@ def test_vectors_of_another_model_are_found_where_items_are_embedded_again(tmp_p
 def test_a_version_without_a_model_is_noted(tmp_path):
     lancedb.connect(tmp_path).create_table("notes", rows(0))
     gallery = cs.Gallery.adopt(f"{tmp_path}#notes", version("v1"), vector="embedding", id="key")
-    (finding,) = [one for one in gallery.verify(encoder=True).findings if one.check == "vectors"]
+    (finding,) = [one for one in gallery.maintenance.verify(encoder=True).findings if one.check == "vectors"]
     assert finding.severity == "note"
     assert "v1=ENCODER" in finding.repair
     result = CliRunner().invoke(app, ["verify", f"{tmp_path}#notes", "--encoder"])

@@ -62,7 +62,7 @@ def test_queries_from_outside_find_95_percent_of_their_neighbours(tmp_path, vect
     gallery = gallery_of(tmp_path, vectors, metric)
     queries = vectors[::30] + np.float32(0.1)
     exact = gallery.search(queries, k=10, columns=["id"])["id"].to_numpy(zero_copy_only=False).reshape(-1, 10)
-    gallery.create_index(kind=kind, num_partitions=16)
+    gallery.maintenance.index().create(kind=kind, num_partitions=16)
     assert record(gallery).recall >= GOAL
     assert recall(gallery, queries, exact) >= 0.95
     assert gallery.status().versions[0].recall == record(gallery).recall
@@ -74,7 +74,7 @@ def test_lances_own_settings_do_not(tmp_path, vectors):
     gallery = gallery_of(tmp_path, vectors)
     queries = vectors[::30] + np.float32(0.1)
     exact = gallery.search(queries, k=10, columns=["id"])["id"].to_numpy(zero_copy_only=False).reshape(-1, 10)
-    gallery.create_index(kind="IVF_PQ", num_partitions=16)
+    gallery.maintenance.index().create(kind="IVF_PQ", num_partitions=16)
     assert recall(gallery, queries, exact, settings=cs.SearchSettings()) < 0.8
     assert record(gallery).search.refine is not None
 
@@ -82,7 +82,7 @@ def test_lances_own_settings_do_not(tmp_path, vectors):
 @pytest.mark.full
 def test_a_call_overrides_them_and_explain_shows_them(tmp_path, vectors):
     gallery = gallery_of(tmp_path, vectors)
-    gallery.create_index(kind="IVF_FLAT", num_partitions=16)
+    gallery.maintenance.index().create(kind="IVF_FLAT", num_partitions=16)
     assert f"index: nprobes {record(gallery).search.nprobes}" in str(gallery.explain())
     assert "index: nprobes 3, refine 2" in str(gallery.explain(settings=cs.SearchSettings(nprobes=3, refine=2)))
     one, all_cells = (cs.SearchSettings(nprobes=cells) for cells in (1, 16))
@@ -99,8 +99,8 @@ def test_settings_that_mean_nothing_are_refused(settings):
 @pytest.mark.full
 def test_the_cheapest_of_all_settings_is_found_by_searching_few_cells(tmp_path, vectors, monkeypatch):
     gallery, searched = gallery_of(tmp_path, vectors), list[int]()
-    gallery.create_index(kind="IVF_PQ", num_partitions=64)
-    cells = gallery.index().status().cells
+    gallery.maintenance.index().create(kind="IVF_PQ", num_partitions=64)
+    cells = gallery.maintenance.index().status().cells
     snapshot, columns = gallery._catalog.store.snapshot(), record(gallery).columns
     find = recalls.find_nearest
 
@@ -119,7 +119,7 @@ def test_the_cheapest_of_all_settings_is_found_by_searching_few_cells(tmp_path, 
 @pytest.mark.full
 def test_a_goal_that_is_out_of_reach_gets_the_best(tmp_path, vectors):
     gallery = gallery_of(tmp_path, vectors)
-    gallery.create_index(kind="IVF_PQ", num_partitions=16)
+    gallery.maintenance.index().create(kind="IVF_PQ", num_partitions=16)
     found = choose_settings(gallery._catalog.store.snapshot(), record(gallery).columns, "l2", 16, goal=1.1)
     assert found.recall >= record(gallery).recall
 
@@ -133,7 +133,7 @@ def test_without_an_index_nothing_is_kept(tmp_path, vectors):
 @pytest.mark.full
 def test_the_same_index_gives_the_same_settings(tmp_path, vectors):
     gallery = gallery_of(tmp_path, vectors)
-    gallery.create_index(kind="IVF_PQ", num_partitions=16)
+    gallery.maintenance.index().create(kind="IVF_PQ", num_partitions=16)
     before = record(gallery)
     measure_index(gallery._catalog.store, "v1")
     assert record(gallery).recall_at > before.recall_at
@@ -143,7 +143,7 @@ def test_the_same_index_gives_the_same_settings(tmp_path, vectors):
 @pytest.mark.full
 def test_the_index_of_an_upgrade_is_measured(tmp_path, vectors):
     gallery = gallery_of(tmp_path, vectors)
-    gallery.create_index(kind="IVF_PQ", num_partitions=16)
+    gallery.maintenance.index().create(kind="IVF_PQ", num_partitions=16)
     ids = [f"i{row}" for row in range(ROWS)]
     encoder = cs.encoders.Precomputed(dict(zip(ids, vectors[:, ::-1].copy(), strict=True)))
     gallery.register(cs.EmbeddingVersion("v2", dim=DIM, metric="l2", encoder=encoder))
@@ -171,14 +171,14 @@ def test_candidates_of_a_fused_search_compare_as_many_rows_as_a_search_does(tmp_
     encoder = cs.encoders.Precomputed(dict(zip(ids, turned, strict=True)))
     gallery.register(cs.EmbeddingVersion("v2", dim=DIM, metric="l2", encoder=encoder))
     versions = {"source_version": gallery.version("v1"), "target_version": gallery.version("v2")}
-    gallery.link(Procrustes().fit(Pairs(vectors[::2], turned[::2], **versions)))
+    gallery.artifacts.link(Procrustes().fit(Pairs(vectors[::2], turned[::2], **versions)))
     gallery.upgrade("v2")
     gallery.fuse("v2", weight=0.5, sample=100)
     noise = np.random.default_rng(2).normal(size=(2, 100, DIM)).astype(np.float32)
     both = {"v1": vectors[::30] + 0.3 * noise[0], "v2": turned[::30] + 0.3 * noise[1]}
     exact = gallery.search(both, k=10, columns=["id"])["id"].to_numpy(zero_copy_only=False).reshape(-1, 10)
     for name in both:
-        gallery.create_index(version=name, kind="IVF_PQ", num_partitions=16)
+        gallery.maintenance.index().create(version=name, kind="IVF_PQ", num_partitions=16)
     measured, plan = record(gallery, "v2").search.refine, gallery.explain()
     depth = plan.depth(ROWS, exact=False)
     assert 20 <= depth < 10 * measured

@@ -23,14 +23,14 @@ def test_every_handle_answers_with_what_is_there_now(tmp_path, waits, monkeypatc
     if waits:  # the handle has looked long after the last commit, and relies on the folder's time
         monkeypatch.setattr("compatstore.storage.store.RECENT_NS", 0)
     cache = gallery.cache("v1")
-    assert cache.search(np.zeros(4, np.float32), k=9).num_rows == gallery.count() == 3
+    assert cache.search(np.zeros(4, np.float32), k=9).num_rows == len(gallery.scan()) == 3
     version = gallery.status().table_version
     shutil.rmtree(path)
     made(path, ["d", "e"], seed=1)
-    assert gallery.count() == 2
+    assert len(gallery.scan()) == 2
     assert gallery.status().rows == 2
     assert gallery.status().table_version == version
     found = [gallery.search(np.zeros(4, np.float32), k=9), cache.search(np.zeros(4, np.float32), k=9)]
     assert [sorted(table["id"].to_pylist()) for table in found] == [["d", "e"]] * 2
     assert gallery.add({"id": ["f"], "vector": np.ones((1, 4), np.float32)}).rows == 1
-    assert gallery.count() == 3
+    assert len(gallery.scan()) == 3

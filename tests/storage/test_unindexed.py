@@ -19,7 +19,7 @@ def gallery(tmp_path, metric, late=LATE):
     made = cs.Gallery.create(tmp_path / "g.lance", cs.EmbeddingVersion("v1", dim=DIM, metric=metric))
     vectors = rng.normal(size=(INDEXED + 3 * late, DIM)).astype(np.float32)
     made.add({"id": [f"a{n}" for n in range(INDEXED)], "vector": vectors[:INDEXED]})
-    made.create_index("v1", kind="IVF_FLAT", num_partitions=4)
+    made.maintenance.index("v1").create(kind="IVF_FLAT", num_partitions=4)
     for part in range(3 if late else 0):
         rows = slice(INDEXED + part * late, INDEXED + (part + 1) * late)
         column = pa.FixedSizeListArray.from_arrays(pa.array(vectors[rows].reshape(-1)), DIM)

@@ -20,7 +20,7 @@ def switched(upgradable):
 
 
 def since(gallery, step):
-    return next(entry.at for entry in reversed(gallery.history()) if entry.step == step)
+    return next(entry.at for entry in reversed(gallery.maintenance.history()) if entry.step == step)
 
 
 def refusal(call):

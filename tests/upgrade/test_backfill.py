@@ -61,12 +61,12 @@ def gallery(tmp_path, model, linear):
     gallery.add({"id": IDS, "vector": vectors, "source": [f"source-{i}" for i in IDS]})
     target = cs.EmbeddingVersion("v2", dim=3, encoder=cs.encoders.Function(model, 3, fingerprint="model"))
     gallery.register(target)
-    gallery.link(linear(source, target))
+    gallery.artifacts.link(linear(source, target))
     return gallery
 
 
 def natives(gallery):
-    return set(gallery.native_ids("v2"))
+    return set(gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist())
 
 
 def table_version(gallery):
@@ -75,7 +75,7 @@ def table_version(gallery):
 
 @pytest.mark.full
 def test_rows_end_a_backfill_in_the_order_of_the_run(gallery):
-    whole = gallery.plan("v2", backfill=cs.Backfill(max_rows=70))
+    whole = gallery.upgrade("v2", backfill=cs.Backfill(max_rows=70), dry_run=True)
     assert {step.name: step.rows for step in whole.steps}["backfill"] == 70
     report = gallery.upgrade("v2", backfill=cs.Backfill(max_rows=70))
     assert (report.backfilled, report.ended_by, report.state) == (70, "max_rows", "ready")
@@ -104,7 +104,9 @@ def test_money_ends_a_backfill_and_what_it_cost_is_said(gallery):
     assert report.backfilled == 10, "what was paid at the old price counts as paid"
     assert report.spent.cost == pytest.approx(6.0)
     with pytest.raises(InvalidInput, match="price_per_item"):
-        cs.Gallery.open(gallery.status().gallery).plan("v2", backfill=cs.Backfill(max_cost=6.0, price_per_item=0.0))
+        cs.Gallery.open(gallery.status().gallery).upgrade(
+            "v2", backfill=cs.Backfill(max_cost=6.0, price_per_item=0.0), dry_run=True
+        )
 
 
 @pytest.mark.full
@@ -174,7 +176,7 @@ def test_items_on_which_the_encoder_fails_are_found_and_listed(gallery, model):
     model.misbehave = poison(3, 4, 5, 144)
     report = gallery.upgrade("v2", backfill=1.0, run=AT_ONCE)
     assert (report.backfilled, report.num_unbackfillable) == (ITEMS - 4, 4)
-    listed = gallery.unbackfillable("v2")
+    listed = gallery.maintenance.unbackfillable("v2")
     assert sorted(listed["id"].to_pylist()) == [IDS[number] for number in (3, 4, 5, 144)]
     reasons = dict(zip(listed["id"].to_pylist(), listed["reason"].to_pylist(), strict=True))
     assert reasons[IDS[3]] == f"RuntimeError: cannot take source-{IDS[3]}"
@@ -189,12 +191,12 @@ def test_what_failed_is_not_tried_again_unless_asked(gallery, model):
     before, calls = table_version(gallery), model.calls
     assert gallery.upgrade("v2", backfill=1.0).backfilled == 0
     assert (table_version(gallery), model.calls) == (before, calls)
-    assert [step.name for step in gallery.plan("v2").steps] == ["cutover"]
+    assert [step.name for step in gallery.upgrade("v2", dry_run=True).steps] == ["cutover"]
     again = RunSettings(retry_unbackfillable=True, retries=0)
     assert gallery.upgrade("v2", run=again).num_unbackfillable == 2, "still broken, and that is no error"
     model.misbehave = poison(8)
     assert gallery.upgrade("v2", run=again).backfilled == 1
-    assert gallery.unbackfillable("v2")["id"].to_pylist() == [IDS[8]]
+    assert gallery.maintenance.unbackfillable("v2")["id"].to_pylist() == [IDS[8]]
     assert gallery.status().upgrades[0].unbackfillable == 1
 
 
@@ -205,7 +207,7 @@ def test_an_item_leaves_the_list_with_another_source_or_the_gallery(gallery, mod
     gallery.delete([IDS[10]])
     new = {"id": [IDS[11]], "vector": np.ones((1, 2), np.float32), "source": [f"source-{IDS[11]}#repaired"]}
     gallery.add(new, upsert=True)
-    assert gallery.unbackfillable("v2")["id"].to_pylist() == [IDS[12]]
+    assert gallery.maintenance.unbackfillable("v2")["id"].to_pylist() == [IDS[12]]
     gallery.upgrade("v2", backfill=1.0, run=AT_ONCE)
     assert natives(gallery) == set(IDS) - {IDS[10], IDS[12]}
 
@@ -224,7 +226,7 @@ def test_a_source_that_could_not_be_read_is_tried_again_at_the_end(gallery, mode
     report = gallery.upgrade("v2", backfill=1.0, run=AT_ONCE)
     assert len(tried) == 6
     assert (report.backfilled, report.num_unbackfillable) == (ITEMS, 0)
-    assert gallery.unbackfillable("v2").num_rows == 0
+    assert gallery.maintenance.unbackfillable("v2").num_rows == 0
 
 
 @pytest.mark.full
@@ -236,7 +238,7 @@ def test_an_encoder_that_fails_on_everything_ends_the_run_and_lists_nothing(gall
     with pytest.raises(EncoderFailed, match=r"embed 64 items in v2.*out of order.*goes on from here"):
         gallery.upgrade("v2", backfill=1.0, run=RunSettings(batch_rows=64, retries=1))
     assert model.calls < 80
-    assert gallery.unbackfillable("v2").num_rows == 0
+    assert gallery.maintenance.unbackfillable("v2").num_rows == 0
     assert gallery.status().upgrades[0].state == "backfill"
     model.misbehave = lambda _: None
     assert gallery.upgrade("v2").backfilled == ITEMS, "the same command goes on after the encoder was mended"
@@ -252,7 +254,7 @@ def test_sources_that_all_fail_end_the_run_and_none_is_listed(gallery, model):
         gallery.upgrade("v2", backfill=1.0, run=RunSettings(batch_rows=20, failures_in_a_row=50))
     with pytest.raises(EncoderFailed, match="none embedded"):
         gallery.upgrade("v2", backfill=0.01)
-    assert gallery.unbackfillable("v2").num_rows == 0
+    assert gallery.maintenance.unbackfillable("v2").num_rows == 0
 
 
 @pytest.mark.full
@@ -342,7 +344,7 @@ def test_an_abandoned_upgrade_leaves_nothing_behind(gallery, model):
     model.misbehave = poison(3)
     gallery.upgrade("v2", backfill=1.0, run=AT_ONCE)
     gallery.retire("v2")
-    assert gallery.unbackfillable("v2").num_rows == 0
+    assert gallery.maintenance.unbackfillable("v2").num_rows == 0
     model.misbehave = lambda _: None
     report = gallery.upgrade("v2", backfill=cs.Backfill(max_rows=10))
     assert (report.spent.rows, report.num_unbackfillable) == (10, 0)
@@ -350,8 +352,8 @@ def test_an_abandoned_upgrade_leaves_nothing_behind(gallery, model):
 
 def test_the_list_of_an_unknown_version(gallery):
     with pytest.raises(UnknownVersion):
-        gallery.unbackfillable("v9")
-    assert gallery.unbackfillable("v2").column_names == ["id", "reason"]
+        gallery.maintenance.unbackfillable("v9")
+    assert gallery.maintenance.unbackfillable("v2").column_names == ["id", "reason"]
 
 
 @pytest.mark.full

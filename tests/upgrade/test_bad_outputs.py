@@ -57,7 +57,7 @@ def make(path, target, artifact=None):
     gallery = cs.Gallery.create(str(path / "g.lance"), V1)
     gallery.add({"id": IDS, "vector": vectors()})
     gallery.register(target)
-    gallery.link(artifact or linear(target))
+    gallery.artifacts.link(artifact or linear(target))
     return gallery
 
 
@@ -81,7 +81,7 @@ def test_rows_of_which_a_transform_makes_nothing_of_use_are_missing_and_named(tm
     assert (report.missing, report.transformed) == (len(bad), ROWS - len(bad))
     assert missing(gallery) == len(bad)
     assert gallery.status().upgrades[0].missing == tuple(bad)
-    assert [finding for finding in gallery.verify().findings if finding.severity == "error"] == []
+    assert [finding for finding in gallery.maintenance.verify().findings if finding.severity == "error"] == []
     with pytest.raises(RowsMissing, match=", ".join(bad)):
         gallery.cutover("v2")
     before = files(tmp_path / "g.lance" / "_versions")
@@ -123,7 +123,7 @@ def test_a_query_of_which_an_adapter_makes_no_number_is_refused(tmp_path):
     gallery.add({"id": IDS, "vector": vectors()})
     gallery.register(target)
     adapter = linear(target, kind="QueryAdapter")
-    gallery.link(adapter)
+    gallery.artifacts.link(adapter)
     assert gallery.search(np.ones(6), k=1, version="v2").num_rows == 1
     with pytest.raises(NonFiniteVectors, match=rf"artifact {adapter.short_id}.*for query 0"):
         gallery.search(np.full(6, 3e38), k=1, version="v2")
@@ -186,7 +186,7 @@ def test_a_refit_that_diverged_is_refused_and_the_upgrade_goes_on(tmp_path):
     target = version()
     gallery = make(tmp_path, target)
     assert gallery.upgrade("v2", backfill=0.8, learn=Diverged()).state == "ready"
-    (entry,) = (entry for entry in gallery.history() if entry.step == "refit refused")
+    (entry,) = (entry for entry in gallery.maintenance.history() if entry.step == "refit refused")
     assert "h.mixer.0.bias" in entry.note
 
 
@@ -195,7 +195,7 @@ def test_a_chain_goes_on_with_the_rows_that_are_left(tmp_path):
     v3 = cs.EmbeddingVersion("v3", dim=6, metric="l2")
     gallery.register(v3)
     matrix = {"h.mixer.0.weight": np.eye(6, dtype=np.float32), "h.mixer.0.bias": np.zeros(6)}
-    gallery.link(
+    gallery.artifacts.link(
         Artifact.create(
             "ForwardTransform",
             source=Space.of(version("l2")),
@@ -222,7 +222,7 @@ def test_queries_do_not_find_such_items_in_the_whole_gallery(tmp_path):
     gallery.add({"id": IDS, "vector": vectors(), "label": [0, 1] * (ROWS // 2)})
     target = version()
     gallery.register(target)
-    gallery.link(linear(target))
+    gallery.artifacts.link(linear(target))
     context = resolve_run(gallery._catalog, "v2")
     sample = draw_sample(context, 50, labels="label")
     metrics = {"s/s": "l2", "t/s": "l2", "t/h": "cosine"}

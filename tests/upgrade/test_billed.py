@@ -137,14 +137,16 @@ def test_tries_that_were_billed_and_failed_end_with_the_money(tmp_path):
 def test_a_plan_estimates_the_cost_and_asks_nobody(tmp_path):
     with EmbeddingServer() as server:
         gallery = made(tmp_path / "g.lance", encoder_of(server))
-        plan = gallery.plan("v2", backfill=cs.Backfill(share=0.5, max_cost=1.0))
+        plan = gallery.upgrade("v2", backfill=cs.Backfill(share=0.5, max_cost=1.0), dry_run=True)
         (step,) = [step for step in plan.steps if step.name == "backfill"]
         assert step.rows == 200
         assert "costs about" in step.note
         assert "by the lengths of a sample of sources" in step.note
         assert server.requests == 0
         upgrade(gallery, backfill=0.25)
-        told = next(step.note for step in gallery.plan("v2", backfill=0.5).steps if step.name == "backfill")
+        told = next(
+            step.note for step in gallery.upgrade("v2", backfill=0.5, dry_run=True).steps if step.name == "backfill"
+        )
         assert "as billed so far" in told
         about = float(told.split("costs about ")[1].split()[0])
         before = server.money
@@ -303,4 +305,4 @@ def test_a_kill_bills_one_batch_twice_at_most_and_the_ledger_knows(tmp_path):
         assert abs(spent(gallery).tokens - server.tokens) <= dearest * kills
         assert spent(gallery).cost == pytest.approx(spent(gallery).tokens * 20 / 1e6)
         np.testing.assert_allclose(gallery.vectors(IDS, "v2"), [embedding_of(text, 32) for text in TEXTS], atol=1e-5)
-        assert gallery.verify().clean
+        assert gallery.maintenance.verify().clean

@@ -55,8 +55,8 @@ def versions(gallery):
 def test_a_shorter_version_lives_as_any_other(tmp_path):
     encoder = counted()
     gallery = gallery_of(tmp_path / "g.lance", encoder)
-    gallery.create_index(kind="IVF_FLAT", num_partitions=2)
-    gallery.derive("short", dim=SHORT, normalised=True)
+    gallery.maintenance.index().create(kind="IVF_FLAT", num_partitions=2)
+    gallery.register("short", dim=SHORT, normalised=True)
     report = gallery.upgrade("short")
     assert (report.state, report.transformed, report.backfilled, report.missing) == ("ready", ITEMS, 0, 0)
     assert (versions(gallery)["short"].native, versions(gallery)["short"].transformed) == (ITEMS, 0)
@@ -73,10 +73,10 @@ def test_a_shorter_version_lives_as_any_other(tmp_path):
     found = gallery.search(EXPECTED[20], k=1)
     assert (found["id"].to_pylist(), found["_origin"].to_pylist()) == ([IDS[20]], ["native"])
     assert set(gallery.retire("v1").dropped) > {"v1"}
-    gallery.optimize(grace=0)
+    gallery.maintenance.optimize(grace=0)
     gallery.add({"id": IDS[310:320], "source": ["text"] * 10})
     np.testing.assert_array_equal(gallery.vectors(IDS[310:320]), EXPECTED[310:320])
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
     again = cs.Gallery.open(str(tmp_path / "g.lance"), encoders={"short": encoder})
     again.add({"id": IDS[320:330], "source": ["text"] * 10})
     np.testing.assert_array_equal(again.vectors(IDS[320:330]), EXPECTED[320:330])
@@ -86,9 +86,9 @@ def test_a_shorter_version_lives_as_any_other(tmp_path):
 def test_an_encoder_given_for_the_source_serves_what_is_derived_of_it(tmp_path):
     path = tmp_path / "g.lance"
     gallery = gallery_of(path, counted())
-    gallery.derive("short", dim=SHORT, normalised=True)
+    gallery.register("short", dim=SHORT, normalised=True)
     gallery.upgrade("short")
-    gallery.derive("codes", of="short", dtype="bits")
+    gallery.register("codes", of="short", dtype="bits")
     gallery.upgrade("codes")
     again = cs.Gallery.open(str(path), encoders={"v1": counted()})
     again.add({"id": IDS[300:304], "source": ["text"] * 4}, "codes")
@@ -102,7 +102,7 @@ def test_an_encoder_given_for_the_source_serves_what_is_derived_of_it(tmp_path):
 def test_a_source_of_fewer_bits_gives_the_same_to_adds_and_upgrades(tmp_path, dtype):
     path = tmp_path / "g.lance"
     gallery = gallery_of(path, counted(), dtype=dtype)
-    gallery.derive("short", dim=SHORT, normalised=True, dtype="float32")
+    gallery.register("short", dim=SHORT, normalised=True, dtype="float32")
     gallery.upgrade("short")
     gallery.cutover("short")
     upgraded = gallery.vectors(IDS[:ITEMS])
@@ -118,11 +118,11 @@ def test_transformed_rows_stay_marked_until_their_source_is_native(tmp_path):
     v2 = cs.EmbeddingVersion("v2", dim=DIM, encoder=Precomputed(dict(zip(IDS, rotated, strict=True))))
     gallery.register(v2)
     pairs = Pairs(VECTORS, rotated, source_version=gallery.version("v1"), target_version=v2)
-    h = gallery.link(Procrustes().fit(pairs))
+    h = gallery.artifacts.link(Procrustes().fit(pairs))
     gallery.upgrade("v2", backfill=0.25)
     gallery.cutover("v2")
-    gallery.derive("short", dim=SHORT)
-    derivation = gallery.artifacts()[-1].id
+    gallery.register("short", dim=SHORT)
+    derivation = gallery.artifacts[-1].id
     gallery.upgrade("short")
     status = versions(gallery)["short"]
     assert (status.native, status.transformed) == (ITEMS // 4, ITEMS - ITEMS // 4)
@@ -131,8 +131,8 @@ def test_transformed_rows_stay_marked_until_their_source_is_native(tmp_path):
     assert all(row["short__origin"] == chained[row["v2__origin"]] for row in origins)
     assert gallery.upgrade("short").transformed == 0
     with pytest.raises(UpgradeError, match=r"upgrade to .* applies it|were made by it"):
-        gallery.unlink(derivation)
-    assert gallery.verify().clean
+        gallery.artifacts.unlink(derivation)
+    assert gallery.maintenance.verify().clean
     gallery.upgrade("v2", backfill=1.0)
     gallery.upgrade("short")
     assert versions(gallery)["short"].native == ITEMS
@@ -147,21 +147,21 @@ def test_a_hop_and_a_derivation_in_a_row_are_transformed(tmp_path):
     v2 = cs.EmbeddingVersion("v2", dim=DIM, model="m")
     gallery.register(v2)
     h = Procrustes().fit(Pairs(VECTORS, VECTORS[:, ::-1], source_version=gallery.version("v1"), target_version=v2))
-    gallery.link(h)
+    gallery.artifacts.link(h)
     gallery.upgrade("v2")
-    gallery.derive("short", of="v2", dim=SHORT)
+    gallery.register("short", of="v2", dim=SHORT)
     gallery.abort("v2")
-    assert len(gallery.plan("short").path) == 2
+    assert len(gallery.upgrade("short", dry_run=True).path) == 2
     assert gallery.upgrade("short").missing == 0
     assert (versions(gallery)["short"].native, versions(gallery)["short"].transformed) == (0, ITEMS)
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
 
 
 def test_the_plan_says_that_no_encoder_is_called(tmp_path):
     encoder = counted()
     gallery = gallery_of(tmp_path / "g.lance", encoder, side_dim=None)
-    gallery.derive("short", dim=SHORT, normalised=True, dtype="float16")
-    plan = gallery.plan("short", backfill=1.0)
+    gallery.register("short", dim=SHORT, normalised=True, dtype="float16")
+    plan = gallery.upgrade("short", backfill=1.0, dry_run=True)
     assert [step.name for step in plan.steps] == ["expand", "hop", "catch-up", "cutover"]
     assert "the first 8 of 24 values, scaled to unit length, stored as float16" in plan.steps[1].note
     assert "exact, without an encoder, and natives stay native" in plan.steps[1].note
@@ -171,9 +171,11 @@ def test_the_plan_says_that_no_encoder_is_called(tmp_path):
 
 def test_there_is_nothing_to_correct_in_a_derivation(tmp_path):
     gallery = gallery_of(tmp_path / "g.lance", counted())
-    gallery.derive("short", dim=SHORT)
+    gallery.register("short", dim=SHORT)
     gallery.upgrade("short", backfill=0.5, learn=Refit())
-    assert "nothing to correct" in next(entry.note for entry in gallery.history() if entry.step == "refit refused")
+    assert "nothing to correct" in next(
+        entry.note for entry in gallery.maintenance.history() if entry.step == "refit refused"
+    )
     np.testing.assert_array_equal(gallery.vectors(IDS[:ITEMS], "short"), VECTORS[:ITEMS, :SHORT])
 
 
@@ -182,7 +184,7 @@ def test_rows_without_a_direction_are_missing_and_named(tmp_path):
     flat = VECTORS[:2].copy()
     flat[:, :SHORT] = 0
     gallery.add({"id": ["flat-0", "flat-1"], "vector": flat})
-    gallery.derive("short", dim=SHORT, normalised=True)
+    gallery.register("short", dim=SHORT, normalised=True)
     assert gallery.upgrade("short").missing == 2
     assert gallery.status().upgrades[0].missing == ("flat-0", "flat-1")
 
@@ -191,17 +193,17 @@ def test_vectors_of_other_lengths_that_come_later_do_not_come_in(tmp_path):
     path = tmp_path / "g.lance"
     gallery = cs.Gallery.create(str(path), cs.EmbeddingVersion("v1", dim=SHORT))
     gallery.add({"id": IDS[:10], "vector": EXPECTED[:10]})
-    gallery.derive("dots", metric="dot")
+    gallery.register("dots", metric="dot")
     gallery.add({"id": ["long"], "vector": 2 * EXPECTED[10:11]})
     assert gallery.upgrade("dots").missing == 1
     gallery.add({"id": ["longer"], "vector": 3 * EXPECTED[10:11]})
-    assert gallery.check_cutover("dots") == 2
+    assert gallery.cutover("dots", dry_run=True).missing == 2
 
 
 def test_side_information_is_not_carried_and_the_plan_says_so(tmp_path):
     gallery = make(str(tmp_path / "g.lance"), fragments=2, rows=50)
-    gallery.derive("short", of="v1", dim=8)
-    assert any("keeps no side-information" in warning for warning in gallery.plan("short").warnings)
+    gallery.register("short", of="v1", dim=8)
+    assert any("keeps no side-information" in warning for warning in gallery.upgrade("short", dry_run=True).warnings)
     gallery.upgrade("short")
     gallery.add(items(1000, 3))
     np.testing.assert_array_equal(
@@ -221,14 +223,14 @@ def test_any_derivation_of_any_source_gives_what_the_encoder_gives(tmp_path_fact
     version = cs.EmbeddingVersion("v1", dim=DIM, metric="l2", dtype=source, encoder=counted())
     gallery = cs.Gallery.create(str(path), version)
     gallery.add({"id": IDS[:40], "vector": VECTORS[:40]})
-    gallery.derive("made", dim=dim, dtype=target, normalised=unit)
+    gallery.register("made", dim=dim, dtype=target, normalised=unit)
     gallery.upgrade("made")
     gallery.cutover("made")
     upgraded = gallery.vectors(IDS[:40])
     gallery.retire("v1")
     gallery.add({"id": IDS[:40], "source": ["text"] * 40}, upsert=True)
     assert gallery.vectors(IDS[:40]).tobytes() == upgraded.tobytes()
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
 
 
 VICTIM = """
@@ -269,7 +271,7 @@ def until_killed(path, after=None):
 def test_killed_at_any_batch_it_goes_on_to_the_same_bits(tmp_path, writing):
     path = str(tmp_path / "g.lance")
     gallery = make(path, fragments=6, rows=1500)
-    gallery.derive("short", of="v1", dim=SHORT, normalised=True)
+    gallery.register("short", of="v1", dim=SHORT, normalised=True)
     added, stop = [], threading.Event()
 
     def write():
@@ -295,6 +297,6 @@ def test_killed_at_any_batch_it_goes_on_to_the_same_bits(tmp_path, writing):
     source = np.stack(rows["v1"].to_numpy())
     assert np.stack(rows["short"].to_numpy()).tobytes() == STEP.apply(source).tobytes()
     assert set(rows["short__origin"].to_pylist()) == {"native"}
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
     assert gallery.cutover("short").missing == 0
     assert len(added) > 0 or not writing

@@ -115,7 +115,7 @@ def test_of_a_wave_only_the_fragment_that_another_writer_changed_is_done_again(p
     assert engine.given == [numbers, numbers[1:2]]
     assert not orphans(path), "the refused file is removed"
     assert gallery.upgrade("v2").transformed == 0
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
 
 
 @pytest.mark.full
@@ -125,7 +125,7 @@ def test_a_lost_job_is_handed_out_again_and_its_file_removed(path, gallery, numb
     assert engine.given == [numbers, numbers[1:3], numbers[1:2]]
     assert not orphans(path)
     assert gallery.upgrade("v2").transformed == 0
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
 
 
 @pytest.mark.full
@@ -136,7 +136,7 @@ def test_a_job_that_is_lost_again_and_again_ends_the_hop_and_what_was_committed_
     missing = lance.dataset(str(path)).count_rows("v2 IS NULL")
     assert 0 < missing <= 60
     assert gallery.upgrade("v2").transformed == missing
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
 
 
 @pytest.mark.full
@@ -144,7 +144,7 @@ def test_an_address_at_which_nothing_listens_is_refused_and_the_local_engine_goe
     run = cs.RunSettings(engine="ray", address=NOWHERE)
     with pytest.raises(cs.errors.EngineFailed, match=f"join the Ray cluster at {NOWHERE}.*--address"):
         gallery.upgrade("v2", run=run)
-    assert gallery.history()[-1].step == "failed"
+    assert gallery.maintenance.history()[-1].step == "failed"
     assert gallery.upgrade("v2").transformed == len(gallery)
     gallery.upgrade("v2")  # looks at the fragments that were merged
     assert gallery.upgrade("v2", run=run).transformed == 0, "where nothing is left to do, no cluster is needed"

@@ -29,7 +29,7 @@ def trained_gallery(tmp_path, lessons, *, dtype="float32", items=600, labels=Non
     gallery.add({"id": IDS[:items], "vector": NOISY[:items], "digit": labels or LABELS[:items].tolist()})
     gallery.register(v2)
     pairs = Pairs(NOISY[:lessons], DIGITS[:lessons], source_version=v1, target_version=v2)
-    gallery.link(Ridge().fit(pairs))
+    gallery.artifacts.link(Ridge().fit(pairs))
     return gallery
 
 
@@ -78,7 +78,7 @@ def test_the_status_quo_and_the_hop_are_measured_in_the_whole_gallery(tmp_path):
     table = gallery.evaluate("v2", **TERMS)
     sample = draw_sample(resolve_run(gallery._catalog, "v2"), 500, labels="digit")
     rows = np.array([IDS.index(item) for item in sample.ids.to_pylist()])
-    [artifact] = gallery.artifacts()
+    [artifact] = gallery.artifacts
     hopped = gallery._catalog.artifact(artifact.id).apply(NOISY).vectors
     everything = np.arange(len(IDS))
     for name, queries, vectors in (("status quo", NOISY, NOISY), ("hop alone", DIGITS, hopped)):
@@ -104,7 +104,7 @@ def test_a_sample_of_everything_knows_all_figures(tmp_path):
 def test_evaluate_and_plan_give_one_advice(tmp_path):
     gallery = gallery_of(tmp_path, NOISY[:800], DIGITS[:800])
     shown = gallery.evaluate("v2", shares=(0.1,), **TERMS)
-    planned = gallery.plan("v2", gates=cs.Gates(**TERMS)).estimate.table
+    planned = gallery.upgrade("v2", gates=cs.Gates(**TERMS), dry_run=True).estimate.table
     assert shown.advice == planned.advice
     assert shown.criterion == planned.criterion == "map"
     assert shown.row(shown.advice.row) == planned.row(shown.advice.row)

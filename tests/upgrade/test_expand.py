@@ -34,7 +34,7 @@ def target(side_dim=None):
 def upgraded(table, version, linear):
     gallery = cs.Gallery.adopt(table, V1, vector="embedding", id="key")
     gallery.register(version)
-    gallery.link(linear(V1, version))
+    gallery.artifacts.link(linear(V1, version))
     gallery.upgrade("v2", backfill=0.5)
     table.checkout_latest()
     return gallery
@@ -69,11 +69,11 @@ def test_no_list_of_ours_is_as_long_as_one_of_the_apps(tmp_path, linear, others,
         "photo-7"
     ]
     if side_dim is not None:
-        kept = gallery.side_information(KEYS, "v2")
+        kept = gallery.vectors(KEYS, "v2", side=True)
         native = ~np.isnan(kept).any(axis=1)
         assert native.sum() == ROWS // 2
         np.testing.assert_array_equal(kept[native], matrix(side_dim, 2)[native])
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
 
 
 @pytest.mark.full
@@ -81,7 +81,7 @@ def test_zeros_behind_side_information_are_verified(tmp_path, linear):
     table = lancedb.connect(tmp_path).create_table("photos", pa.table({"key": KEYS, "embedding": lists(matrix(DIM))}))
     gallery = upgraded(table, target(DIM), linear)
     table.update(where="v2__side IS NOT NULL", values={"v2__side": [1.0] * 24})
-    (finding,) = gallery.verify().findings
+    (finding,) = gallery.maintenance.verify().findings
     assert "150 items" in str(finding)
     assert "other values than zeros behind" in str(finding)
 
@@ -109,7 +109,7 @@ def test_an_app_that_searches_by_text_is_told_to_name_its_column(tmp_path, linea
     gallery = cs.Gallery.adopt(table, named, vector="embedding", id="key")
     version = target()
     gallery.register(version)
-    gallery.link(linear(named, version))
+    gallery.artifacts.link(linear(named, version))
     gallery.upgrade("v2")
     table.checkout_latest()
     found = table.search("photo").limit(3).to_list()

@@ -48,7 +48,7 @@ def test_a_rival_that_drops_what_is_unused_leaves_them(upgradable, linear, monke
     def rival():
         gallery = cs.Gallery.open(path)
         try:
-            gallery.optimize(grace=0) if verb == "optimize" else gallery.retire("v0")
+            gallery.maintenance.optimize(grace=0) if verb == "optimize" else gallery.retire("v0")
         except cs.errors.LeaseHeld as error:  # the upgrade that began meanwhile ends it
             failures.append(error)
 
@@ -61,7 +61,7 @@ def test_a_rival_that_drops_what_is_unused_leaves_them(upgradable, linear, monke
     gallery = cs.Gallery.open(path)
     gallery.add({"id": ["new"], "vector": [[1.0, 2.0, 3.0, 4.0]]})
     assert gallery.status().versions[1].transformed == 11
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
 
 
 def kill_before_recording(gallery, monkeypatch):
@@ -80,14 +80,14 @@ def kill_before_recording(gallery, monkeypatch):
 
 def test_an_upgrade_that_was_killed_before_its_columns_were_recorded_goes_on(upgradable, monkeypatch):
     kill_before_recording(upgradable, monkeypatch)
-    assert "label" not in upgradable.metadata_schema.names
-    assert "v2" not in upgradable.metadata_schema.names
-    assert upgradable.optimize(grace=0).dropped == ()
+    assert "label" not in upgradable.columns.metadata.names
+    assert "v2" not in upgradable.columns.metadata.names
+    assert upgradable.maintenance.optimize(grace=0).dropped == ()
     assert upgradable.upgrade("v2").state == "ready"
 
 
 def test_a_retirement_drops_what_such_a_killed_upgrade_left(upgradable, monkeypatch):
     kill_before_recording(upgradable, monkeypatch)
-    assert not upgradable.verify().clean
+    assert not upgradable.maintenance.verify().clean
     upgradable.retire("v2")
-    assert upgradable.verify().clean
+    assert upgradable.maintenance.verify().clean

@@ -64,7 +64,7 @@ def assert_told_and_sound(path, error, state):
     assert error.found
     assert error.fix
     gallery = cs.Gallery.open(str(path))
-    result = gallery.verify()
+    result = gallery.maintenance.verify()
     assert result.clean, result.findings
     (run,) = gallery.status().upgrades
     assert (run.state, run.activity.doing) == (state, "failed")
@@ -78,7 +78,7 @@ def assert_goes_on(path, mode, undisturbed, share=0.25):
     assert (report.state, report.missing, report.num_unbackfillable) == ("ready", 0, 0)
     assert contents(path).equals(undisturbed)
     assert cs.Gallery.open(str(path)).status().upgrades[0].activity.doing == "waiting"
-    assert open_with_encoder(path).verify().findings == ()
+    assert open_with_encoder(path).maintenance.verify().findings == ()
 
 
 class Faulty:
@@ -162,7 +162,7 @@ class Files:
         gallery.add({**items(0, len(IDS)), "source": [str(self.folder / f"{item}.npy") for item in IDS]})
         version = cs.EmbeddingVersion("v2", dim=40, encoder=self.encoder())
         gallery.register(version)
-        gallery.link(artifact(SOURCE, version))
+        gallery.artifacts.link(artifact(SOURCE, version))
         return gallery
 
 
@@ -202,7 +202,7 @@ def test_some_sources_that_vanish_are_told_and_made_up_for_when_they_are_back(tm
     assert dict(report.unbackfillable) == dict.fromkeys(IDS[:3], "no such file")
     assert (report.num_unbackfillable, report.missing) == (3, 0)
     assert gallery.status().upgrades[0].unbackfillable == 3
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
     for file in gone:
         file.with_suffix(".away").rename(file)
     settings = replace(BATCHES, retry_unbackfillable=True)
@@ -264,7 +264,7 @@ def test_a_disk_that_is_full(templates, undisturbed, tmp_path):
         assert error["error"] == "StorageError", (path, error)
         assert "File too large" in error["found"] or "cut short" in error["found"]
         assert "room" in error["fix"]
-        assert open_with_encoder(path).verify().clean, path
+        assert open_with_encoder(path).maintenance.verify().clean, path
         assert open_with_encoder(path).status().missing == 0
         assert_goes_on(path, mode, undisturbed[share], share)
     assert len({error["asked"].partition(" in ")[0] for error in told}) >= 4, "at several steps of an upgrade"
@@ -303,7 +303,7 @@ def test_a_clock_that_goes_backwards(at, undisturbed, monkeypatch, mode):
         upgrade(open_with_encoder(path), mode, progress=turn_back, should_stop=lambda: len(done) >= 5)
     assert seen.status().upgrades[0].state == "backfill", "what was written is seen at once"
     assert_goes_on(path, mode, undisturbed[0.25])
-    numbers = [entry.number for entry in seen.history()]
+    numbers = [entry.number for entry in seen.maintenance.history()]
     assert numbers == list(range(1, len(numbers) + 1))
 
 
@@ -311,7 +311,7 @@ def test_a_clock_that_goes_backwards(at, undisturbed, monkeypatch, mode):
 def test_an_artifact_that_is_deleted_in_mid_run(at, undisturbed, tmp_path, part):
     path = at("upgradable")
     gallery = open_with_encoder(path)
-    (record,) = gallery.artifacts()
+    (record,) = gallery.artifacts
     kept = gallery._catalog.artifact(record.id)
     file = Path(path, "_compatstore", getattr(record, part))
     with pytest.raises(Interrupted):
@@ -321,8 +321,8 @@ def test_an_artifact_that_is_deleted_in_mid_run(at, undisturbed, tmp_path, part)
     with pytest.raises(CorruptArtifact, match="compatstore link") as raised:
         upgrade(open_with_encoder(path), "move_rows")
     assert raised.value.expected == "the file"
-    found = open_with_encoder(path).verify().findings
+    found = open_with_encoder(path).maintenance.verify().findings
     assert [finding.check for finding in found] == ["artifacts"]
     assert open_with_encoder(path).status().missing == 0
-    open_with_encoder(path).link(kept)
+    open_with_encoder(path).artifacts.link(kept)
     assert_goes_on(path, "move_rows", undisturbed[0.25])

@@ -79,7 +79,7 @@ def starts(tmp_path_factory):
         gallery.add(items(0, ROWS))
         gallery.add(items(ROWS, ROWS))
         gallery.register(UPGRADED_TO)
-        gallery.link(BRIDGE)
+        gallery.artifacts.link(BRIDGE)
         made["upgradable", mode] = shutil.copytree(path, folder / f"upgradable-{mode}" / "g.lance")
         upgrade(opened(path), mode)
         made["ready", mode] = shutil.copytree(path, folder / f"ready-{mode}" / "g.lance")
@@ -118,7 +118,7 @@ def require_sound(path, mode):
     assert table.num_rows == 2 * ROWS == len(set(table["id"].to_pylist()))
     # Natives that are staged too late, and empty columns that are added too late, count for nothing and stay.
     harmless = ("staged natives", "unused columns")
-    found = [finding for finding in gallery.verify().findings if finding.check not in harmless]
+    found = [finding for finding in gallery.maintenance.verify().findings if finding.check not in harmless]
     assert [finding for finding in found if finding.severity != "note"] == []
     spent = [run.spent.rows for run in gallery.status().upgrades]
     report = upgrade(gallery, mode) if gallery.active == "v1" else None
@@ -132,7 +132,7 @@ def require_sound(path, mode):
     others = sorted(rows.keys() - set(natives))
     made = BRIDGE.apply([rows[key]["v1"] for key in others], [rows[key]["v1__side"] for key in others]).vectors
     np.testing.assert_allclose([rows[key]["v2"] for key in others], made, rtol=1e-4, atol=1e-5)
-    assert gallery.verify().clean, gallery.verify().findings
+    assert gallery.maintenance.verify().clean, gallery.maintenance.verify().findings
 
 
 def play(starts, folder, monkeypatch, first, second, mode, look):

@@ -32,8 +32,8 @@ def fused(gallery):
 
 @pytest.mark.full
 def test_gates_are_checked_of_both_versions_as_one_and_the_upgrade_is_served_so(gallery, world):
-    alone = gallery.plan("v2", gates=cs.Gates(require=("map>=0",), **ASKED)).estimate
-    as_one = gallery.plan("v2", gates=cs.Gates(require=("map>=0",), serving="fused", **ASKED)).estimate
+    alone = gallery.upgrade("v2", gates=cs.Gates(require=("map>=0",), **ASKED), dry_run=True).estimate
+    as_one = gallery.upgrade("v2", gates=cs.Gates(require=("map>=0",), serving="fused", **ASKED), dry_run=True).estimate
     assert as_one.row.notation == "s/s & t/h"
     assert as_one.row.figures["map"].value > alone.row.figures["map"].value
     between = (alone.row.figures["map"].low + as_one.row.figures["map"].low) / 2
@@ -51,11 +51,13 @@ def test_gates_are_checked_of_both_versions_as_one_and_the_upgrade_is_served_so(
 @pytest.mark.full
 def test_a_target_quality_takes_the_smallest_backfill_that_does_when_fused(gallery):
     gates = cs.Gates(target_quality=0.9, serving="fused", **ASKED)
-    estimate = gallery.plan("v2", gates=gates).estimate
+    estimate = gallery.upgrade("v2", gates=gates, dry_run=True).estimate
     kept = {row.share: row.kept["map"].low for row in estimate.table.served("fused")}
     assert set(kept) == {0.0, 0.25, 0.5, 0.75, 1.0}
     assert estimate.share == min(share for share, low in kept.items() if low >= 0.9)
-    assert estimate.share < gallery.plan("v2", gates=cs.Gates(target_quality=0.9, **ASKED)).estimate.share
+    assert (
+        estimate.share < gallery.upgrade("v2", gates=cs.Gates(target_quality=0.9, **ASKED), dry_run=True).estimate.share
+    )
     assert "both versions searched as one" in estimate.promise
 
 
@@ -63,9 +65,9 @@ def test_a_target_quality_takes_the_smallest_backfill_that_does_when_fused(galle
 def test_an_upgrade_that_goes_on_keeps_the_fusion_and_its_estimate(gallery):
     gates = cs.Gates(require=("map>=0.1",), serving="fused", **ASKED)
     gallery.upgrade("v2", gates=gates)
-    steps = [entry.step for entry in gallery.history()]
+    steps = [entry.step for entry in gallery.maintenance.history()]
     gallery.upgrade("v2", gates=gates)
-    assert [entry.step for entry in gallery.history()] == steps
+    assert [entry.step for entry in gallery.maintenance.history()] == steps
     assert steps.count("fuse") == steps.count("estimate") == 1
 
 
@@ -73,8 +75,8 @@ def test_an_upgrade_that_goes_on_keeps_the_fusion_and_its_estimate(gallery):
 @pytest.mark.parametrize("gate", [{"require": ("cmc@1>=0.1",)}, {"max_negative_flips": 0.5}])
 def test_of_a_sample_only_map_of_a_fusion_is_known(gallery, gate):
     with pytest.raises(cs.errors.InvalidInput, match="both versions searched as one"):
-        gallery.plan("v2", gates=cs.Gates(serving="fused", labels="label", sample=100, **gate))
-    assert gallery.plan("v2", gates=cs.Gates(serving="fused", **ASKED, **gate)).estimate.passed
+        gallery.upgrade("v2", gates=cs.Gates(serving="fused", labels="label", sample=100, **gate), dry_run=True)
+    assert gallery.upgrade("v2", gates=cs.Gates(serving="fused", **ASKED, **gate), dry_run=True).estimate.passed
 
 
 @pytest.mark.full
@@ -116,7 +118,7 @@ def test_retire_says_what_searches_lose(fused, world):
     lost = fused.retire("v1")
     assert lost.fusion_ended == choice
     assert choice.over_target.low < choice.over_target.value < choice.over_target.high
-    assert lost.fusion_ended.loss == fused.history()[-1].note
+    assert lost.fusion_ended.loss == fused.maintenance.history()[-1].note
     assert fused.retire("v1").fusion_ended is None
 
 

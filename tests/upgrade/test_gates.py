@@ -20,18 +20,18 @@ def requests(backfill=None, **gates):
 
 
 def plan(gallery, backfill=None, **gates):
-    return gallery.plan("v2", backfill=backfill, gates=cs.Gates(**gates))
+    return gallery.upgrade("v2", backfill=backfill, gates=cs.Gates(**gates), dry_run=True)
 
 
 def steps(gallery):
-    return [entry.step for entry in gallery.history()]
+    return [entry.step for entry in gallery.maintenance.history()]
 
 
 @pytest.mark.full
 def test_a_plan_picks_the_smallest_budget_that_is_sure_and_writes_nothing(tmp_path):
     gallery = gallery_of(tmp_path, NOISY, DIGITS)
     before = gallery.status().table_version
-    plans = {q: gallery.plan("v2", **requests(target_quality=q)) for q in (0.5, 0.7, 0.85)}
+    plans = {q: gallery.upgrade("v2", **requests(target_quality=q), dry_run=True) for q in (0.5, 0.7, 0.85)}
     assert gallery.status().table_version == before
     shares = [plan.backfill for plan in plans.values()]
     assert shares == sorted(shares)
@@ -47,13 +47,13 @@ def test_a_plan_picks_the_smallest_budget_that_is_sure_and_writes_nothing(tmp_pa
 
 
 def test_without_terms_a_plan_estimates_nothing(tmp_path):
-    assert gallery_of(tmp_path, NOISY, DIGITS).plan("v2", backfill=0.5).estimate is None
+    assert gallery_of(tmp_path, NOISY, DIGITS).upgrade("v2", backfill=0.5, dry_run=True).estimate is None
 
 
 @pytest.mark.full
 def test_an_upgrade_stops_at_the_target_quality_and_the_same_call_again_does_nothing(tmp_path):
     gallery = gallery_of(tmp_path, NOISY, DIGITS)
-    planned = gallery.plan("v2", **requests(target_quality=0.85))
+    planned = gallery.upgrade("v2", **requests(target_quality=0.85), dry_run=True)
     report = gallery.upgrade("v2", **requests(target_quality=0.85))
     assert report.backfilled == int(800 * planned.backfill)
     assert steps(gallery)[-5:] == ["estimate", "expand", "hop", "backfill", "ready"]
@@ -65,7 +65,7 @@ def test_an_upgrade_stops_at_the_target_quality_and_the_same_call_again_does_not
 @pytest.mark.full
 def test_without_labels_the_targets_neighbours_are_the_truth(tmp_path):
     gallery = gallery_of(tmp_path, NOISY, DIGITS)
-    estimate = gallery.plan("v2", gates=cs.Gates(sample=200, target_quality=0.9)).estimate
+    estimate = gallery.upgrade("v2", gates=cs.Gates(sample=200, target_quality=0.9), dry_run=True).estimate
     assert estimate.table.truth == "the target's 20 nearest neighbours"  # 5 of the sample's 200, of 800 items
     assert estimate.table.advice.verdict == "undecided"
     assert 0 < estimate.share <= 1
@@ -84,7 +84,7 @@ def test_without_labels_the_targets_neighbours_are_the_truth(tmp_path):
 def test_a_gate_that_fails_is_told_by_the_plan_and_stops_the_upgrade_before_it_writes(tmp_path, terms):
     gallery = gallery_of(tmp_path, NOISY[:ITEMS], DIGITS[:ITEMS])
     before = gallery.status().table_version
-    [gate] = gallery.plan("v2", **requests(**terms)).estimate.gates
+    [gate] = gallery.upgrade("v2", **requests(**terms), dry_run=True).estimate.gates
     assert not gate.passed
     with pytest.raises(cs.errors.GateFailed, match=r"for certain; found 0\.\d+ \(0\.\d+ to 0\.\d+\)"):
         gallery.upgrade("v2", **requests(**terms))
@@ -95,9 +95,13 @@ def test_a_gate_that_fails_is_told_by_the_plan_and_stops_the_upgrade_before_it_w
 def test_gates_that_hold_let_an_upgrade_pass(tmp_path):
     gallery = gallery_of(tmp_path, NOISY[:ITEMS], DIGITS[:ITEMS])
     terms = {"require": ["map>=0.3", "cmc@1 >= 0.5"], "max_negative_flips": 0.2, "backfill": 0.0}
-    assert [gate.passed for gate in gallery.plan("v2", **requests(**terms)).estimate.gates] == [True, True, True]
+    assert [gate.passed for gate in gallery.upgrade("v2", **requests(**terms), dry_run=True).estimate.gates] == [
+        True,
+        True,
+        True,
+    ]
     whole = requests(**{**terms, "sample": ITEMS, "backfill": 0.25})
-    assert [gate.passed for gate in gallery.plan("v2", **whole).estimate.gates] == [True, True, True]
+    assert [gate.passed for gate in gallery.upgrade("v2", **whole, dry_run=True).estimate.gates] == [True, True, True]
     assert gallery.upgrade("v2", **requests(**terms)).state == "ready"
 
 
@@ -114,13 +118,16 @@ def test_gates_that_hold_let_an_upgrade_pass(tmp_path):
 def test_what_a_sample_cannot_tell_is_no_gate_and_nothing_is_embedded_to_say_so(tmp_path, terms):
     gallery = gallery_of(tmp_path, NOISY, DIGITS, encoder=False)
     with pytest.raises(cs.errors.InvalidInput, match=r"map of any budget; cmc@k and negative flips of a hop alone"):
-        gallery.plan("v2", **requests(**terms))
+        gallery.upgrade("v2", **requests(**terms), dry_run=True)
 
 
 @pytest.mark.full
 def test_an_upgrade_to_a_worse_target_is_not_begun(tmp_path):
     gallery = gallery_of(tmp_path, DIGITS, NOISY)
-    assert gallery.plan("v2", **requests(target_quality=0.9)).estimate.table.advice.verdict == "do not upgrade"
+    assert (
+        gallery.upgrade("v2", **requests(target_quality=0.9), dry_run=True).estimate.table.advice.verdict
+        == "do not upgrade"
+    )
     with pytest.raises(cs.errors.GateFailed, match="map above the status quo for certain"):
         gallery.upgrade("v2", **requests(target_quality=0.9))
     assert steps(gallery)[-1] == "link"

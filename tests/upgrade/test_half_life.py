@@ -77,7 +77,7 @@ class HalfLife(RuleBasedStateMachine):
         self.h = linear(source, target)
         self.gallery = cs.Gallery.create(self.path, source)
         self.gallery.register(target)
-        self.gallery.link(self.h)
+        self.gallery.artifacts.link(self.h)
         self.items, self.seeds, self.sources = {}, itertools.count(), itertools.count()
         self.settled = False
         self.add(["i00", "i01", "i02"])
@@ -211,7 +211,7 @@ class HalfLife(RuleBasedStateMachine):
             elif self.settled and self.open:
                 self.is_of(row, item, source)
         if self.settled and self.open:
-            stale = [finding for finding in self.gallery.verify().findings if "stale" in finding.what]
+            stale = [finding for finding in self.gallery.maintenance.verify().findings if "stale" in finding.what]
             assert stale == []
 
     def is_of(self, row, item, source):
@@ -235,7 +235,7 @@ def test_native_vectors_beside_a_float16_source_stay(tmp_path):
     gallery = cs.Gallery.create(str(tmp_path / "g.lance"), source)
     gallery.add({"id": list("abc"), "vector": random_rows(0, 3, DIM)})
     gallery.register(target)
-    gallery.link(linear(source, target))
+    gallery.artifacts.link(linear(source, target))
     gallery.upgrade("v2")
     natives = random_rows(1, 2, TARGET_DIM)
     gallery.add({"id": ["a", "d"], "vector": random_rows(2, 2, DIM), "v2": natives}, upsert=True)
@@ -253,7 +253,7 @@ def test_an_adopted_float16_column(tmp_path):
     target = cs.EmbeddingVersion("v2", dim=TARGET_DIM, metric="l2", model="sines")
     gallery = cs.Gallery.adopt(str(tmp_path / "t.lance"), source, vector="vector", id="key")
     gallery.register(target)
-    gallery.link(linear(source, target))
+    gallery.artifacts.link(linear(source, target))
     gallery.upgrade("v2")
     native = random_rows(1, 1, TARGET_DIM)
     gallery.add({"id": ["i"], "vector": random_rows(2, 1, DIM), "v2": native}, version="v1")

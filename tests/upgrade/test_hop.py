@@ -52,7 +52,7 @@ def test_an_app_that_deletes_in_every_batch_does_not_send_the_hop_back_to_its_be
     gallery.upgrade("v2", progress=delete_one)
     assert 3 <= len(batches) <= 6
     assert len(gallery) == items_before - len(batches)
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
     assert gallery.cutover("v2").missing == 0
 
 

@@ -36,7 +36,7 @@ def bare(tmp_path):
     gallery.add({"id": IDS, "vector": drawn(0)})
     encoder = cs.encoders.Precomputed(dict(zip(IDS, 20 + 0.05 * drawn(1), strict=True)))
     gallery.register(cs.EmbeddingVersion("v2", dim=DIM, metric="l2", encoder=encoder))
-    gallery.index().create(kind="IVF_FLAT", num_partitions=16)
+    gallery.maintenance.index().create(kind="IVF_FLAT", num_partitions=16)
     return gallery
 
 
@@ -50,7 +50,7 @@ def gallery(bare):
         networks={"h": Architecture(source_dim=DIM, output_dim=DIM)},
         tensors={"h.mixer.0.weight": np.eye(DIM, dtype=np.float32), "h.mixer.0.bias": np.zeros(DIM, np.float32)},
     )
-    bare.link(h)
+    bare.artifacts.link(h)
     return bare
 
 
@@ -66,7 +66,7 @@ def steps_of(gallery, **how):
         if at.step not in seen:
             seen.append(at.step)
         if at.step == "backfill":
-            indexes.append(gallery.index("v2").status())
+            indexes.append(gallery.maintenance.index("v2").status())
 
     gallery.upgrade("v2", progress=look, **how)
     return seen, indexes
@@ -76,13 +76,17 @@ def steps_of(gallery, **how):
 def test_the_index_is_built_before_the_backfill_and_refreshed_after_it(gallery, monkeypatch):
     monkeypatch.setattr(natives, "IndexKeeper", lambda context: IndexKeeper(context, unindexed_rows=10 * ROWS))
     seen, during = steps_of(gallery, backfill=by_rows(), run=cs.RunSettings(batch_rows=200))
-    assert seen.index("hop") < seen.index("index: train cells") < seen.index("backfill")
+    assert (
+        seen.maintenance.index("hop")
+        < seen.maintenance.index("index: train cells")
+        < seen.maintenance.index("backfill")
+    )
     assert (during[0].kind, during[0].cells) == ("IVF_FLAT", 16)
     assert max(at.unindexed_rows for at in during) > 0
-    ready = gallery.index("v2").status()
+    ready = gallery.maintenance.index("v2").status()
     assert (ready.unindexed_rows, ready.deltas, ready.cells) == (0, 1, 16)
     assert ready.recall >= GOAL
-    assert "trained again" in next(entry.note for entry in gallery.history() if entry.step == "ready")
+    assert "trained again" in next(entry.note for entry in gallery.maintenance.history() if entry.step == "ready")
 
 
 @pytest.mark.full
@@ -95,7 +99,7 @@ def test_rows_that_no_index_holds_are_bounded_whoever_wrote_them(gallery, monkey
         if at.step == "backfill":
             late = {"id": [f"late{at.done}-{n}" for n in range(60)], "vector": drawn(2)[:60]}
             gallery.add(late)
-            waiting.append(max(gallery.index(name).status().unindexed_rows for name in ("v1", "v2")))
+            waiting.append(max(gallery.maintenance.index(name).status().unindexed_rows for name in ("v1", "v2")))
 
     gallery.upgrade("v2", backfill=by_rows(), run=cs.RunSettings(batch_rows=50), progress=look)
     assert len(waiting) > 8
@@ -110,7 +114,7 @@ def test_without_a_hop_the_index_is_built_once_there_are_some_vectors(bare, monk
     _, during = steps_of(bare, backfill=by_rows(), run=cs.RunSettings(batch_rows=160))
     assert during[0].kind == ""
     assert during[-1].kind == "IVF_FLAT"
-    assert bare.index("v2").status().recall >= GOAL
+    assert bare.maintenance.index("v2").status().recall >= GOAL
 
 
 @pytest.mark.full
@@ -122,7 +126,7 @@ def test_the_target_is_to_find_what_the_source_finds(gallery):
     registry = registry.with_version(replace(registry.record("v1"), recall=0.999))
     assert goal_of(registry, "v2") == 0.999 - APART
     gallery.cutover("v2")
-    source, target = (gallery.index(name).status().recall for name in ("v1", "v2"))
+    source, target = (gallery.maintenance.index(name).status().recall for name in ("v1", "v2"))
     assert target >= source - APART
 
 
@@ -130,9 +134,9 @@ def test_the_target_is_to_find_what_the_source_finds(gallery):
 def test_an_index_that_somebody_else_builds_is_left_to_them(gallery):
     with hold_index(cs.Gallery.open(gallery._catalog.store.location.uri)._catalog, "v2", "build"):
         assert gallery.upgrade("v2").state == "ready"
-    assert gallery.index("v2").status().kind == ""
+    assert gallery.maintenance.index("v2").status().kind == ""
     gallery.cutover("v2")
-    assert gallery.index("v2").status().kind == "IVF_FLAT"
+    assert gallery.maintenance.index("v2").status().kind == "IVF_FLAT"
 
 
 @pytest.mark.full
@@ -145,7 +149,7 @@ def test_an_upgrade_that_is_stopped_in_a_build_goes_on_with_it(gallery):
             should_stop=lambda: bool(stop) and stop[-1],
         )
     assert gallery.upgrade("v2").state == "ready"
-    assert gallery.index("v2").status().recall >= GOAL
+    assert gallery.maintenance.index("v2").status().recall >= GOAL
 
 
 @pytest.mark.full

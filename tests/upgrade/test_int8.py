@@ -51,7 +51,7 @@ def upgraded(gallery):
 
 @pytest.mark.full
 def test_it_is_near_float32_and_says_how_near(gallery, tmp_path):
-    hop = next(step for step in gallery.plan("v2", run=INT8).steps if step.name == "hop")
+    hop = next(step for step in gallery.upgrade("v2", run=INT8, dry_run=True).steps if step.name == "hop")
     assert "in int8, cosine with float32 0.999" in hop.note
     record = tmp_path / "gallery.lance" / "_compatstore" / "int8-v2.json"
     assert not record.exists(), "a plan writes nothing"
@@ -60,7 +60,7 @@ def test_it_is_near_float32_and_says_how_near(gallery, tmp_path):
     assert "at the least" in report.warnings[0]
     assert record.exists()
     near = gallery.vectors(IDS, "v2")
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
     gallery.retire("v2")
     assert not record.exists()
     gallery.upgrade("v2")
@@ -121,7 +121,7 @@ def test_what_changes_much_is_refused_before_a_row_is_written(tmp_path):
     made = items(0, 300)
     gallery.add({"id": made["id"], "vector": made["vector"]})
     gallery.register(target)
-    gallery.link(cancelling(source, target))
+    gallery.artifacts.link(cancelling(source, target))
     for verb in (gallery.plan, gallery.upgrade):
         with pytest.raises(InvalidInput, match=r"a cosine of 0\.999 with those of float32.*found cosine with float32"):
             verb("v2", run=INT8)

@@ -73,7 +73,7 @@ def test_it_is_judged_promised_and_searched_so(world, tmp_path):
         for row, own in zip(ids, world.correct, strict=True)
     ]
     assert wave.served.value == pytest.approx(np.mean(precision), abs=1e-5)
-    assert gallery.verify().findings == ()
+    assert gallery.maintenance.verify().findings == ()
 
 
 @pytest.mark.full
@@ -103,7 +103,9 @@ def test_a_gate_that_is_not_reached_leaves_searches_as_they_are(world, tmp_path)
     with pytest.raises(GateFailed, match=r"map>=0.999"):
         gallery.upgrade("v2", backfill=0.2, gates=gates(labels="class", require=("map>=0.999",)), learn=LEARN)
     assert gallery.active == "v1"
-    assert len(gallery.native_ids("v2")) == round(0.2 * ITEMS)
+    assert len(gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist()) == round(
+        0.2 * ITEMS
+    )
 
 
 @pytest.mark.full
@@ -163,7 +165,7 @@ def test_a_correction_is_taken_only_where_its_expected_distances_were_measured(w
     gallery = gallery_of(world, tmp_path)
     v1, v2 = (gallery.version(name) for name in BOTH)
     some = np.random.default_rng(0).permutation(ITEMS)[:100]
-    gallery.link(
+    gallery.artifacts.link(
         Ridge(penalties=(10.0,), holdout=0.5).fit(
             Pairs(world.spaces[0][some], world.native[some], source_version=v1, target_version=v2)
         )
@@ -176,7 +178,7 @@ def test_a_correction_is_taken_only_where_its_expected_distances_were_measured(w
     )
     run = gallery._catalog.registry().runs["v2"]
     assert bool(run.refit_of) == taken
-    steps = {entry.step: entry.note for entry in gallery.history()}
+    steps = {entry.step: entry.note for entry in gallery.maintenance.history()}
     assert taken or "validation rows do not tell its expected distances" in steps["refit refused"]
     assert can_doubt(gallery._catalog, gallery._catalog.registry().record("v2"), run.path)
     assert expected_of(gallery) == 100

@@ -29,10 +29,10 @@ def test_it_embeds_learns_hops_and_serves_by_both_once_that_is_sure_to_be_better
     assert served(gallery)[1] > 0
     table = gallery.search({"v1": world.source[:5], "v2": world.native[:5]}, 3)
     assert table.num_rows == 15
-    (artifact,) = {entry.artifact for entry in gallery.history() if entry.step == "learn"} & set(
+    (artifact,) = {entry.artifact for entry in gallery.maintenance.history() if entry.step == "learn"} & set(
         gallery._catalog.registry().runs["v2"].path
     )
-    assert {record.id for record in gallery.artifacts()} >= {artifact}
+    assert {record.id for record in gallery.artifacts} >= {artifact}
 
 
 @pytest.mark.full
@@ -92,7 +92,7 @@ def test_items_of_the_target_alone_do_not_stand_for_items_that_are_left(world, t
     gallery.add({"id": [f"new-{n}" for n in range(new)], "vector": world.native[:new]})
     before = len(learn.lessons)
     gallery.upgrade("v2", backfill=ITEMS / (ITEMS + new), learn=learn)  # as many natives as the source has items
-    assert len(gallery.native_ids("v2")) == ITEMS
+    assert len(gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist()) == ITEMS
     assert len(learn.lessons) > before
 
 
@@ -139,7 +139,9 @@ def test_candidates_that_cannot_run_are_skipped_and_it_says_where_none_can(world
     gallery = world.gallery(tmp_path)
     result = gallery.upgrade("v2", backfill=0.1, learn=cs.Learn(first=50, candidates=(MeanShift(),)))
     assert result.missing == ITEMS - 40
-    assert "no method can learn from" in next(entry.note for entry in gallery.history() if entry.step == "learn")
+    assert "no method can learn from" in next(
+        entry.note for entry in gallery.maintenance.history() if entry.step == "learn"
+    )
     assert served(gallery) == ("single", None)
 
 
@@ -152,7 +154,7 @@ def test_a_gate_that_is_not_sure_to_hold_keeps_it_from_being_ready(tmp_path):
     with pytest.raises(GateFailed, match=r"map>=0\.99 for certain.*What was embedded is kept"):
         gallery.upgrade("v2", backfill=0.2, gates=cs.Gates(require=("map>=0.99",)), learn=FIRST)
     assert gallery.status().upgrades[0].state == "backfill"
-    assert len(gallery.native_ids("v2")) == 80
+    assert len(gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist()) == 80
     assert gallery.upgrade("v2", backfill=0.2, gates=cs.Gates(require=("map>=0.01",)), learn=FIRST).state == "ready"
 
 
@@ -160,7 +162,7 @@ def test_a_gate_that_is_not_sure_to_hold_keeps_it_from_being_ready(tmp_path):
 def test_labels_decide_where_they_are_named(world, tmp_path):
     gallery = world.gallery(tmp_path)
     gallery.upgrade("v2", backfill=0.2, gates=cs.Gates(labels="label"), learn=FIRST)
-    notes = [entry.note for entry in gallery.history() if entry.step == "learn"]
+    notes = [entry.note for entry in gallery.maintenance.history() if entry.step == "learn"]
     assert notes
     assert all("correct by labels" in note for note in notes)
 
@@ -168,7 +170,7 @@ def test_labels_decide_where_they_are_named(world, tmp_path):
 def test_the_plan_says_what_it_will_do_and_writes_nothing(world, tmp_path):
     gallery = world.gallery(tmp_path)
     version = gallery._catalog.store.snapshot().version
-    plan = gallery.plan("v2", backfill=cs.Backfill(max_cost=1, price_per_item=0.01), learn=FIRST)
+    plan = gallery.upgrade("v2", backfill=cs.Backfill(max_cost=1, price_per_item=0.01), learn=FIRST, dry_run=True)
     rows = {step.name: step.rows for step in plan.steps}
     assert (rows["backfill"], rows["learn"]) == (100, ITEMS - 100)
     assert gallery._catalog.store.snapshot().version == version
@@ -180,7 +182,7 @@ def test_an_upgrade_that_has_taught_itself_cuts_over_and_is_retired(world, tmp_p
     gallery.upgrade("v2", backfill=0.2, learn=FIRST)
     assert gallery.cutover("v2").active == "v2"
     assert gallery.upgrade("v2", backfill=0.5, learn=FIRST).backfilled == 120
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
     gallery.retire("v1", force=True)
     assert gallery.vectors(IDS, "v2").shape == (ITEMS, LONG)
 
@@ -300,7 +302,7 @@ def test_targets_without_values_where_a_naive_swap_cuts_are_learned_from(tmp_pat
     gallery = sparse_world().gallery(tmp_path)
     result = gallery.upgrade("v2", backfill=0.125, learn=FIRST, gates=cs.Gates(labels=labels))
     assert (result.state, result.backfilled, result.missing) == ("ready", 50, 0)
-    assert any(entry.step == "learn" and entry.artifact for entry in gallery.history())
+    assert any(entry.step == "learn" and entry.artifact for entry in gallery.maintenance.history())
     table = gallery.evaluate("v2", sample=300, labels=labels)
     swap = table.row("naive swap")
     assert "find nothing" in swap.note

@@ -26,13 +26,15 @@ def test_the_first_wave_is_spread_over_all_kinds_of_items(world, tmp_path):
     gallery = world.gallery(tmp_path)
     gallery.upgrade("v2", learn=FIRST)
     rows = ArrayRows(ids=IDS, source=world.source)
-    assert set(gallery.native_ids("v2")) == {IDS[row] for row in order("spread", rows)[:50]}
+    assert set(gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist()) == {
+        IDS[row] for row in order("spread", rows)[:50]
+    }
 
 
 def test_the_order_may_be_named_and_begins_at_random(world, tmp_path):
     gallery = world.gallery(tmp_path)
     result = gallery.upgrade("v2", backfill=cs.Backfill(share=0.2, order="column:label"), learn=FIRST)
-    native = set(gallery.native_ids("v2"))
+    native = set(gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist())
     at_random = {IDS[row] for row in order("random", ArrayRows(ids=IDS))[:50]}
     assert at_random < native
     highest = sorted(set(IDS) - at_random, key=lambda item: -world.labels[IDS.index(item)])
@@ -44,13 +46,16 @@ def test_an_order_by_sigma_waits_until_sigma_is_learned(world, tmp_path):
     gallery, learn = world.gallery(tmp_path), cs.Learn(first=50, candidates=(trainers.Residual(epochs=3, width=16),))
     result = gallery.upgrade("v2", backfill=cs.Backfill(share=0.2, order="sigma"), learn=learn)
     at_random = {IDS[row] for row in order("random", ArrayRows(ids=IDS))[:80]}
-    native = set(gallery.native_ids("v2"))
+    native = set(gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist())
     assert result.backfilled == len(native) == 80
     assert len(native & at_random) < 80
     for name, candidate, drawn in (("ridge", Ridge(), False), ("rotation", Procrustes(), True)):
         gallery, learn = world.gallery(tmp_path / name), cs.Learn(first=50, candidates=(candidate,))
         gallery.upgrade("v2", backfill=cs.Backfill(share=0.2, order="sigma"), learn=learn)
-        assert (set(gallery.native_ids("v2")) == at_random) == drawn
+        assert (
+            set(gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist())
+            == at_random
+        ) == drawn
 
 
 def test_waves_say_what_was_found_and_promised(world, tmp_path):
@@ -101,17 +106,19 @@ def test_it_stops_at_the_target_quality_and_goes_on_for_more(tmp_path):
         )
 
     assert upgraded(0.05).ended_by == "target_quality"
-    assert len(gallery.native_ids("v2")) == 50
+    assert len(gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist()) == 50
     assert upgraded(0.05).backfilled == 0
     assert upgraded(1.0).ended_by == "max_rows"
-    assert len(gallery.native_ids("v2")) == 120
+    assert len(gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist()) == 120
 
 
 def test_nothing_is_embedded_beyond_the_budget_and_nothing_twice(world, tmp_path):
     gallery = world.gallery(tmp_path)
     gallery.upgrade("v2", backfill=cs.Backfill(max_cost=0.75, price_per_item=0.01), learn=FIRST)
     assert len(world.model.asked) == len(set(world.model.asked)) == 75
-    assert set(gallery.native_ids("v2")) == set(world.model.asked)
+    assert set(gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist()) == set(
+        world.model.asked
+    )
 
 
 def test_without_a_limit_the_first_sample_alone_is_embedded(world, tmp_path):
@@ -149,4 +156,4 @@ def test_items_that_no_search_finds_are_in_no_lesson(tmp_path):
     assert result.state == "ready"
     assert result.num_unbackfillable > 0
     assert result.lessons
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean

@@ -62,7 +62,7 @@ class Owner(RuleBasedStateMachine):
         self.gallery = cs.Gallery.create(self.path, self.v1)
         self.gallery.register(self.v2)
         self.h = linear(self.v1, self.v2)
-        self.gallery.link(self.h)
+        self.gallery.artifacts.link(self.h)
 
     @rule(key=KEYS, vector=VECTORS)
     def put(self, key, vector):

@@ -38,9 +38,9 @@ class World:
         gallery.register(v2)
         if kind == "Ridge":
             pairs = Pairs(self.v1, self.v2, source_version=v1, target_version=v2)
-            gallery.link(Ridge().fit(pairs).having_seen(np.array([], np.uint64)))
+            gallery.artifacts.link(Ridge().fit(pairs).having_seen(np.array([], np.uint64)))
         elif kind is not None:
-            gallery.link(Artifact.create(kind, source=Space.of(v1), target=Space.of(v2)))
+            gallery.artifacts.link(Artifact.create(kind, source=Space.of(v1), target=Space.of(v2)))
         gallery.upgrade("v2", backfill=cs.Backfill(**backfill), learn=None)
         return gallery
 
@@ -141,7 +141,7 @@ def test_a_compatible_model_gets_the_merge_that_is_surest(tmp_path):
     newer = Artifact.create(
         "Identity", source=Space.of(gallery.version("v1")), target=Space.of(gallery.version("v2")), method="newer"
     )
-    gallery.link(newer)
+    gallery.artifacts.link(newer)
     assert gallery.explain(version="v2").merge == "distance"  # the choice was another artifact's
 
 
@@ -229,6 +229,6 @@ def test_queries_that_an_artifact_leaves_without_a_direction_choose_no_merge(tmp
     gallery = cs.Gallery.create(str(tmp_path / "gallery.lance"), v1)
     gallery.add({"id": IDS, "vector": stored})
     gallery.register(v2)
-    gallery.link(Artifact.create("Prefix", source=Space.of(v1), target=Space.of(v2)))
+    gallery.artifacts.link(Artifact.create("Prefix", source=Space.of(v1), target=Space.of(v2)))
     gallery.upgrade("v2", backfill=0.5, learn=None)
     assert gallery.fuse("v2", sample=ITEMS).choices[0].num_queries == ITEMS - ITEMS // 8

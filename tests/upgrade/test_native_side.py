@@ -47,7 +47,7 @@ def make(folder, version, *, handed_on):
     gallery = cs.Gallery.create(str(folder / "items.lance"), V1)
     gallery.add({"id": IDS, "vector": V1_VECTORS, "side": V1_SIDE, "source": [str(n) for n in range(ITEMS)]})
     gallery.register(version)
-    gallery.link(artifact)
+    gallery.artifacts.link(artifact)
     return gallery, artifact.apply(V1_VECTORS, V1_SIDE).side
 
 
@@ -56,7 +56,7 @@ def as_kept(side, dtype):
 
 
 def native_rows(gallery):
-    natives = set(gallery.native_ids("v2"))
+    natives = set(gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist())
     return np.array([item in natives for item in IDS])
 
 
@@ -70,10 +70,10 @@ def test_natives_have_their_models_and_the_others_what_the_hop_handed_on(tmp_pat
     native = native_rows(gallery)
     assert native.sum() == 120
     made = native & (np.arange(ITEMS) != UNREADABLE)
-    kept = gallery.side_information(IDS, "v2")
+    kept = gallery.vectors(IDS, "v2", side=True)
     np.testing.assert_allclose(kept[made], as_kept(V2_SIDE, dtype)[made])
     np.testing.assert_allclose(kept[~made], as_kept(handed_on, dtype)[~made], atol=1e-5)
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
 
 
 @pytest.mark.full
@@ -86,7 +86,7 @@ def test_natives_can_be_transformed_to_the_next_version(tmp_path, mode):
     gallery.register(last)
     pairs = Pairs(V2_VECTORS, V3_VECTORS, side=V2_SIDE, source_version=version, target_version=last)
     artifact = trainers.FCT(**SMALL).fit(pairs)
-    gallery.link(artifact)
+    gallery.artifacts.link(artifact)
     assert gallery.upgrade("v3").missing == 1, "that of the item whose side-information could not be made"
     rest = np.arange(ITEMS) != UNREADABLE
     expected = artifact.apply(V2_VECTORS[rest], V2_SIDE[rest]).vectors
@@ -95,6 +95,6 @@ def test_natives_can_be_transformed_to_the_next_version(tmp_path, mode):
 
 def test_a_plan_says_where_natives_get_none(tmp_path):
     gallery, _ = make(tmp_path, target(encoder=False), handed_on=False)
-    (warning,) = gallery.plan("v2", backfill=0.5).warnings
+    (warning,) = gallery.upgrade("v2", backfill=0.5, dry_run=True).warnings
     assert warning.startswith("v2 has no side-information encoder here")
-    assert gallery.plan("v2").warnings == ()
+    assert gallery.upgrade("v2", dry_run=True).warnings == ()

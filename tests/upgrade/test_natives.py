@@ -356,7 +356,7 @@ def adopted(tmp_path, ids, encoder=None, **options):
     source = cs.EmbeddingVersion("v1", dim=24, metric="l2")
     gallery = cs.Gallery.adopt(path, source, vector="embedding", id="key")
     gallery.register(cs.EmbeddingVersion("v2", dim=TARGET.dim, metric="cosine", encoder=encoder))
-    gallery.link(artifact(gallery.version("v1"), gallery.version("v2")))
+    gallery.artifacts.link(artifact(gallery.version("v1"), gallery.version("v2")))
     return gallery
 
 
@@ -368,7 +368,7 @@ def test_an_adopted_table_keeps_its_rows_where_they_are_unless_told_otherwise(tm
     addresses = lance.dataset(path_of(gallery)).to_table(columns=["key"], with_row_address=True).to_pylist()
     assert gallery.upgrade("v2", backfill=0.1).backfilled == 40
     assert lance.dataset(path_of(gallery)).to_table(columns=["key"], with_row_address=True).to_pylist() == addresses
-    plan = gallery.plan("v2", backfill=cs.Backfill(share=0.2, write_mode="move_rows"))
+    plan = gallery.upgrade("v2", backfill=cs.Backfill(share=0.2, write_mode="move_rows"), dry_run=True)
     assert "by rows" in next(step.note for step in plan.steps if step.name == "backfill")
     assert gallery.upgrade("v2", backfill=cs.Backfill(share=0.2, write_mode="move_rows")).backfilled == 40
     after = lance.dataset(path_of(gallery)).to_table(columns=["key"], with_row_address=True).to_pylist()
@@ -400,7 +400,7 @@ def test_repeated_ids_that_an_app_wrote_are_each_given_their_own_vector(tmp_path
 def test_a_table_whose_rows_cannot_move_is_backfilled_by_columns(tmp_path):
     gallery = adopted(tmp_path, [f"item-{number}" for number in range(300)], enable_stable_row_ids=True)
     with pytest.raises(cs.errors.InvalidInput, match=r"stable ids.*--write-mode rewrite_columns"):
-        gallery.plan("v2", backfill=cs.Backfill(share=0.1, write_mode="move_rows"))
+        gallery.upgrade("v2", backfill=cs.Backfill(share=0.1, write_mode="move_rows"), dry_run=True)
     with pytest.raises(cs.errors.InvalidInput, match="one of auto, move_rows, rewrite_columns"):
         gallery.upgrade("v2", backfill=cs.Backfill(write_mode="quickly"))
     gallery.upgrade("v2")
@@ -428,9 +428,9 @@ def test_what_writes_less_is_taken_and_the_plan_says_how_much(tmp_path, share, n
     gallery.add({"id": ids, "vector": rng.normal(size=(rows, dim)), "note": [rng.bytes(note).hex() for _ in ids]})
     encoder = cs.encoders.Precomputed(dict(zip(ids, native, strict=True)))
     gallery.register(cs.EmbeddingVersion("v2", dim=dim, encoder=encoder))
-    gallery.link(artifact(gallery.version("v1"), gallery.version("v2")))
+    gallery.artifacts.link(artifact(gallery.version("v1"), gallery.version("v2")))
     gallery.upgrade("v2")
-    (step, *_) = gallery.plan("v2", backfill=share).steps
+    (step, *_) = gallery.upgrade("v2", backfill=share, dry_run=True).steps
     assert (step.name, step.rows) == ("backfill", int(rows * share))
     assert f"stored by {way}" in step.note
     before = files(gallery)

@@ -46,7 +46,9 @@ def life(tmp_path):
     v2 = cs.EmbeddingVersion("v2", dim=DIM, metric="cosine", encoder=encoder)
     gallery = cs.Gallery.adopt(table, v1, vector="vector", id="id", source="text")
     gallery.register(v2)
-    gallery.link(Ridge().fit(Pairs(old(TEXTS[::2]), Counter()(TEXTS[::2]), source_version=v1, target_version=v2)))
+    gallery.artifacts.link(
+        Ridge().fit(Pairs(old(TEXTS[::2]), Counter()(TEXTS[::2]), source_version=v1, target_version=v2))
+    )
     gallery.upgrade("v2", backfill=HALF)
     assert len(counter.texts) == N // 2
     return table, gallery, counter
@@ -81,7 +83,7 @@ def test_other_source_vectors_leave_native_ones_as_they_are(life, write):
     after = dict(zip(IDS, gallery.get(IDS, ["id", "v2"])["v2"].to_pylist(), strict=True))
     for item, vector in zip(IDS, stored, strict=True):
         assert (after[item] == vector) == (item in before)
-    assert not gallery.verify().findings
+    assert not gallery.maintenance.verify().findings
 
 
 @pytest.mark.parametrize("write", [app_update, gallery_upsert])
@@ -97,7 +99,7 @@ def test_other_sources_do_not(life, write):
     for item, text, vector in zip(*(found[name].to_pylist() for name in ("id", "text", "v2")), strict=True):
         if item in natives(gallery):
             np.testing.assert_allclose(vector[:DIM], np.sin(old([text]) * 3)[0], atol=1e-6)
-    assert not gallery.verify().findings
+    assert not gallery.maintenance.verify().findings
 
 
 def test_a_vector_that_waits_is_stored_beside_another_source_vector(life):
@@ -114,4 +116,4 @@ def test_a_vector_that_waits_is_stored_beside_another_source_vector(life):
     gallery = cs.Gallery.open(table, encoders={"v2": encoder})
     gallery.upgrade("v2", backfill=0.6)
     assert len(natives(gallery)) == len(set(counter.texts + beside.texts)) == len(counter.texts + beside.texts) == 72
-    assert not gallery.verify().findings
+    assert not gallery.maintenance.verify().findings

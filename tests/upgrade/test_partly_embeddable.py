@@ -58,7 +58,7 @@ def make(path, version):
         part = items(start, min(250, ITEMS - start))
         gallery.add({**part, "source": sources[start : start + 250]})
     gallery.register(version)
-    gallery.link(artifact(SOURCE, version))
+    gallery.artifacts.link(artifact(SOURCE, version))
     return gallery
 
 
@@ -76,7 +76,7 @@ def known(tmp_path):
 
 
 def natives(gallery):
-    return set(gallery.native_ids("v2"))
+    return set(gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist())
 
 
 def first_good(policy, count):
@@ -138,7 +138,7 @@ def test_a_share_beyond_what_can_be_embedded_takes_all_of_it_and_says_so(gallery
     assert natives(gallery) == GOOD
     assert (report.backfilled, report.embeddable) == (len(GOOD), len(GOOD))
     assert report.num_unbackfillable == ITEMS - len(GOOD)
-    listed = gallery.unbackfillable("v2")
+    listed = gallery.maintenance.unbackfillable("v2")
     assert set(listed["id"].to_pylist()) == set(IDS) - GOOD
     assert listed["reason"].to_pylist().count("it has no source") == (KIND == "none").sum()
     assert gallery.status().upgrades[0].embeddable == len(GOOD)
@@ -155,28 +155,30 @@ def test_items_without_a_source_are_counted_before_anything_is_tried(gallery):
 
 
 def test_plan_embeds_a_sample_to_say_how_many_can_be(gallery):
-    planned = gallery.plan("v2", backfill=0.9)
+    planned = gallery.upgrade("v2", backfill=0.9, dry_run=True)
     step = {step.name: step for step in planned.steps}["backfill"]
     assert step.rows == planned.embeddable == pytest.approx(len(GOOD), abs=45)
     assert any("have no source" in warning and "before its share is reached" in warning for warning in planned.warnings)
-    assert {step.name: step.rows for step in gallery.plan("v2", backfill=0.25).steps}["backfill"] == 100
-    assert gallery.plan("v2").embeddable is None
+    assert {step.name: step.rows for step in gallery.upgrade("v2", backfill=0.25, dry_run=True).steps}[
+        "backfill"
+    ] == 100
+    assert gallery.upgrade("v2", dry_run=True).embeddable is None
 
 
 @pytest.mark.full
 def test_an_encoder_that_knows_its_ids_is_planned_with_exactly(known):
-    planned = known.plan("v2", backfill=0.9)
+    planned = known.upgrade("v2", backfill=0.9, dry_run=True)
     assert planned.embeddable == len(GOOD)
     assert {step.name: step.rows for step in planned.steps}["backfill"] == len(GOOD)
     assert known.upgrade("v2", backfill=0.25).backfilled == 100
-    assert known.plan("v2", backfill=0.9).embeddable == len(GOOD)
+    assert known.upgrade("v2", backfill=0.9, dry_run=True).embeddable == len(GOOD)
     assert known.upgrade("v2", backfill=0.9).backfilled == len(GOOD) - 100
-    assert [step.name for step in known.plan("v2", backfill=0.9).steps] == ["cutover"]
+    assert [step.name for step in known.upgrade("v2", backfill=0.9, dry_run=True).steps] == ["cutover"]
 
 
 @pytest.mark.full
 def test_a_target_quality_beyond_what_can_be_embedded_is_refused(known):
-    planned = known.plan("v2", gates=cs.Gates(target_quality=1.0, sample=300))
+    planned = known.upgrade("v2", gates=cs.Gates(target_quality=1.0, sample=300), dry_run=True)
     assert not planned.estimate.passed
     assert any(str(len(GOOD)) in gate.name for gate in planned.estimate.gates)
     before = known.status()

@@ -50,9 +50,9 @@ def gallery(tmp_path):
 
 def test_a_chain_applies_h_to_what_h_and_g_made(gallery):
     first, second = hop(version(1), version(2), 1), hop(version(2), version(3), 2, side=False)
-    gallery.link(first)
-    gallery.link(second)
-    plan = gallery.plan("v3")
+    gallery.artifacts.link(first)
+    gallery.artifacts.link(second)
+    plan = gallery.upgrade("v3", dry_run=True)
     assert plan.path == (first.short_id, second.short_id)
     assert any("2 hops" in warning for warning in plan.warnings)
     gallery.upgrade("v3")
@@ -65,10 +65,10 @@ def test_a_chain_applies_h_to_what_h_and_g_made(gallery):
 
 def test_a_direct_hop_is_preferred_and_the_latest_one_linked(gallery):
     for artifact in (hop(version(1), version(2), 1), hop(version(2), version(3), 2), hop(version(1), version(3), 3)):
-        gallery.link(artifact)
+        gallery.artifacts.link(artifact)
     latest = hop(version(1), version(3), 4)
-    gallery.link(latest)
-    assert gallery.plan("v3").path == (latest.short_id,)
+    gallery.artifacts.link(latest)
+    assert gallery.upgrade("v3", dry_run=True).path == (latest.short_id,)
 
 
 def test_via_chooses_the_last_hop(gallery):
@@ -78,19 +78,19 @@ def test_via_chooses_the_last_hop(gallery):
         hop(version(1), version(3), 3),
     )
     for artifact in (first, second, direct):
-        gallery.link(artifact)
-    assert gallery.plan("v3", via=second.short_id).path == (first.short_id, second.short_id)
+        gallery.artifacts.link(artifact)
+    assert gallery.upgrade("v3", transform=second.short_id, dry_run=True).path == (first.short_id, second.short_id)
     with pytest.raises(cs.errors.Incompatible, match="to v3"):
-        gallery.plan("v3", via=first.id)
+        gallery.upgrade("v3", transform=first.id, dry_run=True)
     with pytest.raises(cs.errors.UnknownArtifact, match="0 of that id"):
-        gallery.plan("v3", via="feed")
-    gallery.upgrade("v3", via=direct.id)
+        gallery.upgrade("v3", transform="feed", dry_run=True)
+    gallery.upgrade("v3", transform=direct.id)
     with pytest.raises(cs.errors.UpgradeError, match="compatstore retire"):
-        gallery.upgrade("v3", via=second.id)
+        gallery.upgrade("v3", transform=second.id)
 
 
 def test_no_path_says_what_there_is_and_what_to_do(gallery):
-    gallery.link(hop(version(1), version(2), 1))
+    gallery.artifacts.link(hop(version(1), version(2), 1))
     with pytest.raises(cs.errors.UnknownArtifact, match=r"v1 -> v2.*train fct"):
         gallery.upgrade("v3")
     assert gallery.status().upgrades == ()
@@ -104,14 +104,14 @@ def test_natives_of_an_earlier_version_are_read_rather_than_what_was_transformed
         hop(version(1), version(3), 3),
     )
     for artifact in (first, second):
-        gallery.link(artifact)
+        gallery.artifacts.link(artifact)
     gallery.upgrade("v2")
     gallery.cutover("v2")
-    assert gallery.plan("v3").source == "v2", "nothing leads there from v1 directly"
-    gallery.link(direct)
-    plan = gallery.plan("v3")
+    assert gallery.upgrade("v3", dry_run=True).source == "v2", "nothing leads there from v1 directly"
+    gallery.artifacts.link(direct)
+    plan = gallery.upgrade("v3", dry_run=True)
     assert (plan.source, plan.path) == ("v1", (direct.short_id,))
-    assert gallery.plan("v3", via=second.id).source == "v2"
+    assert gallery.upgrade("v3", transform=second.id, dry_run=True).source == "v2"
     gallery.upgrade("v3")
     side = np.array(gallery.get(["a", "b", "c"])["v1__side"].to_pylist())
     expected = direct.apply(gallery.vectors(["a", "b", "c"], "v1"), side).vectors
@@ -123,31 +123,31 @@ def test_natives_of_an_earlier_version_are_read_rather_than_what_was_transformed
 @pytest.mark.full
 def test_an_earlier_version_that_lacks_items_is_not_read(gallery):
     for artifact in (hop(version(1), version(2), 1), hop(version(2), version(3), 2), hop(version(1), version(3), 3)):
-        gallery.link(artifact)
+        gallery.artifacts.link(artifact)
     gallery.upgrade("v2")
     gallery.cutover("v2")
     gallery.add({"id": ["new"], "vector": np.ones((1, 4), np.float32), "side": np.ones((1, 2), np.float32)})
-    assert gallery.plan("v3").source == "v2"
+    assert gallery.upgrade("v3", dry_run=True).source == "v2"
 
 
 def test_a_chain_is_not_made_of_hops_that_lack_what_they_read(gallery):
     dead, second = hop(version(1), version(2), 1, side=False), hop(version(2), version(3), 2)
-    gallery.link(dead)
-    gallery.link(second)
+    gallery.artifacts.link(dead)
+    gallery.artifacts.link(second)
     with pytest.raises(cs.errors.UnknownArtifact, match=r"v1 -> v2 \(reads side-information, writes none\)"):
-        gallery.plan("v3")
+        gallery.upgrade("v3", dry_run=True)
     handing_on = hop(version(1), version(2), 3)
-    gallery.link(handing_on)
-    gallery.link(hop(version(1), version(2), 4, side=False))
-    assert gallery.plan("v3").path == (handing_on.short_id, second.short_id)
+    gallery.artifacts.link(handing_on)
+    gallery.artifacts.link(hop(version(1), version(2), 4, side=False))
+    assert gallery.upgrade("v3", dry_run=True).path == (handing_on.short_id, second.short_id)
 
 
 def test_a_direct_hop_from_an_upgraded_version_is_preferred_to_a_chain(gallery):
     first, second = hop(version(1), version(2), 1), hop(version(2), version(3), 2)
-    gallery.link(first)
+    gallery.artifacts.link(first)
     gallery.upgrade("v2")
-    gallery.link(second)
-    plan = gallery.plan("v3")
+    gallery.artifacts.link(second)
+    plan = gallery.upgrade("v3", dry_run=True)
     assert (plan.source, plan.path) == ("v2", (second.short_id,)), "what is in v2 may be native; a chain never is"
 
 

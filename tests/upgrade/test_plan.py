@@ -28,19 +28,19 @@ def bare(tmp_path):
         networks={"h": Architecture(source_dim=8, output_dim=16)},
         tensors={"h.mixer.0.weight": weights, "h.mixer.0.bias": np.zeros(16, np.float32)},
     )
-    gallery.link(h)
+    gallery.artifacts.link(h)
     return gallery
 
 
 @pytest.fixture
 def gallery(bare):
     """The same with an index."""
-    bare.create_index(kind="IVF_FLAT", num_partitions=4)
+    bare.maintenance.index().create(kind="IVF_FLAT", num_partitions=4)
     return bare
 
 
 def steps(gallery):
-    return {step.name: step for step in gallery.plan("v2").steps}
+    return {step.name: step for step in gallery.upgrade("v2", dry_run=True).steps}
 
 
 def test_the_index_is_listed_with_its_rows_and_time(gallery):

@@ -42,7 +42,7 @@ def gallery(tmp_path):
             {"id": IDS[part], "vector": VECTORS[part], "views": VIEWS[part], "title": IDS[part], "kind": KIND[part]}
         )
     gallery.register(target)
-    gallery.link(artifact(source, target))
+    gallery.artifacts.link(artifact(source, target))
     return gallery
 
 
@@ -121,8 +121,8 @@ def test_a_backfill_in_steps_ends_with_the_set_of_one_in_one_go(gallery):
 )
 def test_an_estimate_goes_by_the_order_of_the_backfill(gallery, policy):
     asked = {"backfill": cs.Backfill(share=0.5, order=policy), "gates": cs.Gates(sample=100)}
-    by_policy = gallery.plan("v2", **asked).estimate.table
-    at_random = gallery.plan("v2", **asked | {"backfill": cs.Backfill(share=0.5)}).estimate.table
+    by_policy = gallery.upgrade("v2", **asked, dry_run=True).estimate.table
+    at_random = gallery.upgrade("v2", **asked | {"backfill": cs.Backfill(share=0.5)}, dry_run=True).estimate.table
     assert [row.name for row in by_policy.rows] == [row.name for row in at_random.rows]
     assert by_policy != at_random
 
@@ -146,7 +146,7 @@ def test_items_that_could_not_be_transformed_come_first(tmp_path):
     gallery.add({"id": IDS[:700], "vector": VECTORS[:700], "side": VECTORS[:700, :8]})
     gallery.add({"id": IDS[700:], "vector": VECTORS[700:]})
     gallery.register(target)
-    gallery.link(artifact(source, target))
+    gallery.artifacts.link(artifact(source, target))
     report = gallery.upgrade("v2", backfill=cs.Backfill(share=0.125, order="sigma"))
     assert report.missing == 0
     assert native_ids(gallery) == set(IDS[700:])
@@ -182,9 +182,9 @@ def test_sigma_and_heads_are_asked_for_only_where_they_exist(tmp_path):
     gallery.add({"id": IDS, "vector": VECTORS})
     gallery.register(cs.EmbeddingVersion("v2", dim=12, encoder=cs.encoders.Precomputed({"item-0": NATIVE[0]})))
     with pytest.raises(InvalidInput, match="FastFill"):
-        gallery.plan("v2", backfill=cs.Backfill(share=1.0, order="sigma"))
+        gallery.upgrade("v2", backfill=cs.Backfill(share=1.0, order="sigma"), dry_run=True)
     with pytest.raises(InvalidInput, match="neither has one"):
-        gallery.plan("v2", backfill=cs.Backfill(share=1.0, order="margin"))
+        gallery.upgrade("v2", backfill=cs.Backfill(share=1.0, order="margin"), dry_run=True)
 
 
 @pytest.mark.full
@@ -196,7 +196,7 @@ def test_without_a_target_head_the_sources_own_is_asked(tmp_path):
     gallery = cs.Gallery.create(str(tmp_path / "g.lance"), source)
     gallery.add({"id": IDS, "vector": vectors})
     gallery.register(target)
-    gallery.link(artifact(source, target))
+    gallery.artifacts.link(artifact(source, target))
     gallery.upgrade("v2", backfill=cs.Backfill(share=0.25, order="least-confidence"))
     chosen = order("least-confidence", ArrayRows(ids=IDS, logits=16 * vectors @ head.T))[:200]
     assert native_ids(gallery) == {IDS[position] for position in chosen}

@@ -51,8 +51,8 @@ def test_what_bfloat16_cannot_hold_is_warned_of_and_not_taken_by_auto(tmp_path, 
     made = items(0, 300)
     gallery.add({"id": made["id"], "vector": made["vector"]})
     gallery.register(target)
-    gallery.link(cancelling(source, target))
-    (warning,) = gallery.plan("v2", run=cs.RunSettings(precision="bfloat16")).warnings
+    gallery.artifacts.link(cancelling(source, target))
+    (warning,) = gallery.upgrade("v2", run=cs.RunSettings(precision="bfloat16"), dry_run=True).warnings
     assert "a cosine of" in warning
     assert 'precision "auto"' in warning
     with pytest.warns(CompatStoreWarning, match="cosine of"):
@@ -60,7 +60,7 @@ def test_what_bfloat16_cannot_hold_is_warned_of_and_not_taken_by_auto(tmp_path, 
     assert report.precision == "bfloat16"
     assert "a cosine of" in report.warnings[0]
     gallery.retire("v2")
-    assert gallery.plan("v2", run=cs.RunSettings(precision="auto")).warnings == ()
+    assert gallery.upgrade("v2", run=cs.RunSettings(precision="auto"), dry_run=True).warnings == ()
     assert gallery.upgrade("v2", run=cs.RunSettings(precision="auto")).precision == "float32"
 
 
@@ -77,14 +77,16 @@ def test_a_trial_measures_both_on_rows_of_the_gallery(gallery):
 
 def test_few_rows_are_not_tried(tmp_path):
     gallery = make(str(tmp_path / "gallery.lance"), fragments=1)
-    assert gallery.plan("v2", run=cs.RunSettings(precision="bfloat16")).warnings == ()
+    assert gallery.upgrade("v2", run=cs.RunSettings(precision="bfloat16"), dry_run=True).warnings == ()
     assert gallery.upgrade("v2", run=cs.RunSettings(precision="auto")).precision == "float32"
 
 
 @pytest.mark.full
 def test_the_plan_says_which_precision_its_seconds_are_of(gallery):
     hop = next(
-        step for step in gallery.plan("v2", run=cs.RunSettings(precision="bfloat16")).steps if step.name == "hop"
+        step
+        for step in gallery.upgrade("v2", run=cs.RunSettings(precision="bfloat16"), dry_run=True).steps
+        if step.name == "hop"
     )
     assert hop.note.endswith("in bfloat16")
 

@@ -138,8 +138,11 @@ def test_the_sample_of_an_estimate_holds_every_correct_item_and_weighs_the_other
 @pytest.mark.full
 def test_gates_of_judged_figures(gallery, world):
     asked = texts(world)
-    planned = gallery.plan(
-        "v2", backfill=0.5, gates=cs.Gates(labels=asked, criterion="ndcg@10", require=("ndcg@10>=0.1", "mrr@10>=0.05"))
+    planned = gallery.upgrade(
+        "v2",
+        backfill=0.5,
+        gates=cs.Gates(labels=asked, criterion="ndcg@10", require=("ndcg@10>=0.1", "mrr@10>=0.05")),
+        dry_run=True,
     )
     assert planned.estimate.passed
     assert [gate.name for gate in planned.estimate.gates] == ["ndcg@10>=0.1", "mrr@10>=0.05"]
@@ -149,8 +152,10 @@ def test_gates_of_judged_figures(gallery, world):
         gallery.upgrade("v2", backfill=0.5, gates=too_much)
     assert gallery.status().versions[1].native == 0
     with pytest.raises(InvalidInput, match=r"estimate ndcg@10>=0.1.*a backfill of 0.5, which a sample cannot tell"):
-        gallery.plan("v2", backfill=0.5, gates=cs.Gates(labels=asked, require=("ndcg@10>=0.1",), sample=170))
-    hop = gallery.plan("v2", gates=cs.Gates(labels=asked, require=("ndcg@10>=0.01",), sample=170))
+        gallery.upgrade(
+            "v2", backfill=0.5, gates=cs.Gates(labels=asked, require=("ndcg@10>=0.1",), sample=170), dry_run=True
+        )
+    hop = gallery.upgrade("v2", gates=cs.Gates(labels=asked, require=("ndcg@10>=0.01",), sample=170), dry_run=True)
     assert hop.estimate.passed
 
 
@@ -238,8 +243,8 @@ def test_items_that_ask_do_not_find_themselves_and_are_left_out_where_learned_fr
     seen = Pairs(
         world.v1[:100], world.v2[:100], source_version=gallery.version("v1"), target_version=gallery.version("v2")
     )
-    learned = gallery.link(Ridge().fit(seen))
-    table = gallery.evaluate("v2", labels=asked, via=learned)
+    learned = gallery.artifacts.link(Ridge().fit(seen))
+    table = gallery.evaluate("v2", labels=asked, transform=learned)
     assert table.num_queries == ITEMS - 100
     assert "100 cannot be embedded" not in table.provenance
     assert "100 were learned from by the artifact" in table.provenance
@@ -326,10 +331,10 @@ def test_an_estimate_by_queries_is_taken_up_again_by_the_same_queries(gallery, w
     gates = cs.Gates(labels=texts(world), require=("map>=0.05",), sample=ITEMS)
     gallery.upgrade("v2", backfill=0.2, gates=gates)
     gallery.upgrade("v2", backfill=0.2, gates=dataclasses.replace(gates, labels=texts(world)))
-    assert [entry.step for entry in gallery.history()].count("estimate") == 1
+    assert [entry.step for entry in gallery.maintenance.history()].count("estimate") == 1
     other = cs.Queries(queries={"id": ASKING[:80], "text": ASKING[:80]}, qrels=judged(world))
     gallery.upgrade("v2", backfill=0.2, gates=dataclasses.replace(gates, labels=other))
-    assert [entry.step for entry in gallery.history()].count("estimate") == 2
+    assert [entry.step for entry in gallery.maintenance.history()].count("estimate") == 2
 
 
 @pytest.mark.full
@@ -343,7 +348,7 @@ def test_whole_numbers_as_ids_odd_names_and_vectors_of_more_versions(tmp_path):
     encoder = cs.encoders.Precomputed(dict(zip(range(120), target, strict=True)))
     gallery.register(cs.EmbeddingVersion("v2", dim=6, metric="cosine", encoder=encoder))
     pairs = Pairs(source[:40], target[:40], source_version=v1, target_version=gallery.version("v2"))
-    gallery.link(Ridge().fit(pairs))
+    gallery.artifacts.link(Ridge().fit(pairs))
     names = ["'; DROP TABLE x--", "ü 蓝", *map(str, range(48))]
     silent = target[:50].copy()
     silent[1] = 0.0  # no direction, so nothing that cosine could compare

@@ -60,7 +60,7 @@ def template(tmp_path_factory):
     gallery = cs.Gallery.create(str(path), SOURCE)
     gallery.add(items(0, ITEMS))
     gallery.register(TARGET)
-    gallery.link(artifact(target=TARGET))
+    gallery.artifacts.link(artifact(target=TARGET))
     split(path, FRAGMENTS)
     return path
 
@@ -109,7 +109,7 @@ def test_the_content_is_that_of_the_local_engine_bit_for_bit(fresh, seen, local)
     times, processes = embedded(seen)
     assert set(times.values()) == {1}, "nothing is embedded twice"
     assert processes == 2, "one model for each actor"
-    assert opened(path).verify().clean
+    assert opened(path).maintenance.verify().clean
     assert not orphans(path)
     before = opened(path).status().table_version
     assert upgraded(path, **SETTINGS) == local
@@ -149,7 +149,7 @@ def test_a_killed_worker_and_a_stop_lose_nothing(fresh, cluster, local):
         opened(path).upgrade("v2", run=cs.RunSettings(engine="ray"), progress=kill, should_stop=lambda: any(told))
     assert killed
     assert upgraded(path) == local, "the local engine goes on"
-    assert opened(path).verify().clean
+    assert opened(path).maintenance.verify().clean
     left = {name for name in orphans(path) if not name.startswith(".tmp")}
     assert not left, "of a killed worker only the file that it was at is left, for `optimize`"
 
@@ -163,7 +163,7 @@ def test_a_batch_of_a_killed_actor_is_embedded_by_another_one(fresh, seen, local
     times, processes = embedded(seen)
     assert sum(times.values()) - len(times) == BATCH, "the batch at hand, and nothing else, a second time"
     assert processes == 3
-    assert opened(path).verify().clean
+    assert opened(path).maintenance.verify().clean
 
 
 def test_a_job_that_kills_each_of_its_workers_ends_with_an_error(template, cluster):
@@ -226,7 +226,7 @@ def test_a_killed_driver_is_resumed_by_either_engine(fresh, seen, local, tmp_pat
         command = [sys.executable, str(script), str(path), address, step, str(updates)]
         assert subprocess.run(command, check=False, cwd=ROOT).returncode == -signal.SIGKILL
     assert upgraded(path) == local
-    assert opened(path).verify().clean
+    assert opened(path).maintenance.verify().clean
     times, _ = embedded(seen)
     assert sum(times.values()) - len(times) <= 4 * BATCH, "two at the encoders, one written, one waiting to be"
     assert set(times) == {row["id"] for row in content(path).to_pylist() if row["v2__origin"] == "native"}

@@ -38,7 +38,7 @@ def make(path, learned):
         part = slice(start, start + 600)
         gallery.add({"id": IDS[part], "vector": SOURCE[part]})
     gallery.register(V2)
-    gallery.link(learned)
+    gallery.artifacts.link(learned)
     return gallery
 
 
@@ -53,7 +53,7 @@ def error(gallery):
 
 
 def steps(gallery):
-    return [entry.step for entry in gallery.history()]
+    return [entry.step for entry in gallery.maintenance.history()]
 
 
 @pytest.mark.parametrize("policy", ["random", "sigma"])
@@ -64,7 +64,7 @@ def test_what_remains_is_hopped_by_the_corrected_transform(tmp_path, learned, po
     assert error(gallery) < 0.7 * error(plain)
     assert report.state == "ready"
     assert report.transformed == len(IDS) + (len(IDS) - report.backfilled)
-    corrected = gallery.artifacts()[-1]
+    corrected = gallery.artifacts[-1]
     assert corrected.method == "FastFill+refit"
     found = origins(gallery)
     assert set(found) == {"native", corrected.id[:12]}
@@ -72,7 +72,7 @@ def test_what_remains_is_hopped_by_the_corrected_transform(tmp_path, learned, po
     vectors = gallery.vectors(IDS, "v2")
     np.testing.assert_array_equal(vectors[found == "native"], NATIVE[found == "native"])
     np.testing.assert_array_equal(gallery.vectors(IDS, "v1"), SOURCE)
-    entry = next(entry for entry in gallery.history() if entry.step == "refit")
+    entry = next(entry for entry in gallery.maintenance.history() if entry.step == "refit")
     assert entry.artifact == corrected.id
     assert "held-out squared distance" in entry.note
 
@@ -83,7 +83,7 @@ def test_the_same_command_again_does_nothing_and_a_larger_budget_refits_once_mor
     before, first = gallery.status().table_version, error(gallery)
     again = gallery.upgrade("v2", backfill=0.2, learn=Refit())
     assert (again.transformed, again.backfilled) == (0, 0)
-    assert gallery.upgrade("v2", via=learned.short_id).transformed == 0
+    assert gallery.upgrade("v2", transform=learned.short_id).transformed == 0
     assert gallery.status().table_version == before
     gallery.upgrade("v2", backfill=0.5, learn=Refit())
     assert steps(gallery).count("refit") + steps(gallery).count("refit refused") == 2
@@ -117,7 +117,7 @@ def test_a_transform_that_has_nothing_to_learn_is_kept(tmp_path):
     exact = Ridge().fit(Pairs(SOURCE, NATIVE, source_version=V1, target_version=V2))
     gallery = make(tmp_path / "g.lance", exact)
     gallery.upgrade("v2", backfill=0.1, learn=Refit())
-    assert len(gallery.artifacts()) == 1
+    assert len(gallery.artifacts) == 1
     assert "refit refused" in steps(gallery)
     before = gallery.status().table_version
     gallery.upgrade("v2", backfill=0.1, learn=Refit())
@@ -127,15 +127,15 @@ def test_a_transform_that_has_nothing_to_learn_is_kept(tmp_path):
 def test_too_few_rows_are_no_ground_for_a_refit(tmp_path, learned):
     gallery = make(tmp_path / "g.lance", learned)
     gallery.upgrade("v2", backfill=0.005, learn=Refit())
-    refused = next(entry for entry in gallery.history() if entry.step == "refit refused")
+    refused = next(entry for entry in gallery.maintenance.history() if entry.step == "refit refused")
     assert "too few: 8 native rows" in refused.note
 
 
 def test_a_plan_names_the_refit_and_the_rows_that_it_may_hop_again(tmp_path, learned):
     gallery = make(tmp_path / "g.lance", learned)
-    plan = gallery.plan("v2", backfill=0.25, learn=Refit())
+    plan = gallery.upgrade("v2", backfill=0.25, learn=Refit(), dry_run=True)
     assert {step.name: step.rows for step in plan.steps}["refit"] == len(IDS) - int(0.25 * len(IDS))
-    assert "refit" not in [step.name for step in gallery.plan("v2", backfill=0.25).steps]
+    assert "refit" not in [step.name for step in gallery.upgrade("v2", backfill=0.25, dry_run=True).steps]
 
 
 def test_a_chain_is_corrected_at_its_end(tmp_path):
@@ -148,13 +148,13 @@ def test_a_chain_is_corrected_at_its_end(tmp_path):
     gallery.add({"id": IDS, "vector": SOURCE})
     gallery.register(middle)
     gallery.register(V2)
-    gallery.link(first)
-    gallery.link(second)
+    gallery.artifacts.link(first)
+    gallery.artifacts.link(second)
     gallery.upgrade("v2")
     before = error(gallery)
     gallery.upgrade("v2", backfill=0.3, learn=Refit())
     assert error(gallery) < 0.5 * before
-    assert set(origins(gallery)) == {"native", f"{first.short_id}+{gallery.artifacts()[-1].id[:12]}"}
+    assert set(origins(gallery)) == {"native", f"{first.short_id}+{gallery.artifacts[-1].id[:12]}"}
 
 
 def test_what_a_refit_has_corrected_is_searched_by_expected_distances(tmp_path):
@@ -167,9 +167,9 @@ def test_what_a_refit_has_corrected_is_searched_by_expected_distances(tmp_path):
     gallery.register(v2)
     few = KNOWN[:200]
     first = Ridge(penalties=(1.0,)).fit(Pairs(source[few], native[few], source_version=v1, target_version=v2))
-    gallery.link(first)
+    gallery.artifacts.link(first)
     gallery.upgrade("v2", backfill=cs.Backfill(share=0.3, order="sigma"), learn=Refit())
-    corrected = gallery.artifacts()[-1]
+    corrected = gallery.artifacts[-1]
     assert corrected.method == "Ridge+refit"
     asked = {"k": len(IDS), "version": "v2", "columns": ["id"]}
     plain, doubted = (gallery.search(native[0], serving=way, **asked) for way in ("single", cs.Expected(first=10**4)))

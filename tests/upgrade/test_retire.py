@@ -35,7 +35,7 @@ def test_retire_catches_up_with_plain_writes_first(path):
     assert gallery.retire("v1").missing == 0
     expected = bridge().apply(np.stack([source_vector(source) for source in LATE.values()])).vectors
     np.testing.assert_allclose(gallery.vectors(list(LATE), "v2"), expected, rtol=1e-5)
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
 
 
 def test_retire_is_refused_while_items_have_their_only_vector_in_the_source(path):

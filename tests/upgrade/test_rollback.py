@@ -43,8 +43,8 @@ def test_another_transform_ends_the_fusion(at, linear):
     _, gallery = fused(at)
     gallery.rollback("v2")
     other = linear(gallery.version("v1", encoders=False), gallery.version("v2", encoders=False), seed=5)
-    gallery.link(other)
-    gallery.upgrade("v2", via=other.id)
+    gallery.artifacts.link(other)
+    gallery.upgrade("v2", transform=other.id)
     change = gallery.cutover("v2")
     assert change.serving == "v2 alone"
 

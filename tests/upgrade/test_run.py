@@ -27,7 +27,7 @@ def gallery(tmp_path):
     encoder = cs.encoders.Precomputed(dict(zip(IDS, NATIVE, strict=True)))
     target = cs.EmbeddingVersion("v2", dim=6, metric="l2", encoder=encoder)
     gallery.register(target)
-    gallery.link(artifact(source, target))
+    gallery.artifacts.link(artifact(source, target))
     return gallery
 
 
@@ -38,14 +38,14 @@ def table_version(gallery):
 @pytest.mark.full
 def test_a_plan_writes_nothing_and_is_what_the_upgrade_does(gallery):
     before = table_version(gallery)
-    plan = gallery.plan("v2", backfill=0.25)
+    plan = gallery.upgrade("v2", backfill=0.25, dry_run=True)
     assert table_version(gallery) == before
     assert [step.name for step in plan.steps] == ["expand", "hop", "backfill", "catch-up", "cutover"]
     rows = {step.name: step.rows for step in plan.steps}
     report = gallery.upgrade("v2", backfill=0.25)
     assert (report.transformed, report.backfilled) == (rows["hop"], rows["backfill"]) == (1797, 449)
     assert report.state == "ready"
-    assert [step.name for step in gallery.plan("v2").steps] == ["cutover"]
+    assert [step.name for step in gallery.upgrade("v2", dry_run=True).steps] == ["cutover"]
 
 
 @pytest.mark.full
@@ -85,7 +85,7 @@ def test_a_full_backfill_needs_no_artifact(tmp_path):
     encoder = cs.encoders.Precomputed(dict(zip(IDS, NATIVE, strict=True)))
     gallery.register(cs.EmbeddingVersion("v2", dim=6, encoder=encoder))
     with pytest.raises(cs.errors.UnknownArtifact):
-        gallery.plan("v2", backfill=0.5, learn=None)
+        gallery.upgrade("v2", backfill=0.5, learn=None, dry_run=True)
     assert gallery.upgrade("v2", backfill=1.0, learn=None).missing == 0
     assert gallery.cutover("v2").active == "v2"
 
@@ -133,7 +133,7 @@ def test_cutover_is_refused_while_rows_are_missing_unless_forced(tmp_path):
     del late["side"]
     gallery.upgrade("v2")
     gallery.add(late)
-    assert gallery.check_cutover("v2") == 1
+    assert gallery.cutover("v2", dry_run=True).missing == 1
     with pytest.raises(cs.errors.RowsMissing, match=r"1 items without one.*--force"):
         gallery.cutover("v2")
     assert gallery.active == "v1"
@@ -175,7 +175,7 @@ def test_retire_drops_what_the_version_needs_and_refuses_the_active_one(gallery)
     with pytest.raises(cs.errors.UpgradeError, match=r"one upgrade.*none"):
         gallery.rollback()
     assert gallery.search(NATIVE[0], k=1).num_rows == 1
-    assert [entry.step for entry in gallery.history()][-2:] == ["cutover", "retire"]
+    assert [entry.step for entry in gallery.maintenance.history()][-2:] == ["cutover", "retire"]
     with pytest.raises(cs.errors.UnknownVersion, match="retired"):
         gallery.vectors(IDS[:1], "v1")
 
@@ -236,7 +236,7 @@ def test_settings_out_of_range_are_refused_before_anything_is_written(gallery):
 
 def test_a_backfill_without_an_encoder_says_how_to_give_one(tmp_path):
     gallery = make(str(tmp_path / "g.lance"), fragments=1, rows=30)
-    assert any("no encoder" in warning for warning in gallery.plan("v2", backfill=0.5).warnings)
+    assert any("no encoder" in warning for warning in gallery.upgrade("v2", backfill=0.5, dry_run=True).warnings)
     with pytest.raises(cs.errors.UpgradeError, match="encoders="):
         gallery.upgrade("v2", backfill=0.5)
     assert gallery.upgrade("v2", backfill=0.0).state == "ready"
@@ -246,8 +246,13 @@ def test_a_backfill_without_an_encoder_says_how_to_give_one(tmp_path):
 def test_reading_the_state_never_writes(gallery):
     gallery.upgrade("v2", backfill=0.1)
     before = table_version(gallery)
-    gallery.status(), gallery.history(), gallery.versions(), gallery.plan("v2", backfill=0.3)
-    gallery.check_cutover("v2"), gallery.explain(), len(gallery), repr(gallery)
+    (
+        gallery.status(),
+        gallery.maintenance.history(),
+        gallery.versions(),
+        gallery.upgrade("v2", backfill=0.3, dry_run=True),
+    )
+    gallery.cutover("v2", dry_run=True).missing, gallery.explain(), len(gallery), repr(gallery)
     assert table_version(gallery) == before
 
 

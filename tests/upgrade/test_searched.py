@@ -59,7 +59,7 @@ def gallery(tmp_path, model, linear):
     gallery = cs.Gallery.create(str(tmp_path / "gallery.lance"), v1)
     gallery.add({"id": IDS, "vector": SOURCE, "source": [f"{item}/0" for item in IDS]})
     gallery.register(v2)
-    gallery.link(linear(v1, v2))
+    gallery.artifacts.link(linear(v1, v2))
     gallery.upgrade("v2")
     return gallery
 
@@ -75,7 +75,7 @@ def run_of(gallery):
 
 def assert_right(gallery, version=lambda item: 0):
     """Each native vector is the model's of the item as it is."""
-    natives = gallery.native_ids("v2")
+    natives = gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist()
     expected = [native_of(item, version(item)) for item in natives]
     if natives:
         assert np.array_equal(gallery.vectors(natives, "v2"), expected)
@@ -84,15 +84,15 @@ def assert_right(gallery, version=lambda item: 0):
 
 def test_what_was_embedded_is_native_once_it_is_written(gallery, model):
     found = ask(gallery)
-    assert gallery.native_ids("v2") == []
-    written = gallery.write_back()
+    assert gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist() == []
+    written = gallery.maintenance.write_back()
     assert (written.rows, written.waiting) == (12, 0)
     assert sorted(assert_right(gallery)) == sorted(found)
     other = cs.Gallery.open(gallery._catalog.store.location.uri, encoders={"v2": model})
     assert ask(other) == found
     assert model.items == 12
-    assert gallery.write_back().rows == 0
-    assert gallery.verify().clean
+    assert gallery.maintenance.write_back().rows == 0
+    assert gallery.maintenance.verify().clean
 
 
 def test_an_item_that_was_changed_or_deleted_meanwhile_gets_no_wrong_vector(gallery, model):
@@ -100,7 +100,7 @@ def test_an_item_that_was_changed_or_deleted_meanwhile_gets_no_wrong_vector(gall
     gone, changed = found[0], found[1]
     gallery.delete([gone])
     gallery.add({"id": [changed], "vector": SOURCE[[IDS.index(changed)]], "source": [f"{changed}/1"]}, upsert=True)
-    gallery.write_back()
+    gallery.maintenance.write_back()
     natives = assert_right(gallery, lambda item: int(item == changed))
     assert gone not in natives
     assert set(natives) - {changed} == set(found) - {gone, changed}
@@ -116,10 +116,10 @@ def test_an_item_that_changes_while_it_is_embedded_gets_no_wrong_vector(gallery,
 
     model.before = change
     ask(gallery)
-    gallery.write_back()
+    gallery.maintenance.write_back()
     assert_right(gallery, lambda item: 2 * (item == first))
     ask(gallery)
-    gallery.write_back()
+    gallery.maintenance.write_back()
     assert_right(gallery, lambda item: 2 * (item == first))
 
 
@@ -127,11 +127,11 @@ def test_while_a_manager_works_vectors_wait_and_searches_do_not(gallery, model):
     with hold_lease(gallery._catalog, "v2", "upgrade"):
         found = ask(gallery)
         with pytest.raises(cs.errors.LeaseHeld, match="write back what searches embedded in v2"):
-            gallery.write_back()
-        assert gallery.native_ids("v2") == []
+            gallery.maintenance.write_back()
+        assert gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist() == []
         assert ask(gallery) == found
     assert model.items == 12
-    assert gallery.write_back().rows == 12
+    assert gallery.maintenance.write_back().rows == 12
     assert_right(gallery)
 
 
@@ -139,7 +139,7 @@ def test_while_a_manager_works_vectors_wait_and_searches_do_not(gallery, model):
 def test_a_manager_is_not_kept_waiting(gallery, model):
     ask(gallery)
     assert gallery.upgrade("v2", backfill=0.5).backfilled == ITEMS // 2
-    assert gallery.write_back().waiting == 0
+    assert gallery.maintenance.write_back().waiting == 0
     assert_right(gallery)
 
 
@@ -148,7 +148,7 @@ def test_many_vectors_are_written_beside_the_searches(gallery, model, monkeypatc
     ask(gallery)
     gallery._writing.result()
     assert len(assert_right(gallery)) == 12
-    assert gallery.write_back().rows == 0
+    assert gallery.maintenance.write_back().rows == 0
 
 
 @pytest.mark.full
@@ -169,11 +169,11 @@ def test_searches_and_writers_side_by_side(gallery, model, monkeypatch):
         list(threads.map(lambda row: ask(gallery, row), range(24)))
         ending.set()
         times = writing.result()
-    gallery.write_back()
+    gallery.maintenance.write_back()
     sources = dict(zip(IDS, gallery.get(IDS, ["source"])["source"].to_pylist(), strict=True))
     assert times
     assert_right(gallery, lambda item: int(sources[item].split("/")[1]))
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
 
 
 @pytest.mark.full
@@ -196,10 +196,10 @@ def test_the_limit_in_all_holds_over_processes_and_is_of_one_upgrade(gallery, mo
 def test_vectors_of_an_upgrade_that_is_over_are_dropped(gallery):
     ask(gallery)
     gallery.abort("v2")
-    assert gallery.write_back() == type(gallery.write_back())(rows=0, waiting=0)
+    assert gallery.maintenance.write_back() == type(gallery.maintenance.write_back())(rows=0, waiting=0)
     gallery.upgrade("v2")
-    assert gallery.native_ids("v2") == []
-    assert gallery.verify().clean
+    assert gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist() == []
+    assert gallery.maintenance.verify().clean
 
 
 def test_prices_are_those_of_the_upgrade(gallery):
@@ -215,9 +215,11 @@ def test_traffic_orders_the_backfill(gallery, model):
     for _ in range(3):
         ask(gallery, 0, none)
     ask(gallery, 30, none)
-    assert gallery.write_back().rows == 0
+    assert gallery.maintenance.write_back().rows == 0
     gallery.upgrade("v2", backfill=cs.Backfill(share=12 / ITEMS, order="traffic"))
-    assert sorted(gallery.native_ids("v2")) == sorted(often)
+    assert sorted(
+        gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist()
+    ) == sorted(often)
     assert Path(gallery._catalog.store.location.uri, "_compatstore", "traffic-v2.arrow").exists()
     gallery.retire("v2")
     assert not Path(gallery._catalog.store.location.uri, "_compatstore", "traffic-v2.arrow").exists()
@@ -236,7 +238,7 @@ cascade = cs.Cascade(candidates="source", first=3, per_query=3)
 print("ready", flush=True)
 for row in {rows!r}:
     ask(gallery, row, cascade, 3)
-    gallery.write_back()
+    gallery.maintenance.write_back()
 """
 
 
@@ -254,12 +256,12 @@ def test_a_process_that_is_killed_while_it_writes_leaves_a_sound_gallery(gallery
         os.kill(victim.pid, signal.SIGKILL)
         victim.wait()
         victim.stdout.close()
-        assert gallery.verify().clean
+        assert gallery.maintenance.verify().clean
         assert_right(gallery)
     spent = gallery.status().upgrades[0].searched.rows
     gallery.upgrade("v2")
     assert len(assert_right(gallery)) <= spent
     assert len(gallery) == ITEMS
     ask(gallery)
-    gallery.write_back()
-    assert gallery.verify().clean
+    gallery.maintenance.write_back()
+    assert gallery.maintenance.verify().clean

@@ -61,7 +61,10 @@ def state(gallery):
     run = gallery._catalog.registry().runs.get("v2")
     if run is None:
         return "none"
-    if run.state == "rolled-back" and "new" in gallery.native_ids("v2"):
+    if (
+        run.state == "rolled-back"
+        and "new" in gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist()
+    ):
         return "rolled-back, with items in the target only"
     return "finished" if run.state == "retired" and gallery.active == "v2" else run.state
 
@@ -99,7 +102,7 @@ def test_a_verb_in_a_state(gallery_in, before, verb, after):
         assert state(gallery) == after
     if source is not None and after != "finished":
         assert gallery.get(["item-000001"], ["id", "v1"]) == source
-    assert [f.what for f in gallery.verify().findings if f.severity == "error"] == []
+    assert [f.what for f in gallery.maintenance.verify().findings if f.severity == "error"] == []
     assert gallery.search(gallery.vectors(["item-000001"])[0], k=1)["id"].to_pylist() == ["item-000001"]
 
 
@@ -112,7 +115,7 @@ def test_an_abort_leaves_nothing_and_a_new_upgrade_starts_from_nothing(gallery_i
     assert versions["v2"].state == "registered"
     assert (versions["v2"].native, versions["v2"].transformed) == (0, 0)
     assert gallery.status().upgrades == ()
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
     again = gallery.upgrade("v2", **UPGRADE)
     assert (again.transformed, again.missing, again.backfilled) == (len(gallery), 0, len(gallery) // 4)
 
@@ -154,4 +157,4 @@ def test_a_killed_abort_is_finished_by_the_next_one(gallery_in, monkeypatch):
             gallery.abort("v2")
     assert state(gallery) == "aborted"
     assert "v2" in gallery.abort("v2").dropped
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean

@@ -22,7 +22,12 @@ def end_of(gallery):
     """The natives, vectors, serving and weights that an upgrade leaves."""
     registry = registry_of(gallery)
     weights = registry.artifacts[registry.runs["v2"].path[-1]].weights
-    return set(gallery.native_ids("v2")), gallery.vectors(IDS, "v2").tobytes(), served(gallery), weights
+    return (
+        set(gallery.scan([gallery.columns.id], native=["v2"]).to_arrow()[gallery.columns.id].to_pylist()),
+        gallery.vectors(IDS, "v2").tobytes(),
+        served(gallery),
+        weights,
+    )
 
 
 @pytest.fixture(scope="module")

@@ -88,7 +88,7 @@ def doubted_gallery(path, metric="cosine", shrinkage=SHRINKAGE):
     gallery = cs.Gallery.create(str(path), versions[0])
     gallery.add({"id": IDS[: len(SOME)], "vector": source, "digit": LABELS[: len(SOME)]})
     gallery.register(versions[1])
-    gallery.link(artifact)
+    gallery.artifacts.link(artifact)
     return gallery, native, artifact.apply(source)
 
 
@@ -160,8 +160,10 @@ def test_a_report_measures_searches_as_they_are_served(tmp_path):
 def test_gates_are_checked_by_expected_distances_and_the_upgrade_is_served_so(tmp_path):
     gallery, native, hopped = doubted_gallery(tmp_path / "g.lance")
     asked = {"labels": "digit", "sample": len(SOME)}
-    alone = gallery.plan("v2", gates=cs.Gates(require=("map>=0",), **asked)).estimate
-    doubted = gallery.plan("v2", gates=cs.Gates(require=("map>=0",), serving="expected", **asked)).estimate
+    alone = gallery.upgrade("v2", gates=cs.Gates(require=("map>=0",), **asked), dry_run=True).estimate
+    doubted = gallery.upgrade(
+        "v2", gates=cs.Gates(require=("map>=0",), serving="expected", **asked), dry_run=True
+    ).estimate
     vectors, labels, places = hopped.vectors * kept(hopped.uncertainty), LABELS[: len(SOME)], np.arange(len(SOME))
     found = summarise(rank_queries(native, vectors, labels, labels, places, places, metric="dot"), (1, 5))
     assert doubted.row.notation == "t/E[h]"
@@ -184,7 +186,7 @@ def test_gates_are_checked_by_expected_distances_and_the_upgrade_is_served_so(tm
 def test_a_target_quality_is_kept_by_expected_distances(tmp_path):
     gallery, _, _ = doubted_gallery(tmp_path / "g.lance")
     asked = cs.Gates(target_quality=0.9, serving="expected", labels="digit", sample=len(SOME))
-    estimate = gallery.plan("v2", gates=asked).estimate
+    estimate = gallery.upgrade("v2", gates=asked, dry_run=True).estimate
     rows = estimate.table.served("expected")
     assert [row.notation for row in rows] == ["t/E[h]", *["t/E[h]+t"] * 12, "t/t"]
     enough = [row.share for row in rows if row.kept["map"].low >= 0.9]

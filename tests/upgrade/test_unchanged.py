@@ -52,13 +52,13 @@ def test_nothing_is_read_when_nothing_changed(upgraded):
     with without_data_files(path):
         again = cs.Gallery.open(str(path))
         assert again.upgrade("v2").transformed == 0
-        assert [step.name for step in again.plan("v2").steps] == ["cutover"]
-        assert again.check_cutover("v2") == 0
+        assert [step.name for step in again.upgrade("v2", dry_run=True).steps] == ["cutover"]
+        assert again.cutover("v2", dry_run=True).missing == 0
         assert [(found.native, found.transformed) for found in again.status().versions] == [(310, 0), (0, 310)]
         assert lance.dataset(str(path)).version == version
         assert again.cutover("v2").missing == 0
         assert again.upgrade("v2").missing == 0
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
 
 
 def test_only_what_came_is_read(upgraded, vectors):
@@ -66,12 +66,12 @@ def test_only_what_came_is_read(upgraded, vectors):
     lance.dataset(str(path)).delete("id = 'm7'")
     with without_data_files(path):
         _append(path, vectors(1))
-    assert gallery.plan("v2").steps[0].rows == 1, "a plan reads some rows to see how long they take"
+    assert gallery.upgrade("v2", dry_run=True).steps[0].rows == 1, "a plan reads some rows to see how long they take"
     with without_data_files(path, but=1):
         assert gallery.upgrade("v2").transformed == 1
         assert gallery.cutover("v2").missing == 0
     assert gallery.vectors(["new"]).shape == (1, 6)
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
 
 
 def _append(path, given):
@@ -88,22 +88,22 @@ def test_a_changed_item_is_found_behind_our_back(tmp_path, linear, vectors):
     table = lancedb.connect(tmp_path).create_table("t", rows)
     gallery = cs.Gallery.adopt(table, source, vector="vec", id="key")
     gallery.register(cs.EmbeddingVersion("v2", dim=6, metric="l2"))
-    gallery.link(linear())
+    gallery.artifacts.link(linear())
     gallery.upgrade("v2")
     before = gallery.vectors(["7"], "v2")
     table.update(where="key = '7'", values={"vec": (given[7] + 1).tolist()})
-    assert gallery.plan("v2").steps[0].rows == 1
+    assert gallery.upgrade("v2", dry_run=True).steps[0].rows == 1
     assert gallery.upgrade("v2").transformed == 1
     assert not np.allclose(gallery.vectors(["7"], "v2"), before)
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
 
 
 def test_another_transform_is_looked_for_again(upgraded, linear):
     gallery, path = upgraded
     gallery.retire("v2")
     assert not (path / "_compatstore" / "counts-v2.json").exists()
-    other = gallery.link(linear(seed=5))
-    assert gallery.upgrade("v2", via=other).transformed == 310
+    other = gallery.artifacts.link(linear(seed=5))
+    assert gallery.upgrade("v2", transform=other).transformed == 310
     assert gallery.upgrade("v2").transformed == 0
     assert Path(path / "_compatstore" / "counts-v2.json").exists()
 
@@ -127,8 +127,8 @@ def nothing_is_read(path, **asked):
         again = cs.Gallery.open(str(path), encoders={"v3": encoder()})
         found = again.upgrade("v3", **asked)
         assert (found.transformed, found.backfilled) == (0, 0)
-        assert [step.name for step in again.plan("v3", **asked).steps] == ["cutover"]
-        assert again.check_cutover("v3") == 0
+        assert [step.name for step in again.upgrade("v3", **asked, dry_run=True).steps] == ["cutover"]
+        assert again.cutover("v3", dry_run=True).missing == 0
         return again.status(), again.cutover("v3").missing == 0
 
 
@@ -146,13 +146,13 @@ def test_a_backfill_that_is_over_is_not_looked_for_again(upgradable, linear, tmp
     upgradable.add({"id": IDS, "vector": vectors(300)})
     version = cs.EmbeddingVersion("v3", dim=6, metric="l2", encoder=encoder())
     upgradable.register(version)
-    upgradable.link(linear(target=version))
+    upgradable.artifacts.link(linear(target=version))
     upgradable.upgrade("v3", backfill=asked, run=RunSettings(batch_rows=16, retries=0))
     status, complete = nothing_is_read(path, backfill=asked)
     assert status.versions[-1].native == natives
     assert complete
     assert len(lance.dataset(str(path)).get_fragments()) == 2, "what was moved is merged"
-    assert upgradable.verify().clean
+    assert upgradable.maintenance.verify().clean
 
 
 def test_where_all_the_rest_was_tried_in_vain_no_row_is_looked_at_to_choose_from(
@@ -161,7 +161,7 @@ def test_where_all_the_rest_was_tried_in_vain_no_row_is_looked_at_to_choose_from
     upgradable.add({"id": IDS, "vector": vectors(300)})
     version = cs.EmbeddingVersion("v3", dim=6, metric="l2", encoder=encoder(but="m7"))
     upgradable.register(version)
-    upgradable.link(linear(target=version))
+    upgradable.artifacts.link(linear(target=version))
     run = RunSettings(batch_rows=100, retries=0)
     first = upgradable.upgrade("v3", backfill=1.0, run=run)
     assert (first.backfilled, first.num_unbackfillable, first.ended_by) == (309, 1, "")
@@ -176,14 +176,14 @@ def test_what_optimize_has_written_again_is_not_read_again(upgraded):
     gallery, path = upgraded
     lance.dataset(str(path)).delete("id = 'm7' OR id = 'm8'")
     gallery.upgrade("v2")
-    gallery.optimize(grace=0)
+    gallery.maintenance.optimize(grace=0)
     assert len(lance.dataset(str(path)).get_fragments()) == 1
     with without_data_files(path):
         again = cs.Gallery.open(str(path))
         assert again.upgrade("v2").transformed == 0
         assert [(found.native, found.transformed) for found in again.status().versions] == [(308, 0), (0, 308)]
         assert again.cutover("v2").missing == 0
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
 
 
 def test_a_share_that_is_reached_is_not_looked_for_again(upgradable, tmp_path, vectors):
@@ -197,4 +197,4 @@ def test_a_share_that_is_reached_is_not_looked_for_again(upgradable, tmp_path, v
     with without_data_files(path):
         again = cs.Gallery.open(str(path), encoders={"v3": encoder})
         assert again.upgrade("v3").backfilled == 0
-        assert [step.name for step in again.plan("v3").steps] == ["cutover"]
+        assert [step.name for step in again.upgrade("v3", dry_run=True).steps] == ["cutover"]

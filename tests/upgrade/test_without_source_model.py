@@ -92,7 +92,7 @@ def test_a_model_is_given_later_and_known_by_its_vectors(path):
     gallery.register(cs.EmbeddingVersion("v1", dim=16, metric="cosine", encoder=OLD))
     gallery.fuse("v2", weight=0.5, sample=100)
     assert isinstance(gallery.explain("w1 w2"), FusionPlan)
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
     with pytest.raises(cs.errors.AlreadyExists):
         gallery.register(cs.EmbeddingVersion("v2", dim=24, encoder=NEW))
 

@@ -68,9 +68,15 @@ def test_a_second_manager_is_told_who_works(path, step, verb):
 def test_what_reads_and_what_only_points_waits_for_nobody(path, files):
     def act(other):
         before = files(path, but=leases)
-        other.status(), other.history(), other.plan("v2"), other.verify(), other.versions()
+        (
+            other.status(),
+            other.maintenance.history(),
+            other.upgrade("v2", dry_run=True),
+            other.maintenance.verify(),
+            other.versions(),
+        )
         with pytest.raises(cs.errors.UpgradeError, match="one in state hop"):
-            other.check_cutover("v2")
+            other.cutover("v2", dry_run=True)
         assert files(path, but=leases) == before
 
     leases = "_compatstore/leases.lance"  # the one who works renews theirs meanwhile, by files that come and go
@@ -117,7 +123,7 @@ def test_a_failure_stays_in_status_and_history_until_work_ends_well(path):
     activity = doing(gallery)
     assert (activity.doing, activity.error) == ("failed", "ValueError: the disk melted")
     assert activity.error_at
-    entry = gallery.history()[-1]
+    entry = gallery.maintenance.history()[-1]
     assert (entry.step, entry.version, entry.source) == ("failed", "v2", "v1")
     assert "in backfill" in entry.note
     assert "the disk melted" in entry.note
@@ -136,7 +142,7 @@ def test_a_refused_cutover_is_an_error_but_no_failed_upgrade(path):
     activity = doing(gallery)
     assert activity.doing == "waiting"
     assert "RowsMissing" in activity.error
-    assert gallery.history()[-1].step == "ready"
+    assert gallery.maintenance.history()[-1].step == "ready"
 
 
 def test_natives_that_are_not_folded_yet_are_counted(at):
@@ -193,4 +199,4 @@ def test_a_process_is_not_refused_by_a_lease_that_it_could_not_give_back(path, m
     full.clear()
     assert lease_in(LeaseTable(locate(path)).read(), "v2").outcome == "running"
     getattr(gallery, verb)("v2")
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean

@@ -23,7 +23,7 @@ def test_cycles_of_upgrade_cutover_rollback_and_abort_leave_nothing(gallery, tmp
     encoder = cs.encoders.Precomputed(dict(zip(ids, np.ones((100, 6), np.float32), strict=True)))
     target = cs.EmbeddingVersion("v2", dim=6, metric="l2", encoder=encoder)
     gallery.register(target)
-    gallery.link(linear(target=target))
+    gallery.artifacts.link(linear(target=target))
     files, versions, manifests, beside = [], [], [], []
     for _ in range(CYCLES):
         gallery.upgrade("v2", backfill=0.1)
@@ -41,4 +41,4 @@ def test_cycles_of_upgrade_cutover_rollback_and_abort_leave_nothing(gallery, tmp
     assert len(lance.dataset(str(path)).get_fragments()) < 8
     assert lance.dataset(str(path)).tags.list().keys() == {"compatstore-v1"}
     assert gallery.active == "v1"
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean

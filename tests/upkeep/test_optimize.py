@@ -49,7 +49,7 @@ def old(path):
 def test_fragments_indexes_and_versions_become_one_and_the_rows_stay(worn):
     gallery, path = worn
     before = lance.dataset(str(path)).to_table().sort_by("id")
-    done = gallery.optimize(grace=GRACE)
+    done = gallery.maintenance.optimize(grace=GRACE)
     table = lance.dataset(str(path))
     assert table.to_table().sort_by("id") == before
     assert (done.before.fragments, done.after.fragments) == (13, 1)
@@ -62,15 +62,15 @@ def test_fragments_indexes_and_versions_become_one_and_the_rows_stay(worn):
     assert table.checkout_version("compatstore-v1").count_rows() == 0
     query = gallery.vectors(["m7-3"])[0]
     assert gallery.search(query, k=1)["id"].to_pylist() == ["m7-3"]
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
 
 
 @pytest.mark.full
 def test_a_second_time_there_is_nothing_to_do(worn):
     gallery, path = worn
-    gallery.optimize(grace=GRACE)
+    gallery.maintenance.optimize(grace=GRACE)
     version = lance.dataset(str(path)).version
-    again = gallery.optimize(grace=GRACE)
+    again = gallery.maintenance.optimize(grace=GRACE)
     assert lance.dataset(str(path)).version == version
     assert again.before.fragments == again.after.fragments == 1
     assert again.dropped == again.leftovers == ()
@@ -80,10 +80,10 @@ def test_a_second_time_there_is_nothing_to_do(worn):
 def test_a_dry_run_says_what_would_go_and_touches_nothing(worn, files):
     gallery, path = worn
     before = files(path)
-    said = gallery.optimize(grace=0.0, dry_run=True)
+    said = gallery.maintenance.optimize(grace=0.0, dry_run=True)
     assert files(path) == before
     assert said.dry_run
-    done = gallery.optimize(grace=0.0)
+    done = gallery.maintenance.optimize(grace=0.0)
     assert said.before == done.before
     assert (said.after.fragments, said.after.index_parts) == (done.after.fragments, done.after.index_parts)
     assert said.after.bytes < said.before.bytes
@@ -94,12 +94,12 @@ def test_a_dry_run_says_what_would_go_and_touches_nothing(worn, files):
 def test_an_upgrade_goes_on_and_cuts_over_after_it(worn, vectors):
     gallery, _ = worn
     gallery.upgrade("v2")
-    gallery.optimize(grace=GRACE)
+    gallery.maintenance.optimize(grace=GRACE)
     assert gallery.upgrade("v2").transformed == 0
     assert gallery.cutover("v2").missing == 0
-    gallery.optimize(grace=GRACE)
+    gallery.maintenance.optimize(grace=GRACE)
     assert gallery.rollback().active == "v1"
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
 
 
 @pytest.mark.full
@@ -107,18 +107,18 @@ def test_the_data_of_a_retired_version_goes(worn):
     gallery, path = worn
     gallery.upgrade("v2")
     gallery.cutover("v2")
-    gallery.optimize(grace=GRACE)
+    gallery.maintenance.optimize(grace=GRACE)
     gallery.retire("v1")
     table = lance.dataset(str(path))
     held = {field for fragment in table.get_fragments() for file in fragment.metadata.files for field in file.fields}
     known = {field.id() for field in table.lance_schema.fields()}
     assert held - known, "the columns are dropped, their data is still there"
-    done = gallery.optimize(grace=GRACE)
+    done = gallery.maintenance.optimize(grace=GRACE)
     table = lance.dataset(str(path))
     held = {field for fragment in table.get_fragments() for file in fragment.metadata.files for field in file.fields}
     assert held <= known
     assert done.after.bytes < done.before.bytes
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
 
 
 @pytest.mark.full
@@ -140,8 +140,8 @@ def test_what_killed_processes_left_goes_and_what_may_be_under_way_stays(worn):
     )
     assert registry.versions["v2"].columns is None, "an upgrade that was aborted leaves no natives"
     catalog.store.add_columns([field for field in _columns(registry, "v2").fields if field.name == "v2"])
-    said = gallery.optimize(grace=GRACE, dry_run=True)
-    done = gallery.optimize(grace=GRACE)
+    said = gallery.maintenance.optimize(grace=GRACE, dry_run=True)
+    done = gallery.maintenance.optimize(grace=GRACE)
     assert said.dropped == done.dropped == ("v2",)
     assert said.orphans == done.orphans == 1
     assert said.leftovers == done.leftovers
@@ -149,9 +149,9 @@ def test_what_killed_processes_left_goes_and_what_may_be_under_way_stays(worn):
     assert not orphan.exists()
     assert written.exists()
     assert (path / "_compatstore" / fresh).exists()
-    assert all((path / "_compatstore" / record.weights).exists() for record in gallery.artifacts())
+    assert all((path / "_compatstore" / record.weights).exists() for record in gallery.artifacts)
     gallery.upgrade("v2")
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
 
 
 def _columns(registry, name):
@@ -163,20 +163,20 @@ def _columns(registry, name):
 @pytest.mark.full
 def test_what_a_tagged_version_names_stays(worn):
     gallery, path = worn
-    artifact = gallery.artifacts()[0]
+    artifact = gallery.artifacts[0]
     lance.dataset(str(path)).tags.create("mine", lance.dataset(str(path)).version)
-    gallery.unlink(artifact.id)
+    gallery.artifacts.unlink(artifact.id)
     for digest in (artifact.manifest, artifact.weights):
         old(path / "_compatstore" / digest)
-    assert gallery.optimize(grace=GRACE).leftovers == ()
+    assert gallery.maintenance.optimize(grace=GRACE).leftovers == ()
     lance.dataset(str(path)).tags.delete("mine")
-    assert len(gallery.optimize(grace=GRACE).leftovers) == 2
+    assert len(gallery.maintenance.optimize(grace=GRACE).leftovers) == 2
 
 
 @pytest.mark.parametrize("grace", [-1.0, float("nan"), float("inf")])
 def test_a_grace_that_is_none_is_refused(gallery, grace):
     with pytest.raises(cs.errors.InvalidInput, match="grace"):
-        gallery.optimize(grace=grace)
+        gallery.maintenance.optimize(grace=grace)
 
 
 @pytest.mark.full
@@ -186,12 +186,12 @@ def test_it_is_refused_while_somebody_works(worn, files, target):
     with hold_lease(gallery._catalog, target, "upgrade"):
         tables = {name: digest for name, digest in files(path).items() if "leases" not in name}
         with pytest.raises(LeaseHeld) as refused:
-            gallery.optimize(grace=GRACE)
+            gallery.maintenance.optimize(grace=GRACE)
         assert {name: digest for name, digest in files(path).items() if "leases" not in name} == tables
-        assert gallery.optimize(dry_run=True).dry_run
+        assert gallery.maintenance.optimize(dry_run=True).dry_run
     assert refused.value.target == target
     assert "optimize the gallery" in str(refused.value)
-    assert gallery.optimize(grace=GRACE).after.fragments == 1
+    assert gallery.maintenance.optimize(grace=GRACE).after.fragments == 1
 
 
 @pytest.mark.full
@@ -218,14 +218,14 @@ def test_searches_and_writes_go_on_beside_it(worn, vectors):
     threads = [threading.Thread(target=search), threading.Thread(target=write)]
     for thread in threads:
         thread.start()
-    gallery.optimize(grace=1.0)
+    gallery.maintenance.optimize(grace=1.0)
     threads[1].join()
     halt.set()
     threads[0].join()
     assert failures == []
     assert set(found) == {5}
     assert len(gallery) == 10 + 12 * 60 - 20 + 20
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
 
 
 @pytest.fixture
@@ -243,16 +243,16 @@ def test_an_apps_table_is_optimised_only_when_that_is_asked_for(adopted):
     lost = Blobs(gallery._catalog.store.location).put(b"nobody links this")
     before = (path / "_compatstore" / lost).stat()
     os.utime(path / "_compatstore" / lost, (before.st_mtime - 8 * 86_400,) * 2)
-    done = gallery.optimize()
+    done = gallery.maintenance.optimize()
     assert done.left_alone
     assert done.before.fragments == done.after.fragments == 8
     assert done.before.versions == done.after.versions
     assert len(done.leftovers) == 1
-    done = gallery.optimize(adopted=True)
+    done = gallery.maintenance.optimize(adopted=True)
     assert not done.left_alone
     assert done.after.fragments == 1
     assert done.after.versions >= done.before.versions, "its versions of the last seven days stay"
     assert table.count_rows() == 8, "the app's handle reads on"
-    assert gallery.optimize(adopted=True, grace=0.0).after.versions == 1
+    assert gallery.maintenance.optimize(adopted=True, grace=0.0).after.versions == 1
     table.checkout_latest()
     assert table.search(np.zeros(4, np.float32)).limit(8).to_arrow().num_rows == 8

@@ -19,29 +19,29 @@ def refusal(call):
 
 @pytest.mark.full
 def test_each_use_of_a_version_is_named_with_the_way_out(upgradable):
-    artifact = upgradable.artifacts()[0].id
-    assert "v1 is what searches use" in refusal(lambda: upgradable.unregister("v1"))
-    assert f"compatstore unlink GALLERY {artifact[:12]}" in refusal(lambda: upgradable.unregister("v2"))
+    artifact = upgradable.artifacts[0].id
+    assert "v1 is what searches use" in refusal(lambda: upgradable.maintenance.unregister("v1"))
+    assert f"compatstore unlink GALLERY {artifact[:12]}" in refusal(lambda: upgradable.maintenance.unregister("v2"))
     upgradable.upgrade("v2")
-    assert "compatstore abort GALLERY v2" in refusal(lambda: upgradable.unregister("v2"))
+    assert "compatstore abort GALLERY v2" in refusal(lambda: upgradable.maintenance.unregister("v2"))
     upgradable.rollback()
-    assert "compatstore retire GALLERY v2" in refusal(lambda: upgradable.unregister("v2"))
+    assert "compatstore retire GALLERY v2" in refusal(lambda: upgradable.maintenance.unregister("v2"))
     upgradable.retire("v2")
-    upgradable.unlink(artifact)
-    upgradable.unregister("v2")
+    upgradable.artifacts.unlink(artifact)
+    upgradable.maintenance.unregister("v2")
     assert upgradable.versions() == ("v1",)
-    assert upgradable.artifacts() == ()
-    assert [step.step for step in upgradable.history()][-2:] == ["unlink", "unregister"]
-    assert upgradable.verify().clean
+    assert upgradable.artifacts == ()
+    assert [step.step for step in upgradable.maintenance.history()][-2:] == ["unlink", "unregister"]
+    assert upgradable.maintenance.verify().clean
     with pytest.raises(UnknownVersion):
-        upgradable.unregister("v2")
+        upgradable.maintenance.unregister("v2")
 
 
 def test_the_name_can_be_registered_again(upgradable, linear):
-    upgradable.unlink(upgradable.artifacts()[0].id[:6])
-    upgradable.unregister("v2")
+    upgradable.artifacts.unlink(upgradable.artifacts[0].id[:6])
+    upgradable.maintenance.unregister("v2")
     upgradable.register(TARGET)
-    upgradable.link(linear())
+    upgradable.artifacts.link(linear())
     assert upgradable.upgrade("v2").transformed == 10
 
 
@@ -54,28 +54,28 @@ def test_the_source_of_a_finished_upgrade_can_go_when_nothing_was_made_from_it(u
     upgradable.upgrade("v3", backfill=1.0)
     upgradable.cutover("v3")
     upgradable.retire("v1")
-    upgradable.unlink(upgradable.artifacts()[0].id)
-    upgradable.unregister("v1")
+    upgradable.artifacts.unlink(upgradable.artifacts[0].id)
+    upgradable.maintenance.unregister("v1")
     assert upgradable.versions() == ("v2", "v3")
-    assert upgradable.verify().clean
+    assert upgradable.maintenance.verify().clean
     assert upgradable.cutover("v3").changed is False
     assert upgradable.status().upgrades == ()
 
 
 @pytest.mark.full
 def test_each_use_of_an_artifact_is_named_with_the_way_out(upgradable):
-    artifact = upgradable.artifacts()[0].id
+    artifact = upgradable.artifacts[0].id
     upgradable.upgrade("v2")
-    assert "the upgrade to v2 applies it" in refusal(lambda: upgradable.unlink(artifact))
+    assert "the upgrade to v2 applies it" in refusal(lambda: upgradable.artifacts.unlink(artifact))
     upgradable.cutover("v2")
     upgradable.retire("v1")
-    assert "10 vectors of v2 were made by it" in refusal(lambda: upgradable.unlink(artifact))
+    assert "10 vectors of v2 were made by it" in refusal(lambda: upgradable.artifacts.unlink(artifact))
     with pytest.raises(UnknownArtifact):
-        upgradable.unlink("f" * 64)
-    assert upgradable.artifacts()[0].id == artifact
+        upgradable.artifacts.unlink("f" * 64)
+    assert upgradable.artifacts[0].id == artifact
 
 
 def test_an_artifact_that_searches_go_through_stays(gallery, linear):
     gallery.register(TARGET)
-    linked = gallery.link(linear(kind="QueryAdapter"))
-    assert "queries of v2 search the vectors of v1" in refusal(lambda: gallery.unlink(linked))
+    linked = gallery.artifacts.link(linear(kind="QueryAdapter"))
+    assert "queries of v2 search the vectors of v1" in refusal(lambda: gallery.artifacts.unlink(linked))

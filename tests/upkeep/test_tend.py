@@ -50,7 +50,7 @@ def test_items_that_come_one_by_one_are_in_few_fragments_and_files(single):
     assert len(gallery) == SINGLE
     found = [gallery.search(vector, k=1)["id"][0].as_py() for vector in given[::50]]
     assert found == [str(n) for n in range(0, SINGLE, 50)]
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
     assert "compatstore-v1" in lance.dataset(str(path)).tags.list()
 
 

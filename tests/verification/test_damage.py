@@ -46,10 +46,10 @@ def template(tmp_path_factory):
     gallery = cs.Gallery.create(str(path), SOURCE)
     gallery.add(items(0, ROWS))
     gallery.delete(IDS[:2])
-    gallery.create_index("v1", kind="IVF_FLAT", num_partitions=2)
+    gallery.maintenance.index("v1").create(kind="IVF_FLAT", num_partitions=2)
     version = target()
     gallery.register(version)
-    gallery.link(artifact(SOURCE, version))
+    gallery.artifacts.link(artifact(SOURCE, version))
     # Of a short lease: where the record of its end is damaged, the next upgrade waits for it.
     gallery = cs.Gallery.open(str(path), encoders={"v2": ENCODER}, lease_term=2.0)
     stopped = []
@@ -83,12 +83,12 @@ def verbs(path, *, and_writes=True):
         "get": lambda: opened(path).get(IDS[5:9]),
         "vectors": lambda: opened(path).vectors(IDS[5:9]),
         "status": lambda: opened(path).status(),
-        "history": lambda: opened(path).history(),
+        "history": lambda: opened(path).maintenance.history(),
         "version": lambda: opened(path).version("v2"),
-        "plan": lambda: opened(path).plan("v2"),
-        "unbackfillable": lambda: opened(path).unbackfillable("v2"),
+        "plan": lambda: opened(path).upgrade("v2", dry_run=True),
+        "unbackfillable": lambda: opened(path).maintenance.unbackfillable("v2"),
         "report": lambda: opened(path).report("v2", measure=False),
-        "verify": lambda: opened(path).verify(),
+        "verify": lambda: opened(path).maintenance.verify(),
     }
     writes = {
         "pause": lambda: opened(path).pause("v2", wait=0),
@@ -162,7 +162,7 @@ def test_files_beside_the_table(template, tmp_path, pattern, damage):
             assert Path(named).exists(), "the repair names what is there"
             shutil.rmtree(named) if Path(named).is_dir() else Path(named).unlink()
             assert opened(path).upgrade("v2").state == "ready"
-            assert opened(path).verify().clean
+            assert opened(path).maintenance.verify().clean
 
 
 @pytest.mark.full
@@ -260,7 +260,7 @@ def test_a_tampered_registry_is_found_and_can_be_put_back(path, tampering):
 def test_a_registry_that_is_tampered_with_under_an_open_handle(path):
     gallery = opened(path)
     tamper(path, "{")
-    (finding,) = gallery.verify().findings
+    (finding,) = gallery.maintenance.verify().findings
     assert finding.check == "registry"
     with pytest.raises(cs.errors.CorruptArtifact, match="compatstore verify"):
         gallery.search(QUERY)
@@ -334,4 +334,4 @@ def test_steps_of_the_history_that_cannot_be_read(path):
         (finding,) = found(path)
         assert finding.check == "history"
         with pytest.raises(cs.errors.CorruptArtifact):
-            opened(path).history()
+            opened(path).maintenance.history()

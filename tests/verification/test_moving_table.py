@@ -23,7 +23,7 @@ def test_files_that_a_clean_up_took_are_no_damage(gallery, monkeypatch):
         return ()
 
     monkeypatch.setattr(checks, "CHECKS", {"app": beside_an_app_that_writes, **checks.CHECKS})
-    verification = gallery.verify()
+    verification = gallery.maintenance.verify()
     assert verification.table_version > looked[0]
     assert verification.rows == 10 + FEWEST
     assert verification.clean

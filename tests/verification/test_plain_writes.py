@@ -18,7 +18,7 @@ def test_an_adopted_table_stays_the_apps_when_its_version_is_retired(tmp_path):
     gallery.upgrade("v2")
     gallery.cutover("v2")
     gallery.retire("v1")
-    assert gallery.verify().clean, "no tag is missed"
+    assert gallery.maintenance.verify().clean, "no tag is missed"
     gallery.register(cs.EmbeddingVersion("v3", dim=12, metric="l2", encoder=ENCODERS["v1"], model="of that size"))
     gallery.upgrade("v3", backfill=1.0)
     gallery.cutover("v3")
@@ -33,6 +33,6 @@ def test_rows_that_were_written_without_our_columns_are_sound(tmp_path):
     path = str(make_template(tmp_path, OWN, fragments=2, rows=40))
     lance.write_dataset(OWN.rows({"new": "new/0"}), path, mode="append")
     gallery = cs.Gallery.open(path, encoders=ENCODERS)
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
     gallery.upgrade("v2")
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean

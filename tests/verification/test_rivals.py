@@ -30,10 +30,10 @@ def test_what_looks_at_it_finds_nothing_wrong(at):
     while process.is_alive():
         gallery = open_with_encoder(path)
         gallery.status()
-        gallery.plan("v2")
-        assert gallery.count() == 239
+        gallery.upgrade("v2", dry_run=True)
+        assert len(gallery.scan()) == 239
         assert gallery.search(np.ones(24, np.float32), k=3, version="v1").num_rows == 3
-        assert [finding for finding in gallery.verify().findings if finding.severity != "note"] == []
+        assert [finding for finding in gallery.maintenance.verify().findings if finding.severity != "note"] == []
         looks += 1
     assert process.exitcode == 0
     assert looks > 3

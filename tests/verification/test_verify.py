@@ -23,7 +23,7 @@ STATES = ("upgradable", "ready", "cutover", "retired")
 
 
 def verify(path):
-    return cs.Gallery.open(path).verify()
+    return cs.Gallery.open(path).maintenance.verify()
 
 
 def the_finding(path, check):
@@ -51,7 +51,7 @@ def edit_registry(path, change):
 
 def blob_of(path, part):
     """The file beside the table that holds the artifact's manifest or weights."""
-    (record,) = cs.Gallery.open(path).artifacts()
+    (record,) = cs.Gallery.open(path).artifacts
     return Path(path, "_compatstore", getattr(record, part))
 
 
@@ -73,10 +73,10 @@ def test_an_adopted_table_is_clean(tmp_path):
     gallery = cs.Gallery.adopt(path, version, vector="embedding", id="key")
     target = cs.EmbeddingVersion("v2", dim=24, metric="l2")
     gallery.register(target)
-    gallery.link(artifact(version, target))
+    gallery.artifacts.link(artifact(version, target))
     gallery.upgrade("v2")
     gallery.cutover("v2")
-    assert gallery.verify().findings == ()
+    assert gallery.maintenance.verify().findings == ()
 
 
 class TestRows:
@@ -119,7 +119,7 @@ class TestRows:
         assert what in found.what
         gallery = cs.Gallery.open(path)
         gallery.add({"id": ["x"], "vector": np.eye(1, 40, dtype=np.float32)}, upsert=True)
-        assert gallery.verify().clean
+        assert gallery.maintenance.verify().clean
 
     def test_the_first_offenders_are_named_and_the_rest_counted(self, at):
         path = at("ready")
@@ -151,7 +151,7 @@ class TestOrigins:
 
     def test_a_chain_that_leads_elsewhere(self, at):
         path = at("ready")
-        short = cs.Gallery.open(path).artifacts()[0].id[:12]
+        short = cs.Gallery.open(path).artifacts[0].id[:12]
         lance.dataset(path).update({"v2__origin": f"'{short}+{short}'"}, where="number = 50")
         assert "v1 -> v2, v1 -> v2 does not lead to v2" in the_finding(path, "origins").what
 
@@ -161,7 +161,7 @@ class TestFiles:
     @pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_bytes(file.read_bytes()[:-1])])
     def test_a_lost_or_cut_artifact_is_linked_again(self, at, tmp_path, part, damage):
         path = at("ready")
-        cs.Gallery.open(path)._catalog.artifact(cs.Gallery.open(path).artifacts()[0].id).save(tmp_path / "h.compat")
+        cs.Gallery.open(path)._catalog.artifact(cs.Gallery.open(path).artifacts[0].id).save(tmp_path / "h.compat")
         damage(blob_of(path, part))
         found = the_finding(path, "artifacts")
         assert (found.severity, "v1 -> v2" in found.what) == ("error", True)
@@ -313,20 +313,20 @@ def test_a_target_in_use_without_the_index_of_its_source(tmp_path):
     gallery.add(items(0, 600))
     target = cs.EmbeddingVersion("v2", dim=40, metric="cosine")
     gallery.register(target)
-    gallery.link(artifact(SOURCE, target))
-    gallery.create_index("v1", kind="IVF_FLAT", num_partitions=2)
+    gallery.artifacts.link(artifact(SOURCE, target))
+    gallery.maintenance.index("v1").create(kind="IVF_FLAT", num_partitions=2)
     gallery.upgrade("v2")
     gallery.cutover("v2")
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
     gallery.add({"id": [f"new-{number}" for number in range(300)], "vector": np.ones((300, 40), np.float32)})
-    notes = [finding for finding in gallery.verify().findings if finding.check == "indexes"]
+    notes = [finding for finding in gallery.maintenance.verify().findings if finding.check == "indexes"]
     assert notes[0].what.startswith("300 of 900 vectors of v2 are not in its index")
     dataset = lance.dataset(path)
     dataset.drop_index(next(i.name for i in dataset.describe_indices() if list(i.field_names) == ["v2"]))
-    found = next(finding for finding in gallery.verify().findings if finding.check == "indexes")
+    found = next(finding for finding in gallery.maintenance.verify().findings if finding.check == "indexes")
     assert (found.severity, found.what) == ("warning", "v2 has no index, its source has one")
     carry_out(found.repair)
-    assert gallery.verify().clean
+    assert gallery.maintenance.verify().clean
 
 
 @pytest.mark.full

@@ -14,7 +14,7 @@ from compatstore.boundary import checked
 from compatstore.errors import InvalidInput, first_offenders
 from compatstore.evaluation import retrieval_metrics
 from compatstore.trainers.images.images import Images
-from compatstore.trainers.pairs.gallery_pairs import GalleryOfPairs
+from compatstore.trainers.pairs.gallery_pairs import GalleryOfPairs, native_ids
 from compatstore.versions import EmbeddingVersion, Metric
 
 
@@ -61,7 +61,7 @@ def images_of_items(
         UnknownVersion: The gallery has no vectors of that version.
     """
     asked, known = f"find the items of images in {folder}", gallery.version(version)
-    items: dict[str, Id] = {str(item): item for item in gallery.native_ids(known.name)}
+    items: dict[str, Id] = {str(item): item for item in native_ids(gallery, known.name)}
     names = _relative(asked, images, Path(folder))
     [(usual, _)] = Counter(Path(name).suffix for name in names).most_common(1)
     forms = {suffix: [name.removesuffix(suffix) for name in names] for suffix in ("", usual)}

@@ -34,17 +34,24 @@ class GalleryOfPairs(Protocol):
     def version(self, name: str | None = None) -> EmbeddingVersion:
         """A version."""
 
-    def native_ids(self, *versions: str) -> list[Id]:
-        """Ids of the items with native vectors in all of some versions."""
+    @property
+    def columns(self) -> Any:
+        """Columns of the table; of it the name of the ids' is read."""
+
+    def scan(self, columns: Sequence[str], *, native: Sequence[str]) -> Any:
+        """Rows with native vectors in all of some versions."""
 
     def get(self, ids: Sequence[Id], columns: Sequence[str] | None = None) -> ArrowTable:
         """Columns of some items, as an Arrow table."""
 
-    def vectors(self, ids: Sequence[Id], version: str | None = None) -> FloatArray:
-        """(n, dim) float32, of some items."""
+    def vectors(self, ids: Sequence[Id], version: str | None = None, *, side: bool = False) -> FloatArray:
+        """(n, dim) float32, of some items, or their side-information."""
 
-    def side_information(self, ids: Sequence[Id], version: str | None = None) -> FloatArray:
-        """(n, side dim) float32, of some items."""
+
+def native_ids(gallery: GalleryOfPairs, *versions: str) -> list[Id]:
+    """Ids of the items with native vectors in all of some versions; of all items where none is named."""
+    key = gallery.columns.id
+    return list(gallery.scan([key], native=versions).to_arrow()[key].to_pylist())
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -188,13 +195,13 @@ def _read(gallery: GalleryOfPairs, name: str | PathLike[str], version: str | Non
 def _of_version(gallery: GalleryOfPairs, name: str) -> _Side:
     version = gallery.version(name)
     try:
-        ids = gallery.native_ids(name)
+        ids = native_ids(gallery, name)
     except UnknownVersion as error:
         expected = "a version with vectors in the gallery"
         raise UnknownVersion(f"train on {name}", expected=expected, found="none", fix=_ELSEWHERE) from error
 
     def side(ids: IdArray) -> Any:
-        values = gallery.side_information(ids.tolist(), name)
+        values = gallery.vectors(ids.tolist(), name, side=True)
         return None if np.isnan(values).any() else values
 
     return _Side(
@@ -207,7 +214,7 @@ def _of_version(gallery: GalleryOfPairs, name: str) -> _Side:
 
 
 def _of_column(gallery: GalleryOfPairs, name: str, version: EmbeddingVersion | None) -> _Side:
-    all_ids = gallery.native_ids()
+    all_ids = native_ids(gallery)
     column = gallery.get(all_ids, [name]).column(name)
     return _Side(
         what=f"column {name}",

@@ -96,7 +96,7 @@ class CompatStoreDocumentStore:
 
     def count_documents(self) -> int:
         """Number of documents."""
-        return self._served.now().count()
+        return len(self._served.now())
 
     def filter_documents(self, filters: Filters | None = None) -> list[Document]:
         """Documents that fulfil a filter; all without one.
@@ -151,8 +151,8 @@ class CompatStoreDocumentStore:
         if recreate_index:
             gallery = self._served.now()
             for name in gallery.versions():
-                if gallery.index(name).status().kind:
-                    gallery.index(name).drop()
+                if gallery.maintenance.index(name).status().kind:
+                    gallery.maintenance.index(name).drop()
 
     def delete_by_filter(self, filters: Filters) -> int:
         """Remove the documents that fulfil a filter; returns how many."""
@@ -176,7 +176,7 @@ class CompatStoreDocumentStore:
     def count_documents_by_filter(self, filters: Filters) -> int:
         """Number of the documents that fulfil a filter."""
         gallery, documents = self._open()
-        return gallery.count(self._where(documents, filters))
+        return len(gallery.scan(where=self._where(documents, filters)))
 
     def count_unique_metadata_by_filter(self, filters: Filters, metadata_fields: list[str]) -> dict[str, int]:
         """Numbers of distinct values of metadata, by field, in the documents that fulfil a filter."""
@@ -331,9 +331,9 @@ class CompatStoreDocumentStore:
     def _vector(self, gallery: Gallery) -> str:
         """Column of the model's vectors where the gallery still has them, else of the active version's."""
         try:
-            return gallery.vector_column(self._served.first())
+            return gallery.columns.vectors[self._served.first()]
         except UnknownVersion:
-            return gallery.vector_column()
+            return gallery.columns.vectors[gallery.active]
 
     @staticmethod
     def _where(documents: Documents, filters: Filters | None) -> str | None:
@@ -359,7 +359,7 @@ class CompatStoreDocumentStore:
         new = {document.id: document for document in reversed(documents)}
         while new:
             gallery = self._served.now()
-            column = gallery.id_column
+            column = gallery.columns.id
             for known in gallery.get(list(new), [column], missing="skip")[column].to_pylist():
                 del new[known]
             try:

@@ -154,7 +154,7 @@ def test_a_series_is_compared_with_every_version_before_it(tmp_path: Path, split
     for number, model in enumerate(series[1:], 2):
         gallery.register(model.version(f"v{number}"))
         spaces = {"source": series[0].space("cosine"), "target": model.space("cosine")}
-        gallery.link(cs.Artifact.create("Prefix", **spaces), "v1", f"v{number}")
+        gallery.artifacts.link(cs.Artifact.create("Prefix", **spaces), "v1", f"v{number}")
         queries = model.encoder.encode(list(test.images[:60]))
         found = gallery.search(queries, k=10, version=f"v{number}", columns=["id"]).to_pylist()
         cut = queries[:, :12] / np.linalg.norm(queries[:, :12], axis=1, keepdims=True)

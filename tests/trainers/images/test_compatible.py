@@ -67,7 +67,7 @@ def test_target_queries_search_the_source_gallery_before_any_backfill(tmp_path: 
     vectors = source.encoder.encode(list(others().images))
     gallery.add({"id": [str(i) for i in range(len(others()))], "vector": vectors, "digit": list(others().labels)})
     gallery.register(target.version("v2"))
-    gallery.link(target.artifact, "v1", "v2")
+    gallery.artifacts.link(target.artifact, "v1", "v2")
     assert nearest_is_right(gallery, "v2") > 0.6
     assert target.figures["t/s"] > 0.6
     assert target.figures["t/t"] > 0.9

@@ -295,9 +295,9 @@ def test_three_generations_in_one_gallery(tmp_path: Path, split, generations: li
         gallery.register(new.version(target))
         queries = new.encoder.encode(list(test.images))
         of_nobody = right(gallery, np.roll(queries, 1, axis=1), test, source)
-        gallery.link(new.artifact, source, target)
+        gallery.artifacts.link(new.artifact, source, target)
         assert right(gallery, queries, test, target) > of_nobody + 0.2
-        gallery.link(new.adaptation, source, target)
+        gallery.artifacts.link(new.adaptation, source, target)
         gallery.upgrade(target)
         gallery.cutover(target)
         origins = gallery.search(queries, k=2, version=target).column("_origin").unique().to_pylist()

@@ -277,7 +277,7 @@ def test_a_gallery_is_backfilled_and_searched_by_what_a_closed_form_doubts(tmp_p
     gallery = cs.Gallery.create(str(tmp_path / "g.lance"), versions[0], id_type="int64")
     gallery.add({"id": range(300), "vector": source})
     gallery.register(versions[1])
-    gallery.link(made, "v1", "v2")
+    gallery.artifacts.link(made, "v1", "v2")
     gallery.upgrade("v2", backfill=cs.Backfill(share=0.3, order="sigma"))
     table = gallery.get(list(range(300)), ["v2__origin"])
     embedded = np.flatnonzero([origin == "native" for origin in table["v2__origin"].to_pylist()])

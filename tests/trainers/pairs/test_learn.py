@@ -132,4 +132,4 @@ def test_an_upgrade_that_teaches_itself_is_searched_by_expected_distances(tmp_pa
     gallery.cutover("v2", serving="expected")
     assert gallery.search(target[0], k=600, columns=["id"]).num_rows == 600
     assert gallery.status().versions[1].expected == 100
-    assert gallery.verify().findings == ()
+    assert gallery.maintenance.verify().findings == ()
