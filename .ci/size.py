@@ -43,7 +43,11 @@ def code_lines(path: Path) -> int:
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             first = node.body[0] if node.body else None
-            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
                 lines.difference_update(range(first.lineno, (first.end_lineno or first.lineno) + 1))
     return len(lines)
 
@@ -55,7 +59,9 @@ def surface() -> dict[str, int]:
     from compatstore.cli.app import app
 
     gallery = [name for name in dir(compatstore.Gallery) if not name.startswith("_")]
-    raised = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.CompatStoreError)]
+    raised = [
+        kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, errors.CompatStoreError)
+    ]
     commands = list(_commands(app, ""))
     options = {name: len(_options(command)) for name, command in commands}
     return {
@@ -97,6 +103,5 @@ def measure(tree: Path) -> dict[str, int]:
 
 if __name__ == "__main__":
     root = Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[1])
-    print("| what | figure | limit |\n|---|---|---|")
-    for what, figure in measure(root).items():
-        print(f"| {what} | {figure:,} | {LIMITS.get(what, '')} |")
+    rows = [f"| {what} | {figure:,} | {LIMITS.get(what, '')} |" for what, figure in measure(root).items()]
+    sys.stdout.write("\n".join(["| what | figure | limit |", "|---|---|---|", *rows, ""]))

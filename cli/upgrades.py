@@ -178,7 +178,7 @@ def upgrade(
         with aside, progress_bars("upgrade") as bars, stop_on_signals() as should_stop, output.noting_warnings():
             return upgrading(
                 target,
-                via=via,
+                transform=via,
                 backfill=backfill,
                 gates=gates,
                 learn=learning,

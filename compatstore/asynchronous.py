@@ -22,7 +22,13 @@ STOP = "should_stop"  # parameter of the verbs that can be stopped
 
 
 class Aio:
-    """Attribute that gives the verbs of an object, or of its class, as coroutines."""
+    """Attribute that gives the verbs of an object, or of its class, as coroutines.
+
+    Examples:
+        >>> import asyncio
+        >>> asyncio.run(gallery.aio.search([0.0, 1.0], k=1, columns=["id"]))["id"].to_pylist()
+        ['a']
+    """
 
     def __get__(self, instance: Any, owner: type) -> Verbs:
         return Verbs(owner if instance is None else instance)
@@ -38,12 +44,6 @@ class Verbs:
     A verb that takes `should_stop` may work for hours and runs in a thread of its own. If its await is cancelled it is
     asked to stop, and the await ends after the batch at hand; a second cancellation ends the await at once. `progress`
     and `should_stop` are called in that thread.
-
-    Examples:
-        >>> asyncio.run(gallery.aio.search([0.0, 1.0], k=1, columns=["id"]))["id"].to_pylist()
-        ['a']
-        >>> asyncio.run(gallery.aio.maintenance.verify()).clean
-        True
     """
 
     def __init__(self, owner: Any) -> None:

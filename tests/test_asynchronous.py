@@ -24,7 +24,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "reference" / "api" / "gallery.md"
 VERBS = {
     name: verb
     for name, verb in inspect.getmembers_static(cs.Gallery)
-    if inspect.isfunction(verb) and not name.startswith("_") and not name.endswith("_async")
+    if inspect.isfunction(verb) and not name.startswith("_")
 }
 NEVER = 60.0  # seconds after which a test fails instead of hanging
 
@@ -42,7 +42,7 @@ class Awaiting(ast.NodeTransformer):
             return node
         if called.value.id not in ("gallery", "sampled", "sided"):
             return node
-        called.attr = f"{self.verb}_async"
+        called.value = ast.Attribute(called.value, "aio")
         self.changed += 1
         return ast.Call(ast.Attribute(ast.Name("asyncio"), "run"), [node], [])
 
@@ -93,7 +93,7 @@ def test_errors_are_those_of_the_verb(upgradable, verb, arguments):
     with pytest.raises(cs.CompatStoreError) as said:
         getattr(upgradable, verb)(**arguments)
     with pytest.raises(type(said.value)) as awaited:
-        asyncio.run(getattr(upgradable, f"{verb}_async")(**arguments))
+        asyncio.run(getattr(upgradable.aio, verb)(**arguments))
     assert str(awaited.value) == str(said.value)
     assert awaited.value.to_dict() == said.value.to_dict()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 
 import numpy as np
@@ -11,6 +10,8 @@ from click.testing import CliRunner
 
 import compatstore as cs
 from compatstore.cli.app import app
+from compatstore.gallery.artifacts import Artifacts
+from compatstore.gallery.maintenance import Maintenance
 from confined import read_only, run_confined, writable
 from states import IDS, STEPS, encoder_file, open_with_encoder
 
@@ -41,34 +42,26 @@ WRITING_VERBS = {
 CALLS = {
     "get": lambda gallery: gallery.get(IDS[:2]),
     "vectors": lambda gallery: gallery.vectors(IDS[:2]),
-    "side_information": lambda gallery: gallery.vectors(IDS[:2], "v1", side=True),
+    "side vectors": lambda gallery: gallery.vectors(IDS[:2], "v1", side=True),
     "search": lambda gallery: gallery.search(gallery.vectors(IDS[:1])[0], k=3),
     "scan": lambda gallery: gallery.scan().to_arrow(),
-    "count": lambda gallery: len(gallery.scan()),
-    "metadata_schema": lambda gallery: gallery.columns.metadata,
-    "id_column": lambda gallery: gallery.columns.id,
-    "source_column": lambda gallery: gallery.columns.source,
-    "vector_column": lambda gallery: gallery.columns.vectors[gallery.active],
-    "encoder": lambda gallery: gallery.version(gallery.active).encoder,
+    "columns": lambda gallery: gallery.columns,
     "explain": lambda gallery: str(gallery.explain()),
     "version": lambda gallery: gallery.version("v2"),
     "versions": lambda gallery: gallery.versions(),
     "active": lambda gallery: gallery.active,
-    "artifacts": lambda gallery: gallery.artifacts,
-    "id_type": lambda gallery: gallery.columns.id_type,
-    "native_ids": lambda gallery: (
-        gallery.scan([gallery.columns.id], native=[gallery.active]).to_arrow()[gallery.columns.id].to_pylist()
-    ),
-    "plan": lambda gallery: gallery.upgrade("v2", backfill=0.5, dry_run=True),
+    "artifacts": lambda gallery: list(gallery.artifacts),
+    "scan natives": lambda gallery: len(gallery.scan(native=[gallery.active])),
+    "upgrade dry run": lambda gallery: gallery.upgrade("v2", backfill=0.5, dry_run=True),
     "evaluate": lambda gallery: gallery.evaluate("v2", sample=100),
-    "check_cutover": lambda gallery: gallery.cutover("v2", dry_run=True).missing,
-    "unbackfillable": lambda gallery: gallery.maintenance.unbackfillable("v2"),
+    "cutover dry run": lambda gallery: gallery.cutover("v2", dry_run=True),
+    "maintenance.unbackfillable": lambda gallery: gallery.maintenance.unbackfillable("v2"),
     "report": lambda gallery: gallery.report("v2", sample=100, details=cs.Details()),
     "status": lambda gallery: gallery.status(),
-    "history": lambda gallery: gallery.maintenance.history(),
-    "verify": lambda gallery: gallery.maintenance.verify(),
-    "optimize": lambda gallery: gallery.maintenance.optimize(dry_run=True),
-    "cache_size": lambda gallery: gallery.maintenance.cache_size(),
+    "maintenance.history": lambda gallery: gallery.maintenance.history(),
+    "maintenance.verify": lambda gallery: gallery.maintenance.verify(),
+    "maintenance.optimize": lambda gallery: gallery.maintenance.optimize(dry_run=True),
+    "maintenance.cache_size": lambda gallery: gallery.maintenance.cache_size(),
     "cache": lambda gallery: gallery.cache().nearest(gallery.vectors(IDS[:1])[0], k=3),
     "__len__": len,
     "__repr__": repr,
@@ -76,9 +69,9 @@ CALLS = {
 }
 # What has nothing to look at in a state says so.
 REFUSED = {
-    "upgradable": {"check_cutover", "report"},
-    "backfilling": {"check_cutover"},
-    "retired": {"plan", "evaluate", "side_information"},
+    "upgradable": {"cutover dry run", "report"},
+    "backfilling": {"cutover dry run"},
+    "retired": {"upgrade dry run", "evaluate", "side vectors"},
 }
 REFUSED_VERBS = {
     "upgradable": {"cutover --check": 7, "report": 3},
@@ -87,17 +80,19 @@ REFUSED_VERBS = {
 }
 
 WRITING_CALLS = {
-    *("create", "adopt", "open", "add", "update", "drop_columns", "delete", "create_index", "index", "register"),
-    *("derive", "link"),
-    *("upgrade", "fuse", "pause", "cutover", "rollback", "abort", "retire", "unregister", "unlink", "write_back"),
+    *("create", "adopt", "open", "add", "update", "delete", "register"),
+    *("upgrade", "fuse", "cutover", "rollback", "abort", "retire"),
+    *("maintenance.drop_columns", "maintenance.index", "maintenance.unregister", "maintenance.write_back"),
+    *("artifacts.link", "artifacts.unlink", "maintenance", "aio"),
 }
 
 
 def test_every_verb_and_call_is_tried_here_or_writes_by_intention():
     assert {verb.split()[0] for verb in VERBS} - {"upgrade", "cutover", "optimize"} == set(app.commands) - WRITING_VERBS
-    public = {name for name, _ in inspect.getmembers(cs.Gallery) if not name.startswith("_")}
-    public -= {f"{name}_async" for name in public}  # the same calls, in a thread
-    assert {name for name in CALLS if not name.startswith("_")} == public - WRITING_CALLS
+    public = {name for name in dir(cs.Gallery) if not name.startswith("_")}
+    public |= {f"maintenance.{name}" for name in dir(Maintenance) if not name.startswith("_")}
+    public |= {f"artifacts.{name}" for name in dir(Artifacts) if not name.startswith("_")}
+    assert {name for name in CALLS if not name.startswith("_") and " " not in name} == public - WRITING_CALLS
 
 
 @pytest.mark.full

@@ -72,12 +72,22 @@ class Gallery(OpeningVerbs, ItemVerbs, UpgradeVerbs, MeasuringVerbs):
 
     @property
     def artifacts(self) -> Artifacts:
-        """The linked artifacts: list, link, unlink."""
+        """The linked artifacts: list, link, unlink.
+
+        Examples:
+            >>> [artifact.target for artifact in gallery.artifacts]
+            ['v2']
+        """
         return Artifacts(self._catalog)
 
     @property
     def maintenance(self) -> Maintenance:
-        """Verify, optimise, index, history."""
+        """Verify, optimise, index, history.
+
+        Examples:
+            >>> gallery.maintenance.verify().clean
+            True
+        """
         return Maintenance(self)
 
     if not TYPE_CHECKING:

@@ -33,6 +33,9 @@ class Artifacts:
     def __iter__(self) -> Iterator[ArtifactRecord]:
         return iter(self._catalog.recorded().artifacts.values())
 
+    def __getitem__(self, place: int) -> ArtifactRecord:
+        return list(self)[place]
+
     def __len__(self) -> int:
         return len(self._catalog.recorded().artifacts)
 

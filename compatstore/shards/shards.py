@@ -125,7 +125,7 @@ class Shards:
         self,
         target: str,
         *,
-        via: str | None = None,
+        transform: str | None = None,
         backfill: float | Backfill | None = None,
         gates: Gates | None = None,
         learn: Learn | Refitter | None = LEARN,
@@ -141,7 +141,7 @@ class Shards:
 
         Args:
             target: A version that every shard has registered.
-            via: Id of the artifact to use, in every shard.
+            transform: Id of the artifact to use, in every shard.
             backfill: Share to embed natively, or a whole request.
             gates: What each shard's upgrade must be sure to reach; one that is not is a shard that failed.
             learn: What is learned from what the backfill embeds, in each shard by itself.
@@ -163,7 +163,7 @@ class Shards:
                 try:
                     result = self.gallery(address).upgrade(
                         target,
-                        transform=via,
+                        transform=transform,
                         backfill=parts[address],
                         gates=gates,
                         learn=learn,

@@ -35,10 +35,10 @@ def manifest_bytes(store):
 @pytest.mark.full
 def test_many_steps_are_all_kept_in_order(store, gallery):
     add_steps(store, 3 * PAGE + 5)
-    entries = gallery.history()
+    entries = gallery.maintenance.history()
     assert [entry.number for entry in entries] == list(range(1, len(entries) + 1))
     assert [entry.rows for entry in entries[1:]] == list(range(3 * PAGE + 5))
-    assert cs.Gallery.open(store.location.uri).history()[0].step == "create"
+    assert cs.Gallery.open(store.location.uri).maintenance.history()[0].step == "create"
 
 
 @pytest.mark.full
@@ -59,7 +59,7 @@ def test_a_snapshot_has_the_history_of_its_time(store, gallery):
     before = registry_module.history(store, then)
     add_steps(store, 2 * PAGE)
     assert registry_module.history(store, then) == before
-    assert gallery.history()[: len(before)] == before
+    assert gallery.maintenance.history()[: len(before)] == before
 
 
 @pytest.mark.full
@@ -72,7 +72,7 @@ def test_steps_of_many_writers_at_once_fill_pages_without_loss(store, gallery):
         thread.start()
     for thread in threads:
         thread.join()
-    numbers = [entry.number for entry in gallery.history()]
+    numbers = [entry.number for entry in gallery.maintenance.history()]
     assert numbers == list(range(1, len(numbers) + 1))
     assert len(numbers) >= 2 * PAGE
     assert gallery.verify().clean
@@ -82,7 +82,7 @@ def test_entries_of_an_earlier_release_can_be_read(store, gallery):
     """They knew fewer fields."""
     early = {"step": "hop", "version": "v2", "at": "2026-01-01T00:00:00+00:00", "who": "ann", "number": 2}
     lance.dataset(store.location.uri).update_config({f"{PREFIX}000002": json.dumps(early)})
-    assert gallery.history()[-1] == HistoryEntry(**early)
+    assert gallery.maintenance.history()[-1] == HistoryEntry(**early)
 
 
 @pytest.mark.full
@@ -91,7 +91,7 @@ def test_a_page_that_is_gone_is_named_and_stops_nothing_else(store, gallery):
     digest = json.loads(store.snapshot().config()["compatstore.registry"])["history_page"]
     Path(store.location.uri, "_compatstore", digest).unlink()
     with pytest.raises(cs.errors.CorruptArtifact, match=rf"read the history.*{digest[:12]}"):
-        gallery.history()
+        gallery.maintenance.history()
     assert [finding.check for finding in gallery.verify().findings] == ["history"]
     assert gallery.status().rows == 10
     add_steps(store, 1)
@@ -99,11 +99,11 @@ def test_a_page_that_is_gone_is_named_and_stops_nothing_else(store, gallery):
 
 def test_a_step_says_who_when_and_with_which_model(upgradable):
     upgradable.upgrade("v2")
-    steps = {entry.step: entry for entry in upgradable.history()}
+    steps = {entry.step: entry for entry in upgradable.maintenance.history()}
     hop = steps["hop"]
     assert hop.who
     assert hop.at.endswith("+00:00")
     assert (hop.source, hop.version, hop.rows) == ("v1", "v2", 10)
     assert hop.fingerprint == upgradable.version("v2").fingerprint
-    assert hop.artifact == upgradable.artifacts()[0].id
+    assert hop.artifact == upgradable.artifacts[0].id
     assert steps["create"].fingerprint == upgradable.version("v1").fingerprint

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import compatstore as cs
+from compatstore.upgrade.leases.stop_request import pause
 from states import UPGRADE, natives, open_with_encoder
 from tiers import few
 
@@ -47,7 +48,7 @@ ROADS = {
 }
 VERBS = {
     "upgrade": lambda gallery: gallery.upgrade("v2", **UPGRADE),
-    "pause": lambda gallery: gallery.pause("v2"),
+    "pause": lambda gallery: pause(gallery._catalog, "v2"),
     "cutover": lambda gallery: gallery.cutover("v2"),
     "rollback": lambda gallery: gallery.rollback(),
     "abort": lambda gallery: gallery.abort("v2"),

@@ -10,6 +10,7 @@ import compatstore as cs
 from compatstore.storage.lease_table import LeaseTable
 from compatstore.storage.location import locate
 from compatstore.upgrade.leases.lease import Holder, key_of, lease_in
+from compatstore.upgrade.leases.stop_request import pause
 from states import UPGRADE, open_with_encoder
 
 
@@ -156,11 +157,11 @@ def test_natives_that_are_not_folded_yet_are_counted(at):
 def test_a_pause_with_nobody_at_work_changes_nothing(at, files):
     path = at("backfilling")
     before = files(path)
-    paused = cs.Gallery.open(path).pause("v2")
+    paused = pause(cs.Gallery.open(path)._catalog, "v2")
     assert (paused.holder, paused.stopped) == ("", True)
     assert files(path) == before
     with pytest.raises(cs.errors.UnknownVersion):
-        cs.Gallery.open(path).pause("v9")
+        pause(cs.Gallery.open(path)._catalog, "v9")
 
 
 @pytest.mark.full

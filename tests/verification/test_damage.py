@@ -19,6 +19,7 @@ from compatstore.encoders import Precomputed
 from compatstore.errors import CompatStoreError, Interrupted
 from compatstore.storage.location import locate
 from compatstore.storage.registry import KEY
+from compatstore.upgrade.leases.stop_request import pause
 from compatstore.upgrade.requests.run_settings import RunSettings
 from compatstore.verification import verify_at
 from galleries import SOURCE, artifact, items
@@ -91,7 +92,7 @@ def verbs(path, *, and_writes=True):
         "verify": lambda: opened(path).maintenance.verify(),
     }
     writes = {
-        "pause": lambda: opened(path).pause("v2", wait=0),
+        "pause": lambda: pause(opened(path)._catalog, "v2", wait=0),
         "add": lambda: opened(path).add({"id": ["new"], "vector": QUERY[None], "side": QUERY[None, :8]}),
         "upgrade": lambda: opened(path).upgrade("v2"),
         "cutover": lambda: opened(path).cutover("v2"),
