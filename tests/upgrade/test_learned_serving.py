@@ -141,9 +141,9 @@ def test_a_later_call_that_asks_for_it_needs_no_other_lesson(world, tmp_path, le
 
 def test_where_more_than_angles_rank_nothing_is_begun(world, tmp_path):
     gallery = gallery_of(world, tmp_path, metric="l2", normalised=False)
-    for begin in (gallery.plan, gallery.upgrade):
+    for dry_run in (True, False):
         with pytest.raises(UpgradeError, match=r"by expected distances; expected .* found l2, of any length"):
-            begin("v2", backfill=0.4, gates=gates(), learn=LEARN)
+            gallery.upgrade("v2", backfill=0.4, gates=gates(), learn=LEARN, dry_run=dry_run)
     assert (gallery.status().upgrades, world.asked) == ((), [])
 
 
