@@ -27,8 +27,8 @@ from compatstore.storage.ids import find, read_ids
 
 
 @dataclass(frozen=True)
-class Columns:
-    """Columns of a gallery's table by what they hold.
+class GalleryColumns:
+    """GalleryColumns of a gallery's table by what they hold.
 
     Attributes:
         id: Column of the ids: "id", or what it is called in an adopted table.
@@ -131,7 +131,7 @@ class ItemVerbs(GalleryCore):
 
         Args:
             ids: Ids, in the order wanted.
-            columns: Columns, all by default.
+            columns: GalleryColumns, all by default.
             missing: What happens to ids that are not there: "raise" an error, or "skip" them.
 
         Returns:
@@ -164,7 +164,7 @@ class ItemVerbs(GalleryCore):
         """Rows for other libraries, as of now: a pandas or polars frame, or an Arrow stream that is read in batches.
 
         Args:
-            columns: Columns, in this order; by default the user's own: id, source and metadata, without vectors.
+            columns: GalleryColumns, in this order; by default the user's own: id, source and metadata, without vectors.
             where: A condition in SQL, several that must all hold, or None.
             native: Versions in which an item must have a native vector.
             limit: Rows at most, >= 0; None for all.
@@ -193,8 +193,8 @@ class ItemVerbs(GalleryCore):
         return Scan(snapshot, self._catalog.store.location, wanted, every or None, limit)
 
     @property
-    def columns(self) -> Columns:
-        """Columns of the table by what they hold: ids, sources, vectors, metadata.
+    def columns(self) -> GalleryColumns:
+        """GalleryColumns of the table by what they hold: ids, sources, vectors, metadata.
 
         Examples:
             >>> gallery.columns.id, gallery.columns.vectors["v1"], gallery.columns.metadata.names
@@ -203,7 +203,7 @@ class ItemVerbs(GalleryCore):
         snapshot = self._catalog.store.snapshot()
         registry = self._catalog.recorded(snapshot)
         own = metadata_columns.own_columns(registry, snapshot.schema.names)
-        return Columns(
+        return GalleryColumns(
             id=registry.id_column,
             id_type=registry.id_type,
             source=registry.source_column,

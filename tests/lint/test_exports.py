@@ -51,25 +51,6 @@ def many_parameters(functions):
             yield f"{name}: {len(parameters)} parameters"
 
 
-def unlike_async_forms(gallery):
-    """Verbs without an async form, and async forms of another name, signature or docstring."""
-    members = dict(inspect.getmembers_static(gallery))
-    public = {name: each for name, each in members.items() if not name.startswith("_") and inspect.isfunction(each)}
-    synchronous = {name: each for name, each in public.items() if not name.endswith("_async")}
-    awaited = {name for name in dir(gallery) if name.endswith("_async")}
-    yield from (f"{name}: there or expected alone" for name in awaited ^ {f"{name}_async" for name in synchronous})
-    for name, verb in synchronous.items():
-        form = getattr(gallery, f"{name}_async", None)
-        if form is None:
-            continue
-        if not inspect.iscoroutinefunction(form) or form.__name__ != f"{name}_async":
-            yield f"{name}_async: {form} is no coroutine function of that name"
-        if inspect.signature(form) != inspect.signature(verb):
-            yield f"{name}_async: another signature"
-        if (inspect.getdoc(verb) or "") not in (inspect.getdoc(form) or ""):
-            yield f"{name}_async: another docstring"
-
-
 def classes_of(sources, package):
     """The classes that a package's modules define, all of them imported."""
     modules = [importlib.import_module(each.name) for each in sources if f"{each.name}.".startswith(f"{package}.")]
@@ -146,15 +127,12 @@ def test_every_trainer_is_exported():
 
 def test_no_verb_of_a_gallery_has_many_parameters():
     from compatstore import Gallery
+    from compatstore.gallery.artifacts import Artifacts
+    from compatstore.gallery.maintenance import Maintenance
 
-    assert len(verbs(Gallery)) > 30
-    assert_none(many_parameters(verbs(Gallery)))
-
-
-def test_every_verb_has_an_async_form():
-    from compatstore import Gallery
-
-    assert_none(unlike_async_forms(Gallery))
+    every = verbs(Gallery) | verbs(Maintenance) | verbs(Artifacts)
+    assert len(every) > 30
+    assert_none(many_parameters(every))
 
 
 def test_every_setting_is_described():
@@ -201,8 +179,6 @@ class Planted:
 
     def verb(self, a, b, c, d, e, f, g, h, i): ...
 
-    def verb_async(self, a): ...
-
     def get(self): ...
 
 
@@ -237,7 +213,6 @@ def test_each_rule_finds_a_planted_offender(tmp_path):
     ]
     assert undocumented(SimpleNamespace(__name__="a", __all__=["b", "c"], b=Settings, c=Most)) == ["a.c"]
     assert list(many_parameters(verbs(Planted))) == ["verb: 9 parameters"]
-    assert [each.partition(": ")[0] for each in unlike_async_forms(Planted)] == ["get_async", *["verb_async"] * 2]
     assert trainers_of({Settings, Deepest}) == {Deepest}
     assert classes_of([planted("", "lint.tree")], "lint.tree") >= {type(planted(""))}
     assert list(undescribed_settings([Settings, More])) == ["More.untold"]
