@@ -8,13 +8,10 @@ without that column gets it with the first such key; the table of an app is left
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
 from typing import Any, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 
 from compatstore.arrays import ArrowSchema
@@ -22,13 +19,13 @@ from compatstore.boundary import shown
 from compatstore.errors import InvalidInput
 from compatstore.gallery import Gallery
 from compatstore.ingest.arrow import JSON, NOT_CONVERTIBLE
+from compatstore.ingest.json_values import as_json
 from compatstore.integrations.filter_sql import Fields, to_sql
-from compatstore.integrations.filters import ID, INT64, TEXT, Condition, apart, metadata
+from compatstore.integrations.filters import ID, TEXT, Condition, apart, metadata
 
 Metadata: TypeAlias = Mapping[str, Any]
 JSON_COLUMN = "metadata"
 JSON_COLUMNS = (JSON_COLUMN, "document_metadata")  # the second where an app has a column `metadata` of another type
-DEEPEST = 32  # objects and lists in one another
 NOT_HELD = (*NOT_CONVERTIBLE, OverflowError)
 
 
@@ -114,15 +111,6 @@ def of_document(name: object) -> str:
     return f"write document {str(name)[:80]!a}"
 
 
-def as_json(value: object, asked: str) -> str:
-    """A value as a text of JSON; dates become texts of ISO 8601, tuples lists, and NumPy's values Python's.
-
-    Raises:
-        InvalidInput: JSON cannot hold it, or would not give it back.
-    """
-    return json.dumps(_plain(value, asked, ()), ensure_ascii=False, allow_nan=False)
-
-
 def refuse_unknown(arguments: Metadata, asked: str) -> None:
     """Refuse arguments that a framework's signature lets through and a store has no use for.
 
@@ -131,34 +119,6 @@ def refuse_unknown(arguments: Metadata, asked: str) -> None:
     """
     if arguments:
         raise InvalidInput(asked, expected="arguments of this store", found=", ".join(sorted(arguments)))
-
-
-def _plain(value: object, asked: str, keys: tuple[str, ...]) -> Any:
-    if isinstance(value, np.generic):
-        value = value.item()
-    deep = len(keys) < DEEPEST
-    if isinstance(value, Mapping) and deep and all(isinstance(key, str) for key in value):
-        return {_text(key, asked): _plain(item, asked, (*keys, key)) for key, item in value.items()}
-    if isinstance(value, list | tuple) and deep:
-        return [_plain(item, asked, (*keys, str(place))) for place, item in enumerate(value)]
-    if isinstance(value, str):
-        return _text(value, asked)
-    if isinstance(value, date):
-        return value.isoformat()
-    fits = value is None or isinstance(value, bool)
-    fits |= isinstance(value, int) and value in INT64
-    fits |= isinstance(value, float) and math.isfinite(value)
-    if not fits:
-        expected = f"metadata that JSON can hold: texts, numbers of 64 bits, lists and objects, {DEEPEST} deep at most"
-        named = f" under {'.'.join(keys)[:120]!a}" if keys else ""
-        raise InvalidInput(asked, expected=expected, found=f"{shown(value)} of type {type(value).__name__}{named}")
-    return value
-
-
-def _text(text: str, asked: str) -> str:
-    if any("\ud800" <= character <= "\udfff" for character in text):
-        raise InvalidInput(asked, expected="texts of whole characters", found=ascii(text)[:120])
-    return str(text)
 
 
 def _typed(values: list[Any], field: Any, ids: Sequence[str]) -> Any:

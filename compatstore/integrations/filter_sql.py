@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from compatstore.arrays import ArrowType
 from compatstore.errors import InvalidInput, first_offenders
+from compatstore.ingest.json_values import INT64
 from compatstore.integrations.filters import (
-    INT64,
     MOMENT_PATTERN,
     AllOf,
     AnyOf,

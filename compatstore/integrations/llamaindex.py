@@ -15,7 +15,8 @@ from compatstore.asynchronous import method_beside
 from compatstore.encoders import Function
 from compatstore.errors import DimensionMismatch, FingerprintMismatch, InvalidInput, MissingExtra, NotFound
 from compatstore.gallery import Gallery
-from compatstore.integrations.documents import Documents, as_json, refuse_unknown
+from compatstore.ingest.json_values import as_json
+from compatstore.integrations.documents import Documents, refuse_unknown
 from compatstore.integrations.llamaindex_filters import DOCUMENT, read_query
 from compatstore.integrations.models import Framework, FrameworkModel
 from compatstore.integrations.serving import ServedGallery, log, serve

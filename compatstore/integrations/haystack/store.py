@@ -19,7 +19,8 @@ from haystack.errors import FilterError
 from compatstore.errors import DuplicateIds, InvalidInput, UnknownVersion
 from compatstore.gallery import Gallery
 from compatstore.ingest.items import Repeated
-from compatstore.integrations.documents import Documents, as_json
+from compatstore.ingest.json_values import as_json
+from compatstore.integrations.documents import Documents
 from compatstore.integrations.haystack.embedders import Embedders
 from compatstore.integrations.haystack_filters import read_filter
 from compatstore.integrations.models import FrameworkModel, require_model
