@@ -131,7 +131,7 @@ class ItemVerbs(GalleryCore):
 
         Args:
             ids: Ids, in the order wanted.
-            columns: Columns, all by default.
+            columns: Columns, fields of structs as "meta.lang" too; all columns by default.
             missing: What happens to ids that are not there: "raise" an error, or "skip" them.
 
         Returns:
@@ -149,8 +149,8 @@ class ItemVerbs(GalleryCore):
         """
         snapshot = self._catalog.store.snapshot()
         self._catalog.require(snapshot)
-        schema = snapshot.schema.names
-        names = schema if columns is None else searching.require_columns(columns, schema)
+        schema = snapshot.schema
+        names = schema.names if columns is None else searching.require_columns(columns, schema)
         return self._read(snapshot, ids, names, missing)
 
     def scan(
@@ -164,7 +164,8 @@ class ItemVerbs(GalleryCore):
         """Rows for other libraries, as of now: a pandas or polars frame, or an Arrow stream that is read in batches.
 
         Args:
-            columns: Columns, in this order; by default the user's own: id, source and metadata, without vectors.
+            columns: Columns, in this order, fields of structs as "meta.lang" too; by default the user's
+                own: id, source and metadata, without vectors.
             where: A condition in SQL, several that must all hold, or None.
             native: Versions in which an item must have a native vector.
             limit: Rows at most, >= 0; None for all.
@@ -185,8 +186,8 @@ class ItemVerbs(GalleryCore):
         self._catalog.require(snapshot)
         if limit is not None and (not isinstance(limit, int | np.integer) or limit < 0):
             raise InvalidInput("scan the gallery", expected="a limit that is a whole number >= 0", found=shown(limit))
-        wanted = searching.result_columns(self._catalog.recorded(snapshot), snapshot.schema.names, columns)
         registry = self._catalog.recorded(snapshot)
+        wanted = searching.result_columns(registry, snapshot.schema, columns)
         condition = searching.joined(where, "scan the gallery")
         parts = [registry.columns(version).native for version in native] + ([condition] if condition else [])
         every = " AND ".join(f"({part})" for part in parts)
