@@ -36,6 +36,7 @@ class Columns:
         source: Column of the sources, or None where an adopted table has none.
         vectors: By version, the column of its vectors.
         metadata: Arrow schema of the other columns, which are the user's own.
+        adopted: True if the table is an app's, which gets no column for metadata from here.
     """
 
     id: str
@@ -43,6 +44,7 @@ class Columns:
     source: str | None
     vectors: Mapping[str, str]
     metadata: ArrowSchema
+    adopted: bool
 
 
 @verbs()
@@ -210,6 +212,7 @@ class ItemVerbs(GalleryCore):
             source=registry.source_column,
             vectors={record.name: record.columns.vector for record in registry.live if record.columns is not None},
             metadata=pa.schema([snapshot.schema.field(name) for name in own]),
+            adopted=registry.adopted,
         )
 
     def vectors(self, ids: Ids, version: str | None = None, *, side: bool = False) -> FloatArray:

@@ -198,6 +198,6 @@ class MeasuringVerbs(SearchVerbs):
         """
         asked = Gates(sample=sample, labels=labels, criterion=criterion)
         if details is not None:
-            require_columns(details, self._catalog.store.snapshot().schema)
+            require_columns(details, self._catalog.store.snapshot().schema.names)
         seen = None if details is None else partial(details_of, details=details, search=self.search)
         return report_upgrade(self._catalog, target, asked, measure=measure, details=seen)

@@ -161,7 +161,7 @@ def _require_equal_lengths(columns: Mapping[str, Any], asked: str) -> None:
 
 
 def _rename(columns: dict[str, Any], registry: Registry, version: str) -> None:
-    """Give the words of the API (`id`, `source`, `vector`, `side`) their columns' names."""
+    """Give the words of the API (`id`, `source`, `vector`, `side`) and versions' names their columns' names."""
     target = registry.columns(version)
     words = {
         "id": registry.id_column,
@@ -172,6 +172,10 @@ def _rename(columns: dict[str, Any], registry: Registry, version: str) -> None:
     for word, name in words.items():
         if word in columns and name and name not in columns:
             columns[name] = columns.pop(word)
+    for record in registry.live:  # the vectors of an adopted table are in a column of the app's
+        kept = record.columns
+        if kept is not None and record.name in columns and kept.vector not in columns:
+            columns[kept.vector] = columns.pop(record.name)
 
 
 def _take_vectors(

@@ -41,10 +41,10 @@ __all__ = [
     "require_count",
     "require_fingerprints",
     "result_columns",
-    "whole_columns",
-    "with_fields",
     "search_cascade",
     "search_expected",
     "search_fused",
     "way_of",
+    "whole_columns",
+    "with_fields",
 ]

@@ -327,7 +327,7 @@ class CompatStoreDocumentStore:
 
     def _open(self) -> tuple[Gallery, Documents]:
         gallery = self._served.now()
-        return gallery, Documents.of(gallery, [EXTRAS])
+        return gallery, Documents.of(gallery, {EXTRAS: EXTRAS})
 
     def _vector(self, gallery: Gallery) -> str:
         """Column of the model's vectors where the gallery still has them, else of the active version's."""
@@ -377,7 +377,7 @@ class CompatStoreDocumentStore:
         ids, texts = [document.id for document in documents], [document.content for document in documents]
         columns = layout.rows(ids, texts, [document.meta for document in documents])
         extras = [_extras(document) for document in documents]
-        if EXTRAS in layout.apart.names or any(extras):
+        if EXTRAS in layout.apart or any(extras):
             kind = pa.json_(pa.string())
             columns[EXTRAS] = pa.ExtensionArray.from_storage(kind, pa.array(extras, pa.string()))
         vectors = [document.embedding for document in documents]
