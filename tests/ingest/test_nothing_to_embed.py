@@ -79,7 +79,7 @@ def test_a_whole_backfill_lists_them_however_many_come_in_a_row(tmp_path, seeing
     gallery.register(seeing.version("v2"))
     gallery.upgrade("v2", backfill=1.0, run=cs.RunSettings(failures_in_a_row=5, batch_rows=4))
     assert sorted(seeing.seen) == ["x", "y"]
-    assert sorted(gallery.unbackfillable("v2")["id"].to_pylist()) == ids[1:-1]
+    assert sorted(gallery.maintenance.unbackfillable("v2")["id"].to_pylist()) == ids[1:-1]
 
 
 def test_nan_of_a_model_that_reads_ids_is_the_models_affair():

@@ -119,7 +119,7 @@ def test_langchain_through_an_upgrade(chain, tmp_path):
     store = of_langchain.CompatStoreVectorStore(models[0], f"{tmp_path}#t", models=models[1:])
     store.add_texts(["green grass"], [{"lang": "de"}], ids=["3"])
     assert names(store.similarity_search("green grass", k=1, filter={"lang": "de"})) == ["3"]
-    assert cs.Gallery.open(f"{tmp_path}#t").verify().clean
+    assert cs.Gallery.open(f"{tmp_path}#t").maintenance.verify().clean
 
 
 # ---- LlamaIndex
