@@ -103,7 +103,7 @@ def _of_search() -> Mapping[str, Options]:
 @click.option(
     "--columns",
     metavar="A,B,...",
-    help="Columns to show; id, source and metadata by default, and "
+    help="Columns to show, fields of structs as meta.lang too; id, source and metadata by default, and "
     "with them _distance, _version and _origin, unless some of these are named.",
 )
 @click.option(

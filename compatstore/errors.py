@@ -178,12 +178,14 @@ class SourceError(CompatStoreError, OSError):
     Args:
         asked: What the caller wanted.
         failures: Index in the batch -> reason.
+        ids: The n items' ids, which the message names in place of an index.
         fix: The next thing to do.
     """
 
-    def __init__(self, asked: str, failures: Mapping[int, str], *, fix: str = "") -> None:
+    def __init__(self, asked: str, failures: Mapping[int, str], *, ids: Sequence[object] = (), fix: str = "") -> None:
         self.failures = dict(failures)
-        super().__init__(asked, found=first_offenders([f"{i}: {why}" for i, why in self.failures.items()]), fix=fix)
+        found = [f"{ids[i] if ids else i}: {why}" for i, why in self.failures.items()]
+        super().__init__(asked, found=first_offenders(found), fix=fix)
 
 
 class StorageError(CompatStoreError, OSError):

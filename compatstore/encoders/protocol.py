@@ -6,6 +6,7 @@ by another way than what is found: with another prefix, or another half of the m
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -80,6 +81,8 @@ class QueryEncoder(Protocol):
 
 
 NOT_FINITE = "the encoder gave NaN or infinite values"
+NO_SOURCE, EMPTY_SOURCE, NAN_SOURCE = "it has no source", "an empty text", "NaN is no source"
+NOTHING_TO_EMBED = frozenset({NO_SOURCE, EMPTY_SOURCE, NAN_SOURCE})  # reasons that say nothing of an encoder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +108,7 @@ class Encoded:
 
 @checked
 def encode_readable(encoder: Encoder, sources: Sequence[Any]) -> Encoded:
-    """Embed the sources that can be embedded.
+    """Embed the sources that can be embedded. None, NaN and an empty text are failures that no encoder is given.
 
     Args:
         encoder: Any encoder; a `SourceError` of it costs one more call for the rest of the batch.
@@ -149,8 +152,9 @@ def encode_queries(encoder: Encoder, queries: Sequence[Any]) -> Encoded:
 def _encode_readable(
     encoder: Encoder, encode: Callable[[Sequence[Any]], FloatArray], sources: Sequence[Any]
 ) -> Encoded:
-    positions = list(range(len(sources)))
-    failures: dict[int, str] = {}
+    flaws = [] if encoder.reads == "id" else map(_flaw, sources)
+    failures = {position: flaw for position, flaw in enumerate(flaws) if flaw}
+    positions = [position for position in range(len(sources)) if position not in failures]
     dim, fingerprint = encoder.dim, encoder.fingerprint
     vectors = np.empty((0, dim), np.float32)
     while positions:
@@ -164,6 +168,15 @@ def _encode_readable(
             failures |= {positions[i]: reason for i, reason in error.failures.items()}
             positions = [i for i in positions if i not in failures]
     return _finite(vectors, np.array(positions, np.int64), failures)
+
+
+def _flaw(source: object) -> str:
+    """The reason why no encoder can embed a source; "" if there is none."""
+    if source is None:
+        return NO_SOURCE
+    if isinstance(source, float) and math.isnan(source):
+        return NAN_SOURCE
+    return EMPTY_SOURCE if isinstance(source, str | bytes) and not source.strip() else ""
 
 
 def require_same_model(encoder: Encoder, fingerprint: str) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 from compatstore.arrays import FloatArray
+from compatstore.encoders.protocol import EMPTY_SOURCE
 from compatstore.errors import InvalidInput, SourceError
 
 
@@ -87,7 +88,7 @@ def _flaw(source: Any) -> str:
     if not isinstance(source, str):
         return f"{type(source).__name__} is no text"
     if not source.strip():
-        return "an empty text"
+        return EMPTY_SOURCE
     try:
         source.encode()
     except UnicodeEncodeError:

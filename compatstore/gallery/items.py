@@ -28,7 +28,7 @@ from compatstore.storage.ids import find, read_ids
 
 @dataclass(frozen=True)
 class GalleryColumns:
-    """GalleryColumns of a gallery's table by what they hold.
+    """Columns of a gallery's table by what they hold.
 
     Attributes:
         id: Column of the ids: "id", or what it is called in an adopted table.
@@ -36,6 +36,7 @@ class GalleryColumns:
         source: Column of the sources, or None where an adopted table has none.
         vectors: By version, the column of its vectors.
         metadata: Arrow schema of the other columns, which are the user's own.
+        adopted: True if the table is an app's, which gets no column for metadata from here.
     """
 
     id: str
@@ -43,6 +44,7 @@ class GalleryColumns:
     source: str | None
     vectors: Mapping[str, str]
     metadata: ArrowSchema
+    adopted: bool
 
 
 @verbs()
@@ -131,7 +133,7 @@ class ItemVerbs(GalleryCore):
 
         Args:
             ids: Ids, in the order wanted.
-            columns: GalleryColumns, all by default.
+            columns: Columns, fields of structs as "meta.lang" too; all columns by default.
             missing: What happens to ids that are not there: "raise" an error, or "skip" them.
 
         Returns:
@@ -149,8 +151,8 @@ class ItemVerbs(GalleryCore):
         """
         snapshot = self._catalog.store.snapshot()
         self._catalog.require(snapshot)
-        schema = snapshot.schema.names
-        names = schema if columns is None else searching.require_columns(columns, schema)
+        schema = snapshot.schema
+        names = schema.names if columns is None else searching.require_columns(columns, schema)
         return self._read(snapshot, ids, names, missing)
 
     def scan(
@@ -164,7 +166,8 @@ class ItemVerbs(GalleryCore):
         """Rows for other libraries, as of now: a pandas or polars frame, or an Arrow stream that is read in batches.
 
         Args:
-            columns: GalleryColumns, in this order; by default the user's own: id, source and metadata, without vectors.
+            columns: Columns, in this order, fields of structs as "meta.lang" too; by default the user's
+                own: id, source and metadata, without vectors.
             where: A condition in SQL, several that must all hold, or None.
             native: Versions in which an item must have a native vector.
             limit: Rows at most, >= 0; None for all.
@@ -185,8 +188,8 @@ class ItemVerbs(GalleryCore):
         self._catalog.require(snapshot)
         if limit is not None and (not isinstance(limit, int | np.integer) or limit < 0):
             raise InvalidInput("scan the gallery", expected="a limit that is a whole number >= 0", found=shown(limit))
-        wanted = searching.result_columns(self._catalog.recorded(snapshot), snapshot.schema.names, columns)
         registry = self._catalog.recorded(snapshot)
+        wanted = searching.result_columns(registry, snapshot.schema, columns)
         condition = searching.joined(where, "scan the gallery")
         parts = [registry.columns(version).native for version in native] + ([condition] if condition else [])
         every = " AND ".join(f"({part})" for part in parts)
@@ -194,7 +197,7 @@ class ItemVerbs(GalleryCore):
 
     @property
     def columns(self) -> GalleryColumns:
-        """GalleryColumns of the table by what they hold: ids, sources, vectors, metadata.
+        """Columns of the table by what they hold: ids, sources, vectors, metadata.
 
         Examples:
             >>> gallery.columns.id, gallery.columns.vectors["v1"], gallery.columns.metadata.names
@@ -209,6 +212,7 @@ class ItemVerbs(GalleryCore):
             source=registry.source_column,
             vectors={record.name: record.columns.vector for record in registry.live if record.columns is not None},
             metadata=pa.schema([snapshot.schema.field(name) for name in own]),
+            adopted=registry.adopted,
         )
 
     def vectors(self, ids: Ids, version: str | None = None, *, side: bool = False) -> FloatArray:

@@ -59,7 +59,8 @@ class SearchVerbs(GalleryCore):
             where: Condition on the gallery's columns, in SQL, or several that must all hold. Each is checked to be one
                 expression, so that a tenant's condition holds whatever the next one, from outside, says. A name with
                 blanks or capitals stands in backticks; single and double quotes make a text.
-            columns: Columns to return; id, source and metadata by default. What is computed comes in any case.
+            columns: Columns to return, fields of structs as "meta.lang" too; id, source and metadata by default. What
+                is computed comes in any case.
             fingerprint: Fingerprint of the model that made the query, or of both models by their versions' names;
                 refused unless it is the version's.
             serving: "fused" ranks by the source's and the target's vectors of an upgrade as one, "single" by those of
@@ -99,14 +100,17 @@ class SearchVerbs(GalleryCore):
         refuse_distance(snapshot.schema.names, self._catalog.store.location)
         searching.require_fingerprints(registry, plan.versions, fingerprint)
         queries = searching.read_served(self._catalog, registry, plan.versions, query)
-        wanted = searching.result_columns(registry, snapshot.schema.names, columns)
+        named = searching.result_columns(registry, snapshot.schema, columns)
+        wanted = searching.whole_columns(named)
         if isinstance(plan, searching.CascadePlan):
-            return self._search_cascade(registry, snapshot, plan, queries, wanted)
-        if isinstance(plan, searching.ExpectedPlan):
-            return searching.search_expected(self._catalog, snapshot, plan, queries, wanted)
-        if isinstance(plan, searching.FusionPlan):
-            return searching.search_fused(self._catalog, snapshot, plan, queries, wanted)
-        return searching.execute(self._catalog, snapshot, plan, queries, wanted)
+            found = self._search_cascade(registry, snapshot, plan, queries, wanted)
+        elif isinstance(plan, searching.ExpectedPlan):
+            found = searching.search_expected(self._catalog, snapshot, plan, queries, wanted)
+        elif isinstance(plan, searching.FusionPlan):
+            found = searching.search_fused(self._catalog, snapshot, plan, queries, wanted)
+        else:
+            found = searching.execute(self._catalog, snapshot, plan, queries, wanted)
+        return searching.with_fields(found, named)
 
     def explain(
         self,

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowArray, ArrowTable, ArrowType
 from compatstore.artifacts.matrix import to_numpy
-from compatstore.boundary import foreign, shown
+from compatstore.boundary import foreign
 from compatstore.errors import InvalidInput
 
 _INDEX = re.compile(r"__index_level_\d+__")
@@ -35,8 +35,8 @@ def cast(values: ArrowArray, kind: ArrowType, name: str, asked: str) -> ArrowArr
     array = as_array(values, asked)
     if array.type == kind:
         return array
-    if kind == JSON and pa.types.is_string(array.type):
-        return pa.ExtensionArray.from_storage(kind, _require_json(array, name, asked))
+    if pa.types.is_floating(array.type) and not pa.types.is_floating(kind):
+        array = pc.if_else(pc.is_nan(array), None, array)  # pandas writes NaN for nothing
     try:
         return array.cast(kind)
     except NOT_CONVERTIBLE as error:
@@ -84,25 +84,6 @@ def _stored(kind: ArrowType) -> ArrowType:
     if pa.types.is_struct(kind):
         return pa.struct([field.with_type(_stored(field.type)) for field in kind])
     return kind
-
-
-def _require_json(texts: ArrowArray, name: str, asked: str) -> ArrowArray:
-    """Texts, all of which are JSON; Lance would end the write at the first that is not, without its row.
-
-    Raises:
-        InvalidInput: One is not.
-    """
-    for row, text in enumerate(texts.to_pylist()):
-        try:
-            json.loads("null" if text is None else text, parse_constant=_not_json)
-        except ValueError as error:
-            found = f"{shown(text)} at row {row} ({error})"
-            raise InvalidInput(asked, expected=f"texts of JSON in column {name!r}", found=found) from error
-    return texts
-
-
-def _not_json(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
 
 
 def countable(values: Any, name: str, asked: str) -> ArrowArray:
@@ -157,4 +138,9 @@ def as_array(values: Any, asked: str) -> ArrowArray:
         try:
             return pa.array(values)
         except NOT_CONVERTIBLE:
-            return pa.array([None if value is None else str(value) for value in values])
+            return pa.array([None if is_nothing(value) else str(value) for value in values])
+
+
+def is_nothing(value: object) -> bool:
+    """True for None, NaN, and the NaT and NA of pandas."""
+    return value is None or (not isinstance(value, str) and str(value) in ("nan", "NaN", "NaT", "<NA>"))

@@ -15,7 +15,8 @@ from compatstore.artifacts.matrix import as_matrix, to_numpy
 from compatstore.bits import unpack
 from compatstore.boundary import foreign, shown
 from compatstore.errors import DimensionMismatch, InvalidInput, first_offenders
-from compatstore.ingest.arrow import NOT_CONVERTIBLE, as_array, cast, countable, read_stream
+from compatstore.ingest.arrow import JSON, NOT_CONVERTIBLE, as_array, cast, countable, read_stream
+from compatstore.ingest.json_values import json_column
 from compatstore.ingest.metadata import require_names
 from compatstore.storage.arrow_values import to_matrix
 from compatstore.storage.catalog import id_arrow_type
@@ -110,7 +111,11 @@ def read_items(data: Any, registry: Registry, version: str, store: Store, repeat
     vectors, side = _take_vectors(columns, registry, store, asked)
     registry.columns(version)
     require_names(columns, registry, schema, asked)
-    metadata = {name: as_array(value, asked) for name, value in columns.items()}
+    of_json = {field.name for field in schema if field.type == JSON}
+    metadata = {
+        name: json_column(value, ids, name, asked) if name in of_json else as_array(value, asked)
+        for name, value in columns.items()
+    }
     items = Items(ids, sources, vectors, side, metadata, asked)
     return items.last_of_each() if repeated == "last" else items
 
@@ -156,7 +161,7 @@ def _require_equal_lengths(columns: Mapping[str, Any], asked: str) -> None:
 
 
 def _rename(columns: dict[str, Any], registry: Registry, version: str) -> None:
-    """Give the words of the API (`id`, `source`, `vector`, `side`) their columns' names."""
+    """Give the words of the API (`id`, `source`, `vector`, `side`) and versions' names their columns' names."""
     target = registry.columns(version)
     words = {
         "id": registry.id_column,
@@ -167,6 +172,10 @@ def _rename(columns: dict[str, Any], registry: Registry, version: str) -> None:
     for word, name in words.items():
         if word in columns and name and name not in columns:
             columns[name] = columns.pop(word)
+    for record in registry.live:  # the vectors of an adopted table are in a column of the app's
+        kept = record.columns
+        if kept is not None and record.name in columns and kept.vector not in columns:
+            columns[kept.vector] = columns.pop(record.name)
 
 
 def _take_vectors(

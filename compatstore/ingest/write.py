@@ -240,9 +240,9 @@ def _without_failures(
     """Leave out items whose source could not be embedded; refuse when none is left."""
     if not completed.failures:
         return items, completed.values, ()
-    if len(completed.failures) == len(items):
-        raise SourceError(items.asked, completed.failures, fix="Check the paths; nothing was written.")
     ids = items.ids.to_pylist()
+    if len(completed.failures) == len(items):
+        raise SourceError(items.asked, completed.failures, ids=ids, fix="Check the sources; nothing was written.")
     failures = tuple((ids[row], reason) for row, reason in sorted(completed.failures.items()))
     keep = np.array([row not in completed.failures for row in range(len(items))])
     return items.keep(keep), {name: values.take(keep) for name, values in completed.values.items()}, failures

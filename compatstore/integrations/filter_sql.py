@@ -19,8 +19,8 @@ import pyarrow as pa
 
 from compatstore.arrays import ArrowType
 from compatstore.errors import InvalidInput, first_offenders
+from compatstore.ingest.json_values import INT64
 from compatstore.integrations.filters import (
-    INT64,
     MOMENT_PATTERN,
     AllOf,
     AnyOf,
@@ -44,11 +44,11 @@ class Fields:
     """Where the fields of conditions lie in a table.
 
     Args:
-        columns: Field -> (column, Arrow type) of those that have a column of their own.
+        columns: Field -> (column, or path to a field of a struct, and Arrow type) of those that have one of their own.
         json: Column of JSON objects that holds all other metadata, or None where there is none.
     """
 
-    columns: Mapping[Field, tuple[str, ArrowType]] = field(default_factory=dict)
+    columns: Mapping[Field, tuple[str | Field, ArrowType]] = field(default_factory=dict)
     json: str | None = None
 
     def place(self, name: Field) -> _Place:
@@ -253,8 +253,8 @@ def _extracted(column: str, path: Sequence[str]) -> str:
 class _Column:
     """A column of its own, of an Arrow type; a test of another class than the type's is false."""
 
-    def __init__(self, column: str, kind: ArrowType) -> None:
-        self._value = _name(column)
+    def __init__(self, column: str | Field, kind: ArrowType) -> None:
+        self._value = ".".join(map(_name, [column] if isinstance(column, str) else column))
         self._kind = kind.value_type if pa.types.is_dictionary(kind) else kind
 
     def missing(self) -> str:

@@ -18,6 +18,7 @@ from typing import Literal, TypeAlias, get_args
 
 from compatstore.boundary import require_fields, shown
 from compatstore.errors import InvalidInput, first_offenders
+from compatstore.ingest.json_values import INT64
 
 Operator = Literal["=", "<", "<=", ">", ">=", "in", "holds", "mentions", "mentions in any case", "missing", "empty"]
 Plain: TypeAlias = str | int | float | bool | date  # a value of a test; a datetime is a date
@@ -28,7 +29,6 @@ ID: Field = ("id",)
 TEXT: Field = ("text",)
 DEEPEST = 20  # conditions in one another
 MOST_VALUES = 5_000  # of an "in"
-INT64 = range(-(2**63), 2**63)
 
 _ORDER = ("<", "<=", ">", ">=")
 _TEXTS = ("mentions", "mentions in any case")

@@ -13,9 +13,17 @@ import pyarrow as pa
 
 from compatstore.asynchronous import method_beside
 from compatstore.encoders import Function
-from compatstore.errors import DimensionMismatch, FingerprintMismatch, InvalidInput, MissingExtra, NotFound
+from compatstore.errors import (
+    DimensionMismatch,
+    FingerprintMismatch,
+    Incompatible,
+    InvalidInput,
+    MissingExtra,
+    NotFound,
+)
 from compatstore.gallery import Gallery
-from compatstore.integrations.documents import Documents, as_json, refuse_unknown
+from compatstore.ingest.json_values import as_json
+from compatstore.integrations.documents import Documents, refuse_unknown
 from compatstore.integrations.llamaindex_filters import DOCUMENT, read_query
 from compatstore.integrations.models import Framework, FrameworkModel
 from compatstore.integrations.serving import ServedGallery, log, serve
@@ -43,10 +51,13 @@ try:
         VectorStoreQueryMode,
         VectorStoreQueryResult,
     )
+    from llama_index.core.vector_stores.utils import metadata_dict_to_node, node_to_metadata_dict
 except ImportError as error:
     raise MissingExtra("llama_index", "llamaindex") from error
 
 CONTENT = "llama_index_node"  # column of all that a node has beside its vector, as a text of JSON
+# LlamaIndex's own store on LanceDB keeps the node in its struct of metadata, and the document's id in this column.
+STORED, STORED_DOCUMENT = "_node_content", "doc_id"
 MMR_FACTOR = 4.0  # candidates of a search by maximal marginal relevance, as a multiple of the results
 MMR_THRESHOLD = 0.5
 SAME = 0.99  # cosine of two embeddings of one text by one model, at least; endpoints differ in the last digits
@@ -88,8 +99,10 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
     """A LlamaIndex vector store whose nodes are the items of a gallery.
 
     An item's source is what LlamaIndex embeds of a node: its text, with the metadata that its settings put before it.
-    Where there is no gallery yet one is made. The store embeds queries itself, by both models while an upgrade is
-    served by both of its versions, so LlamaIndex does not (`is_embedding_query` is False).
+    In a table of LlamaIndex's own `LanceDBVectorStore` that was adopted, rows are written and read as that store does,
+    and the source is the node's text alone. Where there is no gallery yet one is made. The store embeds queries itself,
+    by both models while an upgrade is served by both of its versions, so LlamaIndex does not (`is_embedding_query` is
+    False).
 
     Args:
         embed_model: The app's embedding model, the same that its index has; a `FrameworkModel` of `model_of` where its
@@ -104,6 +117,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
 
     Raises:
         FingerprintMismatch: The embedding model is another one than the gallery's.
+        Incompatible: The table was made by `LanceDBVectorStore` with another `doc_id_key`.
     """
 
     stores_text: bool = True
@@ -126,6 +140,7 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
         columns = {**(metadata or {}), DOCUMENT: "string", CONTENT: "string"}
         every = [model_of(model) for model in (embed_model, *models)]
         self._served = serve(gallery, every, metric=metric, metadata=columns, storage_options=storage_options)
+        self._documents(self._served.now())
 
     @classmethod
     def class_name(cls) -> str:
@@ -162,10 +177,15 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
             return []
         gallery, name = self._served.now(), self._served.first()
         texts = [node.get_content(metadata_mode=MetadataMode.EMBED) for node in every]
-        metadatas = [node.metadata for node in every]
-        rows = self._documents(gallery).rows([node.node_id for node in every], texts, metadatas)
-        rows[DOCUMENT] = pa.array([node.ref_doc_id for node in every], pa.string())
-        rows[CONTENT] = [_content(node, text) for node, text in zip(every, texts, strict=True)]
+        documents, names = self._documents(gallery), [node.node_id for node in every]
+        if STORED in documents.struct.names:
+            plain = [node.get_content(metadata_mode=MetadataMode.NONE) for node in every]
+            rows = documents.rows(names, plain, [node_to_metadata_dict(node) for node in every])
+        else:
+            rows = documents.rows(names, texts, [node.metadata for node in every])
+            rows[CONTENT] = [_content(node, text) for node, text in zip(every, texts, strict=True)]
+        column = documents.apart[DOCUMENT].name if DOCUMENT in documents.apart else DOCUMENT
+        rows[column] = pa.array([node.ref_doc_id for node in every], pa.string())
         embeddings = [node.embedding for node in every]
         version = self._served.version() or gallery.active
         if _is_live(gallery, name) and any(embedding is not None for embedding in embeddings):
@@ -178,15 +198,24 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
         return [node.node_id for node in every if node.node_id not in left]
 
     def delete(self, ref_doc_id: str, **delete_kwargs: Any) -> None:
-        """Remove all nodes of a document."""
+        """Remove all nodes of a document.
+
+        Raises:
+            InvalidInput: The table is an app's, and has no column of the nodes' documents.
+        """
         refuse_unknown(delete_kwargs, "delete a document")
         gallery = self._served.now()
         documents = self._documents(gallery)
-        condition = read_query(None, [ref_doc_id], None)
-        if DOCUMENT in documents.apart.names and condition is not None:
-            found = gallery.scan([documents.id, DOCUMENT], documents.where(condition)).to_arrow()
+        if DOCUMENT not in documents.apart:
+            if documents.adopted:
+                fix = "Remove its nodes by their ids: delete_nodes([...])."
+                raise InvalidInput("delete a document", expected=f"a column {DOCUMENT}", found="none", fix=fix)
+            return
+        condition, column = read_query(None, [ref_doc_id], None), documents.apart[DOCUMENT].name
+        if condition is not None:
+            found = gallery.scan([documents.id, column], documents.where(condition)).to_arrow()
             # Ids that say one moment in two ways are equal for a condition.
-            gallery.delete([row[documents.id] for row in found.to_pylist() if row[DOCUMENT] == ref_doc_id])
+            gallery.delete([row[documents.id] for row in found.to_pylist() if row[column] == ref_doc_id])
 
     def delete_nodes(
         self, node_ids: list[str] | None = None, filters: MetadataFilters | None = None, **delete_kwargs: Any
@@ -335,7 +364,18 @@ class LlamaIndexVectorStore(BasePydanticVectorStore):
 
     @staticmethod
     def _documents(gallery: Gallery) -> Documents:
-        return Documents.of(gallery, apart=(DOCUMENT, CONTENT))
+        documents = Documents.of(gallery, {DOCUMENT: DOCUMENT, CONTENT: CONTENT})
+        if STORED not in documents.struct.names:
+            return documents
+        documents = Documents.of(gallery, {DOCUMENT: STORED_DOCUMENT})
+        if DOCUMENT not in documents.apart:
+            raise Incompatible(
+                "serve a table of LlamaIndex's LanceDBVectorStore",
+                expected=f"a column {STORED_DOCUMENT} of the nodes' documents",
+                found="none; the store was made with another doc_id_key",
+                fix=f"Rename the column: table.alter_columns({{'path': KEY, 'rename': {STORED_DOCUMENT!r}}})",
+            )
+        return documents
 
     def _where(self, documents: Documents, node_ids: list[str] | None, filters: MetadataFilters | None) -> str | None:
         condition = read_query(filters, None, node_ids)
@@ -363,6 +403,8 @@ def _node(documents: Documents, row: Mapping[str, Any]) -> BaseNode:
     """The node of a row; of an item that did not come from LlamaIndex, a node with its text and metadata."""
     source = (row[documents.text] if documents.text else None) or ""
     values = documents.metadata(row)
+    if values.get(STORED) is not None and STORED in documents.struct.names:
+        return metadata_dict_to_node(values)
     if row.get(CONTENT) is None:
         return TextNode(id_=str(row[documents.id]), text=source, metadata=values)
     stored = json.loads(row[CONTENT])

@@ -20,7 +20,7 @@ from compatstore.errors import (
     NotFound,
 )
 from compatstore.gallery import Gallery
-from compatstore.integrations.documents import JSON_COLUMN
+from compatstore.integrations.documents import JSON_COLUMN, Documents
 from compatstore.integrations.models import FrameworkModel
 from compatstore.versions import EmbeddingVersion, Metric
 
@@ -164,9 +164,10 @@ def serve(
     Raises:
         FingerprintMismatch: No version of the gallery is the first model's.
         InvalidInput: A gallery is to be made of a model that is used outside, and `dim` is None.
+        Incompatible: The table is one whose rows this package cannot write.
     """
     try:
-        return ServedGallery(gallery, models, storage_options)
+        served = ServedGallery(gallery, models, storage_options)
     except GalleryNotFound:
         encoder = models[0].encoder(dim) if dim is not None else models[0].measured()
         length = dim if encoder is None else encoder.dim
@@ -175,7 +176,9 @@ def serve(
         columns = {**(metadata or {}), JSON_COLUMN: "json"}
         with suppress(AlreadyExists):  # another process was faster
             Gallery.create(gallery, version, metadata=columns, storage_options=storage_options)
-    return ServedGallery(gallery, models, storage_options)
+        served = ServedGallery(gallery, models, storage_options)
+    Documents.of(served.now())
+    return served
 
 
 def _encoder(gallery: Gallery, version: str) -> Encoder | None:

@@ -13,7 +13,7 @@ from compatstore.search.expected import Expected, ExpectedPlan, plan_expected, s
 from compatstore.search.fusion import FusionPlan, search_fused
 from compatstore.search.plan import Part, SearchPlan, plan_search
 from compatstore.search.serving import plan_serving, read_served, require_fingerprints, way_of
-from compatstore.search.wanted import require_columns, require_count, result_columns
+from compatstore.search.wanted import require_columns, require_count, result_columns, whole_columns, with_fields
 
 QueryPlan: TypeAlias = SearchPlan | FusionPlan | CascadePlan | ExpectedPlan
 
@@ -45,4 +45,6 @@ __all__ = [
     "search_expected",
     "search_fused",
     "way_of",
+    "whole_columns",
+    "with_fields",
 ]

@@ -38,7 +38,7 @@ from compatstore.search.execute import as_queries
 from compatstore.search.expected import Expected, ExpectedPlan
 from compatstore.search.plan import plan_search
 from compatstore.search.serving import plan_served, require_fingerprints
-from compatstore.search.wanted import require_count
+from compatstore.search.wanted import require_count, with_fields
 from compatstore.storage.app_columns import refuse_distance
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.failures import answering, answers
@@ -157,7 +157,7 @@ class Cache:
         state = self._enter()
         try:
             wanted = state.wanted(columns)
-            return as_table(state, self._find(state, queries, k, where, exact=exact), wanted)
+            return with_fields(as_table(state, self._find(state, queries, k, where, exact=exact), wanted), columns)
         finally:
             self._searching.leave()
 

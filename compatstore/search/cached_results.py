@@ -15,7 +15,7 @@ from compatstore.search.cached_rows import Among, CachedRows
 from compatstore.search.expected import ExpectedPlan, added_by
 from compatstore.search.parts import PartResult, merged, refused_condition
 from compatstore.search.plan import SearchPlan
-from compatstore.search.wanted import result_columns
+from compatstore.search.wanted import result_columns, whole_columns
 from compatstore.storage.addresses import rows_at
 from compatstore.storage.catalog import Catalog
 from compatstore.storage.doubts import kept_cosines
@@ -55,7 +55,7 @@ class CacheState:
     columns: dict[tuple[str, ...] | None, tuple[list[str], ArrowSchema]] = field(default_factory=dict)
 
     def wanted(self, columns: Sequence[str] | None) -> tuple[list[str], ArrowSchema]:
-        """The columns of the table that a search returns, and the schema of its result for one query.
+        """The columns of the table that a search reads, and the schema of what it reads for one query.
 
         Raises:
             InvalidInput: The table has no such column.
@@ -63,7 +63,7 @@ class CacheState:
         named = None if columns is None else tuple(columns)
         if named not in self.columns:
             schema = self.snapshot.schema
-            wanted = result_columns(self.registry, schema.names, columns)
+            wanted = whole_columns(result_columns(self.registry, schema, columns))
             fields = [pa.field(name, schema.field(name).type) for name in wanted]
             result = pa.schema([*fields, *_COMPUTED], metadata={TABLE_VERSION: str(self.version)})
             if len(self.columns) >= CONDITIONS:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import uuid
+from decimal import Decimal
+from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -79,9 +83,31 @@ def test_json_comes_back_and_stays_through_an_upgrade(make):
     assert gallery.maintenance.verify().clean
 
 
+def test_values_are_written_as_json(make):
+    gallery = make({"about": "json"})
+    given = [{"a": [1, None, {"b": "é"}]}, [], 1.5, True, None, float("nan"), '{"a": 2}', np.int64(3)]
+    gallery.add([{"id": f"{n}", "vector": [0.0, 1.0], "about": value} for n, value in enumerate(given)])
+    kept = gallery.get([f"{n}" for n in range(len(given))], ["about"])["about"].to_pylist()
+    assert [text and json.loads(text) for text in kept] == [*given[:4], None, None, {"a": 2}, 3]
+    assert gallery.update([{"id": "0", "about": {"a": 5}}]) == 1
+    assert json.loads(gallery.get(["0"], ["about"])["about"][0].as_py()) == {"a": 5}
+
+
 @pytest.mark.parametrize("text", ["{", "x", "", "NaN", '{"a": Infinity}', "{'a': 1}"])
 def test_what_is_no_json_is_refused(make, text):
     gallery = make({"about": "json"})
-    with pytest.raises(InvalidInput, match="texts of JSON in column 'about'"):
+    with pytest.raises(InvalidInput, match="column 'about' of item 'b'; expected a text of JSON"):
         gallery.add({"id": ["a", "b"], "vector": [[0.0, 1.0]] * 2, "about": ["{}", text]})
     assert len(gallery) == 0
+
+
+@pytest.mark.parametrize("value", [uuid.UUID(int=5), Path("a/b"), Decimal("1.5"), float("nan"), np.float32("inf")])
+@pytest.mark.parametrize("verb", ["upsert", "update"])
+def test_what_json_cannot_hold_is_named_with_its_key_and_item(make, value, verb):
+    gallery = make({"about": "json"})
+    gallery.add({"id": ["a", "b"], "vector": [[0.0, 1.0]] * 2})
+    data = {"id": ["a", "b"], "about": [{"k": 1}, {"k": [0, value]}]}
+    named = rf"column 'about' of item 'b'.* of type {type(value).__name__.replace('float32', 'float')} under 'k\.1'"
+    with pytest.raises(InvalidInput, match=named):
+        gallery.update(data) if verb == "update" else gallery.add(data | {"vector": [[1.0, 0.0]] * 2}, upsert=True)
+    assert gallery.get(["a", "b"], ["about"])["about"].to_pylist() in ([None, None], ["null", "null"])

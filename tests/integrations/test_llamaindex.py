@@ -105,7 +105,7 @@ def test_a_node_comes_back_as_it_was(store, made):
 @pytest.mark.full
 @examples(25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    text=st.text(st.characters(exclude_categories=["Cs"]), max_size=20),
+    text=st.text(st.characters(exclude_categories=["Cs"]), max_size=20).filter(str.strip),
     metadata=st.dictionaries(
         st.text(st.characters(exclude_categories=["Cs"]), max_size=8),
         st.recursive(

@@ -19,7 +19,8 @@ from haystack.errors import FilterError
 from compatstore.errors import DuplicateIds, InvalidInput, UnknownVersion
 from compatstore.gallery import Gallery
 from compatstore.ingest.items import Repeated
-from compatstore.integrations.documents import Documents, as_json
+from compatstore.ingest.json_values import as_json
+from compatstore.integrations.documents import Documents
 from compatstore.integrations.haystack.embedders import Embedders
 from compatstore.integrations.haystack_filters import read_filter
 from compatstore.integrations.models import FrameworkModel, require_model
@@ -326,7 +327,7 @@ class CompatStoreDocumentStore:
 
     def _open(self) -> tuple[Gallery, Documents]:
         gallery = self._served.now()
-        return gallery, Documents.of(gallery, [EXTRAS])
+        return gallery, Documents.of(gallery, {EXTRAS: EXTRAS})
 
     def _vector(self, gallery: Gallery) -> str:
         """Column of the model's vectors where the gallery still has them, else of the active version's."""
@@ -376,7 +377,7 @@ class CompatStoreDocumentStore:
         ids, texts = [document.id for document in documents], [document.content for document in documents]
         columns = layout.rows(ids, texts, [document.meta for document in documents])
         extras = [_extras(document) for document in documents]
-        if EXTRAS in layout.apart.names or any(extras):
+        if EXTRAS in layout.apart or any(extras):
             kind = pa.json_(pa.string())
             columns[EXTRAS] = pa.ExtensionArray.from_storage(kind, pa.array(extras, pa.string()))
         vectors = [document.embedding for document in documents]

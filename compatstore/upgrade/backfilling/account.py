@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from compatstore.arrays import ArrowArray, ArrowTable, Id
 from compatstore.encoders import Bill
+from compatstore.encoders.protocol import NO_SOURCE, NOTHING_TO_EMBED
 from compatstore.errors import EncoderFailed, LeaseLost, StorageError, first_offenders
 from compatstore.storage.catalog import Catalog, id_arrow_type
 from compatstore.storage.columns import NATIVE
@@ -22,7 +23,7 @@ from compatstore.storage.ids import find
 from compatstore.storage.ledger import Ledger, Spent, without
 from compatstore.storage.traffic import Traffic
 from compatstore.upgrade.backfilling.embeddable import count_embeddable, sourceless
-from compatstore.upgrade.backfilling.embedding import NO_SOURCE, Embedded
+from compatstore.upgrade.backfilling.embedding import Embedded
 from compatstore.upgrade.context import UpgradeContext
 from compatstore.upgrade.requests.backfill import Budget, Limit
 
@@ -34,6 +35,7 @@ class Account:
 
     An item that fails is the item's fault only if the encoder works. So failures wait until another item is embedded
     after them; when too many come in a row, or the target has no native vector yet, none is entered and the run ends.
+    Items that have nothing to embed are entered at once: they say nothing of the encoder.
 
     Args:
         ledger: Where it is kept.
@@ -152,7 +154,7 @@ class Account:
         bill = bill if bill.cost is not None else replace(bill, items=rows)
         self.spent = replace(self._with(bill), rows=self.spent.rows + rows)
         self.tick()
-        tried = [i for i, why in made.failures.items() if why != NO_SOURCE]
+        tried = [i for i, why in made.failures.items() if why not in NOTHING_TO_EMBED]
         doubtful = [i for i in tried if ids[i] not in self._listed]
         certain = [i for i in made.failures if i not in set(doubtful)]
         again = [ids[i] for i in doubtful if ids[i] not in self._tried]

@@ -14,13 +14,12 @@ import numpy as np
 from compatstore.arrays import Digests, FloatArray, Id, RowNumbers
 from compatstore.encoders import Bill, Encoded, Encoder, Metered, encode_readable, meter, metered
 from compatstore.encoders.portable import PortableEncoder
-from compatstore.encoders.protocol import NOT_FINITE, require_same_model
+from compatstore.encoders.protocol import NO_SOURCE, NOT_FINITE, require_same_model
 from compatstore.errors import AllowanceSpent, EncoderFailed, InvalidInput, NonFiniteVectors, first_offenders
 from compatstore.storage.vector_form import VectorForm
 from compatstore.upgrade.backfilling.throttle import Backoff, Hangs, may_pass, with_retries, within
 from compatstore.upgrade.requests.run_settings import RunSettings
 
-NO_SOURCE = "it has no source"
 # Parts of a batch that may fail without a single one that succeeds, before it is the encoder that is at fault.
 BARREN_PARTS = 32
 
