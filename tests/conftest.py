@@ -20,7 +20,12 @@ from hypothesis import settings
 
 import compatstore as cs
 from compatstore.artifacts import Architecture, Artifact, Space
-from cpu_seconds import pytest_addoption, pytest_runtest_makereport, pytest_terminal_summary  # noqa: F401  (hooks)
+from cpu_seconds import (  # noqa: F401  (hooks)
+    pytest_addoption,
+    pytest_collection_finish,
+    pytest_runtest_makereport,
+    pytest_terminal_summary,
+)
 from properties import PROFILE
 from states import at, templates  # noqa: F401  (fixtures)
 
