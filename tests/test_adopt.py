@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import signal
+import subprocess
+import sys
 import threading
 import time
 
@@ -299,6 +302,47 @@ def test_a_stopped_hop_goes_on_with_what_the_app_wrote_meanwhile(small, linear, 
     assert gallery.status().upgrades[0].state == "hop"
     assert gallery.upgrade("v2").missing == 0
     assert_target_follows(gallery, artifact)
+
+
+KILLED = """
+import os, signal, sys
+import compatstore as cs
+from compatstore.upgrade.engines import engine
+
+engine.WAVE_ROWS, waves = 1, []
+
+def kill(progress):
+    waves.append(progress)
+    if len(waves) == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+cs.Gallery.open(sys.argv[1], lease_term=0.5).upgrade("v2", progress=kill)
+"""
+
+
+@pytest.mark.full
+def test_a_killed_hop_goes_on_with_what_the_app_wrote_meanwhile(small, linear):
+    table = lancedb.connect(small).open_table("photos")
+    for number in range(300, 305):
+        table.add(rows([number]))
+    artifact = linear(V1, TARGETS["another dimension"])
+    adopt(small, TARGETS["another dimension"], artifact)
+    place = f"{small}#photos"
+    command = [sys.executable, "-W", "ignore", "-c", KILLED, place]
+    assert subprocess.run(command).returncode == -signal.SIGKILL
+    table.checkout_latest()
+    assert 0 < table.count_rows("v2__origin IS NOT NULL") < 305, "it died between two waves"
+    table.merge_insert("key").when_matched_update_all().execute(rows([0, 1, 302], seed=9))
+    table.delete("key = 'photo-2'")
+    table.add(rows([900]))
+    written = table.to_arrow().select(["key", "embedding", "uri", "views"]).sort_by("key")
+    gallery = cs.Gallery.open(place)
+    assert gallery.status().upgrades[0].state == "hop"
+    assert gallery.upgrade("v2").missing == 0
+    assert_target_follows(gallery, artifact)
+    assert gallery.verify().clean
+    table.checkout_latest()
+    assert table.to_arrow().select(written.column_names).sort_by("key") == written
 
 
 @pytest.mark.full
