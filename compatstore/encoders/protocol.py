@@ -108,7 +108,7 @@ class Encoded:
 
 @checked
 def encode_readable(encoder: Encoder, sources: Sequence[Any]) -> Encoded:
-    """Embed the sources that can be embedded. None, NaN and an empty text are failures that no encoder is given.
+    """Embed the sources that can be embedded; None and NaN are failures that no encoder is given.
 
     Args:
         encoder: Any encoder; a `SourceError` of it costs one more call for the rest of the batch.
@@ -174,9 +174,7 @@ def _flaw(source: object) -> str:
     """The reason why no encoder can embed a source; "" if there is none."""
     if source is None:
         return NO_SOURCE
-    if isinstance(source, float) and math.isnan(source):
-        return NAN_SOURCE
-    return EMPTY_SOURCE if isinstance(source, str | bytes) and not source.strip() else ""
+    return NAN_SOURCE if isinstance(source, float) and math.isnan(source) else ""
 
 
 def require_same_model(encoder: Encoder, fingerprint: str) -> None:

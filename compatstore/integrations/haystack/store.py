@@ -16,7 +16,7 @@ from haystack.document_stores.errors import DuplicateDocumentError
 from haystack.document_stores.types import DuplicatePolicy
 from haystack.errors import FilterError
 
-from compatstore.errors import DuplicateIds, InvalidInput, UnknownVersion
+from compatstore.errors import DuplicateIds, InvalidInput
 from compatstore.gallery import Gallery
 from compatstore.ingest.items import Repeated
 from compatstore.ingest.json_values import as_json
@@ -333,7 +333,7 @@ class CompatStoreDocumentStore:
         """Column of the model's vectors where the gallery still has them, else of the active version's."""
         try:
             return gallery.columns.vectors[self._served.first()]
-        except UnknownVersion:
+        except KeyError:
             return gallery.columns.vectors[gallery.active]
 
     @staticmethod
