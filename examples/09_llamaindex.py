@@ -39,10 +39,8 @@ ask("v1")
 gallery = cs.Gallery.open(path)  # the manager: another process, or a shell
 gallery.register(cs.EmbeddingVersion("v2", dim=128, encoder=as_encoder(new)))
 vectors = [as_encoder(model).encode(TEXTS[:120]) for model in (old, new)]
-gallery.artifacts.link(
-    Ridge().fit(Pairs(*vectors, source_version=gallery.version("v1"), target_version=gallery.version("v2")))
-)
-gallery.upgrade("v2", backfill=0.5)
+pairs = Pairs(*vectors, source_version=gallery.version("v1"), target_version=gallery.version("v2"))
+gallery.upgrade("v2", transform=Ridge().fit(pairs), backfill=0.5)
 gallery.fuse("v2", weight=0.7)
 ask("both as one")
 gallery.cutover("v2")
