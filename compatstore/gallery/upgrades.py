@@ -299,7 +299,7 @@ class UpgradeVerbs(VersionVerbs):
         if asked.serving == "expected":
             require_doubts(context)
         if not asked.asked or context.run.teaches:  # nothing is known before there is something to learn from
-            return make_plan(context, precision)
+            return make_plan(context, precision, learner, asked)
         estimate = estimate_upgrade(context, asked)
         if asked.target_quality is not None:
             context = context.with_run(replace(context.run, backfill=estimate.share))

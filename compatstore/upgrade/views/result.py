@@ -28,6 +28,8 @@ def done_view(result: UpgradeResult) -> Iterator[str | Table]:
     yield from (f"warning: {warning}" for warning in result.warnings)
     yield from spent_lines(result.spent, result.ended_by)
     yield from waves_view(result.waves)
+    if result.full_backfill:
+        yield result.full_backfill
     yield from (f"learned: {lesson}" for lesson in result.lessons)
     if result.served:
         yield result.served
